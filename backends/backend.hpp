@@ -1,0 +1,54 @@
+// The backend seam: what a device type must offer. One Backend object belongs to one device and is
+// driven by its actor. Threads: owner only (the holder of the device's token), except info(). A
+// backend runs work in the order of submit; completed() tells how far it is. Host backends finish
+// inside submit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/memory/page_provider.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth {
+
+struct BackendInfo {
+  std::string name;         ///< "cpu:0"
+  std::string description;  ///< "2 cores of ..., avx512, OpenBLAS 0.3.21 (pthread build)"
+  bool is_host = true;  ///< Its memory is host memory and its work runs on the submitting thread:
+                        ///< the token may be lent.
+  int core_count = 1;
+  bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
+};
+
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual const BackendInfo& info() const noexcept = 0;
+  /// Where the memory pool gets its pages.
+  [[nodiscard]] virtual PageProvider& pages() noexcept = 0;
+  /// Whether this op can run with these operands.
+  [[nodiscard]] virtual Support supports(const KernelCall& call) const = 0;
+  /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
+  /// and are contiguous.
+  [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;
+  /// Runs or enqueues one op. A failure is the op's own (kernel_failed, out_of_range, unsupported);
+  /// device_lost is the device's.
+  [[nodiscard]] virtual Status submit(const KernelCall& call) = 0;
+  /// Copies between host memory and the device, in order with submit. `to`/`from` are device
+  /// addresses of TensorView::data.
+  [[nodiscard]] virtual Status upload(std::byte* to, std::span<const std::byte> from) = 0;
+  [[nodiscard]] virtual Status download(std::span<std::byte> to, const std::byte* from) = 0;
+  /// Timeline values: the last submitted, and the last completed.
+  [[nodiscard]] virtual std::uint64_t submitted() const noexcept = 0;
+  [[nodiscard]] virtual std::uint64_t completed() noexcept = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,29 @@
+// The backends that this build has: from a device's name to its backend.
+// An explicit list; nothing registers itself. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth {
+
+struct BackendRequest {
+  std::string name;                      ///< "cpu:0": the kind of device before the colon, its number behind
+  std::vector<int> cores = {};           ///< cpu: the logical CPUs of the device
+  std::int64_t memory_budget_bytes = 0;  ///< the most that its pages may hold
+  bool is_serial = false;                ///< never fork (manual executor)
+  bool sim_computes = true;              ///< sim: false = kernels of no cost and no result
+};
+
+/// Errors: not_found, with the kinds of device that there are.
+[[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);
+/// "cpu", "reference", "sim"
+[[nodiscard]] std::vector<std::string_view> backend_kinds();
+
+}  // namespace hearth

@@ -1,0 +1,70 @@
+#include "arena.hpp"
+
+#include <hearth/runtime/base/cores.hpp>
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_scheduler_observer.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Workers wander between the arenas of several devices, so each entry pins again. The caller keeps its own affinity: it may be a
+// user's thread that borrowed the token. All of the device's cores are allowed to each worker: pinned to one core each, a worker
+// could share the caller's core while another stays idle.
+class PinToCores final : public tbb::task_scheduler_observer {
+ public:
+  PinToCores(tbb::task_arena& arena, const std::vector<int>& cores)
+      : tbb::task_scheduler_observer(arena), cores_(&cores) {}
+  ~PinToCores() override { observe(false); }
+
+  void on_scheduler_entry(bool is_worker) override {
+    if (is_worker) {
+      // A core that was taken from the process since is no error: the worker then runs where it may.
+      static_cast<void>(pin_current_thread(*cores_));
+    }
+  }
+
+ private:
+  const std::vector<int>* cores_;
+};
+
+}  // namespace
+
+struct Arena::Impl {
+  explicit Impl(const std::vector<int>& cores)
+      : arena(static_cast<int>(cores.size()), 1), pins(arena, cores) {
+    pins.observe(true);
+  }
+  tbb::task_arena arena;
+  PinToCores pins;
+};
+
+Arena::Arena(std::vector<int> cores, bool serial) : cores_(std::move(cores)), serial_(serial) {
+  if (cores_.size() > 1 && !serial_) {
+    impl_ = std::make_unique<Impl>(cores_);
+  }
+}
+
+Arena::~Arena() = default;
+
+void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void* context) {
+  const std::int64_t range_count = (count + grain - 1) / grain;
+  impl_->arena.execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<std::int64_t>(0, range_count, 1),
+        [&](const tbb::blocked_range<std::int64_t>& ranges) {
+          for (std::int64_t range = ranges.begin(); range < ranges.end(); ++range) {
+            fn(context, range * grain, std::min(count, (range + 1) * grain));
+          }
+        },
+        tbb::simple_partitioner());
+  });
+}
+
+}  // namespace hearth::cpu

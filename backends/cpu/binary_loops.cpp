@@ -1,0 +1,224 @@
+#include "binary_loops.hpp"
+
+#include "vector_math.hpp"
+
+#include <type_traits>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+namespace {
+
+// Integers wrap around, so they are computed in an unsigned type, and in one that does not promote to int.
+template <class T, bool is_integer = std::is_integral_v<T>>
+struct Wrap {
+  using type = T;
+};
+template <class T>
+struct Wrap<T, true> {
+  using type = std::conditional_t<(sizeof(T) < 8), std::uint32_t, std::uint64_t>;
+};
+template <class T>
+using Wrapping = typename Wrap<T>::type;
+
+struct Add {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+struct Sub {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
+  }
+};
+struct Mul {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+};
+struct Div {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
+      return b == -1 ? Sub::apply(T{0}, a) : a / b;  // the smallest integer over -1 traps
+    } else {
+      return static_cast<T>(a / b);
+    }
+  }
+};
+struct Pow {
+  static float apply(float a, float b) noexcept { return pow_f32(a, b); }
+  static double apply(double a, double b) noexcept { return std::pow(a, b); }
+  template <class T>
+  static T apply(T base, T exponent) noexcept {
+    if constexpr (std::is_signed_v<T>) {
+      if (exponent < 0) {
+        const bool is_odd = exponent % 2 != 0;
+        return static_cast<T>(base == 1 ? 1 : base == -1 ? (is_odd ? -1 : 1) : 0);
+      }
+    }
+    T result{1};
+    for (; exponent > 0; exponent = static_cast<T>(exponent / 2)) {
+      if (exponent % 2 != 0) {
+        result = Mul::apply(result, base);
+      }
+      base = Mul::apply(base, base);
+    }
+    return result;
+  }
+};
+// NaN on either side wins.
+struct Min {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Equal {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a != b;
+  }
+};
+struct Less {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <class T>
+  static bool apply(T a, T b) noexcept {
+    return a >= b;
+  }
+};
+struct ReluBackward {
+  template <class T>
+  static T apply(T grad, T y) noexcept {
+    return y > T{0} ? grad : T{0};
+  }
+};
+
+template <class Op, class T>
+using Out = std::conditional_t<std::is_same_v<decltype(Op::apply(T{}, T{})), bool>, std::uint8_t, T>;
+
+template <class Op, class T>
+void both(void* out, const void* a, const void* b, std::int64_t count) {
+  auto* to = static_cast<Out<Op, T>*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = Op::apply(x[i], y[i]);
+  }
+}
+template <class Op, class T>
+void scalar_a(void* out, const void* a, const void* b, std::int64_t count) {
+  auto* to = static_cast<Out<Op, T>*>(out);
+  const T x = *static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = Op::apply(x, y[i]);
+  }
+}
+template <class Op, class T>
+void scalar_b(void* out, const void* a, const void* b, std::int64_t count) {
+  auto* to = static_cast<Out<Op, T>*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const T y = *static_cast<const T*>(b);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = Op::apply(x[i], y);
+  }
+}
+
+// The powers that programs write most need no logarithm.
+template <class T>
+void power_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
+  auto* to = static_cast<T*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const T y = *static_cast<const T*>(b);
+  if (y == T{2}) {
+    both<Mul, T>(out, a, a, count);
+  } else if (y == T{3}) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = x[i] * x[i] * x[i];
+    }
+  } else if (y == T{-1}) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = T{1} / x[i];
+    }
+  } else {
+    scalar_b<Pow, T>(out, a, b, count);
+  }
+}
+
+template <class Op, class T>
+constexpr BinaryLoops::Forms forms() {
+  return {both<Op, T>, scalar_a<Op, T>, scalar_b<Op, T>};
+}
+template <class Op>
+constexpr BinaryLoops::Row numbers() {
+  return {forms<Op, float>(),
+          forms<Op, double>(),
+          forms<Op, std::int32_t>(),
+          forms<Op, std::int64_t>(),
+          forms<Op, std::uint8_t>()};
+}
+constexpr BinaryLoops::Row powers() {
+  BinaryLoops::Row row = numbers<Pow>();
+  row[0][2] = power_by_scalar<float>;
+  row[1][2] = power_by_scalar<double>;
+  return row;
+}
+
+}  // namespace
+
+// In the order of OpKind.
+extern const BinaryLoops binary_loops_table = {{
+    numbers<Add>(),
+    numbers<Sub>(),
+    numbers<Mul>(),
+    numbers<Div>(),
+    powers(),
+    numbers<Min>(),
+    numbers<Max>(),
+    numbers<Equal>(),
+    numbers<NotEqual>(),
+    numbers<Less>(),
+    numbers<LessEqual>(),
+    numbers<Greater>(),
+    numbers<GreaterEqual>(),
+    numbers<ReluBackward>(),
+}};
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

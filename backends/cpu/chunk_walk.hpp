@@ -1,0 +1,57 @@
+// Walks element-wise ops: cuts the result into chunks, brings each input's part into the type and order that an inner loop wants
+// (contiguous, or one element), forks over the cores by size, and takes the loop's results back.
+// Private to backends/cpu. Threads: owner only; the loop body runs on several threads.
+// Invariants: (1) the cut depends on shapes, strides and types only; (2) a chunk's inputs are all read before its outputs are written,
+// and chunks own disjoint places, so an output may share its bytes with an input of the same layout and type.
+#pragma once
+
+#include "kernel_table.hpp"
+
+#include <hearth/backends/kernel.hpp>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace hearth::cpu {
+
+/// What a loop body gets: `count` elements of every operand, in the types that the spec asks for.
+struct Chunk {
+  static constexpr int kMaxInputs = 4;
+  static constexpr int kMaxOutputs = 3;
+  std::array<const void*, kMaxInputs> in{};
+  std::array<void*, kMaxOutputs> out{};
+  std::uint32_t one_element = 0;  ///< Bit i: input i is one element that stands for all.
+  std::int64_t count = 0;
+  std::int64_t begin = 0;  ///< Row-major place of the first element in the result.
+};
+
+struct WalkSpec {
+  std::span<const TensorView> inputs = {};   ///< At most 4; each broadcasts to outputs[0].
+  std::span<const TensorView> outputs = {};  ///< At most 3, contiguous, of one shape.
+  std::array<DType, Chunk::kMaxInputs> input_types{};    ///< What the body reads; bool and u8 count as the same.
+  std::array<DType, Chunk::kMaxOutputs> output_types{};  ///< What the body writes.
+  std::uint32_t may_be_one_element = 0;  ///< Bit i: the body understands Chunk::one_element for input i.
+  std::int64_t grain = kCheapGrain;      ///< Elements worth a fork.
+
+  // Waking a sleeping core costs about 34 µs (DESIGN §4), so a part is worth it from some 40 µs of work on.
+  static constexpr std::int64_t kCheapGrain = std::int64_t{1} << 16;   ///< One or two flops an element, or moves.
+  static constexpr std::int64_t kCostlyGrain = std::int64_t{1} << 15;  ///< exp, tanh, random numbers.
+};
+
+namespace detail {
+using ChunkFn = void (*)(const void* body, const Chunk& chunk);
+void walk(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body);
+}  // namespace detail
+
+/// Calls body(chunk) until all of the result is written. body must not throw.
+template <class Body>
+void walk_chunks(const WalkSpec& spec, KernelContext& context, const Body& body) {
+  detail::walk(
+      spec,
+      context,
+      [](const void* object, const Chunk& chunk) { (*static_cast<const Body*>(object))(chunk); },
+      &body);
+}
+
+}  // namespace hearth::cpu

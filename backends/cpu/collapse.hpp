@@ -1,0 +1,50 @@
+// The index space of an op with neighbouring axes merged wherever all operands allow it, and places in it.
+// Private to backends/cpu. Values, any thread.
+// Invariants: (1) row-major order of the merged axes is that of the shape; (2) no axis has size 1, but a space of one element has
+// rank 1, size 1 and strides 1.
+#pragma once
+
+#include <hearth/runtime/base/shape.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hearth::cpu {
+
+struct Collapsed {
+  static constexpr std::size_t kMaxOperands = 4;
+  int rank = 0;
+  std::size_t operand_count = 0;
+  std::array<std::int64_t, kMaxRank> size{};
+  std::array<Strides, kMaxOperands> stride{};  ///< In elements, by operand, then by axis.
+
+  Collapsed() = default;
+  /// strides[i] are those of operand i over `shape`, which has at least one element.
+  Collapsed(const Shape& shape, std::span<const Strides> strides) noexcept;
+
+  [[nodiscard]] std::int64_t inner_size() const noexcept {
+    return size[static_cast<std::size_t>(rank) - 1];
+  }
+  [[nodiscard]] std::int64_t inner_stride(std::size_t operand) const noexcept {
+    return stride[operand][static_cast<std::size_t>(rank) - 1];
+  }
+  /// Whether the operand lies in memory like a contiguous tensor of the whole space.
+  [[nodiscard]] bool is_linear(std::size_t operand) const noexcept;
+};
+
+/// A row of the space (all axes but the innermost), and where each operand's row starts, in elements.
+struct Place {
+  Place(const Collapsed& of, std::int64_t row) noexcept;
+  /// To the next row; after the last one, back to the first.
+  void advance() noexcept;
+
+  std::array<std::int64_t, Collapsed::kMaxOperands> offset{};
+
+ private:
+  const Collapsed* space_;
+  std::array<std::int64_t, kMaxRank> index_{};
+};
+
+}  // namespace hearth::cpu

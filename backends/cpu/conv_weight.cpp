@@ -1,0 +1,263 @@
+#include "conv_weight.hpp"
+
+#include "conv_planes.hpp"
+#include "gemm.hpp"
+
+#include <algorithm>
+
+namespace hearth::cpu {
+
+namespace {
+
+constexpr double kPartFlops = 16e6;
+constexpr std::int64_t kMaxParts = 64;
+// All parts' sums together.
+constexpr std::int64_t kSumBytes = 32 << 20;
+// Elements joined by one task.
+constexpr std::int64_t kJoinElements = 1 << 16;
+// Pixels of one block of rows: the depth of one tile.
+constexpr std::int64_t kBlockPixels = 320;
+// With fewer input channels, the taps stand beside them in one tile.
+constexpr std::int64_t kFewInputs = 8;
+
+constexpr std::int64_t parts(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+
+// sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both turned to have channels inside. With few input channels
+// the rows (tap, c) are gathered for each pixel instead.
+template <class T>
+class WeightGradient {
+ public:
+  WeightGradient(const TensorView& x, const TensorView& grad, const TensorView& weight, const ConvAttributes& attributes, IsaLevel isa)
+      : kernels_(tile_kernels<T>(isa)), x_(x), grad_(grad), weight_(weight), attributes_(attributes) {
+    groups_ = attributes.groups;
+    inputs_ = weight.shape()[1];
+    outputs_ = weight.shape()[0] / groups_;
+    kernel_ = {weight.shape()[2], weight.shape()[3]};
+    taps_ = kernel_[0] * kernel_[1];
+    rows_ = grad.shape()[2];
+    columns_ = grad.shape()[3];
+    gathers_ = inputs_ < kFewInputs;
+    panel_ = outputs_ <= kernels_.vector_columns ? kernels_.vector_columns : kernels_.panel_columns;
+    padded_outputs_ = parts(outputs_, panel_) * panel_;
+    const std::int64_t row_items = gathers_ ? taps_ * inputs_ : inputs_;
+    items_ = parts(row_items, parts(row_items, kernels_.max_rows));
+    lay_out();
+  }
+
+  [[nodiscard]] std::int64_t scratch_bytes() const { return shared_bytes_ + part_count_ * part_bytes_; }
+
+  void run(std::byte* scratch, Arena& arena) {
+    offsets_ = reinterpret_cast<std::int64_t*>(scratch);
+    fill_offsets();
+    const std::int64_t images = x_.shape()[0];
+    const std::int64_t grain = parts(images, part_count_);
+    const std::int64_t used = parts(images, grain);
+    arena.parallel_for(images, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::byte* own = scratch + shared_bytes_ + begin / grain * part_bytes_;
+      std::fill_n(reinterpret_cast<T*>(own), sum_elements_, T{});
+      for (std::int64_t image = begin; image < end; ++image) {
+        for (std::int64_t group = 0; group < groups_; ++group) {
+          add_image(image, group, own);
+        }
+      }
+    });
+    join(scratch + shared_bytes_, used, reinterpret_cast<T*>(scratch + weights_at_), arena);
+  }
+
+ private:
+  static constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+
+  void lay_out() {
+    block_.first_column = -attributes_.padding[1];
+    block_.column_stride = attributes_.stride[1];
+    block_.phase_columns = columns_ + (kernel_[1] - 1) * attributes_.dilation[1] / attributes_.stride[1];
+    block_rows_ = parts(rows_, parts(rows_, std::max<std::int64_t>(1, kBlockPixels / columns_)));
+    block_.rows = (block_rows_ - 1) * attributes_.stride[0] + (kernel_[0] - 1) * attributes_.dilation[0] + 1;
+    pixels_ = block_rows_ * columns_;
+    sum_elements_ = groups_ * taps_ * inputs_ * padded_outputs_;
+    const double flops = 2.0 * static_cast<double>(sum_elements_) * static_cast<double>(x_.shape()[0] * rows_ * columns_);
+    const std::int64_t most = std::clamp<std::int64_t>(kSumBytes / std::max<std::int64_t>(1, sum_elements_ * kElementBytes), 1, kMaxParts);
+    part_count_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops), 1, std::min(most, x_.shape()[0]));
+    // Shared: offsets | weights still to be narrowed.
+    weights_at_ = whole_lines(pixels_ * std::int64_t{sizeof(std::int64_t)});
+    shared_bytes_ = weights_at_ + (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
+    // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient.
+    const std::int64_t plane_elements = inputs_ * block_.plane_elements();
+    planes_at_ = whole_lines(sum_elements_ * kElementBytes);
+    turned_at_ = planes_at_ + whole_lines(plane_elements * kElementBytes);
+    staged_at_ = turned_at_ + whole_lines(gathers_ ? pixels_ * taps_ * inputs_ * kElementBytes : plane_elements * kElementBytes);
+    const std::int64_t staged = std::max(outputs_ * pixels_, gathers_ ? taps_ * inputs_ * columns_ : 0);
+    grad_at_ = staged_at_ + whole_lines(staged * kElementBytes);
+    part_bytes_ = grad_at_ + whole_lines(pixels_ * padded_outputs_ * kElementBytes);
+  }
+
+  void fill_offsets() {
+    for (std::int64_t pixel = 0; pixel < pixels_; ++pixel) {
+      const std::int64_t row = pixel / columns_ * attributes_.stride[0];
+      offsets_[pixel] = (row * block_.row_elements() + pixel % columns_) * inputs_;
+    }
+  }
+
+  [[nodiscard]] std::int64_t tap_place(std::int64_t tap) const {
+    return tap / kernel_[1] * attributes_.dilation[0] * block_.row_elements() + block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
+  }
+
+  void add_image(std::int64_t image, std::int64_t group, std::byte* own) const {
+    for (std::int64_t row = 0; row < rows_; row += block_rows_) {
+      const std::int64_t rows = std::min(block_rows_, rows_ - row);
+      PlaneBlock block = block_;
+      block.first_row = row * attributes_.stride[0] - attributes_.padding[0];
+      T* planes = reinterpret_cast<T*>(own + planes_at_);
+      T* turned = reinterpret_cast<T*>(own + turned_at_);
+      copy_planes(kernels_, x_, image, group * inputs_, inputs_, block, planes);
+      if (gathers_) {
+        gather_rows(planes, rows, reinterpret_cast<T*>(own + staged_at_), turned);
+      } else {
+        kernels_.transpose(planes, block.plane_elements(), turned, inputs_, inputs_, block.plane_elements());
+      }
+      T* grad = reinterpret_cast<T*>(own + grad_at_);
+      turn_gradient(image, group, row, rows, reinterpret_cast<T*>(own + staged_at_), grad);
+      T* sums = reinterpret_cast<T*>(own) + group * taps_ * inputs_ * padded_outputs_;
+      multiply(turned, grad, rows * columns_, sums);
+    }
+  }
+
+  // to[pixel][(tap, c)]
+  void gather_rows(const T* planes, std::int64_t rows, T* staged, T* to) const {
+    const std::int64_t width = taps_ * inputs_;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      T* out = staged;
+      for (std::int64_t tap = 0; tap < taps_; ++tap) {
+        for (std::int64_t c = 0; c < inputs_; ++c, out += columns_) {
+          const T* from = planes + c * block_.plane_elements() + row * attributes_.stride[0] * block_.row_elements() + tap_place(tap);
+          std::copy_n(from, columns_, out);
+        }
+      }
+      kernels_.transpose(staged, columns_, to + row * columns_ * width, width, width, columns_);
+    }
+  }
+
+  // to[pixel][o]
+  void turn_gradient(std::int64_t image, std::int64_t group, std::int64_t row, std::int64_t rows, T* staged, T* to) const {
+    const Strides& steps = grad_.strides();
+    const std::int64_t count = rows * columns_;
+    const std::byte* from = grad_.data + (image * steps[0] + group * outputs_ * steps[1] + row * steps[2]) * size_bytes(grad_.dtype);
+    if (grad_.dtype == dtype_of<T> && steps[3] == 1 && steps[2] == columns_) {
+      kernels_.transpose(reinterpret_cast<const T*>(from), steps[1], to, padded_outputs_, outputs_, count);
+      return;
+    }
+    for (std::int64_t o = 0; o < outputs_; ++o) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        gather(kernels_, from + (o * steps[1] + i * steps[2]) * size_bytes(grad_.dtype), grad_.dtype, steps[3], staged + o * count + i * columns_,
+               columns_);
+      }
+    }
+    kernels_.transpose(staged, count, to, padded_outputs_, outputs_, count);
+  }
+
+  void multiply(const T* turned, const T* grad, std::int64_t pixels, T* sums) const {
+    const std::int64_t row_items = gathers_ ? taps_ * inputs_ : inputs_;
+    Tile<T> tile;
+    tile.depth = pixels;
+    tile.b_step = padded_outputs_;
+    tile.c_step = padded_outputs_;
+    tile.start_step = padded_outputs_;
+    tile.a_step = row_items;
+    tile.a_offsets = gathers_ ? nullptr : offsets_;
+    for (std::int64_t o = 0; o < padded_outputs_; o += panel_) {
+      tile.b = grad + o;
+      tile.columns = static_cast<int>(std::min(panel_, outputs_ - o));
+      for (std::int64_t tap = 0; tap < (gathers_ ? 1 : taps_); ++tap) {
+        const T* from = gathers_ ? turned : turned + tap_place(tap) * inputs_;
+        for (std::int64_t item = 0; item < row_items; item += items_) {
+          tile.a = from + item;
+          tile.rows = static_cast<int>(std::min(items_, row_items - item));
+          tile.c = sums + (tap * inputs_ + item) * padded_outputs_ + o;
+          tile.start = tile.c;
+          kernels_.multiply(tile);
+        }
+      }
+    }
+  }
+
+  // Adds the parts in order and puts them in the order of the weights.
+  void join(std::byte* parts_begin, std::int64_t used, T* staged, Arena& arena) const {
+    T* sums = reinterpret_cast<T*>(parts_begin);
+    arena.parallel_for(sum_elements_, kJoinElements, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = 1; part < used; ++part) {
+        const T* more = reinterpret_cast<const T*>(parts_begin + part * part_bytes_);
+        for (std::int64_t i = begin; i < end; ++i) {
+          sums[i] += more[i];
+        }
+      }
+    });
+    const bool direct = weight_.dtype == dtype_of<T>;
+    T* to = direct ? reinterpret_cast<T*>(weight_.data) : staged;
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      for (std::int64_t c = 0; c < inputs_; ++c) {
+        const T* from = sums + (group * taps_ * inputs_ + c) * padded_outputs_;
+        kernels_.transpose(from, inputs_ * padded_outputs_, to + (group * outputs_ * inputs_ + c) * taps_, inputs_ * taps_, taps_, outputs_);
+      }
+    }
+    if (!direct) {
+      kernels_.store(staged, weight_.data, weight_.dtype, weight_.element_count());
+    }
+  }
+
+  const TileKernels<T>& kernels_;
+  const TensorView& x_;
+  const TensorView& grad_;
+  const TensorView& weight_;
+  const ConvAttributes& attributes_;
+  std::int64_t groups_ = 1;
+  std::int64_t inputs_ = 0;
+  std::int64_t outputs_ = 0;
+  std::array<std::int64_t, 2> kernel_{};
+  std::int64_t taps_ = 0;
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  bool gathers_ = false;
+  std::int64_t panel_ = 0;           // output channels of one tile
+  std::int64_t padded_outputs_ = 0;  // whole panels
+  std::int64_t items_ = 0;           // rows of one tile
+  PlaneBlock block_;
+  std::int64_t block_rows_ = 0;
+  std::int64_t pixels_ = 0;
+  std::int64_t sum_elements_ = 0;
+  std::int64_t part_count_ = 1;
+  std::int64_t weights_at_ = 0;
+  std::int64_t shared_bytes_ = 0;
+  std::int64_t planes_at_ = 0;
+  std::int64_t turned_at_ = 0;
+  std::int64_t staged_at_ = 0;
+  std::int64_t grad_at_ = 0;
+  std::int64_t part_bytes_ = 0;
+  std::int64_t* offsets_ = nullptr;
+};
+
+template <class T>
+Status run(const TensorView& x, const TensorView& grad, const TensorView& weight, const ConvAttributes& attributes, KernelContext& context) {
+  WeightGradient<T> work(x, grad, weight, attributes, context.isa);
+  HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
+  work.run(scratch, context.arena);
+  return {};
+}
+
+}  // namespace
+
+Status run_conv_backward_weight(const TensorView& x,
+                                const TensorView& grad,
+                                const TensorView& weight,
+                                const ConvAttributes& attributes,
+                                KernelContext& context) {
+  if (weight.element_count() == 0) {
+    return {};
+  }
+  if (grad.element_count() == 0) {
+    std::fill_n(weight.data, weight.element_count() * size_bytes(weight.dtype), std::byte{0});
+    return {};
+  }
+  return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context) : run<float>(x, grad, weight, attributes, context);
+}
+
+}  // namespace hearth::cpu

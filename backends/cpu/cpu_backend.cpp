@@ -1,0 +1,123 @@
+#include <hearth/backends/cpu/cpu_backend.hpp>
+
+#include "arena.hpp"
+#include "gemm_blas.hpp"
+#include "kernel_table.hpp"
+#include "scratch.hpp"
+#include "sweep_memory.hpp"
+
+#include <hearth/runtime/base/cores.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hearth::cpu {
+
+struct CpuBackend::Machine {
+  Machine(std::vector<int> cores, bool serial, IsaLevel isa)
+      : arena(std::move(cores), serial),
+        context{.arena = arena, .scratch = scratch, .isa = isa, .use_blas = blas_status().usable, .sweeps = &sweeps} {
+    for (const auto& group : {elementwise_rows(),
+                              random_rows(),
+                              reduction_rows(),
+                              row_rows(),
+                              optimizer_rows(),
+                              matmul_rows(),
+                              conv_rows(),
+                              pool_rows()}) {
+      for (const KernelRow& row : group) {
+        rows[static_cast<std::size_t>(row.kind)] = row;
+      }
+    }
+  }
+
+  [[nodiscard]] const KernelRow& row(OpKind kind) const noexcept {
+    return rows[static_cast<std::size_t>(kind)];
+  }
+
+  Arena arena;
+  Scratch scratch;
+  SweepMemory sweeps;
+  KernelContext context;
+  std::array<KernelRow, kOpKindCount> rows{};
+};
+
+CpuBackend::CpuBackend(CpuOptions options)
+    : pages_(options.pages),
+      machine_(std::make_unique<Machine>(
+          options.cores.empty() ? available_cores() : std::move(options.cores),
+          options.serial,
+          std::min(options.max_isa, machine_isa()))) {
+  const int core_count = machine_->arena.core_count();
+  info_ = BackendInfo{.name = std::move(options.name),
+                      .description = fmt::format("{} core{} of {}, {}, {}",
+                                                 core_count,
+                                                 core_count == 1 ? "" : "s",
+                                                 machine_name(),
+                                                 hearth::cpu::name(isa()),
+                                                 blas_status().description),
+                      .is_host = true,
+                      .core_count = core_count,
+                      .computes = true};
+}
+
+CpuBackend::~CpuBackend() = default;
+
+IsaLevel CpuBackend::isa() const noexcept { return machine_->context.isa; }
+
+Support CpuBackend::supports(const KernelCall& call) const {
+  const OpKind kind = call.op.kind();
+  const KernelRow& row = machine_->row(kind);
+  const OpInfo& op = op_info(kind);
+  if (row.run == nullptr) {
+    return {.yes = false, .reason = fmt::format("{}: the CPU backend has no kernel for it", op.name)};
+  }
+  // A condition comes first and says nothing about the values.
+  const bool is_by_output = call.inputs.empty() || kind == OpKind::where;
+  const DType dtype = is_by_output ? call.outputs[0].dtype : call.inputs[0].dtype;
+  if (!accepts(kind, dtype)) {
+    return {.yes = false,
+            .reason = fmt::format(
+                "{}: {} is not one of {}", op.name, hearth::name(dtype), describe(op.dtypes))};
+  }
+  return row.supports == nullptr ? Support{} : row.supports(call);
+}
+
+bool CpuBackend::may_alias(OpKind kind, int input_index) const noexcept {
+  return (machine_->row(kind).may_alias_mask >> static_cast<unsigned>(input_index) & 1U) != 0;
+}
+
+Status CpuBackend::submit(const KernelCall& call) {
+  const KernelRow& row = machine_->row(call.op.kind());
+  if (row.run == nullptr) {
+    const auto op = std::string(op_info(call.op.kind()).name);
+    return Error{.code = ErrorCode::unsupported,
+                 .text = op + ": the CPU backend has no kernel for it",
+                 .op = op,
+                 .device = info_.name};
+  }
+  ++submitted_;
+  return row.run(call, machine_->context);
+}
+
+Status CpuBackend::upload(std::byte* to, std::span<const std::byte> from) {
+  if (!from.empty()) {
+    std::memcpy(to, from.data(), from.size());
+  }
+  ++submitted_;
+  return {};
+}
+
+Status CpuBackend::download(std::span<std::byte> to, const std::byte* from) {
+  if (!to.empty()) {
+    std::memcpy(to.data(), from, to.size());
+  }
+  ++submitted_;
+  return {};
+}
+
+}  // namespace hearth::cpu

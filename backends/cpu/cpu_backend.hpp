@@ -1,0 +1,60 @@
+// The CPU backend: kernels of its own and OpenBLAS on a set of cores, in host memory.
+// Owned by its device; driven by the holder of the device's token. A kernel forks over the device's cores and joins before submit
+// returns, so completed() always equals submitted().
+// Invariants: (1) an op's result depends on its operands and the machine, never on the number of cores; (2) submit allocates nothing
+// once the scratch memory has grown to what a program needs.
+#pragma once
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/backends/cpu/isa.hpp>
+#include <hearth/memory/host_page_provider.hpp>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hearth::cpu {
+
+struct CpuOptions {
+  std::string name = "cpu:0";
+  std::vector<int> cores = {};         ///< Logical cores of this device; empty: all that the process may use.
+  bool serial = false;                 ///< Never fork: for the manual executor, which runs everything on one thread.
+  IsaLevel max_isa = IsaLevel::avx512;  ///< Use no higher instruction set than this.
+  HostPageOptions pages = {};
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(CpuOptions options = {});
+  ~CpuBackend() override;
+
+  [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
+  [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
+  /// no for a kind that has no kernel here, and for element types outside the op table's.
+  [[nodiscard]] Support supports(const KernelCall& call) const override;
+  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  /// Runs the op; it is done on return.
+  ///
+  /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside its range; kernel_failed for integer
+  /// division by zero; invalid_argument for the maximum of nothing; out_of_memory when scratch memory cannot grow.
+  /// Cost: about 20 ns beyond the kernel.
+  [[nodiscard]] Status submit(const KernelCall& call) override;
+  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
+  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
+  [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }
+  [[nodiscard]] std::uint64_t completed() noexcept override { return submitted_; }
+
+  [[nodiscard]] IsaLevel isa() const noexcept;
+
+ private:
+  struct Machine;  // the arena, the scratch memory and the kernels by kind
+
+  BackendInfo info_;
+  HostPageProvider pages_;
+  std::unique_ptr<Machine> machine_;
+  std::uint64_t submitted_ = 0;
+};
+
+}  // namespace hearth::cpu

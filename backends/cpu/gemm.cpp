@@ -1,0 +1,256 @@
+#include "gemm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace hearth::cpu {
+
+namespace {
+
+// A part must last longer than waking a core (34 µs).
+constexpr double kPartFlops = 8e6;
+constexpr std::int64_t kMaxParts = 64;
+// Elements packed by one task: about 40 µs.
+constexpr std::int64_t kPackElements = 1 << 17;
+// Panels of b packed together: rows are then read in stretches that the prefetcher follows.
+constexpr std::int64_t kPanelGroup = 4;
+// Depth of one block: a panel of b stays in the first-level cache while the panels of a pass by.
+constexpr std::int64_t kDepth = 320;
+// With so few rows a task packs the b that it needs by itself, into the second-level cache.
+constexpr std::int64_t kFewRows = 256;
+constexpr std::int64_t kMaxPackingTasks = 16;
+// Larger products are cut into pieces of these sides, which bounds the packed copies.
+constexpr std::int64_t kPiece = 2048;
+
+constexpr std::int64_t parts(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+// The largest of `parts(size, most)` nearly equal parts.
+constexpr std::int64_t even(std::int64_t size, std::int64_t most) {
+  return size == 0 ? 1 : parts(size, parts(size, most));
+}
+
+// How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be; and how it is cut into tasks.
+struct Plan {
+  std::int64_t row_panels = 0;
+  std::int64_t column_panels = 0;
+  std::int64_t panel_rows = 0;
+  std::int64_t panel_columns = 0;
+  std::int64_t block_depth = 0;
+  std::int64_t down = 1;
+  std::int64_t across = 1;
+  bool packs_in_task = false;
+
+  template <class T>
+  Plan(std::int64_t m, std::int64_t n, std::int64_t k, const TileKernels<T>& kernels) {
+    panel_rows = even(m, kernels.max_rows);
+    row_panels = parts(m, panel_rows);
+    panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
+    column_panels = parts(n, panel_columns);
+    block_depth = even(k, kDepth);
+    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const std::int64_t count = part_count(flops);
+    packs_in_task = m <= kFewRows && column_panels >= count;
+    if (packs_in_task) {
+      across = std::min(count, kMaxPackingTasks);
+    } else {
+      const double ratio = static_cast<double>(n) / static_cast<double>(m);
+      const auto wanted = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count) * ratio)));
+      across = std::clamp<std::int64_t>(wanted, 1, std::min(count, column_panels));
+      down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
+    }
+  }
+
+  [[nodiscard]] std::int64_t a_elements(std::int64_t k) const { return row_panels * panel_rows * k; }
+  // The packed b, or each task's share.
+  [[nodiscard]] std::int64_t b_elements(std::int64_t k) const {
+    return packs_in_task ? kPanelGroup * panel_columns * block_depth : column_panels * panel_columns * k;
+  }
+  [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
+};
+
+template <class T>
+class Piece {
+ public:
+  Piece(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch)
+      : gemm_(gemm), kernels_(kernels), plan_(gemm.m, gemm.n, gemm.k, kernels) {
+    a_ = reinterpret_cast<T*>(scratch);
+    b_ = reinterpret_cast<T*>(scratch + whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T))));
+  }
+
+  void run(Arena* arena) {
+    pack(arena);
+    for_ranges(arena, plan_.across * plan_.down, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; ++at) {
+        const std::int64_t j = at / plan_.down;
+        const Span columns{j * plan_.column_panels / plan_.across, (j + 1) * plan_.column_panels / plan_.across};
+        if (plan_.packs_in_task) {
+          pack_and_multiply(b_ + j * plan_.b_elements(gemm_.k), columns);
+        } else {
+          const std::int64_t i = at % plan_.down;
+          multiply({i * plan_.row_panels / plan_.down, (i + 1) * plan_.row_panels / plan_.down}, columns);
+        }
+      }
+    });
+  }
+
+ private:
+  struct Span {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+  };
+
+  [[nodiscard]] std::int64_t depth_at(std::int64_t k) const { return std::min(plan_.block_depth, gemm_.k - k); }
+
+  void pack(Arena* arena) {
+    const std::int64_t a_tasks = parts(plan_.row_panels, kPanelGroup);
+    const std::int64_t b_tasks = plan_.packs_in_task ? 0 : parts(plan_.column_panels, kPanelGroup);
+    const std::int64_t group_elements = kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
+    for_ranges(arena, a_tasks + b_tasks, parts(kPackElements, group_elements), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+          if (task < a_tasks) {
+            pack_a(task * kPanelGroup, k);
+          } else {
+            const std::int64_t panel = (task - a_tasks) * kPanelGroup;
+            T* to = b_ + k * plan_.column_panels * plan_.panel_columns + panel * plan_.panel_columns * depth_at(k);
+            pack_b({panel, std::min(panel + kPanelGroup, plan_.column_panels)}, k, to);
+          }
+        }
+      }
+    });
+  }
+
+  void pack_a(std::int64_t panel, std::int64_t k) const {
+    const std::int64_t first = panel * plan_.panel_rows;
+    const GemmOperand& a = gemm_.a;
+    kernels_.pack({.from = a.data + (first * a.row_step + k * a.column_step) * size_bytes(a.dtype),
+                   .item_step = a.row_step,
+                   .depth_step = a.column_step,
+                   .depth = depth_at(k),
+                   .items = std::min(kPanelGroup * plan_.panel_rows, gemm_.m - first),
+                   .width = plan_.panel_rows,
+                   .panel_step = plan_.panel_rows * depth_at(k)},
+                  a.dtype, a_ + k * plan_.row_panels * plan_.panel_rows + first * depth_at(k));
+  }
+
+  void pack_b(Span panels, std::int64_t k, T* to) const {
+    const std::int64_t first = panels.first * plan_.panel_columns;
+    const GemmOperand& b = gemm_.b;
+    kernels_.pack({.from = b.data + (k * b.row_step + first * b.column_step) * size_bytes(b.dtype),
+                   .item_step = b.column_step,
+                   .depth_step = b.row_step,
+                   .depth = depth_at(k),
+                   .items = std::min(panels.last * plan_.panel_columns, gemm_.n) - first,
+                   .width = plan_.panel_columns,
+                   .panel_step = plan_.panel_columns * depth_at(k)},
+                  b.dtype, to);
+  }
+
+  void pack_and_multiply(T* packed, Span columns) const {
+    for (std::int64_t group = columns.first; group < columns.last; group += kPanelGroup) {
+      const std::int64_t last = std::min(group + kPanelGroup, columns.last);
+      for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        pack_b({group, last}, k, packed);
+        for (std::int64_t column = group; column < last; ++column) {
+          multiply_column({0, plan_.row_panels}, column, k, packed + (column - group) * plan_.panel_columns * depth_at(k));
+        }
+      }
+    }
+  }
+
+  void multiply(Span rows, Span columns) const {
+    for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+      const T* block = b_ + k * plan_.column_panels * plan_.panel_columns;
+      for (std::int64_t column = columns.first; column < columns.last; ++column) {
+        multiply_column(rows, column, k, block + column * plan_.panel_columns * depth_at(k));
+      }
+    }
+  }
+
+  void multiply_column(Span rows, std::int64_t column, std::int64_t k, const T* packed_b) const {
+    const std::int64_t j = column * plan_.panel_columns;
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
+      const std::int64_t i = row * plan_.panel_rows;
+      Tile<T> tile;
+      tile.depth = depth_at(k);
+      tile.a = a_ + k * plan_.row_panels * plan_.panel_rows + i * tile.depth;
+      tile.a_step = plan_.panel_rows;
+      tile.b = packed_b;
+      tile.b_step = plan_.panel_columns;
+      tile.c = gemm_.c + i * gemm_.c_step + j;
+      tile.c_step = gemm_.c_step;
+      tile.rows = static_cast<int>(std::min(plan_.panel_rows, gemm_.m - i));
+      tile.columns = static_cast<int>(std::min(plan_.panel_columns, gemm_.n - j));
+      if (k > 0 || gemm_.accumulate) {
+        tile.start = tile.c;
+        tile.start_step = tile.c_step;
+      } else if (gemm_.bias != nullptr) {
+        tile.start = gemm_.bias + j;
+      }
+      kernels_.multiply(tile);
+    }
+  }
+
+  const Gemm<T>& gemm_;
+  const TileKernels<T>& kernels_;
+  Plan plan_;
+  T* a_ = nullptr;
+  T* b_ = nullptr;
+};
+
+}  // namespace
+
+std::int64_t part_count(double flops) noexcept {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops), 1, kMaxParts);
+}
+
+template <class T>
+std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept {
+  constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+  // The last piece along an axis is smaller than the others, and may be planned differently.
+  const auto sides = [](std::int64_t size) {
+    const std::int64_t side = even(size, kPiece);
+    return std::array{side, size % side == 0 ? side : size % side};
+  };
+  std::int64_t bytes = 0;
+  for (const std::int64_t m : sides(gemm.m)) {
+    for (const std::int64_t n : sides(gemm.n)) {
+      for (const std::int64_t k : sides(gemm.k)) {
+        const Plan plan(m, n, k, kernels);
+        bytes = std::max(bytes, whole_lines(plan.a_elements(k) * kElementBytes) + whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes));
+      }
+    }
+  }
+  return bytes;
+}
+
+template <class T>
+void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena) {
+  const std::int64_t rows = even(gemm.m, kPiece);
+  const std::int64_t columns = even(gemm.n, kPiece);
+  const std::int64_t depth = even(gemm.k, kPiece);
+  const std::int64_t element_bytes[] = {size_bytes(gemm.a.dtype), size_bytes(gemm.b.dtype)};
+  for (std::int64_t j = 0; j < gemm.n; j += columns) {
+    for (std::int64_t k = 0; k < gemm.k || k == 0; k += depth) {
+      for (std::int64_t i = 0; i < gemm.m; i += rows) {
+        Gemm<T> piece = gemm;
+        piece.m = std::min(rows, gemm.m - i);
+        piece.n = std::min(columns, gemm.n - j);
+        piece.k = std::min(depth, gemm.k - k);
+        piece.a.data += (i * gemm.a.row_step + k * gemm.a.column_step) * element_bytes[0];
+        piece.b.data += (k * gemm.b.row_step + j * gemm.b.column_step) * element_bytes[1];
+        piece.c += i * gemm.c_step + j;
+        piece.bias = gemm.bias == nullptr ? nullptr : gemm.bias + j;
+        piece.accumulate = gemm.accumulate || k > 0;
+        Piece<T>(piece, kernels, scratch).run(arena);
+      }
+    }
+  }
+}
+
+template std::int64_t gemm_scratch_bytes<float>(const Gemm<float>&, const TileKernels<float>&) noexcept;
+template std::int64_t gemm_scratch_bytes<double>(const Gemm<double>&, const TileKernels<double>&) noexcept;
+template void run_gemm<float>(const Gemm<float>&, const TileKernels<float>&, std::byte*, Arena*);
+template void run_gemm<double>(const Gemm<double>&, const TileKernels<double>&, std::byte*, Arena*);
+
+}  // namespace hearth::cpu

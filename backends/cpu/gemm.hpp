@@ -1,0 +1,65 @@
+// Matrix products of the CPU backend: packs both operands, cuts the result into blocks by size, runs register tiles.
+// Threads: owner only; forks in the arena that it is given, if any.
+// Invariant: an element of the result is one sum in the order of k, cut at multiples that depend on k alone: equal bits whatever
+// the other sizes, strides and cores.
+#pragma once
+
+#include "gemm_tiles.hpp"
+#include "kernel_table.hpp"
+
+#include <hearth/runtime/base/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// A matrix with any strides, in elements.
+struct GemmOperand {
+  const std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t row_step = 0;
+  std::int64_t column_step = 0;
+};
+
+/// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float the operands may be 16 bits wide.
+template <class T>
+struct Gemm {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  GemmOperand a;
+  GemmOperand b;
+  T* c = nullptr;
+  std::int64_t c_step = 0;
+  const T* bias = nullptr;
+  bool accumulate = false;
+};
+
+/// Bytes of scratch that run_gemm needs.
+template <class T>
+[[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept;
+
+/// Runs the product; arena == nullptr: on this thread alone.
+template <class T>
+void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
+
+/// How many equal parts a piece of work of so many flops is cut into: each worth waking a core for.
+[[nodiscard]] std::int64_t part_count(double flops) noexcept;
+
+/// Rounds a size in bytes up to whole cache lines.
+[[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t size_bytes) noexcept { return (size_bytes + 63) / 64 * 64; }
+
+/// parallel_for in the arena, or the same ranges on this thread when there is none.
+template <class Body>
+void for_ranges(Arena* arena, std::int64_t count, std::int64_t grain, const Body& body) {
+  if (arena != nullptr) {
+    arena->parallel_for(count, grain, body);
+    return;
+  }
+  for (std::int64_t begin = 0; begin < count; begin += grain) {
+    body(begin, begin + grain < count ? begin + grain : count);
+  }
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,122 @@
+#include "gemm_blas.hpp"
+
+#include <cblas.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Smaller products lose more by the call's own packing than its loops win.
+constexpr double kLeastFlops = 4e6;
+constexpr std::int64_t kLeastSide = 32;
+
+BlasStatus probe() {
+#ifdef __SANITIZE_THREAD__
+  return {.usable = false, .description = "own matrix products (OpenBLAS is not instrumented)"};
+#else
+  // "OpenBLAS 0.3.21 NO_LAPACKE ...": the first two words.
+  const std::string_view config = openblas_get_config();
+  const std::string_view version = config.substr(0, config.find(' ', config.find(' ') + 1));
+  if (openblas_get_parallel() != OPENBLAS_THREAD) {
+    return {.usable = false,
+            .description = fmt::format("own matrix products ({} is its {} build, not the pthread build)",
+                                       version,
+                                       openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
+  }
+  openblas_set_num_threads(1);
+  return {.usable = true, .description = fmt::format("{} (pthread build)", version)};
+#endif
+}
+
+struct BlasOperand {
+  CBLAS_TRANSPOSE transpose;
+  blasint step;
+};
+
+bool is_blas_matrix(const GemmOperand& operand, std::int64_t rows, std::int64_t columns) {
+  return (operand.column_step == 1 && operand.row_step >= std::max<std::int64_t>(1, columns)) ||
+         (operand.row_step == 1 && operand.column_step >= std::max<std::int64_t>(1, rows));
+}
+
+BlasOperand blas_operand(const GemmOperand& operand, std::int64_t columns) {
+  if (operand.column_step == 1 && operand.row_step >= std::max<std::int64_t>(1, columns)) {
+    return {CblasNoTrans, static_cast<blasint>(operand.row_step)};
+  }
+  return {CblasTrans, static_cast<blasint>(operand.column_step)};
+}
+
+template <class T>
+void call(const Gemm<T>& gemm, BlasOperand a, BlasOperand b) {
+  const auto m = static_cast<blasint>(gemm.m);
+  const auto n = static_cast<blasint>(gemm.n);
+  const auto k = static_cast<blasint>(gemm.k);
+  const auto c_step = static_cast<blasint>(gemm.c_step);
+  const T* a_data = reinterpret_cast<const T*>(gemm.a.data);
+  const T* b_data = reinterpret_cast<const T*>(gemm.b.data);
+  const T beta = gemm.accumulate ? T{1} : T{0};
+  if constexpr (sizeof(T) == sizeof(float)) {
+    cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0F, a_data, a.step, b_data, b.step, beta, gemm.c, c_step);
+  } else {
+    cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0, a_data, a.step, b_data, b.step, beta, gemm.c, c_step);
+  }
+}
+
+}  // namespace
+
+const BlasStatus& blas_status() {
+  static const BlasStatus status = probe();
+  return status;
+}
+
+template <class T>
+bool blas_suits(const Gemm<T>& gemm, IsaLevel isa) noexcept {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  const double flops = 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  const std::int64_t largest = std::max({gemm.m, gemm.n, gemm.k, gemm.a.row_step, gemm.a.column_step, gemm.b.row_step, gemm.b.column_step});
+  return isa != IsaLevel::avx512 && flops >= kLeastFlops && std::min({gemm.m, gemm.n, gemm.k}) >= kLeastSide && largest < kMost &&
+         gemm.a.dtype == dtype_of<T> && gemm.b.dtype == dtype_of<T> && is_blas_matrix(gemm.a, gemm.m, gemm.k) &&
+         is_blas_matrix(gemm.b, gemm.k, gemm.n);
+}
+
+template <class T>
+void run_blas_gemm(const Gemm<T>& gemm, Arena* arena) {
+  const double flops = 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  const std::int64_t count = part_count(flops);
+  const BlasOperand a = blas_operand(gemm.a, gemm.k);
+  const BlasOperand b = blas_operand(gemm.b, gemm.n);
+  // The longer side is cut, in whole cache lines.
+  const bool by_rows = gemm.m >= gemm.n;
+  const std::int64_t side = by_rows ? gemm.m : gemm.n;
+  const std::int64_t grain = ((side + count - 1) / count + 63) / 64 * 64;
+  for_ranges(arena, side, grain, [&](std::int64_t begin, std::int64_t end) {
+    Gemm<T> part = gemm;
+    if (by_rows) {
+      part.m = end - begin;
+      part.a.data += begin * gemm.a.row_step * static_cast<std::int64_t>(sizeof(T));
+      part.c += begin * gemm.c_step;
+    } else {
+      part.n = end - begin;
+      part.b.data += begin * gemm.b.column_step * static_cast<std::int64_t>(sizeof(T));
+      part.c += begin;
+      part.bias = gemm.bias == nullptr ? nullptr : gemm.bias + begin;
+    }
+    if (part.bias != nullptr && !part.accumulate) {
+      for (std::int64_t i = 0; i < part.m; ++i) {
+        std::copy_n(part.bias, part.n, part.c + i * part.c_step);
+      }
+      part.accumulate = true;
+    }
+    call(part, a, b);
+  });
+}
+
+template bool blas_suits<float>(const Gemm<float>&, IsaLevel) noexcept;
+template bool blas_suits<double>(const Gemm<double>&, IsaLevel) noexcept;
+template void run_blas_gemm<float>(const Gemm<float>&, Arena*);
+template void run_blas_gemm<double>(const Gemm<double>&, Arena*);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,28 @@
+// Large products by OpenBLAS, where it is faster than our own tiles: below AVX-512. Called from our arena, one thread a call.
+// Threads: any.
+// Invariant: only the pthread build is called. The serial build gives wrong sums to several callers at once, the OpenMP build crawls.
+#pragma once
+
+#include "gemm.hpp"
+
+#include <string>
+
+namespace hearth::cpu {
+
+struct BlasStatus {
+  bool usable = false;
+  std::string description;  ///< "OpenBLAS 0.3.21 (pthread build)", or why it is not used.
+};
+
+/// Looks once at the library that was loaded, and sets it to one thread.
+[[nodiscard]] const BlasStatus& blas_status();
+
+/// Whether this product should go to OpenBLAS: large, of T alone, rows or columns contiguous.
+template <class T>
+[[nodiscard]] bool blas_suits(const Gemm<T>& gemm, IsaLevel isa) noexcept;
+
+/// Runs a product that suits, cut by size. Requires blas_status().usable.
+template <class T>
+void run_blas_gemm(const Gemm<T>& gemm, Arena* arena);
+
+}  // namespace hearth::cpu

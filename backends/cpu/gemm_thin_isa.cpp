@@ -1,0 +1,173 @@
+#include "gemm_tiles_isa.hpp"
+#include "gemm_vector.hpp"
+
+#include <utility>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+namespace {
+
+// Columns taken at once by the dot form: as many as the registers hold beside `rows` vectors of x.
+constexpr int dot_columns(int rows) {
+#ifdef __AVX512F__
+  return rows <= 2 ? 8 : rows <= 6 ? 4 : 3;
+#else
+  return rows == 1 ? 8 : rows == 2 ? 4 : rows == 3 ? 3 : rows == 4 ? 2 : 1;
+#endif
+}
+
+template <class T, class S, int kRows, int kColumns>
+[[gnu::always_inline]] inline void dot_block(const Thin<T>& thin, const S* w, std::int64_t column) {
+  Vector<T> acc[std::size_t{kRows}][std::size_t{kColumns}] = {};
+  const std::int64_t whole = thin.depth / kLanes<T> * kLanes<T>;
+  const int tail = static_cast<int>(thin.depth - whole);
+  for (std::int64_t k = 0; k < whole; k += kLanes<T>) {
+    Vector<T> x[std::size_t{kRows}];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = load(thin.x + r * thin.x_step + k);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      const Vector<T> w_vector = load_wide(w + j * thin.w_step + k);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        acc[r][j] += x[r] * w_vector;
+      }
+    }
+  }
+  if (tail > 0) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      const Vector<T> w_vector = load_wide_part(w + j * thin.w_step + whole, tail);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        acc[r][j] += load_part(thin.x + r * thin.x_step + whole, tail) * w_vector;
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < kColumns; ++j) {
+    const T start = thin.start == nullptr ? T{} : thin.start[column + j];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      thin.y[r * thin.y_step + column + j] = start + sum_lanes<T>(acc[r][j]);
+    }
+  }
+}
+
+template <class T, class S, int kRows>
+void dot_rows(const Thin<T>& thin) {
+  constexpr int kColumns = dot_columns(kRows);
+  const S* w = reinterpret_cast<const S*>(thin.w);
+  const std::int64_t whole = thin.columns / kColumns * kColumns;
+  for (std::int64_t step = 0; step < whole; step += kColumns) {
+    const std::int64_t column = thin.backwards ? whole - kColumns - step : step;
+    dot_block<T, S, kRows, kColumns>(thin, w + column * thin.w_step, column);
+  }
+  for (std::int64_t column = whole; column < thin.columns; ++column) {
+    dot_block<T, S, kRows, 1>(thin, w + column * thin.w_step, column);
+  }
+}
+
+// Rows of w taken at once by the axpy form: one load and store of y for so many products.
+constexpr int kDepth = 8;
+
+template <class T, class S, int kRows, int kTaken>
+[[gnu::always_inline]] inline void axpy_block(const Thin<T>& thin, const S* w, std::int64_t k) {
+  const std::int64_t whole = thin.columns / kLanes<T> * kLanes<T>;
+  const int tail = static_cast<int>(thin.columns - whole);
+  for (std::int64_t column = 0; column < whole; column += kLanes<T>) {
+    Vector<T> w_vectors[std::size_t{kTaken}];
+#pragma GCC unroll 8
+    for (int i = 0; i < kTaken; ++i) {
+      w_vectors[i] = load_wide(w + i * thin.w_step + column);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      T* y = thin.y + r * thin.y_step + column;
+      Vector<T> acc = load(y);
+#pragma GCC unroll 8
+      for (int i = 0; i < kTaken; ++i) {
+        acc += splat(thin.x[r * thin.x_step + k + i]) * w_vectors[i];
+      }
+      store(y, acc);
+    }
+  }
+  for (int r = 0; r < kRows && tail > 0; ++r) {
+    T* y = thin.y + r * thin.y_step + whole;
+    Vector<T> acc = load_part(y, tail);
+    for (int i = 0; i < kTaken; ++i) {
+      acc += splat(thin.x[r * thin.x_step + k + i]) * load_wide_part(w + i * thin.w_step + whole, tail);
+    }
+    store_part(y, acc, tail);
+  }
+}
+
+template <class T, class S, int kRows>
+void axpy_rows(const Thin<T>& thin) {
+  const S* w = reinterpret_cast<const S*>(thin.w);
+  for (int r = 0; r < kRows; ++r) {
+    for (std::int64_t column = 0; column < thin.columns; ++column) {
+      thin.y[r * thin.y_step + column] = thin.start == nullptr ? T{} : thin.start[column];
+    }
+  }
+  std::int64_t k = 0;
+  for (; k + kDepth <= thin.depth; k += kDepth) {
+    axpy_block<T, S, kRows, kDepth>(thin, w + k * thin.w_step, k);
+  }
+  for (; k < thin.depth; ++k) {
+    axpy_block<T, S, kRows, 1>(thin, w + k * thin.w_step, k);
+  }
+}
+
+template <class T>
+using ThinFn = void (*)(const Thin<T>&);
+
+template <class T, class S, int... kIndex>
+ThinFn<T> pick_dot(int rows, std::integer_sequence<int, kIndex...> /*all*/) {
+  static constexpr ThinFn<T> kByRows[] = {&dot_rows<T, S, kIndex + 1>...};
+  return kByRows[rows - 1];
+}
+template <class T, class S, int... kIndex>
+ThinFn<T> pick_axpy(int rows, std::integer_sequence<int, kIndex...> /*all*/) {
+  static constexpr ThinFn<T> kByRows[] = {&axpy_rows<T, S, kIndex + 1>...};
+  return kByRows[rows - 1];
+}
+
+constexpr auto kAllRows = std::make_integer_sequence<int, kMaxThinRows>{};
+
+}  // namespace
+
+template <class T>
+void thin_dot(const Thin<T>& thin, DType w) {
+  if constexpr (sizeof(T) == 8) {
+    pick_dot<T, double>(thin.rows, kAllRows)(thin);
+  } else if (w == DType::f16) {
+    pick_dot<T, Half>(thin.rows, kAllRows)(thin);
+  } else if (w == DType::bf16) {
+    pick_dot<T, Brain>(thin.rows, kAllRows)(thin);
+  } else {
+    pick_dot<T, float>(thin.rows, kAllRows)(thin);
+  }
+}
+
+template <class T>
+void thin_axpy(const Thin<T>& thin, DType w) {
+  if constexpr (sizeof(T) == 8) {
+    pick_axpy<T, double>(thin.rows, kAllRows)(thin);
+  } else if (w == DType::f16) {
+    pick_axpy<T, Half>(thin.rows, kAllRows)(thin);
+  } else if (w == DType::bf16) {
+    pick_axpy<T, Brain>(thin.rows, kAllRows)(thin);
+  } else {
+    pick_axpy<T, float>(thin.rows, kAllRows)(thin);
+  }
+}
+
+template void thin_dot<float>(const Thin<float>&, DType);
+template void thin_dot<double>(const Thin<double>&, DType);
+template void thin_axpy<float>(const Thin<float>&, DType);
+template void thin_axpy<double>(const Thin<double>&, DType);
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

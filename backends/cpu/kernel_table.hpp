@@ -1,0 +1,51 @@
+// The CPU backend's kernels: one row a kind, in groups that live in files of their own.
+// Private to backends/cpu. Threads: owner only; a kernel forks and joins inside
+// Arena::parallel_for. Invariants: (1) work is cut by size alone, never by the number of threads,
+// and partial sums are joined in a fixed order, so the bits do not depend on the arena; (2) a
+// kernel never allocates from the heap on the warm path: it asks Scratch.
+#pragma once
+
+#include "arena.hpp"
+#include "scratch.hpp"
+
+#include <hearth/backends/cpu/isa.hpp>
+#include <hearth/backends/kernel.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/op_kind.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace hearth::cpu {
+
+class SweepMemory;
+
+struct KernelContext {
+  Arena& arena;      ///< The device's cores.
+  Scratch& scratch;  ///< Reused memory for packing and partial results.
+  IsaLevel isa;
+  bool use_blas;  ///< OpenBLAS is the pthread build; else our own GEMM.
+  SweepMemory* sweeps = nullptr;  ///< Directions of reading; nullptr: always forwards.
+};
+
+using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);
+using SupportFn = Support (*)(const KernelCall& call);
+
+struct KernelRow {
+  OpKind kind;
+  KernelFn run;
+  SupportFn supports;                ///< nullptr: all dtypes and layouts of the op table.
+  std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
+};
+
+[[nodiscard]] std::span<const KernelRow>
+elementwise_rows() noexcept;  // creation, cast, unary, binary, where, copy, concat, slice_scatter
+[[nodiscard]] std::span<const KernelRow> random_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> reduction_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> row_rows() noexcept;  // softmax, cross entropy
+[[nodiscard]] std::span<const KernelRow> optimizer_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> matmul_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> conv_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> pool_rows() noexcept;
+
+}  // namespace hearth::cpu

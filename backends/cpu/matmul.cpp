@@ -1,0 +1,132 @@
+#include "matmul_product.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace hearth::cpu {
+
+namespace {
+
+// A batch of products this large runs one after the other, each on all cores.
+constexpr double kLargeProductFlops = 64e6;
+
+// The products of a call: the last two axes of each operand, and the steps of the axes before them.
+class Batch {
+ public:
+  explicit Batch(const KernelCall& call) {
+    const TensorView& a = call.inputs[0];
+    const TensorView& b = call.inputs[1];
+    const Shape& shape = call.outputs[0].shape();
+    const int rank = shape.rank();
+    dtype_ = a.dtype;
+    first_.m = shape[rank - 2];
+    first_.n = shape[rank - 1];
+    first_.k = a.shape()[a.shape().rank() - 1];
+    first_.a = last_two(a);
+    first_.b = last_two(b);
+    first_.c = call.outputs[0].data;
+    if (call.inputs.size() > 2) {
+      first_.bias = call.inputs[2].data;
+      first_.bias_step = call.inputs[2].strides()[0];
+    }
+    for (int axis = rank - 3; axis >= 0; --axis) {
+      push(shape[axis], step(a, axis, rank), step(b, axis, rank));
+    }
+  }
+
+  [[nodiscard]] const MatmulProduct& first() const { return first_; }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  [[nodiscard]] bool is_empty() const { return count_ * first_.m * first_.n == 0; }
+
+  [[nodiscard]] MatmulProduct at(std::int64_t index) const {
+    MatmulProduct product = first_;
+    product.c += index * first_.m * first_.n * size_bytes(dtype_);
+    for (int axis = 0; axis < rank_; ++axis) {
+      const Axis& current = axes_[static_cast<std::size_t>(axis)];
+      const std::int64_t place = index % current.size;
+      index /= current.size;
+      product.a.data += place * current.a_step * size_bytes(dtype_);
+      product.b.data += place * current.b_step * size_bytes(dtype_);
+    }
+    return product;
+  }
+
+ private:
+  struct Axis {
+    std::int64_t size = 1;
+    std::int64_t a_step = 0;
+    std::int64_t b_step = 0;
+  };
+
+  static GemmOperand last_two(const TensorView& view) {
+    const int rank = view.shape().rank();
+    const auto steps = view.strides();
+    GemmOperand operand{view.data, view.dtype, steps[static_cast<std::size_t>(rank - 2)], steps[static_cast<std::size_t>(rank - 1)]};
+    // The step of an axis of size 1 says nothing; as 1 it lets the faster forms apply.
+    if (view.shape()[rank - 1] == 1 && operand.row_step != 1) {
+      operand.column_step = 1;
+    } else if (view.shape()[rank - 2] == 1 && operand.column_step != 1) {
+      operand.row_step = 1;
+    }
+    return operand;
+  }
+
+  static std::int64_t step(const TensorView& view, int axis, int rank) {
+    const int own = axis - (rank - view.shape().rank());
+    return own < 0 || view.shape()[own] == 1 ? 0 : view.strides()[static_cast<std::size_t>(own)];
+  }
+
+  // Axes come from the inside. While b has none and the rows of a go on in equal steps, an axis only makes m longer.
+  void push(std::int64_t size, std::int64_t a_step, std::int64_t b_step) {
+    if (size == 1) {
+      return;
+    }
+    if (rank_ == 0 && b_step == 0 && (a_step == first_.m * first_.a.row_step || first_.m == 1)) {
+      if (first_.m == 1) {
+        first_.a.row_step = a_step;
+      }
+      first_.m *= size;
+      return;
+    }
+    axes_[static_cast<std::size_t>(rank_++)] = {size, a_step, b_step};
+    count_ *= size;
+  }
+
+  DType dtype_ = DType::f32;
+  MatmulProduct first_;
+  std::array<Axis, kMaxRank> axes_{};
+  int rank_ = 0;
+  std::int64_t count_ = 1;
+};
+
+Status matmul(const KernelCall& call, KernelContext& context) {
+  const Batch batch(call);
+  if (batch.is_empty()) {
+    return {};
+  }
+  const std::int64_t share = matmul_scratch_bytes(batch.first(), context);
+  if (batch.count() == 1 || batch.first().flops() >= kLargeProductFlops) {
+    HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(share));
+    for (std::int64_t index = 0; index < batch.count(); ++index) {
+      run_matmul(batch.at(index), context, scratch, &context.arena);
+    }
+    return {};
+  }
+  const std::int64_t parts = std::min(batch.count(), part_count(batch.first().flops() * static_cast<double>(batch.count())));
+  const std::int64_t grain = (batch.count() + parts - 1) / parts;
+  HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(share * parts));
+  context.arena.parallel_for(batch.count(), grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t index = begin; index < end; ++index) {
+      run_matmul(batch.at(index), context, scratch + begin / grain * share, nullptr);
+    }
+  });
+  return {};
+}
+
+constexpr KernelRow kRows[] = {{.kind = OpKind::matmul, .run = &matmul, .supports = nullptr}};
+
+}  // namespace
+
+std::span<const KernelRow> matmul_rows() noexcept { return kRows; }
+
+}  // namespace hearth::cpu

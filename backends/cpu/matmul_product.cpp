@@ -1,0 +1,209 @@
+#include "matmul_product.hpp"
+
+#include "gemm_blas.hpp"
+#include "sweep_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Thin products are bound by memory: a part reads at least so much.
+constexpr double kPartBytes = 1.5e6;
+constexpr std::int64_t kMaxParts = 64;
+
+enum class Form {
+  thin,    // few rows times a matrix that is read once, where it lies
+  packed,  // register tiles
+  blas,    // OpenBLAS
+};
+
+template <class T>
+class Product {
+ public:
+  Product(const MatmulProduct& product, const KernelContext& context)
+      : context_(context), kernels_(tile_kernels<T>(context.isa)), dtype_(product.a.dtype), product_(product) {
+    // With few columns the transposed product has the better shape: cᵀ = bᵀ·aᵀ.
+    swapped_ = product.m > product.n && product.n <= kernels_.vector_columns && product.m > kMaxThinRows;
+    m_ = product.m;
+    n_ = product.n;
+    a_ = product.a;
+    b_ = product.b;
+    if (swapped_) {
+      std::swap(m_, n_);
+      a_ = transposed(product.b);
+      b_ = transposed(product.a);
+    }
+    const bool contiguous = b_.row_step == 1 || b_.column_step == 1;
+    if (m_ <= kMaxThinRows && contiguous) {
+      form_ = Form::thin;
+    } else if (context.use_blas && blas_suits(packed(), context.isa)) {
+      form_ = Form::blas;
+    }
+    lay_out();
+  }
+
+  [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
+
+  void run(std::byte* scratch, Arena* arena) {
+    const T* bias = bias_values(scratch + bias_at_);
+    T* c = writes_directly() ? reinterpret_cast<T*>(product_.c) : reinterpret_cast<T*>(scratch + c_at_);
+    const T* start = swapped_ ? nullptr : bias;
+    if (product_.k == 0) {
+      for (std::int64_t i = 0; i < m_ * n_; ++i) {
+        c[i] = start == nullptr ? T{} : start[i % n_];
+      }
+    } else if (form_ == Form::thin) {
+      run_thin(c, start, reinterpret_cast<T*>(scratch + work_at_), arena);
+    } else {
+      Gemm<T> gemm = packed();
+      gemm.c = c;
+      gemm.bias = start;
+      if (form_ == Form::blas) {
+        run_blas_gemm(gemm, arena);
+      } else {
+        run_gemm(gemm, kernels_, scratch + work_at_, arena);
+      }
+    }
+    finish(c, bias, scratch);
+  }
+
+ private:
+  static GemmOperand transposed(const GemmOperand& operand) {
+    return {operand.data, operand.dtype, operand.column_step, operand.row_step};
+  }
+
+  [[nodiscard]] bool writes_directly() const { return !swapped_ && dtype_ == dtype_of<T>; }
+  [[nodiscard]] bool reads_x_directly() const { return a_.dtype == dtype_of<T> && a_.column_step == 1; }
+
+  [[nodiscard]] Gemm<T> packed() const {
+    Gemm<T> gemm;
+    gemm.m = m_;
+    gemm.n = n_;
+    gemm.k = product_.k;
+    gemm.a = a_;
+    gemm.b = b_;
+    gemm.c_step = n_;
+    return gemm;
+  }
+
+  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | packed operands or x.
+  void lay_out() {
+    constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t c_bytes = whole_lines(m_ * n_ * kElementBytes);
+    bias_at_ = 0;
+    c_at_ = whole_lines(product_.n * kElementBytes);
+    ordered_at_ = c_at_ + (writes_directly() ? 0 : c_bytes);
+    work_at_ = ordered_at_ + (swapped_ && dtype_ != dtype_of<T> ? c_bytes : 0);
+    scratch_bytes_ = work_at_;
+    if (form_ == Form::thin) {
+      scratch_bytes_ += whole_lines(m_ * product_.k * kElementBytes);
+    } else if (form_ == Form::packed) {
+      scratch_bytes_ += gemm_scratch_bytes(packed(), kernels_);
+    }
+  }
+
+  [[nodiscard]] const T* bias_values(std::byte* to) const {
+    if (product_.bias == nullptr) {
+      return nullptr;
+    }
+    if (dtype_ == dtype_of<T> && product_.bias_step == 1) {
+      return reinterpret_cast<const T*>(product_.bias);
+    }
+    const Pack pack{.from = product_.bias, .item_step = 1, .depth_step = product_.bias_step, .depth = product_.n, .items = 1, .width = 1};
+    kernels_.pack(pack, dtype_, reinterpret_cast<T*>(to));
+    return reinterpret_cast<const T*>(to);
+  }
+
+  void run_thin(T* c, const T* start, T* x, Arena* arena) const {
+    Thin<T> thin;
+    thin.x = reinterpret_cast<const T*>(a_.data);
+    thin.x_step = a_.row_step;
+    if (!reads_x_directly()) {
+      for (std::int64_t row = 0; row < m_; ++row) {
+        const Pack pack{.from = a_.data + row * a_.row_step * size_bytes(a_.dtype),
+                        .item_step = 1,
+                        .depth_step = a_.column_step,
+                        .depth = product_.k,
+                        .items = 1,
+                        .width = 1};
+        kernels_.pack(pack, a_.dtype, x + row * product_.k);
+      }
+      thin.x = x;
+      thin.x_step = product_.k;
+    }
+    thin.y_step = n_;
+    thin.depth = product_.k;
+    thin.rows = static_cast<int>(m_);
+    const bool by_dot = b_.row_step == 1;
+    thin.backwards = by_dot && arena != nullptr && context_.sweeps != nullptr && context_.sweeps->turn(b_.data);
+    thin.w_step = by_dot ? b_.column_step : b_.row_step;
+    const std::int64_t element_bytes = size_bytes(b_.dtype);
+    const double w_bytes = static_cast<double>(product_.k) * static_cast<double>(n_) * static_cast<double>(element_bytes);
+    const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(w_bytes / kPartBytes), 1, kMaxParts);
+    const std::int64_t grain = ((n_ + count - 1) / count + 15) / 16 * 16;
+    for_ranges(arena, n_, grain, [&](std::int64_t begin, std::int64_t end) {
+      Thin<T> part = thin;
+      part.w = b_.data + begin * b_.column_step * element_bytes;
+      part.y = c + begin;
+      part.start = start == nullptr ? nullptr : start + begin;
+      part.columns = end - begin;
+      if (by_dot) {
+        kernels_.thin_dot(part, b_.dtype);
+      } else {
+        kernels_.thin_axpy(part, b_.dtype);
+      }
+    });
+  }
+
+  // Puts a swapped result in order, adds its bias, and narrows it.
+  void finish(T* c, const T* bias, std::byte* scratch) const {
+    if (swapped_) {
+      T* ordered = dtype_ == dtype_of<T> ? reinterpret_cast<T*>(product_.c) : reinterpret_cast<T*>(scratch + ordered_at_);
+      for (std::int64_t j = 0; j < m_ && bias != nullptr; ++j) {
+        for (std::int64_t i = 0; i < n_; ++i) {
+          c[j * n_ + i] += bias[j];
+        }
+      }
+      kernels_.transpose(c, n_, ordered, m_, m_, n_);
+      c = ordered;
+    }
+    if (dtype_ != dtype_of<T>) {
+      kernels_.store(c, product_.c, dtype_, m_ * n_);
+    }
+  }
+
+  const KernelContext& context_;
+  const TileKernels<T>& kernels_;
+  DType dtype_;
+  const MatmulProduct& product_;
+  bool swapped_ = false;
+  Form form_ = Form::packed;
+  std::int64_t m_ = 0;
+  std::int64_t n_ = 0;
+  GemmOperand a_;
+  GemmOperand b_;
+  std::int64_t bias_at_ = 0;
+  std::int64_t c_at_ = 0;
+  std::int64_t ordered_at_ = 0;
+  std::int64_t work_at_ = 0;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+std::int64_t matmul_scratch_bytes(const MatmulProduct& product, const KernelContext& context) noexcept {
+  return product.a.dtype == DType::f64 ? Product<double>(product, context).scratch_bytes() : Product<float>(product, context).scratch_bytes();
+}
+
+void run_matmul(const MatmulProduct& product, const KernelContext& context, std::byte* scratch, Arena* arena) {
+  if (product.a.dtype == DType::f64) {
+    Product<double>(product, context).run(scratch, arena);
+  } else {
+    Product<float>(product, context).run(scratch, arena);
+  }
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,35 @@
+// One matrix product of the CPU backend in any float dtype: chooses its form, says what scratch it needs, runs it.
+// Threads: owner only.
+// Invariant: the form depends on sizes, strides and dtypes alone.
+#pragma once
+
+#include "gemm.hpp"
+#include "kernel_table.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major without gaps, of the operands' dtype.
+struct MatmulProduct {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  GemmOperand a;
+  GemmOperand b;
+  std::byte* c = nullptr;
+  const std::byte* bias = nullptr;  ///< nullptr: none.
+  std::int64_t bias_step = 0;
+
+  [[nodiscard]] double flops() const noexcept {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+[[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product, const KernelContext& context) noexcept;
+
+/// Requires m, n > 0. arena: that of the context, or nullptr to stay on this thread, which may then be any.
+void run_matmul(const MatmulProduct& product, const KernelContext& context, std::byte* scratch, Arena* arena);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,304 @@
+#include "conv_planes.hpp"
+#include "gemm.hpp"
+#include "pool_loops.hpp"
+
+#include <hearth/streams/op_attributes.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Elements of one part: about 40 µs.
+constexpr std::int64_t kPartElements = 1 << 16;
+constexpr std::int64_t kMaxParts = 64;
+constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
+
+// The input rows (or columns) that the window at one output position covers.
+struct Window {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  Window(std::int64_t place, std::int64_t size, const PoolAttributes& pool, std::size_t axis) {
+    const std::int64_t first = place * pool.stride[axis] - pool.padding[axis];
+    begin = std::max<std::int64_t>(first, 0);
+    end = std::min(first + pool.kernel[axis], size);
+  }
+};
+
+struct Sizes {
+  std::int64_t planes;
+  std::int64_t height;
+  std::int64_t width;
+  std::int64_t rows;
+  std::int64_t columns;
+
+  [[nodiscard]] std::int64_t plane() const { return height * width; }
+  [[nodiscard]] std::int64_t window_count() const { return rows * columns; }
+};
+
+// `large` has the input's shape, `small` the output's.
+Sizes sizes_of(const Shape& large, const Shape& small) {
+  return {small[0] * small[1], large[2], large[3], small[2], small[3]};
+}
+
+bool is_pairs(const PoolAttributes& pool) {
+  return pool.kernel == std::array<std::int64_t, 2>{2, 2} && pool.stride == pool.kernel && pool.padding == std::array<std::int64_t, 2>{0, 0};
+}
+
+template <class T>
+void max_windows(const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y, std::int32_t* positions) {
+  for (std::int64_t i = 0; i < sizes.rows; ++i) {
+    const Window rows(i, sizes.height, pool, 0);
+    for (std::int64_t j = 0; j < sizes.columns; ++j) {
+      const Window columns(j, sizes.width, pool, 1);
+      std::int64_t place = rows.begin * sizes.width + columns.begin;
+      T best = x[place];
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          const T value = x[row * sizes.width + column];
+          if (value > best || (std::isnan(value) && !std::isnan(best))) {
+            best = value;
+            place = row * sizes.width + column;
+          }
+        }
+      }
+      *y++ = best;
+      if (positions != nullptr) {
+        *positions++ = static_cast<std::int32_t>(place);
+      }
+    }
+  }
+}
+
+// The first position outside the plane, or kNoPosition.
+template <class T>
+std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* positions, T* dx) {
+  std::fill_n(dx, sizes.plane(), T{});
+  for (std::int64_t i = 0; i < sizes.window_count(); ++i) {
+    const std::int64_t place = positions[i];
+    if (place < 0 || place >= sizes.plane()) {
+      return place;
+    }
+    dx[place] += grad[i];
+  }
+  return kNoPosition;
+}
+
+template <class T>
+T window_size(const Window& rows, const Window& columns, const PoolAttributes& pool) {
+  return static_cast<T>(pool.count_include_pad != 0 ? pool.kernel[0] * pool.kernel[1] : (rows.end - rows.begin) * (columns.end - columns.begin));
+}
+
+template <class T>
+void mean_windows(const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y) {
+  for (std::int64_t i = 0; i < sizes.rows; ++i) {
+    const Window rows(i, sizes.height, pool, 0);
+    for (std::int64_t j = 0; j < sizes.columns; ++j) {
+      const Window columns(j, sizes.width, pool, 1);
+      T sum{};
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          sum += x[row * sizes.width + column];
+        }
+      }
+      *y++ = sum / window_size<T>(rows, columns, pool);
+    }
+  }
+}
+
+template <class T>
+void spread_mean(const Sizes& sizes, const PoolAttributes& pool, const T* grad, T* dx) {
+  std::fill_n(dx, sizes.plane(), T{});
+  for (std::int64_t i = 0; i < sizes.rows; ++i) {
+    const Window rows(i, sizes.height, pool, 0);
+    for (std::int64_t j = 0; j < sizes.columns; ++j) {
+      const Window columns(j, sizes.width, pool, 1);
+      const T share = *grad++ / window_size<T>(rows, columns, pool);
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          dx[row * sizes.width + column] += share;
+        }
+      }
+    }
+  }
+}
+
+// Runs plane by plane: each comes as T without gaps, and so goes its result, whatever the layout and dtype of the tensors.
+template <class T>
+class Pooling {
+ public:
+  Pooling(const KernelCall& call, const KernelContext& context)
+      : call_(call), pool_(call.op.attributes<PoolAttributes>()), kernels_(tile_kernels<T>(context.isa)), loops_(pool_loops(context.isa)) {
+    const bool forward = call.op.kind() == OpKind::max_pool2d || call.op.kind() == OpKind::avg_pool2d;
+    sizes_ = sizes_of(forward ? call.inputs[0].shape() : call.outputs[0].shape(), forward ? call.outputs[0].shape() : call.inputs[0].shape());
+    const std::int64_t elements = sizes_.plane() + sizes_.window_count();
+    const std::int64_t wanted = sizes_.planes * elements / kPartElements;
+    parts_ = std::clamp<std::int64_t>(wanted, 1, std::min(kMaxParts, sizes_.planes));
+    // Each part: the first bad position | a plane | its windows | positions.
+    constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+    plane_at_ = 64;
+    windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
+    positions_at_ = windows_at_ + whole_lines(sizes_.window_count() * kElementBytes);
+    part_bytes_ = positions_at_ + whole_lines(sizes_.window_count() * std::int64_t{sizeof(std::int32_t)});
+  }
+
+  Status run(KernelContext& context) {
+    HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
+    const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
+    context.arena.parallel_for(sizes_.planes, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::byte* own = scratch + begin / grain * part_bytes_;
+      std::int64_t bad = kNoPosition;
+      for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
+        bad = run_plane(plane, own);
+      }
+      *reinterpret_cast<std::int64_t*>(own) = bad;
+    });
+    for (std::int64_t part = 0; part * grain < sizes_.planes; ++part) {
+      const std::int64_t bad = *reinterpret_cast<const std::int64_t*>(scratch + part * part_bytes_);
+      if (bad != kNoPosition) {
+        return Error{.code = ErrorCode::out_of_range,
+                     .text = fmt::format("max_pool2d_backward: position {} is outside a plane of {} elements", bad, sizes_.plane()),
+                     .op = "max_pool2d_backward"};
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::int64_t run_plane(std::int64_t plane, std::byte* own) const {
+    T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
+    T* const window_values = reinterpret_cast<T*>(own + windows_at_);
+    const bool forward = call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
+    const TensorView& input = call_.inputs[0];
+    const TensorView& output = call_.outputs[0];
+    const T* from = read(input, plane, forward ? plane_values : window_values);
+    const std::int64_t result_count = forward ? sizes_.window_count() : sizes_.plane();
+    std::byte* const to_bytes = output.data + plane * result_count * size_bytes(output.dtype);
+    const bool direct = output.dtype == dtype_of<T>;
+    T* const to = direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
+    std::int64_t bad = kNoPosition;
+    switch (call_.op.kind()) {
+      case OpKind::max_pool2d:
+        max_forward(from, to, call_.outputs.size() > 1 ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count() : nullptr);
+        break;
+      case OpKind::max_pool2d_backward:
+        bad = max_backward(from, read_positions(plane, reinterpret_cast<std::int32_t*>(own + positions_at_)), to);
+        break;
+      case OpKind::avg_pool2d:
+        mean_windows(sizes_, pool_, from, to);
+        break;
+      default:
+        spread_mean(sizes_, pool_, from, to);
+        break;
+    }
+    if (!direct) {
+      kernels_.store(to, to_bytes, output.dtype, result_count);
+    }
+    return bad;
+  }
+
+  void max_forward(const T* x, T* y, std::int32_t* positions) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_pairs(pool_)) {
+        for (std::int64_t i = 0; i < sizes_.rows; ++i) {
+          const PairRow row{.width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
+          loops_.max_pairs(row, x + row.place, y + i * sizes_.columns, positions == nullptr ? nullptr : positions + i * sizes_.columns);
+        }
+        return;
+      }
+    }
+    max_windows(sizes_, pool_, x, y, positions);
+  }
+
+  std::int64_t max_backward(const T* grad, const std::int32_t* positions, T* dx) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_pairs(pool_) && spread_pairs(grad, positions, dx)) {
+        return kNoPosition;
+      }
+    }
+    return spread_max(sizes_, grad, positions, dx);
+  }
+
+  // False when the positions are not those of these windows: then they are treated one by one.
+  bool spread_pairs(const T* grad, const std::int32_t* positions, T* dx) const {
+    bool inside = true;
+    for (std::int64_t i = 0; i < sizes_.rows && inside; ++i) {
+      const PairRow row{.width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
+      inside = loops_.max_pairs_backward(row, grad + i * sizes_.columns, positions + i * sizes_.columns, dx + row.place);
+      for (std::int64_t line = 0; line < 2; ++line) {
+        T* const begin = dx + row.place + line * sizes_.width;
+        std::fill(begin + 2 * sizes_.columns, begin + sizes_.width, T{});
+      }
+    }
+    std::fill(dx + 2 * sizes_.rows * sizes_.width, dx + sizes_.plane(), T{});
+    return inside;
+  }
+
+  [[nodiscard]] const T* read(const TensorView& view, std::int64_t plane, T* to) const {
+    const Shape& shape = view.shape();
+    const Strides& steps = view.strides();
+    const std::byte* from = view.data + (plane / shape[1] * steps[0] + plane % shape[1] * steps[1]) * size_bytes(view.dtype);
+    const bool gapless = (steps[3] == 1 || shape[3] == 1) && (steps[2] == shape[3] || shape[2] == 1);
+    if (gapless && view.dtype == dtype_of<T>) {
+      return reinterpret_cast<const T*>(from);
+    }
+    for (std::int64_t row = 0; row < shape[2]; ++row) {
+      gather(kernels_, from + row * steps[2] * size_bytes(view.dtype), view.dtype, steps[3], to + row * shape[3], shape[3]);
+    }
+    return to;
+  }
+
+  [[nodiscard]] const std::int32_t* read_positions(std::int64_t plane, std::int32_t* to) const {
+    const TensorView& view = call_.inputs[1];
+    const Shape& shape = view.shape();
+    const Strides& steps = view.strides();
+    const std::int32_t* from = view.as<const std::int32_t>() + plane / shape[1] * steps[0] + plane % shape[1] * steps[1];
+    if (view.layout->contiguous) {
+      return from;
+    }
+    std::int32_t* out = to;
+    for (std::int64_t row = 0; row < shape[2]; ++row) {
+      for (std::int64_t column = 0; column < shape[3]; ++column) {
+        *out++ = from[row * steps[2] + column * steps[3]];
+      }
+    }
+    return to;
+  }
+
+  const KernelCall& call_;
+  PoolAttributes pool_;
+  const TileKernels<T>& kernels_;
+  const PoolLoops& loops_;
+  Sizes sizes_{};
+  std::int64_t parts_ = 1;
+  std::int64_t plane_at_ = 0;
+  std::int64_t windows_at_ = 0;
+  std::int64_t positions_at_ = 0;
+  std::int64_t part_bytes_ = 0;
+};
+
+Status pool(const KernelCall& call, KernelContext& context) {
+  if (call.outputs[0].element_count() == 0) {
+    return {};
+  }
+  return call.outputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context) : Pooling<float>(call, context).run(context);
+}
+
+constexpr KernelRow kRows[] = {
+    {.kind = OpKind::max_pool2d, .run = &pool, .supports = nullptr},
+    {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
+    {.kind = OpKind::avg_pool2d, .run = &pool, .supports = nullptr},
+    {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
+};
+
+}  // namespace
+
+std::span<const KernelRow> pool_rows() noexcept { return kRows; }
+
+}  // namespace hearth::cpu

@@ -1,0 +1,27 @@
+// The vector loops of pooling for the commonest window, 2 × 2 with stride 2 and no padding, in f32. Built once per instruction set.
+// Threads: any; pure functions on memory that the caller owns.
+#pragma once
+
+#include "isa_table.hpp"
+
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// One output row of a plane: its two input rows, `width` elements apart.
+struct PairRow {
+  std::int64_t width = 0;    ///< Of the input plane.
+  std::int64_t columns = 0;  ///< Of the output row; 2·columns ≤ width.
+  std::int64_t place = 0;    ///< Place of the first input row in its plane.
+};
+
+struct PoolLoops {
+  /// y[j] = the largest of x[2j], x[2j + 1] and the two below; the first among equals, NaN above all. positions may be nullptr.
+  void (*max_pairs)(const PairRow& row, const float* x, float* y, std::int32_t* positions);
+  /// Writes both input rows' gradients up to 2·columns; false, when a position is not inside its own window.
+  bool (*max_pairs_backward)(const PairRow& row, const float* grad, const std::int32_t* positions, float* dx);
+};
+
+HEARTH_CPU_ISA_TABLE(PoolLoops, pool_loops);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,161 @@
+#include "reduce_loops.hpp"
+
+#include "vector_folds.hpp"
+
+#include <limits>
+#include <type_traits>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+namespace {
+
+template <class T>
+constexpr bool is_real = std::is_floating_point_v<T>;
+template <class T>
+using Wide = std::conditional_t<is_real<T>, double, std::int64_t>;
+
+template <class T>
+Wide<T>& value_of(Accumulator& accumulator) noexcept {
+  if constexpr (is_real<T>) {
+    return accumulator.real;
+  } else {
+    return accumulator.integer;
+  }
+}
+
+// Integer sums wrap around.
+template <class T>
+T plus(T a, T b) noexcept {
+  if constexpr (is_real<T>) {
+    return a + b;
+  } else {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+}
+template <class T>
+void sum_row(Accumulator* into, const void* in, std::int64_t count) {
+  const auto* from = static_cast<const T*>(in);
+  if constexpr (is_real<T>) {
+    into->real += sum_of(from, count);
+  } else {
+    std::int64_t total = into->integer;
+    for (std::int64_t i = 0; i < count; ++i) {
+      total = plus(total, static_cast<std::int64_t>(from[i]));
+    }
+    into->integer = total;
+  }
+}
+
+template <class T>
+void max_row(Accumulator* into, const void* in, std::int64_t count) {
+  if (count > 0) {
+    Wide<T>& best = value_of<T>(*into);
+    best = larger(best, static_cast<Wide<T>>(max_of(static_cast<const T*>(in), count)));
+  }
+}
+
+template <class T>
+void sum_columns(Accumulator* into, const void* const* rows, std::int64_t row_count, std::int64_t count) {
+  auto* sums = reinterpret_cast<Wide<T>*>(into);
+  if (row_count == kRowBatch) {
+    const T* row[kRowBatch];
+    for (std::int64_t r = 0; r < kRowBatch; ++r) {
+      row[r] = static_cast<const T*>(rows[r]);
+    }
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < count; ++c) {
+      if constexpr (is_real<T>) {
+        const T low = (row[0][c] + row[1][c]) + (row[2][c] + row[3][c]);
+        const T high = (row[4][c] + row[5][c]) + (row[6][c] + row[7][c]);
+        sums[c] += static_cast<double>(low + high);
+      } else {
+        std::int64_t sum = sums[c];
+        for (const T* const from : row) {
+          sum = plus(sum, static_cast<std::int64_t>(from[c]));
+        }
+        sums[c] = sum;
+      }
+    }
+    return;
+  }
+  for (std::int64_t r = 0; r < row_count; ++r) {
+    const auto* row = static_cast<const T*>(rows[r]);
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < count; ++c) {
+      sums[c] = plus(sums[c], static_cast<Wide<T>>(row[c]));
+    }
+  }
+}
+
+template <class T>
+void max_columns(Accumulator* into, const void* const* rows, std::int64_t row_count, std::int64_t count) {
+  auto* bests = reinterpret_cast<Wide<T>*>(into);
+  if (row_count == kRowBatch) {
+    const T* row[kRowBatch];
+    for (std::int64_t r = 0; r < kRowBatch; ++r) {
+      row[r] = static_cast<const T*>(rows[r]);
+    }
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < count; ++c) {
+      const T first = larger(larger(row[0][c], row[1][c]), larger(row[2][c], row[3][c]));
+      const T second = larger(larger(row[4][c], row[5][c]), larger(row[6][c], row[7][c]));
+      bests[c] = larger(bests[c], static_cast<Wide<T>>(larger(first, second)));
+    }
+    return;
+  }
+  for (std::int64_t r = 0; r < row_count; ++r) {
+    const auto* row = static_cast<const T*>(rows[r]);
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < count; ++c) {
+      bests[c] = larger(bests[c], static_cast<Wide<T>>(row[c]));
+    }
+  }
+}
+
+template <class T>
+std::int64_t position(const void* in, std::int64_t count) {
+  const auto* from = static_cast<const T*>(in);
+  const T best = max_of(from, count);
+  constexpr std::int64_t kBlock = 64;
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t end = begin + kBlock < count ? begin + kBlock : count;
+    unsigned found = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      found |= from[i] == best || from[i] != from[i] ? 1U : 0U;
+    }
+    for (std::int64_t i = begin; found != 0 && i < end; ++i) {
+      if (from[i] == best || from[i] != from[i]) {
+        return i;
+      }
+    }
+  }
+  return 0;
+}
+
+template <class T>
+void champions(void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count) {
+  auto* bests = static_cast<T*>(best);
+  const auto* from = static_cast<const T*>(row);
+#pragma GCC ivdep
+  for (std::int64_t c = 0; c < count; ++c) {
+    const T known = bests[c];
+    const T x = from[c];
+    const bool wins = known == known && (x > known || x != x);
+    bests[c] = wins ? x : known;
+    places[c] = wins ? place : places[c];
+  }
+}
+
+}  // namespace
+
+// Columns f32, f64, i32, i64, u8.
+extern const ReduceLoops reduce_loops_table = {
+    {sum_row<float>, sum_row<double>, sum_row<std::int32_t>, sum_row<std::int64_t>, sum_row<std::uint8_t>},
+    {max_row<float>, max_row<double>, max_row<std::int32_t>, max_row<std::int64_t>, max_row<std::uint8_t>},
+    {sum_columns<float>, sum_columns<double>, sum_columns<std::int32_t>, sum_columns<std::int64_t>, sum_columns<std::uint8_t>},
+    {max_columns<float>, max_columns<double>, max_columns<std::int32_t>, max_columns<std::int64_t>, max_columns<std::uint8_t>},
+    {position<float>, position<double>, position<std::int32_t>, position<std::int64_t>, position<std::uint8_t>},
+    {champions<float>, champions<double>, champions<std::int32_t>, champions<std::int64_t>, champions<std::uint8_t>},
+};
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

@@ -1,0 +1,60 @@
+// The inner loops of reductions. Accumulators are 8 bytes wide whatever the elements are: f64 for floats, i64 for integers; so f32 sums
+// lose nothing between blocks.
+// Private to backends/cpu. Threads: any; pure functions on the given memory.
+#pragma once
+
+#include "isa_table.hpp"
+#include "unary_loops.hpp"
+
+#include <hearth/runtime/base/dtype.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// An accumulator: the f64 of a float reduction, the i64 of an integer one.
+union Accumulator {
+  double real;
+  std::int64_t integer;
+};
+static_assert(sizeof(Accumulator) == 8);
+
+/// Rows that a column loop takes at once.
+inline constexpr std::int64_t kRowBatch = 8;
+
+struct ReduceLoops {
+  /// Joins `count` contiguous elements into one accumulator.
+  using Row = void (*)(Accumulator* into, const void* in, std::int64_t count);
+  /// Joins element c of each of `row_count` ≤ kRowBatch rows into accumulator c, c < count.
+  using Columns = void (*)(Accumulator* into,
+                           const void* const* rows,
+                           std::int64_t row_count,
+                           std::int64_t count);
+  /// The place of the first largest element, the first NaN if there is one. count > 0.
+  using Position = std::int64_t (*)(const void* in, std::int64_t count);
+  /// Where row[c] beats best[c]: puts it there, and `place` into places[c].
+  using Champions = void (*)(void* best,
+                             std::int64_t* places,
+                             const void* row,
+                             std::int64_t place,
+                             std::int64_t count);
+  template <class Fn>
+  using ByType = std::array<Fn, kComputeTypeCount>;
+
+  ByType<Row> sum_row;
+  ByType<Row> max_row;
+  ByType<Columns> sum_columns;
+  ByType<Columns> max_columns;
+  ByType<Position> position;
+  ByType<Champions> champions;
+
+  template <class Fn>
+  [[nodiscard]] static Fn at(const ByType<Fn>& loops, DType dtype) noexcept {
+    return loops[static_cast<std::size_t>(compute_index(dtype))];
+  }
+};
+HEARTH_CPU_ISA_TABLE(ReduceLoops, reduce_loops);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,264 @@
+#include "argmax.hpp"
+#include "collapse.hpp"
+#include "kernel_table.hpp"
+#include "reduce_loops.hpp"
+#include "reduction_plan.hpp"
+#include "row_fetch.hpp"
+
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace hearth::cpu {
+
+namespace {
+
+constexpr std::int64_t kGrain = std::int64_t{1} << 17;   // elements worth a fork
+constexpr std::int64_t kPart = std::int64_t{1} << 17;    // elements of one accumulator; longer reductions are cut and joined
+constexpr std::int64_t kWideStrip = 1024;                // columns that are summed together
+constexpr std::int64_t kBuffered = 256;                  // the same when rows go through buffers
+
+Error nothing_to_reduce(std::string_view op, const Shape& shape) {
+  return Error{.code = ErrorCode::invalid_argument,
+               .text = fmt::format("{}: no elements to choose from in {}", op, shape.to_string()),
+               .op = std::string(op)};
+}
+
+class Reduction {
+ public:
+  Reduction(const KernelCall& call, KernelContext& context)
+      : kind_(call.op.kind()),
+        context_(context),
+        out_(call.outputs[0]),
+        plan_(call.inputs[0], call.op.attributes<ReduceAttributes>().axes),
+        source_(call.inputs[0], plan_.inner_step, context.isa),
+        slot_type_(is_float(source_.type) ? DType::f64 : DType::i64),
+        store_(cast_loops(context.isa).at(slot_type_, out_.dtype)),
+        strip_(source_.is_direct() ? kWideStrip : kBuffered) {
+    const ReduceLoops& loops = reduce_loops(context.isa);
+    const bool is_max = kind_ == OpKind::reduce_max;
+    row_ = ReduceLoops::at(is_max ? loops.max_row : loops.sum_row, source_.type);
+    columns_ = ReduceLoops::at(is_max ? loops.max_columns : loops.sum_columns, source_.type);
+    join_ = ReduceLoops::at(is_max ? loops.max_columns : loops.sum_columns, slot_type_);
+  }
+
+  Status run() {
+    const std::int64_t width = plan_.inner_is_kept ? plan_.inner_size : 1;
+    const std::int64_t strip = std::min(width, strip_);
+    strips_ = (width + strip - 1) / strip;
+    // A part is a run of elements of a reduced row, or of whole rows of a strip.
+    const std::int64_t length = plan_.inner_is_kept ? plan_.fold_count : plan_.fold_count * plan_.inner_size;
+    const std::int64_t part = std::max<std::int64_t>(kPart / strip, kRowBatch);
+    parts_ = (length + part - 1) / part;
+    partial_width_ = plan_.keep_count * width;
+    if (parts_ > 1) {
+      const auto bytes = parts_ * partial_width_ * static_cast<std::int64_t>(sizeof(Accumulator));
+      HEARTH_TRY(std::byte* memory, context_.scratch.take_all(bytes));
+      partials_ = reinterpret_cast<Accumulator*>(memory);
+    }
+    const std::int64_t per_task = std::min(length, part) * strip;
+    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(per_task, 1));
+    const std::int64_t tasks = plan_.keep_count * strips_ * parts_;
+    context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
+      if (plan_.inner_is_kept) {
+        run_columns(begin, end, strip, part);
+      } else {
+        run_rows(begin, end, part);
+      }
+    });
+    if (parts_ > 1) {
+      join_parts();
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] Accumulator first() const noexcept {
+    Accumulator start{};
+    if (kind_ == OpKind::reduce_max) {
+      if (slot_type_ == DType::f64) {
+        start.real = -std::numeric_limits<double>::infinity();
+      } else {
+        start.integer = std::numeric_limits<std::int64_t>::min();
+      }
+    }
+    return start;
+  }
+
+  // Task: output · parts + part.
+  void run_rows(std::int64_t begin, std::int64_t end, std::int64_t part) {
+    RowBuffer<kBuffered> buffer;
+    Accumulator sums[kBuffered];
+    std::int64_t held = 0;
+    Place keep(plan_.keep, begin / parts_);
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t first_element = task % parts_ * part;
+      const std::int64_t length = plan_.fold_count * plan_.inner_size;
+      sums[held] = first();
+      fold_row(&sums[held], keep.offset[0], first_element, std::min(part, length - first_element), buffer);
+      if (parts_ > 1) {
+        partials_[task % parts_ * partial_width_ + task / parts_] = sums[held];
+      } else if (++held == kBuffered || task + 1 == end) {
+        store(sums, task + 1 - held, held);
+        held = 0;
+      }
+      if ((task + 1) % parts_ == 0) {
+        keep.advance();
+      }
+    }
+  }
+
+  void fold_row(Accumulator* into, std::int64_t offset, std::int64_t begin, std::int64_t count, RowBuffer<kBuffered>& buffer) {
+    Place fold(plan_.fold, begin / plan_.inner_size);
+    std::int64_t column = begin % plan_.inner_size;
+    while (count > 0) {
+      const std::int64_t rest = std::min(plan_.inner_size - column, count);
+      const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kBuffered);
+      const std::int64_t place = offset + fold.offset[0] + column * source_.step;
+      row_(into, buffer.fetch(source_, place, piece), piece);
+      count -= piece;
+      column += piece;
+      if (column == plan_.inner_size) {
+        column = 0;
+        fold.advance();
+      }
+    }
+  }
+
+  // Task: (output row · strips + strip) · parts + part.
+  void run_columns(std::int64_t begin, std::int64_t end, std::int64_t strip, std::int64_t part) {
+    RowBuffer<kBuffered> buffers[kRowBatch];
+    alignas(64) Accumulator sums[kWideStrip];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t row = task / parts_ / strips_;
+      const std::int64_t column = task / parts_ % strips_ * strip;
+      const std::int64_t width = std::min(strip, plan_.inner_size - column);
+      const std::int64_t first_row = task % parts_ * part;
+      const Place keep(plan_.keep, row);
+      std::fill_n(sums, width, first());
+      fold_columns(sums,
+                   keep.offset[0] + column * source_.step,
+                   width,
+                   first_row,
+                   std::min(part, plan_.fold_count - first_row),
+                   buffers);
+      if (parts_ > 1) {
+        std::copy_n(sums, width, partials_ + task % parts_ * partial_width_ + row * plan_.inner_size + column);
+      } else {
+        store(sums, row * plan_.inner_size + column, width);
+      }
+    }
+  }
+
+  void fold_columns(Accumulator* sums, std::int64_t offset, std::int64_t width, std::int64_t first_row, std::int64_t row_count, RowBuffer<kBuffered>* buffers) {
+    Place fold(plan_.fold, first_row);
+    const void* rows[kRowBatch];
+    for (std::int64_t done = 0; done < row_count;) {
+      const std::int64_t batch = std::min(kRowBatch, row_count - done);
+      for (std::int64_t r = 0; r < batch; ++r) {
+        rows[r] = buffers[r].fetch(source_, offset + fold.offset[0], width);
+        fold.advance();
+      }
+      columns_(sums, rows, batch, width);
+      done += batch;
+    }
+  }
+
+  void join_parts() {
+    const std::int64_t grain = std::max<std::int64_t>(kWideStrip, kGrain / parts_);
+    context_.arena.parallel_for(partial_width_, grain, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) Accumulator sums[kWideStrip];
+      for (std::int64_t at = begin; at < end; at += kWideStrip) {
+        const std::int64_t width = std::min(kWideStrip, end - at);
+        std::fill_n(sums, width, first());
+        const void* rows[kRowBatch];
+        for (std::int64_t part = 0; part < parts_;) {
+          const std::int64_t batch = std::min(kRowBatch, parts_ - part);
+          for (std::int64_t r = 0; r < batch; ++r) {
+            rows[r] = partials_ + (part + r) * partial_width_ + at;
+          }
+          join_(sums, rows, batch, width);
+          part += batch;
+        }
+        store(sums, at, width);
+      }
+    });
+  }
+
+  // Rounds accumulators into results [begin, begin + count), counted in the order of the plan.
+  void store(Accumulator* sums, std::int64_t begin, std::int64_t count) {
+    if (kind_ == OpKind::reduce_mean) {
+      const auto n = static_cast<double>(plan_.fold_count * (plan_.inner_is_kept ? 1 : plan_.inner_size));
+      for (std::int64_t i = 0; i < count; ++i) {
+        sums[i].real /= n;
+      }
+    }
+    const std::int64_t size = size_bytes(out_.dtype);
+    if (plan_.results_are_in_order) {
+      store_(out_.data + begin * size, sums, count);
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      store_(out_.data + plan_.result_offset(begin + i) * size, sums + i, 1);
+    }
+  }
+
+  OpKind kind_;
+  KernelContext& context_;
+  const TensorView& out_;
+  ReductionPlan plan_;
+  RowSource source_;
+  DType slot_type_;
+  CastLoop store_;
+  std::int64_t strip_;
+  ReduceLoops::Row row_ = nullptr;
+  ReduceLoops::Columns columns_ = nullptr;
+  ReduceLoops::Columns join_ = nullptr;
+  std::int64_t strips_ = 1;
+  std::int64_t parts_ = 1;
+  std::int64_t partial_width_ = 0;  ///< Accumulators of one part of all results.
+  Accumulator* partials_ = nullptr;  ///< [part][result]
+};
+
+void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {
+  const double value = kind == OpKind::reduce_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  const CastLoop store = cast_loops(isa).at(DType::f64, out.dtype);
+  for (std::int64_t i = 0; i < out.element_count(); ++i) {
+    store(out.data + i * size_bytes(out.dtype), &value, 1);
+  }
+}
+
+Status run_reduce(const KernelCall& call, KernelContext& context) {
+  const OpKind kind = call.op.kind();
+  const Shape& shape = call.inputs[0].shape();
+  if (call.outputs[0].element_count() == 0) {
+    return {};
+  }
+  if (shape.element_count() == 0) {
+    if (kind == OpKind::reduce_max) {
+      return nothing_to_reduce("reduce_max", shape);
+    }
+    fill_empty(kind, call.outputs[0], context.isa);
+    return {};
+  }
+  return Reduction(call, context).run();
+}
+
+}  // namespace
+
+std::span<const KernelRow> reduction_rows() noexcept {
+  static constexpr KernelRow kRows[] = {
+      {OpKind::reduce_sum, run_reduce, nullptr, 0},
+      {OpKind::reduce_mean, run_reduce, nullptr, 0},
+      {OpKind::reduce_max, run_reduce, nullptr, 0},
+      {OpKind::argmax, run_argmax, nullptr, 0},
+  };
+  return kRows;
+}
+
+}  // namespace hearth::cpu

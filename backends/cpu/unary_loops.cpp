@@ -1,0 +1,165 @@
+#include "unary_loops.hpp"
+
+#include "vector_math.hpp"
+
+#include <type_traits>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+namespace {
+
+// Integers wrap around, so they are computed in the unsigned type of their size.
+template <class T>
+using Wrapping = typename std::conditional_t<std::is_integral_v<T>,
+                                             std::make_unsigned<T>,
+                                             std::type_identity<T>>::type;
+
+struct Neg {
+  template <class T>
+  static T apply(T x) noexcept {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(Wrapping<T>{0} - static_cast<Wrapping<T>>(x));
+    } else {
+      return -x;
+    }
+  }
+};
+struct Abs {
+  template <class T>
+  static T apply(T x) noexcept {
+    if constexpr (std::is_unsigned_v<T>) {
+      return x;
+    } else if constexpr (std::is_integral_v<T>) {
+      return x < 0 ? Neg::apply(x) : x;
+    } else {
+      return std::fabs(x);
+    }
+  }
+};
+struct Square {
+  template <class T>
+  static T apply(T x) noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(x));
+  }
+};
+struct Relu {
+  template <class T>
+  static T apply(T x) noexcept {
+    return x < T{0} ? T{0} : x;  // NaN stays NaN
+  }
+};
+struct Sqrt {
+  template <class T>
+  static T apply(T x) noexcept {
+    return std::sqrt(x);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  static T apply(T x) noexcept {
+    return T{1} / std::sqrt(x);
+  }
+};
+struct Recip {
+  template <class T>
+  static T apply(T x) noexcept {
+    return T{1} / x;
+  }
+};
+struct Exp {
+  static float apply(float x) noexcept { return exp_f32(x); }
+  static double apply(double x) noexcept { return std::exp(x); }
+};
+struct Log {
+  static float apply(float x) noexcept { return log_f32(x); }
+  static double apply(double x) noexcept { return std::log(x); }
+};
+struct Tanh {
+  static float apply(float x) noexcept { return tanh_f32(x); }
+  static double apply(double x) noexcept { return std::tanh(x); }
+};
+struct Erf {
+  static float apply(float x) noexcept { return erf_f32(x); }
+  static double apply(double x) noexcept { return std::erf(x); }
+};
+struct Sigmoid {
+  static float apply(float x) noexcept { return sigmoid_f32(x); }
+  static double apply(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
+};
+struct Sin {
+  static double apply(double x) noexcept { return std::sin(x); }
+};
+struct Cos {
+  static double apply(double x) noexcept { return std::cos(x); }
+};
+
+template <class Op, class T>
+void run(void* out, const void* in, std::int64_t count) {
+  auto* to = static_cast<T*>(out);
+  const auto* from = static_cast<const T*>(in);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = Op::apply(from[i]);
+  }
+}
+
+// Blocks with a large angle, an infinity or a NaN take the slow and exact way.
+template <int quarter_turns>
+void run_sine(void* out, const void* in, std::int64_t count) {
+  auto* to = static_cast<float*>(out);
+  const auto* from = static_cast<const float*>(in);
+  constexpr std::int64_t kBlock = 256;
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t end = begin + kBlock < count ? begin + kBlock : count;
+    std::int32_t outside = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      outside |= __builtin_fabsf(from[i]) <= kSineLimit ? 0 : 1;
+    }
+    if (outside == 0) {
+#pragma GCC ivdep
+      for (std::int64_t i = begin; i < end; ++i) {
+        to[i] = sine_f32(from[i], quarter_turns);
+      }
+      continue;
+    }
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto x = static_cast<double>(from[i]);
+      to[i] = static_cast<float>(quarter_turns == 0 ? std::sin(x) : std::cos(x));
+    }
+  }
+}
+
+template <class Op>
+constexpr UnaryLoops::Row floats() {
+  return {run<Op, float>, run<Op, double>, nullptr, nullptr, nullptr};
+}
+template <class Op>
+constexpr UnaryLoops::Row numbers() {
+  return {run<Op, float>,
+          run<Op, double>,
+          run<Op, std::int32_t>,
+          run<Op, std::int64_t>,
+          run<Op, std::uint8_t>};
+}
+
+}  // namespace
+
+// In the order of OpKind; columns f32, f64, i32, i64, u8.
+extern const UnaryLoops unary_loops_table = {{
+    numbers<Neg>(),
+    numbers<Abs>(),
+    floats<Exp>(),
+    floats<Log>(),
+    floats<Sqrt>(),
+    floats<Rsqrt>(),
+    numbers<Square>(),
+    UnaryLoops::Row{run_sine<0>, run<Sin, double>, nullptr, nullptr, nullptr},
+    UnaryLoops::Row{run_sine<1>, run<Cos, double>, nullptr, nullptr, nullptr},
+    floats<Tanh>(),
+    floats<Erf>(),
+    floats<Sigmoid>(),
+    floats<Recip>(),
+    numbers<Relu>(),
+}};
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

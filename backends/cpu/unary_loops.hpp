@@ -1,0 +1,45 @@
+// The inner loops of the one-input kinds, over contiguous elements. out may equal in.
+// Private to backends/cpu. Threads: any; pure functions on the given memory.
+#pragma once
+
+#include "isa_table.hpp"
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/streams/op_kind.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// The types that loops compute in; f16 and bf16 are converted to f32 first, bool runs as u8.
+inline constexpr int kComputeTypeCount = 5;
+[[nodiscard]] constexpr DType compute_dtype(DType dtype) noexcept {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32
+         : dtype == DType::boolean                   ? DType::u8
+                                                     : dtype;
+}
+[[nodiscard]] constexpr int compute_index(DType dtype) noexcept {
+  constexpr int kIndex[] = {0, 1, 0, 0, 2, 3, 4, 4};
+  return kIndex[static_cast<int>(dtype)];
+}
+
+using UnaryLoop = void (*)(void* out, const void* in, std::int64_t count);
+
+/// Kinds neg … relu. A null entry: the kind does not take that type.
+struct UnaryLoops {
+  static constexpr OpKind kFirst = OpKind::neg;
+  static constexpr int kKindCount =
+      static_cast<int>(OpKind::relu) - static_cast<int>(OpKind::neg) + 1;
+  using Row = std::array<UnaryLoop, kComputeTypeCount>;
+  std::array<Row, kKindCount> rows;
+
+  [[nodiscard]] UnaryLoop at(OpKind kind, DType dtype) const noexcept {
+    const int row = static_cast<int>(kind) - static_cast<int>(kFirst);
+    return rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(compute_index(dtype))];
+  }
+};
+HEARTH_CPU_ISA_TABLE(UnaryLoops, unary_loops);
+
+}  // namespace hearth::cpu

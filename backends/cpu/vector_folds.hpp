@@ -1,0 +1,137 @@
+// Sums and maxima of contiguous floats (maxima of integers too) with several vector accumulators, joined in a fixed order.
+// Private to sources that are compiled per instruction set. Threads: any; pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+/// NaN beats everything, and nothing beats NaN.
+template <class T>
+[[gnu::always_inline]] inline T larger(T best, T x) noexcept {
+  return x > best || x != x ? x : best;
+}
+
+// A group of accumulators that the compiler keeps in vector registers, as many as one cache line holds.
+template <class T>
+inline constexpr std::size_t kLaneCount = 64 / sizeof(T);
+template <class T>
+inline constexpr auto kLanes = static_cast<std::int64_t>(kLaneCount<T>);
+template <class T>
+struct Lanes {
+  typedef T Vector __attribute__((vector_size(64), aligned(alignof(T)), may_alias));
+  /// What a comparison of two vectors has for each lane: a signed integer of the lane's size.
+  using Flag = std::conditional_t<sizeof(T) == 8,
+                                  std::int64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>;
+};
+
+template <class T>
+[[nodiscard]] constexpr T not_a_number() noexcept {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::numeric_limits<T>::quiet_NaN();
+  } else {
+    return T{0};
+  }
+}
+
+// Rounding errors grow with the number of additions in a lane: 4096 elements are 64 in each of the 64 lanes of f32.
+inline constexpr std::int64_t kSumBlock = 4096;
+
+template <class T>
+[[nodiscard]] inline double sum_block(const T* in, std::int64_t count) {
+  using Vector = typename Lanes<T>::Vector;
+  constexpr std::int64_t kStep = kLanes<T>;
+  std::int64_t i = 0;
+  double total = 0;
+  if (count >= kStep) {
+    Vector a = *reinterpret_cast<const Vector*>(in);
+    i = kStep;
+    if (count >= 8 * kStep) {
+      Vector b{};
+      Vector c{};
+      Vector d{};
+      for (; i + 4 * kStep <= count; i += 4 * kStep) {
+        a += *reinterpret_cast<const Vector*>(in + i);
+        b += *reinterpret_cast<const Vector*>(in + i + kStep);
+        c += *reinterpret_cast<const Vector*>(in + i + 2 * kStep);
+        d += *reinterpret_cast<const Vector*>(in + i + 3 * kStep);
+      }
+      a = (a + b) + (c + d);
+    }
+    for (; i + kStep <= count; i += kStep) {
+      a += *reinterpret_cast<const Vector*>(in + i);
+    }
+    T lanes[kLaneCount<T>];
+    std::memcpy(lanes, &a, sizeof(a));
+    for (std::int64_t width = kStep / 2; width > 0; width /= 2) {
+      for (std::int64_t lane = 0; lane < width; ++lane) {
+        lanes[lane] += lanes[lane + width];
+      }
+    }
+    total = static_cast<double>(lanes[0]);
+  }
+  T rest{0};
+  for (; i < count; ++i) {
+    rest += in[i];
+  }
+  return total + static_cast<double>(rest);
+}
+
+/// The sum, kept in f64 from block to block.
+template <class T>
+[[nodiscard]] inline double sum_of(const T* in, std::int64_t count) {
+  double total = 0;
+  for (std::int64_t i = 0; i < count; i += kSumBlock) {
+    total += sum_block(in + i, count - i < kSumBlock ? count - i : kSumBlock);
+  }
+  return total;
+}
+
+/// The largest of count > 0 elements, NaN if one is.
+template <class T>
+[[nodiscard]] inline T max_of(const T* in, std::int64_t count) {
+  constexpr std::int64_t kStep = kLanes<T>;
+  std::int64_t i = 0;
+  T best = in[0];
+  if (count >= kStep) {
+    using Vector = typename Lanes<T>::Vector;
+    using Mask = decltype(Vector{} == Vector{});
+    Vector a = *reinterpret_cast<const Vector*>(in);
+    Vector b = a;
+    Mask unordered = a != a;
+    i = kStep;
+    // The comparison alone passes NaN over; it is looked for apart, off the chain of dependent maxima.
+    for (; i + 2 * kStep <= count; i += 2 * kStep) {
+      const Vector x = *reinterpret_cast<const Vector*>(in + i);
+      const Vector y = *reinterpret_cast<const Vector*>(in + i + kStep);
+      a = x > a ? x : a;
+      b = y > b ? y : b;
+      unordered |= (x != x) | (y != y);
+    }
+    T lanes[2 * kLaneCount<T>];
+    typename Lanes<T>::Flag flags[kLaneCount<T>];
+    std::memcpy(lanes, &a, sizeof(a));
+    std::memcpy(lanes + kStep, &b, sizeof(b));
+    std::memcpy(flags, &unordered, sizeof(unordered));
+    for (std::int64_t width = kStep; width > 0; width /= 2) {
+      for (std::int64_t lane = 0; lane < width; ++lane) {
+        lanes[lane] = larger(lanes[lane], lanes[lane + width]);
+      }
+    }
+    best = lanes[0];
+    for (const auto flag : flags) {
+      best = flag != 0 ? not_a_number<T>() : best;
+    }
+  }
+  for (; i < count; ++i) {
+    best = larger(best, in[i]);
+  }
+  return best;
+}
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

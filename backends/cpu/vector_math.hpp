@@ -1,0 +1,211 @@
+// Elementary functions in f32, written so that the compiler turns a loop over them into vector code: no branches, no calls.
+// Private to sources that are compiled per instruction set. Threads: any; pure functions.
+// Accuracy against the exact value, over all finite floats (tests/backends/cpu_unary_test.cpp): at most 4 units in the last place.
+// NaN gives NaN, infinities give their limits, results below the normal range round gradually.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace hearth::cpu::HEARTH_CPU_ISA {
+
+/// Adding and taking away 1.5·2^23 rounds a float of magnitude below 2^22 to the nearest integer, and leaves that integer in its low bits.
+inline constexpr float kRounder = 12582912.0F;
+inline constexpr std::int32_t kRounderBits = 0x4B400000;
+
+[[gnu::always_inline]] inline std::int32_t to_bits(float x) noexcept {
+  return __builtin_bit_cast(std::int32_t, x);
+}
+[[gnu::always_inline]] inline float from_bits(std::int32_t bits) noexcept {
+  return __builtin_bit_cast(float, bits);
+}
+/// 2^n for -126 ≤ n ≤ 127.
+[[gnu::always_inline]] inline float power_of_two(std::int32_t n) noexcept {
+  return from_bits((n + 127) << 23);
+}
+
+/// Paper: Moshier, Cephes mathematical library, expf.
+[[gnu::always_inline]] inline float exp_f32(float x) noexcept {
+  float c = x > 89.0F ? 89.0F : x;
+  c = c < -104.0F ? -104.0F : c;
+  const float shifted = c * 1.44269504088896341F + kRounder;
+  const float n = shifted - kRounder;
+  const std::int32_t exponent = to_bits(shifted) - kRounderBits;
+  float r = c - n * 0.693359375F;
+  r = r - n * -2.12194440e-4F;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  p = p * (r * r) + r + 1.0F;
+  // In two steps, so that results below 2^-126 and above 2^127 come out right.
+  const std::int32_t half = exponent >> 1;
+  return p * power_of_two(half) * power_of_two(exponent - half);
+}
+
+/// Paper: Moshier, Cephes mathematical library, logf.
+[[gnu::always_inline]] inline float log_f32(float x) noexcept {
+  const bool tiny = x < 1.17549435e-38F;
+  const float normal = tiny ? x * 8388608.0F : x;
+  const std::int32_t bits = to_bits(normal);
+  // Centred so that the mantissa lies in [sqrt(1/2), sqrt(2)).
+  const std::int32_t centred = bits - 0x3F3504F3;
+  const std::int32_t exponent = (centred >> 23) - (tiny ? 23 : 0);
+  const float m = from_bits((centred & 0x007FFFFF) + 0x3F3504F3) - 1.0F;
+  const float e = static_cast<float>(exponent);
+  const float z = m * m;
+  float p = 7.0376836292e-2F;
+  p = p * m - 1.1514610310e-1F;
+  p = p * m + 1.1676998740e-1F;
+  p = p * m - 1.2420140846e-1F;
+  p = p * m + 1.4249322787e-1F;
+  p = p * m - 1.6668057665e-1F;
+  p = p * m + 2.0000714765e-1F;
+  p = p * m - 2.4999993993e-1F;
+  p = p * m + 3.3333331174e-1F;
+  float y = p * m * z;
+  y = y + e * -2.12194440e-4F;
+  y = y - 0.5F * z;
+  float result = m + y;
+  result = result + e * 0.693359375F;
+  result = x == __builtin_inff() ? x : result;
+  result = x == 0.0F ? -__builtin_inff() : result;
+  return x >= 0.0F ? result : __builtin_nanf("");
+}
+
+/// Paper: Moshier, Cephes mathematical library, tanhf.
+[[gnu::always_inline]] inline float tanh_f32(float x) noexcept {
+  const float magnitude = __builtin_fabsf(x);
+  const float z = x * x;
+  float p = -5.70498872745e-3F;
+  p = p * z + 2.06390887954e-2F;
+  p = p * z - 5.37397155531e-2F;
+  p = p * z + 1.33314422036e-1F;
+  p = p * z - 3.33332819422e-1F;
+  const float near = p * z * x + x;
+  const float far = 1.0F - 2.0F / (exp_f32(magnitude + magnitude) + 1.0F);
+  const float signed_far = __builtin_copysignf(far, x);
+  return magnitude < 0.625F ? near : signed_far;
+}
+
+[[gnu::always_inline]] inline float sigmoid_f32(float x) noexcept {
+  return 1.0F / (1.0F + exp_f32(-x));
+}
+
+/// Near 0 an odd polynomial, else 1 - exp(polynomial).
+[[gnu::always_inline]] inline float erf_f32(float x) noexcept {
+  const float magnitude = __builtin_fabsf(x);
+  const float t = magnitude > 4.0F ? 4.0F : magnitude;  // erf(4) rounds to 1
+  const float s = t * t;
+  float far = -1.72853470e-5F * t + 3.83197126e-4F;
+  const float far_low = -3.88396438e-3F * t + 2.42546219e-2F;
+  far = far * s + far_low;
+  far = far * t - 1.06777877e-1F;
+  far = far * t - 6.34846687e-1F;
+  far = far * t - 1.28717512e-1F;
+  far = far * t - t;
+  far = __builtin_copysignf(1.0F - exp_f32(far), x);
+  float near = -5.96761703e-4F;
+  near = near * s + 4.99119423e-3F;
+  near = near * s - 2.67681349e-2F;
+  near = near * s + 1.12819925e-1F;
+  near = near * s - 3.76125336e-1F;
+  near = near * s + 1.28379166e-1F;
+  near = near * x + x;
+  return magnitude > 0.927734375F ? far : near;
+}
+
+/// Beyond this magnitude sine_f32 loses accuracy.
+inline constexpr float kSineLimit = 8192.0F;
+
+/// sin(r + quadrant·π/2) for |r| ≤ π/4. Paper: Moshier, Cephes mathematical library, sinf.
+[[gnu::always_inline]] inline float reduced_sine_f32(float r, std::int32_t quadrant) noexcept {
+  const float z = r * r;
+  float s = -1.9515295891e-4F;
+  s = s * z + 8.3321608736e-3F;
+  s = s * z - 1.6666654611e-1F;
+  s = s * z * r + r;
+  float c = 2.443315711809948e-5F;
+  c = c * z - 1.388731625493765e-3F;
+  c = c * z + 4.166664568298827e-2F;
+  c = c * z * z - 0.5F * z + 1.0F;
+  const float value = (quadrant & 1) != 0 ? c : s;
+  return from_bits(to_bits(value) ^ ((quadrant & 2) << 30));
+}
+
+/// sin(x + quarter_turns·π/2) for |x| ≤ kSineLimit.
+[[gnu::always_inline]] inline float sine_f32(float x, std::int32_t quarter_turns) noexcept {
+  const float shifted = x * 0.636619772367581343F + kRounder;
+  const float n = shifted - kRounder;
+  float r = x - n * 1.5703125F;
+  r = r - n * 4.837512969970703125e-4F;
+  r = r - n * 7.54978995489188216e-8F;
+  return reduced_sine_f32(r, to_bits(shifted) + quarter_turns);
+}
+
+/// sin(2π·turns + quarter_turns·π/2) for turns in [0, 1): no digits are lost to π.
+[[gnu::always_inline]] inline float turned_sine_f32(float turns, std::int32_t quarter_turns) noexcept {
+  const float quarters = 4.0F * turns;
+  const float shifted = quarters + kRounder;
+  const float rest = quarters - (shifted - kRounder);
+  return reduced_sine_f32(rest * 1.57079632679489662F, to_bits(shifted) + quarter_turns);
+}
+
+/// x^y through base-2 logarithm and exponential in f64, with the special cases of C's pow.
+[[gnu::always_inline]] inline float pow_f32(float x, float y) noexcept {
+  const double a = __builtin_fabs(static_cast<double>(x));  // never subnormal in f64
+  const double b = static_cast<double>(y);
+  const std::int64_t centred = __builtin_bit_cast(std::int64_t, a) - 0x3FE6A09E667F3BCD;
+  // The exponent as a double: 2^52 + 2^51 plus an integer is exact, and the integer is at hand in the low bits.
+  const std::int64_t exponent_bits = ((centred >> 32) + (std::int64_t{1} << 31)) >> 20;
+  const double exponent =
+      __builtin_bit_cast(double, exponent_bits + 0x4330000000000000) - 4503599627372544.0;
+  const double m = __builtin_bit_cast(
+      double, (centred & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD);
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = s * s;
+  double p = 1.0 / 15.0;
+  p = p * z + 1.0 / 13.0;
+  p = p * z + 1.0 / 11.0;
+  p = p * z + 1.0 / 9.0;
+  p = p * z + 1.0 / 7.0;
+  p = p * z + 1.0 / 5.0;
+  p = p * z + 1.0 / 3.0;
+  p = p * z + 1.0;
+  double log2 = p * s * 2.88539008177792681472 + exponent;
+  log2 = a == 0.0 ? -__builtin_inf() : log2;
+  log2 = a == __builtin_inf() || a != a ? a : log2;
+  double t = b * log2;
+  t = t > 200.0 ? 200.0 : t;
+  t = t < -200.0 ? -200.0 : t;
+  constexpr double kWideRounder = 6755399441055744.0;  // 1.5·2^52
+  const double shifted = t + kWideRounder;
+  const double r = t - (shifted - kWideRounder);
+  double q = 1.32154867901443e-6;
+  q = q * r + 1.52527338040598e-5;
+  q = q * r + 1.54035303933816e-4;
+  q = q * r + 1.33335581464284e-3;
+  q = q * r + 9.61812910762848e-3;
+  q = q * r + 5.55041086648216e-2;
+  q = q * r + 2.40226506959101e-1;
+  q = q * r + 6.93147180559945e-1;
+  q = q * r + 1.0;
+  const std::int64_t scale_bits = (__builtin_bit_cast(std::int64_t, shifted) + 1023) << 52;
+  float result = static_cast<float>(q * __builtin_bit_cast(double, scale_bits));
+  result = t != t ? __builtin_nanf("") : result;
+  const float y_half = y * 0.5F;
+  const bool is_integer = __builtin_fabsf(y) >= 8388608.0F ||
+                          __builtin_fabsf(y) + 8388608.0F - 8388608.0F == __builtin_fabsf(y);
+  const bool is_even = __builtin_fabsf(y) >= 16777216.0F ||
+                       (is_integer && __builtin_fabsf(y_half) + 8388608.0F - 8388608.0F ==
+                                          __builtin_fabsf(y_half));
+  const bool is_negative = to_bits(x) < 0;
+  result = is_negative && is_integer && !is_even ? -result : result;
+  result = x < 0.0F && a != __builtin_inf() && !is_integer ? __builtin_nanf("") : result;
+  result = x == -1.0F && __builtin_fabsf(y) == __builtin_inff() ? 1.0F : result;
+  return x == 1.0F || y == 0.0F ? 1.0F : result;
+}
+
+}  // namespace hearth::cpu::HEARTH_CPU_ISA

@@ -1,0 +1,49 @@
+// What the dispatch hands to a backend: operands as views, one op (a group of one until fusion
+// arrives) as a request.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+/// A tensor in memory that kernels may touch. `data` is the address of element [0, 0, …]; strides
+/// may be negative or 0. Borrows the layout. For devices without host addresses, `data` is the
+/// device address.
+struct TensorView {
+  std::byte* data = nullptr;
+  const Layout* layout = nullptr;
+  DType dtype = DType::f32;
+
+  [[nodiscard]] const Shape& shape() const noexcept { return layout->shape; }
+  [[nodiscard]] const Strides& strides() const noexcept { return layout->strides; }
+  [[nodiscard]] std::int64_t element_count() const noexcept {
+    return layout->shape.element_count();
+  }
+  template <class T>
+  [[nodiscard]] T* as() const noexcept {
+    return reinterpret_cast<T*>(data);  // NOLINT: the one place where bytes become elements
+  }
+};
+
+/// One op to run. Outputs are always contiguous. An output may share its bytes with an input of use
+/// read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
+/// give the right answer then, or say so in may_alias().
+struct KernelCall {
+  OpView op;
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+};
+
+/// yes, or no with a reason that a user understands.
+struct Support {
+  bool yes = true;
+  std::string reason = {};
+};
+
+}  // namespace hearth

@@ -1,0 +1,35 @@
+// One function a family of kinds, each in the .cpp of its name. Private to backends/reference.
+// Operands have the number, types and shapes that the op table and the shape rules ask for;
+// evaluate() has checked the types.
+#pragma once
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth::reference {
+
+[[nodiscard]] Status evaluate_creation(
+    const KernelCall& call);                                 // creation.cpp: fill, arange, random_*
+[[nodiscard]] Status evaluate_cast(const KernelCall& call);  // unary.cpp
+[[nodiscard]] Status evaluate_unary(const KernelCall& call);    // unary.cpp
+[[nodiscard]] Status evaluate_dropout(const KernelCall& call);  // unary.cpp
+[[nodiscard]] Status evaluate_arithmetic(
+    const KernelCall& call);  // binary.cpp: add ... max, relu_backward
+[[nodiscard]] Status evaluate_comparison(const KernelCall& call);  // binary.cpp
+[[nodiscard]] Status evaluate_movement(
+    const KernelCall& call);  // movement.cpp: where, copy, concat, slice_scatter
+[[nodiscard]] Status evaluate_reduction(
+    const KernelCall& call);  // reduction.cpp: sum, mean, max, argmax
+[[nodiscard]] Status evaluate_matmul(const KernelCall& call);  // matmul.cpp
+[[nodiscard]] Status evaluate_convolution(
+    const KernelCall& call);  // convolution.cpp: conv2d and its gradients
+[[nodiscard]] Status evaluate_pooling(
+    const KernelCall& call);  // pooling.cpp: max and avg, forward and backward
+[[nodiscard]] Status evaluate_softmax(
+    const KernelCall& call);  // softmax.cpp: softmax, log_softmax and their gradients
+[[nodiscard]] Status evaluate_cross_entropy(
+    const KernelCall& call);  // cross_entropy.cpp, forward and backward
+[[nodiscard]] Status evaluate_optimizer(
+    const KernelCall& call);  // optimizer.cpp: sgd_step, adam_step
+
+}  // namespace hearth::reference

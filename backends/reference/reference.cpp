@@ -1,0 +1,150 @@
+#include <hearth/backends/reference/reference.hpp>
+
+#include "evaluators.hpp"
+
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace hearth::reference {
+namespace {
+
+using Evaluator = Status (*)(const KernelCall& call);
+
+Evaluator evaluator(OpKind kind) {
+  switch (kind) {
+    case OpKind::fill:
+    case OpKind::arange:
+    case OpKind::random_uniform:
+    case OpKind::random_normal:
+    case OpKind::random_bernoulli:
+      return evaluate_creation;
+    case OpKind::cast:
+      return evaluate_cast;
+    case OpKind::neg:
+    case OpKind::abs:
+    case OpKind::exp:
+    case OpKind::log:
+    case OpKind::sqrt:
+    case OpKind::rsqrt:
+    case OpKind::square:
+    case OpKind::sin:
+    case OpKind::cos:
+    case OpKind::tanh:
+    case OpKind::erf:
+    case OpKind::sigmoid:
+    case OpKind::recip:
+    case OpKind::relu:
+      return evaluate_unary;
+    case OpKind::dropout:
+      return evaluate_dropout;
+    case OpKind::add:
+    case OpKind::sub:
+    case OpKind::mul:
+    case OpKind::div:
+    case OpKind::pow:
+    case OpKind::min:
+    case OpKind::max:
+    case OpKind::relu_backward:
+      return evaluate_arithmetic;
+    case OpKind::equal:
+    case OpKind::not_equal:
+    case OpKind::less:
+    case OpKind::less_equal:
+    case OpKind::greater:
+    case OpKind::greater_equal:
+      return evaluate_comparison;
+    case OpKind::where:
+    case OpKind::copy:
+    case OpKind::concat:
+    case OpKind::slice_scatter:
+      return evaluate_movement;
+    case OpKind::reduce_sum:
+    case OpKind::reduce_mean:
+    case OpKind::reduce_max:
+    case OpKind::argmax:
+      return evaluate_reduction;
+    case OpKind::matmul:
+      return evaluate_matmul;
+    case OpKind::conv2d:
+    case OpKind::conv2d_backward_input:
+    case OpKind::conv2d_backward_weight:
+      return evaluate_convolution;
+    case OpKind::max_pool2d:
+    case OpKind::max_pool2d_backward:
+    case OpKind::avg_pool2d:
+    case OpKind::avg_pool2d_backward:
+      return evaluate_pooling;
+    case OpKind::softmax:
+    case OpKind::log_softmax:
+    case OpKind::softmax_backward:
+    case OpKind::log_softmax_backward:
+      return evaluate_softmax;
+    case OpKind::cross_entropy:
+    case OpKind::cross_entropy_backward:
+      return evaluate_cross_entropy;
+    case OpKind::sgd_step:
+    case OpKind::adam_step:
+      return evaluate_optimizer;
+    case OpKind::reshape:
+    case OpKind::permute:
+    case OpKind::slice:
+    case OpKind::expand:
+    case OpKind::upload:
+    case OpKind::readback:
+    case OpKind::lend:
+    case OpKind::drop:
+    case OpKind::publish:
+    case OpKind::adopt:
+    case OpKind::group_begin:
+    case OpKind::group_end:
+    case OpKind::sync:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+/// The operand whose element type the row's mask speaks of: the result of creation, the values of
+/// where, else the first input.
+const TensorView& typed_operand(const KernelCall& call) {
+  if (call.inputs.empty()) {
+    return call.outputs[0];
+  }
+  return call.inputs[call.op.kind() == OpKind::where ? 1 : 0];
+}
+
+}  // namespace
+
+Support supports(const KernelCall& call) {
+  const OpInfo& info = op_info(call.op.kind());
+  if (evaluator(info.kind) == nullptr) {
+    return {.yes = false, .reason = fmt::format("{} never reaches a kernel", info.name)};
+  }
+  const std::size_t inputs = call.inputs.size();
+  const std::size_t outputs = call.outputs.size();
+  const bool too_many = info.max_inputs != kAnyNumber && inputs > info.max_inputs;
+  if (inputs < info.min_inputs || too_many || outputs == 0 || outputs > info.outputs) {
+    return {.yes = false,
+            .reason = fmt::format("{} with {} inputs and {} outputs", info.name, inputs, outputs)};
+  }
+  const DType dtype = typed_operand(call).dtype;
+  if (!accepts(info.kind, dtype)) {
+    return {.yes = false,
+            .reason =
+                fmt::format("{} takes {}, not {}", info.name, describe(info.dtypes), name(dtype))};
+  }
+  return {};
+}
+
+Status evaluate(const KernelCall& call) {
+  if (Support support = supports(call); !support.yes) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = "reference: " + support.reason,
+                 .op = std::string(name(call.op.kind()))};
+  }
+  return evaluator(call.op.kind())(call);
+}
+
+}  // namespace hearth::reference

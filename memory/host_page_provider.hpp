@@ -1,0 +1,59 @@
+// Pages of host memory, straight from the kernel by mmap: what the host backends give to their
+// pools. Owned by a backend; driven by its device's actor: no locks. Invariants: (1) every page
+// starts on alignment_bytes() and is zero when fresh; (2) mapped_bytes() counts exactly the pages
+// that are out, and never exceeds the budget.
+#pragma once
+
+#include <hearth/memory/page_provider.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace hearth {
+
+struct HostPageOptions {
+  /// All pages together stay at or under this.
+  std::int64_t budget_bytes = std::numeric_limits<std::int64_t>::max();
+  /// Fault injection for tests: the n-th allocate_page() fails, counted from 1, and fail_count of
+  /// them in a row; 0 = none.
+  std::int64_t fail_allocation = 0;
+  std::int64_t fail_count = 1;
+};
+
+class HostPageProvider final : public PageProvider {
+ public:
+  /// The huge pages of x86-64: pieces of at least this size start on a multiple of it and ask for
+  /// huge pages.
+  static constexpr std::int64_t kHugePageBytes = std::int64_t{2} << 20;
+
+  explicit HostPageProvider(HostPageOptions options = {});
+
+  /// Rounds the size up to whole pages of the machine, from kHugePageBytes on to whole huge pages.
+  /// 0 bytes gives the smallest page.
+  ///
+  /// Errors: invalid_argument for a negative size; out_of_memory over the budget or when the kernel
+  /// refuses. Threads: owner only. Cost: two or three system calls; the kernel clears the bytes
+  /// when they are first written.
+  [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override;
+  void free_page(Page page) noexcept override;
+  /// 64, a cache line and an AVX-512 vector. Pages themselves start on at least 4096.
+  [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return 64; }
+
+  [[nodiscard]] std::int64_t mapped_bytes() const noexcept { return mapped_bytes_; }
+  [[nodiscard]] std::int64_t page_count() const noexcept { return page_count_; }
+
+ private:
+  HostPageOptions options_;
+  std::int64_t machine_page_bytes_;
+  std::int64_t mapped_bytes_ = 0;
+  std::int64_t page_count_ = 0;
+  std::int64_t allocation_count_ = 0;
+};
+
+/// Bytes that the machine could still give without swapping (MemAvailable), the base of a host
+/// device's default budget; 0 when it cannot be read.
+[[nodiscard]] std::int64_t available_host_bytes();
+
+}  // namespace hearth

@@ -1,0 +1,41 @@
+// Exact numbers of a device's memory: what is in use, what is held from the machine, and how well
+// it fits. Plain values, a snapshot. Threads: any. Invariant: reserved_bytes = live_bytes +
+// waiting_bytes + free_bytes, in each usage.
+#pragma once
+
+#include <cstdint>
+
+namespace hearth {
+
+/// Bytes are counted in whole granules of the device (64 on a host), so that every sum is exact.
+struct MemoryUsage {
+  std::int64_t live_bytes = 0;           ///< In blocks that are out.
+  std::int64_t live_count = 0;           ///< How many those are.
+  std::int64_t waiting_bytes = 0;        ///< Released, but another stream may still use them.
+  std::int64_t free_bytes = 0;           ///< Ready for the next acquire.
+  std::int64_t largest_free_bytes = 0;   ///< The largest of the free pieces.
+  std::int64_t reserved_bytes = 0;       ///< Held from the page provider.
+  std::int64_t peak_live_bytes = 0;      ///< Since the start or the last reset_peak().
+  std::int64_t peak_reserved_bytes = 0;  ///< The same.
+  std::int64_t page_count = 0;
+  std::uint64_t acquire_count = 0;  ///< Blocks given out since the start.
+
+  /// 1 − largest free piece / free bytes: 0 when all that is free lies together or nothing is free.
+  [[nodiscard]] double fragmentation() const noexcept {
+    return free_bytes == 0
+               ? 0.0
+               : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
+  }
+};
+
+struct MemoryReport {
+  std::int64_t budget_bytes = 0;
+  MemoryUsage total;
+  MemoryUsage temporary;             ///< Activations, gradients, everything short-lived.
+  MemoryUsage exclusive;             ///< Weights and optimizer state.
+  std::uint64_t in_place_count = 0;  ///< Ops that wrote into an input's bytes instead of acquiring.
+  std::int64_t in_place_bytes = 0;   ///< What they did not acquire.
+  std::uint64_t page_acquire_count = 0;  ///< Pages had from the provider since the start.
+};
+
+}  // namespace hearth

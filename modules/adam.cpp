@@ -1,0 +1,71 @@
+#include <hearth/modules/adam.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+void require_in(std::string_view setting, double value, double end) {
+  if (!(value >= 0 && value < end)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("Adam: {} is {}, but must be 0 or more and {}",
+                                          setting,
+                                          value,
+                                          end == kNoLimit ? "finite" : fmt::format("below {}", end)),
+                      .op = "Adam"});
+  }
+}
+
+}  // namespace
+
+Adam::Adam(const Config& config) : config_(config), state_("Adam", {"mean", "variance"}) {
+  require_in("learning_rate", config.learning_rate, kNoLimit);
+  require_in("beta1", config.beta1, 1);
+  require_in("beta2", config.beta2, 1);
+  require_in("epsilon", config.epsilon, kNoLimit);
+  require_in("weight_decay", config.weight_decay, kNoLimit);
+}
+
+AdamW::AdamW(const Config& config)
+    : Adam({.learning_rate = config.learning_rate,
+            .beta1 = config.beta1,
+            .beta2 = config.beta2,
+            .epsilon = config.epsilon,
+            .weight_decay = config.weight_decay,
+            .is_decoupled = true}) {}
+
+void Adam::set_learning_rate(double rate) {
+  require_in("learning_rate", rate, kNoLimit);
+  config_.learning_rate = rate;
+}
+
+Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters, Gradients&& gradients) {
+  state_.require_fit(parameters, gradients);
+  state_.prepare(parameters);
+  const std::int64_t step = state_.step_count() + 1;
+  const AdamUpdate settings{.learning_rate = config_.learning_rate,
+                            .beta1 = config_.beta1,
+                            .beta2 = config_.beta2,
+                            .epsilon = config_.epsilon,
+                            .weight_decay = config_.weight_decay,
+                            .decoupled = config_.is_decoupled,
+                            .step = step};
+  UpdateGroup group(parameters.front().tensor->device());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Tensor& parameter = *parameters[i].tensor;
+    if (is_float(parameter.dtype())) {
+      group.adam(
+          parameter, std::move(gradients[i]), state_.slot(0, i), state_.slot(1, i), settings);
+    }
+  }
+  return state_.commit(group, {.step = step, .learning_rate = config_.learning_rate});
+}
+
+}  // namespace hearth

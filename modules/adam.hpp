@@ -1,0 +1,89 @@
+// Adam and AdamW.
+// Owned by the training loop, moved, never copied. Threads: one at a time, the one whose stream
+// owns the parameters. Invariant: as OptimizerState's: a failed step changes nothing, and counts
+// for nothing.
+#pragma once
+
+#include <hearth/modules/optimizer_state.hpp>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace hearth {
+
+/// m = β1·m + (1 - β1)·g; v = β2·v + (1 - β2)·g²;
+/// p -= learning_rate·(m/(1 - β1^t)) / (sqrt(v/(1 - β2^t)) + epsilon), with t the step's number.
+/// Weight decay is added to g, or, decoupled, p is scaled by 1 - learning_rate·weight_decay first.
+/// Paper: Kingma, Ba, Adam, arXiv:1412.6980, algorithm 1; decoupled: Loshchilov, Hutter, Decoupled
+/// Weight Decay Regularization, arXiv:1711.05101.
+class Adam {
+ public:
+  struct Config {
+    double learning_rate = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 0;
+    bool is_decoupled = false;
+  };
+
+  /// Errors: ArgumentError when a setting is negative or not finite, or a beta is not below 1.
+  explicit Adam(const Config& config);
+
+  /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
+  /// at once; their memory is reused where nobody else holds them.
+  ///
+  /// Errors: ArgumentError now when gradients and parameters do not fit; a poisoned gradient comes
+  /// with the Pending, and the model keeps its values.
+  /// Threads: waits for this optimizer's step before, if that is still under way.
+  template <Module Model>
+  Pending<StepReport> step(Model& model, Gradients&& gradients) {
+    return update(parameter_refs(model), std::move(gradients));
+  }
+  Pending<StepReport> update(std::span<const ParameterRef> parameters, Gradients&& gradients);
+
+  /// Makes the state that step() would make, so that it can be loaded.
+  template <Module Model>
+  void prepare(Model& model) {
+    state_.prepare(parameter_refs(model));
+  }
+
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+  [[nodiscard]] double learning_rate() const noexcept { return config_.learning_rate; }
+  /// Errors: ArgumentError when negative or not finite.
+  void set_learning_rate(double rate);
+  /// Steps that really happened. Waits for the one under way.
+  [[nodiscard]] std::int64_t step_count() { return state_.step_count(); }
+  void set_step_count(std::int64_t count) { state_.set_step_count(count); }
+
+  /// The state: "mean.<parameter>", then "variance.<parameter>". Nothing before the first step or
+  /// prepare().
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) {
+    state_.visit(prefix, fn);
+  }
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) const {
+    state_.visit(prefix, fn);
+  }
+
+ private:
+  Config config_;
+  OptimizerState state_;
+};
+
+/// Adam with decoupled weight decay.
+class AdamW final : public Adam {
+ public:
+  struct Config {
+    double learning_rate = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 1e-2;
+  };
+  explicit AdamW(const Config& config);
+};
+
+}  // namespace hearth

@@ -1,0 +1,24 @@
+#include <hearth/modules/checkpoint.hpp>
+
+#include <hearth/runtime/base/file.hpp>
+
+namespace hearth::detail {
+
+std::filesystem::path weights_file(const std::filesystem::path& where) {
+  return where.extension() == ".safetensors" ? where : where / "model.safetensors";
+}
+
+void write_weights(const std::filesystem::path& where,
+                   const std::vector<NamedTensor>& tensors,
+                   const Metadata& metadata) {
+  const std::filesystem::path file = weights_file(where);
+  if (file != where) {
+    const Status made = make_folder(where);
+    if (!made.has_value()) {
+      throw FileError(made.shared_error());
+    }
+  }
+  write_safetensors(file, tensors, metadata);
+}
+
+}  // namespace hearth::detail

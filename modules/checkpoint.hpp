@@ -1,0 +1,56 @@
+// The weights of a module on disk, or anything else that has visit(): an optimizer's state.
+// Stateless. Threads: as the module. Invariant: a module is loaded whole or stays as it was.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+#include <hearth/modules/safetensors.hpp>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+namespace detail {
+/// `where` itself when it ends in .safetensors, else model.safetensors in that folder.
+[[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
+void write_weights(const std::filesystem::path& where,
+                   const std::vector<NamedTensor>& tensors,
+                   const Metadata& metadata);
+}  // namespace detail
+
+/// Writes a module's tensors to `where`: a file whose name ends in .safetensors, or a folder, which
+/// is made if need be and gets a model.safetensors. Waits for the values.
+///
+/// Errors: DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
+template <Module Model>
+void save_weights(const Model& model,
+                  const std::filesystem::path& where,
+                  const Metadata& metadata = {}) {
+  detail::write_weights(where, named_tensors(model), metadata);
+}
+
+/// Replaces a module's tensors by those of a file, on the devices where they are; sets paths.
+/// Returns the file's metadata.
+///
+/// Errors: FileError: those of SafetensorsFile::read(); bad_format when names, types or shapes are
+/// not exactly the module's.
+template <Module Model>
+Metadata load_weights(Model& model, const std::filesystem::path& where) {
+  const SafetensorsFile file = SafetensorsFile::read(detail::weights_file(where));
+  file.require_exactly(named_tensors(model));
+  std::vector<Tensor> loaded;
+  model.visit("", [&](const std::string& path, const Tensor& tensor) {
+    loaded.push_back(file.tensor(path, tensor.device()));
+    loaded.back().set_path(path);
+  });
+  std::size_t index = 0;
+  model.visit("",
+              [&](const std::string& /*path*/, Tensor& tensor) {
+                tensor = std::move(loaded[index++]);
+              });
+  return file.metadata();
+}
+
+}  // namespace hearth

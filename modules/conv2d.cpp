@@ -1,0 +1,64 @@
+#include <hearth/modules/conv2d.hpp>
+
+#include <hearth/modules/init.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hearth {
+namespace {
+
+void require_valid(const Conv2d::Config& config) {
+  const auto reaches = [](const std::array<std::int64_t, 2>& values, std::int64_t least) {
+    return std::min(values[0], values[1]) >= least;
+  };
+  const bool is_valid = config.in >= 1 && config.out >= 1 && config.groups >= 1 &&
+                        config.in % config.groups == 0 && config.out % config.groups == 0 &&
+                        reaches(config.kernel, 1) && reaches(config.stride, 1) &&
+                        reaches(config.dilation, 1) && reaches(config.padding, 0);
+  if (!is_valid) {
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("Conv2d: sizes are 1 or more and groups divides both channel counts, "
+                            "got in {}, out {}, groups {}, kernel {}x{}, stride {}x{}, padding "
+                            "{}x{}, dilation {}x{}",
+                            config.in,
+                            config.out,
+                            config.groups,
+                            config.kernel[0],
+                            config.kernel[1],
+                            config.stride[0],
+                            config.stride[1],
+                            config.padding[0],
+                            config.padding[1],
+                            config.dilation[0],
+                            config.dilation[1])});
+  }
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const Config& config, const Device& device, Generator& generator, DType dtype)
+    : options{.stride = config.stride,
+              .padding = config.padding,
+              .dilation = config.dilation,
+              .groups = config.groups} {
+  require_valid(config);
+  const Shape shape{config.out, config.in / config.groups, config.kernel[0], config.kernel[1]};
+  weight = kaiming_uniform(device, shape, generator, dtype);
+  if (config.has_bias) {
+    const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
+    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype);
+  }
+  set_paths(*this);
+}
+
+Tensor Conv2d::forward(Arg x) const {
+  const SourceLoc loc = x.location();
+  return bias ? conv2d(x, Arg(weight, loc), Arg(*bias, loc), options)
+              : conv2d(x, Arg(weight, loc), options);
+}
+
+}  // namespace hearth

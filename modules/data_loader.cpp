@@ -1,0 +1,191 @@
+#include <hearth/modules/data_loader.hpp>
+
+#include <hearth/modules/epoch_order.hpp>
+
+#include <hearth/runtime/base/pending.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+void require(bool is_right, const std::string& text) {
+  if (!is_right) {
+    throw_error(Error{.code = ErrorCode::invalid_argument, .text = "DataLoader: " + text});
+  }
+}
+
+std::int64_t checked_batch_count(const Dataset& dataset, const LoaderOptions& options) {
+  const std::int64_t size = dataset.size();
+  require(size > 0, "the data set is empty");
+  require(options.batch_size > 0,
+          fmt::format("batch_size is {}, but must be 1 or more", options.batch_size));
+  require(options.worker_count >= 0 && options.prefetch >= 1,
+          fmt::format("worker_count is {} and prefetch {}, but must be 0 or more and 1 or more",
+                      options.worker_count,
+                      options.prefetch));
+  require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
+          fmt::format("rank {} is not one of a world of {}", options.rank, options.world));
+  const std::int64_t whole = size / options.batch_size;
+  const std::int64_t count =
+      options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
+  require(count > 0,
+          fmt::format("drop_last leaves no batch: {} examples, batches of {}",
+                      size,
+                      options.batch_size));
+  return count;
+}
+
+}  // namespace
+
+// Puts batches together; each worker has its own, with the order of the epoch it is in.
+class DataLoader::Assembler {
+ public:
+  Assembler(const Dataset& dataset, const LoaderOptions& options, std::int64_t batch_count)
+      : dataset_(dataset), options_(options), batch_count_(batch_count) {}
+
+  /// Batch `number`, counted from the first of epoch 0.
+  [[nodiscard]] Result<HostBatch> assemble(std::int64_t number) {
+    const LoaderCursor cursor{number / batch_count_, number % batch_count_};
+    try {
+      return read(cursor);
+    } catch (...) {
+      return Error{.code = ErrorCode::worker_failed,
+                   .text = fmt::format("DataLoader: batch {} of epoch {} could not be read",
+                                       cursor.batch,
+                                       cursor.epoch),
+                   .cause = detail::error_of_current_exception()};
+    }
+  }
+
+ private:
+  [[nodiscard]] HostBatch read(LoaderCursor cursor) {
+    if (cursor.epoch != epoch_) {
+      order_ = options_.is_shuffled ? shuffled_order(dataset_.size(), options_.seed, cursor.epoch)
+                                    : plain_order(dataset_.size());
+      epoch_ = cursor.epoch;
+    }
+    const std::int64_t first = cursor.batch * options_.batch_size;
+    const std::int64_t global = std::min(options_.batch_size, dataset_.size() - first);
+    const RowRange rows = shard_rows(global, options_.rank, options_.world);
+    const std::span<const std::int64_t> indices =
+        std::span(order_).subspan(static_cast<std::size_t>(first + rows.begin),
+                                  static_cast<std::size_t>(rows.size()));
+    return HostBatch{.examples = dataset_.read(indices),
+                     .size = rows.size(),
+                     .global_size = global,
+                     .cursor = cursor};
+  }
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  const std::int64_t batch_count_;
+  std::int64_t epoch_ = -1;
+  std::vector<std::int64_t> order_;
+};
+
+DataLoader::DataLoader(const Dataset& dataset, Executor& executor, LoaderOptions options)
+    : dataset_(dataset),
+      executor_(executor),
+      options_(options),
+      batch_count_(checked_batch_count(dataset, options)) {}
+
+DataLoader::~DataLoader() { stop_workers(); }
+
+void DataLoader::start_workers() {
+  const std::int64_t first = cursor_.epoch * batch_count_ + cursor_.batch;
+  for (int i = 0; i < options_.worker_count; ++i) {
+    workers_.push_back(std::make_unique<Worker>(static_cast<std::size_t>(options_.prefetch)));
+    Worker* worker = workers_.back().get();
+    auto body = [worker,
+                 assembler = Assembler(dataset_, options_, batch_count_),
+                 number = first + i,
+                 step = options_.worker_count]() mutable {
+      for (bool goes_on = true; goes_on; number += step) {
+        Result<HostBatch> batch = assembler.assemble(number);
+        goes_on = batch.has_value();
+        goes_on = worker->batches.push(std::move(batch)) == MailboxPush::accepted && goes_on;
+      }
+    };
+    worker->thread = executor_.spawn({.name = fmt::format("loader-{}", i)}, std::move(body));
+  }
+  turn_ = 0;
+}
+
+void DataLoader::stop_workers() noexcept {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->batches.close();
+  }
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker->thread) {
+      worker->thread->join();
+    }
+  }
+  workers_.clear();
+}
+
+Result<HostBatch> DataLoader::take() {
+  if (options_.worker_count == 0) {
+    if (!own_) {
+      own_ = std::make_unique<Assembler>(dataset_, options_, batch_count_);
+    }
+    return own_->assemble(cursor_.epoch * batch_count_ + cursor_.batch);
+  }
+  if (workers_.empty()) {
+    try {
+      start_workers();
+    } catch (...) {
+      stop_workers();
+      throw;
+    }
+  }
+  std::optional<Result<HostBatch>> batch = workers_[turn_]->batches.pop();
+  turn_ = (turn_ + 1) % workers_.size();
+  return *std::move(batch);
+}
+
+std::optional<HostBatch> DataLoader::next() {
+  if (failure_) {
+    throw_error(failure_);
+  }
+  if (cursor_.batch == batch_count_) {
+    cursor_ = {cursor_.epoch + 1, 0};
+    return std::nullopt;
+  }
+  Result<HostBatch> batch = take();
+  if (!batch.has_value()) {
+    failure_ = batch.shared_error();
+    throw_error(failure_);
+  }
+  ++cursor_.batch;
+  return std::move(batch).value();
+}
+
+std::optional<Batch> DataLoader::next(const Device& device) {
+  std::optional<HostBatch> batch = next();
+  if (!batch) {
+    return std::nullopt;
+  }
+  return Batch{.inputs = std::move(batch->examples.inputs).to(device),
+               .targets = std::move(batch->examples.targets).to(device),
+               .size = batch->size,
+               .global_size = batch->global_size,
+               .cursor = batch->cursor};
+}
+
+void DataLoader::seek(LoaderCursor cursor) {
+  require(cursor.epoch >= 0 && cursor.batch >= 0 && cursor.batch <= batch_count_,
+          fmt::format("there is no batch {} of epoch {}: an epoch has {}",
+                      cursor.batch,
+                      cursor.epoch,
+                      batch_count_));
+  stop_workers();
+  failure_ = nullptr;
+  cursor_ = cursor;
+}
+
+}  // namespace hearth

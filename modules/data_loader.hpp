@@ -1,0 +1,117 @@
+// DataLoader: batches of a data set, in an order that depends on the seed and the epoch alone,
+// assembled ahead by worker threads.
+// Owned by the training loop. Threads: one at a time; the workers are its own. Worker w assembles
+// every n-th batch into a bounded mailbox of its own, and the reader takes from them in turn.
+// Invariants: (1) the same seed and cursor give the same batches, whatever the number of workers;
+// (2) the shards of all ranks together are the global batch; (3) at most `prefetch` batches a
+// worker wait.
+#pragma once
+
+#include <hearth/modules/dataset.hpp>
+
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace hearth {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 32;  ///< Of the global batch, which all ranks share.
+  std::uint64_t seed = 0;
+  bool is_shuffled = true;
+  bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
+  int worker_count = 2;    ///< 0: the reader assembles the batches itself.
+  int prefetch = 2;        ///< Batches that each worker keeps ready.
+  int rank = 0;            ///< This loader's part of each global batch …
+  int world = 1;           ///< … of so many.
+
+  /// These options for one of `size` ranks.
+  [[nodiscard]] LoaderOptions shard(int of_rank, int size) const {
+    LoaderOptions options = *this;
+    options.rank = of_rank;
+    options.world = size;
+    return options;
+  }
+};
+
+/// The next batch to be read: part of a checkpoint.
+struct LoaderCursor {
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;
+  friend bool operator==(const LoaderCursor&, const LoaderCursor&) = default;
+};
+
+/// A batch in host memory.
+struct HostBatch {
+  Examples examples;
+  std::int64_t size = 0;         ///< Rows here; 0 on some ranks when the last batch is tiny.
+  std::int64_t global_size = 0;  ///< Rows over all ranks: weigh this rank by size/global_size.
+  LoaderCursor cursor;           ///< Which batch it is.
+};
+
+/// A batch on a device.
+struct Batch {
+  Tensor inputs;
+  Tensor targets;
+  std::int64_t size = 0;
+  std::int64_t global_size = 0;
+  LoaderCursor cursor;
+};
+
+class DataLoader final {
+ public:
+  /// The data set and the executor (Runtime::executor()) outlive the loader. Workers start with the
+  /// first batch.
+  /// Errors: ArgumentError for an empty data set, for options out of range, and when drop_last
+  /// leaves no batch.
+  DataLoader(const Dataset& dataset, Executor& executor, LoaderOptions options);
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+  ~DataLoader();
+
+  /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
+  ///
+  /// Errors: what the data set threw, as an Exception worker_failed with its cause; again at each
+  /// further call, until seek().
+  [[nodiscard]] std::optional<HostBatch> next();
+  /// The same on a device; its upload is queued on the calling thread's stream.
+  [[nodiscard]] std::optional<Batch> next(const Device& device);
+
+  /// Batches in an epoch.
+  [[nodiscard]] std::int64_t batch_count() const noexcept { return batch_count_; }
+  [[nodiscard]] LoaderCursor cursor() const noexcept { return cursor_; }
+  /// Goes on from another place. Errors: ArgumentError when there is no such batch; batch_count()
+  /// stands for the end of the epoch.
+  void seek(LoaderCursor cursor);
+
+ private:
+  struct Worker {
+    explicit Worker(std::size_t capacity) : batches({.capacity = capacity}) {}
+    Mailbox<Result<HostBatch>> batches;
+    std::unique_ptr<Joinable> thread;
+  };
+  class Assembler;
+
+  void start_workers();
+  void stop_workers() noexcept;
+  [[nodiscard]] Result<HostBatch> take();
+
+  const Dataset& dataset_;
+  Executor& executor_;
+  const LoaderOptions options_;
+  const std::int64_t batch_count_;
+  LoaderCursor cursor_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::size_t turn_ = 0;  ///< Whose mailbox has the next batch.
+  std::unique_ptr<Assembler> own_;
+  ErrorRef failure_;
+};
+
+}  // namespace hearth

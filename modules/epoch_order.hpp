@@ -1,0 +1,33 @@
+// The order in which an epoch goes through a data set, and who gets which part of a batch. Pure
+// functions of their arguments, so that every worker, rank and resumed run agrees.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hearth {
+
+/// A permutation of 0 … size-1 that depends on size, seed and epoch alone.
+///
+/// Paper: Durstenfeld, Algorithm 235: Random permutation, CACM 1964; numbers by Philox.
+[[nodiscard]] std::vector<std::int64_t> shuffled_order(std::int64_t size,
+                                                       std::uint64_t seed,
+                                                       std::int64_t epoch);
+/// 0 … size-1.
+[[nodiscard]] std::vector<std::int64_t> plain_order(std::int64_t size);
+
+/// Rows [begin, end) of a batch.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const noexcept { return end - begin; }
+};
+
+/// The part of `count` rows that belongs to `rank` of `world`: the parts differ by one row at most,
+/// follow one another and leave none out. Empty for some ranks when count < world.
+[[nodiscard]] constexpr RowRange shard_rows(std::int64_t count, int rank, int world) noexcept {
+  return {count * rank / world, count * (rank + 1) / world};
+}
+
+}  // namespace hearth

@@ -1,0 +1,17 @@
+// Flatten: joins all axes but the first. A module without weights. Threads: a value.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+namespace hearth {
+
+/// Shapes: x [n, a, b, ...]; result [n, a·b·...].
+struct Flatten {
+  int first = 1;  ///< The axes from here on are joined.
+  [[nodiscard]] Tensor forward(Arg x) const { return flatten(x, first); }
+  HEARTH_MODULE(Flatten)
+};
+
+}  // namespace hearth

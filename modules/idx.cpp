@@ -1,0 +1,283 @@
+#include <hearth/modules/idx.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+constexpr int kUnsignedByte = 0x08;
+constexpr const char* kHexDigits = "0123456789abcdef";
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+[[noreturn]] void fail(ErrorCode code, const std::filesystem::path& file, const std::string& text) {
+  throw FileError(Error{.code = code, .text = "idx: " + file.string() + ": " + text});
+}
+
+[[noreturn]] void fail_format(const std::filesystem::path& file,
+                              std::uint64_t offset,
+                              const std::string& text) {
+  fail(ErrorCode::bad_format, file, "at byte " + std::to_string(offset) + ": " + text);
+}
+
+// The bytes of a file in order, unpacked when they are gzip (zlib passes plain files through).
+class ByteSource {
+ public:
+  explicit ByteSource(const std::filesystem::path& file) : file_(file), stream_(nullptr, &gzclose) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) {
+      fail(ErrorCode::not_found, file, "there is no such file");
+    }
+    if (std::filesystem::is_directory(file, ignored)) {
+      fail(ErrorCode::io_error, file, "is a folder, expected a file");
+    }
+    errno = 0;
+    stream_.reset(gzopen(file.c_str(), "rb"));
+    if (!stream_) {
+      fail(ErrorCode::io_error, file, std::string("cannot be opened: ") + std::strerror(errno));
+    }
+  }
+
+  [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+
+  /// Up to `size` bytes; fewer only at the end of the file.
+  std::size_t read(std::uint8_t* to, std::size_t size) {
+    std::size_t done = 0;
+    while (done < size) {
+      const auto step = static_cast<unsigned>(std::min(size - done, kChunkBytes));
+      const int got = gzread(stream_.get(), to + done, step);
+      check(got);
+      if (got == 0) {
+        break;
+      }
+      done += static_cast<std::size_t>(got);
+      offset_ += static_cast<std::uint64_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  // A gzip stream that stops in the middle gives its bytes first and Z_BUF_ERROR then.
+  void check(int got) {
+    int code = Z_OK;
+    const char* message = gzerror(stream_.get(), &code);
+    if (code == Z_ERRNO) {
+      fail(ErrorCode::io_error, file_, std::string("cannot be read: ") + std::strerror(errno));
+    }
+    if (got < 0 || (got == 0 && code == Z_BUF_ERROR)) {
+      fail_format(file_, offset_, std::string("the gzip stream is broken: ") + message);
+    }
+  }
+
+  const std::filesystem::path& file_;
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> stream_;
+  std::uint64_t offset_ = 0;
+};
+
+std::uint32_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
+  return (std::uint32_t{bytes[0]} << 24U) | (std::uint32_t{bytes[1]} << 16U) |
+         (std::uint32_t{bytes[2]} << 8U) | std::uint32_t{bytes[3]};
+}
+
+std::array<std::uint8_t, 4> read_word(ByteSource& source,
+                                      const std::filesystem::path& file,
+                                      const std::string& what) {
+  const std::uint64_t offset = source.offset();
+  std::array<std::uint8_t, 4> bytes{};
+  const std::size_t got = source.read(bytes.data(), bytes.size());
+  if (got < bytes.size()) {
+    fail_format(file, offset + got, "the file ends, expected 4 bytes of " + what);
+  }
+  return bytes;
+}
+
+std::string hex(const std::array<std::uint8_t, 4>& bytes) {
+  std::string text = "0x";
+  for (const std::uint8_t byte : bytes) {
+    text += kHexDigits[byte >> 4U];
+    text += kHexDigits[byte & 15U];
+  }
+  return text;
+}
+
+std::vector<std::int64_t> read_header(ByteSource& source, const std::filesystem::path& file) {
+  const auto magic = read_word(source, file, "the magic number");
+  if (magic[0] != 0 || magic[1] != 0) {
+    fail_format(file, 0, "the magic number is " + hex(magic) + ", expected 0x000008 and the rank");
+  }
+  if (magic[2] != kUnsignedByte) {
+    fail_format(
+        file,
+        2,
+        "the element type is " + std::to_string(magic[2]) + ", expected 8 (unsigned bytes)");
+  }
+  if (magic[3] == 0) {
+    fail_format(file, 3, "the rank is 0, expected at least 1");
+  }
+  std::vector<std::int64_t> dims;
+  dims.reserve(magic[3]);
+  for (int axis = 0; axis < magic[3]; ++axis) {
+    dims.push_back(std::int64_t{
+        big_endian(read_word(source, file, "the size of axis " + std::to_string(axis)))});
+  }
+  return dims;
+}
+
+std::uint64_t element_count(const std::vector<std::int64_t>& dims,
+                            const std::filesystem::path& file) {
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) {
+    return 0;
+  }
+  std::uint64_t count = 1;
+  for (const std::int64_t dim : dims) {
+    if (count > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / dim)) {
+      fail_format(file, 4, "the sizes of the axes multiply to more than 2^63 values");
+    }
+    count *= static_cast<std::uint64_t>(dim);
+  }
+  return count;
+}
+
+std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name) {
+  std::error_code ignored;
+  for (const char* ending : {"", ".gz"}) {
+    std::filesystem::path file = folder / (name + ending);
+    if (std::filesystem::is_regular_file(file, ignored)) {
+      return file;
+    }
+  }
+  return {};
+}
+
+LabelledImages slice(const LabelledImages& from, std::int64_t begin, std::int64_t end) {
+  const std::int64_t size = from.height * from.width;
+  return {.count = end - begin,
+          .height = from.height,
+          .width = from.width,
+          .class_count = from.class_count,
+          .pixels = {from.pixels.begin() + begin * size, from.pixels.begin() + end * size},
+          .labels = {from.labels.begin() + begin, from.labels.begin() + end}};
+}
+
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& file) {
+  ByteSource source(file);
+  IdxArray array{.dims = read_header(source, file), .values = {}};
+  const std::uint64_t expected = element_count(array.dims, file);
+  const std::uint64_t data_offset = source.offset();
+  while (array.values.size() < expected) {
+    const std::size_t have = array.values.size();
+    const auto step =
+        static_cast<std::size_t>(std::min<std::uint64_t>(expected - have, kChunkBytes));
+    array.values.resize(have + step);
+    const std::size_t got = source.read(array.values.data() + have, step);
+    if (got < step) {
+      fail_format(file,
+                  source.offset(),
+                  "the file ends, expected " + std::to_string(expected) + " values from byte " +
+                      std::to_string(data_offset) + " on");
+    }
+  }
+  std::uint8_t extra = 0;
+  if (source.read(&extra, 1) != 0) {
+    fail_format(file, data_offset + expected, "more bytes follow, expected the end of the file");
+  }
+  return array;
+}
+
+LabelledImages read_labelled_images(const std::filesystem::path& images,
+                                    const std::filesystem::path& labels,
+                                    int class_count) {
+  IdxArray pictures = read_idx(images);
+  if (pictures.dims.size() != 3) {
+    fail_format(images,
+                3,
+                "the rank is " + std::to_string(pictures.dims.size()) +
+                    ", expected 3 (count, height, width)");
+  }
+  IdxArray classes = read_idx(labels);
+  if (classes.dims.size() != 1) {
+    fail_format(
+        labels, 3, "the rank is " + std::to_string(classes.dims.size()) + ", expected 1 (count)");
+  }
+  if (classes.dims[0] != pictures.dims[0]) {
+    fail_format(labels,
+                4,
+                "the count is " + std::to_string(classes.dims[0]) + ", expected " +
+                    std::to_string(pictures.dims[0]) + " as in " + images.string());
+  }
+  for (std::size_t i = 0; i < classes.values.size(); ++i) {
+    if (classes.values[i] >= class_count) {
+      fail_format(labels,
+                  8 + i,
+                  "the label is " + std::to_string(classes.values[i]) + ", expected less than " +
+                      std::to_string(class_count));
+    }
+  }
+  return {.count = pictures.dims[0],
+          .height = pictures.dims[1],
+          .width = pictures.dims[2],
+          .class_count = class_count,
+          .pixels = std::move(pictures.values),
+          .labels = std::move(classes.values)};
+}
+
+MnistData find_mnist(const std::filesystem::path& folder) {
+  const std::filesystem::path test_images = find_file(folder, "t10k-images-idx3-ubyte");
+  const std::filesystem::path test_labels = find_file(folder, "t10k-labels-idx1-ubyte");
+  const std::filesystem::path train_images = find_file(folder, "train-images-idx3-ubyte");
+  const std::filesystem::path train_labels = find_file(folder, "train-labels-idx1-ubyte");
+  if (test_images.empty() || test_labels.empty()) {
+    fail(ErrorCode::not_found,
+         folder,
+         "expected t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte here, each with or without "
+         ".gz, and if possible "
+         "train-images-idx3-ubyte and train-labels-idx1-ubyte");
+  }
+  if (train_images.empty() != train_labels.empty()) {
+    fail(ErrorCode::not_found,
+         folder,
+         train_labels.empty()
+             ? "train-images-idx3-ubyte is here, but train-labels-idx1-ubyte is not"
+             : "train-labels-idx1-ubyte is here, but train-images-idx3-ubyte is not");
+  }
+  MnistData data;
+  LabelledImages test = read_labelled_images(test_images, test_labels);
+  if (train_images.empty()) {
+    const std::int64_t train_count = test.count * 4 / 5;
+    data.train = slice(test, 0, train_count);
+    data.test = slice(test, train_count, test.count);
+    data.is_split_of_test_files = true;
+    data.description = folder.string() + " has no training files: the first " +
+                       std::to_string(data.train.count) + " of the " + std::to_string(test.count) +
+                       " test pictures train, the last " + std::to_string(data.test.count) +
+                       " test; do not compare with published figures.";
+    return data;
+  }
+  data.train = read_labelled_images(train_images, train_labels);
+  if (data.train.height != test.height || data.train.width != test.width) {
+    fail(ErrorCode::bad_format,
+         train_images,
+         "pictures are " + std::to_string(data.train.height) + "x" +
+             std::to_string(data.train.width) + ", expected " + std::to_string(test.height) + "x" +
+             std::to_string(test.width) + " as in " + test_images.string());
+  }
+  data.test = std::move(test);
+  data.description = folder.string() + ": " + std::to_string(data.train.count) + " training and " +
+                     std::to_string(data.test.count) + " test pictures.";
+  return data;
+}
+
+}  // namespace hearth

@@ -1,0 +1,59 @@
+#include <hearth/modules/image_dataset.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+void require(bool is_right, const std::string& text) {
+  if (!is_right) {
+    throw_error(Error{.code = ErrorCode::invalid_argument, .text = "ImageDataset: " + text});
+  }
+}
+
+}  // namespace
+
+ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
+    : images_(std::move(images)), scaled_{} {
+  const std::int64_t pixel_count = images_.count * images_.height * images_.width;
+  require(static_cast<std::int64_t>(images_.pixels.size()) == pixel_count &&
+              static_cast<std::int64_t>(images_.labels.size()) == images_.count,
+          fmt::format("{} pictures of {}x{} come with {} pixels and {} labels",
+                      images_.count,
+                      images_.height,
+                      images_.width,
+                      images_.pixels.size(),
+                      images_.labels.size()));
+  require(std::ranges::all_of(images_.labels,
+                              [&](std::uint8_t label) { return label < images_.class_count; }),
+          fmt::format("a label is not below {}, the number of classes", images_.class_count));
+  require(options.deviation > 0, fmt::format("the deviation {} is not positive", options.deviation));
+  for (std::size_t value = 0; value < scaled_.size(); ++value) {
+    scaled_[value] = (static_cast<float>(value) / 255.0F - options.mean) / options.deviation;
+  }
+}
+
+Examples ImageDataset::read(std::span<const std::int64_t> indices) const {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  Examples examples{HostArray(DType::f32, {count, 1, images_.height, images_.width}),
+                    HostArray(DType::i64, {count})};
+  const auto size = static_cast<std::size_t>(images_.height * images_.width);
+  const std::span<const std::uint8_t> pixels(images_.pixels);
+  const std::span<float> inputs = examples.inputs.values<float>();
+  const std::span<std::int64_t> targets = examples.targets.values<std::int64_t>();
+  for (std::size_t row = 0; row < indices.size(); ++row) {
+    const auto index = static_cast<std::size_t>(indices[row]);
+    std::ranges::transform(pixels.subspan(index * size, size),
+                           inputs.subspan(row * size, size).begin(),
+                           [&](std::uint8_t value) { return scaled_[value]; });
+    targets[row] = images_.labels[index];
+  }
+  return examples;
+}
+
+}  // namespace hearth

@@ -1,0 +1,37 @@
+// ImageDataset: pictures and their classes as examples for a network.
+// Owns the bytes. Threads: any, after construction.
+#pragma once
+
+#include <hearth/modules/dataset.hpp>
+#include <hearth/modules/labelled_images.hpp>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace hearth {
+
+struct ImageOptions {
+  /// Pixels are (value/255 - mean)/deviation. MNIST's own figures: 0.1307 and 0.3081.
+  float mean = 0;
+  float deviation = 1;
+};
+
+class ImageDataset final : public Dataset {
+ public:
+  /// Errors: ArgumentError when the images contradict themselves (LabelledImages' invariants), or
+  /// the deviation is 0 or less.
+  explicit ImageDataset(LabelledImages images, ImageOptions options = {});
+
+  [[nodiscard]] std::int64_t size() const override { return images_.count; }
+  /// Shapes: inputs f32 [n, 1, height, width], targets i64 [n].
+  [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
+
+  [[nodiscard]] const LabelledImages& images() const noexcept { return images_; }
+
+ private:
+  LabelledImages images_;
+  std::array<float, 256> scaled_;  ///< What each byte becomes.
+};
+
+}  // namespace hearth

@@ -1,0 +1,32 @@
+#include <hearth/modules/linear.hpp>
+
+#include <hearth/modules/init.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace hearth {
+
+Linear::Linear(const Config& config, const Device& device, Generator& generator, DType dtype) {
+  if (config.in < 1 || config.out < 1) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("Linear: needs 1 or more features, got in {}, out {}",
+                                          config.in,
+                                          config.out)});
+  }
+  weight = kaiming_uniform(device, {config.out, config.in}, generator, dtype);
+  if (config.has_bias) {
+    const double bound = 1 / std::sqrt(static_cast<double>(config.in));
+    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype);
+  }
+  set_paths(*this);
+}
+
+Tensor Linear::forward(Arg x) const {
+  const SourceLoc loc = x.location();
+  const Tensor columns = transpose(Arg(weight, loc));
+  return bias ? matmul(x, Arg(columns, loc), Arg(*bias, loc)) : matmul(x, Arg(columns, loc));
+}
+
+}  // namespace hearth

@@ -1,0 +1,24 @@
+// Figures that say how good a model is. Stateless. Threads: any; on the calling thread's stream.
+#pragma once
+
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstdint>
+
+namespace hearth {
+
+/// How many rows have their largest logit at their label: a scalar, read it with item().
+///
+/// Shapes: logits [n, classes], labels [n]; result [].
+/// Dtypes: logits any number; labels i32 or i64; result i64.
+/// Errors: ShapeError, DtypeError now; DeviceError when the result is read.
+[[nodiscard]] Tensor correct_count(const Tensor& logits, const Tensor& labels);
+/// The share of such rows: an f32 scalar. NaN for no rows.
+[[nodiscard]] Tensor accuracy(const Tensor& logits, const Tensor& labels);
+
+/// A loss that training can go on with.
+///
+/// Errors: Exception non_finite naming the step and the value, when it is NaN or infinite.
+void require_finite(double loss, std::int64_t step);
+
+}  // namespace hearth

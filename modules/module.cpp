@@ -1,0 +1,51 @@
+#include <hearth/modules/module.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace hearth::detail {
+
+Tensor taken(const Arg& x, std::string_view module) {
+  if (x.is_scalar()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: the input is a number, not a tensor", module),
+                      .location = x.location()});
+  }
+  return x.movable() != nullptr ? std::move(*x.movable()) : x.tensor();
+}
+
+Tensor forked(const Tensor& tensor, const Device& device) {
+  const Tensor values = tensor.detach();
+  return values.device() == device ? contiguous(values) : values.to(device);
+}
+
+void require_copyable(const std::string& from_path,
+                      const Tensor& from,
+                      const std::string& to_path,
+                      const Tensor& to) {
+  if (from_path != to_path) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("copy_values: '{}' meets '{}': the modules have different "
+                                          "parameters",
+                                          from_path,
+                                          to_path)});
+  }
+  if (from.shape() != to.shape()) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("copy_values: '{}' is {} in one module and {} in the other",
+                                          to_path,
+                                          from.shape().to_string(),
+                                          to.shape().to_string()),
+                      .module_path = to_path});
+  }
+}
+
+void throw_different_counts(std::size_t from, std::size_t to) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = fmt::format("copy_values: {} tensors for a module with {}", from, to)});
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,152 @@
+// A module is a plain struct that owns its weights by value and names its members once, with
+// HEARTH_MODULE. The walk over them, visit(), serves initialisation, files, optimizers, moves and
+// replication.
+// Owned by whoever holds it. Threads: one at a time; publish() and adopt() hand it over.
+// Invariants: (1) visit() goes through the members in the order in which they are named; (2) a
+// copy shares its weights' values, fork() does not; (3) paths are unique: a member is named once.
+#pragma once
+
+#include <hearth/modules/module_parts.hpp>
+#include <hearth/modules/named_tensor.hpp>
+
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Names the members of a module, any number of them, in a public part of the struct:
+///
+///   struct Classifier {
+///     hearth::Linear inner, outer;
+///     HEARTH_MODULE(Classifier, inner, outer)
+///   };
+///
+/// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
+/// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
+/// std::tuple; a std::optional has its content's path, or none. The tensor is const where the
+/// module is. Members of other types (options, numbers) are passed by; pointers do not compile.
+#define HEARTH_MODULE(Type, ...)                                             \
+  static constexpr std::string_view kModuleName = #Type;                     \
+  template <class HearthFn>                                                  \
+  void visit(const std::string& hearth_prefix, HearthFn&& hearth_fn) {       \
+    ::hearth::detail::visit_members(                                         \
+        hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);  \
+  }                                                                          \
+  template <class HearthFn>                                                  \
+  void visit(const std::string& hearth_prefix, HearthFn&& hearth_fn) const { \
+    ::hearth::detail::visit_members(                                         \
+        hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);  \
+  }
+
+namespace hearth {
+
+/// What has visit(): layers, models, optimizers (their state).
+template <class T>
+concept Module = detail::HasVisit<T> && detail::HasVisit<const T>;
+
+namespace detail {
+/// The tensor that a layer was given, moved out of an rvalue.
+/// Errors: ArgumentError for a number.
+[[nodiscard]] Tensor taken(const Arg& x, std::string_view module);
+/// The same values in memory of their own on `device`, cut from any tape.
+[[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device);
+/// Errors: ArgumentError naming the path, when a copy of `from` cannot stand in for `to`.
+void require_copyable(const std::string& from_path,
+                      const Tensor& from,
+                      const std::string& to_path,
+                      const Tensor& to);
+[[noreturn]] void throw_different_counts(std::size_t from, std::size_t to);
+}  // namespace detail
+
+/// Every tensor of a module with its path, in visit order. The tensors share the values.
+template <Module Model>
+[[nodiscard]] std::vector<NamedTensor> named_tensors(const Model& model) {
+  std::vector<NamedTensor> all;
+  model.visit("", [&](const std::string& path, const Tensor& tensor) {
+    all.push_back({path, tensor});
+  });
+  return all;
+}
+
+/// How many numbers a module's tensors hold.
+template <Module Model>
+[[nodiscard]] std::int64_t parameter_count(const Model& model) {
+  std::int64_t count = 0;
+  model.visit("", [&](const std::string& /*path*/, const Tensor& tensor) {
+    count += tensor.element_count();
+  });
+  return count;
+}
+
+/// Gives every tensor its path, so that errors on a device name the parameter.
+/// Threads: before other threads share the tensors.
+template <Module Model>
+void set_paths(const Model& model, const std::string& prefix = "") {
+  model.visit(prefix,
+              [](const std::string& path, const Tensor& tensor) { tensor.set_path(path); });
+}
+
+/// A flush point: from here on another thread may use the module.
+template <Module Model>
+void publish(const Model& model) {
+  model.visit("", [](const std::string& /*path*/, const Tensor& tensor) { tensor.publish(); });
+}
+
+/// Makes the calling thread's stream the home of a module that another thread published.
+template <Module Model>
+void adopt(Model& model) {
+  model.visit("", [](const std::string& /*path*/, Tensor& tensor) { tensor.adopt(); });
+}
+
+/// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
+template <Module Model>
+[[nodiscard]] Model fork(const Model& model, const Device& device) {
+  Model copy = model;
+  copy.visit("", [&](const std::string& path, Tensor& tensor) {
+    tensor = detail::forked(tensor, device);
+    tensor.set_path(path);
+  });
+  return copy;
+}
+
+/// A copy whose float tensors have another type. Those that have it already are shared.
+template <Module Model>
+[[nodiscard]] Model to_dtype(const Model& model, DType dtype) {
+  Model copy = model;
+  copy.visit("", [&](const std::string& path, Tensor& tensor) {
+    if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
+      tensor = tensor.detach().to(dtype);
+      tensor.set_path(path);
+    }
+  });
+  return copy;
+}
+
+/// Gives `to` the values of `from`, in memory of its own, on its own device and in its own types.
+///
+/// Errors: ArgumentError when paths or shapes differ; then `to` is as it was.
+template <Module From, Module To>
+void copy_values(const From& from, To& to) {
+  const std::vector<NamedTensor> sources = named_tensors(from);
+  std::size_t count = 0;
+  to.visit("", [&](const std::string& path, const Tensor& tensor) {
+    if (count < sources.size()) {
+      detail::require_copyable(sources[count].name, sources[count].tensor, path, tensor);
+    }
+    ++count;
+  });
+  if (count != sources.size()) {
+    detail::throw_different_counts(sources.size(), count);
+  }
+  std::size_t index = 0;
+  to.visit("", [&](const std::string& path, Tensor& tensor) {
+    const DType dtype = tensor.dtype();
+    tensor = detail::forked(sources[index++].tensor, tensor.device()).to(dtype);
+    tensor.set_path(path);
+  });
+}
+
+}  // namespace hearth

@@ -1,0 +1,58 @@
+// Optimizer: one of Sgd, Adam and AdamW, chosen at run time.
+// Owned by the training loop, moved, never copied. Threads: as its content.
+#pragma once
+
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/sgd.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace hearth {
+
+class Optimizer final {
+ public:
+  Optimizer(Sgd sgd) : content_(std::move(sgd)) {}       // NOLINT(google-explicit-constructor)
+  Optimizer(Adam adam) : content_(std::move(adam)) {}    // NOLINT(google-explicit-constructor)
+  Optimizer(AdamW adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
+
+  /// As Sgd's and Adam's.
+  template <Module Model>
+  Pending<StepReport> step(Model& model, Gradients&& gradients) {
+    return std::visit(
+        [&](auto& content) { return content.step(model, std::move(gradients)); }, content_);
+  }
+  template <Module Model>
+  void prepare(Model& model) {
+    std::visit([&](auto& content) { content.prepare(model); }, content_);
+  }
+
+  [[nodiscard]] double learning_rate() const noexcept {
+    return std::visit([](const auto& content) { return content.learning_rate(); }, content_);
+  }
+  void set_learning_rate(double rate) {
+    std::visit([&](auto& content) { content.set_learning_rate(rate); }, content_);
+  }
+  [[nodiscard]] std::int64_t step_count() {
+    return std::visit([](auto& content) { return content.step_count(); }, content_);
+  }
+  void set_step_count(std::int64_t count) {
+    std::visit([&](auto& content) { content.set_step_count(count); }, content_);
+  }
+
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) {
+    std::visit([&](auto& content) { content.visit(prefix, fn); }, content_);
+  }
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) const {
+    std::visit([&](const auto& content) { content.visit(prefix, fn); }, content_);
+  }
+
+ private:
+  std::variant<Sgd, Adam, AdamW> content_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,147 @@
+#include <hearth/modules/optimizer_state.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void throw_misfit(ErrorCode code,
+                               const std::string& optimizer,
+                               std::string_view text,
+                               const std::string& path) {
+  throw_error(Error{.code = code,
+                    .text = fmt::format("{}: {}", optimizer, text),
+                    .op = optimizer,
+                    .module_path = path});
+}
+
+std::string describe(const Tensor& tensor) {
+  return fmt::format(
+      "{}{} on {}", name(tensor.dtype()), tensor.shape().to_string(), tensor.device().name());
+}
+
+}  // namespace
+
+OptimizerState::OptimizerState(std::string optimizer, std::vector<std::string> slots)
+    : optimizer_(std::move(optimizer)), slots_(std::move(slots)), tensors_(slots_.size()) {}
+
+void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
+  if (!paths_.empty()) {
+    const bool is_same =
+        std::ranges::equal(parameters, paths_, {}, &ParameterRef::path, std::identity{});
+    if (!is_same) {
+      throw_misfit(ErrorCode::invalid_argument,
+                   optimizer_,
+                   "the model has other parameters than the one that was stepped before",
+                   {});
+    }
+    return;
+  }
+  for (const ParameterRef& parameter : parameters) {
+    if (parameter.tensor->device() != parameters.front().tensor->device()) {
+      throw_misfit(ErrorCode::device_mismatch,
+                   optimizer_,
+                   fmt::format("the parameters live on several devices: '{}' is {}, '{}' is {}",
+                               parameters.front().path,
+                               describe(*parameters.front().tensor),
+                               parameter.path,
+                               describe(*parameter.tensor)),
+                   parameter.path);
+    }
+  }
+  for (const ParameterRef& parameter : parameters) {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      const bool has_state = is_float(parameter.tensor->dtype());
+      tensors_[slot].push_back(has_state ? zeros_like(*parameter.tensor) : Tensor());
+      if (has_state) {
+        tensors_[slot].back().set_path(detail::join_path(slots_[slot], parameter.path));
+      }
+    }
+    paths_.push_back(parameter.path);
+  }
+}
+
+void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
+                                 const Gradients& gradients) const {
+  if (parameters.empty()) {
+    throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {});
+  }
+  if (gradients.size() != parameters.size()) {
+    throw_misfit(
+        ErrorCode::invalid_argument,
+        optimizer_,
+        fmt::format("{} gradients for {} parameters", gradients.size(), parameters.size()),
+        {});
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& parameter = *parameters[i].tensor;
+    const Tensor& gradient = gradients[i];
+    if (gradients.path(i) != parameters[i].path) {
+      throw_misfit(ErrorCode::invalid_argument,
+                   optimizer_,
+                   fmt::format("gradient {} is for '{}', the parameter is '{}'",
+                               i,
+                               gradients.path(i),
+                               parameters[i].path),
+                   parameters[i].path);
+    }
+    if (gradient.is_empty() || gradient.shape() != parameter.shape() ||
+        gradient.dtype() != parameter.dtype() || gradient.device() != parameter.device()) {
+      throw_misfit(ErrorCode::shape_mismatch,
+                   optimizer_,
+                   fmt::format("the gradient of '{}' is {}, the parameter {}",
+                               parameters[i].path,
+                               gradient.is_empty() ? "empty" : describe(gradient),
+                               describe(parameter)),
+                   parameters[i].path);
+    }
+  }
+}
+
+std::int64_t OptimizerState::step_count() {
+  if (under_way_.is_valid()) {
+    const Status status = under_way_.wait();
+    if (!under_way_.is_ready()) {
+      status.value();  // the wait's own deadline: nothing is known about the step
+    }
+    step_count_ += status.has_value() ? 1 : 0;
+    under_way_ = {};
+  }
+  return step_count_;
+}
+
+void OptimizerState::set_step_count(std::int64_t count) {
+  static_cast<void>(step_count());
+  if (count < 0) {
+    throw_misfit(ErrorCode::invalid_argument,
+                 optimizer_,
+                 fmt::format("a count of {} steps is below 0", count),
+                 {});
+  }
+  step_count_ = count;
+}
+
+Pending<StepReport> OptimizerState::commit(UpdateGroup& group, StepReport report) {
+  Promise<void> outcome(group.pending_options());
+  Promise<StepReport> promise(group.pending_options());
+  Pending<StepReport> pending = promise.pending();
+  under_way_ = outcome.pending();
+  group.commit([outcome = std::move(outcome), promise = std::move(promise), report](
+                   ErrorRef error) mutable {
+    if (error) {
+      outcome.set_error(error);
+      promise.set_error(std::move(error));
+    } else {
+      outcome.set_value();
+      promise.set_value(report);
+    }
+  });
+  return pending;
+}
+
+}  // namespace hearth

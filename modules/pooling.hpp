@@ -1,0 +1,28 @@
+// MaxPool2d and AvgPool2d: the largest or the mean value of each window. Modules without weights.
+// Threads: values.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+namespace hearth {
+
+/// Shapes: x [n, channels, height, width]; result [n, channels, height', width'], where a size m
+/// becomes (m + 2·padding - kernel)/stride + 1, rounded down.
+struct MaxPool2d {
+  using Config = Pool2dOptions;
+  Config options = {};
+  [[nodiscard]] Tensor forward(Arg x) const { return max_pool2d(x, options); }
+  HEARTH_MODULE(MaxPool2d)
+};
+
+/// Shapes: as MaxPool2d.
+struct AvgPool2d {
+  using Config = Pool2dOptions;
+  Config options = {};
+  [[nodiscard]] Tensor forward(Arg x) const { return avg_pool2d(x, options); }
+  HEARTH_MODULE(AvgPool2d)
+};
+
+}  // namespace hearth

@@ -1,0 +1,77 @@
+// Model files in the safetensors format: named tensors and a few words of metadata. Python's
+// safetensors reads what is written here, and the other way round.
+// SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
+// Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header to
+// the last byte, or the reader throws and names the file, the tensor or byte, and what was expected.
+#pragma once
+
+#include <hearth/modules/named_tensor.hpp>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/runtime/device.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth {
+
+/// What a file says about itself ("step" → "120").
+using Metadata = std::map<std::string, std::string>;
+
+/// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
+///
+/// Errors: ArgumentError for an empty tensor, a name twice, or the name "__metadata__"; DeviceError
+/// when a tensor is poisoned; FileError io_error. The old file is kept in each case.
+void write_safetensors(const std::filesystem::path& path,
+                       std::span<const NamedTensor> tensors,
+                       const Metadata& metadata = {});
+
+class SafetensorsFile final {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape;
+    std::size_t offset_bytes = 0;  ///< From the first byte after the header.
+    std::size_t size_bytes = 0;
+  };
+
+  /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
+  /// truncated, a wrong header length, a header that is no JSON object, unknown types, offsets that
+  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice.
+  /// Cost: memory for the whole file.
+  [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
+  /// In the order of the bytes in the file.
+  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
+  [[nodiscard]] bool contains(std::string_view name) const noexcept;
+  /// Errors: FileError not_found, with the names that are there.
+  [[nodiscard]] const Entry& at(std::string_view name) const;
+  [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const noexcept;
+  /// Queues the upload; the file's bytes live until it is done. Errors: as at().
+  [[nodiscard]] Tensor tensor(std::string_view name, const Device& device) const;
+
+  /// Checks that the file holds exactly these tensors: names, types and shapes.
+  /// Errors: FileError bad_format naming the first that is missing, differs or is too much.
+  void require_exactly(std::span<const NamedTensor> expected) const;
+
+ private:
+  SafetensorsFile() = default;
+
+  std::filesystem::path path_;
+  std::shared_ptr<const std::vector<std::byte>> file_;
+  std::size_t data_begin_ = 0;
+  Metadata metadata_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,205 @@
+#include "safetensors_header.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace hearth::detail {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kMetadataKey = "__metadata__";
+
+struct TypeName {
+  DType dtype;
+  std::string_view name;
+};
+constexpr std::array<TypeName, kDTypeCount> kTypeNames{{{DType::f32, "F32"},
+                                                        {DType::f64, "F64"},
+                                                        {DType::f16, "F16"},
+                                                        {DType::bf16, "BF16"},
+                                                        {DType::i32, "I32"},
+                                                        {DType::i64, "I64"},
+                                                        {DType::u8, "U8"},
+                                                        {DType::boolean, "BOOL"}}};
+
+template <class... Args>
+Error bad(fmt::format_string<Args...> format, Args&&... args) {
+  return Error{.code = ErrorCode::bad_format,
+               .text = fmt::format(format, std::forward<Args>(args)...)};
+}
+
+std::optional<std::uint64_t> as_count(const Json& value) {
+  if (!value.is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return value.get<std::uint64_t>();
+}
+
+Result<Shape> parse_shape(const std::string& name, const Json& value) {
+  std::vector<std::int64_t> dims;
+  for (const Json& dim : value.is_array() ? value : Json::array({-1})) {
+    const std::optional<std::uint64_t> size = as_count(dim);
+    if (!size || *size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return bad("tensor '{}': its shape is {}, not a list of sizes", name, value.dump());
+    }
+    dims.push_back(static_cast<std::int64_t>(*size));
+  }
+  Result<Shape> shape = make_shape(dims);
+  if (!shape.has_value()) {
+    return bad("tensor '{}': {}", name, shape.error().text);
+  }
+  return shape;
+}
+
+Result<DType> parse_dtype(const std::string& name, const Json& value) {
+  for (const TypeName& type : kTypeNames) {
+    if (value.is_string() && value.get_ref<const std::string&>() == type.name) {
+      return type.dtype;
+    }
+  }
+  return bad("tensor '{}': the type {} is none of F32, F64, F16, BF16, I32, I64, U8, BOOL",
+             name,
+             value.dump());
+}
+
+Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
+                                           const Json& value,
+                                           std::size_t data_size) {
+  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
+      !value.contains("shape") || !value.contains("data_offsets")) {
+    return bad("tensor '{}': expected dtype, shape and data_offsets, got {}", name, value.dump());
+  }
+  SafetensorsFile::Entry entry{.name = name, .shape = {}};
+  HEARTH_TRY(entry.dtype, parse_dtype(name, value["dtype"]));
+  HEARTH_TRY(entry.shape, parse_shape(name, value["shape"]));
+  const Json& offsets = value["data_offsets"];
+  const bool is_pair = offsets.is_array() && offsets.size() == 2;
+  const std::optional<std::uint64_t> begin = is_pair ? as_count(offsets[0]) : std::nullopt;
+  const std::optional<std::uint64_t> end = is_pair ? as_count(offsets[1]) : std::nullopt;
+  if (!begin || !end || *begin > *end || *end > data_size) {
+    return bad("tensor '{}': data_offsets {} do not lie in the {} bytes of data",
+               name,
+               offsets.dump(),
+               data_size);
+  }
+  entry.offset_bytes = *begin;
+  entry.size_bytes = *end - *begin;
+  const auto count = static_cast<std::uint64_t>(entry.shape.element_count());
+  const auto element = static_cast<std::uint64_t>(size_bytes(entry.dtype));
+  if (entry.size_bytes % element != 0 || entry.size_bytes / element != count) {
+    return bad("tensor '{}': {}{} needs {} bytes, data_offsets {} give {}",
+               name,
+               hearth::name(entry.dtype),
+               entry.shape.to_string(),
+               count * element,
+               offsets.dump(),
+               entry.size_bytes);
+  }
+  return entry;
+}
+
+Result<Metadata> parse_metadata(const Json& value) {
+  Metadata metadata;
+  bool is_valid = value.is_object();
+  for (const auto& [key, word] : value.items()) {
+    is_valid = is_valid && word.is_string();
+    if (is_valid) {
+      metadata.emplace(key, word.get<std::string>());
+    }
+  }
+  if (!is_valid) {
+    return bad("{} is not an object of texts: {}", kMetadataKey, value.dump());
+  }
+  return metadata;
+}
+
+Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size_t data_size) {
+  std::size_t end = 0;
+  for (const SafetensorsFile::Entry& entry : entries) {
+    if (entry.offset_bytes != end) {
+      return bad("tensor '{}' begins at byte {} of the data, but the one before ends at {}",
+                 entry.name,
+                 entry.offset_bytes,
+                 end);
+    }
+    end += entry.size_bytes;
+  }
+  if (end != data_size) {
+    return bad("the tensors end at byte {} of the data, but there are {} bytes", end, data_size);
+  }
+  return {};
+}
+
+// A name that stands twice would hide its first tensor: the parser keeps the last.
+Result<Json> parse_json(std::string_view text) {
+  std::set<std::string> names;
+  std::string twice;
+  const auto look = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth == 1 && event == Json::parse_event_t::key &&
+        !names.insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  Json root;
+  try {
+    root = Json::parse(text, look);
+  } catch (const Json::exception& error) {
+    return bad("the header is not JSON: {}", error.what());
+  }
+  if (!twice.empty()) {
+    return bad("the name '{}' stands twice in the header", twice);
+  }
+  if (!root.is_object()) {
+    return bad("the header is not a JSON object");
+  }
+  return root;
+}
+
+}  // namespace
+
+std::string print_header(const SafetensorsHeader& header) {
+  Json root = Json::object();
+  if (!header.metadata.empty()) {
+    root[std::string(kMetadataKey)] = header.metadata;
+  }
+  for (const SafetensorsFile::Entry& entry : header.entries) {
+    const auto type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
+    root[entry.name] = {{"dtype", type->name},
+                        {"shape", entry.shape.dims()},
+                        {"data_offsets",
+                         {entry.offset_bytes, entry.offset_bytes + entry.size_bytes}}};
+  }
+  std::string text = root.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+Result<SafetensorsHeader> parse_header(std::string_view text, std::size_t data_size_bytes) {
+  HEARTH_TRY(const Json root, parse_json(text));
+  SafetensorsHeader header;
+  for (const auto& [name, value] : root.items()) {
+    if (name == kMetadataKey) {
+      HEARTH_TRY(header.metadata, parse_metadata(value));
+    } else {
+      HEARTH_TRY(SafetensorsFile::Entry entry, parse_entry(name, value, data_size_bytes));
+      header.entries.push_back(std::move(entry));
+    }
+  }
+  // An empty tensor stands before the one that begins at the same byte.
+  std::ranges::sort(header.entries, {}, [](const SafetensorsFile::Entry& entry) {
+    return std::pair(entry.offset_bytes, entry.size_bytes);
+  });
+  HEARTH_TRY_STATUS(check_cover(header.entries, data_size_bytes));
+  return header;
+}
+
+}  // namespace hearth::detail

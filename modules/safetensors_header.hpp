@@ -1,0 +1,32 @@
+// The header of a safetensors file: its JSON text and what it says. Private to modules; pure
+// functions.
+// Threads: any. Invariant: parse_header(print_header(x)) is x.
+#pragma once
+
+#include <hearth/modules/safetensors.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::detail {
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsFile::Entry> entries;
+  Metadata metadata;
+};
+
+/// JSON, with spaces at its end up to a multiple of eight bytes.
+[[nodiscard]] std::string print_header(const SafetensorsHeader& header);
+
+/// Entries come back in the order of their offsets.
+/// Errors: a text that says what is wrong with which tensor; the caller knows the file.
+[[nodiscard]] Result<SafetensorsHeader> parse_header(std::string_view text,
+                                                     std::size_t data_size_bytes);
+
+/// The largest header that is read: the format's own limit.
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+
+}  // namespace hearth::detail

@@ -1,0 +1,74 @@
+// Sgd: stochastic gradient descent with momentum.
+// Owned by the training loop, moved, never copied. Threads: one at a time, the one whose stream
+// owns the parameters. Invariant: as OptimizerState's: a failed step changes nothing, and counts
+// for nothing.
+#pragma once
+
+#include <hearth/modules/optimizer_state.hpp>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace hearth {
+
+/// g += weight_decay·p; m = momentum·m + (1 - dampening)·g, the first time m = g;
+/// g = nesterov ? g + momentum·m : m; p -= learning_rate·g. As in PyTorch.
+/// Paper: Sutskever et al., On the importance of initialization and momentum in deep learning,
+/// ICML 2013.
+class Sgd final {
+ public:
+  struct Config {
+    double learning_rate = 1e-2;
+    double momentum = 0;
+    double dampening = 0;
+    double weight_decay = 0;
+    bool is_nesterov = false;
+  };
+
+  /// Errors: ArgumentError when a setting is negative or not finite, or Nesterov's form is asked
+  /// for without momentum or with dampening.
+  explicit Sgd(const Config& config);
+
+  /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
+  /// at once; their memory is reused where nobody else holds them.
+  ///
+  /// Errors: ArgumentError now when gradients and parameters do not fit; a poisoned gradient comes
+  /// with the Pending, and the model keeps its values.
+  /// Threads: waits for this optimizer's step before, if that is still under way.
+  template <Module Model>
+  Pending<StepReport> step(Model& model, Gradients&& gradients) {
+    return update(parameter_refs(model), std::move(gradients));
+  }
+  Pending<StepReport> update(std::span<const ParameterRef> parameters, Gradients&& gradients);
+
+  /// Makes the state that step() would make, so that it can be loaded.
+  template <Module Model>
+  void prepare(Model& model) {
+    state_.prepare(parameter_refs(model));
+  }
+
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+  [[nodiscard]] double learning_rate() const noexcept { return config_.learning_rate; }
+  /// Errors: ArgumentError when negative or not finite.
+  void set_learning_rate(double rate);
+  /// Steps that really happened. Waits for the one under way.
+  [[nodiscard]] std::int64_t step_count() { return state_.step_count(); }
+  void set_step_count(std::int64_t count) { state_.set_step_count(count); }
+
+  /// The state: "momentum.<parameter>". Nothing before the first step or prepare().
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) {
+    state_.visit(prefix, fn);
+  }
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) const {
+    state_.visit(prefix, fn);
+  }
+
+ private:
+  Config config_;
+  OptimizerState state_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,91 @@
+// Gradients as values: grad and value_and_grad run a function on tracked copies, sweep the tape backwards, and return owned
+// gradients. There is no backward(), and no gradient inside a parameter.
+// A tape belongs to one call on one thread; nothing is shared, so nothing is locked.
+// Threads: any; each call works on its own.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/gradients.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+namespace detail {
+/// The tape of one call. Defined in runtime/tape.hpp.
+class TapeScope {
+ public:
+  TapeScope();
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+  ~TapeScope();
+  /// The same values, tracked; the index counts the leaves from 0.
+  [[nodiscard]] Tensor track(const Tensor& value);
+  /// Gradients of `output` (one element, float) with respect to every leaf, in order of track(). Leaves that the output does not
+  /// depend on get zeros. `on_ready` hears of each leaf's gradient as soon as it is final, in the order of the sweep.
+  [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output, const GradientHook& on_ready, SourceLoc loc);
+
+ private:
+  Tape* tape_;
+};
+template <class Value>
+const Tensor& loss_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, Tensor>) {
+    return value;
+  } else {
+    return value.first;
+  }
+}
+}  // namespace detail
+
+/// The value of fn and the gradients of its loss with respect to the model's parameters.
+template <class Value>
+struct ValueAndGradients {
+  Value value;  ///< What fn returned, cut from the tape.
+  Gradients gradients;
+};
+
+/// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and returns a float tensor with one element.
+/// Errors: ShapeError when the result has more than one element; DtypeError when it is not a float.
+template <class Fn>
+[[nodiscard]] std::vector<Tensor> grad(Fn&& fn, const std::vector<Tensor>& inputs, SourceLoc loc = SourceLoc::current()) {
+  detail::TapeScope scope;
+  std::vector<Tensor> tracked;
+  tracked.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    tracked.push_back(scope.track(input));
+  }
+  const Tensor output = std::forward<Fn>(fn)(std::as_const(tracked));
+  tracked.clear();
+  return scope.sweep(output, {}, loc);
+}
+
+/// Runs fn(model) and differentiates its loss with respect to every parameter that the model's visit() names.
+/// fn gets a const Model& whose tensors are tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss
+/// and anything else. `on_ready` is called on this thread as each gradient becomes final, last layers first.
+template <class Model, class Fn>
+[[nodiscard]] auto value_and_grad(const Model& model, Fn&& fn, const GradientHook& on_ready = {}, SourceLoc loc = SourceLoc::current()) {
+  detail::TapeScope scope;
+  Model tracked = model;  // shares the values
+  std::vector<std::string> paths;
+  tracked.visit("", [&](const std::string& path, Tensor& parameter) {
+    parameter = scope.track(parameter);
+    paths.push_back(path);
+  });
+  auto value = std::forward<Fn>(fn)(std::as_const(tracked));
+  using Value = decltype(value);
+  const Tensor loss = detail::loss_of(value);
+  tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
+  if constexpr (std::is_same_v<Value, Tensor>) {
+    value = value.detach();
+  } else {
+    value.first = value.first.detach();
+  }
+  return ValueAndGradients<Value>{std::move(value), Gradients(std::move(paths), scope.sweep(loss, on_ready, loc))};
+}
+
+}  // namespace hearth

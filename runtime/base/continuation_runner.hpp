@@ -1,0 +1,50 @@
+// ContinuationRunner: the thread that runs `then` continuations, so that whoever fulfils a result
+// never runs user code. Owned by a Runtime. Its thread starts with the first continuation. Threads:
+// post() from any; construction and destruction by the owner. Invariant: continuations run one at a
+// time, in the order in which they were posted.
+#pragma once
+
+#include <memory>
+
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/mailbox.hpp>
+
+namespace hearth {
+
+class ContinuationRunner final {
+ public:
+  /// The executor outlives the runner.
+  explicit ContinuationRunner(Executor& executor);
+  ContinuationRunner(const ContinuationRunner&) = delete;
+  ContinuationRunner& operator=(const ContinuationRunner&) = delete;
+  /// Runs what was posted, then ends the thread.
+  ~ContinuationRunner();
+
+  /// Where continuations are handed in. Results keep it, so that one that is fulfilled after the
+  /// runner's end is dropped rather than run (its own result becomes `cancelled`).
+  class Queue final : public RefCounted<Queue> {
+   public:
+    explicit Queue(Executor& executor);
+    /// Makes sure that the thread runs. Errors: those of Executor::spawn.
+    void start() HEARTH_EXCLUDES(mutex_);
+    /// Never waits for room and never runs `task` on the calling thread. start() has been called
+    /// before.
+    void post(UniqueFunction<void()> task);
+    /// Refuses later tasks and waits until the thread has run the earlier ones.
+    void close() HEARTH_EXCLUDES(mutex_);
+
+   private:
+    Executor& executor_;
+    Mailbox<UniqueFunction<void()>> tasks_;
+    Mutex mutex_;
+    std::unique_ptr<Joinable> thread_ HEARTH_GUARDED_BY(mutex_);
+    bool is_closed_ HEARTH_GUARDED_BY(mutex_) = false;
+  };
+
+  [[nodiscard]] const IntrusivePtr<Queue>& queue() const noexcept { return queue_; }
+
+ private:
+  IntrusivePtr<Queue> queue_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,48 @@
+#include <hearth/runtime/base/dtype.hpp>
+
+namespace hearth {
+
+std::string_view name(DType dtype) noexcept {
+  constexpr std::string_view kNames[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
+  return kNames[static_cast<int>(dtype)];
+}
+
+// Scalar conversions by integer arithmetic, so that every machine gives the same bits.
+f16::f16(float value) noexcept {
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (word >> 16U) & 0x8000U;
+  const std::uint32_t magnitude = word & 0x7fffffffU;
+  std::uint32_t result = 0;
+  if (magnitude > 0x7f800000U) {
+    result = 0x7e00U;  // NaN
+  } else if (magnitude >= 0x477ff000U) {
+    result = 0x7c00U;  // rounds to infinity
+  } else if (magnitude >= 0x38800000U) {
+    const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13U) & 1U);
+    result = (rounded - 0x38000000U) >> 13U;
+  } else if (magnitude >= 0x33000000U) {  // subnormal
+    const std::uint32_t shift = 126U - (magnitude >> 23U);
+    const std::uint32_t mantissa = (magnitude & 0x7fffffU) | 0x800000U;
+    const std::uint32_t half = 1U << (shift - 1U);
+    const std::uint32_t kept = mantissa >> shift;
+    const std::uint32_t rest = mantissa & ((1U << shift) - 1U);
+    result = kept + ((rest > half || (rest == half && (kept & 1U) != 0U)) ? 1U : 0U);
+  }
+  bits = static_cast<std::uint16_t>(sign | result);
+}
+
+f16::operator float() const noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
+  const std::uint32_t exponent = (bits >> 10U) & 0x1fU;
+  std::uint32_t mantissa = bits & 0x3ffU;
+  if (exponent == 0x1fU) {
+    return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13U));
+  }
+  if (exponent != 0U) {
+    return std::bit_cast<float>(sign | ((exponent + 112U) << 23U) | (mantissa << 13U));
+  }
+  const float tiny = static_cast<float>(mantissa) * 0x1p-24F;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(tiny) | sign);
+}
+
+}  // namespace hearth

@@ -1,0 +1,113 @@
+// Errors as values with provenance, and the exceptions that carry them to a caller.
+// An Error says what went wrong, in which op, on which device and stream, and which line of the
+// user's program asked for it. Threads: any; an Error is immutable once it is shared. Invariants:
+// (1) the first cause is kept: wrapping adds `cause`, never replaces it; (2) every code has a
+// sentence (describe).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <hearth/runtime/base/source_loc.hpp>
+
+namespace hearth {
+
+enum class ErrorCode : std::uint8_t {
+  shape_mismatch,     ///< Shapes do not fit the op's rule.
+  dtype_mismatch,     ///< Element types do not fit the op's rule.
+  device_mismatch,    ///< Tensors of one op live on different devices.
+  invalid_argument,   ///< A value is outside what the function accepts.
+  out_of_range,       ///< An index or a class label is outside its range.
+  stream_misuse,      ///< A stream was used by two threads at once.
+  unsupported,        ///< The backend does not offer this op for these types or layouts.
+  out_of_memory,      ///< The device's budget or the machine's memory is used up.
+  kernel_failed,      ///< A kernel reported a failure.
+  non_finite,         ///< A loss or gradient became NaN or infinite.
+  device_lost,        ///< The device stopped working; all its tensors are gone.
+  device_closed,      ///< The device or its runtime was shut down.
+  not_found,          ///< A device, file or named tensor does not exist.
+  deadline_exceeded,  ///< A wait took longer than its deadline.
+  cancelled,          ///< The work was given up on request.
+  worker_failed,      ///< A worker's function threw; the cause says what.
+  collective_failed,  ///< A collective was aborted on all its ranks.
+  io_error,           ///< The operating system refused to read or write.
+  bad_format,         ///< A file's bytes are not what its format asks for.
+  internal,           ///< A bug of ours; please report it.
+};
+
+/// One sentence for a code, as in the list above.
+[[nodiscard]] std::string_view describe(ErrorCode code) noexcept;
+/// The enumerator's name, for logs and tests.
+[[nodiscard]] std::string_view name(ErrorCode code) noexcept;
+
+struct Error {
+  ErrorCode code = ErrorCode::internal;
+  std::string text;     ///< "matmul: inner dimensions differ: lhs f32[4, 8], rhs f32[9, 3]"
+  std::string op = {};  ///< The op's name, or empty.
+  std::string module_path = {};  ///< "model.layers.3.inner", or empty.
+  std::string device = {};       ///< "cpu:0", or empty.
+  std::uint32_t lane = 0;        ///< The stream's number on that device; 0 = none.
+  std::uint64_t sequence = 0;    ///< The op's number in its lane.
+  SourceLoc location = {};       ///< The user's call; line 0 = unknown.
+  std::shared_ptr<const Error> cause = {};
+
+  /// All of it in one readable line per level.
+  [[nodiscard]] std::string to_string() const;
+};
+
+using ErrorRef = std::shared_ptr<const Error>;
+
+/// The root of everything the library throws. what() is Error::to_string().
+class Exception : public std::runtime_error {
+ public:
+  explicit Exception(Error error);
+  explicit Exception(ErrorRef error);
+
+  [[nodiscard]] const Error& error() const noexcept { return *error_; }
+  [[nodiscard]] ErrorCode code() const noexcept { return error_->code; }
+  [[nodiscard]] const ErrorRef& shared_error() const noexcept { return error_; }
+
+ private:
+  ErrorRef error_;
+};
+
+/// Mistakes of the caller, thrown on the caller's thread before anything is queued.
+class ArgumentError : public Exception {
+ public:
+  using Exception::Exception;
+};
+class ShapeError final : public ArgumentError {
+ public:
+  using ArgumentError::ArgumentError;
+};
+class DtypeError final : public ArgumentError {
+ public:
+  using ArgumentError::ArgumentError;
+};
+class DeviceMismatch final : public ArgumentError {
+ public:
+  using ArgumentError::ArgumentError;
+};
+/// What happened on a device after the call had returned; thrown by each read of what it spoiled.
+class DeviceError final : public Exception {
+ public:
+  using Exception::Exception;
+};
+/// A file could not be read, written or understood.
+class FileError final : public Exception {
+ public:
+  using Exception::Exception;
+};
+class DeadlineExceeded final : public Exception {
+ public:
+  using Exception::Exception;
+};
+
+/// Throws the exception class that belongs to the error's code.
+[[noreturn]] void throw_error(ErrorRef error);
+[[noreturn]] void throw_error(Error error);
+
+}  // namespace hearth

@@ -1,0 +1,51 @@
+// The executor seam: everything in the library that is a thread (actors, workers, loaders,
+// continuations) is spawned here. A Runtime is given one: ThreadExecutor in programs,
+// ManualExecutor in tests that step the system. Threads: spawn() from any thread of that executor,
+// and from outside. Invariant: a body runs with a ThreadContext of its own, whose attachments are
+// destroyed before join() returns.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+
+namespace hearth {
+
+struct ThreadOptions {
+  std::string name;             ///< For logs, debuggers and deadlock reports.
+  std::vector<int> cores = {};  ///< The cores it may run on; empty = anywhere.
+};
+
+/// A spawned thread. The destructor joins.
+class Joinable {
+ public:
+  Joinable() = default;
+  Joinable(const Joinable&) = delete;
+  Joinable& operator=(const Joinable&) = delete;
+  virtual ~Joinable() = default;
+
+  /// Waits until the body has returned. Further calls return at once.
+  virtual void join() = 0;
+};
+
+class Executor {
+ public:
+  Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  virtual ~Executor() = default;
+
+  /// Starts a thread. The body must not throw.
+  /// Errors: the standard library's std::system_error when no thread can be had.
+  [[nodiscard]] virtual std::unique_ptr<Joinable> spawn(ThreadOptions options,
+                                                        UniqueFunction<void()> body) = 0;
+  /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.
+  [[nodiscard]] virtual bool is_manual() const noexcept = 0;
+  [[nodiscard]] virtual Clock& clock() noexcept = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,197 @@
+#include <hearth/runtime/base/file.hpp>
+
+#include "file_descriptor.hpp"
+#include "file_error.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+
+namespace hearth {
+namespace {
+
+using detail::file_error;
+using detail::FileDescriptor;
+namespace fs = std::filesystem;
+
+// Linux moves at most this much in one call.
+constexpr std::size_t kMaxTransferBytes = 0x7ffff000;
+
+// 0, or the errno of a sync that failed.
+int sync(const FileDescriptor& file) noexcept {
+  while (::fsync(file.number()) != 0) {
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// A rename is on the disk once its folder is.
+Status sync_folder(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const FileDescriptor file = FileDescriptor::open(folder, O_RDONLY | O_DIRECTORY);
+  if (!file.is_open()) {
+    return file_error("open its folder", path, errno);
+  }
+  // Some network file systems cannot sync a folder and say EINVAL; there is nothing more to do
+  // then.
+  if (const int error_number = sync(file); error_number != 0 && error_number != EINVAL) {
+    return file_error("sync its folder", path, error_number);
+  }
+  return {};
+}
+
+// A file in the folder of `path` that goes away unless it is renamed.
+class TemporaryFile final {
+ public:
+  explicit TemporaryFile(const fs::path& target) {
+    constexpr int kMaxAttempts = 1000;  // other writers of the same file, and what killed ones left
+    for (int i = 0; i < kMaxAttempts; ++i) {
+      path_ = target;
+      path_ += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
+      file_ = FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL);
+      if (file_.is_open() || errno != EEXIST) {
+        break;
+      }
+    }
+    error_number_ = file_.is_open() ? 0 : errno;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (error_number_ == 0 && !is_renamed_) {
+      ::unlink(path_.c_str());
+    }
+  }
+
+  // 0, or why there is no file.
+  [[nodiscard]] int error_number() const noexcept { return error_number_; }
+  [[nodiscard]] FileDescriptor& file() noexcept { return file_; }
+  [[nodiscard]] Status rename_to(const fs::path& target) {
+    if (::rename(path_.c_str(), target.c_str()) != 0) {
+      return file_error("rename the new file to it", target, errno);
+    }
+    is_renamed_ = true;
+    return {};
+  }
+
+ private:
+  fs::path path_;
+  FileDescriptor file_;
+  int error_number_ = 0;
+  bool is_renamed_ = false;
+};
+
+}  // namespace
+
+Result<std::vector<std::byte>> read_file(const fs::path& path) {
+  const FileDescriptor file = FileDescriptor::open(path, O_RDONLY);
+  if (!file.is_open()) {
+    const int error_number = errno;
+    Error error = file_error("open", path, error_number);
+    error.code = error_number == ENOENT ? ErrorCode::not_found : ErrorCode::io_error;
+    return error;
+  }
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) {
+    return file_error("read its size", path, errno);
+  }
+  // The size is a hint only: the file may grow, and special files say 0.
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1);
+  std::size_t filled = 0;
+  for (;;) {
+    const ssize_t count = ::read(
+        file.number(), bytes.data() + filled, std::min(bytes.size() - filled, kMaxTransferBytes));
+    if (count < 0 && errno != EINTR) {
+      return file_error("read", path, errno);
+    }
+    if (count == 0) {
+      bytes.resize(filled);
+      return bytes;
+    }
+    filled += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    if (filled == bytes.size()) {
+      bytes.resize(bytes.size() * 2);
+    }
+  }
+}
+
+Status FileWriter::write(std::span<const std::byte> bytes) {
+  HEARTH_TRY_STATUS(write_at(size_bytes_, bytes));
+  size_bytes_ += bytes.size();
+  return {};
+}
+
+Status FileWriter::write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::pwrite(descriptor_,
+                                   bytes.data(),
+                                   std::min(bytes.size(), kMaxTransferBytes),
+                                   static_cast<off_t>(offset_bytes));
+    if (count < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return file_error("write", path_, errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset_bytes += static_cast<std::uint64_t>(count);
+  }
+  return {};
+}
+
+Status write_file_atomically(const fs::path& path, std::span<const std::byte> bytes) {
+  return write_file_atomically(path, [&](FileWriter& writer) { return writer.write(bytes); });
+}
+
+Status write_file_atomically(const fs::path& path,
+                             const std::function<Status(FileWriter&)>& write) {
+  TemporaryFile temporary(path);
+  if (temporary.error_number() != 0) {
+    return file_error("create a temporary file beside it", path, temporary.error_number());
+  }
+  FileWriter writer(temporary.file().number(), path);
+  HEARTH_TRY_STATUS(write(writer));
+  if (const int error_number = sync(temporary.file()); error_number != 0) {
+    return file_error("sync", path, error_number);
+  }
+  if (const int error_number = temporary.file().close(); error_number != 0) {
+    return file_error("close", path, error_number);
+  }
+  HEARTH_TRY_STATUS(temporary.rename_to(path));
+  return sync_folder(path);
+}
+
+Status make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    return file_error("make the folder", path, error.value());
+  }
+  return {};
+}
+
+Result<fs::path> cache_dir(const Settings& settings) {
+  HEARTH_TRY(std::optional<fs::path> chosen, settings.path(Setting::cache_dir));
+  if (chosen) {
+    return std::move(*chosen);
+  }
+  // The desktop standard says to pass over a relative path here.
+  const Result<std::optional<fs::path>> xdg = settings.path(Setting::xdg_cache_home);
+  if (xdg.has_value() && xdg.value()) {
+    return *xdg.value() / "hearth";
+  }
+  const Result<std::optional<fs::path>> home = settings.path(Setting::home);
+  if (home.has_value() && home.value()) {
+    return *home.value() / ".cache" / "hearth";
+  }
+  return Error{.code = ErrorCode::not_found,
+               .text =
+                   "cache folder: none of HEARTH_CACHE_DIR, XDG_CACHE_HOME and HOME is an "
+                   "absolute path"};
+}
+
+}  // namespace hearth

@@ -1,0 +1,62 @@
+// Files on disk: the one place of the library that opens, writes and renames them.
+// Invariants: (1) a file that we replace is at every moment the whole old one or the whole new one,
+// also after a crash; (2) a failed write leaves no temporary file behind; (3) every error names the
+// path, the step and the operating system's words. Threads: any; calls block on the disk, so device
+// actors leave them to others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/settings.hpp>
+
+namespace hearth {
+
+/// Errors: not_found when there is no such file, io_error.
+[[nodiscard]] Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
+
+/// The new content of a file while it is being written, piece by piece.
+class FileWriter final {
+ public:
+  FileWriter(int descriptor, std::filesystem::path path)
+      : descriptor_(descriptor), path_(std::move(path)) {}
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter() = default;
+
+  /// Appends. Errors: io_error.
+  [[nodiscard]] Status write(std::span<const std::byte> bytes);
+  /// Overwrites bytes that were written before. Errors: io_error.
+  [[nodiscard]] Status write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  int descriptor_;  // not owned
+  std::filesystem::path path_;
+  std::uint64_t size_bytes_ = 0;
+};
+
+/// Replaces or creates a file: writes a temporary one in the same folder, syncs it to the disk,
+/// renames it, syncs the folder. The folder must exist. A symbolic link at `path` is replaced, not
+/// followed. Errors: io_error, or what `write` returns; the old file is kept. (Only when syncing
+/// the folder fails, the new one is in place.)
+[[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
+                                           std::span<const std::byte> bytes);
+[[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
+                                           const std::function<Status(FileWriter&)>& write);
+
+/// Makes a folder and those above it; one that exists is fine. Errors: io_error.
+[[nodiscard]] Status make_folder(const std::filesystem::path& path);
+
+/// Where files go that the library keeps between runs: HEARTH_CACHE_DIR, else
+/// XDG_CACHE_HOME/hearth, else HOME/.cache/hearth. Makes no folder. Errors: invalid_argument
+/// (HEARTH_CACHE_DIR is relative), not_found (none of the three is set).
+[[nodiscard]] Result<std::filesystem::path> cache_dir(
+    const Settings& settings = Settings::from_environment());
+
+}  // namespace hearth

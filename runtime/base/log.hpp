@@ -1,0 +1,52 @@
+// The log of one runtime: a few lines for the person who runs the program, never for control flow.
+// Owned by the Runtime. Threads: any; lines of several threads do not mix.
+// Invariant: writing a line never throws and never fails the caller.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/settings.hpp>
+
+namespace hearth {
+
+enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
+
+[[nodiscard]] std::string_view name(LogLevel level) noexcept;
+/// HEARTH_LOG_LEVEL, else warn. Errors: invalid_argument with the names that there are.
+[[nodiscard]] Result<LogLevel> log_level(const Settings& settings);
+
+struct LogOptions {
+  LogLevel level = LogLevel::warn;  ///< Lines below it are left out.
+  /// Gets each line instead of the standard error stream; called by one thread at a time, must not
+  /// log.
+  std::function<void(LogLevel, std::string_view)> output = {};
+};
+
+class Log final {
+ public:
+  explicit Log(LogOptions options = {});
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  ~Log();
+
+  /// Ask before making an expensive text.
+  [[nodiscard]] bool is_enabled(LogLevel level) const noexcept {
+    return level >= level_ && level != LogLevel::off;
+  }
+  void write(LogLevel level, std::string_view text) noexcept;
+  void debug(std::string_view text) noexcept { write(LogLevel::debug, text); }
+  void info(std::string_view text) noexcept { write(LogLevel::info, text); }
+  void warn(std::string_view text) noexcept { write(LogLevel::warn, text); }
+  void error(std::string_view text) noexcept { write(LogLevel::error, text); }
+
+ private:
+  struct Impl;
+  LogLevel level_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,318 @@
+#include <hearth/runtime/base/manual_executor.hpp>
+
+#include "fiber.hpp"
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <thread>
+
+namespace hearth {
+namespace {
+
+class VirtualClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const noexcept override { return now_; }
+  void jump(TimePoint to) noexcept { now_ = std::max(now_, to); }
+
+ private:
+  TimePoint now_{};
+};
+
+/// What a Handle knows of its thread, which may be gone.
+struct Completion {
+  bool has_ended = false;
+  IntrusivePtr<Parker> joiner;
+
+  void end() noexcept {
+    has_ended = true;
+    if (joiner) {
+      joiner->unpark();
+    }
+  }
+};
+
+}  // namespace
+
+class ManualExecutor::Thread final : public LogicalThread {
+ public:
+  Thread(Scheduler& scheduler, std::string name, UniqueFunction<void()> body);
+
+  /// Runs it until it suspends, yields or ends.
+  void resume();
+  void suspend(Deadline deadline) override;
+  void make_ready() noexcept override;
+  void yield() override;
+  /// It will never run again, and what its stack owns stays where it is.
+  static void abandon(std::unique_ptr<Thread> thread) noexcept;
+
+  [[nodiscard]] const std::string& name() const noexcept { return context_.name(); }
+  [[nodiscard]] const std::shared_ptr<Completion>& completion() const noexcept {
+    return completion_;
+  }
+  [[nodiscard]] bool is_parked() const noexcept { return is_parked_; }
+  [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
+
+ private:
+  void run_body() noexcept;
+
+  Scheduler& scheduler_;
+  std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
+  UniqueFunction<void()> body_;
+  ThreadContext context_;
+  bool is_parked_ = false;
+  Deadline deadline_ = Deadline::never();
+  std::unique_ptr<Fiber> fiber_;
+};
+
+class ManualExecutor::Scheduler final {
+ public:
+  Scheduler(std::uint64_t seed, ManualOptions options) : options_(options), random_(seed) {
+    is_random_ = seed != 0;
+  }
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+  ~Scheduler() { abandon_all(); }
+
+  std::shared_ptr<Completion> add(std::string name, UniqueFunction<void()> body) {
+    threads_.push_back(std::make_unique<Thread>(*this, std::move(name), std::move(body)));
+    push_ready(*threads_.back());
+    return threads_.back()->completion();
+  }
+  void run(UniqueFunction<void()> main_body);
+
+  void push_ready(Thread& thread) { ready_.push_back(&thread); }
+  void note_failure(std::exception_ptr failure) noexcept {
+    if (!failure_) {
+      failure_ = std::move(failure);
+    }
+  }
+  [[nodiscard]] VirtualClock& clock() noexcept { return clock_; }
+  [[nodiscard]] std::uint64_t step_count() const noexcept { return step_count_; }
+  [[nodiscard]] bool is_on_own_thread() const noexcept {
+    return std::this_thread::get_id() == os_thread_;
+  }
+
+ private:
+  Thread* take_next();
+  void release_expired();
+  void remove_ended(const Thread* thread);
+  void abandon_all() noexcept;
+  [[nodiscard]] Error deadlock() const;
+  std::uint64_t next_random() noexcept;
+
+  ManualOptions options_;
+  std::uint64_t random_;
+  bool is_random_ = false;
+  bool is_running_ = false;
+  std::uint64_t step_count_ = 0;
+  std::uint64_t run_steps_ = 0;
+  VirtualClock clock_;
+  std::thread::id os_thread_;
+  std::exception_ptr failure_;
+  std::vector<std::unique_ptr<Thread>> threads_;  // in order of spawning
+  std::deque<Thread*> ready_;
+};
+
+class ManualExecutor::Handle final : public Joinable {
+ public:
+  explicit Handle(std::shared_ptr<Completion> completion) : completion_(std::move(completion)) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() override { finish(); }
+
+  void join() override { finish(); }
+
+ private:
+  void finish() {
+    // Outside run() nothing moves: the thread is either over or waits for the next run().
+    while (!completion_->has_ended && current_context().is_manual()) {
+      Parker& parker = current_context().parker();
+      completion_->joiner = IntrusivePtr<Parker>(&parker);
+      parker.park(Deadline::never());
+    }
+  }
+
+  std::shared_ptr<Completion> completion_;
+};
+
+// ---- Thread
+
+ManualExecutor::Thread::Thread(Scheduler& scheduler, std::string name, UniqueFunction<void()> body)
+    : scheduler_(scheduler),
+      body_(std::move(body)),
+      context_(std::move(name), scheduler.clock(), *this),
+      fiber_(std::make_unique<Fiber>([this] { run_body(); })) {}
+
+void ManualExecutor::Thread::resume() {
+  ThreadContext* const outer = exchange_current_context(&context_);
+  fiber_->resume();
+  exchange_current_context(outer);
+  if (fiber_->has_ended()) {
+    completion_->end();
+  }
+}
+
+void ManualExecutor::Thread::run_body() noexcept {
+  try {
+    body_();
+  } catch (...) {
+    scheduler_.note_failure(std::current_exception());
+  }
+  body_ = nullptr;
+  context_.clear_attachments();
+}
+
+void ManualExecutor::Thread::suspend(Deadline deadline) {
+  if (deadline.time() <= scheduler_.clock().now()) {
+    yield();
+    return;
+  }
+  is_parked_ = true;
+  deadline_ = deadline;
+  fiber_->suspend();
+}
+
+void ManualExecutor::Thread::make_ready() noexcept {
+  HEARTH_ASSERT(scheduler_.is_on_own_thread(), "a logical thread was woken by another OS thread");
+  if (is_parked_) {  // else its deadline came first, and it is ready already
+    is_parked_ = false;
+    scheduler_.push_ready(*this);
+  }
+}
+
+void ManualExecutor::Thread::yield() {
+  scheduler_.push_ready(*this);
+  fiber_->suspend();
+}
+
+void ManualExecutor::Thread::abandon(std::unique_ptr<Thread> thread) noexcept {
+  thread->context_.parker().abandon();
+  thread->completion_->end();
+  // Neither unwound nor freed: unwinding would run destructors that wait for threads which never
+  // run again, and living queues may point into the stack.
+  const Thread* const leaked = thread.release();
+  leaked->fiber_->keep_reachable();
+}
+
+// ---- Scheduler
+
+void ManualExecutor::Scheduler::run(UniqueFunction<void()> main_body) {
+  HEARTH_ASSERT(!is_running_, "run() was called from inside run()");
+  is_running_ = true;
+  os_thread_ = std::this_thread::get_id();
+  run_steps_ = 0;
+  const auto main = add("main", std::move(main_body));
+  while (Thread* const thread = take_next()) {
+    ++step_count_;
+    if (++run_steps_ > options_.max_steps) {
+      note_failure(std::make_exception_ptr(Exception(Error{
+          .text = "manual executor: more than " + std::to_string(options_.max_steps) +
+                  " steps: a thread polls without end; the last to run was " + thread->name()})));
+    } else {
+      thread->resume();
+    }
+    if (thread->completion()->has_ended) {
+      remove_ended(thread);
+    }
+    if (failure_) {
+      break;
+    }
+  }
+  if (!failure_ && !main->has_ended) {
+    note_failure(std::make_exception_ptr(Exception(deadlock())));
+  }
+  abandon_all();
+  is_running_ = false;
+  if (failure_) {
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+ManualExecutor::Thread* ManualExecutor::Scheduler::take_next() {
+  if (ready_.empty()) {
+    release_expired();
+  }
+  if (ready_.empty()) {
+    return nullptr;
+  }
+  const std::size_t index = is_random_ ? next_random() % ready_.size() : 0;
+  Thread* const next = ready_[index];
+  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(index));
+  return next;
+}
+
+void ManualExecutor::Scheduler::release_expired() {
+  Deadline first = Deadline::never();
+  for (const auto& thread : threads_) {
+    if (thread->is_parked()) {
+      first = std::min(first, thread->deadline());
+    }
+  }
+  if (first.is_never()) {
+    return;
+  }
+  clock_.jump(first.time());
+  for (const auto& thread : threads_) {
+    if (thread->is_parked() && thread->deadline() <= first) {
+      thread->make_ready();
+    }
+  }
+}
+
+void ManualExecutor::Scheduler::remove_ended(const Thread* thread) {
+  std::erase_if(threads_, [thread](const auto& each) { return each.get() == thread; });
+}
+
+void ManualExecutor::Scheduler::abandon_all() noexcept {
+  ready_.clear();
+  while (!threads_.empty()) {
+    std::unique_ptr<Thread> thread = std::move(threads_.back());
+    threads_.pop_back();
+    Thread::abandon(std::move(thread));
+  }
+  ready_.clear();  // joiners of those abandoned first
+}
+
+Error ManualExecutor::Scheduler::deadlock() const {
+  std::string names;
+  for (const auto& thread : threads_) {
+    names += (names.empty() ? "" : ", ") + thread->name();
+  }
+  return Error{.text = "deadlock: every thread is parked and none has a deadline: " + names};
+}
+
+std::uint64_t ManualExecutor::Scheduler::next_random() noexcept {  // splitmix64
+  std::uint64_t bits = (random_ += 0x9e3779b97f4a7c15U);
+  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
+  return bits ^ (bits >> 31U);
+}
+
+// ---- ManualExecutor
+
+ManualExecutor::ManualExecutor(std::uint64_t seed, ManualOptions options)
+    : scheduler_(std::make_unique<Scheduler>(seed, options)) {}
+
+ManualExecutor::~ManualExecutor() = default;
+
+void ManualExecutor::run(UniqueFunction<void()> main_body) {
+  scheduler_->run(std::move(main_body));
+}
+
+std::uint64_t ManualExecutor::step_count() const noexcept {
+  return scheduler_->step_count();
+}
+
+std::unique_ptr<Joinable> ManualExecutor::spawn(ThreadOptions options,
+                                                UniqueFunction<void()> body) {
+  return std::make_unique<Handle>(scheduler_->add(std::move(options.name), std::move(body)));
+}
+
+Clock& ManualExecutor::clock() noexcept {
+  return scheduler_->clock();
+}
+
+}  // namespace hearth

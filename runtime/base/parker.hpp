@@ -1,0 +1,91 @@
+// A Parker is where one thread sleeps and how the others wake it. Everything in the library that
+// blocks, blocks here. Owned by its ThreadContext; shared (counted) with whoever must wake the
+// thread, so that a late unpark is harmless. Threads: park() by the owning thread only; unpark() by
+// any. Invariants: (1) an unpark is never lost: it ends the park under way or the next one; (2)
+// several unparks before a park count as one, and a token may be left over from an earlier wait, so
+// a waiter always checks its condition again.
+#pragma once
+
+#include <atomic>
+#include <compare>
+#include <cstdint>
+
+#include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+
+namespace hearth {
+
+/// How long a user's wait lasts when nothing else is said.
+inline constexpr Duration kDefaultWait = std::chrono::seconds(60);
+
+/// A point in time at which a wait gives up, in the time of the waiting thread's clock; or never.
+class Deadline {
+ public:
+  [[nodiscard]] static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
+  [[nodiscard]] static constexpr Deadline at(TimePoint time) noexcept { return Deadline(time); }
+  /// That long from now on the current thread's clock. Durations too long to add mean never.
+  [[nodiscard]] static Deadline in(Duration duration) noexcept;
+
+  [[nodiscard]] constexpr bool is_never() const noexcept { return time_ == TimePoint::max(); }
+  [[nodiscard]] constexpr TimePoint time() const noexcept { return time_; }
+  /// Whether the current thread's clock has reached it.
+  [[nodiscard]] bool has_passed() const noexcept;
+
+  /// Earlier is less; never is greatest.
+  // NOLINTNEXTLINE(modernize-use-nullptr): a false alarm on any defaulted <=>
+  friend constexpr auto operator<=>(const Deadline&, const Deadline&) noexcept = default;
+
+ private:
+  constexpr explicit Deadline(TimePoint time) noexcept : time_(time) {}
+
+  TimePoint time_;
+};
+
+enum class Wake : std::uint8_t {
+  unparked,  ///< Someone called unpark().
+  deadline,  ///< The deadline passed first.
+};
+
+/// A thread that an executor runs as one of many on a single OS thread. Implemented by
+/// ManualExecutor.
+class LogicalThread {
+ public:
+  LogicalThread() = default;
+  LogicalThread(const LogicalThread&) = delete;
+  LogicalThread& operator=(const LogicalThread&) = delete;
+  virtual ~LogicalThread() = default;
+
+  /// Lets others run until make_ready() or the deadline.
+  virtual void suspend(Deadline deadline) = 0;
+  /// Puts a suspended thread back among those that can run.
+  virtual void make_ready() noexcept = 0;
+  /// Lets others run, staying ready.
+  virtual void yield() = 0;
+};
+
+class Parker final : public RefCounted<Parker> {
+ public:
+  Parker() noexcept = default;
+  explicit Parker(LogicalThread& logical_thread) noexcept : logical_thread_(&logical_thread) {}
+
+  /// Sleeps until someone unparks this thread or the deadline passes.
+  /// Threads: owner only, holding no Mutex.
+  /// Cost: about 10 ns when a token is there, else a futex wait.
+  Wake park(Deadline deadline);
+
+  /// Wakes the thread, or lets its next park return at once.
+  /// Threads: any; under the manual executor only its own logical threads.
+  /// Cost: one exchange; a system call only when the thread really sleeps.
+  void unpark() noexcept;
+
+  /// The logical thread ends without being woken again; later unparks do nothing.
+  void abandon() noexcept;
+
+ private:
+  void wait_on_futex(Deadline deadline) noexcept;
+
+  std::atomic<std::uint32_t> state_{0};
+  LogicalThread* logical_thread_ = nullptr;
+};
+
+}  // namespace hearth

@@ -1,0 +1,117 @@
+#include <hearth/runtime/base/pending.hpp>
+
+#include <exception>
+
+namespace hearth {
+
+PendingStateBase::~PendingStateBase() {
+  if (options_.helper.release != nullptr) {
+    options_.helper.release(options_.helper.object);
+  }
+}
+
+bool PendingStateBase::wait(Deadline deadline) {
+  schedule_point();
+  if (is_ready()) {
+    return true;
+  }
+  if (options_.helper.help != nullptr) {
+    options_.helper.help(options_.helper.object, *this, deadline);
+    if (is_ready()) {
+      return true;
+    }
+  }
+  WaitNode node;
+  for (Wake wake = Wake::unparked;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (is_ready() || wake == Wake::deadline) {
+        waiters_.remove(node);
+        return is_ready();
+      }
+      waiters_.add(node);
+    }
+    wake = current_context().parker().park(deadline);
+  }
+}
+
+Status PendingStateBase::wait_status(Deadline deadline) {
+  if (!wait(deadline)) {
+    return Error{.code = ErrorCode::deadline_exceeded,
+                 .text = "the deadline passed while waiting for " + subject()};
+  }
+  return error_;
+}
+
+void PendingStateBase::on_ready(IntrusivePtr<ContinuationRunner::Queue> queue,
+                                UniqueFunction<void()> task) {
+  queue->start();
+  {
+    const MutexLock lock(mutex_);
+    if (!is_ready()) {
+      HEARTH_ASSERT(!task_, "a Pending got two continuations");
+      queue_ = std::move(queue);
+      task_ = std::move(task);
+      return;
+    }
+  }
+  queue->post(std::move(task));
+}
+
+void PendingStateBase::complete() noexcept {
+  IntrusivePtr<ContinuationRunner::Queue> queue;
+  UniqueFunction<void()> task;
+  for (bool is_first = true;; is_first = false) {
+    IntrusivePtr<Parker> parker;
+    {
+      const MutexLock lock(mutex_);
+      if (is_first) {
+        // Partner: the load in is_ready(). Under the lock, so that nobody registers after it
+        // unseen.
+        is_ready_.store(true, std::memory_order_release);
+        queue = std::move(queue_);
+        task = std::move(task_);
+      }
+      parker = waiters_.take_first();
+    }
+    if (!parker) {
+      break;
+    }
+    parker->unpark();
+  }
+  if (task) {
+    queue->post(std::move(task));
+  }
+}
+
+void PendingStateBase::complete_with_error(ErrorRef error) noexcept {
+  HEARTH_ASSERT(error != nullptr, "a promise was given no error");
+  error_ = std::move(error);
+  complete();
+}
+
+void PendingStateBase::cancel() noexcept {
+  complete_with_error(std::make_shared<const Error>(Error{
+      .code = ErrorCode::cancelled, .text = subject() + " was given up before it was there"}));
+}
+
+void detail::throw_empty_pending() {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = "Pending: it is empty: never filled, moved from, or already read"});
+}
+
+ErrorRef detail::error_of_current_exception() {
+  std::string what = "something that is no std::exception";
+  try {
+    throw;
+  } catch (const Exception& exception) {
+    return exception.shared_error();
+  } catch (const std::exception& exception) {
+    what = exception.what();
+  } catch (...) {
+  }
+  return std::make_shared<const Error>(
+      Error{.code = ErrorCode::worker_failed, .text = "a continuation threw: " + what});
+}
+
+}  // namespace hearth

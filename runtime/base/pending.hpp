@@ -1,0 +1,245 @@
+// Pending<T>: a result that is not there yet; Promise<T>: the side that will fulfil it, exactly
+// once. A value or an error travels from one producer to one reader through a counted state.
+// Threads: each handle is used by one thread at a time; the two handles by different ones.
+// Invariants: (1) a Promise that dies unfulfilled gives the error `cancelled`, so no reader waits
+// for nothing; (2) the fulfilling thread never runs a continuation; (3) waking touches nothing that
+// the reader may have freed.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <hearth/runtime/base/continuation_runner.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/base/wait_list.hpp>
+
+namespace hearth {
+
+class PendingStateBase;
+
+/// How a waiting thread can do the awaited work itself: the reader of a host device borrows the
+/// device's token.
+struct PendingHelper {
+  /// Works towards state.is_ready() and returns when it is, when nothing is left to do here, or
+  /// soon after the deadline.
+  void (*help)(void* object, PendingStateBase& state, Deadline deadline) = nullptr;
+  void* object = nullptr;
+  void (*release)(void* object) noexcept = nullptr;  ///< Called when the state dies; may be null.
+};
+
+struct PendingOptions {
+  std::string subject =
+      "a result";  ///< What is waited for, for errors: "readback of f32[3] on cpu:0".
+  PendingHelper helper = {};
+};
+
+/// The part of the shared state that does not know the value's type.
+class PendingStateBase : public RefCounted<PendingStateBase> {
+ public:
+  explicit PendingStateBase(PendingOptions options) : options_(std::move(options)) {}
+  PendingStateBase(const PendingStateBase&) = delete;
+  PendingStateBase& operator=(const PendingStateBase&) = delete;
+  virtual ~PendingStateBase();
+
+  /// Whether value or error is there.
+  [[nodiscard]] bool is_ready() const noexcept {
+    // Partner: the store in complete(), which publishes the value or the error.
+    return is_ready_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] const std::string& subject() const noexcept { return options_.subject; }
+  /// Null for a value. Once ready.
+  [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
+
+  /// Helps, then parks; whether it is ready.
+  bool wait(Deadline deadline) HEARTH_EXCLUDES(mutex_);
+  /// Success, the stored error, or deadline_exceeded.
+  Status wait_status(Deadline deadline);
+
+  /// Posts the task to the queue once ready. At most once per state.
+  void on_ready(IntrusivePtr<ContinuationRunner::Queue> queue, UniqueFunction<void()> task)
+      HEARTH_EXCLUDES(mutex_);
+
+  /// Makes the state ready; the caller holds a handle and has stored the value.
+  void complete() noexcept HEARTH_EXCLUDES(mutex_);
+  void complete_with_error(ErrorRef error) noexcept;
+  void cancel() noexcept;
+
+ private:
+  PendingOptions options_;
+  std::atomic<bool> is_ready_{false};
+  ErrorRef error_;
+  Mutex mutex_;
+  WaitList waiters_ HEARTH_GUARDED_BY(mutex_);
+  IntrusivePtr<ContinuationRunner::Queue> queue_ HEARTH_GUARDED_BY(mutex_);
+  UniqueFunction<void()> task_ HEARTH_GUARDED_BY(mutex_);
+};
+
+namespace detail {
+struct NoValue {};
+template <class T>
+using PendingValue = std::conditional_t<std::is_void_v<T>, NoValue, T>;
+
+template <class T>
+class PendingState final : public PendingStateBase {
+ public:
+  using PendingStateBase::PendingStateBase;
+  std::optional<PendingValue<T>> value;
+};
+
+[[noreturn]] void throw_empty_pending();
+/// The exception being handled, as an error.
+[[nodiscard]] ErrorRef error_of_current_exception();
+}  // namespace detail
+
+template <class T>
+class Promise;
+
+template <class T>
+class [[nodiscard]] Pending {
+ public:
+  /// Empty: every use but is_valid() throws ArgumentError.
+  Pending() = default;
+  Pending(Pending&&) noexcept = default;
+  Pending& operator=(Pending&&) noexcept = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  ~Pending() = default;
+
+  [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] bool is_ready() const { return state().is_ready(); }
+
+  /// The value, waited for up to kDefaultWait. From a temporary it is moved out, else it stays and
+  /// may be read again.
+  ///
+  /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);
+  /// DeadlineExceeded. Threads: any, but not one that holds a device's token.
+  decltype(auto) get() & { return get(Deadline::in(kDefaultWait)); }
+  decltype(auto) get() && { return std::move(*this).get(Deadline::in(kDefaultWait)); }
+  decltype(auto) get(Deadline deadline) & {
+    state().wait_status(deadline).value();
+    if constexpr (!std::is_void_v<T>) {
+      return static_cast<const T&>(*state_->value);
+    }
+  }
+  T get(Deadline deadline) && {
+    state().wait_status(deadline).value();
+    const auto state = std::exchange(state_, nullptr);
+    if constexpr (!std::is_void_v<T>) {
+      return std::move(*state->value);
+    }
+  }
+
+  /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
+  Status wait(Deadline deadline) const { return state().wait_status(deadline); }
+  Status wait() const { return wait(Deadline::in(kDefaultWait)); }
+  /// Whether it is ready within that time.
+  [[nodiscard]] bool wait_for(Duration duration) const {
+    return state().wait(Deadline::in(duration));
+  }
+
+  /// The result of calling `function` with the value, on the runner's thread. An error skips the
+  /// function and travels on; what the function throws becomes the result's error (worker_failed
+  /// unless it is an Exception of ours).
+  template <class F>
+  auto then(ContinuationRunner& runner, F function) &&;
+
+ private:
+  friend class Promise<T>;
+  explicit Pending(IntrusivePtr<detail::PendingState<T>> state) : state_(std::move(state)) {}
+  detail::PendingState<T>& state() const {
+    if (!state_) {
+      detail::throw_empty_pending();
+    }
+    return *state_;
+  }
+
+  IntrusivePtr<detail::PendingState<T>> state_;
+};
+
+template <class T>
+class Promise {
+ public:
+  explicit Promise(PendingOptions options = {})
+      : state_(make_intrusive<detail::PendingState<T>>(std::move(options))) {}
+  Promise(Promise&&) noexcept = default;
+  Promise& operator=(Promise&& other) noexcept {
+    if (this != &other) {
+      abandon();
+      state_ = std::move(other.state_);
+    }
+    return *this;
+  }
+  Promise(const Promise&) = delete;
+  Promise& operator=(const Promise&) = delete;
+  ~Promise() { abandon(); }
+
+  /// The reader's side. Call it once, before fulfilling.
+  [[nodiscard]] Pending<T> pending() const { return Pending<T>(state_); }
+  [[nodiscard]] bool is_fulfilled() const noexcept { return state_ == nullptr; }
+
+  template <class... Args>
+  void set_value(Args&&... args) {
+    HEARTH_ASSERT(state_ != nullptr, "a promise was fulfilled twice");
+    state_->value.emplace(std::forward<Args>(args)...);
+    std::exchange(state_, nullptr)->complete();
+  }
+  void set_error(ErrorRef error) {
+    HEARTH_ASSERT(state_ != nullptr, "a promise was fulfilled twice");
+    std::exchange(state_, nullptr)->complete_with_error(std::move(error));
+  }
+
+ private:
+  void abandon() noexcept {
+    if (auto state = std::exchange(state_, nullptr)) {
+      state->cancel();
+    }
+  }
+
+  IntrusivePtr<detail::PendingState<T>> state_;
+};
+
+template <class T>
+template <class F>
+auto Pending<T>::then(ContinuationRunner& runner, F function) && {
+  using Value = detail::PendingValue<T>;
+  auto call = [function = std::move(function)](Value& value) mutable -> decltype(auto) {
+    if constexpr (std::is_void_v<T>) {
+      static_cast<void>(value);
+      return std::move(function)();
+    } else {
+      return std::move(function)(std::move(value));
+    }
+  };
+  using U = std::decay_t<std::invoke_result_t<decltype(call)&, Value&>>;
+  state();
+  auto source = std::exchange(state_, nullptr);
+  Promise<U> promise(PendingOptions{.subject = source->subject() + ", then"});
+  Pending<U> result = promise.pending();
+  detail::PendingState<T>& waited = *source;
+  waited.on_ready(
+      runner.queue(),
+      [source = std::move(source), promise = std::move(promise), call = std::move(call)]() mutable {
+        if (source->error()) {
+          promise.set_error(source->error());
+          return;
+        }
+        try {
+          if constexpr (std::is_void_v<U>) {
+            call(*source->value);
+            promise.set_value();
+          } else {
+            promise.set_value(call(*source->value));
+          }
+        } catch (...) {
+          promise.set_error(detail::error_of_current_exception());
+        }
+      });
+  return result;
+}
+
+}  // namespace hearth

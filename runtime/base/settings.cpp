@@ -1,0 +1,188 @@
+#include <hearth/runtime/base/settings.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace hearth {
+namespace {
+
+constexpr std::string_view kPrefix = "HEARTH_";
+
+constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
+    {Setting::cache_dir,
+     "HEARTH_CACHE_DIR",
+     "Folder for files that the library keeps between runs."},
+    {Setting::log_level,
+     "HEARTH_LOG_LEVEL",
+     "How much is logged: trace, debug, info, warn (the default), error or off."},
+    {Setting::trace_file,
+     "HEARTH_TRACE_FILE",
+     "File that gets a Chrome trace of the run when the runtime ends."},
+    {Setting::cpu_devices,
+     "HEARTH_CPU_DEVICES",
+     "How many cpu devices share the machine's cores (1 when not set)."},
+    {Setting::data_dir,
+     "HEARTH_DATA_DIR",
+     "Folder with real data sets; tests and examples that want one look there."},
+    {Setting::xdg_cache_home,
+     "XDG_CACHE_HOME",
+     "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},
+    {Setting::home, "HOME", "The user's folder; .cache below it is the last choice for caches."},
+}};
+
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < kSettings.size(); ++i) {
+    if (kSettings[i].setting != static_cast<Setting>(i)) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(is_in_order(), "one row for each Setting, in its order");
+
+Error unexpected(Setting setting, std::string_view value, std::string_view expected) {
+  return Error{.code = ErrorCode::invalid_argument,
+               .text = fmt::format("{}={}: expected {}",
+                                   kSettings[static_cast<std::size_t>(setting)].variable,
+                                   value,
+                                   expected)};
+}
+
+// The number at the start of a text, and what follows it; nothing if there is none or it is too
+// large.
+std::optional<std::pair<std::int64_t, std::string_view>> leading_number(std::string_view text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{}) {
+    return std::nullopt;
+  }
+  return std::pair(value, std::string_view(rest, static_cast<std::size_t>(end - rest)));
+}
+
+// The shift that a unit stands for, or -1.
+int unit_shift(std::string_view unit) {
+  constexpr std::string_view kUnits = "KMGT";
+  if (unit.empty()) {
+    return 0;
+  }
+  const std::size_t place = kUnits.find(unit.front());
+  return unit.size() > 1 || place == std::string_view::npos ? -1 : 10 * static_cast<int>(place + 1);
+}
+
+}  // namespace
+
+std::span<const SettingInfo> known_settings() noexcept {
+  return kSettings;
+}
+
+Settings Settings::from_environment() {
+  Settings settings;
+  for (const SettingInfo& info : kSettings) {
+    // The names are literals, so data() ends in a zero.
+    if (const char* value = std::getenv(info.variable.data()); value != nullptr && *value != '\0') {
+      settings.set(info.setting, value);
+    }
+  }
+  return settings;
+}
+
+void Settings::set(Setting setting, std::string value) {
+  values_[static_cast<std::size_t>(setting)] = std::move(value);
+}
+
+const std::optional<std::string>& Settings::text(Setting setting) const noexcept {
+  return values_[static_cast<std::size_t>(setting)];
+}
+
+Result<std::optional<std::int64_t>> Settings::integer(Setting setting,
+                                                      std::int64_t lowest,
+                                                      std::int64_t highest) const {
+  const std::optional<std::string>& value = text(setting);
+  if (!value) {
+    return std::optional<std::int64_t>();
+  }
+  const auto number = leading_number(*value);
+  if (!number || !number->second.empty() || number->first < lowest || number->first > highest) {
+    return unexpected(
+        setting, *value, fmt::format("a whole number from {} to {}", lowest, highest));
+  }
+  return std::optional(number->first);
+}
+
+Result<std::optional<bool>> Settings::boolean(Setting setting) const {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "on", "true", "yes", "1", "off", "false", "no", "0"};
+  const std::optional<std::string>& value = text(setting);
+  if (!value) {
+    return std::optional<bool>();
+  }
+  const auto* found = std::find(kNames.begin(), kNames.end(), *value);
+  if (found == kNames.end()) {
+    return unexpected(setting, *value, "on or off");
+  }
+  return std::optional(found - kNames.begin() < 4);
+}
+
+Result<std::optional<std::int64_t>> Settings::size_bytes(Setting setting) const {
+  const std::optional<std::string>& value = text(setting);
+  if (!value) {
+    return std::optional<std::int64_t>();
+  }
+  const auto number = leading_number(*value);
+  const int shift = number ? unit_shift(number->second) : -1;
+  if (shift < 0 || number->first < 0 ||
+      number->first > std::numeric_limits<std::int64_t>::max() >> shift) {
+    return unexpected(setting, *value, "a size such as 4096, 512M or 2G");
+  }
+  return std::optional(number->first << shift);
+}
+
+Result<std::optional<std::filesystem::path>> Settings::path(Setting setting) const {
+  const std::optional<std::string>& value = text(setting);
+  if (!value) {
+    return std::optional<std::filesystem::path>();
+  }
+  std::filesystem::path path(*value);
+  if (!path.is_absolute()) {
+    return unexpected(setting, *value, "an absolute path");
+  }
+  return std::optional(std::move(path));
+}
+
+Result<std::optional<std::size_t>> Settings::choice(Setting setting,
+                                                    std::span<const std::string_view> names) const {
+  const std::optional<std::string>& value = text(setting);
+  if (!value) {
+    return std::optional<std::size_t>();
+  }
+  const auto found = std::find(names.begin(), names.end(), *value);
+  if (found == names.end()) {
+    return unexpected(setting, *value, fmt::format("one of {}", fmt::join(names, ", ")));
+  }
+  return std::optional(static_cast<std::size_t>(found - names.begin()));
+}
+
+std::vector<std::string> unknown_settings() {
+  std::vector<std::string> unknown;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view variable = text.substr(0, text.find('='));
+    const bool is_known = std::any_of(kSettings.begin(), kSettings.end(), [&](const auto& info) {
+      return info.variable == variable;
+    });
+    if (variable.substr(0, kPrefix.size()) == kPrefix && !is_known) {
+      unknown.emplace_back(variable);
+    }
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
+}
+
+}  // namespace hearth

@@ -1,0 +1,72 @@
+// Settings from the environment: the one place that reads HEARTH_* variables. RuntimeOptions come
+// before them. A Settings is a copy taken at one moment, so that later changes of the environment
+// reach nobody by surprise. Values, any thread; from_environment() like getenv: not while another
+// thread changes the environment.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth {
+
+enum class Setting : std::uint8_t {
+  cache_dir,       ///< HEARTH_CACHE_DIR
+  log_level,       ///< HEARTH_LOG_LEVEL
+  trace_file,      ///< HEARTH_TRACE_FILE
+  cpu_devices,     ///< HEARTH_CPU_DEVICES
+  data_dir,        ///< HEARTH_DATA_DIR
+  xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
+  home,            ///< HOME
+};
+inline constexpr int kSettingCount = 7;
+
+struct SettingInfo {
+  Setting setting;
+  std::string_view variable;
+  std::string_view meaning;  ///< one sentence, as in the README
+};
+/// All variables that the library reads, in the order of Setting.
+[[nodiscard]] std::span<const SettingInfo> known_settings() noexcept;
+
+class Settings final {
+ public:
+  Settings() = default;  ///< Nothing is set.
+  /// A variable that is set to nothing counts as not set.
+  [[nodiscard]] static Settings from_environment();
+
+  void set(Setting setting, std::string value);
+
+  /// The getters give nothing when the variable is not set.
+  /// Errors: invalid_argument: "HEARTH_X=abc: expected a whole number from 1 to 64".
+  [[nodiscard]] const std::optional<std::string>& text(Setting setting) const noexcept;
+  [[nodiscard]] Result<std::optional<std::int64_t>> integer(Setting setting,
+                                                            std::int64_t lowest,
+                                                            std::int64_t highest) const;
+  /// on, true, yes, 1 or off, false, no, 0.
+  [[nodiscard]] Result<std::optional<bool>> boolean(Setting setting) const;
+  /// A number of bytes, with K, M, G or T (of 1024) behind it: "512M".
+  [[nodiscard]] Result<std::optional<std::int64_t>> size_bytes(Setting setting) const;
+  /// An absolute path.
+  [[nodiscard]] Result<std::optional<std::filesystem::path>> path(Setting setting) const;
+  /// The place of the value in `names`.
+  [[nodiscard]] Result<std::optional<std::size_t>> choice(
+      Setting setting, std::span<const std::string_view> names) const;
+
+ private:
+  std::array<std::optional<std::string>, kSettingCount> values_;
+};
+
+/// Names of HEARTH_* variables in the environment that the library does not know; likely typing
+/// errors.
+[[nodiscard]] std::vector<std::string> unknown_settings();
+
+}  // namespace hearth

@@ -1,0 +1,88 @@
+// Shape (up to eight dimensions) and Layout (a shape with strides). Values, any thread.
+// Invariants: (1) dims beyond rank are 0, so equality is plain; (2) strides count elements and may
+// be negative or 0 (broadcast).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth {
+
+inline constexpr int kMaxRank = 8;
+
+class Shape {
+ public:
+  constexpr Shape() = default;                      ///< A scalar: rank 0, one element.
+  Shape(std::initializer_list<std::int64_t> dims);  // NOLINT(google-explicit-constructor)
+  /// Errors: ShapeError when there are more than 8 dimensions, one is negative, or the element
+  /// count overflows.
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  [[nodiscard]] constexpr int rank() const noexcept { return rank_; }
+  [[nodiscard]] constexpr std::int64_t operator[](int axis) const noexcept {
+    return dims_[static_cast<std::size_t>(axis)];
+  }
+  /// Sets one dimension. Requires 0 ≤ axis < rank() and size ≥ 0.
+  constexpr void set(int axis, std::int64_t size) noexcept {
+    dims_[static_cast<std::size_t>(axis)] = size;
+  }
+  /// Appends a dimension. Errors: ShapeError beyond 8.
+  void push_back(std::int64_t size);
+  [[nodiscard]] std::span<const std::int64_t> dims() const noexcept {
+    return {dims_.data(), static_cast<std::size_t>(rank_)};
+  }
+  [[nodiscard]] constexpr std::int64_t element_count() const noexcept {
+    std::int64_t count = 1;
+    for (int axis = 0; axis < rank_; ++axis) {
+      count *= dims_[static_cast<std::size_t>(axis)];
+    }
+    return count;
+  }
+  /// "[4, 8]"
+  [[nodiscard]] std::string to_string() const;
+  friend constexpr bool operator==(const Shape&, const Shape&) noexcept = default;
+
+ private:
+  std::array<std::int64_t, kMaxRank> dims_{};
+  std::int32_t rank_ = 0;
+};
+
+/// A shape from dims that may be wrong. Errors: shape_mismatch, with the text of Shape's
+/// constructor (which throws it instead).
+[[nodiscard]] Result<Shape> make_shape(std::span<const std::int64_t> dims);
+
+using Strides = std::array<std::int64_t, kMaxRank>;  ///< In elements, one per axis; entries beyond
+                                                     ///< the rank are 0.
+
+/// Row-major strides; an axis of size 1 gets the stride it would have.
+[[nodiscard]] Strides contiguous_strides(const Shape& shape) noexcept;
+
+/// Where the elements of a tensor lie, relative to its first byte.
+struct Layout {
+  Shape shape;
+  Strides strides{};
+  bool contiguous = true;  ///< Row-major without gaps (axes of size 1 do not matter).
+
+  Layout() = default;
+  explicit Layout(const Shape& of) : shape(of), strides(contiguous_strides(of)) {}
+  Layout(const Shape& of, const Strides& with);  ///< Finds out whether it is contiguous.
+};
+
+/// Numpy broadcasting of two shapes. Errors: shape_mismatch with both shapes in the text (without
+/// an op's name).
+[[nodiscard]] Result<Shape> broadcast(const Shape& a, const Shape& b);
+/// Strides of `layout` when read as `target` (0 on broadcast axes). Requires that layout.shape
+/// broadcasts to target.
+[[nodiscard]] Strides broadcast_strides(const Layout& layout, const Shape& target) noexcept;
+/// Turns a possibly negative axis into 0…rank-1. Errors: invalid_argument naming op, axis and rank.
+[[nodiscard]] Result<int> normalize_axis(std::string_view op, int axis, int rank);
+/// "f32[4, 8]"
+[[nodiscard]] std::string describe(DType dtype, const Shape& shape);
+
+}  // namespace hearth

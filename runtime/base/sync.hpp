@@ -1,0 +1,86 @@
+// The one lock of the library, with annotations that clang's -Wthread-safety checks.
+// Device code needs none: what a device owns belongs to the holder of its token. Locks live in
+// these files only:
+//   runtime/base/mailbox.hpp              queues between threads
+//   runtime/base/pending.hpp              waiters of a result
+//   runtime/base/timeline.hpp             waiters of a device's progress
+//   runtime/base/continuation_runner.hpp  starting its thread once
+//   runtime/base/interner.hpp             intern tables
+//   runtime/base/trace.hpp                one tracer for all threads
+//   runtime/base/chrome_trace.cpp         spans from all threads
+//   runtime/base/log.cpp                  the sink of all loggers (a std::mutex inside spdlog)
+//   runtime/device_endpoint.hpp           a device's control inbox and its waiters
+//   streams/slot_pool.hpp                 blocks of slot numbers
+// Invariants: (1) a Mutex is held for a few instructions and never across a park, a push that may
+// wait, or a schedule point (asserted); (2) no user code runs under one.
+#pragma once
+
+#include <mutex>
+
+#include <hearth/runtime/base/thread_context.hpp>
+
+#if defined(__clang__)
+#define HEARTH_THREAD_ANNOTATION(attribute) __attribute__((attribute))
+#else
+#define HEARTH_THREAD_ANNOTATION(attribute)
+#endif
+#define HEARTH_CAPABILITY(name) HEARTH_THREAD_ANNOTATION(capability(name))
+#define HEARTH_SCOPED_CAPABILITY HEARTH_THREAD_ANNOTATION(scoped_lockable)
+#define HEARTH_GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(guarded_by(mutex))
+#define HEARTH_PT_GUARDED_BY(mutex) HEARTH_THREAD_ANNOTATION(pt_guarded_by(mutex))
+#define HEARTH_REQUIRES(...) HEARTH_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
+#define HEARTH_EXCLUDES(...) HEARTH_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
+#define HEARTH_ACQUIRE(...) HEARTH_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define HEARTH_TRY_ACQUIRE(...) HEARTH_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define HEARTH_RELEASE(...) HEARTH_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
+
+namespace hearth {
+
+class HEARTH_CAPABILITY("mutex") Mutex final {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  ~Mutex() = default;
+
+  void lock() HEARTH_ACQUIRE() {
+    mutex_.lock();
+    count_locked();
+  }
+  [[nodiscard]] bool try_lock() HEARTH_TRY_ACQUIRE(true) {
+    if (!mutex_.try_lock()) {
+      return false;
+    }
+    count_locked();
+    return true;
+  }
+  void unlock() HEARTH_RELEASE() {
+#ifdef HEARTH_ASSERTS
+    current_context().note_unlocked();
+#endif
+    mutex_.unlock();
+  }
+
+ private:
+  static void count_locked() noexcept {
+#ifdef HEARTH_ASSERTS
+    current_context().note_locked();
+#endif
+  }
+
+  std::mutex mutex_;
+};
+
+/// Holds a Mutex to the end of its scope.
+class HEARTH_SCOPED_CAPABILITY MutexLock final {
+ public:
+  explicit MutexLock(Mutex& mutex) HEARTH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+  ~MutexLock() HEARTH_RELEASE() { mutex_.unlock(); }
+
+ private:
+  Mutex& mutex_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,131 @@
+// All per-thread state of the library in one object: identity, clock, parker, and what others
+// attach (streams, scopes). Each thread, and each logical thread of the manual executor, has
+// exactly one; it replaces thread_local variables. Threads: owner only, except parker().unpark().
+// Invariants: (1) ids are never reused within a process; (2) attachments die in reverse order, on
+// their own thread, while the context can still be used.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/parker.hpp>
+
+namespace hearth {
+
+using ThreadId =
+    Id<struct ThreadIdTag, std::uint64_t>;  ///< Never reused; 0 = none. Names, never steers.
+
+/// What others keep per thread; destroyed when the thread ends.
+class ContextAttachment {
+ public:
+  ContextAttachment() = default;
+  ContextAttachment(const ContextAttachment&) = delete;
+  ContextAttachment& operator=(const ContextAttachment&) = delete;
+  virtual ~ContextAttachment() = default;
+};
+
+class ThreadContext final {
+ public:
+  /// A context in real time. An empty name becomes "thread-<id>".
+  explicit ThreadContext(std::string name);
+  /// A context of a logical thread. The clock and the logical thread outlive it.
+  ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread);
+  ThreadContext(const ThreadContext&) = delete;
+  ThreadContext& operator=(const ThreadContext&) = delete;
+  ~ThreadContext();
+
+  [[nodiscard]] ThreadId id() const noexcept { return id_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] Clock& clock() const noexcept { return *clock_; }
+  [[nodiscard]] Parker& parker() const noexcept { return *parker_; }
+  /// Null for a real thread.
+  [[nodiscard]] LogicalThread* logical_thread() const noexcept { return logical_thread_; }
+  [[nodiscard]] bool is_manual() const noexcept { return logical_thread_ != nullptr; }
+
+  /// What attach() put under this key, or null. A key always goes with the same T.
+  /// Cost: 1 ns for the key that was looked up last, else a linear search.
+  template <class T>
+  [[nodiscard]] T* find(std::uint64_t key) noexcept {
+    static_assert(std::is_base_of_v<ContextAttachment, T>);
+    if (hot_ == nullptr || hot_key_ != key) {
+      if (!find_slow(key)) {
+        return nullptr;
+      }
+    }
+    return static_cast<T*>(hot_);
+  }
+
+  /// Keeps the attachment until detach() or the end of the thread. The key must be free.
+  template <class T>
+  T& attach(std::uint64_t key, std::unique_ptr<T> attachment) {
+    static_assert(std::is_base_of_v<ContextAttachment, T>);
+    T& kept = *attachment;
+    add(key, std::move(attachment));
+    return kept;
+  }
+  /// Destroys what is under the key, if anything.
+  void detach(std::uint64_t key);
+  /// Destroys all attachments, the newest first. Executors call this when a thread's body has
+  /// returned.
+  void clear_attachments();
+
+  /// Mutex counts what this thread holds, in builds with asserts.
+  void note_locked() noexcept { ++held_lock_count_; }
+  void note_unlocked() noexcept { --held_lock_count_; }
+  [[nodiscard]] int held_lock_count() const noexcept { return held_lock_count_; }
+
+ private:
+  struct Entry {
+    std::uint64_t key = 0;
+    std::unique_ptr<ContextAttachment> attachment;
+  };
+  bool find_slow(std::uint64_t key) noexcept;
+  void add(std::uint64_t key, std::unique_ptr<ContextAttachment> attachment);
+
+  ThreadId id_;
+  std::string name_;
+  SteadyClock steady_clock_;
+  Clock* clock_ = &steady_clock_;
+  LogicalThread* logical_thread_ = nullptr;
+  IntrusivePtr<Parker> parker_;
+  int held_lock_count_ = 0;
+  std::uint64_t hot_key_ = 0;
+  ContextAttachment* hot_ = nullptr;
+  std::vector<Entry> attachments_;
+};
+
+namespace detail {
+extern constinit thread_local ThreadContext* thread_context;
+ThreadContext& make_foreign_context();
+}  // namespace detail
+
+/// The calling thread's context; made on first use for threads that no executor started, such as
+/// main. Threads: any. Cost: one load.
+[[nodiscard]] inline ThreadContext& current_context() noexcept {
+  ThreadContext* const context = detail::thread_context;
+  return context != nullptr ? *context : detail::make_foreign_context();
+}
+
+/// Makes another context the calling thread's, and returns the one before (null: none yet). For
+/// executors only.
+ThreadContext* exchange_current_context(ThreadContext* context) noexcept;
+
+/// A place where the manual executor may let another thread run; nothing in real threads. Never
+/// while holding a Mutex.
+inline void schedule_point() {
+  ThreadContext* const context = detail::thread_context;
+  if (context != nullptr && context->logical_thread() != nullptr) {
+    HEARTH_ASSERT(context->held_lock_count() == 0, "a Mutex is held across a schedule point");
+    context->logical_thread()->yield();
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,77 @@
+// WaitList: the threads that wait for one thing, in order of arrival. Shared by Mailbox, Timeline
+// and Pending. Nodes live on the stacks of the waiting threads; the list belongs to a Mutex of its
+// owner, under which every function is called. Wakers take a parker out under the lock and unpark
+// it after: it is counted, so a thread that has left meanwhile only finds a spare token.
+#pragma once
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+
+namespace hearth {
+
+/// One waiting thread.
+class WaitNode {
+ public:
+  WaitNode() : parker_(&current_context().parker()) {}
+  WaitNode(const WaitNode&) = delete;
+  WaitNode& operator=(const WaitNode&) = delete;
+  ~WaitNode() { HEARTH_ASSERT(!linked_, "a waiter left without taking itself off its list"); }
+
+  [[nodiscard]] WaitNode* next() const noexcept { return next_; }
+
+ private:
+  friend class WaitList;
+  IntrusivePtr<Parker> parker_;
+  WaitNode* previous_ = nullptr;
+  WaitNode* next_ = nullptr;
+  bool linked_ = false;
+};
+
+class WaitList final {
+ public:
+  WaitList() = default;
+  WaitList(const WaitList&) = delete;
+  WaitList& operator=(const WaitList&) = delete;
+  ~WaitList() = default;
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] WaitNode* first() const noexcept { return first_; }
+
+  /// Adds at the end; nothing if it is there already.
+  void add(WaitNode& node) noexcept {
+    if (node.linked_) {
+      return;
+    }
+    node.linked_ = true;
+    node.previous_ = last_;
+    node.next_ = nullptr;
+    (last_ != nullptr ? last_->next_ : first_) = &node;
+    last_ = &node;
+  }
+
+  /// Takes a node off; nothing if a waker did so already.
+  void remove(WaitNode& node) noexcept {
+    if (!node.linked_) {
+      return;
+    }
+    node.linked_ = false;
+    (node.previous_ != nullptr ? node.previous_->next_ : first_) = node.next_;
+    (node.next_ != nullptr ? node.next_->previous_ : last_) = node.previous_;
+  }
+
+  /// Takes a node off and returns its parker, to be unparked once the lock is released.
+  [[nodiscard]] IntrusivePtr<Parker> take(WaitNode& node) noexcept {
+    remove(node);
+    return node.parker_;
+  }
+  /// The longest waiting one; null when there is none.
+  [[nodiscard]] IntrusivePtr<Parker> take_first() noexcept {
+    return first_ != nullptr ? take(*first_) : IntrusivePtr<Parker>();
+  }
+
+ private:
+  WaitNode* first_ = nullptr;
+  WaitNode* last_ = nullptr;
+};
+
+}  // namespace hearth

@@ -1,0 +1,69 @@
+// Device: a cheap handle to one device of a Runtime. Copyable, any thread. Outlives its Runtime harmlessly (then every use throws
+// device_closed).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/pending.hpp>
+
+namespace hearth {
+
+class DeviceEndpoint;
+
+/// Exact figures of a device's memory. Units: bytes and counts.
+struct MemoryStatistics {
+  std::int64_t live_bytes = 0;
+  std::int64_t reserved_bytes = 0;
+  std::int64_t peak_live_bytes = 0;
+  std::int64_t peak_reserved_bytes = 0;
+  std::int64_t budget_bytes = 0;
+  std::int64_t allocation_count = 0;
+  std::int64_t in_place_count = 0;   ///< outputs that took the bytes of a last-used input
+  std::int64_t live_tensor_count = 0;
+  double fragmentation = 0;          ///< 1 - largest free / free
+};
+
+/// What an actor has done so far. Counts.
+struct DeviceStatistics {
+  std::uint64_t records = 0;        ///< records consumed
+  std::uint64_t kernels = 0;        ///< ops that reached the backend
+  std::uint64_t poisoned_ops = 0;   ///< ops skipped or failed
+  std::uint64_t tokens_lent = 0;    ///< times a waiting thread ran the device's loop
+  std::uint64_t foreign_uses = 0;   ///< operands used by a lane that is not their home
+};
+
+class Device {
+ public:
+  Device() = default;
+  explicit Device(IntrusivePtr<DeviceEndpoint> endpoint) noexcept;
+  Device(const Device&);
+  Device(Device&&) noexcept;
+  Device& operator=(const Device&);
+  Device& operator=(Device&&) noexcept;
+  ~Device();
+
+  /// "cpu:0"
+  [[nodiscard]] const std::string& name() const;
+  /// Cores, instruction set, libraries, in one line.
+  [[nodiscard]] const std::string& description() const;
+  /// Waits until all that this thread's stream submitted here is done. Errors: DeadlineExceeded; DeviceError when the device is lost
+  /// or closed. Failures of single ops are not reported here: they throw where their tensors are read.
+  void sync(std::chrono::nanoseconds limit = std::chrono::seconds(60)) const;
+  /// The same as a future.
+  [[nodiscard]] Pending<void> sync_later() const;
+  [[nodiscard]] MemoryStatistics memory() const;
+  void reset_peak_memory() const;
+  [[nodiscard]] DeviceStatistics statistics() const;
+  [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
+  friend bool operator==(const Device& a, const Device& b) noexcept { return a.endpoint_ == b.endpoint_; }
+
+  [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
+
+ private:
+  IntrusivePtr<DeviceEndpoint> endpoint_;
+};
+
+}  // namespace hearth

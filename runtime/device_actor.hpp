@@ -1,0 +1,127 @@
+// The device actor: a loop with a token that consumes a device's lanes and drives its backend.
+// Normally on a thread of its own; on a host device a thread that waits for a result may hold the token for a while and run the loop
+// on its own core. Private to runtime.
+// Threads: the token holder only, but for thread_main (the actor's thread) and reject_all (a stopped device's producer).
+// Invariants: (1) one holder at a time; (2) the loop never blocks and never runs user code: what must wait parks its lane; (3) lanes
+// take turns of at most kTurnRecords records, so that none starves; (4) no exception leaves the loop.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/memory/device_pool.hpp>
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/device.hpp>
+
+#include "device_endpoint.hpp"
+#include "dispatch.hpp"
+#include "handle_table.hpp"
+#include "lane_state.hpp"
+
+namespace hearth {
+
+struct DeviceActorOptions {
+  std::int64_t budget_bytes = 0;
+};
+
+class DeviceActor {
+ public:
+  DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint, std::unique_ptr<Backend> backend, const DeviceActorOptions& options);
+  DeviceActor(const DeviceActor&) = delete;
+  DeviceActor& operator=(const DeviceActor&) = delete;
+  ~DeviceActor();
+
+  /// The actor's thread: runs until a stop message has been obeyed.
+  void thread_main();
+  /// A waiting thread that has claimed the token: runs until `until` says so, the deadline passes or nothing is runnable; then gives
+  /// the token back.
+  template <class Until>
+  void run_borrowed(const Until& until, Deadline deadline) noexcept {
+    run_borrowed_erased([](const void* context) noexcept { return (*static_cast<const Until*>(context))(); }, &until, deadline);
+  }
+
+  /// Consumes everything in a lane of a stopped device, failing what waits for it.
+  static void reject_all(Lane& lane, const ErrorRef& error);
+
+  // ---- for control messages ----
+  /// Begins the shutdown: all that is queued is run, up to the deadline; then the loop ends.
+  void stop(Deadline limit) noexcept;
+  /// A drop that came through the inbox: no lane orders it, so it waits for all the uses it names.
+  void drop_from_outside(SlotId slot, const LastUsesBlob& uses);
+  /// Bytes from another device are there.
+  void transfer_arrived(LaneId lane);
+  /// The end of a loan; `status` poisons the lent tensor.
+  void end_loan(LaneId lane, std::uint64_t loan, const Status& status);
+  [[nodiscard]] MemoryStatistics memory() const;
+  void reset_peak() noexcept { pool_.reset_peak(); }
+  [[nodiscard]] DeviceStatistics statistics() noexcept;
+  [[nodiscard]] Backend& backend() noexcept { return *backend_; }
+
+ private:
+  using UntilFn = bool (*)(const void* context) noexcept;
+  static constexpr int kTurnRecords = 16;
+  static constexpr int kTimedSleeps = 20;
+
+  enum class Step : std::uint8_t { consumed, parked };
+
+  void run_borrowed_erased(UntilFn until, const void* context, Deadline deadline) noexcept;
+  /// Runs turns until nothing is runnable (true) or `until` says so (false).
+  bool run(UntilFn until, const void* context, Deadline deadline) noexcept;
+  void collect();
+  void take_turn(LaneState& lane, UntilFn until, const void* context);
+  [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step run_op(LaneState& lane, const OpView& op);
+  static void keep_for_group(LaneState& lane, const OpView& op);
+  void drop(LaneState& lane, const OpView& op);
+  [[nodiscard]] std::vector<DeferredDrop::Use> uses_of_drop(const LastUsesBlob& blob) const;
+  [[nodiscard]] Step adopt(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step upload(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step lend(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step finish_group(LaneState& lane, const OpView& op);
+  void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
+  /// The lanes that must still move on before these uses are done; registers `lane` with the first of them.
+  [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
+  static void reject_record(const OpView& op, const ErrorRef& error);
+
+  [[nodiscard]] LaneState& state_of(LaneId id);
+  void make_ready(LaneState& lane);
+  void park(LaneState& lane, ParkReason reason, Deadline deadline);
+  void unpark(LaneState& lane);
+  void expire(LaneState& lane);
+  void notify_watchers(LaneState& lane);
+  void close_lane(LaneState& lane);
+  void finish_stop() noexcept;
+  void sleep(int& timed_sleeps, std::uint64_t& seen_records);
+
+  IntrusivePtr<DeviceEndpoint> endpoint_;
+  std::unique_ptr<Backend> backend_;
+  DevicePool pool_;
+  HandleTable handles_;
+  Dispatch dispatch_;
+  std::vector<std::unique_ptr<LaneState>> lanes_;  // by lane id
+  std::deque<LaneState*> ready_;
+  std::vector<LaneState*> parked_;
+  std::vector<DeferredDrop> outside_drops_;
+  bool is_stopping_ = false;
+  bool has_stopped_ = false;
+  Deadline stop_limit_ = Deadline::never();
+  std::uint64_t next_loan_ = 1;
+  struct Quarantine {
+    std::uint64_t loan;
+    Storage* storage;
+  };
+  std::vector<Quarantine> quarantine_;  // bytes of loans that ran out, until the borrower lets go
+  std::uint64_t records_ = 0;
+  std::uint64_t tokens_lent_ = 0;
+  // What the actor's thread reads when it goes to sleep without the token.
+  std::atomic<std::int64_t> next_deadline_{0};     // nanoseconds of the clock; 0 = none
+  std::atomic<std::uint64_t> records_seen_{0};
+};
+
+}  // namespace hearth

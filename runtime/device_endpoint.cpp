@@ -1,0 +1,137 @@
+#include "device_endpoint.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device_actor.hpp"
+#include "tensor_impl.hpp"
+
+namespace hearth {
+
+LaneDirectory::LaneDirectory()
+    : chunks_(std::make_unique<std::array<std::atomic<Chunk*>, kMaxChunks>>()) {}
+
+LaneDirectory::~LaneDirectory() {
+  for (std::uint32_t id = 1; id <= last_id(); ++id) {
+    close(LaneId{id});
+  }
+  for (std::atomic<Chunk*>& chunk : *chunks_) {
+    const std::unique_ptr<Chunk> owner(chunk.load(std::memory_order_acquire));
+  }
+}
+
+Lane& LaneDirectory::open() {
+  const MutexLock lock(mutex_);
+  const std::uint32_t id = last_id_.load(std::memory_order_acquire) + 1;
+  if (id / kChunk >= kMaxChunks) {
+    throw DeviceError(Error{.code = ErrorCode::out_of_memory, .text = "a device has had more than 16 million streams"});
+  }
+  std::atomic<Chunk*>& place = (*chunks_)[id / kChunk];
+  if (place.load(std::memory_order_acquire) == nullptr) {
+    place.store(std::make_unique<Chunk>().release(), std::memory_order_release);  // partner: find
+  }
+  auto lane = std::make_unique<Lane>(LaneId{id});
+  Lane& opened = *lane;
+  (*place.load(std::memory_order_acquire))[id % kChunk].store(lane.release(), std::memory_order_release);  // partner: find
+  last_id_.store(id, std::memory_order_release);
+  return opened;
+}
+
+Lane* LaneDirectory::find(LaneId id) const noexcept {
+  if (id.value == 0 || id.value > last_id()) {
+    return nullptr;
+  }
+  const Chunk* chunk = (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);  // partner: open
+  return (*chunk)[id.value % kChunk].load(std::memory_order_acquire);
+}
+
+void LaneDirectory::close(LaneId id) noexcept {
+  Chunk* chunk = (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);
+  const std::unique_ptr<Lane> ended((*chunk)[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
+}
+
+DeviceEndpoint::DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host)
+    : name_(std::move(name)), description_(std::move(description)), tables_(std::move(tables)), key_(key), is_host_(is_host) {}
+
+DeviceEndpoint::~DeviceEndpoint() = default;
+
+Error DeviceEndpoint::closed_error() const {
+  return Error{.code = ErrorCode::device_closed,
+               .text = fmt::format("device {} is closed: its runtime was shut down", name_),
+               .device = name_};
+}
+
+void DeviceEndpoint::attach_actor(DeviceActor* actor, IntrusivePtr<Parker> parker) noexcept {
+  actor_ = actor;
+  actor_parker_ = std::move(parker);
+}
+
+void DeviceEndpoint::ring(Lane& lane) noexcept {
+  switch (doorbell.ring(lane)) {
+    case Doorbell::Ring::quiet:
+      return;
+    case Doorbell::Ring::wake:
+      actor_parker_->unpark();
+      return;
+    case Doorbell::Ring::stopped:
+      DeviceActor::reject_all(lane, std::make_shared<const Error>(closed_error()));
+      return;
+  }
+}
+
+void DeviceEndpoint::wake_if_free() noexcept {
+  if (doorbell.is_free()) {
+    actor_parker_->unpark();
+  }
+}
+
+void DeviceEndpoint::post(ControlFn message) {
+  {
+    const MutexLock lock(inbox_mutex_);
+    if (stopped_) {
+      return;
+    }
+    inbox_.push_back(std::move(message));
+  }
+  if (doorbell.ring_inbox()) {
+    actor_parker_->unpark();
+  }
+}
+
+void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
+  if (is_closed()) {
+    return;
+  }
+  post([slot = impl.slot, uses = impl.last_uses(LaneId{})](DeviceActor& actor) { actor.drop_from_outside(slot, uses); });
+}
+
+std::vector<DeviceEndpoint::ControlFn> DeviceEndpoint::take_inbox() {
+  const MutexLock lock(inbox_mutex_);
+  return std::exchange(inbox_, {});
+}
+
+std::vector<DeviceEndpoint::ControlFn> DeviceEndpoint::stop_inbox() {
+  const MutexLock lock(inbox_mutex_);
+  stopped_ = true;
+  return std::exchange(inbox_, {});
+}
+
+void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) noexcept {
+  if (!is_host_) {
+    return;
+  }
+  if (doorbell.try_claim()) {
+    actor_->run_borrowed([&waiter] { return waiter.is_ready(); }, deadline);
+  }
+}
+
+void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) noexcept {
+  if (is_host_ && doorbell.try_claim()) {
+    actor_->run_borrowed([&lane] { return lane.backlog() <= Lane::kCapacity / 2; }, deadline);
+  } else {
+    wake_if_free();
+  }
+}
+
+}  // namespace hearth

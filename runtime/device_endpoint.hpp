@@ -1,0 +1,126 @@
+// DeviceEndpoint: what a device's clients and its actor share: the doorbell, the lanes, the slot numbers, the inbox, the tables.
+// Counted; it stays while any tensor, device handle or pending refers to it, also after the Runtime is gone. Then it is closed: drops
+// do nothing and everything else reports device_closed.
+// Private to runtime. Threads: any, where nothing else is said.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/path_table.hpp>
+#include <hearth/runtime/base/shape_table.hpp>
+#include <hearth/runtime/base/source_table.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/streams/doorbell.hpp>
+#include <hearth/streams/lane.hpp>
+#include <hearth/streams/slot_pool.hpp>
+
+namespace hearth {
+
+class DeviceActor;
+struct TensorImpl;
+
+/// Intern tables of one Runtime; every endpoint keeps them alive.
+struct RuntimeTables {
+  explicit RuntimeTables(RuntimeId runtime) : sources(runtime) {}
+
+  ShapeTable shapes;
+  SourceTable sources;
+  PathTable paths;
+};
+
+/// All lanes of one device by their ids, which are dense and never reused.
+class LaneDirectory {
+ public:
+  LaneDirectory();
+  LaneDirectory(const LaneDirectory&) = delete;
+  LaneDirectory& operator=(const LaneDirectory&) = delete;
+  ~LaneDirectory();
+
+  /// A new lane. Errors: DeviceError out_of_memory when all ids are used up.
+  [[nodiscard]] Lane& open();
+  /// The lane, or nullptr when it has ended (then all its records count as consumed).
+  [[nodiscard]] Lane* find(LaneId id) const noexcept;
+  /// Ends a drained lane. Threads: token holder only.
+  void close(LaneId id) noexcept;
+  [[nodiscard]] std::uint32_t last_id() const noexcept { return last_id_.load(std::memory_order_acquire); }
+
+ private:
+  static constexpr std::uint32_t kChunk = 1024;
+  static constexpr std::uint32_t kMaxChunks = 1U << 14;
+  using Chunk = std::array<std::atomic<Lane*>, kChunk>;
+
+  std::unique_ptr<std::array<std::atomic<Chunk*>, kMaxChunks>> chunks_;
+  std::atomic<std::uint32_t> last_id_{0};
+  Mutex mutex_;
+};
+
+class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
+ public:
+  using ControlFn = UniqueFunction<void(DeviceActor&)>;
+
+  DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host);
+  ~DeviceEndpoint();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& description() const noexcept { return description_; }
+  [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
+  /// Unique in the process: finds a thread's client of this device.
+  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
+  [[nodiscard]] bool is_host() const noexcept { return is_host_; }
+  [[nodiscard]] bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }  // partner: close
+  /// No new work from here on.
+  void close() noexcept { closed_.store(true, std::memory_order_release); }
+  /// The error that a closed device answers with.
+  [[nodiscard]] Error closed_error() const;
+
+  /// After a push that must ring: links the lane, wakes the actor where that is needed.
+  void ring(Lane& lane) noexcept;
+  /// Wakes the actor if nobody runs it although there may be work.
+  void wake_if_free() noexcept;
+  /// Sends a control message. Dropped without effect when the actor has stopped: the caller asks is_closed() first where it matters.
+  void post(ControlFn message);
+  /// The drop of a tensor by a thread that has no lane here, or that ends with a full one.
+  void post_drop(const TensorImpl& impl) noexcept;
+  /// Everything posted so far. Threads: token holder only.
+  [[nodiscard]] std::vector<ControlFn> take_inbox();
+  /// On a host device: runs the device's loop on this thread while the token is free, until `waiter` is ready, the deadline passes
+  /// or nothing is runnable. Else wakes the actor.
+  void help(PendingStateBase& waiter, Deadline deadline) noexcept;
+  /// The same until `lane` has room.
+  void help_drain(Lane& lane, Deadline deadline) noexcept;
+
+  void attach_actor(DeviceActor* actor, IntrusivePtr<Parker> parker) noexcept;
+
+  Doorbell doorbell;
+  LaneDirectory lanes;
+  SlotDirectory slots;
+
+ private:
+  const std::string name_;
+  const std::string description_;
+  const std::shared_ptr<RuntimeTables> tables_;
+  const std::uint64_t key_;
+  const bool is_host_;
+  std::atomic<bool> closed_{false};
+  DeviceActor* actor_ = nullptr;  ///< set before the first client; used by the token holder only
+  IntrusivePtr<Parker> actor_parker_;
+  Mutex inbox_mutex_;
+  std::vector<ControlFn> inbox_ HEARTH_GUARDED_BY(inbox_mutex_);
+  bool stopped_ HEARTH_GUARDED_BY(inbox_mutex_) = false;
+
+ public:
+  /// The actor has stopped: later messages are dropped. Returns what was still in the inbox. Threads: token holder only.
+  [[nodiscard]] std::vector<ControlFn> stop_inbox();
+};
+
+}  // namespace hearth

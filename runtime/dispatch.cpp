@@ -1,0 +1,461 @@
+#include "dispatch.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "tickets.hpp"
+#include "view_layout.hpp"
+
+namespace hearth {
+namespace {
+
+/// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after the gradient for the rest.
+int updated_input(int output_index) noexcept { return output_index == 0 ? 0 : output_index + 1; }
+
+bool is_optimizer(OpKind kind) noexcept { return op_info(kind).op_class == OpClass::optimizer; }
+
+std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
+  return layout.shape.element_count() * size_bytes(operand.dtype);
+}
+
+}  // namespace
+
+Slot* Dispatch::find_unborn_input(const OpView& op) {
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Operand operand = op.input(i);
+    Slot& slot = handles_.slot(operand.slot);
+    if (slot.generation < operand.generation) {
+      return &slot;
+    }
+    HEARTH_ASSERT(slot.generation == operand.generation && slot.state != SlotState::empty,
+                  "an operand was freed before its use");
+  }
+  return nullptr;
+}
+
+ErrorRef Dispatch::first_poison(const OpView& op) {
+  if (lost_) {
+    return lost_;
+  }
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Slot& slot = handles_.slot(op.input(i).slot);
+    if (slot.state == SlotState::poisoned) {
+      return slot.error;
+    }
+  }
+  return nullptr;
+}
+
+void Dispatch::count_foreign(const OpView& op, const LaneState& lane) {
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Slot& slot = handles_.slot(op.input(i).slot);
+    if (slot.home != lane.id && !slot.is_published) {
+      ++statistics_.foreign_uses;
+    }
+  }
+}
+
+void Dispatch::run(const OpView& op, LaneState& lane) {
+  count_foreign(op, lane);
+  if (ErrorRef poison = first_poison(op)) {
+    fail(op, lane, std::move(poison));
+    return;
+  }
+  if (op_info(op.kind()).op_class == OpClass::view) {
+    run_view(op, lane);
+  } else {
+    run_kernel(op, lane);
+  }
+}
+
+void Dispatch::fail(const OpView& op, LaneState& lane, ErrorRef error) {
+  ++statistics_.poisoned_ops;
+  poison_outputs(op, lane, error);
+  consume_inputs(op);
+}
+
+void Dispatch::run_kernel(const OpView& op, LaneState& lane) {
+  storages_.clear();
+  for (int i = 0; i < op.record().output_count; ++i) {
+    Result<Storage*> storage = storage_for(op, i);
+    if (!storage.has_value()) {
+      for (Storage* taken : storages_) {
+        handles_.unuse(taken);
+      }
+      fail(op, lane, with_provenance(storage.error(), op, lane.id));
+      return;
+    }
+    storages_.push_back(storage.value());
+  }
+  const Status status = submit(op, storages_);
+  if (!status.has_value()) {
+    note_status(status);
+    for (Storage* taken : storages_) {
+      handles_.unuse(taken);
+    }
+    fail(op, lane, with_provenance(status.error(), op, lane.id));
+    return;
+  }
+  make_outputs(op, lane, storages_);
+  consume_inputs(op);
+}
+
+Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
+  const int inputs = op.record().input_count;
+  views_.clear();
+  for (int i = 0; i < inputs; ++i) {
+    const Slot& slot = handles_.slot(op.input(i).slot);
+    views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});
+  }
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const Operand operand = op.output(static_cast<int>(i));
+    views_.push_back(TensorView{storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
+  }
+  const std::span<const TensorView> views(views_);
+  const KernelCall call{op, views.first(static_cast<std::size_t>(inputs)), views.subspan(static_cast<std::size_t>(inputs))};
+  ++statistics_.kernels;
+  try {
+    return backend_.submit(call);
+  } catch (const std::exception& thrown) {
+    return Error{.code = ErrorCode::kernel_failed, .text = fmt::format("the kernel threw: {}", thrown.what())};
+  }
+}
+
+Storage* Dispatch::reusable_storage(const OpView& op, int output_index) {
+  const Operand out = op.output(output_index);
+  const Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
+  const bool optimizer = is_optimizer(op.kind());
+  if (output_index > 0 && !optimizer) {
+    return nullptr;
+  }
+  const int first = optimizer ? updated_input(output_index) : 0;
+  const int last = optimizer ? first + 1 : static_cast<int>(op.record().input_count);
+  for (int i = first; i < last; ++i) {
+    const Operand operand = op.input(i);
+    if (operand.use != Use::read_last || operand.dtype != out.dtype) {
+      continue;
+    }
+    const Slot& slot = handles_.slot(operand.slot);
+    if (slot.storage != nullptr && slot.storage->uses == 1 && slot.layout->contiguous &&
+        slot.data == slot.storage->block.data &&
+        slot.layout->shape.element_count() == out_layout.shape.element_count() &&
+        (optimizer || backend_.may_alias(op.kind(), i))) {
+      return slot.storage;
+    }
+  }
+  return nullptr;
+}
+
+Result<Storage*> Dispatch::storage_for(const OpView& op, int output_index) {
+  const Operand out = op.output(output_index);
+  const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
+  if (Storage* reused = reusable_storage(op, output_index)) {
+    HandleTable::share(*reused);
+    handles_.memory().count_in_place(size);
+    return reused;
+  }
+  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind()) ? PoolKind::exclusive : PoolKind::temporary;
+  Acquire outcome = Acquire::ok;
+  Storage* storage = handles_.allocate(size, kind, outcome);
+  if (storage == nullptr) {
+    return out_of_memory(size, outcome);
+  }
+  return storage;
+}
+
+Error Dispatch::out_of_memory(std::int64_t size_bytes, Acquire outcome) const {
+  const MemoryReport report = handles_.memory().report();
+  return Error{.code = ErrorCode::out_of_memory,
+               .text = fmt::format("{} bytes do not fit: {}; {} bytes are live, {} reserved",
+                                   size_bytes,
+                                   outcome == Acquire::exhausted ? "the machine has no more memory" : "the device's budget is used up",
+                                   report.total.live_bytes,
+                                   report.total.reserved_bytes)};
+}
+
+void Dispatch::wake_waiting(Slot& slot) {
+  if (!slot.waiting.empty()) {
+    woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
+    slot.waiting.clear();
+  }
+}
+
+void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, Storage* storage) {
+  handles_.make_live(slot, operand, home, storage, storage->block.data, &endpoint_.tables().shapes.layout(operand.shape));
+  wake_waiting(slot);
+}
+
+void Dispatch::make_outputs(const OpView& op, LaneState& lane, std::span<Storage* const> storages) {
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const Operand operand = op.output(static_cast<int>(i));
+    fill(handles_.slot(operand.slot), operand, lane.id, storages[i]);
+  }
+}
+
+void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error) {
+  for (int i = 0; i < op.record().output_count; ++i) {
+    const Operand operand = op.output(i);
+    Slot& slot = handles_.slot(operand.slot);
+    if (slot.state == SlotState::empty) {
+      handles_.make_poisoned(slot, operand, lane.id, error);
+    } else {
+      handles_.poison(slot, error);  // an exception came after it was made
+    }
+    wake_waiting(slot);
+  }
+}
+
+void Dispatch::consume_inputs(const OpView& op) {
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Operand operand = op.input(i);
+    if (operand.use == Use::read_last) {
+      release_slot(operand.slot);
+    }
+  }
+}
+
+void Dispatch::release_slot(SlotId id) {
+  handles_.clear(handles_.slot(id));
+  endpoint_.slots.give_back(id);
+}
+
+ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
+  Error full = error;
+  full.op = op_info(op.kind()).name;
+  full.module_path = endpoint_.tables().paths.path(op.record().path);
+  full.device = endpoint_.name();
+  full.lane = lane.value;
+  full.sequence = op.record().sequence;
+  full.location = endpoint_.tables().sources.location(op.record().source);
+  return std::make_shared<const Error>(std::move(full));
+}
+
+void Dispatch::note_status(const Status& status) {
+  if (!status.has_value() && status.error().code == ErrorCode::device_lost) {
+    lost_ = status.shared_error();
+  }
+}
+
+void Dispatch::run_view(const OpView& op, LaneState& lane) {
+  const Operand in = op.input(0);
+  const Operand out = op.output(0);
+  Slot& from = handles_.slot(in.slot);
+  const Layout& interned = endpoint_.tables().shapes.layout(out.shape);
+  const ViewLayout view = view_layout(op, *from.layout, interned);
+  if (!view.possible) {
+    // Only reshape gets here: the elements must be laid out anew. The kernel reads the input through its own shape.
+    Acquire outcome = Acquire::ok;
+    Storage* storage = handles_.allocate(bytes_of(out, interned), PoolKind::temporary, outcome);
+    Status status = storage == nullptr ? Status(out_of_memory(bytes_of(out, interned), outcome)) : copy_to_contiguous(from, *storage);
+    if (!status.has_value()) {
+      note_status(status);
+      handles_.unuse(storage);
+      fail(op, lane, with_provenance(status.error(), op, lane.id));
+      return;
+    }
+    fill(handles_.slot(out.slot), out, lane.id, storage);
+    consume_inputs(op);
+    return;
+  }
+  HandleTable::share(*from.storage);
+  std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
+  Slot& to = handles_.slot(out.slot);
+  if (view.layout.contiguous) {
+    handles_.make_live(to, out, lane.id, from.storage, data, &interned);
+  } else {
+    handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
+  }
+  wake_waiting(to);
+  consume_inputs(op);
+}
+
+Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to) {
+  OpRecord record;
+  record.kind = OpKind::copy;
+  record.input_count = 1;
+  record.output_count = 1;
+  const Layout target(from.layout->shape);
+  const TensorView in{from.data, from.layout, from.dtype};
+  const TensorView out{to.block.data, &target, from.dtype};
+  ++statistics_.kernels;
+  try {
+    return backend_.submit(KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}});
+  } catch (const std::exception& thrown) {
+    return Error{.code = ErrorCode::kernel_failed, .text = fmt::format("the copy kernel threw: {}", thrown.what())};
+  }
+}
+
+void Dispatch::upload(const OpView& op, LaneState& lane) {
+  const auto attributes = op.attributes<TicketAttributes>();
+  const std::unique_ptr<UploadTicket> ticket(static_cast<UploadTicket*>(attributes.ticket));
+  ErrorRef error = lost_;
+  if (!error && ticket->transfer) {
+    error = ticket->transfer->error;
+    ticket->bytes = ticket->transfer->bytes;
+    if (!error && !ticket->transfer->is_ready) {
+      error = with_provenance(Error{.code = ErrorCode::deadline_exceeded, .text = "bytes from another device did not come in time"}, op, lane.id);
+    }
+  }
+  if (error) {
+    fail(op, lane, std::move(error));
+    return;
+  }
+  Result<Storage*> storage = storage_for(op, 0);
+  if (!storage.has_value()) {
+    fail(op, lane, with_provenance(storage.error(), op, lane.id));
+    return;
+  }
+  const Status status = backend_.upload(storage.value()->block.data, ticket->bytes);
+  if (!status.has_value()) {
+    note_status(status);
+    handles_.unuse(storage.value());
+    fail(op, lane, with_provenance(status.error(), op, lane.id));
+    return;
+  }
+  const Operand out = op.output(0);
+  fill(handles_.slot(out.slot), out, lane.id, storage.value());
+}
+
+void Dispatch::readback(const OpView& op, LaneState& lane) {
+  const auto attributes = op.attributes<TicketAttributes>();
+  const std::unique_ptr<ReadTicket> ticket(static_cast<ReadTicket*>(attributes.ticket));
+  count_foreign(op, lane);
+  ErrorRef error = first_poison(op);
+  if (!error) {
+    const Slot& slot = handles_.slot(op.input(0).slot);
+    Status status;
+    if (slot.layout->contiguous) {
+      status = backend_.download(ticket->target, slot.data);
+    } else {
+      Acquire outcome = Acquire::ok;
+      const auto size = static_cast<std::int64_t>(ticket->target.size());
+      Storage* packed = handles_.allocate(size, PoolKind::temporary, outcome);
+      status = packed == nullptr ? Status(out_of_memory(size, outcome)) : copy_to_contiguous(slot, *packed);
+      if (status.has_value()) {
+        status = backend_.download(ticket->target, packed->block.data);
+      }
+      handles_.unuse(packed);
+    }
+    if (!status.has_value()) {
+      note_status(status);
+      error = with_provenance(status.error(), op, lane.id);
+    }
+  }
+  consume_inputs(op);
+  ticket->finish(*ticket, std::move(error));
+}
+
+Status Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
+  count_foreign(op, lane);
+  if (ErrorRef poison = first_poison(op)) {
+    fail(op, lane, poison);
+    return poison;
+  }
+  const Operand in = op.input(0);
+  const Operand out = op.output(0);
+  Slot& from = handles_.slot(in.slot);
+  Storage* storage = nullptr;
+  if (in.use == Use::read_last && from.storage->uses == 1 && from.layout->contiguous && from.data == from.storage->block.data) {
+    storage = from.storage;
+    HandleTable::share(*storage);
+  } else {
+    Acquire outcome = Acquire::ok;
+    const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
+    storage = handles_.allocate(size, PoolKind::temporary, outcome);
+    Status status = storage == nullptr ? Status(out_of_memory(size, outcome)) : copy_to_contiguous(from, *storage);
+    if (!status.has_value()) {
+      note_status(status);
+      handles_.unuse(storage);
+      ErrorRef error = with_provenance(status.error(), op, lane.id);
+      fail(op, lane, error);
+      return error;
+    }
+  }
+  fill(handles_.slot(out.slot), out, lane.id, storage);
+  consume_inputs(op);
+  return {};
+}
+
+// ---- update groups ----
+
+Status Dispatch::run_group(std::span<const GroupRecord> group, LaneState& lane) {
+  std::vector<std::vector<Storage*>> storages(group.size());
+  Status status;
+  for (std::size_t i = 0; i < group.size() && status.has_value(); ++i) {
+    const OpView op(group[i].record, group[i].blob.data());
+    if (ErrorRef poison = first_poison(op)) {
+      status = std::move(poison);
+      break;
+    }
+    for (int output = 0; output < op.record().output_count && status.has_value(); ++output) {
+      Result<Storage*> storage = storage_for(op, output);
+      if (storage.has_value()) {
+        storages[i].push_back(storage.value());
+      } else {
+        status = with_provenance(storage.error(), op, lane.id);
+      }
+    }
+  }
+  if (!status.has_value()) {
+    for (const std::vector<Storage*>& taken : storages) {
+      for (Storage* storage : taken) {
+        handles_.unuse(storage);
+      }
+    }
+    abandon_group(group, lane, status.shared_error());
+    return status;
+  }
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const OpView op(group[i].record, group[i].blob.data());
+    if (status.has_value()) {
+      Status ran = submit(op, storages[i]);
+      if (!ran.has_value()) {
+        note_status(ran);
+        status = with_provenance(ran.error(), op, lane.id);
+      }
+    }
+    // Some of the group has written in place already: what follows a failure cannot keep its old value, so it is poisoned.
+    if (status.has_value()) {
+      make_outputs(op, lane, storages[i]);
+    } else {
+      for (Storage* storage : storages[i]) {
+        handles_.unuse(storage);
+      }
+      poison_outputs(op, lane, status.shared_error());
+    }
+    consume_inputs(op);
+  }
+  return status;
+}
+
+void Dispatch::abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error) {
+  for (const GroupRecord& entry : group) {
+    const OpView op(entry.record, entry.blob.data());
+    for (int output = 0; output < op.record().output_count; ++output) {
+      const Operand out = op.output(output);
+      const Slot& old = handles_.slot(op.input(updated_input(output)).slot);
+      Slot& slot = handles_.slot(out.slot);
+      if (old.state == SlotState::live && old.layout->contiguous) {
+        HandleTable::share(*old.storage);
+        handles_.make_live(slot, out, lane.id, old.storage, old.data, old.view_layout ? &endpoint_.tables().shapes.layout(out.shape) : old.layout);
+      } else if (old.state == SlotState::live) {
+        HandleTable::share(*old.storage);
+        handles_.make_view(slot, out, lane.id, old.storage, old.data, *old.layout);
+      } else {
+        handles_.make_poisoned(slot, out, lane.id, old.error ? old.error : error);
+      }
+      wake_waiting(slot);
+    }
+    ++statistics_.poisoned_ops;
+    consume_inputs(op);
+  }
+}
+
+}  // namespace hearth

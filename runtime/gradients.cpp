@@ -1,0 +1,120 @@
+#include <hearth/runtime/gradients.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/ops.hpp>
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void throw_argument(ErrorCode code, std::string text, SourceLoc loc) {
+  throw_error(Error{.code = code, .text = "gradients: " + std::move(text), .location = loc});
+}
+
+// The type that squares are added up in: 16-bit floats would overflow.
+DType norm_dtype(const std::vector<Tensor>& tensors) {
+  const bool is_wide =
+      std::ranges::any_of(tensors, [](const Tensor& t) { return t.dtype() == DType::f64; });
+  return is_wide ? DType::f64 : DType::f32;
+}
+
+}  // namespace
+
+Gradients::Gradients(std::vector<std::string> paths, std::vector<Tensor> tensors)
+    : paths_(std::move(paths)), tensors_(std::move(tensors)) {
+  if (paths_.size() != tensors_.size()) {
+    throw_argument(ErrorCode::invalid_argument,
+                   fmt::format("{} paths for {} tensors", paths_.size(), tensors_.size()),
+                   {});
+  }
+}
+
+const Tensor& Gradients::at(std::string_view path) const {
+  const auto found = std::ranges::find(paths_, path);
+  if (found == paths_.end()) {
+    throw_argument(ErrorCode::not_found,
+                   fmt::format("no parameter '{}'; there are: {}", path, fmt::join(paths_, ", ")),
+                   {});
+  }
+  return tensors_[static_cast<std::size_t>(found - paths_.begin())];
+}
+
+void Gradients::accumulate(Gradients other, SourceLoc loc) {
+  if (tensors_.empty()) {
+    *this = std::move(other);
+    return;
+  }
+  if (paths_ != other.paths_) {
+    throw_argument(ErrorCode::invalid_argument,
+                   fmt::format("the parameters differ: {} and {}",
+                               fmt::join(paths_, ", "),
+                               fmt::join(other.paths_, ", ")),
+                   loc);
+  }
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i] = add(Arg(std::move(tensors_[i]), loc), Arg(std::move(other.tensors_[i]), loc));
+  }
+}
+
+void Gradients::scale(double factor, SourceLoc loc) {
+  for (Tensor& tensor : tensors_) {
+    if (is_float(tensor.dtype())) {
+      tensor = mul(Arg(std::move(tensor), loc), Arg(factor, loc));
+    }
+  }
+}
+
+Tensor Gradients::norm(SourceLoc loc) const {
+  if (tensors_.empty()) {
+    throw_argument(ErrorCode::invalid_argument, "nothing to take the norm of", loc);
+  }
+  const DType dtype = norm_dtype(tensors_);
+  const Device device = tensors_.front().device();
+  Tensor total;
+  for (const Tensor& tensor : tensors_) {
+    if (!is_float(tensor.dtype())) {
+      continue;
+    }
+    Tensor wide = cast(Arg(tensor, loc), dtype);
+    Tensor squares = square(Arg(std::move(wide), loc));
+    Tensor part = sum(Arg(std::move(squares), loc)).to(device, loc);
+    total = total.is_empty() ? std::move(part)
+                             : add(Arg(std::move(total), loc), Arg(std::move(part), loc));
+  }
+  return total.is_empty() ? zeros(device, {}, dtype, loc) : sqrt(Arg(std::move(total), loc));
+}
+
+Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
+  if (!(max_norm >= 0)) {
+    throw_argument(
+        ErrorCode::invalid_argument, fmt::format("cannot clip to a norm of {}", max_norm), loc);
+  }
+  Tensor before = norm(loc);
+  const Tensor is_longer = greater(Arg(before, loc), Arg(max_norm, loc));
+  const Tensor ratio = div(Arg(max_norm, loc), Arg(before, loc));
+  const Tensor factor = where(Arg(is_longer, loc), Arg(ratio, loc), Arg(1.0, loc));
+  for (Tensor& tensor : tensors_) {
+    if (is_float(tensor.dtype())) {
+      const Tensor local = factor.to(tensor.device(), loc).to(tensor.dtype(), loc);
+      tensor = mul(Arg(std::move(tensor), loc), Arg(local, loc));
+    }
+  }
+  return before;
+}
+
+void Gradients::publish() const {
+  for (const Tensor& tensor : tensors_) {
+    tensor.publish();
+  }
+}
+
+void Gradients::adopt() {
+  for (Tensor& tensor : tensors_) {
+    tensor.adopt();
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,83 @@
+// The handle table: what each slot of a device holds now: bytes, layout, or the error that took their place.
+// Private to runtime. Owned by the device actor, touched by the token holder only: no locks.
+// Invariants: (1) a Storage lives while any slot (tensor or view) uses it; (2) a poisoned slot keeps the first cause; (3) a slot's
+// generation is that of the tensor that lives or last lived in it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <hearth/memory/memory_strategy.hpp>
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_record.hpp>
+#include <hearth/streams/slot_pool.hpp>
+
+namespace hearth {
+
+struct LaneState;
+
+/// A block of device memory and how many slots use it.
+struct Storage {
+  Block block;
+  std::uint32_t uses = 0;
+  PoolKind kind = PoolKind::temporary;
+  Storage* next_free = nullptr;
+};
+
+enum class SlotState : std::uint8_t { empty, live, poisoned };
+
+struct Slot {
+  SlotState state = SlotState::empty;
+  DType dtype = DType::f32;
+  bool is_published = false;  ///< other lanes may use it without counting as a foreign use
+  std::uint32_t generation = 0;
+  LaneId home;
+  Storage* storage = nullptr;
+  std::byte* data = nullptr;
+  const Layout* layout = nullptr;
+  std::unique_ptr<Layout> view_layout;  ///< set when the layout is not the interned contiguous one
+  ErrorRef error;
+  std::vector<LaneState*> waiting;      ///< lanes parked until this slot's next tensor is made
+};
+
+class HandleTable {
+ public:
+  explicit HandleTable(MemoryStrategy& memory) noexcept : memory_(memory) {}
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+  ~HandleTable() = default;
+
+  [[nodiscard]] Slot& slot(SlotId id);
+  /// Bytes for a new tensor; nullptr with `outcome` saying why when there are none.
+  [[nodiscard]] Storage* allocate(std::int64_t size_bytes, PoolKind kind, Acquire& outcome);
+  /// One more slot uses it.
+  static void share(Storage& storage) noexcept { ++storage.uses; }
+  /// One slot less; the last one gives the block back.
+  void unuse(Storage* storage) noexcept;
+
+  /// Fills an empty slot. Takes over one use of `storage`.
+  void make_live(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, const Layout* interned);
+  /// The same with a layout of its own (a view).
+  void make_view(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, Layout layout);
+  void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
+  /// Spoils a live slot; the first cause stays.
+  void poison(Slot& slot, ErrorRef error);
+  /// Empties a slot: its tensor is gone.
+  void clear(Slot& slot) noexcept;
+  [[nodiscard]] std::int64_t live_count() const noexcept { return live_count_; }
+  [[nodiscard]] MemoryStrategy& memory() noexcept { return memory_; }
+
+ private:
+  using Chunk = std::array<Slot, kSlotsPerBlock>;
+
+  MemoryStrategy& memory_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::vector<std::unique_ptr<Storage>> storages_;
+  Storage* free_storage_ = nullptr;
+  std::int64_t live_count_ = 0;
+};
+
+}  // namespace hearth

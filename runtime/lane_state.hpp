@@ -1,0 +1,53 @@
+// The actor's side of a lane: whether it may run, what it waits for, what waits for it.
+// Private to runtime. Touched by the token holder only.
+// Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, or a loan) and a deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/streams/lane.hpp>
+
+#include "tensor_impl.hpp"
+
+namespace hearth {
+
+/// A drop that waits until other lanes have done their uses.
+struct DeferredDrop {
+  struct Use {
+    LaneId lane;
+    std::uint64_t sequence;
+  };
+  SlotId slot;
+  std::vector<Use> uses;
+};
+
+/// One record of an update group, moved out of the lane.
+struct GroupRecord {
+  OpRecord record;
+  std::vector<std::byte> blob;
+};
+
+enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer };
+
+struct LaneState {
+  explicit LaneState(Lane& of) : lane(&of), id(of.id()) {}
+
+  Lane* lane;
+  LaneId id;
+  bool is_ready = false;                    ///< in the ready queue
+  ParkReason parked = ParkReason::none;
+  bool has_expired = false;                 ///< its deadline passed: the record fails instead of waiting again
+  Deadline deadline = Deadline::never();
+  std::vector<DeferredDrop> deferred;       ///< drops consumed here, whose slots other lanes still use
+  std::vector<LaneId> watchers;             ///< lanes to look at again when this one has moved on
+  bool in_group = false;
+  std::vector<GroupRecord> group;
+  std::vector<GroupRecord> group_drops;     ///< drops that came inside the group; they follow it
+  std::uint64_t loan = 0;                   ///< the loan it waits for
+  SlotId lent_slot;
+};
+
+}  // namespace hearth

@@ -1,0 +1,87 @@
+#include <hearth/runtime/lent_region.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "device_actor.hpp"
+#include "device_endpoint.hpp"
+#include "readback.hpp"
+#include "tensor_impl.hpp"
+#include "tickets.hpp"
+
+namespace hearth {
+
+LentRegion::LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept
+    : endpoint_(std::move(endpoint)), lane_(lane), loan_(loan), bytes_(bytes), dtype_(dtype) {}
+
+LentRegion::LentRegion(LentRegion&& other) noexcept
+    : endpoint_(std::exchange(other.endpoint_, nullptr)), lane_(other.lane_), loan_(other.loan_), bytes_(other.bytes_), dtype_(other.dtype_) {}
+
+LentRegion& LentRegion::operator=(LentRegion&& other) noexcept {
+  LentRegion taken(std::move(other));
+  std::swap(endpoint_, taken.endpoint_);
+  std::swap(lane_, taken.lane_);
+  std::swap(loan_, taken.loan_);
+  std::swap(bytes_, taken.bytes_);
+  std::swap(dtype_, taken.dtype_);
+  return *this;
+}
+
+LentRegion::~LentRegion() {
+  if (endpoint_) {
+    done(Error{.code = ErrorCode::cancelled, .text = "lent bytes were dropped without done()", .op = "lend", .device = endpoint_->name()});
+  }
+}
+
+void LentRegion::done(Status status) {
+  if (const IntrusivePtr<DeviceEndpoint> endpoint = std::exchange(endpoint_, nullptr)) {
+    endpoint->post([lane = lane_, loan = loan_, status = std::move(status)](DeviceActor& actor) { actor.end_loan(lane, loan, status); });
+  }
+}
+
+void LentRegion::run_on_device(UniqueFunction<void()> work) const {
+  endpoint_->post([work = std::move(work)](DeviceActor&) mutable { work(); });
+}
+
+Tensor lend(Tensor tensor, UniqueFunction<void(Result<LentRegion>)> ready, Deadline deadline, SourceLoc loc) {
+  if (tensor.is_empty() || tensor.is_tracked()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = tensor.is_empty() ? "lend: the tensor is empty" : "lend: the tensor is tracked; detach() it first",
+                      .op = "lend",
+                      .location = loc});
+  }
+  TensorImpl& impl = *tensor.impl();
+  StreamState& stream = current_stream(*impl.endpoint);
+  auto ticket = std::make_unique<LendTicket>();
+  ticket->ready = std::move(ready);
+  ticket->deadline = deadline;
+  const bool is_last = impl.references.load(std::memory_order_acquire) == 1 && impl.home == stream.id() &&
+                       !impl.is_foreign.load(std::memory_order_acquire);
+  Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
+  result.impl()->path = impl.path;
+  OpRecord record;
+  record.kind = OpKind::lend;
+  record.input_count = 1;
+  record.output_count = 1;
+  record.source = stream.source(loc);
+  record.path = impl.path;
+  record.operands[0] = impl.operand(is_last ? Use::read_last : Use::read);
+  record.operands[1] = result.impl()->operand(Use::out);
+  try {
+    submit_ticket(stream, record, std::move(ticket));
+  } catch (...) {
+    stream.unmake_tensor(result.release_impl());
+    throw;
+  }
+  result.impl()->note_use(stream.id(), record.sequence);
+  if (is_last) {
+    stream.recycle(tensor.release_impl());
+  } else {
+    impl.note_use(stream.id(), record.sequence);
+  }
+  stream.endpoint().wake_if_free();  // other devices wait for these bytes
+  return result;
+}
+
+}  // namespace hearth

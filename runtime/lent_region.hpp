@@ -1,0 +1,56 @@
+// LentRegion: a tensor's bytes on loan to a client that is not the device (a collective engine).
+// The lane that lent them waits until done() or the deadline; its actor goes on with other lanes.
+// Threads: move-only; one at a time, any. Dropped without done() it reports `cancelled`.
+// Invariant: done() counts once; after the deadline the tensor is poisoned and done() has no effect.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+class DeviceEndpoint;
+
+class LentRegion {
+ public:
+  LentRegion() = default;
+  LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept;
+  LentRegion(LentRegion&& other) noexcept;
+  LentRegion& operator=(LentRegion&& other) noexcept;
+  LentRegion(const LentRegion&) = delete;
+  LentRegion& operator=(const LentRegion&) = delete;
+  ~LentRegion();
+
+  [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
+  /// Host bytes that may be read and written until done().
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  /// Gives the bytes back; a failure poisons the tensor with that error.
+  void done(Status status = {});
+  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent. Must not block.
+  void run_on_device(UniqueFunction<void()> work) const;
+
+ private:
+  IntrusivePtr<DeviceEndpoint> endpoint_;
+  LaneId lane_;
+  std::uint64_t loan_ = 0;
+  std::span<std::byte> bytes_;
+  DType dtype_ = DType::f32;
+};
+
+/// Lends the bytes of `tensor` once they are computed, and gives back the tensor as it will be after done(): the same memory in
+/// place when nobody else holds the tensor, else a copy of it. `ready` runs on the device's loop: it must only hand the region on.
+/// An error of the tensor, or of the device, goes to `ready` and poisons the result.
+/// Errors: ArgumentError on a tracked or empty tensor. Threads: any; on the calling thread's stream.
+[[nodiscard]] Tensor lend(Tensor tensor, UniqueFunction<void(Result<LentRegion>)> ready, Deadline deadline, SourceLoc loc = SourceLoc::current());
+
+}  // namespace hearth

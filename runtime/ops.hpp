@@ -1,0 +1,154 @@
+// The ops that users call. Each checks its operands, infers shape and dtype, and enqueues one record on the calling thread's
+// stream; it returns at once with the result's Tensor.
+// Errors of all: ShapeError, DtypeError, DeviceMismatch, ArgumentError now, on the caller's thread, with nothing queued;
+// DeviceError when a result is read whose computing failed.
+// Threads: any. Dtypes: where nothing is said, the op table's row holds (streams/op_table).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+// ---- creation ----
+[[nodiscard]] Tensor full(const Device& device, const Shape& shape, double value, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor full_integer(const Device& device, const Shape& shape, std::int64_t value, DType dtype = DType::i64, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor zeros(const Device& device, const Shape& shape, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor ones(const Device& device, const Shape& shape, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor zeros_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor ones_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
+/// start, start + step, …: ceil((stop - start) / step) values.
+[[nodiscard]] Tensor arange(const Device& device, double start, double stop, double step = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+/// Uniform in [low, high).
+[[nodiscard]] Tensor random_uniform(const Device& device, const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor random_normal(const Device& device, const Shape& shape, Generator& generator, double mean = 0, double standard_deviation = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+/// 1 with probability p, else 0.
+[[nodiscard]] Tensor random_bernoulli(const Device& device, const Shape& shape, Generator& generator, double p, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+
+// ---- element by element ----
+[[nodiscard]] Tensor cast(Arg x, DType dtype);
+[[nodiscard]] Tensor neg(Arg x);
+[[nodiscard]] Tensor abs(Arg x);
+[[nodiscard]] Tensor exp(Arg x);
+[[nodiscard]] Tensor log(Arg x);
+[[nodiscard]] Tensor sqrt(Arg x);
+[[nodiscard]] Tensor rsqrt(Arg x);
+[[nodiscard]] Tensor square(Arg x);
+[[nodiscard]] Tensor sin(Arg x);
+[[nodiscard]] Tensor cos(Arg x);
+[[nodiscard]] Tensor tanh(Arg x);
+[[nodiscard]] Tensor erf(Arg x);
+[[nodiscard]] Tensor sigmoid(Arg x);
+[[nodiscard]] Tensor recip(Arg x);
+[[nodiscard]] Tensor relu(Arg x);
+/// Sets each element to 0 with probability p and divides the others by 1 - p.
+/// Paper: Srivastava et al., Dropout, JMLR 15 (2014).
+[[nodiscard]] Tensor dropout(Arg x, double p, Generator& generator);
+
+// ---- two operands, numpy broadcasting; one of them may be a number ----
+[[nodiscard]] Tensor add(Arg a, Arg b);
+[[nodiscard]] Tensor sub(Arg a, Arg b);
+[[nodiscard]] Tensor mul(Arg a, Arg b);
+[[nodiscard]] Tensor div(Arg a, Arg b);
+[[nodiscard]] Tensor pow(Arg a, Arg b);
+[[nodiscard]] Tensor minimum(Arg a, Arg b);
+[[nodiscard]] Tensor maximum(Arg a, Arg b);
+[[nodiscard]] Tensor equal(Arg a, Arg b);
+[[nodiscard]] Tensor not_equal(Arg a, Arg b);
+[[nodiscard]] Tensor less(Arg a, Arg b);
+[[nodiscard]] Tensor less_equal(Arg a, Arg b);
+[[nodiscard]] Tensor greater(Arg a, Arg b);
+[[nodiscard]] Tensor greater_equal(Arg a, Arg b);
+/// condition ? a : b, element by element; condition is bool.
+[[nodiscard]] Tensor where(Arg condition, Arg a, Arg b);
+
+namespace detail {
+template <class A, class B>
+inline constexpr bool is_operand_pair =
+    (std::is_same_v<std::remove_cvref_t<A>, Tensor> || std::is_same_v<std::remove_cvref_t<B>, Tensor>);
+}  // namespace detail
+
+// Operators take Arg, so that they know the line of the caller and whether an operand was moved in. `a + 1`, `1 / a` work.
+[[nodiscard]] inline Tensor operator+(Arg a, Arg b) { return add(a, b); }
+[[nodiscard]] inline Tensor operator-(Arg a, Arg b) { return sub(a, b); }
+[[nodiscard]] inline Tensor operator*(Arg a, Arg b) { return mul(a, b); }
+[[nodiscard]] inline Tensor operator/(Arg a, Arg b) { return div(a, b); }
+[[nodiscard]] inline Tensor operator-(Arg x) { return neg(x); }
+[[nodiscard]] inline Tensor operator<(Arg a, Arg b) { return less(a, b); }
+[[nodiscard]] inline Tensor operator<=(Arg a, Arg b) { return less_equal(a, b); }
+[[nodiscard]] inline Tensor operator>(Arg a, Arg b) { return greater(a, b); }
+[[nodiscard]] inline Tensor operator>=(Arg a, Arg b) { return greater_equal(a, b); }
+
+// ---- views: no bytes move unless the strides demand it ----
+/// One entry of `shape` may be -1: it is worked out.
+[[nodiscard]] Tensor reshape(Arg x, std::span<const std::int64_t> shape);
+[[nodiscard]] Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape);
+/// Joins the axes from `first` to the last into one.
+[[nodiscard]] Tensor flatten(Arg x, int first = 0);
+[[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> axes);
+[[nodiscard]] Tensor permute(Arg x, std::span<const int> axes);
+/// Swaps two axes; the last two by default.
+[[nodiscard]] Tensor transpose(Arg x, int axis_a = -2, int axis_b = -1);
+/// Indices start, start + step, … before stop along one axis, as Python's x[start:stop:step]: negative numbers count from the end, a
+/// negative step walks backwards. Leave start or stop out for "from the beginning" and "to the end" in the step's direction.
+struct Range {
+  std::optional<std::int64_t> start = {};
+  std::optional<std::int64_t> stop = {};
+  std::int64_t step = 1;
+};
+[[nodiscard]] Tensor slice(Arg x, int axis, Range range);
+[[nodiscard]] Tensor expand(Arg x, const Shape& shape);
+[[nodiscard]] Tensor unsqueeze(Arg x, int axis);
+[[nodiscard]] Tensor squeeze(Arg x, int axis);
+/// The same values in row-major memory.
+[[nodiscard]] Tensor contiguous(Arg x);
+[[nodiscard]] Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc = SourceLoc::current());
+
+// ---- reductions; an empty list of axes means all ----
+[[nodiscard]] Tensor sum(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor mean(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor max(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor sum(Arg x, std::span<const int> axes, bool keep_dims);
+[[nodiscard]] Tensor mean(Arg x, std::span<const int> axes, bool keep_dims);
+[[nodiscard]] Tensor max(Arg x, std::span<const int> axes, bool keep_dims);
+/// Position of the largest value along `axis`, i64; the first of equal ones.
+[[nodiscard]] Tensor argmax(Arg x, int axis, bool keep_dims = false);
+
+// ---- contractions ----
+/// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act as in NumPy.
+[[nodiscard]] Tensor matmul(Arg a, Arg b);
+/// matmul plus bias[n] on each row.
+[[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
+struct Conv2dOptions {
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::array<std::int64_t, 2> dilation{1, 1};
+  std::int64_t groups = 1;
+};
+/// Shapes: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
+[[nodiscard]] Tensor conv2d(Arg x, Arg weight, Conv2dOptions options = {});
+[[nodiscard]] Tensor conv2d(Arg x, Arg weight, Arg bias, Conv2dOptions options = {});
+struct Pool2dOptions {
+  std::array<std::int64_t, 2> kernel{2, 2};
+  std::optional<std::array<std::int64_t, 2>> stride = {};  ///< The kernel's size when left out.
+  std::array<std::int64_t, 2> padding{0, 0};
+  bool count_include_pad = true;  ///< avg only
+};
+[[nodiscard]] Tensor max_pool2d(Arg x, Pool2dOptions options = {});
+[[nodiscard]] Tensor avg_pool2d(Arg x, Pool2dOptions options = {});
+
+// ---- rows and losses ----
+[[nodiscard]] Tensor softmax(Arg x, int axis = -1);
+[[nodiscard]] Tensor log_softmax(Arg x, int axis = -1);
+/// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a class outside [0, classes) poisons
+/// the result with out_of_range.
+[[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
+/// The mean over the rows.
+[[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
+
+}  // namespace hearth

@@ -1,0 +1,66 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_submit.hpp"
+
+namespace hearth {
+namespace {
+
+Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
+  const TensorImpl& impl = detail::accepted_operand(kind, x);
+  ReduceAttributes attributes;
+  const Shape shape = detail::checked(
+      rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x.location());
+  if (attributes.axes == 0) {
+    return detail::take(x);
+  }
+  return detail::submit({.kind = kind,
+                         .location = x.location(),
+                         .inputs = {&x, 1},
+                         .attributes = detail::bytes_of(attributes)},
+                        impl.dtype,
+                        shape);
+}
+
+std::span<const int> span_of(std::initializer_list<int> axes) noexcept {
+  return {axes.begin(), axes.size()};
+}
+
+}  // namespace
+
+Tensor sum(Arg x, std::span<const int> axes, bool keep_dims) {
+  return reduce(OpKind::reduce_sum, x, axes, keep_dims);
+}
+Tensor mean(Arg x, std::span<const int> axes, bool keep_dims) {
+  return reduce(OpKind::reduce_mean, x, axes, keep_dims);
+}
+Tensor max(Arg x, std::span<const int> axes, bool keep_dims) {
+  return reduce(OpKind::reduce_max, x, axes, keep_dims);
+}
+
+Tensor sum(Arg x, std::initializer_list<int> axes, bool keep_dims) {
+  return sum(x, span_of(axes), keep_dims);
+}
+Tensor mean(Arg x, std::initializer_list<int> axes, bool keep_dims) {
+  return mean(x, span_of(axes), keep_dims);
+}
+Tensor max(Arg x, std::initializer_list<int> axes, bool keep_dims) {
+  return max(x, span_of(axes), keep_dims);
+}
+
+Tensor argmax(Arg x, int axis, bool keep_dims) {
+  const TensorImpl& impl = detail::accepted_operand(OpKind::argmax, x);
+  const Shape& from = impl.layout->shape;
+  const Shape shape =
+      detail::checked(rules::argmax(from, axis, keep_dims), OpKind::argmax, x.location());
+  const AxisAttributes attributes{.axis = axis < 0 ? axis + from.rank() : axis,
+                                  .keep_dims = keep_dims ? 1 : 0};
+  return detail::submit({.kind = OpKind::argmax,
+                         .location = x.location(),
+                         .inputs = {&x, 1},
+                         .attributes = detail::bytes_of(attributes)},
+                        DType::i64,
+                        shape);
+}
+
+}  // namespace hearth

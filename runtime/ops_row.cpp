@@ -1,0 +1,58 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_submit.hpp"
+
+#include <array>
+
+namespace hearth {
+namespace {
+
+Tensor along_axis(OpKind kind, const Arg& x, int axis) {
+  const TensorImpl& impl = detail::accepted_operand(kind, x);
+  const Shape& shape = impl.layout->shape;
+  const AxisAttributes attributes{
+      .axis = detail::checked(normalize_axis(name(kind), axis, shape.rank()), kind, x.location()),
+      .keep_dims = 0};
+  return detail::submit({.kind = kind,
+                         .location = x.location(),
+                         .inputs = {&x, 1},
+                         .attributes = detail::bytes_of(attributes)},
+                        impl.dtype,
+                        shape);
+}
+
+}  // namespace
+
+Tensor softmax(Arg x, int axis) {
+  return along_axis(OpKind::softmax, x, axis);
+}
+Tensor log_softmax(Arg x, int axis) {
+  return along_axis(OpKind::log_softmax, x, axis);
+}
+
+Tensor cross_entropy_per_row(Arg logits, Arg targets) {
+  constexpr OpKind kKind = OpKind::cross_entropy;
+  static_cast<void>(detail::operand(kKind, logits));
+  static_cast<void>(detail::operand(kKind, targets));
+  const TensorSpec rows = detail::spec_of(kKind, logits);
+  const TensorSpec losses = detail::checked(
+      rules::cross_entropy(rows, detail::spec_of(kKind, targets)), kKind, logits.location());
+  // Only the gradient needs the probabilities.
+  const std::array specs{losses, rows};
+  const std::size_t count = logits.tensor().is_tracked() ? 2 : 1;
+  std::array<Tensor, 2> results;
+  const std::array inputs{logits, targets};
+  detail::submit({.kind = kKind, .location = logits.location(), .inputs = inputs},
+                 std::span(specs).first(count),
+                 std::span(results).first(count));
+  return std::move(results[0]);
+}
+
+Tensor cross_entropy(Arg logits, Arg targets) {
+  const SourceLoc location = logits.location();
+  Tensor losses = cross_entropy_per_row(logits, targets);
+  return mean(Arg(std::move(losses), location));
+}
+
+}  // namespace hearth

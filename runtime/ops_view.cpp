@@ -1,0 +1,167 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_submit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace hearth {
+namespace {
+
+Tensor view(OpKind kind,
+            const Arg& x,
+            const Shape& shape,
+            std::span<const std::byte> attributes = {}) {
+  return detail::submit(
+      {.kind = kind, .location = x.location(), .inputs = {&x, 1}, .attributes = attributes},
+      x.tensor().dtype(),
+      shape);
+}
+
+Tensor reshape_to(const Arg& x, const Shape& shape) {
+  return shape == x.tensor().shape() ? detail::take(x) : view(OpKind::reshape, x, shape);
+}
+
+}  // namespace
+
+Tensor reshape(Arg x, std::span<const std::int64_t> shape) {
+  const TensorImpl& impl = detail::operand(OpKind::reshape, x);
+  return reshape_to(
+      x, detail::checked(rules::reshape(impl.layout->shape, shape), OpKind::reshape, x.location()));
+}
+Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape) {
+  return reshape(x, std::span<const std::int64_t>(shape.begin(), shape.size()));
+}
+
+Tensor flatten(Arg x, int first) {
+  const Shape from = detail::operand(OpKind::reshape, x).layout->shape;
+  // A scalar flattens to one element, as in NumPy.
+  const int axis = detail::checked(
+      normalize_axis("flatten", first, std::max(from.rank(), 1)), OpKind::reshape, x.location());
+  Shape shape;
+  for (int i = 0; i < axis; ++i) {
+    shape.push_back(from[i]);
+  }
+  std::int64_t joined = 1;
+  for (int i = axis; i < from.rank(); ++i) {
+    joined *= from[i];
+  }
+  shape.push_back(joined);
+  return reshape_to(x, shape);
+}
+
+Tensor permute(Arg x, std::span<const int> axes) {
+  const TensorImpl& impl = detail::operand(OpKind::permute, x);
+  const Shape& from = impl.layout->shape;
+  const Shape shape = detail::checked(rules::permute(from, axes), OpKind::permute, x.location());
+  PermuteAttributes attributes;
+  bool is_identity = true;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int axis = axes[i] < 0 ? axes[i] + from.rank() : axes[i];
+    attributes.axes[i] = static_cast<std::uint8_t>(axis);
+    is_identity = is_identity && static_cast<std::size_t>(axis) == i;
+  }
+  return is_identity ? detail::take(x)
+                     : view(OpKind::permute, x, shape, detail::bytes_of(attributes));
+}
+Tensor permute(Arg x, std::initializer_list<int> axes) {
+  return permute(x, std::span<const int>(axes.begin(), axes.size()));
+}
+
+Tensor transpose(Arg x, int axis_a, int axis_b) {
+  const int rank = detail::operand(OpKind::permute, x).layout->shape.rank();
+  const int a =
+      detail::checked(normalize_axis("transpose", axis_a, rank), OpKind::permute, x.location());
+  const int b =
+      detail::checked(normalize_axis("transpose", axis_b, rank), OpKind::permute, x.location());
+  std::array<int, kMaxRank> axes{};
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[static_cast<std::size_t>(a)], axes[static_cast<std::size_t>(b)]);
+  return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(rank)));
+}
+
+Tensor slice(Arg x, int axis, Range range) {
+  const Shape& from = detail::operand(OpKind::slice, x).layout->shape;
+  // Bounds left out lie beyond the ends in the step's direction; the rule clamps them.
+  constexpr std::int64_t kFarRight = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kFarLeft = std::numeric_limits<std::int64_t>::min();
+  const std::int64_t start = range.start.value_or(range.step < 0 ? kFarRight : 0);
+  const std::int64_t stop = range.stop.value_or(range.step < 0 ? kFarLeft : kFarRight);
+  SliceAttributes attributes;
+  const Shape shape = detail::checked(
+      rules::slice(from, axis, start, stop, range.step, &attributes), OpKind::slice, x.location());
+  if (shape == from && attributes.start == decltype(attributes.start){} &&
+      std::ranges::all_of(attributes.step,
+                          [](std::int64_t step) { return step == 0 || step == 1; })) {
+    return detail::take(x);
+  }
+  return view(OpKind::slice, x, shape, detail::bytes_of(attributes));
+}
+
+Tensor expand(Arg x, const Shape& shape) {
+  const Shape& from = detail::operand(OpKind::expand, x).layout->shape;
+  const Shape result = detail::checked(rules::expand(from, shape), OpKind::expand, x.location());
+  return result == from ? detail::take(x) : view(OpKind::expand, x, result);
+}
+
+Tensor unsqueeze(Arg x, int axis) {
+  const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
+  const int place = detail::checked(
+      normalize_axis("unsqueeze", axis, from.rank() + 1), OpKind::reshape, x.location());
+  std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
+  dims.insert(dims.begin() + place, 1);
+  return reshape(x, dims);
+}
+
+Tensor squeeze(Arg x, int axis) {
+  const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
+  const int place =
+      detail::checked(normalize_axis("squeeze", axis, from.rank()), OpKind::reshape, x.location());
+  if (from[place] != 1) {
+    detail::throw_op_error(
+        Error{.code = ErrorCode::shape_mismatch,
+              .text = fmt::format("squeeze: axis {} of {} has not size 1", axis, from.to_string())},
+        OpKind::reshape,
+        x.location());
+  }
+  std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
+  dims.erase(dims.begin() + place);
+  return reshape(x, dims);
+}
+
+Tensor contiguous(Arg x) {
+  const Shape& shape = detail::operand(OpKind::copy, x).layout->shape;
+  return view(OpKind::copy, x, shape);
+}
+
+Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
+  std::vector<Arg> inputs;
+  std::vector<TensorSpec> specs;
+  inputs.reserve(tensors.size());
+  specs.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    inputs.emplace_back(tensor, loc);
+    const TensorImpl& impl = detail::operand(OpKind::concat, inputs.back());
+    specs.push_back({impl.dtype, impl.layout->shape});
+  }
+  const TensorSpec spec = detail::checked(rules::concat(specs, axis), OpKind::concat, loc);
+  if (tensors.size() == 1) {
+    return tensors[0];
+  }
+  const AxisAttributes attributes{.axis = axis < 0 ? axis + spec.shape.rank() : axis,
+                                  .keep_dims = 0};
+  return detail::submit({.kind = OpKind::concat,
+                         .location = loc,
+                         .inputs = inputs,
+                         .attributes = detail::bytes_of(attributes)},
+                        spec.dtype,
+                        spec.shape);
+}
+
+}  // namespace hearth

@@ -1,0 +1,142 @@
+#include <hearth/runtime/optimizer_step.hpp>
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/ops.hpp>
+
+#include "op_submit.hpp"
+#include "readback.hpp"
+#include "tensor_impl.hpp"
+#include "tickets.hpp"
+
+namespace hearth {
+namespace {
+
+void require_like(OpKind kind, const Tensor& parameter, const Tensor& other, const char* what, SourceLoc loc) {
+  if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() || !(parameter.shape() == other.shape())) {
+    const auto text = [](const Tensor& tensor) {
+      return tensor.is_empty() ? std::string("an empty tensor") : describe(tensor.dtype(), tensor.shape());
+    };
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("{}: parameter {} and {} {} differ", op_info(kind).name, text(parameter), what, text(other)),
+                      .op = std::string(op_info(kind).name),
+                      .location = loc});
+  }
+  if (!is_float(parameter.dtype())) {
+    throw_error(Error{.code = ErrorCode::dtype_mismatch,
+                      .text = fmt::format("{}: parameters are floats, got {}", op_info(kind).name, describe(parameter.dtype(), parameter.shape())),
+                      .op = std::string(op_info(kind).name),
+                      .location = loc});
+  }
+}
+
+// Runs one update; `replaced` are the tensors whose new values come back, in the order of the results.
+void update(OpKind kind, std::span<const Arg> inputs, std::span<const std::byte> attributes, std::span<Tensor* const> replaced, SourceLoc loc) {
+  std::array<Tensor, 3> results;
+  std::array<TensorSpec, 3> specs;
+  const TensorImpl& parameter = *inputs[0].tensor().impl();
+  const PathId path = parameter.path;
+  specs.fill(TensorSpec{parameter.dtype, parameter.layout->shape});
+  detail::submit({.kind = kind,
+                  .location = loc,
+                  .inputs = inputs,
+                  .attributes = attributes,
+                  .flags = static_cast<std::uint16_t>(RecordFlag::exclusive)},
+                 std::span<const TensorSpec>(specs).first(replaced.size()),
+                 std::span<Tensor>(results).first(replaced.size()));
+  for (std::size_t i = 0; i < replaced.size(); ++i) {
+    results[i].impl()->path = path;
+    *replaced[i] = std::move(results[i]);
+  }
+}
+
+}  // namespace
+
+UpdateGroup::UpdateGroup(const Device& device, SourceLoc loc) : device_(device), loc_(loc) {
+  OpRecord record;
+  record.kind = OpKind::group_begin;
+  current_stream(device_.endpoint()).submit(record, {});
+}
+
+UpdateGroup::~UpdateGroup() {
+  if (!open_ || device_.endpoint().is_closed()) {
+    return;
+  }
+  try {
+    OpRecord record;  // without a ticket: discard
+    record.kind = OpKind::group_end;
+    current_stream(device_.endpoint()).submit(record, {});
+  } catch (const Exception&) {
+    // The device was closed meanwhile, or its lane stayed full for the whole deadline: the actor discards the open group when the
+    // stream ends.
+  }
+}
+
+void UpdateGroup::sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& options) {
+  require_like(OpKind::sgd_step, parameter, gradient, "gradient", loc_);
+  const SgdAttributes attributes{.learning_rate = options.learning_rate,
+                                 .momentum = options.momentum,
+                                 .dampening = options.dampening,
+                                 .weight_decay = options.weight_decay,
+                                 .nesterov = options.nesterov ? 1 : 0,
+                                 .first = options.first ? 1 : 0};
+  if (options.momentum == 0) {
+    const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
+    const std::array<Tensor*, 1> replaced{&parameter};
+    update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+    return;
+  }
+  require_like(OpKind::sgd_step, parameter, momentum, "momentum", loc_);
+  const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_), Arg(std::move(momentum), loc_)};
+  const std::array<Tensor*, 2> replaced{&parameter, &momentum};
+  update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+}
+
+void UpdateGroup::adam(Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
+  require_like(OpKind::adam_step, parameter, gradient, "gradient", loc_);
+  require_like(OpKind::adam_step, parameter, mean, "first moment", loc_);
+  require_like(OpKind::adam_step, parameter, variance, "second moment", loc_);
+  const AdamAttributes attributes{.learning_rate = options.learning_rate,
+                                  .beta1 = options.beta1,
+                                  .beta2 = options.beta2,
+                                  .epsilon = options.epsilon,
+                                  .weight_decay = options.weight_decay,
+                                  .decoupled = options.decoupled ? 1 : 0,
+                                  .step = options.step};
+  const std::array<Arg, 4> inputs{Arg(std::move(parameter), loc_),
+                                  Arg(std::move(gradient), loc_),
+                                  Arg(std::move(mean), loc_),
+                                  Arg(std::move(variance), loc_)};
+  const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
+  update(OpKind::adam_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+}
+
+PendingOptions UpdateGroup::pending_options() const { return {.subject = "an update", .helper = helper_of(device_.endpoint())}; }
+
+void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish) {
+  StreamState& stream = current_stream(device_.endpoint());
+  auto ticket = std::make_unique<SyncTicket>(SyncTicket{std::move(finish)});
+  OpRecord record;
+  record.kind = OpKind::group_end;
+  record.source = stream.source(loc_);
+  submit_ticket(stream, record, std::move(ticket));
+  open_ = false;
+}
+
+Pending<void> UpdateGroup::commit() {
+  Promise<void> promise(pending_options());
+  Pending<void> pending = promise.pending();
+  commit([promise = std::move(promise)](ErrorRef error) mutable {
+    if (error) {
+      promise.set_error(std::move(error));
+    } else {
+      promise.set_value();
+    }
+  });
+  return pending;
+}
+
+}  // namespace hearth

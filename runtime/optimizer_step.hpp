@@ -1,0 +1,58 @@
+// An update group: the optimizer's ops of one step, all or nothing.
+// All inputs are checked, all memory is had, before the first op runs; if any gradient is poisoned nothing in it runs, parameters and
+// state keep their values, and the Pending carries the first error.
+// Threads: the thread whose stream owns the parameters.
+#pragma once
+
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+struct SgdUpdate {
+  double learning_rate = 0;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool first = false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
+};
+struct AdamUpdate {
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;
+  std::int64_t step = 1;  ///< From 1.
+};
+
+class UpdateGroup {
+ public:
+  /// Opens a group on the calling thread's stream of `device`. Nothing but updates may be submitted there until commit().
+  explicit UpdateGroup(const Device& device, SourceLoc loc = SourceLoc::current());
+  UpdateGroup(const UpdateGroup&) = delete;
+  UpdateGroup& operator=(const UpdateGroup&) = delete;
+  /// Discards the group when commit() was not called.
+  ~UpdateGroup();
+
+  /// Replaces `parameter` (and `momentum`, which may be empty when update.momentum is 0) by the updated tensors; in place where
+  /// nobody else holds them.
+  void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
+  void adam(Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
+  /// Closes the group. The Pending is ready when the step is done, or carries why it was not.
+  [[nodiscard]] Pending<void> commit();
+  /// The same for callers who fulfil promises of their own: `finish` hears nullptr when the step is done, else why it was not. It runs
+  /// on the device's loop and must not block; it is dropped uncalled when the commit itself throws.
+  void commit(UniqueFunction<void(ErrorRef error)> finish);
+  /// For those promises: their readers may run the device's loop meanwhile, as with commit().
+  [[nodiscard]] PendingOptions pending_options() const;
+
+ private:
+  Device device_;
+  SourceLoc loc_;
+  bool open_ = true;
+};
+
+}  // namespace hearth

@@ -1,0 +1,173 @@
+#include <hearth/runtime/runtime.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/builtin/builtin.hpp>
+#include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/base/continuation_runner.hpp>
+#include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/settings.hpp>
+#include <hearth/runtime/base/thread_executor.hpp>
+
+#include "device_actor.hpp"
+#include "device_endpoint.hpp"
+
+namespace hearth {
+namespace {
+
+std::uint64_t next_number() {
+  static constinit std::atomic<std::uint64_t> last{0};  // ids of runtimes and endpoints, never reused
+  return last.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+// Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with more devices than cores they double up.
+std::vector<DeviceOptions> default_devices(int cpu_count) {
+  std::vector<DeviceOptions> devices;
+  for (int i = 0; i < cpu_count; ++i) {
+    devices.push_back({.name = fmt::format("cpu:{}", i)});
+  }
+  devices.push_back({.name = "reference:0"});
+  devices.push_back({.name = "sim:0"});
+  return devices;
+}
+
+void share_cores(std::vector<DeviceOptions>& devices) {
+  const std::vector<int> cores = available_cores();
+  std::vector<DeviceOptions*> cpus;
+  for (DeviceOptions& device : devices) {
+    if (device.name.starts_with("cpu:") && device.cores.empty()) {
+      cpus.push_back(&device);
+    }
+  }
+  const std::size_t count = cpus.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (count >= cores.size()) {
+      cpus[i]->cores = {cores[i % cores.size()]};
+      continue;
+    }
+    const std::size_t begin = i * cores.size() / count;
+    const std::size_t end = (i + 1) * cores.size() / count;
+    cpus[i]->cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin), cores.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+}
+
+void share_memory(std::vector<DeviceOptions>& devices) {
+  const std::int64_t all = available_host_bytes() / 10 * 6;
+  const auto count = static_cast<std::int64_t>(devices.size());
+  for (DeviceOptions& device : devices) {
+    if (device.memory_budget_bytes == 0) {
+      device.memory_budget_bytes = all / std::max<std::int64_t>(count, 1);
+    }
+  }
+}
+
+}  // namespace
+
+struct Runtime::Impl {
+  struct Node {
+    IntrusivePtr<DeviceEndpoint> endpoint;
+    std::unique_ptr<DeviceActor> actor;
+    std::unique_ptr<Joinable> thread;
+  };
+
+  ThreadExecutor threads;
+  Executor* executor = nullptr;
+  std::chrono::nanoseconds shutdown_limit{};
+  std::shared_ptr<RuntimeTables> tables;
+  std::unique_ptr<ContinuationRunner> continuations;
+  std::vector<Node> nodes;
+
+  void open(const DeviceOptions& options);
+};
+
+void Runtime::Impl::open(const DeviceOptions& options) {
+  for (const Node& node : nodes) {
+    if (node.endpoint->name() == options.name) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name)});
+    }
+  }
+  std::unique_ptr<Backend> backend = make_backend({.name = options.name,
+                                                   .cores = options.cores,
+                                                   .memory_budget_bytes = options.memory_budget_bytes,
+                                                   .is_serial = executor->is_manual(),
+                                                   .sim_computes = options.sim_computes})
+                                         .value();
+  const BackendInfo info = backend->info();
+  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, next_number(), info.is_host);
+  auto actor = std::make_unique<DeviceActor>(endpoint, std::move(backend), DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
+  DeviceActor* running = actor.get();
+  Promise<void> started(PendingOptions{.subject = "the start of a device"});
+  Pending<void> ready = started.pending();
+  auto body = [running, endpoint, started = std::move(started)]() mutable {
+    endpoint->attach_actor(running, IntrusivePtr<Parker>(&current_context().parker()));
+    started.set_value();
+    running->thread_main();
+    endpoint.detach()->release();
+  };
+  std::unique_ptr<Joinable> thread = executor->spawn({.name = info.name, .cores = options.cores}, std::move(body));
+  std::move(ready).get();
+  nodes.push_back(Node{std::move(endpoint), std::move(actor), std::move(thread)});
+}
+
+Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
+  impl_->shutdown_limit = options.shutdown_limit;
+  impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{next_number()});
+  impl_->continuations = std::make_unique<ContinuationRunner>(*impl_->executor);
+  std::vector<DeviceOptions> devices = std::move(options.devices);
+  if (devices.empty()) {
+    int count = options.cpu_device_count;
+    if (count == 0) {
+      constexpr std::int64_t kMostDevices = 256;
+      count = static_cast<int>(Settings::from_environment().integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
+    }
+    devices = default_devices(count);
+  }
+  share_cores(devices);
+  share_memory(devices);
+  for (const DeviceOptions& device : devices) {
+    impl_->open(device);
+  }
+}
+
+Runtime::~Runtime() {
+  for (Impl::Node& node : impl_->nodes) {
+    node.endpoint->close();
+    node.endpoint->post([limit = Deadline::in(impl_->shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
+  }
+  for (Impl::Node& node : impl_->nodes) {
+    node.thread->join();
+    node.actor.reset();
+  }
+  impl_->continuations.reset();
+}
+
+Device Runtime::device(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const Impl::Node& node : impl_->nodes) {
+    if (node.endpoint->name() == name) {
+      return Device(node.endpoint);
+    }
+    names.push_back(node.endpoint->name());
+  }
+  throw_error(Error{.code = ErrorCode::not_found,
+                    .text = fmt::format("no device '{}': this runtime has {}", name, fmt::join(names, ", "))});
+}
+
+std::vector<Device> Runtime::devices() const {
+  std::vector<Device> all;
+  for (const Impl::Node& node : impl_->nodes) {
+    all.emplace_back(node.endpoint);
+  }
+  return all;
+}
+
+Executor& Runtime::executor() const noexcept { return *impl_->executor; }
+ContinuationRunner& Runtime::continuations() const noexcept { return *impl_->continuations; }
+
+}  // namespace hearth

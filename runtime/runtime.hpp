@@ -1,0 +1,57 @@
+// Runtime: owns the devices, their actors and what they share. A value of the program; several may live side by side.
+// Destroying it stops intake, drains the actors with a limit, and ends their threads; tensors, pendings and devices that are left
+// over stay safe to use: they report device_closed.
+// Threads: device() and devices() from any thread; construction and destruction by one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/device.hpp>
+
+namespace hearth {
+
+/// One device that the runtime shall have.
+struct DeviceOptions {
+  std::string name;                 ///< "cpu:0", "reference:0", "sim:0"
+  std::vector<int> cores = {};      ///< Logical CPUs of a cpu device; empty = its share of what the process may use.
+  std::int64_t memory_budget_bytes = 0;  ///< 0 = an equal share of 60 % of the memory that is free at start.
+  bool sim_computes = true;         ///< sim only: false = kernels of no cost and no result.
+};
+
+struct RuntimeOptions {
+  /// Empty = one "cpu:0" with all cores, "reference:0" and "sim:0".
+  std::vector<DeviceOptions> devices = {};
+  /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it when 0; then 1.
+  int cpu_device_count = 0;
+  /// How long the destructor waits for work in flight.
+  std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
+  /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must outlive the Runtime.
+  Executor* executor = nullptr;
+};
+
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options = {});
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  ~Runtime();
+
+  /// Errors: ArgumentError not_found, with the names that exist.
+  [[nodiscard]] Device device(std::string_view name) const;
+  [[nodiscard]] std::vector<Device> devices() const;
+  [[nodiscard]] Executor& executor() const noexcept;
+  /// Where continuations of Pending::then run.
+  [[nodiscard]] ContinuationRunner& continuations() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hearth

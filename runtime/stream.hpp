@@ -1,0 +1,46 @@
+// Stream: an ordered queue of ops on one device. Every thread has a default one per device; servers make explicit ones.
+// Ops of one stream run in program order; between streams only data edges order them.
+// Threads: move-only; used by one thread at a time. A StreamScope that finds its stream in use elsewhere throws stream_misuse.
+#pragma once
+
+#include <memory>
+
+#include <hearth/runtime/device.hpp>
+
+namespace hearth {
+
+class StreamState;
+
+class Stream {
+ public:
+  explicit Stream(const Device& device);
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Ends the stream; what it submitted still runs.
+  ~Stream();
+
+  [[nodiscard]] Device device() const;
+  /// The stream's number on its device, as error texts name it.
+  [[nodiscard]] std::uint32_t id() const noexcept;
+
+ private:
+  friend class StreamScope;
+  std::unique_ptr<StreamState> state_;
+};
+
+/// Makes `stream` the calling thread's current stream on its device until the scope ends. Scopes nest.
+class StreamScope {
+ public:
+  explicit StreamScope(Stream& stream);
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+  ~StreamScope();
+
+ private:
+  StreamState* state_;
+  StreamState* previous_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,187 @@
+#include "stream_state.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace hearth {
+
+StreamState::StreamState(IntrusivePtr<DeviceEndpoint> endpoint)
+    : endpoint_(std::move(endpoint)),
+      lane_(endpoint_->lanes.open()),
+      lane_id_(lane_.id()),
+      slots_(endpoint_->slots.take_pool()) {
+  kept_.reserve(kKeptObjects);
+}
+
+StreamState::~StreamState() {
+  // Drops that still wait for room take the control inbox, which never refuses.
+  while (first_drop_ != nullptr) {
+    const std::unique_ptr<TensorImpl> impl(std::exchange(first_drop_, first_drop_->next_drop));
+    endpoint_->post_drop(*impl);
+  }
+  for (TensorImpl* impl : kept_) {
+    const std::unique_ptr<TensorImpl> owner(impl);
+  }
+  endpoint_->slots.leave_pool(slots_);
+  if (lane_.orphan()) {
+    endpoint_->ring(lane_);
+  }
+}
+
+TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
+  const SlotPool::Name name = slots_->take();
+  TensorImpl* impl = nullptr;
+  if (kept_.empty()) {
+    auto made = std::make_unique<TensorImpl>();
+    made->endpoint = endpoint_;
+    impl = made.release();
+  } else {
+    impl = kept_.back();
+    kept_.pop_back();
+  }
+  impl->references.store(1, std::memory_order_release);
+  impl->slot = name.slot;
+  impl->generation = name.generation;
+  impl->shape_id = shape;
+  impl->dtype = dtype;
+  impl->home = lane_id_;
+  impl->path = PathId{};
+  impl->layout = &endpoint_->tables().shapes.layout(shape);
+  return impl;
+}
+
+void StreamState::unmake_tensor(TensorImpl* impl) noexcept {
+  slots_->put_back(impl->slot);
+  recycle(impl);
+}
+
+void StreamState::recycle(TensorImpl* impl) noexcept {
+  if (kept_.size() == kKeptObjects || impl->endpoint != endpoint_) {
+    const std::unique_ptr<TensorImpl> owner(impl);
+    return;
+  }
+  if (impl->is_foreign.load(std::memory_order_acquire)) {
+    impl->is_foreign.store(false, std::memory_order_release);
+    impl->has_many_users.store(false, std::memory_order_release);
+    for (LaneUse& use : impl->foreign_uses) {
+      use.lane.store(0, std::memory_order_release);
+      use.sequence.store(0, std::memory_order_release);
+    }
+  }
+  impl->next_drop = nullptr;
+  kept_.push_back(impl);
+}
+
+bool StreamState::push(OpRecord& record, std::span<const std::byte> blob) {
+  if (!lane_.try_push(record, blob)) {
+    return false;
+  }
+  if (lane_.needs_ring()) {
+    endpoint_->ring(lane_);
+  }
+  // A caller that will read soon runs the ops itself; a longer program is worth a wake (design study M3).
+  constexpr std::uint64_t kWakeEvery = 32;
+  if (record.sequence % kWakeEvery == 0 && lane_.backlog() >= kWakeEvery) {
+    endpoint_->wake_if_free();
+  }
+  schedule_point();
+  return true;
+}
+
+void StreamState::submit(OpRecord& record, std::span<const std::byte> blob) {
+  if (endpoint_->is_closed()) {
+    throw_error(endpoint_->closed_error());
+  }
+  while ((first_drop_ != nullptr && !flush_drops()) || !push(record, blob)) {
+    wait_for_room();
+  }
+}
+
+void StreamState::wait_for_room() {
+  const Deadline deadline = Deadline::in(kDefaultWait);
+  endpoint_->help_drain(lane_, deadline);
+  while (lane_.announce_waiting()) {
+    endpoint_->wake_if_free();
+    if (current_context().parker().park(deadline) == Wake::deadline) {
+      throw_error(Error{.code = ErrorCode::deadline_exceeded,
+                        .text = fmt::format("stream {} of device {} stayed full: {} ops wait", lane_id_.value, endpoint_->name(), lane_.backlog()),
+                        .device = endpoint_->name(),
+                        .lane = lane_id_.value});
+    }
+    if (endpoint_->is_closed()) {
+      throw_error(endpoint_->closed_error());
+    }
+  }
+}
+
+bool StreamState::push_drop(TensorImpl& impl) {
+  OpRecord record;
+  record.kind = OpKind::drop;
+  record.input_count = 1;
+  record.operands[0] = impl.operand(Use::read_last);
+  const bool is_elsewhere = impl.home != lane_id_;
+  if (!is_elsewhere && !impl.is_foreign.load(std::memory_order_acquire)) {
+    return push(record, {});
+  }
+  const LastUsesBlob blob = impl.last_uses(lane_id_);
+  return push(record, std::as_bytes(std::span(&blob, 1)));
+}
+
+bool StreamState::flush_drops() {
+  while (first_drop_ != nullptr) {
+    if (!push_drop(*first_drop_)) {
+      return false;
+    }
+    TensorImpl* done = std::exchange(first_drop_, first_drop_->next_drop);
+    recycle(done);
+  }
+  last_drop_ = nullptr;
+  return true;
+}
+
+void StreamState::drop(TensorImpl* impl) noexcept {
+  if (endpoint_->is_closed()) {
+    const std::unique_ptr<TensorImpl> owner(impl);
+    return;
+  }
+  if ((first_drop_ == nullptr || flush_drops()) && push_drop(*impl)) {
+    recycle(impl);
+    return;
+  }
+  impl->next_drop = nullptr;
+  (first_drop_ == nullptr ? first_drop_ : last_drop_->next_drop) = impl;
+  last_drop_ = impl;
+}
+
+void StreamState::enter() {
+  const std::uint64_t me = current_context().id().value;
+  std::uint64_t user = 0;
+  if (!user_.compare_exchange_strong(user, me, std::memory_order_acq_rel, std::memory_order_acquire) && user != me) {
+    throw_error(Error{.code = ErrorCode::stream_misuse,
+                      .text = fmt::format("stream {} of device {} is in use by another thread", lane_id_.value, endpoint_->name()),
+                      .device = endpoint_->name(),
+                      .lane = lane_id_.value});
+  }
+  ++depth_;
+}
+
+void StreamState::leave() noexcept {
+  if (--depth_ == 0) {
+    user_.store(0, std::memory_order_release);  // partner: enter
+  }
+}
+
+StreamState& current_stream(DeviceEndpoint& endpoint) {
+  ThreadContext& context = current_context();
+  if (auto* client = context.find<DeviceClient>(endpoint.key())) {
+    return *client->current;
+  }
+  if (endpoint.is_closed()) {
+    throw_error(endpoint.closed_error());
+  }
+  return *context.attach(endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint))).current;
+}
+
+}  // namespace hearth

@@ -1,0 +1,244 @@
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/device.hpp>
+
+#include "op_submit.hpp"
+#include "readback.hpp"
+#include "stream_state.hpp"
+#include "tensor_impl.hpp"
+#include "tickets.hpp"
+
+namespace hearth {
+namespace {
+
+const TensorImpl& impl_of(const Tensor& tensor, const char* what, SourceLoc loc = {}) {
+  if (tensor.impl() == nullptr) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: the tensor is empty", what),
+                      .op = what,
+                      .location = loc});
+  }
+  return *tensor.impl();
+}
+
+std::int64_t bytes_of(const TensorImpl& impl) noexcept { return impl.layout->shape.element_count() * size_bytes(impl.dtype); }
+
+/// A record about one tensor, on the calling thread's stream.
+OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, SourceLoc loc) {
+  OpRecord record;
+  record.kind = kind;
+  record.input_count = 1;
+  record.source = stream.source(loc);
+  record.path = impl.path;
+  record.operands[0] = impl.operand(Use::read);
+  return record;
+}
+
+void submit_read(const Tensor& tensor, std::unique_ptr<ReadTicket> ticket, SourceLoc loc) {
+  TensorImpl& impl = *tensor.impl();
+  StreamState& stream = current_stream(*impl.endpoint);
+  OpRecord record = record_about(stream, OpKind::readback, impl, loc);
+  submit_ticket(stream, record, std::move(ticket));
+  impl.note_use(stream.id(), record.sequence);
+}
+
+PendingOptions reading(const TensorImpl& impl) { return PendingOptions{.subject = "a readback", .helper = helper_of(*impl.endpoint)}; }
+
+}  // namespace
+
+namespace detail {
+
+void retain_tensor(TensorImpl* impl) noexcept { impl->references.fetch_add(1, std::memory_order_relaxed); }
+
+void release_tensor(TensorImpl* impl) noexcept {
+  // Release: our uses happen before the drop; acquire: the last holder sees everyone's last uses.
+  if (impl->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  if (auto* client = current_context().find<DeviceClient>(impl->endpoint->key())) {
+    client->current->drop(impl);
+    return;
+  }
+  const std::unique_ptr<TensorImpl> owner(impl);
+  impl->endpoint->post_drop(*impl);
+}
+
+}  // namespace detail
+
+Tensor Tensor::from_bytes(const Device& device, std::span<const std::byte> bytes, DType dtype, const Shape& shape, SourceLoc loc) {
+  auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const std::span<const std::byte> view(*copy);
+  return from_owned_bytes(device, view, std::move(copy), dtype, shape, loc);
+}
+
+Tensor Tensor::from_owned_bytes(const Device& device, std::span<const std::byte> bytes, std::shared_ptr<const void> owner, DType dtype, const Shape& shape, SourceLoc loc) {
+  if (static_cast<std::int64_t>(bytes.size()) != shape.element_count() * size_bytes(dtype)) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("from: {} needs {} values, got {}",
+                                          describe(dtype, shape),
+                                          shape.element_count(),
+                                          static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype)),
+                      .op = "from",
+                      .location = loc});
+  }
+  DeviceEndpoint& endpoint = device.endpoint();
+  StreamState& stream = current_stream(endpoint);
+  auto ticket = std::make_unique<UploadTicket>(UploadTicket{bytes, std::move(owner)});
+  Tensor result(stream.make_tensor(dtype, endpoint.tables().shapes.intern(shape).value()));
+  OpRecord record;
+  record.kind = OpKind::upload;
+  record.output_count = 1;
+  record.source = stream.source(loc);
+  record.operands[0] = result.impl()->operand(Use::out);
+  try {
+    submit_ticket(stream, record, std::move(ticket));
+  } catch (...) {
+    stream.unmake_tensor(result.release_impl());
+    throw;
+  }
+  result.impl()->note_use(stream.id(), record.sequence);
+  return result;
+}
+
+const Shape& Tensor::shape() const { return impl_of(*this, "shape").layout->shape; }
+DType Tensor::dtype() const { return impl_of(*this, "dtype").dtype; }
+Device Tensor::device() const { return Device(impl_of(*this, "device").endpoint); }
+
+std::int64_t Tensor::size(int axis) const { return shape()[normalize_axis("size", axis, shape().rank()).value()]; }
+
+Tensor Tensor::detach() const {
+  Tensor same(*this);
+  same.set_node(nullptr, 0);
+  return same;
+}
+
+void Tensor::set_path(std::string_view path) const {
+  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "set_path"));  // NOLINT: facts for error texts only
+  impl.path = impl.endpoint->tables().paths.intern(path);
+}
+
+void Tensor::require_dtype(DType wanted, SourceLoc loc) const {
+  const TensorImpl& impl = impl_of(*this, "to_vector", loc);
+  const bool fits = impl.dtype == wanted || (impl.dtype == DType::boolean && wanted == DType::u8);
+  if (!fits) {
+    throw_error(Error{.code = ErrorCode::dtype_mismatch,
+                      .text = fmt::format("to_vector: the tensor is {}, asked for {}", describe(impl.dtype, impl.layout->shape), name(wanted)),
+                      .op = "to_vector",
+                      .location = loc});
+  }
+}
+
+Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
+  const TensorImpl& impl = impl_of(*this, "read_bytes", loc);
+  auto ticket = std::make_unique<ReadTicket>();
+  ticket->bytes.resize(static_cast<std::size_t>(bytes_of(impl)));
+  ticket->target = ticket->bytes;
+  Promise<std::vector<std::byte>> promise(reading(impl));
+  Pending<std::vector<std::byte>> pending = promise.pending();
+  ticket->finish = [promise = std::move(promise)](ReadTicket& done, ErrorRef error) mutable {
+    if (error) {
+      promise.set_error(std::move(error));
+    } else {
+      promise.set_value(std::move(done.bytes));
+    }
+  };
+  submit_read(*this, std::move(ticket), loc);
+  return pending;
+}
+
+Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const {
+  const TensorImpl& impl = impl_of(*this, "read_into", loc);
+  if (static_cast<std::int64_t>(out.size()) != bytes_of(impl)) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("read_into: {} has {} bytes, the target {}",
+                                          describe(impl.dtype, impl.layout->shape),
+                                          bytes_of(impl),
+                                          out.size()),
+                      .op = "read_into",
+                      .location = loc});
+  }
+  auto ticket = std::make_unique<ReadTicket>();
+  ticket->target = out;
+  Promise<void> promise(reading(impl));
+  Pending<void> pending = promise.pending();
+  ticket->finish = [promise = std::move(promise)](ReadTicket&, ErrorRef error) mutable {
+    if (error) {
+      promise.set_error(std::move(error));
+    } else {
+      promise.set_value();
+    }
+  };
+  submit_read(*this, std::move(ticket), loc);
+  return pending;
+}
+
+Pending<double> Tensor::item_later(SourceLoc loc) const {
+  const TensorImpl& impl = impl_of(*this, "item", loc);
+  if (element_count() != 1) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("item: the tensor has {} elements, not 1: {}", element_count(), describe(impl.dtype, impl.layout->shape)),
+                      .op = "item",
+                      .location = loc});
+  }
+  auto ticket = std::make_unique<ReadTicket>();
+  ticket->bytes.resize(static_cast<std::size_t>(bytes_of(impl)));
+  ticket->target = ticket->bytes;
+  Promise<double> promise(reading(impl));
+  Pending<double> pending = promise.pending();
+  ticket->finish = [promise = std::move(promise), dtype = impl.dtype](ReadTicket& done, ErrorRef error) mutable {
+    if (error) {
+      promise.set_error(std::move(error));
+      return;
+    }
+    promise.set_value(visit_dtype(dtype, [&](auto zero) {
+      decltype(zero) value{};
+      std::memcpy(&value, done.target.data(), sizeof value);
+      if constexpr (std::is_same_v<decltype(zero), f16> || std::is_same_v<decltype(zero), bf16>) {
+        return static_cast<double>(static_cast<float>(value));
+      } else {
+        return static_cast<double>(value);
+      }
+    }));
+  };
+  submit_read(*this, std::move(ticket), loc);
+  return pending;
+}
+
+double Tensor::item_as_double(SourceLoc loc) const { return item_later(loc).get(); }
+
+void Tensor::publish() const {
+  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "publish"));  // NOLINT: the tensor's values do not change
+  StreamState& stream = current_stream(*impl.endpoint);
+  OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
+  stream.submit(record, {});
+  impl.note_use(stream.id(), record.sequence);
+}
+
+void Tensor::adopt() {
+  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "adopt"));  // NOLINT: we hold the only reference
+  StreamState& stream = current_stream(*impl.endpoint);
+  const bool is_at_home = impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
+  if (is_at_home || impl.references.load(std::memory_order_acquire) != 1) {
+    return;
+  }
+  OpRecord record = record_about(stream, OpKind::adopt, impl, SourceLoc{});
+  const LastUsesBlob uses = impl.last_uses(stream.id());
+  stream.submit(record, std::as_bytes(std::span(&uses, 1)));
+  impl.home = stream.id();
+  for (LaneUse& use : impl.foreign_uses) {
+    use.lane.store(0, std::memory_order_release);
+    use.sequence.store(0, std::memory_order_release);
+  }
+  // Uses beyond the four that are remembered cannot be waited for here: then the tensor stays foreign, which costs in-place reuse only.
+  if (!impl.has_many_users.load(std::memory_order_acquire)) {
+    impl.is_foreign.store(false, std::memory_order_release);
+  }
+  impl.note_use(stream.id(), record.sequence);
+}
+
+}  // namespace hearth

@@ -1,0 +1,208 @@
+// Tensor: a small counted reference to values that live, or will live, on a device.
+// Shape and dtype are known at once; values come later: to_vector() and item() give or wait for them.
+// A copy shares the same values (tensors never change under a reader: an op makes a new tensor). Moving a tensor into an op
+// (`std::move(a) + b`) lets the device reuse its memory for the result.
+// Threads: a Tensor object is used by one thread at a time; copies of it may live on many threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
+
+namespace hearth {
+
+class Device;
+class Tape;
+struct TensorImpl;
+namespace detail {
+void release_tensor(TensorImpl* impl) noexcept;  // the last reference is gone: sends the drop
+void retain_tensor(TensorImpl* impl) noexcept;
+// A tracked tensor counts its tape, so that it may outlive the grad call that made it.
+void retain_tape(Tape* tape) noexcept;
+void release_tape(Tape* tape) noexcept;
+[[nodiscard]] bool is_open(const Tape& tape) noexcept;
+}  // namespace detail
+
+class Tensor {
+ public:
+  Tensor() noexcept = default;  ///< Empty: is_empty() is true, every use throws.
+  Tensor(const Tensor& other) noexcept : impl_(other.impl_), tape_(other.tape_), node_(other.node_) {
+    if (impl_ != nullptr) {
+      detail::retain_tensor(impl_);
+    }
+    if (tape_ != nullptr) {
+      detail::retain_tape(tape_);
+    }
+  }
+  Tensor(Tensor&& other) noexcept
+      : impl_(std::exchange(other.impl_, nullptr)),
+        tape_(std::exchange(other.tape_, nullptr)),
+        node_(std::exchange(other.node_, 0)) {}
+  Tensor& operator=(const Tensor& other) noexcept {
+    Tensor copy(other);
+    swap(copy);
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Tensor() {
+    if (impl_ != nullptr) {
+      detail::release_tensor(impl_);
+    }
+    if (tape_ != nullptr) {
+      detail::release_tape(tape_);
+    }
+  }
+  void swap(Tensor& other) noexcept {
+    std::swap(impl_, other.impl_);
+    std::swap(tape_, other.tape_);
+    std::swap(node_, other.node_);
+  }
+
+  // ---- making ----
+  /// A tensor with these values, in row-major order. Copies them before it returns.
+  /// Errors: ShapeError when values.size() is not the shape's element count.
+  template <class T>
+  [[nodiscard]] static Tensor from(const Device& device, std::span<const T> values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+    return from_bytes(device, std::as_bytes(values), dtype_of<std::remove_cv_t<T>>, shape, loc);
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(const Device& device, const std::vector<T>& values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+    return from(device, std::span<const T>(values), shape, loc);
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(const Device& device, std::initializer_list<T> values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+    return from(device, std::span<const T>(values.begin(), values.size()), shape, loc);
+  }
+  /// The same, taking the vector over: its bytes are copied once, by the device.
+  template <class T>
+  [[nodiscard]] static Tensor from(const Device& device, std::vector<T>&& values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+    auto owner = std::make_shared<const std::vector<T>>(std::move(values));
+    const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
+    return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
+  }
+  [[nodiscard]] static Tensor from_bytes(const Device& device, std::span<const std::byte> bytes, DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
+  /// `owner` keeps `bytes` alive until the device has read them.
+  [[nodiscard]] static Tensor from_owned_bytes(const Device& device, std::span<const std::byte> bytes, std::shared_ptr<const void> owner, DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
+
+  // ---- asking ----
+  [[nodiscard]] bool is_empty() const noexcept { return impl_ == nullptr; }
+  [[nodiscard]] const Shape& shape() const;
+  [[nodiscard]] DType dtype() const;
+  [[nodiscard]] Device device() const;
+  [[nodiscard]] int rank() const { return shape().rank(); }
+  [[nodiscard]] std::int64_t size(int axis) const;  ///< Negative axes count from the end.
+  [[nodiscard]] std::int64_t element_count() const { return shape().element_count(); }
+  /// True inside value_and_grad for whatever depends on what is differentiated.
+  [[nodiscard]] bool is_tracked() const noexcept { return tape_ != nullptr && detail::is_open(*tape_); }
+  /// The same values, cut from the tape.
+  [[nodiscard]] Tensor detach() const;
+
+  // ---- reading ----
+  /// All values in row-major order, as bytes; comes when the device is done. The reading is queued now.
+  [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(SourceLoc loc = SourceLoc::current()) const;
+  /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must live until the Pending is ready.
+  [[nodiscard]] Pending<void> read_into(std::span<std::byte> out, SourceLoc loc = SourceLoc::current()) const;
+  /// All values in row-major order. Waits. Errors: DtypeError when T is not the tensor's type; DeviceError when it is poisoned.
+  template <class T>
+  [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
+    static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
+    require_dtype(dtype_of<T>, loc);
+    std::vector<T> out(static_cast<std::size_t>(element_count()));
+    read_into(std::as_writable_bytes(std::span<T>(out)), loc).get();
+    return out;
+  }
+  /// The one value of a tensor with one element, as a T (converted from whatever dtype it has). Waits.
+  template <class T = double>
+  [[nodiscard]] T item(SourceLoc loc = SourceLoc::current()) const {
+    return static_cast<T>(item_as_double(loc));
+  }
+  /// The future of item(): queued now, read later. The loss of a step, for instance.
+  [[nodiscard]] Pending<double> item_later(SourceLoc loc = SourceLoc::current()) const;
+  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable.
+  [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] Tensor to(DType dtype, SourceLoc loc = SourceLoc::current()) const;  ///< cast
+  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits.
+  [[nodiscard]] std::string to_string() const;
+
+  // ---- threads ----
+  /// A flush point in this thread's program: what the tensor needs may be used by another thread from here on.
+  void publish() const;
+  /// Makes the calling thread's stream the tensor's home, so that its memory can be reused in place there. No effect while
+  /// other copies of the tensor exist.
+  void adopt();
+
+  /// Names the tensor in error texts ("encoder.inner.weight"); modules do this for their parameters.
+  void set_path(std::string_view path) const;
+
+  // ---- for the library ----
+  [[nodiscard]] TensorImpl* impl() const noexcept { return impl_; }
+  [[nodiscard]] Tape* tape() const noexcept { return tape_; }
+  [[nodiscard]] std::uint32_t node() const noexcept { return node_; }
+  explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
+  void set_node(Tape* tape, std::uint32_t node) noexcept {
+    if (tape != nullptr) {
+      detail::retain_tape(tape);
+    }
+    if (tape_ != nullptr) {
+      detail::release_tape(tape_);
+    }
+    tape_ = tape;
+    node_ = node;
+  }
+  /// Gives the reference away without a drop (the last use took it).
+  TensorImpl* release_impl() noexcept { return std::exchange(impl_, nullptr); }
+
+ private:
+  void require_dtype(DType wanted, SourceLoc loc) const;
+  [[nodiscard]] double item_as_double(SourceLoc loc) const;
+
+  TensorImpl* impl_ = nullptr;
+  Tape* tape_ = nullptr;
+  std::uint32_t node_ = 0;
+};
+
+/// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line of the call.
+class Arg {
+ public:
+  Arg(const Tensor& tensor, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+      : tensor_(&tensor), loc_(loc) {}
+  Arg(Tensor&& tensor, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+      : tensor_(&tensor), movable_(&tensor), loc_(loc) {}
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Arg(Number value, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+      : real_(static_cast<double>(value)),
+        integer_(static_cast<std::int64_t>(value)),
+        is_integer_(std::is_integral_v<Number>),
+        loc_(loc) {}
+
+  [[nodiscard]] bool is_scalar() const noexcept { return tensor_ == nullptr; }
+  [[nodiscard]] const Tensor& tensor() const noexcept { return *tensor_; }
+  [[nodiscard]] Tensor* movable() const noexcept { return movable_; }
+  [[nodiscard]] double real() const noexcept { return real_; }
+  [[nodiscard]] std::int64_t integer() const noexcept { return integer_; }
+  [[nodiscard]] bool is_integer() const noexcept { return is_integer_; }
+  [[nodiscard]] SourceLoc location() const noexcept { return loc_; }
+
+ private:
+  const Tensor* tensor_ = nullptr;
+  Tensor* movable_ = nullptr;
+  double real_ = 0;
+  std::int64_t integer_ = 0;
+  bool is_integer_ = false;
+  SourceLoc loc_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,52 @@
+// Tickets: what a client waits for or hands over beside a record (host bytes, promises, callbacks). A record carries a pointer; whoever
+// consumes the record owns the ticket from then on and fulfils it exactly once.
+// Private to runtime. Threads: made by the client, then the token holder's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/lent_region.hpp>
+
+namespace hearth {
+
+/// Bytes on their way from another device. Touched by the destination's token holder only, once the client has queued both records.
+struct Transfer {
+  bool is_ready = false;
+  std::vector<std::byte> bytes;
+  ErrorRef error;
+  LaneId waiting_lane;  ///< the lane that is parked for it
+};
+
+/// upload: the bytes and whoever keeps them alive, or a transfer that brings them.
+struct UploadTicket {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner = {};
+  std::shared_ptr<Transfer> transfer = {};
+};
+
+/// readback: where the bytes go; `finish` hears of success (nullptr) or of the error that the tensor carries.
+struct ReadTicket {
+  std::span<std::byte> target;
+  std::vector<std::byte> bytes;  ///< Owns the target where the reader brought none.
+  UniqueFunction<void(ReadTicket& ticket, ErrorRef error)> finish;
+};
+
+/// sync and group_end: `finish` hears of success (nullptr) or of why not. It runs on the token holder, so it only fulfils promises.
+struct SyncTicket {
+  UniqueFunction<void(ErrorRef error)> finish;
+};
+
+/// lend: `ready` hears of the region or of the error. It runs on the token holder, so it only hands the region on.
+struct LendTicket {
+  UniqueFunction<void(Result<LentRegion> region)> ready;
+  Deadline deadline = Deadline::never();
+};
+
+}  // namespace hearth

@@ -1,0 +1,130 @@
+#include "vjp_table.hpp"
+
+namespace hearth {
+namespace {
+
+constexpr std::uint8_t kFirst = 1;
+constexpr std::uint8_t kSecond = 2;
+constexpr std::uint8_t kBoth = 3;
+
+// The op needs nothing, its operand, or its result.
+constexpr VjpRow from_nothing(VjpFunction emit) {
+  return {emit, {}};
+}
+constexpr VjpRow from_operand(VjpFunction emit) {
+  return {emit, {VjpNeeds{.operands = kFirst}}};
+}
+constexpr VjpRow from_result(VjpFunction emit) {
+  return {emit, {VjpNeeds{.outputs = kFirst}}};
+}
+// The gradient of each of two operands needs the other one.
+constexpr VjpRow from_other(VjpFunction emit) {
+  return {emit, {VjpNeeds{.operands = kSecond}, VjpNeeds{.operands = kFirst}}};
+}
+
+constexpr VjpRow make_row(OpKind kind) {
+  switch (kind) {
+    case OpKind::cast:
+      return from_nothing(vjp::cast);
+    case OpKind::neg:
+      return from_nothing(vjp::negation);
+    case OpKind::abs:
+      return from_operand(vjp::absolute);
+    case OpKind::exp:
+      return from_result(vjp::exponential);
+    case OpKind::log:
+      return from_operand(vjp::logarithm);
+    case OpKind::sqrt:
+      return from_result(vjp::square_root);
+    case OpKind::rsqrt:
+      return from_result(vjp::inverse_square_root);
+    case OpKind::square:
+      return from_operand(vjp::square);
+    case OpKind::sin:
+      return from_operand(vjp::sine);
+    case OpKind::cos:
+      return from_operand(vjp::cosine);
+    case OpKind::tanh:
+      return from_result(vjp::hyperbolic_tangent);
+    case OpKind::erf:
+      return from_operand(vjp::error_function);
+    case OpKind::sigmoid:
+      return from_result(vjp::sigmoid);
+    case OpKind::recip:
+      return from_result(vjp::reciprocal);
+    case OpKind::relu:
+      return from_result(vjp::relu);
+    case OpKind::dropout:
+      return from_nothing(vjp::dropout);
+    case OpKind::add:
+      return from_nothing(vjp::addition);
+    case OpKind::sub:
+      return from_nothing(vjp::subtraction);
+    case OpKind::mul:
+      return from_other(vjp::multiplication);
+    case OpKind::div:
+      return {vjp::division,
+              {VjpNeeds{.operands = kSecond}, VjpNeeds{.operands = kSecond, .outputs = kFirst}}};
+    case OpKind::pow:
+      return {vjp::power,
+              {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
+    case OpKind::min:
+    case OpKind::max:
+      return {vjp::extremum, {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kBoth}}};
+    case OpKind::where:
+      return {vjp::selection,
+              {VjpNeeds{}, VjpNeeds{.operands = kFirst}, VjpNeeds{.operands = kFirst}}};
+    case OpKind::reshape:
+    case OpKind::expand:
+    case OpKind::copy:
+      return from_nothing(vjp::same_values);
+    case OpKind::permute:
+      return from_nothing(vjp::permutation);
+    case OpKind::slice:
+      return from_nothing(vjp::slice);
+    case OpKind::concat:
+      return from_nothing(vjp::concatenation);
+    case OpKind::reduce_sum:
+      return from_nothing(vjp::summation);
+    case OpKind::reduce_mean:
+      return from_nothing(vjp::average);
+    case OpKind::reduce_max:
+      return {vjp::maximum, {VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
+    case OpKind::matmul:
+      return from_other(vjp::matmul);
+    case OpKind::conv2d:
+      return from_other(vjp::convolution);
+    case OpKind::max_pool2d:
+      return {vjp::max_pool, {VjpNeeds{.outputs = kSecond}}};
+    case OpKind::avg_pool2d:
+      return from_nothing(vjp::average_pool);
+    case OpKind::softmax:
+    case OpKind::log_softmax:
+      return from_result(vjp::row_softmax);
+    case OpKind::cross_entropy:
+      return {vjp::cross_entropy, {VjpNeeds{.operands = kSecond, .outputs = kSecond}}};
+    // Tensor::to(device) counts as an upload of its input.
+    case OpKind::upload:
+      return from_nothing(vjp::transfer);
+    default:
+      return {};
+  }
+}
+
+constexpr auto make_rows() {
+  std::array<VjpRow, kOpKindCount> rows{};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = make_row(static_cast<OpKind>(i));
+  }
+  return rows;
+}
+
+constexpr std::array<VjpRow, kOpKindCount> kRows = make_rows();
+
+}  // namespace
+
+const VjpRow& vjp_row(OpKind kind) noexcept {
+  return kRows[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace hearth

@@ -1,0 +1,86 @@
+// The VJP table: for each kind of op, what its gradient needs and which ops it is made of.
+// A row's function emits ops through the public functions, so that a backward pass is records like
+// any other work. Private to runtime.
+// Threads: any; read-only data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "vjp_node.hpp"
+
+namespace hearth {
+
+/// Which values one operand's gradient needs: bit i of `operands` is operand i, bit i of `outputs`
+/// is output i.
+struct VjpNeeds {
+  std::uint8_t operands = 0;
+  std::uint8_t outputs = 0;
+};
+
+/// Gets the gradient of the op's first output, and gives the gradients of the operands that are
+/// needed.
+using VjpFunction = void (*)(const VjpNode& node, Tensor gradient);
+
+struct VjpRow {
+  VjpFunction emit =
+      nullptr;  ///< nullptr: the op contributes nothing, and its results are untracked.
+  std::array<VjpNeeds, 3> needs = {};  ///< by operand; later operands need nothing
+};
+
+/// The row of a kind.
+[[nodiscard]] const VjpRow& vjp_row(OpKind kind) noexcept;
+
+namespace vjp {
+
+// Element by element, one operand.
+void negation(const VjpNode& node, Tensor gradient);
+void absolute(const VjpNode& node, Tensor gradient);
+void exponential(const VjpNode& node, Tensor gradient);
+void logarithm(const VjpNode& node, Tensor gradient);
+void square_root(const VjpNode& node, Tensor gradient);
+void inverse_square_root(const VjpNode& node, Tensor gradient);
+void square(const VjpNode& node, Tensor gradient);
+void sine(const VjpNode& node, Tensor gradient);
+void cosine(const VjpNode& node, Tensor gradient);
+void hyperbolic_tangent(const VjpNode& node, Tensor gradient);
+void error_function(const VjpNode& node, Tensor gradient);
+void sigmoid(const VjpNode& node, Tensor gradient);
+void reciprocal(const VjpNode& node, Tensor gradient);
+void relu(const VjpNode& node, Tensor gradient);
+void dropout(const VjpNode& node, Tensor gradient);
+void cast(const VjpNode& node, Tensor gradient);
+// Two and three operands.
+void addition(const VjpNode& node, Tensor gradient);
+void subtraction(const VjpNode& node, Tensor gradient);
+void multiplication(const VjpNode& node, Tensor gradient);
+void division(const VjpNode& node, Tensor gradient);
+void power(const VjpNode& node, Tensor gradient);
+/// min and max: where both are equal, each side gets half, as in PyTorch.
+void extremum(const VjpNode& node, Tensor gradient);
+void selection(const VjpNode& node, Tensor gradient);
+// Views and movement.
+/// reshape, copy and expand: the gradient in the shape of the operand.
+void same_values(const VjpNode& node, Tensor gradient);
+void permutation(const VjpNode& node, Tensor gradient);
+void slice(const VjpNode& node, Tensor gradient);
+void concatenation(const VjpNode& node, Tensor gradient);
+void transfer(const VjpNode& node, Tensor gradient);
+// Reductions.
+void summation(const VjpNode& node, Tensor gradient);
+void average(const VjpNode& node, Tensor gradient);
+/// Equal largest values share the gradient equally.
+void maximum(const VjpNode& node, Tensor gradient);
+// Contractions and pools.
+void matmul(const VjpNode& node, Tensor gradient);
+void convolution(const VjpNode& node, Tensor gradient);
+void max_pool(const VjpNode& node, Tensor gradient);
+void average_pool(const VjpNode& node, Tensor gradient);
+// Rows.
+/// softmax and log_softmax.
+void row_softmax(const VjpNode& node, Tensor gradient);
+void cross_entropy(const VjpNode& node, Tensor gradient);
+
+}  // namespace vjp
+
+}  // namespace hearth

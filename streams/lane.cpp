@@ -1,0 +1,155 @@
+#include <hearth/streams/lane.hpp>
+
+#include <bit>
+#include <cstring>
+
+#include <hearth/runtime/base/thread_context.hpp>
+
+namespace hearth {
+namespace {
+
+constexpr std::uint64_t round_up(std::uint64_t size) { return (size + 15U) & ~std::uint64_t{15}; }
+
+}  // namespace
+
+Lane::Lane(LaneId id)
+    : id_(id),
+      records_(std::make_unique<std::array<OpRecord, kCapacity>>()),
+      blobs_(std::make_unique<std::array<std::byte, kBlobBytes>>()) {}
+
+Lane::~Lane() {
+  while (front() != nullptr) {
+    pop();
+  }
+}
+
+bool Lane::reserve_blob(OpRecord& record, std::span<const std::byte> blob) {
+  record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+  if (blob.size() > kBlobBytes / 4) {
+    // The pointer to a heap copy takes the place of the bytes in the ring.
+    auto bytes = std::make_unique<std::byte[]>(blob.size());  // NOLINT(modernize-avoid-c-arrays)
+    std::memcpy(bytes.get(), blob.data(), blob.size());
+    std::byte* raw = bytes.get();
+    OpRecord pointer_record = record;
+    if (!reserve_blob(pointer_record, std::as_bytes(std::span(&raw, 1)))) {
+      return false;
+    }
+    static_cast<void>(bytes.release());
+    record.blob_offset = pointer_record.blob_offset;
+    return true;
+  }
+  const std::uint64_t need = round_up(blob.size());
+  std::uint64_t start = blob_tail_;
+  const std::uint64_t room_to_end = kBlobBytes - start % kBlobBytes;
+  if (need > room_to_end) {
+    start += room_to_end;  // a blob never wraps
+  }
+  if (start + need - blob_head_.load(std::memory_order_acquire) > kBlobBytes) {  // partner: pop
+    return false;
+  }
+  std::memcpy(blobs_->data() + start % kBlobBytes, blob.data(), blob.size());
+  record.blob_offset = static_cast<std::uint32_t>(start % kBlobBytes);
+  blob_tail_ = start + need;
+  return true;
+}
+
+bool Lane::try_push(OpRecord& record, std::span<const std::byte> blob) {
+  if (tail_local_ - head_seen_ == kCapacity) {
+    head_seen_ = consumed();
+    if (tail_local_ - head_seen_ == kCapacity) {
+      return false;
+    }
+  }
+  record.blob_size_bytes = 0;
+  if (!blob.empty() && !reserve_blob(record, blob)) {
+    return false;
+  }
+  record.sequence = tail_local_ + 1;
+  (*records_)[tail_local_ % kCapacity] = record;
+  ++tail_local_;
+  tail_.store(tail_local_, std::memory_order_release);  // partner: front
+  return true;
+}
+
+bool Lane::announce_waiting() {
+  Parker& parker = current_context().parker();
+  if (waiter_.load(std::memory_order_acquire) != &parker) {
+    parkers_.emplace_back(&parker);
+    waiter_.store(&parker, std::memory_order_release);  // partner: pop
+  }
+  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop
+  head_seen_ = consumed();
+  if (tail_local_ - head_seen_ <= kCapacity / 2) {
+    producer_waits_.exchange(0, std::memory_order_acq_rel);
+    return false;
+  }
+  return true;
+}
+
+const OpRecord* Lane::front() noexcept {
+  const std::uint64_t head = consumed();
+  if (head == tail_seen_) {
+    tail_seen_ = pushed_seen();
+    if (head == tail_seen_) {
+      return nullptr;
+    }
+  }
+  return &(*records_)[head % kCapacity];
+}
+
+const std::byte* Lane::front_blob() const noexcept {
+  const OpRecord& record = (*records_)[consumed() % kCapacity];
+  if (record.blob_size_bytes == 0) {
+    return nullptr;
+  }
+  const std::byte* place = blobs_->data() + record.blob_offset;
+  if (record.blob_size_bytes > kBlobBytes / 4) {
+    const std::byte* heap = nullptr;
+    std::memcpy(&heap, place, sizeof heap);
+    return heap;
+  }
+  return place;
+}
+
+void Lane::pop() noexcept {
+  const std::uint64_t head = consumed();
+  const OpRecord& record = (*records_)[head % kCapacity];
+  if (record.blob_size_bytes != 0) {
+    std::uint64_t size = record.blob_size_bytes;
+    if (size > kBlobBytes / 4) {
+      std::byte* heap = nullptr;
+      std::memcpy(&heap, blobs_->data() + record.blob_offset, sizeof heap);
+      const std::unique_ptr<std::byte[]> owner(heap);  // NOLINT(modernize-avoid-c-arrays)
+      size = sizeof heap;
+    }
+    // Its place in the ring's running count: the first such offset at or after the old head.
+    const std::uint64_t old_head = blob_head_.load(std::memory_order_acquire);
+    const std::uint64_t start =
+        old_head + (record.blob_offset + kBlobBytes - old_head % kBlobBytes) % kBlobBytes;
+    blob_head_.store(start + round_up(size), std::memory_order_release);  // partner: reserve_blob
+  }
+  head_.store(head + 1, std::memory_order_release);  // partner: consumed
+  // Partner: announce_waiting, which raises the flag by exchange and then looks at head_. Looking at
+  // every sixteenth record and at the last one is enough, because a waiting producer pushes nothing,
+  // so the consumer comes past one of them.
+  const std::uint64_t left = pushed_seen() - (head + 1);
+  if (left <= kCapacity / 2 && ((head + 1) % 16 == 0 || left == 0) &&
+      producer_waits_.exchange(0, std::memory_order_acq_rel) != 0) {
+    waiter_.load(std::memory_order_acquire)->unpark();
+  }
+}
+
+Lane::Turn Lane::finish_turn() noexcept {
+  if (rung_.exchange(0, std::memory_order_acq_rel) == 2) {  // partners: needs_ring, orphan
+    is_orphaned_ = true;
+  }
+  if (front() == nullptr) {
+    return Turn::empty;
+  }
+  // More came between the last look and the unlink. Whoever sets the flag back owns the lane.
+  const std::uint32_t old = rung_.exchange(1, std::memory_order_acq_rel);
+  is_orphaned_ = is_orphaned_ || old == 2;
+  return old == 0 ? Turn::more : Turn::rung_again;
+}
+
+}  // namespace hearth

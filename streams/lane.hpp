@@ -1,0 +1,108 @@
+// A lane: the single-producer single-consumer ring of op records between one stream and one device.
+// The producer is the thread that uses the stream; the consumer is the holder of the device's token.
+// Invariants: (1) records leave in the order they came; (2) a record's sequence is its place in the
+// ring's life, from 1, so consumed() ≥ s says that record s is done; (3) blobs lie in a byte ring of
+// their own and are freed with their record; (4) `rung` is not 0 while the lane is linked in the
+// doorbell or in the consumer's hands; both sides change it by exchange(acq_rel).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+class Lane {
+ public:
+  static constexpr std::uint64_t kCapacity = 256;           ///< records
+  static constexpr std::uint64_t kBlobBytes = 64U * 1024U;  ///< bytes of the overflow ring
+
+  explicit Lane(LaneId id);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane();
+
+  [[nodiscard]] LaneId id() const noexcept { return id_; }
+
+  // ---- producer ----
+  /// Copies the record and its blob in and gives it the next sequence; false when there is no room.
+  /// A blob above a quarter of the overflow ring goes to the heap. Threads: producer only.
+  [[nodiscard]] bool try_push(OpRecord& record, std::span<const std::byte> blob);
+  /// True when the lane must be linked into the doorbell after a push. Threads: producer only.
+  [[nodiscard]] bool needs_ring() noexcept {
+    return rung_.exchange(1, std::memory_order_acq_rel) == 0;  // partner: finish_turn
+  }
+  /// No more pushes will come: the stream is gone. True when the lane must be rung once more, so
+  /// that the actor learns of it. Threads: producer only, as its last use.
+  [[nodiscard]] bool orphan() noexcept {
+    return rung_.exchange(2, std::memory_order_acq_rel) == 0;  // partner: finish_turn
+  }
+  /// The sequence of the last record pushed. Threads: producer only.
+  [[nodiscard]] std::uint64_t pushed() const noexcept { return tail_local_; }
+  /// Announces that the producer is about to wait until half of the ring is free; false when it is
+  /// already. Threads: producer only.
+  [[nodiscard]] bool announce_waiting();
+  /// Records pushed and not yet consumed, an upper bound. Threads: producer only.
+  [[nodiscard]] std::uint64_t backlog() const noexcept { return tail_local_ - consumed(); }
+
+  // ---- consumer ----
+  /// The oldest record, or nullptr. Threads: token holder only.
+  [[nodiscard]] const OpRecord* front() noexcept;
+  /// The blob of front(). Threads: token holder only.
+  [[nodiscard]] const std::byte* front_blob() const noexcept;
+  /// Removes front(), and wakes a producer that waits for room. Threads: token holder only.
+  void pop() noexcept;
+  enum class Turn : std::uint8_t {
+    empty,       ///< Nothing left; the lane is out of the consumer's hands until it is rung again.
+    more,        ///< More came meanwhile; the lane stays with the consumer.
+    rung_again,  ///< More came, and its producer has rung or is about to: the doorbell has the lane.
+  };
+  /// Ends a turn of an empty lane. Threads: token holder only.
+  [[nodiscard]] Turn finish_turn() noexcept;
+  /// The stream is gone; after a finish_turn() that said empty, its thread touches the lane no more.
+  /// Threads: token holder only.
+  [[nodiscard]] bool is_orphaned() const noexcept { return is_orphaned_; }
+
+  // ---- any thread ----
+  /// Records consumed so far.
+  [[nodiscard]] std::uint64_t consumed() const noexcept {
+    return head_.load(std::memory_order_acquire);  // partner: pop
+  }
+  /// Records pushed so far, as others see it.
+  [[nodiscard]] std::uint64_t pushed_seen() const noexcept {
+    return tail_.load(std::memory_order_acquire);  // partner: try_push
+  }
+
+  Lane* doorbell_next = nullptr;  ///< Link in the doorbell's stack; written by the ringing side.
+
+ private:
+  [[nodiscard]] bool reserve_blob(OpRecord& record, std::span<const std::byte> blob);
+
+  const LaneId id_;
+  std::unique_ptr<std::array<OpRecord, kCapacity>> records_;
+  std::unique_ptr<std::array<std::byte, kBlobBytes>> blobs_;
+
+  alignas(64) std::uint64_t tail_local_ = 0;  // producer
+  std::uint64_t head_seen_ = 0;               // producer's last look at head_
+  std::uint64_t blob_tail_ = 0;               // producer
+  std::vector<IntrusivePtr<Parker>> parkers_;  // producer: keeps alive whoever waited here
+  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  alignas(64) std::atomic<std::uint64_t> head_{0};
+  std::atomic<std::uint64_t> blob_head_{0};
+  std::uint64_t tail_seen_ = 0;  // consumer
+  bool is_orphaned_ = false;     // consumer
+  alignas(64) std::atomic<std::uint32_t> rung_{0};
+  std::atomic<std::uint32_t> producer_waits_{0};
+  std::atomic<Parker*> waiter_{nullptr};
+};
+
+}  // namespace hearth

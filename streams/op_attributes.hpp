@@ -1,0 +1,97 @@
+// What a kind needs beside its operands: one plain struct each, stored in the record (up to 16
+// bytes) or in its blob. Values, any thread. Unused entries are zero, so that equal attributes have
+// equal bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace hearth {
+
+/// fill, and the immediate of a binary op with a scalar. `real` for float dtypes, `integer` for the
+/// others.
+struct ScalarAttributes {
+  double real = 0;
+  std::int64_t integer = 0;
+};
+/// arange. Integer dtypes use the values rounded toward zero.
+struct ArangeAttributes {
+  double start = 0;
+  double step = 1;
+};
+/// random_uniform (a = low, b = high), random_normal (a = mean, b = standard deviation),
+/// random_bernoulli (a = p), dropout (a = p). Element i of an op takes word i%4 of Philox4x32-10
+/// block counter + i/4 under key seed.
+struct RandomAttributes {
+  std::uint64_t seed = 0;
+  std::uint64_t counter = 0;
+  double a = 0;
+  double b = 1;
+};
+/// reduce_sum, reduce_mean, reduce_max: bit i of axes = axis i is reduced.
+struct ReduceAttributes {
+  std::uint32_t axes = 0;
+  std::uint32_t keep_dims = 0;
+};
+/// argmax, concat, softmax, log_softmax and their backward kinds.
+struct AxisAttributes {
+  std::int32_t axis = 0;
+  std::int32_t keep_dims = 0;
+};
+/// permute: axis i of the result is axis axes[i] of the input.
+struct PermuteAttributes {
+  std::array<std::uint8_t, 8> axes{};
+};
+/// slice and slice_scatter: result index j along axis i is input index start[i] + j*step[i];
+/// lengths are those of the shape of the slice.
+struct SliceAttributes {
+  std::array<std::int64_t, 8> start{};
+  std::array<std::int64_t, 8> step{};
+};
+/// conv2d and its backward kinds; [0] = height, [1] = width.
+struct ConvAttributes {
+  std::array<std::int64_t, 2> stride{1, 1};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::array<std::int64_t, 2> dilation{1, 1};
+  std::int64_t groups = 1;
+};
+/// max_pool2d, avg_pool2d and their backward kinds. Padding counts as -infinity (max) or is left
+/// out of the mean (avg), unless count_include_pad is 1.
+struct PoolAttributes {
+  std::array<std::int64_t, 2> kernel{2, 2};
+  std::array<std::int64_t, 2> stride{2, 2};
+  std::array<std::int64_t, 2> padding{0, 0};
+  std::int64_t count_include_pad = 0;
+};
+/// sgd_step as in PyTorch: g += weight_decay*p; m = first ? g : momentum*m + (1-dampening)*g; g =
+/// nesterov ? g + momentum*m : m; p -= learning_rate*g. `first` is 1 for the first update of a
+/// parameter.
+struct SgdAttributes {
+  double learning_rate = 0;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  std::int64_t nesterov = 0;
+  std::int64_t first = 0;
+};
+/// adam_step. Paper: Kingma, Ba, Adam, arXiv:1412.6980, algorithm 1; decoupled = 1: Loshchilov,
+/// Hutter, AdamW, arXiv:1711.05101. m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g²; p -= lr *
+/// (m/(1-b1^step)) / (sqrt(v/(1-b2^step)) + epsilon). Weight decay: decoupled p *= 1 -
+/// lr*weight_decay first, else g += weight_decay*p first.
+struct AdamAttributes {
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  std::int64_t decoupled = 0;
+  std::int64_t step = 1;
+};
+/// upload, readback, lend, sync: a pointer to the client's ticket, valid until the ticket is
+/// fulfilled.
+struct TicketAttributes {
+  void* ticket = nullptr;
+  std::uint64_t offset_bytes = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,121 @@
+// The op record: one submitted op as 128 plain bytes. A user's call becomes one, and nothing else
+// crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent. Invariants:
+// (1) operands are inputs first, then outputs; (2) more than five operands, and attributes above 16
+// bytes, lie in the record's blob: first the extra operands, then the attributes; (3) the client
+// fixes `use` at submission, by program order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/streams/op_kind.hpp>
+
+namespace hearth {
+
+enum class Use : std::uint8_t {
+  out,        ///< Created here.
+  read,       ///< Dies later, by its drop.
+  read_last,  ///< The last use: the record is also the drop, the bytes may be reused for an output.
+};
+
+struct Operand {
+  SlotId slot;
+  std::uint32_t generation = 0;  ///< Counts the tensors that lived in this slot; only checks.
+  ShapeId shape;
+  DType dtype = DType::f32;
+  Use use = Use::read;
+  std::uint16_t reserved = 0;
+};
+static_assert(sizeof(Operand) == 16);
+
+enum class RecordFlag : std::uint16_t {
+  scalar_lhs =
+      1,  ///< The left operand is the immediate (ScalarAttributes), the one input is the right one.
+  scalar_rhs = 2,  ///< The right operand is the immediate.
+  exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
+};
+
+inline constexpr int kInlineOperands = 5;
+inline constexpr std::uint16_t kRecordVersion = 1;
+
+struct OpRecord {
+  OpKind kind = OpKind::fill;
+  std::uint16_t flags = 0;
+  std::uint16_t input_count = 0;
+  std::uint16_t output_count = 0;
+  std::uint64_t sequence = 0;  ///< Number in its lane, from 1.
+  SourceId source;
+  PathId path;
+  Operand operands[kInlineOperands];
+  std::byte immediate[16] = {};   ///< Attributes of up to 16 bytes.
+  std::uint32_t blob_offset = 0;  ///< Place in the lane's overflow ring; for the lane only.
+  std::uint32_t blob_size_bytes = 0;
+
+  [[nodiscard]] bool has(RecordFlag flag) const noexcept {
+    return (flags & static_cast<std::uint16_t>(flag)) != 0;
+  }
+  void set(RecordFlag flag) noexcept {
+    flags = static_cast<std::uint16_t>(flags | static_cast<std::uint16_t>(flag));
+  }
+  [[nodiscard]] int operand_count() const noexcept { return input_count + output_count; }
+};
+static_assert(sizeof(OpRecord) == 128);
+static_assert(std::is_trivially_copyable_v<OpRecord>);
+
+/// Attributes up to this size travel in the record itself.
+template <class Attributes>
+inline constexpr bool fits_immediate =  // NOLINT(readability-identifier-naming): a trait
+    sizeof(Attributes) <= sizeof(OpRecord::immediate);
+
+/// A record with its blob: what kernels, sinks and the reference functions read. Borrows both.
+class OpView {
+ public:
+  OpView(const OpRecord& record, const std::byte* blob) noexcept : record_(&record), blob_(blob) {}
+
+  [[nodiscard]] const OpRecord& record() const noexcept { return *record_; }
+  [[nodiscard]] const std::byte* blob() const noexcept { return blob_; }
+  [[nodiscard]] OpKind kind() const noexcept { return record_->kind; }
+  [[nodiscard]] Operand operand(int index) const noexcept {
+    if (index < kInlineOperands) {
+      return record_->operands[index];
+    }
+    Operand extra;
+    std::memcpy(&extra,
+                blob_ + static_cast<std::size_t>(index - kInlineOperands) * sizeof(Operand),
+                sizeof(Operand));
+    return extra;
+  }
+  [[nodiscard]] Operand input(int index) const noexcept { return operand(index); }
+  [[nodiscard]] Operand output(int index) const noexcept {
+    return operand(record_->input_count + index);
+  }
+
+  /// The attributes of this kind (op_attributes.hpp says which struct belongs to which kind).
+  template <class Attributes>
+  [[nodiscard]] Attributes attributes() const noexcept {
+    static_assert(std::is_trivially_copyable_v<Attributes>);
+    Attributes out;
+    if constexpr (fits_immediate<Attributes>) {
+      std::memcpy(&out, record_->immediate, sizeof(Attributes));
+    } else {
+      const int extra = record_->operand_count() - kInlineOperands;
+      const std::size_t offset = extra > 0 ? static_cast<std::size_t>(extra) * sizeof(Operand) : 0;
+      HEARTH_ASSERT(record_->blob_size_bytes >= offset + sizeof(Attributes),
+                    "attributes missing in the blob");
+      std::memcpy(&out, blob_ + offset, sizeof(Attributes));
+    }
+    return out;
+  }
+
+ private:
+  const OpRecord* record_;
+  const std::byte* blob_;
+};
+
+}  // namespace hearth

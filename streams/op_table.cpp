@@ -1,0 +1,349 @@
+#include <hearth/streams/op_table.hpp>
+
+#include <iterator>
+
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth {
+namespace {
+
+constexpr DtypeMask kFloats = static_cast<DtypeMask>(
+    dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16));
+constexpr DtypeMask kNumbers = static_cast<DtypeMask>(kFloats | dtype_bit(DType::i32) |
+                                                      dtype_bit(DType::i64) | dtype_bit(DType::u8));
+constexpr DtypeMask kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
+
+// A row under construction: what its class implies first, then what is special about the kind.
+class Row {
+ public:
+  constexpr Row(OpKind kind, std::string_view name, OpClass op_class, DtypeMask dtypes)
+      : info_{.name = name,
+              .doc = {},
+              .kind = kind,
+              .op_class = op_class,
+              .dtype_rule = dtypes == kFloats ? DtypeRule::same_float : DtypeRule::same,
+              .dtypes = dtypes,
+              .min_inputs = 1,
+              .max_inputs = 1,
+              .outputs = 1,
+              .attribute_size_bytes = 0,
+              .differentiable = true} {
+    switch (op_class) {
+      case OpClass::creation:
+        *this = inputs(0, 0).rule(DtypeRule::given).no_gradient();
+        break;
+      case OpClass::binary:
+        *this = inputs(1, 2).attribute_size(sizeof(ScalarAttributes));
+        break;
+      case OpClass::ternary:
+        *this = inputs(3, 3).rule(DtypeRule::where);
+        break;
+      case OpClass::reduction:
+        *this = attribute_size(sizeof(ReduceAttributes));
+        break;
+      case OpClass::pooling:
+        *this = attribute_size(sizeof(PoolAttributes));
+        break;
+      case OpClass::optimizer:
+        *this = no_gradient();
+        break;
+      case OpClass::lifetime:
+        *this = inputs(0, 0).outputs(0).rule(DtypeRule::none).no_gradient();
+        break;
+      default:
+        break;
+    }
+  }
+
+  [[nodiscard]] constexpr Row inputs(std::uint8_t least, std::uint8_t most) const {
+    Row row = *this;
+    row.info_.min_inputs = least;
+    row.info_.max_inputs = most;
+    return row;
+  }
+  [[nodiscard]] constexpr Row outputs(std::uint8_t count) const {
+    Row row = *this;
+    row.info_.outputs = count;
+    return row;
+  }
+  [[nodiscard]] constexpr Row rule(DtypeRule rule) const {
+    Row row = *this;
+    row.info_.dtype_rule = rule;
+    return row;
+  }
+  template <class Attributes>
+  [[nodiscard]] constexpr Row attributes() const {
+    return attribute_size(sizeof(Attributes));
+  }
+  [[nodiscard]] constexpr Row no_attributes() const { return attribute_size(0); }
+  [[nodiscard]] constexpr Row no_gradient() const {
+    Row row = *this;
+    row.info_.differentiable = false;
+    return row;
+  }
+  [[nodiscard]] constexpr OpInfo doc(std::string_view text) const {
+    OpInfo info = info_;
+    info.doc = text;
+    return info;
+  }
+
+ private:
+  [[nodiscard]] constexpr Row attribute_size(std::size_t size_bytes) const {
+    Row row = *this;
+    row.info_.attribute_size_bytes = static_cast<std::uint8_t>(size_bytes);
+    return row;
+  }
+
+  OpInfo info_;
+};
+
+constexpr OpInfo kRows[] = {
+    // creation
+    Row{OpKind::fill, "fill", OpClass::creation, kAll}.attributes<ScalarAttributes>().doc(
+        "Every element is one value."),
+    Row{OpKind::arange, "arange", OpClass::creation, kNumbers}.attributes<ArangeAttributes>().doc(
+        "start + i*step along one axis; integers take start and step rounded toward zero."),
+    Row{OpKind::random_uniform, "random_uniform", OpClass::creation, kFloats}
+        .attributes<RandomAttributes>()
+        .doc("Independent values, uniform in [a, b)."),
+    Row{OpKind::random_normal, "random_normal", OpClass::creation, kFloats}
+        .attributes<RandomAttributes>()
+        .doc("Independent values, normal with mean a and standard deviation b."),
+    Row{OpKind::random_bernoulli, "random_bernoulli", OpClass::creation, kNumbers}
+        .attributes<RandomAttributes>()
+        .doc("Independent values, 1 with probability a and 0 otherwise."),
+    // one input
+    Row{OpKind::cast, "cast", OpClass::unary, kAll}
+        .rule(DtypeRule::given)
+        .doc("The values in another element type. Floats round to nearest even; to an integer they "
+             "truncate toward zero, stop at its ends, and NaN gives 0; integers to narrower ones "
+             "wrap; to bool, nonzero (NaN too) is true."),
+    Row{OpKind::neg, "neg", OpClass::unary, kNumbers}.doc("-x; integers wrap."),
+    Row{OpKind::abs, "abs", OpClass::unary, kNumbers}.doc(
+        "|x|; the smallest signed integer stays itself."),
+    Row{OpKind::exp, "exp", OpClass::unary, kFloats}.doc("e to the x."),
+    Row{OpKind::log, "log", OpClass::unary, kFloats}.doc(
+        "The natural logarithm; of 0 minus infinity, below 0 NaN."),
+    Row{OpKind::sqrt, "sqrt", OpClass::unary, kFloats}.doc("The square root; below 0 NaN."),
+    Row{OpKind::rsqrt, "rsqrt", OpClass::unary, kFloats}.doc("1 / sqrt(x)."),
+    Row{OpKind::square, "square", OpClass::unary, kNumbers}.doc("x*x; integers wrap."),
+    Row{OpKind::sin, "sin", OpClass::unary, kFloats}.doc("The sine of x in radians."),
+    Row{OpKind::cos, "cos", OpClass::unary, kFloats}.doc("The cosine of x in radians."),
+    Row{OpKind::tanh, "tanh", OpClass::unary, kFloats}.doc("The hyperbolic tangent."),
+    Row{OpKind::erf, "erf", OpClass::unary, kFloats}.doc("The error function."),
+    Row{OpKind::sigmoid, "sigmoid", OpClass::unary, kFloats}.doc("1 / (1 + exp(-x))."),
+    Row{OpKind::recip, "recip", OpClass::unary, kFloats}.doc("1 / x."),
+    Row{OpKind::relu, "relu", OpClass::unary, kFloats}.doc("x where x > 0, else 0; NaN stays NaN."),
+    Row{OpKind::dropout, "dropout", OpClass::unary, kFloats}.attributes<RandomAttributes>().doc(
+        "0 with probability a, else x / (1 - a)."),
+    // two inputs
+    Row{OpKind::add, "add", OpClass::binary, kNumbers}.doc("a + b; integers wrap."),
+    Row{OpKind::sub, "sub", OpClass::binary, kNumbers}.doc("a - b; integers wrap."),
+    Row{OpKind::mul, "mul", OpClass::binary, kNumbers}.doc("a * b; integers wrap."),
+    Row{OpKind::div, "div", OpClass::binary, kNumbers}.doc(
+        "a / b; integers truncate toward zero and wrap, and dividing one by 0 is kernel_failed "
+        "when the op runs."),
+    Row{OpKind::pow, "pow", OpClass::binary, kNumbers}.doc(
+        "a to the b; integers wrap, a negative integer exponent truncates 1/a^|b| toward zero, and "
+        "0 to a negative integer is kernel_failed when the op runs."),
+    Row{OpKind::min, "min", OpClass::binary, kAll}.doc(
+        "The smaller one (of bools: and); NaN if either is NaN."),
+    Row{OpKind::max, "max", OpClass::binary, kAll}.doc(
+        "The larger one (of bools: or); NaN if either is NaN."),
+    Row{OpKind::equal, "equal", OpClass::binary, kAll}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a == b; NaN equals nothing."),
+    Row{OpKind::not_equal, "not_equal", OpClass::binary, kAll}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a != b; NaN differs from everything."),
+    Row{OpKind::less, "less", OpClass::binary, kNumbers}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a < b."),
+    Row{OpKind::less_equal, "less_equal", OpClass::binary, kNumbers}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a <= b."),
+    Row{OpKind::greater, "greater", OpClass::binary, kNumbers}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a > b."),
+    Row{OpKind::greater_equal, "greater_equal", OpClass::binary, kNumbers}
+        .rule(DtypeRule::comparison)
+        .no_gradient()
+        .doc("a >= b."),
+    Row{OpKind::relu_backward, "relu_backward", OpClass::binary, kFloats}
+        .inputs(2, 2)
+        .no_attributes()
+        .no_gradient()
+        .doc("(grad, y): grad where y > 0, else 0."),
+    // three inputs
+    Row{OpKind::where, "where", OpClass::ternary, kAll}.doc(
+        "(condition, a, b): a where the condition is true, else b."),
+    // views
+    Row{OpKind::reshape, "reshape", OpClass::view, kAll}.doc(
+        "The same elements in row-major order under another shape."),
+    Row{OpKind::permute, "permute", OpClass::view, kAll}.attributes<PermuteAttributes>().doc(
+        "Axes in another order: axis i of the result is axis axes[i] of the input."),
+    Row{OpKind::slice, "slice", OpClass::view, kAll}.attributes<SliceAttributes>().doc(
+        "Every step-th index from start along each axis; steps may be negative."),
+    Row{OpKind::expand, "expand", OpClass::view, kAll}.doc(
+        "Axes of size 1, and new leading ones, repeated."),
+    // data movement
+    Row{OpKind::copy, "copy", OpClass::movement, kAll}.doc("The same values, contiguous."),
+    Row{OpKind::concat, "concat", OpClass::movement, kAll}
+        .inputs(1, kAnyNumber)
+        .attributes<AxisAttributes>()
+        .doc("The inputs one after another along an axis."),
+    Row{OpKind::slice_scatter, "slice_scatter", OpClass::movement, kNumbers}
+        .attributes<SliceAttributes>()
+        .no_gradient()
+        .doc("Zeros, with the input written at the slice; the adjoint of slice."),
+    // reductions
+    Row{OpKind::reduce_sum, "reduce_sum", OpClass::reduction, kNumbers}.doc(
+        "The sum over axes; integers wrap, an empty sum is 0."),
+    Row{OpKind::reduce_mean, "reduce_mean", OpClass::reduction, kFloats}.doc(
+        "The mean over axes; an empty mean is NaN."),
+    Row{OpKind::reduce_max, "reduce_max", OpClass::reduction, kAll}.doc(
+        "The largest over axes (of bools: any); NaN if one is NaN."),
+    Row{OpKind::argmax, "argmax", OpClass::reduction, kNumbers}
+        .rule(DtypeRule::position)
+        .attributes<AxisAttributes>()
+        .no_gradient()
+        .doc("The i64 position of the largest along one axis; ties take the first, NaN counts as "
+             "largest."),
+    // contractions
+    Row{OpKind::matmul, "matmul", OpClass::contraction, kFloats}.inputs(2, 3).doc(
+        "(a, b, optional bias): products of the last two axes, leading axes broadcast; bias is "
+        "added to each row."),
+    Row{OpKind::conv2d, "conv2d", OpClass::contraction, kFloats}
+        .inputs(2, 3)
+        .attributes<ConvAttributes>()
+        .doc("(x, w, optional bias): cross-correlation over height and width."),
+    Row{OpKind::conv2d_backward_input, "conv2d_backward_input", OpClass::contraction, kFloats}
+        .inputs(2, 2)
+        .attributes<ConvAttributes>()
+        .no_gradient()
+        .doc("(grad, w): the gradient of x."),
+    Row{OpKind::conv2d_backward_weight, "conv2d_backward_weight", OpClass::contraction, kFloats}
+        .inputs(2, 2)
+        .attributes<ConvAttributes>()
+        .no_gradient()
+        .doc("(x, grad): the gradient of w."),
+    // pooling
+    Row{OpKind::max_pool2d, "max_pool2d", OpClass::pooling, kFloats}
+        .outputs(2)
+        .rule(DtypeRule::pool_positions)
+        .doc("The largest of each window and, as a second output, its i32 position h*W + w in the "
+             "input plane; ties take the first, NaN counts as largest."),
+    Row{OpKind::max_pool2d_backward, "max_pool2d_backward", OpClass::pooling, kFloats}
+        .inputs(2, 2)
+        .rule(DtypeRule::pool_positions)
+        .no_gradient()
+        .doc("(grad, positions): grad summed into its positions."),
+    Row{OpKind::avg_pool2d, "avg_pool2d", OpClass::pooling, kFloats}.doc(
+        "The mean of each window."),
+    Row{OpKind::avg_pool2d_backward, "avg_pool2d_backward", OpClass::pooling, kFloats}
+        .no_gradient()
+        .doc("(grad): grad spread evenly over its window."),
+    // rows
+    Row{OpKind::softmax, "softmax", OpClass::row, kFloats}.attributes<AxisAttributes>().doc(
+        "exp(x - max) divided by its sum along one axis."),
+    Row{OpKind::log_softmax, "log_softmax", OpClass::row, kFloats}.attributes<AxisAttributes>().doc(
+        "The logarithm of softmax, without computing it."),
+    Row{OpKind::softmax_backward, "softmax_backward", OpClass::row, kFloats}
+        .inputs(2, 2)
+        .attributes<AxisAttributes>()
+        .no_gradient()
+        .doc("(grad, y): y * (grad - sum(grad*y))."),
+    Row{OpKind::log_softmax_backward, "log_softmax_backward", OpClass::row, kFloats}
+        .inputs(2, 2)
+        .attributes<AxisAttributes>()
+        .no_gradient()
+        .doc("(grad, y): grad - exp(y) * sum(grad)."),
+    Row{OpKind::cross_entropy, "cross_entropy", OpClass::row, kFloats}
+        .inputs(2, 2)
+        .outputs(2)
+        .rule(DtypeRule::class_loss)
+        .doc("(logits, targets): -log softmax at the target of each row and, as a second output, "
+             "the probabilities; a target outside the classes is out_of_range when the op runs."),
+    Row{OpKind::cross_entropy_backward, "cross_entropy_backward", OpClass::row, kFloats}
+        .inputs(3, 3)
+        .rule(DtypeRule::class_loss)
+        .no_gradient()
+        .doc("(grad, probabilities, targets): grad * (probability - [target])."),
+    // optimizer updates
+    Row{OpKind::sgd_step, "sgd_step", OpClass::optimizer, kFloats}
+        .inputs(2, 3)
+        .outputs(2)
+        .attributes<SgdAttributes>()
+        .doc("(parameter, gradient, optional momentum) to (parameter, momentum)."),
+    Row{OpKind::adam_step, "adam_step", OpClass::optimizer, kFloats}
+        .inputs(4, 4)
+        .outputs(3)
+        .attributes<AdamAttributes>()
+        .doc("(parameter, gradient, m, v) to (parameter, m, v)."),
+    // data and lifetimes
+    Row{OpKind::upload, "upload", OpClass::lifetime, kAll}
+        .outputs(1)
+        .attributes<TicketAttributes>()
+        .doc("Host bytes become a tensor."),
+    Row{OpKind::readback, "readback", OpClass::lifetime, kAll}
+        .inputs(1, 1)
+        .attributes<TicketAttributes>()
+        .doc("A tensor's bytes go to the host and fulfil a Pending."),
+    Row{OpKind::lend, "lend", OpClass::lifetime, kAll}
+        .inputs(1, 1)
+        .attributes<TicketAttributes>()
+        .doc("A tensor's bytes are lent to a client until it says done."),
+    Row{OpKind::drop, "drop", OpClass::lifetime, kAll}.inputs(1, 1).doc(
+        "The last name of a tensor is gone."),
+    Row{OpKind::publish, "publish", OpClass::lifetime, kAll}
+        .inputs(0, kAnyNumber)
+        .doc("A flush point: what came before may be used by other lanes."),
+    Row{OpKind::adopt, "adopt", OpClass::lifetime, kAll}
+        .inputs(1, kAnyNumber)
+        .doc("The tensor's home is this lane from here on."),
+    Row{OpKind::group_begin, "group_begin", OpClass::lifetime, kAll}.doc(
+        "An update group starts: all of it runs or nothing."),
+    Row{OpKind::group_end, "group_end", OpClass::lifetime, kAll}.doc(
+        "The update group ends and may run."),
+    Row{OpKind::sync, "sync", OpClass::lifetime, kAll}.attributes<TicketAttributes>().doc(
+        "Fulfils a Pending when all before it in the lane is done."),
+};
+
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < std::size(kRows); ++i) {
+    if (kRows[i].kind != static_cast<OpKind>(i)) {
+      return false;
+    }
+  }
+  return std::size(kRows) == static_cast<std::size_t>(kOpKindCount);
+}
+static_assert(is_in_order(), "one row for each OpKind, in its order");
+
+}  // namespace
+
+const OpInfo& op_info(OpKind kind) noexcept {
+  return kRows[static_cast<std::size_t>(kind)];
+}
+
+std::span<const OpInfo> op_table() noexcept {
+  return kRows;
+}
+
+std::string describe(DtypeMask dtypes) {
+  std::string out;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if ((dtypes & dtype_bit(dtype)) != 0) {
+      out += out.empty() ? "" : ", ";
+      out += name(dtype);
+    }
+  }
+  return out;
+}
+
+}  // namespace hearth

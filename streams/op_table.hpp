@@ -1,0 +1,99 @@
+// The op table: the one source of truth for what a kind is. Facts only; the tables of what a kind
+// *does* live where it is done. Read-only data; Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_kind.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+enum class OpClass : std::uint8_t {
+  creation,
+  unary,
+  binary,
+  ternary,
+  view,
+  movement,
+  reduction,
+  contraction,
+  pooling,
+  row,  ///< softmax and its kin
+  optimizer,
+  lifetime,  ///< upload, drop, publish, ...: handled by the actor, never a kernel
+};
+
+/// How the result's element type follows from the inputs'.
+enum class DtypeRule : std::uint8_t {
+  given,           ///< The caller says (fill, cast, random).
+  same,            ///< All inputs equal; the result like them.
+  same_float,      ///< The same, and it must be a float type.
+  comparison,      ///< Inputs equal; the result is bool.
+  where,           ///< (bool, t, t) -> t
+  position,        ///< argmax: i64
+  class_loss,      ///< (float logits, i32 or i64 classes)
+  pool_positions,  ///< float, and i32 positions
+  none,            ///< lifetime records
+};
+
+/// A tensor as the shape rules see it.
+struct TensorSpec {
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+/// A set of element types: bit i stands for the DType of value i.
+using DtypeMask = std::uint16_t;
+[[nodiscard]] constexpr DtypeMask dtype_bit(DType dtype) noexcept {
+  return static_cast<DtypeMask>(1U << static_cast<unsigned>(dtype));
+}
+
+struct OpInfo {
+  std::string_view name;
+  std::string_view doc;  ///< What it does, in one or two sentences.
+  OpKind kind;
+  OpClass op_class;
+  DtypeRule dtype_rule;
+  DtypeMask dtypes;         ///< What its values may be; conditions, classes and positions aside.
+  std::uint8_t min_inputs;  ///< A binary op with a scalar immediate has one.
+  std::uint8_t max_inputs;  ///< kAnyNumber for concat and its like.
+  std::uint8_t outputs;     ///< The most it can have.
+  std::uint8_t attribute_size_bytes;  ///< Of its struct in op_attributes.hpp; 0 = none.
+  bool differentiable;                ///< Has a row in runtime/vjp_table.
+};
+inline constexpr std::uint8_t kAnyNumber = 255;
+
+/// The row of a kind.
+[[nodiscard]] const OpInfo& op_info(OpKind kind) noexcept;
+/// All rows, in the order of OpKind.
+[[nodiscard]] std::span<const OpInfo> op_table() noexcept;
+/// "matmul", "reduce_sum", ...
+[[nodiscard]] inline std::string_view name(OpKind kind) noexcept {
+  return op_info(kind).name;
+}
+/// Whether values of this element type may go into the op (out of it, for creation).
+[[nodiscard]] inline bool accepts(OpKind kind, DType dtype) noexcept {
+  return (op_info(kind).dtypes & dtype_bit(dtype)) != 0;
+}
+/// The names in a mask: "f32, f64, f16, bf16".
+[[nodiscard]] std::string describe(DtypeMask dtypes);
+
+/// Work of an op, for planners, benches and the sim's clock.
+/// An add, a compare, a multiplication and an exponential count as one flop each, whatever they
+/// cost.
+struct OpCost {
+  double flops = 0;
+  double bytes = 0;  ///< Read and written; 0 for views, which move nothing.
+};
+/// Requires operands that passed the shape rules; optional inputs and outputs count when they are
+/// there.
+[[nodiscard]] OpCost op_cost(const OpView& op,
+                             std::span<const TensorSpec> inputs,
+                             std::span<const TensorSpec> outputs) noexcept;
+
+}  // namespace hearth

@@ -1,0 +1,65 @@
+// Shape and dtype rules: from the inputs of an op to its result, or to the sentence that says which
+// rule was broken. Pure functions. Threads: any. Errors: shape_mismatch, dtype_mismatch,
+// invalid_argument; the text starts with the op's name and shows the operands: "matmul: inner
+// dimensions differ: lhs f32[4, 8], rhs f32[9, 3]".
+#pragma once
+
+#include <span>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth::rules {
+
+/// Checks the dtypes of an op by its row (DtypeRule) and gives the result's; not for
+/// DtypeRule::given.
+[[nodiscard]] Result<DType> result_dtype(OpKind kind, std::span<const TensorSpec> inputs);
+
+[[nodiscard]] Result<TensorSpec> binary(OpKind kind, const TensorSpec& a, const TensorSpec& b);
+[[nodiscard]] Result<TensorSpec> where(const TensorSpec& condition,
+                                       const TensorSpec& a,
+                                       const TensorSpec& b);
+/// `to` may hold one -1, which is worked out.
+[[nodiscard]] Result<Shape> reshape(const Shape& from, std::span<const std::int64_t> to);
+[[nodiscard]] Result<Shape> permute(const Shape& from, std::span<const int> axes);
+/// Indices start, start + step, … before stop along one axis, all of the others, as in Python:
+/// negative bounds count from the end and bounds outside are clamped; step is not 0. Fills the
+/// attributes.
+[[nodiscard]] Result<Shape> slice(const Shape& from,
+                                  int axis,
+                                  std::int64_t start,
+                                  std::int64_t stop,
+                                  std::int64_t step,
+                                  SliceAttributes* out);
+/// `from` read as `to`: equal axes, or 1 in `from`; `to` may have more axes in front.
+[[nodiscard]] Result<Shape> expand(const Shape& from, const Shape& to);
+[[nodiscard]] Result<TensorSpec> concat(std::span<const TensorSpec> inputs, int axis);
+/// Negative axes count from the end; an empty list means all. Fills the mask. Errors: reduce_max
+/// over an axis without elements.
+[[nodiscard]] Result<Shape> reduce(OpKind kind,
+                                   const Shape& from,
+                                   std::span<const int> axes,
+                                   bool keep_dims,
+                                   ReduceAttributes* out);
+[[nodiscard]] Result<Shape> argmax(const Shape& from, int axis, bool keep_dims);
+/// Both of rank ≥ 2; the batch axes broadcast. bias, when given, is [n].
+[[nodiscard]] Result<TensorSpec> matmul(const TensorSpec& a,
+                                        const TensorSpec& b,
+                                        const TensorSpec* bias);
+/// x [n, c, h, w], w [o, c/groups, kh, kw], bias, when given, [o]; gives [n, o, oh, ow] with
+/// oh = (h + 2*padding - dilation*(kh-1) - 1) / stride + 1, rounded down.
+[[nodiscard]] Result<TensorSpec> conv2d(const TensorSpec& x,
+                                        const TensorSpec& w,
+                                        const TensorSpec* bias,
+                                        const ConvAttributes& attributes);
+/// x [n, c, h, w] gives [n, c, oh, ow]; padding is at most half the window, so that no window lies
+/// outside.
+[[nodiscard]] Result<TensorSpec> pool2d(OpKind kind,
+                                        const TensorSpec& x,
+                                        const PoolAttributes& attributes);
+/// logits [n, c], targets [n]; gives the shape of the losses, [n].
+[[nodiscard]] Result<TensorSpec> cross_entropy(const TensorSpec& logits, const TensorSpec& targets);
+
+}  // namespace hearth::rules

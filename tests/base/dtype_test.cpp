@@ -1,0 +1,149 @@
+#include <hearth/runtime/base/dtype.hpp>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+template <class Half>
+Half from_bits(std::uint32_t bits) {
+  Half half;
+  half.bits = static_cast<std::uint16_t>(bits);
+  return half;
+}
+
+// Patterns spread over all floats, both signs, and every place where rounding turns.
+std::vector<float> probes(int dropped_bits) {
+  std::vector<float> values;
+  for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32U); bits += 65521) {
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  const std::uint32_t half = 1U << static_cast<unsigned>(dropped_bits - 1);
+  for (std::uint64_t bits = half; bits < (std::uint64_t{1} << 32U);
+       bits += std::uint64_t{2} * half) {
+    for (const std::uint64_t near : {bits - 1, bits, bits + 1}) {
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(near)));
+    }
+  }
+  return values;
+}
+
+template <class Half>
+void expect_all_patterns_round_trip() {
+  for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
+    const auto value = static_cast<float>(from_bits<Half>(bits));
+    const Half back(value);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(back))) << bits;
+      EXPECT_EQ(back.bits & 0x8000U, bits & 0x8000U) << bits;
+    } else {
+      ASSERT_EQ(back.bits, bits);
+    }
+  }
+}
+
+TEST(F16, RoundTripsAllPatterns) {
+  expect_all_patterns_round_trip<f16>();
+}
+
+TEST(Bf16, RoundTripsAllPatterns) {
+  expect_all_patterns_round_trip<bf16>();
+}
+
+TEST(F16, KnowsItsLandmarks) {
+  EXPECT_EQ(f16(1.0F).bits, 0x3c00U);
+  EXPECT_EQ(f16(-2.0F).bits, 0xc000U);
+  EXPECT_EQ(f16(65504.0F).bits, 0x7bffU);
+  EXPECT_EQ(f16(65519.996F).bits, 0x7bffU);
+  EXPECT_EQ(f16(65520.0F).bits, 0x7c00U);
+  EXPECT_EQ(f16(0x1p-24F).bits, 0x0001U);
+  EXPECT_EQ(f16(0x1p-25F).bits, 0x0000U);
+  EXPECT_EQ(f16(0x1.000002p-25F).bits, 0x0001U);
+  EXPECT_EQ(f16(-0.0F).bits, 0x8000U);
+  EXPECT_EQ(f16(std::numeric_limits<float>::infinity()).bits, 0x7c00U);
+}
+
+#ifdef __FLT16_MANT_DIG__
+TEST(F16, RoundsLikeTheCompilersHalf) {
+  __extension__ using Half = _Float16;
+  for (const float value : probes(13)) {
+    const auto wanted = std::bit_cast<std::uint16_t>(static_cast<Half>(value));
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(static_cast<float>(f16(value))));
+    } else {
+      ASSERT_EQ(f16(value).bits, wanted) << std::bit_cast<std::uint32_t>(value);
+    }
+  }
+}
+
+TEST(F16, WidensLikeTheCompilersHalf) {
+  __extension__ using Half = _Float16;
+  for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
+    const auto wanted = static_cast<float>(std::bit_cast<Half>(static_cast<std::uint16_t>(bits)));
+    if (!std::isnan(wanted)) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(static_cast<float>(from_bits<f16>(bits))),
+                std::bit_cast<std::uint32_t>(wanted));
+    }
+  }
+}
+#endif
+
+// The nearer of the two neighbours, the even one on a tie, by exact arithmetic.
+std::uint32_t nearest_bf16(float value) {
+  const std::uint32_t low = std::bit_cast<std::uint32_t>(value) >> 16U;
+  const auto widen = [](std::uint32_t bits) {
+    return static_cast<double>(static_cast<float>(from_bits<bf16>(bits)));
+  };
+  const double below = std::abs(static_cast<double>(value) - widen(low));
+  // Beyond the largest finite value, the next step of the same size stands for infinity.
+  const bool is_largest = (low & 0x7fffU) == 0x7f7fU;
+  const double step = is_largest ? 0x1p120 : std::abs(widen(low + 1) - widen(low));
+  const double above = step - below;
+  return above < below || (above == below && (low & 1U) != 0) ? low + 1 : low;
+}
+
+TEST(Bf16, RoundsToNearestEven) {
+  for (const float value : probes(16)) {
+    if (std::isnan(value)) {
+      ASSERT_TRUE(std::isnan(static_cast<float>(bf16(value))));
+    } else if (!std::isinf(value)) {
+      ASSERT_EQ(bf16(value).bits, nearest_bf16(value)) << std::bit_cast<std::uint32_t>(value);
+    }
+  }
+  EXPECT_EQ(bf16(std::numeric_limits<float>::infinity()).bits, 0x7f80U);
+}
+
+TEST(DType, VisitGivesTheElementTypeOfThatSize) {
+  std::set<std::string> names;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    visit_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      EXPECT_EQ(dtype_of<T>, dtype);
+      EXPECT_EQ(static_cast<std::int64_t>(sizeof(T)), size_bytes(dtype));
+      constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+      EXPECT_EQ(is_integer(dtype), kIsInteger);
+    });
+    names.emplace(name(dtype));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kDTypeCount));
+}
+
+TEST(DType, IsAFloatAnIntegerOrBool) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    EXPECT_EQ(int{is_float(dtype)} + int{is_integer(dtype)} + int{dtype == DType::boolean}, 1);
+  }
+}
+
+}  // namespace
+}  // namespace hearth

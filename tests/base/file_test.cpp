@@ -1,0 +1,213 @@
+#include <hearth/runtime/base/file.hpp>
+
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "temporary_folder.hpp"
+
+namespace hearth {
+namespace {
+
+using testing::HasSubstr;
+
+std::span<const std::byte> as_span(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = read_file(path).value();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Files of this process may not grow beyond a limit: the disk is full, as far as it can tell.
+class FileSizeLimit final {
+ public:
+  explicit FileSizeLimit(rlim_t size_bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = size_bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST(ReadFile, GivesTheBytesThatWereWritten) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "weights";
+  std::string text(100'000, 'x');
+  text += '\0';
+  ASSERT_TRUE(write_file_atomically(path, as_span(text)).has_value());
+  EXPECT_EQ(text_of(path), text);
+}
+
+TEST(ReadFile, ReadsFilesThatHideTheirSize) {
+  EXPECT_FALSE(text_of("/proc/self/status").empty());
+}
+
+TEST(ReadFile, ReadsAnEmptyFile) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(write_file_atomically(folder.path() / "empty", as_span("")).has_value());
+  EXPECT_TRUE(read_file(folder.path() / "empty").value().empty());
+}
+
+TEST(ReadFile, TellsAMissingFileFromAnUnreadableOne) {
+  const TemporaryFolder folder;
+  const Result<std::vector<std::byte>> missing = read_file(folder.path() / "no");
+  EXPECT_EQ(missing.error().code, ErrorCode::not_found);
+  EXPECT_THAT(missing.error().text, HasSubstr((folder.path() / "no").string()));
+  EXPECT_THAT(missing.error().text, HasSubstr("cannot open: No such file or directory"));
+  EXPECT_EQ(read_file(folder.path()).error().code, ErrorCode::io_error);
+}
+
+TEST(WriteFileAtomically, ReplacesTheOldFileAndLeavesNoOther) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(write_file_atomically(path, as_span("a long first version")).has_value());
+  ASSERT_TRUE(write_file_atomically(path, as_span("second")).has_value());
+  EXPECT_EQ(text_of(path), "second");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, WritesPieceByPieceAndPatches) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "pieces";
+  const Status status = write_file_atomically(path, [](FileWriter& writer) -> Status {
+    HEARTH_TRY_STATUS(writer.write(as_span("????")));
+    HEARTH_TRY_STATUS(writer.write(as_span("body")));
+    EXPECT_EQ(writer.size_bytes(), 8U);
+    return writer.write_at(0, as_span("head"));
+  });
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(text_of(path), "headbody");
+}
+
+TEST(WriteFileAtomically, KeepsTheOldFileWhenTheWriterGivesUp) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(write_file_atomically(path, as_span("old")).has_value());
+  const Status status = write_file_atomically(path, [](FileWriter& writer) -> Status {
+    HEARTH_TRY_STATUS(writer.write(as_span("half of the new")));
+    return Error{.code = ErrorCode::cancelled, .text = "enough"};
+  });
+  EXPECT_EQ(status.error().code, ErrorCode::cancelled);
+  EXPECT_EQ(text_of(path), "old");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, KeepsTheOldFileWhenTheWriterThrows) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(write_file_atomically(path, as_span("old")).has_value());
+  const auto throwing = [](FileWriter&) -> Status { throw std::runtime_error("enough"); };
+  EXPECT_THROW(static_cast<void>(write_file_atomically(path, throwing)), std::runtime_error);
+  EXPECT_EQ(text_of(path), "old");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(write_file_atomically(path, as_span("old")).has_value());
+  const std::string large(1 << 20, 'x');
+  {
+    const FileSizeLimit limit(4096);
+    const Status status = write_file_atomically(path, as_span(large));
+    EXPECT_EQ(status.error().code, ErrorCode::io_error);
+    EXPECT_THAT(status.error().text, HasSubstr(path.string() + ": cannot write: File too large"));
+  }
+  EXPECT_EQ(text_of(path), "old");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, NamesTheFolderThatIsMissing) {
+  const TemporaryFolder folder;
+  const Status status = write_file_atomically(folder.path() / "no" / "state", as_span("text"));
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_THAT(status.error().text, HasSubstr("cannot create a temporary file beside it"));
+  EXPECT_THAT(status.error().text, HasSubstr("No such file or directory"));
+}
+
+TEST(WriteFileAtomically, DoesNotReplaceAFolder) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(make_folder(folder.path() / "state").has_value());
+  const Status status = write_file_atomically(folder.path() / "state", as_span("text"));
+  EXPECT_THAT(status.error().text, HasSubstr("cannot rename"));
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(FileWriter, SaysThatTheDiskIsFull) {
+  const int descriptor = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  FileWriter writer(descriptor, "/dev/full");
+  const Status status = writer.write(as_span("text"));
+  ::close(descriptor);
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_EQ(status.error().text,
+            "file /dev/full: cannot write: No space left on device (errno 28)");
+  EXPECT_EQ(writer.size_bytes(), 0U);
+}
+
+TEST(MakeFolder, MakesThoseAboveAndAcceptsWhatIsThere) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a" / "b";
+  EXPECT_TRUE(make_folder(path).has_value());
+  EXPECT_TRUE(make_folder(path).has_value());
+  EXPECT_TRUE(std::filesystem::is_directory(path));
+}
+
+TEST(MakeFolder, RefusesAPathThroughAFile) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(write_file_atomically(folder.path() / "file", as_span("")).has_value());
+  EXPECT_EQ(make_folder(folder.path() / "file" / "below").error().code, ErrorCode::io_error);
+}
+
+TEST(CacheDir, TakesTheFirstOfThreeVariables) {
+  Settings settings;
+  settings.set(Setting::home, "/home/ada");
+  EXPECT_EQ(cache_dir(settings).value(), "/home/ada/.cache/hearth");
+  settings.set(Setting::xdg_cache_home, "/var/caches");
+  EXPECT_EQ(cache_dir(settings).value(), "/var/caches/hearth");
+  settings.set(Setting::cache_dir, "/fast/hearth-cache");
+  EXPECT_EQ(cache_dir(settings).value(), "/fast/hearth-cache");
+}
+
+TEST(CacheDir, PassesOverARelativeDesktopFolder) {
+  Settings settings;
+  settings.set(Setting::xdg_cache_home, "caches");
+  settings.set(Setting::home, "/home/ada");
+  EXPECT_EQ(cache_dir(settings).value(), "/home/ada/.cache/hearth");
+}
+
+TEST(CacheDir, RefusesARelativeFolderOfOurOwn) {
+  Settings settings;
+  settings.set(Setting::cache_dir, "cache");
+  settings.set(Setting::home, "/home/ada");
+  EXPECT_EQ(cache_dir(settings).error().text, "HEARTH_CACHE_DIR=cache: expected an absolute path");
+}
+
+TEST(CacheDir, NeedsOneOfThem) {
+  EXPECT_EQ(cache_dir(Settings{}).error().code, ErrorCode::not_found);
+}
+
+}  // namespace
+}  // namespace hearth

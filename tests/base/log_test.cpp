@@ -1,0 +1,86 @@
+#include <hearth/runtime/base/log.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+struct Lines {
+  std::vector<std::string> texts;
+  LogOptions options(LogLevel level) {
+    return {.level = level, .output = [this](LogLevel at, std::string_view text) {
+              texts.push_back(std::string(name(at)) + ": " + std::string(text));
+            }};
+  }
+};
+
+TEST(Log, LeavesOutWhatIsBelowItsLevel) {
+  Lines lines;
+  Log log(lines.options(LogLevel::warn));
+  log.debug("one");
+  log.info("two");
+  log.warn("three");
+  log.error("four");
+  EXPECT_EQ(lines.texts, (std::vector<std::string>{"warn: three", "error: four"}));
+}
+
+TEST(Log, WritesEachLevelUnderItsName) {
+  Lines lines;
+  Log log(lines.options(LogLevel::trace));
+  for (const LogLevel level :
+       {LogLevel::trace, LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error}) {
+    EXPECT_TRUE(log.is_enabled(level));
+    log.write(level, "x");
+  }
+  EXPECT_EQ(lines.texts,
+            (std::vector<std::string>{"trace: x", "debug: x", "info: x", "warn: x", "error: x"}));
+}
+
+TEST(Log, WhenOffWritesNothing) {
+  Lines lines;
+  Log log(lines.options(LogLevel::off));
+  EXPECT_FALSE(log.is_enabled(LogLevel::error));
+  EXPECT_FALSE(log.is_enabled(LogLevel::off));
+  log.error("x");
+  log.write(LogLevel::off, "x");
+  EXPECT_TRUE(lines.texts.empty());
+}
+
+TEST(Log, TakesTheTextAsItIs) {
+  Lines lines;
+  Log log(lines.options(LogLevel::info));
+  log.info("{} {0:d} %v");
+  EXPECT_EQ(lines.texts, (std::vector<std::string>{"info: {} {0:d} %v"}));
+}
+
+TEST(Log, SurvivesAnOutputThatThrows) {
+  Log log({.level = LogLevel::info,
+           .output = [](LogLevel, std::string_view) { throw std::runtime_error("no paper"); }});
+  EXPECT_NO_THROW(log.info("x"));
+}
+
+TEST(Log, GoesToTheErrorStreamWithTimeAndLevel) {
+  testing::internal::CaptureStderr();
+  Log().warn("careful");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find(" hearth "), std::string::npos) << text;
+  EXPECT_NE(text.find("warn"), std::string::npos) << text;
+  EXPECT_NE(text.find(": careful\n"), std::string::npos) << text;
+}
+
+TEST(LogLevel, ComesFromTheSettingElseIsWarn) {
+  Settings settings;
+  EXPECT_EQ(log_level(settings).value(), LogLevel::warn);
+  settings.set(Setting::log_level, "debug");
+  EXPECT_EQ(log_level(settings).value(), LogLevel::debug);
+  settings.set(Setting::log_level, "loud");
+  EXPECT_EQ(log_level(settings).error().text,
+            "HEARTH_LOG_LEVEL=loud: expected one of trace, debug, info, warn, error, off");
+}
+
+}  // namespace
+}  // namespace hearth

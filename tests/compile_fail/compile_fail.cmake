@@ -1,0 +1,16 @@
+# One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, INCLUDES (separated by |).
+string(REPLACE "|" ";" includes "${INCLUDES}")
+list(TRANSFORM includes PREPEND -I)
+set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only ${includes} ${FILE})
+
+execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE messages)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "the control, without HEARTH_MUST_FAIL, does not compile:\n${messages}")
+endif()
+execute_process(COMMAND ${compile} -DHEARTH_MUST_FAIL RESULT_VARIABLE status ERROR_VARIABLE messages)
+if(status EQUAL 0)
+  message(FATAL_ERROR "${FILE} compiles, but must not")
+endif()
+if(NOT messages MATCHES "${MATCH}")
+  message(FATAL_ERROR "refused, but not with a message that matches '${MATCH}':\n${messages}")
+endif()

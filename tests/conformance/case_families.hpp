@@ -1,0 +1,31 @@
+// The families of cases, each in the .cpp of its name.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "op_case.hpp"
+
+namespace hearth::conformance {
+
+inline constexpr DtypeMask kFloatTypes =
+    dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16);
+inline constexpr DtypeMask kIntegerTypes =
+    dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8);
+
+[[nodiscard]] std::vector<OpCase> creation_cases();
+[[nodiscard]] std::vector<OpCase> unary_cases();
+[[nodiscard]] std::vector<OpCase> binary_cases();
+[[nodiscard]] std::vector<OpCase> movement_cases();
+[[nodiscard]] std::vector<OpCase> reduction_cases();
+[[nodiscard]] std::vector<OpCase> matmul_cases();
+[[nodiscard]] std::vector<OpCase> convolution_cases();
+[[nodiscard]] std::vector<OpCase> pooling_cases();
+[[nodiscard]] std::vector<OpCase> row_cases();
+[[nodiscard]] std::vector<OpCase> optimizer_cases();
+
+/// Scalar, empty, single, prime, tail, many axes, and one that is large enough to be shared among
+/// cores.
+[[nodiscard]] const std::vector<Shape>& odd_shapes();
+
+}  // namespace hearth::conformance

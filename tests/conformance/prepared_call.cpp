@@ -1,0 +1,137 @@
+#include "prepared_call.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hearth::conformance {
+namespace {
+
+void add_operand(OpRecord& record, std::vector<std::byte>& blob, int index, Operand operand) {
+  if (index < kInlineOperands) {
+    record.operands[index] = operand;
+    return;
+  }
+  const std::size_t old_size = blob.size();
+  blob.resize(old_size + sizeof(Operand));
+  std::memcpy(blob.data() + old_size, &operand, sizeof(Operand));
+}
+
+void add_attributes(OpRecord& record,
+                    std::vector<std::byte>& blob,
+                    const std::vector<std::byte>& attributes) {
+  if (attributes.size() <= sizeof(record.immediate)) {
+    std::copy(attributes.begin(), attributes.end(), record.immediate);
+  } else {
+    blob.insert(blob.end(), attributes.begin(), attributes.end());
+  }
+  record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+}
+
+std::vector<TensorSpec> specs_of(const std::vector<TensorView>& views) {
+  std::vector<TensorSpec> specs;
+  for (const TensorView& view : views) {
+    specs.push_back({view.dtype, view.shape()});
+  }
+  return specs;
+}
+
+}  // namespace
+
+PreparedCall::PreparedCall(OpKind kind, const CallSpec& spec, DType dtype)
+    : PreparedCall(
+          kind, spec, dtype, std::vector<LayoutKind>(spec.inputs.size(), LayoutKind::dense)) {}
+
+PreparedCall::PreparedCall(OpKind kind,
+                           const CallSpec& spec,
+                           DType dtype,
+                           std::vector<LayoutKind> layouts)
+    : kind_(kind), layouts_(std::move(layouts)), record_(std::make_unique<OpRecord>()) {
+  record_->kind = kind;
+  record_->flags = spec.flags;
+  record_->sequence = 1;
+  record_->input_count = static_cast<std::uint16_t>(spec.inputs.size());
+  record_->output_count = static_cast<std::uint16_t>(spec.outputs.size());
+  int operand = 0;
+  for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+    const DType type = spec.inputs[i].dtype.value_or(dtype);
+    const auto seed = (static_cast<std::uint64_t>(kind) << 8U) + i;
+    inputs_.emplace_back(
+        type, spec.inputs[i].shape, layouts_[i], case_values(spec.inputs[i], type, seed));
+    input_views_.push_back(inputs_.back().view());
+    add_operand(*record_,
+                blob_,
+                operand,
+                {.slot = {static_cast<std::uint32_t>(operand)},
+                 .shape = {},
+                 .dtype = type,
+                 .use = Use::read});
+    ++operand;
+  }
+  for (const OutputSpec& output : spec.outputs) {
+    const DType type = output.dtype.value_or(dtype);
+    outputs_.emplace_back(type, output.shape);
+    output_views_.push_back(outputs_.back().view());
+    add_operand(*record_,
+                blob_,
+                operand,
+                {.slot = {static_cast<std::uint32_t>(operand)},
+                 .shape = {},
+                 .dtype = type,
+                 .use = Use::out});
+    ++operand;
+  }
+  aliased_.assign(spec.outputs.size(), -1);
+  add_attributes(*record_, blob_, spec.attributes);
+}
+
+void PreparedCall::alias(int output, int input) {
+  output_views_[static_cast<std::size_t>(output)].data =
+      input_views_[static_cast<std::size_t>(input)].data;
+  aliased_[static_cast<std::size_t>(output)] = input;
+  if (input < kInlineOperands) {
+    record_->operands[input].use = Use::read_last;
+  }
+}
+
+bool PreparedCall::is_aliased(int input) const noexcept {
+  return std::ranges::count(aliased_, input) != 0;
+}
+
+std::vector<Number> PreparedCall::output_values(int output) const {
+  const int input = aliased_[static_cast<std::size_t>(output)];
+  return input < 0 ? outputs_[static_cast<std::size_t>(output)].values()
+                   : inputs_[static_cast<std::size_t>(input)].values();
+}
+
+OpCost PreparedCall::cost() const noexcept {
+  return op_cost(call().op, specs_of(input_views_), specs_of(output_views_));
+}
+
+std::string PreparedCall::to_string() const {
+  std::string text(name(kind_));
+  for (std::size_t i = 0; i < input_views_.size(); ++i) {
+    text += fmt::format("{} {} {}",
+                        i == 0 ? "" : ",",
+                        describe(input_views_[i].dtype, input_views_[i].shape()),
+                        name(layouts_[i]));
+  }
+  text += " ->";
+  for (std::size_t i = 0; i < output_views_.size(); ++i) {
+    text += fmt::format(
+        "{} {}", i == 0 ? "" : ",", describe(output_views_[i].dtype, output_views_[i].shape()));
+    if (aliased_[i] >= 0) {
+      text += fmt::format(" in place of input {}", aliased_[i]);
+    }
+  }
+  if (record_->has(RecordFlag::scalar_lhs)) {
+    text += ", scalar lhs";
+  } else if (record_->has(RecordFlag::scalar_rhs)) {
+    text += ", scalar rhs";
+  }
+  return text;
+}
+
+}  // namespace hearth::conformance

@@ -1,0 +1,41 @@
+// Runs conformance cases on something that runs kernel calls on host memory, and compares with the
+// oracle. Threads: one at a time.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+
+#include "op_case.hpp"
+
+namespace hearth::conformance {
+
+/// What is checked: a backend, or a table of kernels that is not one yet.
+struct Target {
+  std::function<Support(const KernelCall&)> supports;
+  std::function<Status(const KernelCall&)> submit;
+  std::function<bool(OpKind, int)> may_alias;
+};
+/// Borrows the backend, which must be a host backend that computes.
+[[nodiscard]] Target target_of(Backend& backend);
+
+struct Report {
+  int calls = 0;        ///< Calls that ran and were compared.
+  int aliased = 0;      ///< Of these, in place.
+  int unsupported = 0;  ///< Calls that the target refused with a reason.
+  int failed = 0;
+  std::vector<std::string>
+      failures;  ///< The first few, each with call, place, value, expected value and tolerance.
+  std::vector<std::string> refusals;  ///< The first few reasons for unsupported dense calls.
+
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// Every call of a case in every type: all inputs dense; each input, and all at once, in every
+/// other layout; in place wherever the target allows it. Checked: values, untouched inputs,
+/// untouched margins around the outputs, and a reason in each refusal.
+[[nodiscard]] Report run_case(const Target& target, const OpCase& op_case);
+
+}  // namespace hearth::conformance

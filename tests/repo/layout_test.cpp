@@ -1,0 +1,158 @@
+// Where things stand and how large they may grow.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "source_tree.hpp"
+
+namespace hearth::repo {
+namespace {
+
+constexpr std::size_t kMaxLines = 600;
+constexpr std::size_t kMaxTableLines = 800;  // op tables and tests
+constexpr std::size_t kMaxReadmeLines = 60;
+
+// The floors; a folder includes lower floors and itself, siblings never one another.
+const std::map<std::string, int, std::less<>> kFloors{{"base", 0},
+                                                      {"streams", 1},
+                                                      {"memory", 1},
+                                                      {"autotune", 1},
+                                                      {"backends", 2},
+                                                      {"runtime", 3},
+                                                      {"modules", 4},
+                                                      {"parallel", 5}};
+
+std::string room_of(std::string_view path) {
+  if (path.starts_with("runtime/base/")) {
+    return "base";
+  }
+  return std::string(path.substr(0, path.find('/')));
+}
+
+class Layout : public ::testing::Test {
+ protected:
+  const std::vector<SourceFile> tree = load_source_tree();
+
+  [[nodiscard]] const SourceFile* find(const std::string& path) const {
+    for (const SourceFile& file : tree) {
+      if (file.path == path) {
+        return &file;
+      }
+    }
+    return nullptr;
+  }
+
+  // The README.md of the file's folder, or of the nearest folder above it below the root.
+  [[nodiscard]] const SourceFile* readme_of(const SourceFile& file) const {
+    for (std::string folder = file.folder(); !folder.empty();) {
+      if (const SourceFile* readme = find(folder + "/README.md")) {
+        return readme;
+      }
+      const std::size_t slash = folder.rfind('/');
+      folder = slash == std::string::npos ? std::string{} : folder.substr(0, slash);
+    }
+    return nullptr;
+  }
+};
+
+TEST_F(Layout, FilesStayBelowTheHardStop) {
+  for (const SourceFile& file : tree) {
+    if (!file.is_cpp()) {
+      continue;
+    }
+    const bool is_table = file.is_in("tests") || file.stem().ends_with("_table");
+    EXPECT_LE(file.lines.size(), is_table ? kMaxTableLines : kMaxLines) << file.path;
+  }
+}
+
+TEST_F(Layout, EveryRoomHasAShortReadme) {
+  for (const SourceFile& file : tree) {
+    if (file.name() == "README.md" && !file.folder().empty()) {
+      EXPECT_LE(file.lines.size(), kMaxReadmeLines) << file.path;
+    }
+    if (file.is_cpp()) {
+      EXPECT_NE(readme_of(file), nullptr) << "no README.md for " << file.path;
+    }
+  }
+}
+
+TEST_F(Layout, ReadmesNameEveryLibraryFile) {
+  for (const SourceFile& file : tree) {
+    const SourceFile* readme = readme_of(file);
+    const bool is_listed = is_library(file) || file.is_in("bench") || file.is_in("examples");
+    if (!file.is_cpp() || !is_listed || readme == nullptr) {
+      continue;
+    }
+    bool is_named = false;
+    for (const std::string& line : readme->lines) {
+      is_named = is_named || has_token(line, file.stem());
+    }
+    EXPECT_TRUE(is_named) << readme->path << " does not name " << file.name();
+  }
+}
+
+TEST_F(Layout, EverySourceIsBuilt) {
+  for (const SourceFile& file : tree) {
+    if (!file.is_source() || file.is_in("tests/install/consumer")) {
+      continue;
+    }
+    bool is_listed = false;
+    for (const SourceFile& list : tree) {
+      if (list.name() != "CMakeLists.txt" || !file.is_in(list.folder())) {
+        continue;
+      }
+      for (const std::string& line : list.lines) {
+        is_listed = is_listed || (!line.starts_with('#') && has_token(line, file.stem()));
+      }
+    }
+    EXPECT_TRUE(is_listed) << file.path << " stands in no CMakeLists.txt";
+  }
+}
+
+TEST_F(Layout, IncludesGoDownTheFloors) {
+  static constexpr std::string_view kPrefix = "<hearth/";
+  for (const SourceFile& file : tree) {
+    if (!file.is_cpp() || !is_library(file)) {
+      continue;
+    }
+    const std::string own = room_of(file.path);
+    for (const std::string& line : file.code) {
+      const std::string_view path = included_path(line);
+      if (!path.starts_with(kPrefix)) {
+        continue;
+      }
+      const std::string other = room_of(path.substr(kPrefix.size()));
+      const auto floor = kFloors.find(other);
+      ASSERT_NE(floor, kFloors.end()) << file.path << ": " << line;
+      EXPECT_TRUE(other == own || floor->second < kFloors.at(own)) << file.path << ": " << line;
+    }
+  }
+}
+
+TEST_F(Layout, IncludesNeverClimb) {
+  const std::string climb = "..";
+  for (const SourceFile& file : tree) {
+    for (const std::string& line : file.code) {
+      EXPECT_EQ(included_path(line).find(climb + "/"), std::string_view::npos)
+          << file.path << ": " << line;
+    }
+  }
+}
+
+TEST_F(Layout, HeadersOpenWithTheirContract) {
+  for (const SourceFile& file : tree) {
+    if (!file.is_header() || file.lines.empty()) {
+      continue;
+    }
+    EXPECT_TRUE(file.lines.front().starts_with("// ")) << file.path;
+    bool is_guarded = false;
+    for (const std::string& line : file.lines) {
+      is_guarded = is_guarded || line == "#pragma once";
+    }
+    EXPECT_TRUE(is_guarded) << file.path << " lacks #pragma once";
+  }
+}
+
+}  // namespace
+}  // namespace hearth::repo

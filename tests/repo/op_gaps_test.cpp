@@ -1,0 +1,89 @@
+// The op table says what an op is; other tables say what does it. A kind that stands in the one has
+// to stand in the others as OpKind::name, or in kGaps with the reason why not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include <hearth/streams/op_table.hpp>
+
+#include "source_tree.hpp"
+
+namespace hearth::repo {
+namespace {
+
+struct Gap {
+  OpKind kind;
+  std::string_view place;  // the start of a path, as in the tests below
+  std::string_view reason;
+};
+
+const std::vector<Gap> kGaps{};
+
+bool has_kernel(const OpInfo& op) {
+  return op.op_class != OpClass::lifetime && op.op_class != OpClass::view;
+}
+
+class OpGaps : public ::testing::Test {
+ protected:
+  const std::vector<SourceFile> tree = load_source_tree();
+
+  [[nodiscard]] bool names(std::string_view place, OpKind kind) const {
+    const std::string token = "OpKind::" + std::string(name(kind));
+    return std::ranges::any_of(tree, [&](const SourceFile& file) {
+      return file.path.starts_with(place) && file.is_cpp() &&
+             std::ranges::any_of(file.code,
+                                 [&](const std::string& line) { return has_token(line, token); });
+    });
+  }
+
+  // The kinds that are due at the place, and neither stand there nor are excused.
+  [[nodiscard]] std::string missing(std::string_view place,
+                                    const std::function<bool(const OpInfo&)>& is_due) const {
+    std::string kinds;
+    for (const OpInfo& op : op_table()) {
+      const bool is_excused = std::ranges::any_of(
+          kGaps, [&](const Gap& gap) { return gap.kind == op.kind && gap.place == place; });
+      if (is_due(op) && !is_excused && !names(place, op.kind)) {
+        kinds += std::string(op.name) + " ";
+      }
+    }
+    return kinds;
+  }
+};
+
+TEST_F(OpGaps, TheReferenceEvaluatesEveryKernelKind) {
+  EXPECT_EQ(missing("backends/reference/", has_kernel), "");
+}
+
+TEST_F(OpGaps, TheCpuHasAKernelForEveryKernelKind) {
+  EXPECT_EQ(missing("backends/cpu/", has_kernel), "");
+}
+
+TEST_F(OpGaps, EveryDifferentiableKindHasAGradientRule) {
+  EXPECT_EQ(missing("runtime/vjp", [](const OpInfo& op) { return op.differentiable; }), "");
+}
+
+TEST_F(OpGaps, SomethingInTheRuntimeEmitsEveryKind) {
+  EXPECT_EQ(missing("runtime/", [](const OpInfo&) { return true; }), "");
+}
+
+TEST_F(OpGaps, EveryKernelKindHasAConformanceCase) {
+  EXPECT_EQ(missing("tests/conformance/", has_kernel), "");
+}
+
+TEST_F(OpGaps, EveryKindIsDocumented) {
+  for (const OpInfo& op : op_table()) {
+    EXPECT_FALSE(op.doc.empty()) << op.name;
+  }
+}
+
+TEST_F(OpGaps, EveryExcuseIsNeededAndSaysWhy) {
+  for (const Gap& gap : kGaps) {
+    EXPECT_FALSE(gap.reason.empty()) << gap.place << ": " << name(gap.kind);
+    EXPECT_FALSE(names(gap.place, gap.kind)) << gap.place << ": " << name(gap.kind);
+  }
+}
+
+}  // namespace
+}  // namespace hearth::repo

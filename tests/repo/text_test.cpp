@@ -1,0 +1,104 @@
+// Habits that the tree keeps out.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "source_tree.hpp"
+
+namespace hearth::repo {
+namespace {
+
+class Text : public ::testing::Test {
+ protected:
+  const std::vector<SourceFile> tree = load_source_tree();
+
+  // One line "path:line: text" for each line of code that matches, where `keep` takes the file and
+  // the line.
+  template <typename Predicate>
+  [[nodiscard]] std::string matches(const std::string& pattern, Predicate keep) const {
+    const std::regex regex(pattern, std::regex::optimize);
+    std::string found;
+    for (const SourceFile& file : tree) {
+      for (std::size_t i = 0; i < file.code.size(); ++i) {
+        if (keep(file, file.code[i]) && std::regex_search(file.code[i], regex)) {
+          found += file.path + ":" + std::to_string(i + 1) + ": " + file.lines[i] + "\n";
+        }
+      }
+    }
+    return found;
+  }
+};
+
+TEST_F(Text, NoSingletons) {
+  EXPECT_EQ(matches(R"(\b(get_?)?(instance|singleton|global)\(\))",
+                    [](const SourceFile& file, const std::string&) { return is_library(file); }),
+            "");
+}
+
+TEST_F(Text, NoMutableStatics) {
+  // `static` or `inline` in front of a variable that is not constant; functions have a '(' first.
+  // The one exception: runtime/base may count, for numbers that are unique in the process.
+  const std::string pattern =
+      R"(^\s*(static|inline) (?!const\b|constexpr\b|consteval\b|constinit const\b|inline const|static const|namespace\b))"
+      R"([\w:<>, *&]+ \w+(\[\w*\])?( =|\{|;))";
+  const std::regex counter(R"(std::atomic<std::uint(32|64)_t> \w+\{)");
+  EXPECT_EQ(matches(pattern,
+                    [&](const SourceFile& file, const std::string& line) {
+                      return is_library(file) &&
+                             !(file.is_in("runtime/base") && std::regex_search(line, counter));
+                    }),
+            "");
+}
+
+TEST_F(Text, NoUsingNamespaceOutsideTests) {
+  EXPECT_EQ(
+      matches(R"(\busing namespace\b)",
+              [](const SourceFile& file, const std::string&) { return !file.is_in("tests"); }),
+      "");
+}
+
+// Tests that need a user's folder take that of Ada, who has no machine.
+TEST_F(Text, NoPathOfSomebodysMachine) {
+  const std::string made_up_user = "/home/ada";
+  std::vector<std::string> user_folders;
+  for (const char* name : {"home", "root", "work", "Users", "mnt"}) {
+    user_folders.push_back(std::string("/").append(name).append("/"));
+  }
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      for (const std::string& folder : user_folders) {
+        const std::size_t at = file.lines[i].find(folder);
+        const bool is_absolute =
+            at != std::string::npos &&
+            file.lines[i].compare(at, made_up_user.size(), made_up_user) != 0 &&
+            (at == 0 || std::string(" \"'`=(:<").find(file.lines[i][at - 1]) != std::string::npos);
+        EXPECT_FALSE(is_absolute) << file.path << ":" << i + 1 << ": " << file.lines[i];
+      }
+    }
+  }
+}
+
+TEST_F(Text, TodosNameTheirIssue) {
+  const std::string mark = std::string("TO") + "DO";
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      const std::size_t at = line.find(mark);
+      EXPECT_TRUE(at == std::string::npos || line.compare(at + mark.size(), 2, "(#") == 0)
+          << file.path << ":" << i + 1 << ": " << line;
+    }
+  }
+}
+
+TEST_F(Text, LinesEndPlainly) {
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      EXPECT_FALSE(line.ends_with(' ') || line.ends_with('\t') || line.ends_with('\r'))
+          << "trailing space: " << file.path << ":" << i + 1;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::repo

@@ -1,0 +1,129 @@
+// The container of gradients: accumulation, scaling, norms, clipping.
+#include <hearth/runtime/gradients.hpp>
+
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "reference_test.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::thrown_text;
+
+class GradientsTest : public testing::ReferenceTest {
+ protected:
+  [[nodiscard]] Gradients three_and_four() const {
+    return Gradients({"a", "b"}, {f32({3, 0}, {2}), f32({4}, {1, 1})});
+  }
+};
+
+TEST_F(GradientsTest, AreFoundByPath) {
+  const Gradients gradients = three_and_four();
+  EXPECT_EQ(gradients.size(), 2U);
+  EXPECT_FALSE(gradients.is_empty());
+  EXPECT_THAT(reals(gradients.at("b")), ElementsAre(4));
+  try {
+    (void)gradients.at("c");
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+    EXPECT_EQ(error.error().text, "gradients: no parameter 'c'; there are: a, b");
+  }
+}
+
+TEST_F(GradientsTest, NeedOnePathForEachTensor) {
+  EXPECT_THROW(Gradients({"a"}, {}), ArgumentError);
+}
+
+TEST_F(GradientsTest, AccumulateAddsParameterByParameter) {
+  Gradients gradients;
+  gradients.accumulate(three_and_four());
+  gradients.accumulate(three_and_four());
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(6, 0));
+  EXPECT_THAT(reals(gradients[1]), ElementsAre(8));
+}
+
+TEST_F(GradientsTest, AccumulateRefusesOtherParameters) {
+  Gradients gradients = three_and_four();
+  EXPECT_EQ(thrown_text<ArgumentError>([&] {
+              gradients.accumulate(Gradients({"a"}, {f32({1, 1}, {2})}));
+            }),
+            "gradients: the parameters differ: a, b and a");
+}
+
+TEST_F(GradientsTest, ScaleMultipliesAll) {
+  Gradients gradients = three_and_four();
+  gradients.scale(0.5);
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(1.5, 0));
+  EXPECT_THAT(reals(gradients[1]), ElementsAre(2));
+}
+
+TEST_F(GradientsTest, NormIsEuclideanOverAll) {
+  const Tensor norm = three_and_four().norm();
+  EXPECT_EQ(norm.shape(), Shape{});
+  EXPECT_EQ(norm.dtype(), DType::f32);
+  EXPECT_EQ(norm.item(), 5);
+}
+
+TEST_F(GradientsTest, NormOfHalfTypesDoesNotOverflow) {
+  const Gradients gradients({"a"}, {cast(f32({30000, 40000}, {2}), DType::f16)});
+  EXPECT_EQ(gradients.norm().dtype(), DType::f32);
+  const testing::Tolerance tolerance = testing::tolerance(testing::Precision::rounded, DType::f16);
+  EXPECT_TRUE(tolerance.accepts(gradients.norm().item(), 50000));
+}
+
+TEST_F(GradientsTest, NormOfMixedTypesIsTheWiderOne) {
+  const Gradients gradients({"a", "b", "steps"}, {f32({3}, {1}), f64({4}, {1}), i32({12}, {1})});
+  EXPECT_EQ(gradients.norm().dtype(), DType::f64);
+  EXPECT_EQ(gradients.norm().item(), 5);  // integers have no gradients
+}
+
+TEST_F(GradientsTest, NormSpansDevices) {
+  const Gradients gradients({"a", "b"}, {f32({3}, {1}), f32({4}, {1}).to(other_device())});
+  EXPECT_EQ(gradients.norm().item(), 5);
+}
+
+TEST_F(GradientsTest, NormOfNothingIsRefused) {
+  EXPECT_THAT(thrown_text<ArgumentError>([] { (void)Gradients().norm(); }),
+              HasSubstr("nothing to take the norm of"));
+}
+
+TEST_F(GradientsTest, ClipScalesDownToTheNorm) {
+  Gradients gradients({"a", "b"}, {f32({3, 0}, {2}), f32({4}, {1}).to(other_device())});
+  EXPECT_EQ(gradients.clip_by_norm(2.5).item(), 5);
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(1.5, 0));
+  EXPECT_THAT(reals(gradients[1]), ElementsAre(2));
+  EXPECT_EQ(gradients[1].device(), other_device());
+}
+
+TEST_F(GradientsTest, ClipLeavesShorterGradientsAlone) {
+  Gradients gradients = three_and_four();
+  EXPECT_EQ(gradients.clip_by_norm(6).item(), 5);
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(3, 0));
+  Gradients zero({"a"}, {f32({0, 0}, {2})});
+  EXPECT_EQ(zero.clip_by_norm(0).item(), 0);
+  EXPECT_THAT(reals(zero[0]), ElementsAre(0, 0));
+}
+
+TEST_F(GradientsTest, ClipRefusesANegativeNorm) {
+  Gradients gradients = three_and_four();
+  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)gradients.clip_by_norm(-1); }),
+              HasSubstr("a norm of -1"));
+  EXPECT_THROW((void)gradients.clip_by_norm(std::numeric_limits<double>::quiet_NaN()),
+               ArgumentError);
+}
+
+TEST_F(GradientsTest, PublishAndAdoptKeepTheValues) {
+  Gradients gradients = three_and_four();
+  gradients.publish();
+  gradients.adopt();
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(3, 0));
+}
+
+}  // namespace
+}  // namespace hearth
