@@ -73,7 +73,9 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     if (const Acquire answer = grow(heap, rounded_bytes); answer != Acquire::ok) {
       return answer;
     }
+    // The new page stands first in its size class, where the search begins.
     index = heaps_[heap].take(rounded_bytes);
+    HEARTH_ASSERT(index != detail::BlockHeap::kNone, "a fresh page fits what it was had for");
   }
   const detail::BlockHeap::Piece& piece = heaps_[heap].piece(index);
   out = Block{.data = piece.data,

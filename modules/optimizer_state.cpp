@@ -22,7 +22,7 @@ namespace {
 
 std::string describe(const Tensor& tensor) {
   return fmt::format(
-      "{}{} on {}", name(tensor.dtype()), tensor.shape().to_string(), tensor.device().name());
+      "{} on {}", hearth::describe(tensor.dtype(), tensor.shape()), tensor.device().name());
 }
 
 }  // namespace

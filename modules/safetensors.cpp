@@ -56,10 +56,6 @@ std::vector<const NamedTensor*> file_order(std::span<const NamedTensor> tensors)
   return order;
 }
 
-std::string describe(DType dtype, const Shape& shape) {
-  return fmt::format("{}{}", name(dtype), shape.to_string());
-}
-
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path,

@@ -50,7 +50,7 @@ struct ValueAndGradients {
 };
 
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and returns a float tensor with one element.
-/// Errors: ShapeError when the result has more than one element; DtypeError when it is not a float.
+/// Errors: ShapeError when the result has more than one element; DtypeError when it is not a float; ArgumentError when an input is tracked by an outer grad.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn, const std::vector<Tensor>& inputs, SourceLoc loc = SourceLoc::current()) {
   detail::TapeScope scope;

@@ -152,8 +152,11 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
     ++records_;
     lane.has_expired = false;
     lane.lane->pop();
-    for (LaneState* woken : std::exchange(dispatch_.woken, {})) {
-      unpark(*woken);
+    if (!dispatch_.woken.empty()) {
+      wake_readers();
+    }
+    if (endpoint_->doorbell.has_news()) {
+      break;  // another lane or a message came: a long turn must not keep it waiting
     }
     if (until != nullptr && until(context)) {
       break;
@@ -218,8 +221,7 @@ void DeviceActor::keep_for_group(LaneState& lane, const OpView& op) {
 DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
   if (Slot* unborn = dispatch_.find_unborn_input(op)) {
     if (!lane.has_expired) {
-      unborn->waiting.push_back(&lane);
-      park(lane, ParkReason::slot, Deadline::in(kDefaultWait));
+      park_on(*unborn, lane);
       return Step::parked;
     }
     const Error late{.code = ErrorCode::deadline_exceeded,
@@ -331,8 +333,7 @@ DeviceActor::Step DeviceActor::adopt(LaneState& lane, const OpView& op) {
   const Operand operand = op.input(0);
   Slot& slot = handles_.slot(operand.slot);
   if (slot.generation < operand.generation && !lane.has_expired) {
-    slot.waiting.push_back(&lane);
-    park(lane, ParkReason::slot, Deadline::in(kDefaultWait));
+    park_on(slot, lane);
     return Step::parked;
   }
   if (op.record().blob_size_bytes > 0 && !lane.has_expired && !are_done(uses_of_drop(op.attributes<LastUsesBlob>()), lane.id)) {
@@ -368,36 +369,47 @@ void DeviceActor::transfer_arrived(LaneId id) {
 DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
   const std::unique_ptr<LendTicket> ticket(static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
   const Operand out = op.output(0);
-  const Status status = dispatch_.prepare_loan(op, lane);
-  if (!status.has_value()) {
-    ticket->ready(status);
+  const Result<Storage*> storage = dispatch_.prepare_loan(op, lane);
+  if (!storage.has_value()) {
+    ticket->ready(storage.shared_error());
     return Step::consumed;
   }
-  const Slot& slot = handles_.slot(out.slot);
-  const auto size = static_cast<std::size_t>(slot.layout->shape.element_count() * size_bytes(slot.dtype));
-  lane.loan = next_loan_++;
-  lane.lent_slot = out.slot;
+  const Layout& layout = endpoint_->tables().shapes.layout(out.shape);
+  const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
+  lane.loan = Loan{next_loan_++, out, storage.value()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   lane.lane->pop();
   ++records_;
   park(lane, ParkReason::loan, ticket->deadline);
-  ticket->ready(LentRegion(endpoint_, lane.id, lane.loan, std::span<std::byte>(slot.data, size), slot.dtype));
+  ticket->ready(LentRegion(endpoint_, lane.id, lane.loan.number, std::span<std::byte>(storage.value()->block.data, size), out.dtype));
   return Step::parked;
 }
 
 void DeviceActor::end_loan(LaneId id, std::uint64_t loan, const Status& status) {
   for (std::size_t i = 0; i < quarantine_.size(); ++i) {
-    if (quarantine_[i].loan == loan) {  // the deadline was first
+    if (quarantine_[i].number == loan) {  // the deadline was first
       handles_.unuse(quarantine_[i].storage);
       quarantine_.erase(quarantine_.begin() + static_cast<std::ptrdiff_t>(i));
       return;
     }
   }
   LaneState& lane = state_of(id);
-  if (!status.has_value()) {
-    handles_.poison(handles_.slot(lane.lent_slot), status.shared_error());
-  }
+  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, status);
   unpark(lane);
+  wake_readers();
+}
+
+void DeviceActor::expire_loan(LaneState& lane) {
+  HandleTable::share(*lane.loan.storage);
+  quarantine_.push_back(lane.loan);
+  dispatch_.finish_loan(lane.loan.out,
+                        lane.id,
+                        lane.loan.storage,
+                        Error{.code = ErrorCode::deadline_exceeded,
+                              .text = "lent bytes were not given back before the deadline",
+                              .op = "lend",
+                              .device = endpoint_->name(),
+                              .lane = lane.id.value});
 }
 
 // ---- update groups ----
@@ -406,8 +418,7 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
   if (!lane.has_expired) {
     for (const GroupRecord& entry : lane.group) {
       if (Slot* unborn = dispatch_.find_unborn_input(OpView(entry.record, entry.blob.data()))) {
-        unborn->waiting.push_back(&lane);
-        park(lane, ParkReason::slot, Deadline::in(kDefaultWait));
+        park_on(*unborn, lane);
         return Step::parked;
       }
     }
@@ -460,6 +471,12 @@ void DeviceActor::park(LaneState& lane, ParkReason reason, Deadline deadline) {
   }
 }
 
+void DeviceActor::park_on(Slot& slot, LaneState& lane) {
+  slot.waiting.push_back(&lane);
+  lane.awaited_slot = &slot;
+  park(lane, ParkReason::slot, Deadline::in(kDefaultWait));
+}
+
 void DeviceActor::unpark(LaneState& lane) {
   if (lane.parked == ParkReason::none) {
     return;
@@ -471,19 +488,21 @@ void DeviceActor::unpark(LaneState& lane) {
 
 void DeviceActor::expire(LaneState& lane) {
   if (lane.parked == ParkReason::loan) {
-    Slot& lent = handles_.slot(lane.lent_slot);
-    HandleTable::share(*lent.storage);
-    quarantine_.push_back({lane.loan, lent.storage});
-    handles_.poison(lent,
-                    std::make_shared<const Error>(Error{.code = ErrorCode::deadline_exceeded,
-                                                        .text = "lent bytes were not given back before the deadline",
-                                                        .op = "lend",
-                                                        .device = endpoint_->name(),
-                                                        .lane = lane.id.value}));
+    expire_loan(lane);
   } else {
+    if (lane.parked == ParkReason::slot) {
+      std::erase(lane.awaited_slot->waiting, &lane);
+    }
     lane.has_expired = true;
   }
   unpark(lane);
+  wake_readers();
+}
+
+void DeviceActor::wake_readers() {
+  for (LaneState* woken : std::exchange(dispatch_.woken, {})) {
+    unpark(*woken);
+  }
 }
 
 void DeviceActor::notify_watchers(LaneState& lane) {

@@ -92,8 +92,12 @@ class DeviceActor {
   [[nodiscard]] LaneState& state_of(LaneId id);
   void make_ready(LaneState& lane);
   void park(LaneState& lane, ParkReason reason, Deadline deadline);
+  void park_on(Slot& slot, LaneState& lane);
   void unpark(LaneState& lane);
   void expire(LaneState& lane);
+  void expire_loan(LaneState& lane);
+  /// Makes the lanes ready that waited for a slot which is made now.
+  void wake_readers();
   void notify_watchers(LaneState& lane);
   void close_lane(LaneState& lane);
   void finish_stop() noexcept;
@@ -112,11 +116,7 @@ class DeviceActor {
   bool has_stopped_ = false;
   Deadline stop_limit_ = Deadline::never();
   std::uint64_t next_loan_ = 1;
-  struct Quarantine {
-    std::uint64_t loan;
-    Storage* storage;
-  };
-  std::vector<Quarantine> quarantine_;  // bytes of loans that ran out, until the borrower lets go
+  std::vector<Loan> quarantine_;  // bytes of loans that ran out, until the borrower lets go
   std::uint64_t records_ = 0;
   std::uint64_t tokens_lent_ = 0;
   // What the actor's thread reads when it goes to sleep without the token.

@@ -352,7 +352,7 @@ void Dispatch::readback(const OpView& op, LaneState& lane) {
   ticket->finish(*ticket, std::move(error));
 }
 
-Status Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
+Result<Storage*> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
   count_foreign(op, lane);
   if (ErrorRef poison = first_poison(op)) {
     fail(op, lane, poison);
@@ -378,9 +378,20 @@ Status Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
       return error;
     }
   }
-  fill(handles_.slot(out.slot), out, lane.id, storage);
   consume_inputs(op);
-  return {};
+  return storage;
+}
+
+void Dispatch::finish_loan(const Operand& out, LaneId lane, Storage* storage, const Status& status) {
+  Slot& slot = handles_.slot(out.slot);
+  if (status.has_value()) {
+    fill(slot, out, lane, storage);
+    return;
+  }
+  ++statistics_.poisoned_ops;
+  handles_.unuse(storage);
+  handles_.make_poisoned(slot, out, lane, status.shared_error());
+  wake_waiting(slot);
 }
 
 // ---- update groups ----

@@ -37,8 +37,11 @@ class Dispatch {
   /// upload, readback and lend.
   void upload(const OpView& op, LaneState& lane);
   void readback(const OpView& op, LaneState& lane);
-  /// Fills the output with the input's bytes (in place when it can). Returns the error of the input, if any.
-  [[nodiscard]] Status prepare_loan(const OpView& op, LaneState& lane);
+  /// The bytes to lend: the input's own when this is its last use, else a copy. Consumes the input; the output is made when the loan
+  /// ends, so that nobody reads it before. On failure the output is poisoned.
+  [[nodiscard]] Result<Storage*> prepare_loan(const OpView& op, LaneState& lane);
+  /// The end of a loan: the tensor is there, or carries the error.
+  void finish_loan(const Operand& out, LaneId lane, Storage* storage, const Status& status);
 
   /// Frees a slot and gives its number back.
   void release_slot(SlotId slot);

@@ -1,11 +1,11 @@
 #include <hearth/runtime/gradients.hpp>
 
-#include <algorithm>
-#include <utility>
+#include <hearth/runtime/ops.hpp>
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/ops.hpp>
+#include <algorithm>
+#include <utility>
 
 namespace hearth {
 namespace {

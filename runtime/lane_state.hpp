@@ -10,6 +10,7 @@
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/streams/lane.hpp>
 
+#include "handle_table.hpp"
 #include "tensor_impl.hpp"
 
 namespace hearth {
@@ -30,6 +31,13 @@ struct GroupRecord {
   std::vector<std::byte> blob;
 };
 
+/// Bytes on loan, and the tensor that they become when the loan ends.
+struct Loan {
+  std::uint64_t number = 0;
+  Operand out;
+  Storage* storage = nullptr;
+};
+
 enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer };
 
 struct LaneState {
@@ -43,11 +51,11 @@ struct LaneState {
   Deadline deadline = Deadline::never();
   std::vector<DeferredDrop> deferred;       ///< drops consumed here, whose slots other lanes still use
   std::vector<LaneId> watchers;             ///< lanes to look at again when this one has moved on
+  Slot* awaited_slot = nullptr;             ///< while parked for a slot
   bool in_group = false;
   std::vector<GroupRecord> group;
   std::vector<GroupRecord> group_drops;     ///< drops that came inside the group; they follow it
-  std::uint64_t loan = 0;                   ///< the loan it waits for
-  SlotId lent_slot;
+  Loan loan;                                ///< the loan it waits for
 };
 
 }  // namespace hearth

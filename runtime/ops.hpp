@@ -33,7 +33,7 @@ namespace hearth {
 // ---- element by element ----
 [[nodiscard]] Tensor cast(Arg x, DType dtype);
 [[nodiscard]] Tensor neg(Arg x);
-[[nodiscard]] Tensor abs(Arg x);
+[[nodiscard]] Tensor abs(Arg x);  ///< Its gradient is 0 at 0.
 [[nodiscard]] Tensor exp(Arg x);
 [[nodiscard]] Tensor log(Arg x);
 [[nodiscard]] Tensor sqrt(Arg x);
@@ -56,8 +56,8 @@ namespace hearth {
 [[nodiscard]] Tensor mul(Arg a, Arg b);
 [[nodiscard]] Tensor div(Arg a, Arg b);
 [[nodiscard]] Tensor pow(Arg a, Arg b);
-[[nodiscard]] Tensor minimum(Arg a, Arg b);
-[[nodiscard]] Tensor maximum(Arg a, Arg b);
+[[nodiscard]] Tensor minimum(Arg a, Arg b);  ///< Where both are equal, each gets half of the gradient.
+[[nodiscard]] Tensor maximum(Arg a, Arg b);  ///< The same.
 [[nodiscard]] Tensor equal(Arg a, Arg b);
 [[nodiscard]] Tensor not_equal(Arg a, Arg b);
 [[nodiscard]] Tensor less(Arg a, Arg b);
@@ -112,7 +112,7 @@ struct Range {
 // ---- reductions; an empty list of axes means all ----
 [[nodiscard]] Tensor sum(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
 [[nodiscard]] Tensor mean(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
-[[nodiscard]] Tensor max(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor max(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);  ///< Equal largest values share the gradient.
 [[nodiscard]] Tensor sum(Arg x, std::span<const int> axes, bool keep_dims);
 [[nodiscard]] Tensor mean(Arg x, std::span<const int> axes, bool keep_dims);
 [[nodiscard]] Tensor max(Arg x, std::span<const int> axes, bool keep_dims);

@@ -3,10 +3,10 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <limits>
-
-#include <fmt/format.h>
 
 namespace hearth {
 namespace {

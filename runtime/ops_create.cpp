@@ -3,12 +3,12 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
-#include <cmath>
-#include <limits>
+#include <hearth/runtime/base/philox.hpp>
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/base/philox.hpp>
+#include <cmath>
+#include <limits>
 
 namespace hearth {
 namespace {

@@ -3,9 +3,9 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
-#include <fmt/format.h>
-
 #include <hearth/runtime/base/philox.hpp>
+
+#include <fmt/format.h>
 
 namespace hearth {
 namespace {

@@ -3,13 +3,13 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <numeric>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace hearth {
 namespace {

@@ -1,12 +1,12 @@
 #include "tape.hpp"
 
-#include <utility>
+#include "op_operand.hpp"
+#include "vjp_table.hpp"
 
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
 
-#include "op_operand.hpp"
-#include "vjp_table.hpp"
+#include <utility>
 
 namespace hearth {
 namespace {

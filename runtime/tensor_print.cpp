@@ -1,16 +1,16 @@
 #include "tensor_print.hpp"
 
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 #include <vector>
-
-#include <fmt/format.h>
-
-#include <hearth/runtime/device.hpp>
-#include <hearth/runtime/tensor.hpp>
 
 namespace hearth {
 namespace detail {

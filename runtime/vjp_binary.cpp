@@ -5,16 +5,11 @@
 namespace hearth::vjp {
 namespace {
 
-// For all but the last gradient: the handle is shared, so the device keeps the values.
-Arg shared(const VjpNode& node, const Tensor& gradient) {
-  return node.at(gradient);
-}
-
 // d(a^b)/da = b·a^(b-1), and 0 where b is 0 whatever a is.
 Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   if (node.is_number(1)) {
     const double exponent = node.number();
-    Tensor scaled = mul(shared(node, gradient), node.at(exponent));
+    Tensor scaled = mul(node.at(gradient), node.at(exponent));
     if (exponent == 0 || exponent == 1) {
       return scaled;
     }
@@ -28,12 +23,12 @@ Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   Tensor slope = mul(node.at(std::move(lower)), node.operand(1));
   Tensor is_constant = equal(node.operand(1), node.at(0.0));
   slope = where(node.at(std::move(is_constant)), node.at(0.0), node.at(std::move(slope)));
-  return mul(shared(node, gradient), node.at(std::move(slope)));
+  return mul(node.at(gradient), node.at(std::move(slope)));
 }
 
 // d(a^b)/db = a^b·ln a, and 0 where a is 0, which is its limit for b > 0.
 Tensor power_of_exponent(const VjpNode& node, const Tensor& gradient) {
-  Tensor scaled = mul(shared(node, gradient), node.last_output());
+  Tensor scaled = mul(node.at(gradient), node.last_output());
   if (node.is_number(0)) {
     const double base = node.number();
     return mul(node.at(std::move(scaled)), node.at(base == 0 ? 0.0 : std::log(base)));
@@ -66,7 +61,7 @@ void subtraction(const VjpNode& node, Tensor gradient) {
 
 void multiplication(const VjpNode& node, Tensor gradient) {
   if (node.needs(0)) {
-    node.give(0, mul(shared(node, gradient), node.last_operand(1)));
+    node.give(0, mul(node.at(gradient), node.last_operand(1)));
   }
   if (node.needs(1)) {
     node.give(1, mul(node.at(std::move(gradient)), node.last_operand(0)));

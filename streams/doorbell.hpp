@@ -35,6 +35,11 @@ class Doorbell {
     return (word_.load(std::memory_order_acquire) & kFree) != 0;  // partner: try_release
   }
 
+  /// True when something was rung that take() has not given yet. Threads: token holder only.
+  [[nodiscard]] bool has_news() const noexcept {
+    return (word_.load(std::memory_order_acquire) & ~kTimed) != 0;  // partners: ring, ring_inbox
+  }
+
   struct Rung {
     Lane* lanes;  ///< Oldest ring first, linked by doorbell_next.
     bool inbox;

@@ -20,8 +20,9 @@ struct ArangeAttributes {
   double step = 1;
 };
 /// random_uniform (a = low, b = high), random_normal (a = mean, b = standard deviation),
-/// random_bernoulli (a = p), dropout (a = p). Element i of an op takes word i%4 of Philox4x32-10
-/// block counter + i/4 under key seed.
+/// random_bernoulli (a = p), dropout (a = p).
+/// Element i of an op takes word i%4 of Philox4x32-10 block counter + i/4 under key seed; normal and
+/// f64 need two words, runtime/base/philox.hpp says which.
 struct RandomAttributes {
   std::uint64_t seed = 0;
   std::uint64_t counter = 0;
@@ -63,9 +64,9 @@ struct PoolAttributes {
   std::array<std::int64_t, 2> padding{0, 0};
   std::int64_t count_include_pad = 0;
 };
-/// sgd_step as in PyTorch: g += weight_decay*p; m = first ? g : momentum*m + (1-dampening)*g; g =
-/// nesterov ? g + momentum*m : m; p -= learning_rate*g. `first` is 1 for the first update of a
-/// parameter.
+/// sgd_step as in PyTorch: g += weight_decay*p; m = first ? g : momentum*m + (1-dampening)*g;
+/// g = nesterov ? g + momentum*m : m; p -= learning_rate*g.
+/// `first` is 1 for the first update of a parameter.
 struct SgdAttributes {
   double learning_rate = 0;
   double momentum = 0;
@@ -74,10 +75,11 @@ struct SgdAttributes {
   std::int64_t nesterov = 0;
   std::int64_t first = 0;
 };
-/// adam_step. Paper: Kingma, Ba, Adam, arXiv:1412.6980, algorithm 1; decoupled = 1: Loshchilov,
-/// Hutter, AdamW, arXiv:1711.05101. m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g²; p -= lr *
-/// (m/(1-b1^step)) / (sqrt(v/(1-b2^step)) + epsilon). Weight decay: decoupled p *= 1 -
-/// lr*weight_decay first, else g += weight_decay*p first.
+/// adam_step: m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g²;
+/// p -= lr * (m/(1-b1^step)) / (sqrt(v/(1-b2^step)) + epsilon).
+/// Weight decay: decoupled p *= 1 - lr*weight_decay first, else g += weight_decay*p first.
+/// Paper: Kingma, Ba, Adam, arXiv:1412.6980, algorithm 1; decoupled = 1: Loshchilov, Hutter, AdamW,
+/// arXiv:1711.05101.
 struct AdamAttributes {
   double learning_rate = 0;
   double beta1 = 0;

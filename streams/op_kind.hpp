@@ -30,8 +30,7 @@ enum class OpKind : std::uint16_t {
   recip,
   relu,
   dropout,  // x * mask / (1 - p), mask from (seed, counter)
-  // two inputs, numpy broadcasting; either may be a scalar immediate (RecordFlag::scalar_lhs,
-  // scalar_rhs)
+  // two inputs, numpy broadcasting; either may be an immediate (RecordFlag::scalar_lhs, scalar_rhs)
   add,
   sub,
   mul,
@@ -68,8 +67,7 @@ enum class OpKind : std::uint16_t {
   conv2d_backward_input,   // (grad, w) -> shape of x
   conv2d_backward_weight,  // (x, grad) -> shape of w
   // pooling over the last two axes of [n, c, h, w]
-  max_pool2d,  // outputs y and, when two outputs are asked for, i32 positions h*W + w in the input
-               // plane
+  max_pool2d,           // output y; the second, if asked for: i32 positions h*W + w in x's plane
   max_pool2d_backward,  // (grad, positions) -> shape of x
   avg_pool2d,
   avg_pool2d_backward,  // (grad) -> shape of x

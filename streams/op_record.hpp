@@ -1,8 +1,8 @@
 // The op record: one submitted op as 128 plain bytes. A user's call becomes one, and nothing else
-// crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent. Invariants:
-// (1) operands are inputs first, then outputs; (2) more than five operands, and attributes above 16
-// bytes, lie in the record's blob: first the extra operands, then the attributes; (3) the client
-// fixes `use` at submission, by program order.
+// crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent.
+// Invariants: (1) operands are inputs first, then outputs; (2) more than five operands, and
+// attributes above 16 bytes, lie in the record's blob: first the extra operands, then the
+// attributes; (3) the client fixes `use` at submission, by program order.
 #pragma once
 
 #include <cstddef>

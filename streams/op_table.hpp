@@ -1,5 +1,6 @@
 // The op table: the one source of truth for what a kind is. Facts only; the tables of what a kind
-// *does* live where it is done. Read-only data; Threads: any.
+// *does* live where it is done.
+// Read-only data. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Shape and dtype rules: from the inputs of an op to its result, or to the sentence that says which
-// rule was broken. Pure functions. Threads: any. Errors: shape_mismatch, dtype_mismatch,
-// invalid_argument; the text starts with the op's name and shows the operands: "matmul: inner
-// dimensions differ: lhs f32[4, 8], rhs f32[9, 3]".
+// rule was broken. Pure functions.
+// Errors: shape_mismatch, dtype_mismatch, invalid_argument; the text starts with the op's name and
+// shows the operands: "matmul: inner dimensions differ: lhs f32[4, 8], rhs f32[9, 3]".
+// Threads: any.
 #pragma once
 
 #include <span>
@@ -13,8 +14,9 @@
 
 namespace hearth::rules {
 
-/// Checks the dtypes of an op by its row (DtypeRule) and gives the result's; not for
-/// DtypeRule::given.
+/// Checks the number and the dtypes of an op's inputs by its row and gives the result's dtype (that
+/// of the first result). For DtypeRule::given, where the caller knows the result, it gives the
+/// input's, or f32 without one.
 [[nodiscard]] Result<DType> result_dtype(OpKind kind, std::span<const TensorSpec> inputs);
 
 [[nodiscard]] Result<TensorSpec> binary(OpKind kind, const TensorSpec& a, const TensorSpec& b);
@@ -36,8 +38,8 @@ namespace hearth::rules {
 /// `from` read as `to`: equal axes, or 1 in `from`; `to` may have more axes in front.
 [[nodiscard]] Result<Shape> expand(const Shape& from, const Shape& to);
 [[nodiscard]] Result<TensorSpec> concat(std::span<const TensorSpec> inputs, int axis);
-/// Negative axes count from the end; an empty list means all. Fills the mask. Errors: reduce_max
-/// over an axis without elements.
+/// Negative axes count from the end; an empty list means all. Fills the mask.
+/// Errors: reduce_max over an axis without elements, too.
 [[nodiscard]] Result<Shape> reduce(OpKind kind,
                                    const Shape& from,
                                    std::span<const int> axes,
@@ -49,7 +51,7 @@ namespace hearth::rules {
                                         const TensorSpec& b,
                                         const TensorSpec* bias);
 /// x [n, c, h, w], w [o, c/groups, kh, kw], bias, when given, [o]; gives [n, o, oh, ow] with
-/// oh = (h + 2*padding - dilation*(kh-1) - 1) / stride + 1, rounded down.
+/// oh = floor((h + 2*padding - dilation*(kh-1) - 1) / stride) + 1.
 [[nodiscard]] Result<TensorSpec> conv2d(const TensorSpec& x,
                                         const TensorSpec& w,
                                         const TensorSpec* bias,

@@ -15,9 +15,6 @@ constexpr std::int64_t kBufferElements = 512;  // 4 KiB of the widest type; all 
 constexpr std::int64_t kTileRows = 16;         // a whole cache line of 4-byte elements, read along the other axis
 constexpr std::int64_t kTileColumns = kBufferElements / kTileRows;
 constexpr std::int64_t kShortRow = 48;  // below, one call a row costs more than packing several rows together
-// Above, results do not stay in the caches until they are read, and stores that bypass them save reading the lines first
-// (bench/cpu_elementwise_bench.cpp).
-constexpr std::int64_t kStreamBytes = std::int64_t{32} << 20;
 
 bool is_same_loop_type(DType a, DType b) noexcept {
   return a == b || (size_bytes(a) == 1 && size_bytes(b) == 1);
@@ -153,7 +150,7 @@ class Walk {
       for (const TensorView& in : spec_.inputs) {
         shares = shares || in.data == out.data;
       }
-      streams_[i] = !shares && count_ * size_bytes(out.dtype) >= kStreamBytes;
+      streams_[i] = !shares && count_ * size_bytes(out.dtype) >= MoveLoops::kStreamBytes;
       has_streams_ = has_streams_ || streams_[i];
     }
   }
@@ -274,13 +271,18 @@ class Walk {
   void run_short_rows(std::int64_t begin, std::int64_t end) {
     Buffers buffers;
     const std::int64_t inner = space_.inner_size();
-    for (std::int64_t at = begin; at < end; at += kBufferElements) {
-      Chunk chunk{.count = std::min(kBufferElements, end - at), .begin = at};
+    // Chunks of whole rows all start at the same column, so that a row which repeats is laid out once.
+    const std::int64_t step = kBufferElements / inner * inner;
+    for (std::int64_t at = begin; at < end; at += step) {
+      Chunk chunk{.count = std::min(step, end - at), .begin = at};
       for (std::size_t i = 0; i < input_count_; ++i) {
         const TensorView& view = spec_.inputs[i];
         const std::int64_t stored = size_bytes(view.dtype);
-        const bool is_linear = space_.is_linear(i);
-        if (is_linear) {
+        if (at > begin && space_.repeats(i)) {
+          chunk.in[i] = buffers.in[i];
+          continue;
+        }
+        if (space_.is_linear(i)) {
           chunk.in[i] = view.data + at * stored;
         } else {
           std::byte* const packed = converts_in_[i] ? buffers.raw : buffers.in[i];

@@ -44,6 +44,15 @@ bool Collapsed::is_linear(std::size_t operand) const noexcept {
   return true;
 }
 
+bool Collapsed::repeats(std::size_t operand) const noexcept {
+  for (int axis = 0; axis < rank - 1; ++axis) {
+    if (stride[operand][static_cast<std::size_t>(axis)] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Place::Place(const Collapsed& of, std::int64_t row) noexcept : space_(&of) {
   for (int axis = of.rank - 2; axis >= 0; --axis) {
     const auto i = static_cast<std::size_t>(axis);

@@ -32,6 +32,8 @@ struct Collapsed {
   }
   /// Whether the operand lies in memory like a contiguous tensor of the whole space.
   [[nodiscard]] bool is_linear(std::size_t operand) const noexcept;
+  /// Whether all rows of the operand are one and the same.
+  [[nodiscard]] bool repeats(std::size_t operand) const noexcept;
 };
 
 /// A row of the space (all axes but the innermost), and where each operand's row starts, in elements.

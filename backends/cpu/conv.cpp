@@ -29,7 +29,8 @@ class Taps {
     ++count_;
   }
   [[nodiscard]] std::span<const ConvTap> all() const {
-    return more_.empty() ? std::span<const ConvTap>(inline_.data(), count_) : std::span<const ConvTap>(more_);
+    return more_.empty() ? std::span<const ConvTap>(inline_.data(), count_)
+                         : std::span<const ConvTap>(more_);
   }
 
  private:
@@ -69,15 +70,21 @@ Status forward(const KernelCall& call, KernelContext& context) {
   return run_tap_convolution(convolution, context);
 }
 
-// The weights that reach rows (or columns) of one phase: input position p takes from gradient position (p + padding − k·dilation)/stride.
-bool reaches(std::int64_t phase, std::int64_t k, const ConvAttributes& attributes, std::size_t axis, std::int64_t* place) {
+// The weights that reach rows (or columns) of one phase: input position p takes from gradient
+// position (p + padding − k·dilation)/stride.
+bool reaches(std::int64_t phase,
+             std::int64_t k,
+             const ConvAttributes& attributes,
+             std::size_t axis,
+             std::int64_t* place) {
   const std::int64_t distance = phase + attributes.padding[axis] - k * attributes.dilation[axis];
   *place = distance / attributes.stride[axis];
   return distance % attributes.stride[axis] == 0;
 }
 
-// The gradient of the input at positions of one phase (row mod stride, column mod stride) is itself a convolution of stride 1 of the
-// gradient with those weights that reach it, so no products with zeros are computed.
+// The gradient of the input at positions of one phase (row mod stride, column mod stride) is itself
+// a convolution of stride 1 of the gradient with those weights that reach it, so no products with
+// zeros are computed.
 Status backward_input(const KernelCall& call, KernelContext& context) {
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
@@ -101,7 +108,8 @@ Status backward_input(const KernelCall& call, KernelContext& context) {
       ConvTap tap;
       for (std::int64_t ky = 0; ky < w.shape()[2]; ++ky) {
         for (std::int64_t kx = 0; kx < w.shape()[3]; ++kx) {
-          if (reaches(py, ky, attributes, 0, &tap.row) && reaches(px, kx, attributes, 1, &tap.column)) {
+          if (reaches(py, ky, attributes, 0, &tap.row) &&
+              reaches(px, kx, attributes, 1, &tap.column)) {
             tap.weight_offset = ky * steps[2] + kx * steps[3];
             taps.push(tap);
           }
@@ -119,7 +127,11 @@ Status backward_input(const KernelCall& call, KernelContext& context) {
 }
 
 Status backward_weight(const KernelCall& call, KernelContext& context) {
-  return run_conv_backward_weight(call.inputs[0], call.inputs[1], call.outputs[0], call.op.attributes<ConvAttributes>(), context);
+  return run_conv_backward_weight(call.inputs[0],
+                                  call.inputs[1],
+                                  call.outputs[0],
+                                  call.op.attributes<ConvAttributes>(),
+                                  context);
 }
 
 constexpr KernelRow kRows[] = {
@@ -130,6 +142,8 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> conv_rows() noexcept { return kRows; }
+std::span<const KernelRow> conv_rows() noexcept {
+  return kRows;
+}
 
 }  // namespace hearth::cpu

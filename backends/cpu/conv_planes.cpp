@@ -8,15 +8,25 @@ namespace {
 
 // The columns of one phase of one row: zeros, then what lies inside the plane, then zeros.
 template <class T>
-void copy_phase(const TileKernels<T>& kernels, const TensorView& x, const std::byte* row, const PlaneBlock& block, std::int64_t phase, T* to) {
+void copy_phase(const TileKernels<T>& kernels,
+                const TensorView& x,
+                const std::byte* row,
+                const PlaneBlock& block,
+                std::int64_t phase,
+                T* to) {
   const std::int64_t stride = block.column_stride;
   const std::int64_t origin = block.first_column + phase;
   const std::int64_t width = x.shape()[3];
-  const std::int64_t before = origin >= 0 ? 0 : std::min(block.phase_columns, (-origin + stride - 1) / stride);
+  const std::int64_t before =
+      origin >= 0 ? 0 : std::min(block.phase_columns, (-origin + stride - 1) / stride);
   const std::int64_t inside_end = width <= origin ? 0 : (width - origin + stride - 1) / stride;
   const std::int64_t end = std::clamp(inside_end, before, block.phase_columns);
   std::fill(to, to + before, T{});
-  gather(kernels, row + (origin + before * stride) * x.strides()[3] * size_bytes(x.dtype), x.dtype, stride * x.strides()[3], to + before,
+  gather(kernels,
+         row + (origin + before * stride) * x.strides()[3] * size_bytes(x.dtype),
+         x.dtype,
+         stride * x.strides()[3],
+         to + before,
          end - before);
   std::fill(to + end, to + block.phase_columns, T{});
 }
@@ -39,7 +49,8 @@ void copy_planes(const TileKernels<T>& kernels,
         std::fill(to, to + block.row_elements(), T{});
         continue;
       }
-      const std::byte* row = x.data + (image * steps[0] + c * steps[1] + y * steps[2]) * size_bytes(x.dtype);
+      const std::byte* row =
+          x.data + (image * steps[0] + c * steps[1] + y * steps[2]) * size_bytes(x.dtype);
       for (std::int64_t phase = 0; phase < block.column_stride; ++phase) {
         copy_phase(kernels, x, row, block, phase, to + phase * block.phase_columns);
       }
@@ -48,7 +59,12 @@ void copy_planes(const TileKernels<T>& kernels,
 }
 
 template <class T>
-void gather(const TileKernels<T>& kernels, const std::byte* from, DType dtype, std::int64_t step, T* to, std::int64_t count) {
+void gather(const TileKernels<T>& kernels,
+            const std::byte* from,
+            DType dtype,
+            std::int64_t step,
+            T* to,
+            std::int64_t count) {
   if (count <= 0) {
     return;
   }
@@ -56,14 +72,34 @@ void gather(const TileKernels<T>& kernels, const std::byte* from, DType dtype, s
     kernels.load(from, dtype, to, count);
     return;
   }
-  kernels.pack({.from = from, .item_step = 1, .depth_step = step, .depth = count, .items = 1, .width = 1, .panel_step = count}, dtype, to);
+  kernels.pack({.from = from,
+                .item_step = 1,
+                .depth_step = step,
+                .depth = count,
+                .items = 1,
+                .width = 1,
+                .panel_step = count},
+               dtype,
+               to);
 }
 
-template void copy_planes<float>(
-    const TileKernels<float>&, const TensorView&, std::int64_t, std::int64_t, std::int64_t, const PlaneBlock&, float*);
-template void copy_planes<double>(
-    const TileKernels<double>&, const TensorView&, std::int64_t, std::int64_t, std::int64_t, const PlaneBlock&, double*);
-template void gather<float>(const TileKernels<float>&, const std::byte*, DType, std::int64_t, float*, std::int64_t);
-template void gather<double>(const TileKernels<double>&, const std::byte*, DType, std::int64_t, double*, std::int64_t);
+template void copy_planes<float>(const TileKernels<float>&,
+                                 const TensorView&,
+                                 std::int64_t,
+                                 std::int64_t,
+                                 std::int64_t,
+                                 const PlaneBlock&,
+                                 float*);
+template void copy_planes<double>(const TileKernels<double>&,
+                                  const TensorView&,
+                                  std::int64_t,
+                                  std::int64_t,
+                                  std::int64_t,
+                                  const PlaneBlock&,
+                                  double*);
+template void gather<float>(
+    const TileKernels<float>&, const std::byte*, DType, std::int64_t, float*, std::int64_t);
+template void gather<double>(
+    const TileKernels<double>&, const std::byte*, DType, std::int64_t, double*, std::int64_t);
 
 }  // namespace hearth::cpu

@@ -15,27 +15,33 @@ constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kPlaneBytes = 512 * 1024;
 constexpr std::int64_t kBlockPixels = 256;
 // Depth of one pass: the weights of one panel stay in the first-level cache.
-constexpr std::int64_t kDepth = 320;
+constexpr std::int64_t kDepth = 192;
 // What it costs to turn a block of results around, in steps of depth.
 constexpr std::int64_t kTurnDepth = 8;
 
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
+  return (size + most - 1) / most;
+}
 
-// Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their results must be turned around.
-// Tiles over (output channel, pixel) do the opposite, and suit short sums and few output channels.
+// Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their
+// results must be turned around. Tiles over (output channel, pixel) do the opposite, and suit short
+// sums and few output channels.
 enum class Form { pixels_by_channels, channels_by_pixels };
 
 template <class T>
 class Convolution {
  public:
-  Convolution(const TapConvolution& convolution, IsaLevel isa) : conv_(convolution), kernels_(tile_kernels<T>(isa)) {
+  Convolution(const TapConvolution& convolution, IsaLevel isa)
+      : conv_(convolution), kernels_(tile_kernels<T>(isa)) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
     choose_form();
     lay_out_block();
     lay_out_scratch();
   }
 
-  [[nodiscard]] std::int64_t scratch_bytes() const { return shared_bytes_ + part_count_ * part_bytes_; }
+  [[nodiscard]] std::int64_t scratch_bytes() const {
+    return shared_bytes_ + part_count_ * part_bytes_;
+  }
 
   void run(std::byte* scratch, Arena& arena) {
     offsets_ = reinterpret_cast<std::int64_t*>(scratch);
@@ -65,16 +71,20 @@ class Convolution {
   void choose_form() {
     const std::int64_t lanes = kernels_.vector_columns;
     const std::int64_t by_pixels = parts(conv_.columns, lanes) * lanes * conv_.outputs * depth_;
-    const std::int64_t by_channels = conv_.columns * parts(conv_.outputs, lanes) * lanes * (depth_ + kTurnDepth);
+    const std::int64_t by_channels =
+        conv_.columns * parts(conv_.outputs, lanes) * lanes * (depth_ + kTurnDepth);
     form_ = by_pixels <= by_channels ? Form::channels_by_pixels : Form::pixels_by_channels;
-    const std::int64_t most = form_ == Form::channels_by_pixels
-                                  ? kernels_.max_rows
-                                  : (conv_.outputs <= lanes ? lanes : std::int64_t{kernels_.panel_columns});
+    const std::int64_t most =
+        form_ == Form::channels_by_pixels
+            ? kernels_.max_rows
+            : (conv_.outputs <= lanes ? lanes : std::int64_t{kernels_.panel_columns});
     // Vectors come in whole panels, scalars in equal ones.
-    panel_ = form_ == Form::channels_by_pixels ? parts(conv_.outputs, parts(conv_.outputs, most)) : most;
+    panel_ =
+        form_ == Form::channels_by_pixels ? parts(conv_.outputs, parts(conv_.outputs, most)) : most;
     panels_ = parts(conv_.outputs, panel_);
-    pixels_ = form_ == Form::channels_by_pixels ? std::int64_t{kernels_.panel_columns}
-                                                : parts(conv_.columns, parts(conv_.columns, kernels_.max_rows));
+    pixels_ = form_ == Form::channels_by_pixels
+                  ? std::int64_t{kernels_.panel_columns}
+                  : parts(conv_.columns, parts(conv_.columns, kernels_.max_rows));
   }
 
   void lay_out_block() {
@@ -88,38 +98,49 @@ class Convolution {
       last_row = t == 0 ? tap.row : std::max(last_row, tap.row);
       last_column = t == 0 ? tap.column : std::max(last_column, tap.column);
     }
-    block_.phase_columns = conv_.columns + (last_column - block_.first_column) / conv_.column_stride;
+    block_.phase_columns =
+        conv_.columns + (last_column - block_.first_column) / conv_.column_stride;
     const std::int64_t tap_rows = last_row - first_tap_row_;
-    const std::int64_t row_bytes = std::max<std::int64_t>(1, conv_.inputs * block_.row_elements() * kElementBytes);
-    const std::int64_t fit = std::max<std::int64_t>(1, (kPlaneBytes / row_bytes - tap_rows) / conv_.row_stride);
-    const std::int64_t wanted = std::min(fit, std::max<std::int64_t>(1, kBlockPixels / conv_.columns));
+    const std::int64_t row_bytes =
+        std::max<std::int64_t>(1, conv_.inputs * block_.row_elements() * kElementBytes);
+    const std::int64_t fit =
+        std::max<std::int64_t>(1, (kPlaneBytes / row_bytes - tap_rows) / conv_.row_stride);
+    const std::int64_t wanted =
+        std::min(fit, std::max<std::int64_t>(1, kBlockPixels / conv_.columns));
     block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
     block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
     row_blocks_ = parts(conv_.rows, block_rows_);
     unit_count_ = conv_.y.shape()[0] * conv_.groups * row_blocks_;
-    const double flops = 2.0 * static_cast<double>(depth_ * conv_.outputs) *
-                         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
+    const double flops =
+        2.0 * static_cast<double>(depth_ * conv_.outputs) *
+        static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
     const auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops);
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
   }
 
-  // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread or narrowed.
+  // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread
+  // or narrowed.
   void lay_out_scratch() {
     weights_at_ = whole_lines(depth_ * std::int64_t{sizeof(std::int64_t)});
     bias_at_ = weights_at_ + whole_lines(conv_.groups * panels_ * panel_ * depth_ * kElementBytes);
     shared_bytes_ = bias_at_ + whole_lines(conv_.groups * conv_.outputs * kElementBytes);
     // Vectors of pixels may be read beyond the last plane.
-    turned_at_ = whole_lines((conv_.inputs * block_.plane_elements() + kernels_.panel_columns) * kElementBytes);
+    turned_at_ = whole_lines((conv_.inputs * block_.plane_elements() + kernels_.panel_columns) *
+                             kElementBytes);
     const std::int64_t pixels = block_rows_ * conv_.columns;
-    results_at_ = turned_at_ + (form_ == Form::pixels_by_channels ? whole_lines(pixels * panel_ * kElementBytes) : 0);
-    part_bytes_ = results_at_ + (writes_directly() ? 0 : whole_lines(pixels * conv_.outputs * kElementBytes));
+    results_at_ =
+        turned_at_ +
+        (form_ == Form::pixels_by_channels ? whole_lines(pixels * panel_ * kElementBytes) : 0);
+    part_bytes_ =
+        results_at_ + (writes_directly() ? 0 : whole_lines(pixels * conv_.outputs * kElementBytes));
   }
 
   [[nodiscard]] bool writes_directly() const {
     return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1;
   }
 
-  // Weights of one output channel lie together: then they are packed in one go, with the taps inside.
+  // Weights of one output channel lie together: then they are packed in one go, with the taps
+  // inside.
   [[nodiscard]] bool taps_inside() const {
     for (std::size_t t = 0; t < conv_.taps.size(); ++t) {
       if (conv_.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
@@ -136,7 +157,8 @@ class Convolution {
       for (std::int64_t t = 0; t < tap_count; ++t) {
         const ConvTap& tap = conv_.taps[static_cast<std::size_t>(t)];
         const std::int64_t k = inside ? c * tap_count + t : t * conv_.inputs + c;
-        offsets_[k] = c * block_.plane_elements() + (tap.row - first_tap_row_) * block_.row_elements() +
+        offsets_[k] = c * block_.plane_elements() +
+                      (tap.row - first_tap_row_) * block_.row_elements() +
                       block_.column_place(tap.column - block_.first_column);
       }
     }
@@ -144,7 +166,11 @@ class Convolution {
 
   void pack_weights() {
     const std::int64_t element_bytes = size_bytes(conv_.x.dtype);
-    Pack pack{.item_step = conv_.output_step, .depth_step = conv_.input_step, .items = conv_.outputs, .width = panel_, .panel_step = panel_ * depth_};
+    Pack pack{.item_step = conv_.output_step,
+              .depth_step = conv_.input_step,
+              .items = conv_.outputs,
+              .width = panel_,
+              .panel_step = panel_ * depth_};
     for (std::int64_t group = 0; group < conv_.groups; ++group) {
       const std::byte* from = conv_.w + group * conv_.group_step * element_bytes;
       T* to = weights_ + group * panels_ * panel_ * depth_;
@@ -163,7 +189,12 @@ class Convolution {
       }
     }
     if (conv_.bias != nullptr) {
-      gather(kernels_, conv_.bias->data, conv_.bias->dtype, conv_.bias->strides()[0], bias_, conv_.groups * conv_.outputs);
+      gather(kernels_,
+             conv_.bias->data,
+             conv_.bias->dtype,
+             conv_.bias->strides()[0],
+             bias_,
+             conv_.groups * conv_.outputs);
     }
   }
 
@@ -182,13 +213,15 @@ class Convolution {
     T* planes = reinterpret_cast<T*>(own);
     PlaneBlock block = block_;
     block.first_row = first_tap_row_ + unit.first_row * conv_.row_stride;
-    copy_planes(kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
+    copy_planes(
+        kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
     const std::int64_t first_channel = unit.image * conv_.y.shape()[1] + unit.group * conv_.outputs;
     const std::int64_t plane = conv_.y.shape()[2] * conv_.y.shape()[3];
     T* y = reinterpret_cast<T*>(own + results_at_);
     std::int64_t y_step = unit.rows * conv_.columns;
     if (writes_directly()) {
-      y = reinterpret_cast<T*>(conv_.y.data) + first_channel * plane + unit.first_row * conv_.columns;
+      y = reinterpret_cast<T*>(conv_.y.data) + first_channel * plane +
+          unit.first_row * conv_.columns;
       y_step = plane;
     }
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
@@ -203,7 +236,12 @@ class Convolution {
     }
   }
 
-  void multiply_pixels(const Unit& unit, std::int64_t panel, const T* planes, T* turned, T* y, std::int64_t y_step) const {
+  void multiply_pixels(const Unit& unit,
+                       std::int64_t panel,
+                       const T* planes,
+                       T* turned,
+                       T* y,
+                       std::int64_t y_step) const {
     const std::int64_t channel = panel * panel_;
     const std::int64_t channels = std::min(panel_, conv_.outputs - channel);
     const T* weights = weights_ + (unit.group * panels_ + panel) * panel_ * depth_;
@@ -221,15 +259,19 @@ class Convolution {
         tile.rows = static_cast<int>(std::min(pixels_, conv_.columns - column));
         tile.a = planes + pixel / conv_.columns * conv_.row_stride * block_.row_elements() + column;
         tile.c = turned + pixel * panel_;
-        tile.start = k > 0 ? tile.c : (conv_.bias == nullptr ? nullptr : bias_ + unit.group * conv_.outputs + channel);
+        tile.start = k > 0 ? tile.c
+                           : (conv_.bias == nullptr ? nullptr
+                                                    : bias_ + unit.group * conv_.outputs + channel);
         tile.start_step = k > 0 ? tile.c_step : 0;
         kernels_.multiply(tile);
       }
     }
-    kernels_.transpose(turned, panel_, y + channel * y_step, y_step, unit.rows * conv_.columns, channels);
+    kernels_.transpose(
+        turned, panel_, y + channel * y_step, y_step, unit.rows * conv_.columns, channels);
   }
 
-  void multiply_channels(const Unit& unit, std::int64_t panel, const T* planes, T* y, std::int64_t y_step) const {
+  void multiply_channels(
+      const Unit& unit, std::int64_t panel, const T* planes, T* y, std::int64_t y_step) const {
     const std::int64_t channel = panel * panel_;
     Tile<T> tile;
     tile.depth = depth_;
@@ -257,13 +299,15 @@ class Convolution {
     for (std::int64_t channel = 0; channel < conv_.outputs; ++channel) {
       for (std::int64_t row = 0; row < unit.rows; ++row, from += conv_.columns) {
         const std::int64_t y_row = (unit.first_row + row) * conv_.y_row_step + conv_.y_first_row;
-        std::byte* out = to + ((channel * height + y_row) * width + conv_.y_first_column) * element_bytes;
+        std::byte* out =
+            to + ((channel * height + y_row) * width + conv_.y_first_column) * element_bytes;
         if (conv_.y_column_step == 1) {
           kernels_.store(from, out, conv_.y.dtype, conv_.columns);
           continue;
         }
         for (std::int64_t column = 0; column < conv_.columns; ++column) {
-          kernels_.store(from + column, out + column * conv_.y_column_step * element_bytes, conv_.y.dtype, 1);
+          kernels_.store(
+              from + column, out + column * conv_.y_column_step * element_bytes, conv_.y.dtype, 1);
         }
       }
     }
@@ -274,8 +318,8 @@ class Convolution {
   Form form_ = Form::pixels_by_channels;
   PlaneBlock block_;
   std::int64_t first_tap_row_ = 0;
-  std::int64_t depth_ = 0;       // products of one sum
-  std::int64_t panel_ = 0;       // output channels of one packed panel
+  std::int64_t depth_ = 0;  // products of one sum
+  std::int64_t panel_ = 0;  // output channels of one packed panel
   std::int64_t panels_ = 0;
   std::int64_t pixels_ = 0;      // pixels of one tile
   std::int64_t block_rows_ = 0;  // output rows of one unit
@@ -307,7 +351,8 @@ Status run_tap_convolution(const TapConvolution& convolution, KernelContext& con
   if (convolution.y.element_count() == 0 || convolution.rows == 0 || convolution.columns == 0) {
     return {};
   }
-  return convolution.x.dtype == DType::f64 ? run<double>(convolution, context) : run<float>(convolution, context);
+  return convolution.x.dtype == DType::f64 ? run<double>(convolution, context)
+                                           : run<float>(convolution, context);
 }
 
 }  // namespace hearth::cpu

@@ -1,7 +1,7 @@
-// Convolution as a sum over taps, computed straight from padded planes by register tiles: the forward pass, and one stride phase of
-// the gradient of the input.
-// Threads: owner only; forks in the arena.
-// Invariant: an output element is one sum over (channel, tap) in a fixed order, whatever the cut into tasks.
+// Convolution as a sum over taps, computed straight from padded planes by register tiles: the
+// forward pass, and one stride phase of the gradient of the input. Threads: owner only; forks in
+// the arena. Invariant: an output element is one sum over (channel, tap) in a fixed order, whatever
+// the cut into tasks.
 #pragma once
 
 #include "kernel_table.hpp"
@@ -12,15 +12,17 @@
 
 namespace hearth::cpu {
 
-/// One input position of a window, relative to (row · row_stride, column · column_stride), and where its weight lies.
+/// One input position of a window, relative to (row · row_stride, column · column_stride), and
+/// where its weight lies.
 struct ConvTap {
   std::int64_t row = 0;
   std::int64_t column = 0;
   std::int64_t weight_offset = 0;  ///< In elements.
 };
 
-/// y[n, g·outputs + o, i·y_row_step + y_first_row, …] = bias[…] + Σ_{c, tap} x[n, g·inputs + c, i·row_stride + tap.row, …]·w(g, o, c, tap)
-/// with w(g, o, c, tap) = w[g·group_step + o·output_step + c·input_step + tap.weight_offset]. y is contiguous.
+/// y[n, g·outputs + o, i·y_row_step + y_first_row, …] = bias[…] + Σ_{c, tap} x[n, g·inputs + c,
+/// i·row_stride + tap.row, …]·w(g, o, c, tap) with w(g, o, c, tap) = w[g·group_step + o·output_step
+/// + c·input_step + tap.weight_offset]. y is contiguous.
 struct TapConvolution {
   TensorView x;
   TensorView y;

@@ -20,15 +20,25 @@ constexpr std::int64_t kBlockPixels = 320;
 // With fewer input channels, the taps stand beside them in one tile.
 constexpr std::int64_t kFewInputs = 8;
 
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
+  return (size + most - 1) / most;
+}
 
-// sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both turned to have channels inside. With few input channels
-// the rows (tap, c) are gathered for each pixel instead.
+// sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both turned to have
+// channels inside. With few input channels the rows (tap, c) are gathered for each pixel instead.
 template <class T>
 class WeightGradient {
  public:
-  WeightGradient(const TensorView& x, const TensorView& grad, const TensorView& weight, const ConvAttributes& attributes, IsaLevel isa)
-      : kernels_(tile_kernels<T>(isa)), x_(x), grad_(grad), weight_(weight), attributes_(attributes) {
+  WeightGradient(const TensorView& x,
+                 const TensorView& grad,
+                 const TensorView& weight,
+                 const ConvAttributes& attributes,
+                 IsaLevel isa)
+      : kernels_(tile_kernels<T>(isa)),
+        x_(x),
+        grad_(grad),
+        weight_(weight),
+        attributes_(attributes) {
     groups_ = attributes.groups;
     inputs_ = weight.shape()[1];
     outputs_ = weight.shape()[0] / groups_;
@@ -44,7 +54,9 @@ class WeightGradient {
     lay_out();
   }
 
-  [[nodiscard]] std::int64_t scratch_bytes() const { return shared_bytes_ + part_count_ * part_bytes_; }
+  [[nodiscard]] std::int64_t scratch_bytes() const {
+    return shared_bytes_ + part_count_ * part_bytes_;
+  }
 
   void run(std::byte* scratch, Arena& arena) {
     offsets_ = reinterpret_cast<std::int64_t*>(scratch);
@@ -70,23 +82,32 @@ class WeightGradient {
   void lay_out() {
     block_.first_column = -attributes_.padding[1];
     block_.column_stride = attributes_.stride[1];
-    block_.phase_columns = columns_ + (kernel_[1] - 1) * attributes_.dilation[1] / attributes_.stride[1];
+    block_.phase_columns =
+        columns_ + (kernel_[1] - 1) * attributes_.dilation[1] / attributes_.stride[1];
     block_rows_ = parts(rows_, parts(rows_, std::max<std::int64_t>(1, kBlockPixels / columns_)));
-    block_.rows = (block_rows_ - 1) * attributes_.stride[0] + (kernel_[0] - 1) * attributes_.dilation[0] + 1;
+    block_.rows =
+        (block_rows_ - 1) * attributes_.stride[0] + (kernel_[0] - 1) * attributes_.dilation[0] + 1;
     pixels_ = block_rows_ * columns_;
     sum_elements_ = groups_ * taps_ * inputs_ * padded_outputs_;
-    const double flops = 2.0 * static_cast<double>(sum_elements_) * static_cast<double>(x_.shape()[0] * rows_ * columns_);
-    const std::int64_t most = std::clamp<std::int64_t>(kSumBytes / std::max<std::int64_t>(1, sum_elements_ * kElementBytes), 1, kMaxParts);
-    part_count_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops), 1, std::min(most, x_.shape()[0]));
+    const double flops = 2.0 * static_cast<double>(sum_elements_) *
+                         static_cast<double>(x_.shape()[0] * rows_ * columns_);
+    const std::int64_t most = std::clamp<std::int64_t>(
+        kSumBytes / std::max<std::int64_t>(1, sum_elements_ * kElementBytes), 1, kMaxParts);
+    part_count_ = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(flops / kPartFlops), 1, std::min(most, x_.shape()[0]));
     // Shared: offsets | weights still to be narrowed.
     weights_at_ = whole_lines(pixels_ * std::int64_t{sizeof(std::int64_t)});
-    shared_bytes_ = weights_at_ + (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
+    shared_bytes_ =
+        weights_at_ +
+        (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
     // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient.
     const std::int64_t plane_elements = inputs_ * block_.plane_elements();
     planes_at_ = whole_lines(sum_elements_ * kElementBytes);
     turned_at_ = planes_at_ + whole_lines(plane_elements * kElementBytes);
-    staged_at_ = turned_at_ + whole_lines(gathers_ ? pixels_ * taps_ * inputs_ * kElementBytes : plane_elements * kElementBytes);
-    const std::int64_t staged = std::max(outputs_ * pixels_, gathers_ ? taps_ * inputs_ * columns_ : 0);
+    staged_at_ = turned_at_ + whole_lines(gathers_ ? pixels_ * taps_ * inputs_ * kElementBytes
+                                                   : plane_elements * kElementBytes);
+    const std::int64_t staged =
+        std::max(outputs_ * pixels_, gathers_ ? taps_ * inputs_ * columns_ : 0);
     grad_at_ = staged_at_ + whole_lines(staged * kElementBytes);
     part_bytes_ = grad_at_ + whole_lines(pixels_ * padded_outputs_ * kElementBytes);
   }
@@ -99,7 +120,8 @@ class WeightGradient {
   }
 
   [[nodiscard]] std::int64_t tap_place(std::int64_t tap) const {
-    return tap / kernel_[1] * attributes_.dilation[0] * block_.row_elements() + block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
+    return tap / kernel_[1] * attributes_.dilation[0] * block_.row_elements() +
+           block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
   }
 
   void add_image(std::int64_t image, std::int64_t group, std::byte* own) const {
@@ -113,7 +135,8 @@ class WeightGradient {
       if (gathers_) {
         gather_rows(planes, rows, reinterpret_cast<T*>(own + staged_at_), turned);
       } else {
-        kernels_.transpose(planes, block.plane_elements(), turned, inputs_, inputs_, block.plane_elements());
+        kernels_.transpose(
+            planes, block.plane_elements(), turned, inputs_, inputs_, block.plane_elements());
       }
       T* grad = reinterpret_cast<T*>(own + grad_at_);
       turn_gradient(image, group, row, rows, reinterpret_cast<T*>(own + staged_at_), grad);
@@ -129,7 +152,8 @@ class WeightGradient {
       T* out = staged;
       for (std::int64_t tap = 0; tap < taps_; ++tap) {
         for (std::int64_t c = 0; c < inputs_; ++c, out += columns_) {
-          const T* from = planes + c * block_.plane_elements() + row * attributes_.stride[0] * block_.row_elements() + tap_place(tap);
+          const T* from = planes + c * block_.plane_elements() +
+                          row * attributes_.stride[0] * block_.row_elements() + tap_place(tap);
           std::copy_n(from, columns_, out);
         }
       }
@@ -138,17 +162,29 @@ class WeightGradient {
   }
 
   // to[pixel][o]
-  void turn_gradient(std::int64_t image, std::int64_t group, std::int64_t row, std::int64_t rows, T* staged, T* to) const {
+  void turn_gradient(std::int64_t image,
+                     std::int64_t group,
+                     std::int64_t row,
+                     std::int64_t rows,
+                     T* staged,
+                     T* to) const {
     const Strides& steps = grad_.strides();
     const std::int64_t count = rows * columns_;
-    const std::byte* from = grad_.data + (image * steps[0] + group * outputs_ * steps[1] + row * steps[2]) * size_bytes(grad_.dtype);
+    const std::byte* from =
+        grad_.data +
+        (image * steps[0] + group * outputs_ * steps[1] + row * steps[2]) * size_bytes(grad_.dtype);
     if (grad_.dtype == dtype_of<T> && steps[3] == 1 && steps[2] == columns_) {
-      kernels_.transpose(reinterpret_cast<const T*>(from), steps[1], to, padded_outputs_, outputs_, count);
+      kernels_.transpose(
+          reinterpret_cast<const T*>(from), steps[1], to, padded_outputs_, outputs_, count);
       return;
     }
     for (std::int64_t o = 0; o < outputs_; ++o) {
       for (std::int64_t i = 0; i < rows; ++i) {
-        gather(kernels_, from + (o * steps[1] + i * steps[2]) * size_bytes(grad_.dtype), grad_.dtype, steps[3], staged + o * count + i * columns_,
+        gather(kernels_,
+               from + (o * steps[1] + i * steps[2]) * size_bytes(grad_.dtype),
+               grad_.dtype,
+               steps[3],
+               staged + o * count + i * columns_,
                columns_);
       }
     }
@@ -196,7 +232,12 @@ class WeightGradient {
     for (std::int64_t group = 0; group < groups_; ++group) {
       for (std::int64_t c = 0; c < inputs_; ++c) {
         const T* from = sums + (group * taps_ * inputs_ + c) * padded_outputs_;
-        kernels_.transpose(from, inputs_ * padded_outputs_, to + (group * outputs_ * inputs_ + c) * taps_, inputs_ * taps_, taps_, outputs_);
+        kernels_.transpose(from,
+                           inputs_ * padded_outputs_,
+                           to + (group * outputs_ * inputs_ + c) * taps_,
+                           inputs_ * taps_,
+                           taps_,
+                           outputs_);
       }
     }
     if (!direct) {
@@ -236,7 +277,11 @@ class WeightGradient {
 };
 
 template <class T>
-Status run(const TensorView& x, const TensorView& grad, const TensorView& weight, const ConvAttributes& attributes, KernelContext& context) {
+Status run(const TensorView& x,
+           const TensorView& grad,
+           const TensorView& weight,
+           const ConvAttributes& attributes,
+           KernelContext& context) {
   WeightGradient<T> work(x, grad, weight, attributes, context.isa);
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
@@ -257,7 +302,8 @@ Status run_conv_backward_weight(const TensorView& x,
     std::fill_n(weight.data, weight.element_count() * size_bytes(weight.dtype), std::byte{0});
     return {};
   }
-  return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context) : run<float>(x, grad, weight, attributes, context);
+  return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context)
+                               : run<float>(x, grad, weight, attributes, context);
 }
 
 }  // namespace hearth::cpu

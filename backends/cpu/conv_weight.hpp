@@ -1,6 +1,7 @@
 // The gradient of a convolution's weights: sums over all pixels of all images.
 // Threads: owner only; forks in the arena.
-// Invariant: images are summed in blocks that depend on sizes alone, and the blocks are joined in order.
+// Invariant: images are summed in blocks that depend on sizes alone, and the blocks are joined in
+// order.
 #pragma once
 
 #include "kernel_table.hpp"

@@ -16,20 +16,23 @@ constexpr std::int64_t kPackElements = 1 << 17;
 // Panels of b packed together: rows are then read in stretches that the prefetcher follows.
 constexpr std::int64_t kPanelGroup = 4;
 // Depth of one block: a panel of b stays in the first-level cache while the panels of a pass by.
-constexpr std::int64_t kDepth = 320;
+constexpr std::int64_t kDepth = 192;
 // With so few rows a task packs the b that it needs by itself, into the second-level cache.
 constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kMaxPackingTasks = 16;
 // Larger products are cut into pieces of these sides, which bounds the packed copies.
 constexpr std::int64_t kPiece = 2048;
 
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
+  return (size + most - 1) / most;
+}
 // The largest of `parts(size, most)` nearly equal parts.
 constexpr std::int64_t even(std::int64_t size, std::int64_t most) {
   return size == 0 ? 1 : parts(size, parts(size, most));
 }
 
-// How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be; and how it is cut into tasks.
+// How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be;
+// and how it is cut into tasks.
 struct Plan {
   std::int64_t row_panels = 0;
   std::int64_t column_panels = 0;
@@ -47,23 +50,28 @@ struct Plan {
     panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
     column_panels = parts(n, panel_columns);
     block_depth = even(k, kDepth);
-    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const std::int64_t count = part_count(flops);
     packs_in_task = m <= kFewRows && column_panels >= count;
     if (packs_in_task) {
       across = std::min(count, kMaxPackingTasks);
     } else {
       const double ratio = static_cast<double>(n) / static_cast<double>(m);
-      const auto wanted = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count) * ratio)));
+      const auto wanted =
+          static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count) * ratio)));
       across = std::clamp<std::int64_t>(wanted, 1, std::min(count, column_panels));
       down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
     }
   }
 
-  [[nodiscard]] std::int64_t a_elements(std::int64_t k) const { return row_panels * panel_rows * k; }
+  [[nodiscard]] std::int64_t a_elements(std::int64_t k) const {
+    return row_panels * panel_rows * k;
+  }
   // The packed b, or each task's share.
   [[nodiscard]] std::int64_t b_elements(std::int64_t k) const {
-    return packs_in_task ? kPanelGroup * panel_columns * block_depth : column_panels * panel_columns * k;
+    return packs_in_task ? kPanelGroup * panel_columns * block_depth
+                         : column_panels * panel_columns * k;
   }
   [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
 };
@@ -74,7 +82,8 @@ class Piece {
   Piece(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch)
       : gemm_(gemm), kernels_(kernels), plan_(gemm.m, gemm.n, gemm.k, kernels) {
     a_ = reinterpret_cast<T*>(scratch);
-    b_ = reinterpret_cast<T*>(scratch + whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T))));
+    b_ = reinterpret_cast<T*>(
+        scratch + whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T))));
   }
 
   void run(Arena* arena) {
@@ -82,12 +91,14 @@ class Piece {
     for_ranges(arena, plan_.across * plan_.down, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t j = at / plan_.down;
-        const Span columns{j * plan_.column_panels / plan_.across, (j + 1) * plan_.column_panels / plan_.across};
+        const Span columns{j * plan_.column_panels / plan_.across,
+                           (j + 1) * plan_.column_panels / plan_.across};
         if (plan_.packs_in_task) {
           pack_and_multiply(b_ + j * plan_.b_elements(gemm_.k), columns);
         } else {
           const std::int64_t i = at % plan_.down;
-          multiply({i * plan_.row_panels / plan_.down, (i + 1) * plan_.row_panels / plan_.down}, columns);
+          multiply({i * plan_.row_panels / plan_.down, (i + 1) * plan_.row_panels / plan_.down},
+                   columns);
         }
       }
     });
@@ -99,25 +110,32 @@ class Piece {
     std::int64_t last = 0;
   };
 
-  [[nodiscard]] std::int64_t depth_at(std::int64_t k) const { return std::min(plan_.block_depth, gemm_.k - k); }
+  [[nodiscard]] std::int64_t depth_at(std::int64_t k) const {
+    return std::min(plan_.block_depth, gemm_.k - k);
+  }
 
   void pack(Arena* arena) {
     const std::int64_t a_tasks = parts(plan_.row_panels, kPanelGroup);
     const std::int64_t b_tasks = plan_.packs_in_task ? 0 : parts(plan_.column_panels, kPanelGroup);
-    const std::int64_t group_elements = kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
-    for_ranges(arena, a_tasks + b_tasks, parts(kPackElements, group_elements), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t task = begin; task < end; ++task) {
-        for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-          if (task < a_tasks) {
-            pack_a(task * kPanelGroup, k);
-          } else {
-            const std::int64_t panel = (task - a_tasks) * kPanelGroup;
-            T* to = b_ + k * plan_.column_panels * plan_.panel_columns + panel * plan_.panel_columns * depth_at(k);
-            pack_b({panel, std::min(panel + kPanelGroup, plan_.column_panels)}, k, to);
-          }
-        }
-      }
-    });
+    const std::int64_t group_elements =
+        kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
+    for_ranges(arena,
+               a_tasks + b_tasks,
+               parts(kPackElements, group_elements),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t task = begin; task < end; ++task) {
+                   for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+                     if (task < a_tasks) {
+                       pack_a(task * kPanelGroup, k);
+                     } else {
+                       const std::int64_t panel = (task - a_tasks) * kPanelGroup;
+                       T* to = b_ + k * plan_.column_panels * plan_.panel_columns +
+                               panel * plan_.panel_columns * depth_at(k);
+                       pack_b({panel, std::min(panel + kPanelGroup, plan_.column_panels)}, k, to);
+                     }
+                   }
+                 }
+               });
   }
 
   void pack_a(std::int64_t panel, std::int64_t k) const {
@@ -130,7 +148,8 @@ class Piece {
                    .items = std::min(kPanelGroup * plan_.panel_rows, gemm_.m - first),
                    .width = plan_.panel_rows,
                    .panel_step = plan_.panel_rows * depth_at(k)},
-                  a.dtype, a_ + k * plan_.row_panels * plan_.panel_rows + first * depth_at(k));
+                  a.dtype,
+                  a_ + k * plan_.row_panels * plan_.panel_rows + first * depth_at(k));
   }
 
   void pack_b(Span panels, std::int64_t k, T* to) const {
@@ -143,7 +162,8 @@ class Piece {
                    .items = std::min(panels.last * plan_.panel_columns, gemm_.n) - first,
                    .width = plan_.panel_columns,
                    .panel_step = plan_.panel_columns * depth_at(k)},
-                  b.dtype, to);
+                  b.dtype,
+                  to);
   }
 
   void pack_and_multiply(T* packed, Span columns) const {
@@ -152,7 +172,10 @@ class Piece {
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
         pack_b({group, last}, k, packed);
         for (std::int64_t column = group; column < last; ++column) {
-          multiply_column({0, plan_.row_panels}, column, k, packed + (column - group) * plan_.panel_columns * depth_at(k));
+          multiply_column({0, plan_.row_panels},
+                          column,
+                          k,
+                          packed + (column - group) * plan_.panel_columns * depth_at(k));
         }
       }
     }
@@ -217,7 +240,9 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
     for (const std::int64_t n : sides(gemm.n)) {
       for (const std::int64_t k : sides(gemm.k)) {
         const Plan plan(m, n, k, kernels);
-        bytes = std::max(bytes, whole_lines(plan.a_elements(k) * kElementBytes) + whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes));
+        bytes = std::max(bytes,
+                         whole_lines(plan.a_elements(k) * kElementBytes) +
+                             whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes));
       }
     }
   }
@@ -225,7 +250,10 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
 }
 
 template <class T>
-void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena) {
+void run_gemm(const Gemm<T>& gemm,
+              const TileKernels<T>& kernels,
+              std::byte* scratch,
+              Arena* arena) {
   const std::int64_t rows = even(gemm.m, kPiece);
   const std::int64_t columns = even(gemm.n, kPiece);
   const std::int64_t depth = even(gemm.k, kPiece);
@@ -248,8 +276,10 @@ void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scr
   }
 }
 
-template std::int64_t gemm_scratch_bytes<float>(const Gemm<float>&, const TileKernels<float>&) noexcept;
-template std::int64_t gemm_scratch_bytes<double>(const Gemm<double>&, const TileKernels<double>&) noexcept;
+template std::int64_t gemm_scratch_bytes<float>(const Gemm<float>&,
+                                                const TileKernels<float>&) noexcept;
+template std::int64_t gemm_scratch_bytes<double>(const Gemm<double>&,
+                                                 const TileKernels<double>&) noexcept;
 template void run_gemm<float>(const Gemm<float>&, const TileKernels<float>&, std::byte*, Arena*);
 template void run_gemm<double>(const Gemm<double>&, const TileKernels<double>&, std::byte*, Arena*);
 

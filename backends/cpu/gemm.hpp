@@ -1,7 +1,7 @@
-// Matrix products of the CPU backend: packs both operands, cuts the result into blocks by size, runs register tiles.
-// Threads: owner only; forks in the arena that it is given, if any.
-// Invariant: an element of the result is one sum in the order of k, cut at multiples that depend on k alone: equal bits whatever
-// the other sizes, strides and cores.
+// Matrix products of the CPU backend: packs both operands, cuts the result into blocks by size,
+// runs register tiles. Threads: owner only; forks in the arena that it is given, if any. Invariant:
+// an element of the result is one sum in the order of k, cut at multiples that depend on k alone:
+// equal bits whatever the other sizes, strides and cores.
 #pragma once
 
 #include "gemm_tiles.hpp"
@@ -22,7 +22,8 @@ struct GemmOperand {
   std::int64_t column_step = 0;
 };
 
-/// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float the operands may be 16 bits wide.
+/// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float
+/// the operands may be 16 bits wide.
 template <class T>
 struct Gemm {
   std::int64_t m = 0;
@@ -38,7 +39,8 @@ struct Gemm {
 
 /// Bytes of scratch that run_gemm needs.
 template <class T>
-[[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept;
+[[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
+                                              const TileKernels<T>& kernels) noexcept;
 
 /// Runs the product; arena == nullptr: on this thread alone.
 template <class T>
@@ -48,7 +50,9 @@ void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scr
 [[nodiscard]] std::int64_t part_count(double flops) noexcept;
 
 /// Rounds a size in bytes up to whole cache lines.
-[[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t size_bytes) noexcept { return (size_bytes + 63) / 64 * 64; }
+[[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t size_bytes) noexcept {
+  return (size_bytes + 63) / 64 * 64;
+}
 
 /// parallel_for in the arena, or the same ranges on this thread when there is none.
 template <class Body>

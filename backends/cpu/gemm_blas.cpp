@@ -23,9 +23,10 @@ BlasStatus probe() {
   const std::string_view version = config.substr(0, config.find(' ', config.find(' ') + 1));
   if (openblas_get_parallel() != OPENBLAS_THREAD) {
     return {.usable = false,
-            .description = fmt::format("own matrix products ({} is its {} build, not the pthread build)",
-                                       version,
-                                       openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
+            .description =
+                fmt::format("own matrix products ({} is its {} build, not the pthread build)",
+                            version,
+                            openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
   }
   openblas_set_num_threads(1);
   return {.usable = true, .description = fmt::format("{} (pthread build)", version)};
@@ -59,9 +60,35 @@ void call(const Gemm<T>& gemm, BlasOperand a, BlasOperand b) {
   const T* b_data = reinterpret_cast<const T*>(gemm.b.data);
   const T beta = gemm.accumulate ? T{1} : T{0};
   if constexpr (sizeof(T) == sizeof(float)) {
-    cblas_sgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0F, a_data, a.step, b_data, b.step, beta, gemm.c, c_step);
+    cblas_sgemm(CblasRowMajor,
+                a.transpose,
+                b.transpose,
+                m,
+                n,
+                k,
+                1.0F,
+                a_data,
+                a.step,
+                b_data,
+                b.step,
+                beta,
+                gemm.c,
+                c_step);
   } else {
-    cblas_dgemm(CblasRowMajor, a.transpose, b.transpose, m, n, k, 1.0, a_data, a.step, b_data, b.step, beta, gemm.c, c_step);
+    cblas_dgemm(CblasRowMajor,
+                a.transpose,
+                b.transpose,
+                m,
+                n,
+                k,
+                1.0,
+                a_data,
+                a.step,
+                b_data,
+                b.step,
+                beta,
+                gemm.c,
+                c_step);
   }
 }
 
@@ -75,16 +102,25 @@ const BlasStatus& blas_status() {
 template <class T>
 bool blas_suits(const Gemm<T>& gemm, IsaLevel isa) noexcept {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  const double flops = 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
-  const std::int64_t largest = std::max({gemm.m, gemm.n, gemm.k, gemm.a.row_step, gemm.a.column_step, gemm.b.row_step, gemm.b.column_step});
-  return isa != IsaLevel::avx512 && flops >= kLeastFlops && std::min({gemm.m, gemm.n, gemm.k}) >= kLeastSide && largest < kMost &&
-         gemm.a.dtype == dtype_of<T> && gemm.b.dtype == dtype_of<T> && is_blas_matrix(gemm.a, gemm.m, gemm.k) &&
-         is_blas_matrix(gemm.b, gemm.k, gemm.n);
+  const double flops =
+      2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  const std::int64_t largest = std::max({gemm.m,
+                                         gemm.n,
+                                         gemm.k,
+                                         gemm.a.row_step,
+                                         gemm.a.column_step,
+                                         gemm.b.row_step,
+                                         gemm.b.column_step});
+  return isa != IsaLevel::avx512 && flops >= kLeastFlops &&
+         std::min({gemm.m, gemm.n, gemm.k}) >= kLeastSide && largest < kMost &&
+         gemm.a.dtype == dtype_of<T> && gemm.b.dtype == dtype_of<T> &&
+         is_blas_matrix(gemm.a, gemm.m, gemm.k) && is_blas_matrix(gemm.b, gemm.k, gemm.n);
 }
 
 template <class T>
 void run_blas_gemm(const Gemm<T>& gemm, Arena* arena) {
-  const double flops = 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
+  const double flops =
+      2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
   const std::int64_t count = part_count(flops);
   const BlasOperand a = blas_operand(gemm.a, gemm.k);
   const BlasOperand b = blas_operand(gemm.b, gemm.n);

@@ -1,6 +1,6 @@
-// Large products by OpenBLAS, where it is faster than our own tiles: below AVX-512. Called from our arena, one thread a call.
-// Threads: any.
-// Invariant: only the pthread build is called. The serial build gives wrong sums to several callers at once, the OpenMP build crawls.
+// Large products by OpenBLAS, where it is faster than our own tiles: below AVX-512. Called from our
+// arena, one thread a call. Threads: any. Invariant: only the pthread build is called. The serial
+// build gives wrong sums to several callers at once, the OpenMP build crawls.
 #pragma once
 
 #include "gemm.hpp"

@@ -5,13 +5,15 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// A block of kSide × kSide elements, read by rows and written by columns. Rows beyond `rows` repeat the last one and are not written.
+// A block of kSide × kSide elements, read by rows and written by columns. Rows beyond `rows` repeat
+// the last one and are not written.
 template <class T>
 struct Square {
   static constexpr int kSide = 16 / static_cast<int>(sizeof(T));
   using Lanes [[gnu::vector_size(16)]] = T;
 
-  [[gnu::always_inline]] static void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, int rows) {
+  [[gnu::always_inline]] static void transpose(
+      const T* from, std::int64_t from_step, T* to, std::int64_t to_step, int rows) {
     Lanes row[std::size_t{kSide}];
     for (int i = 0; i < kSide; ++i) {
       __builtin_memcpy(&row[i], from + (i < rows ? i : rows - 1) * from_step, sizeof(Lanes));
@@ -41,8 +43,8 @@ struct Square {
 };
 
 #ifdef __AVX512F__
-// Rows j, j + 4, j + 8, j + 12 side by side: a transposition of 4 × 4 within the lanes then gives whole columns. Twice as fast as
-// four lanes at a time.
+// Rows j, j + 4, j + 8, j + 12 side by side: a transposition of 4 × 4 within the lanes then gives
+// whole columns. Twice as fast as four lanes at a time.
 template <>
 struct Square<float> {
   static constexpr int kSide = 16;
@@ -56,12 +58,21 @@ struct Square<float> {
     value = _mm512_maskz_insertf32x4(kAll, value, _mm_loadu_ps(row[8] + column), 2);
     return _mm512_maskz_insertf32x4(kAll, value, _mm_loadu_ps(row[12] + column), 3);
   }
-  [[gnu::always_inline]] static __m512d low(__m512 a, __m512 b) { return _mm512_castps_pd(_mm512_maskz_unpacklo_ps(kAll, a, b)); }
-  [[gnu::always_inline]] static __m512d high(__m512 a, __m512 b) { return _mm512_castps_pd(_mm512_maskz_unpackhi_ps(kAll, a, b)); }
-  [[gnu::always_inline]] static __m512 low(__m512d a, __m512d b) { return _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xff, a, b)); }
-  [[gnu::always_inline]] static __m512 high(__m512d a, __m512d b) { return _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xff, a, b)); }
+  [[gnu::always_inline]] static __m512d low(__m512 a, __m512 b) {
+    return _mm512_castps_pd(_mm512_maskz_unpacklo_ps(kAll, a, b));
+  }
+  [[gnu::always_inline]] static __m512d high(__m512 a, __m512 b) {
+    return _mm512_castps_pd(_mm512_maskz_unpackhi_ps(kAll, a, b));
+  }
+  [[gnu::always_inline]] static __m512 low(__m512d a, __m512d b) {
+    return _mm512_castpd_ps(_mm512_maskz_unpacklo_pd(0xff, a, b));
+  }
+  [[gnu::always_inline]] static __m512 high(__m512d a, __m512d b) {
+    return _mm512_castpd_ps(_mm512_maskz_unpackhi_pd(0xff, a, b));
+  }
 
-  [[gnu::always_inline]] static void transpose(const float* from, std::int64_t from_step, float* to, std::int64_t to_step, int rows) {
+  [[gnu::always_inline]] static void transpose(
+      const float* from, std::int64_t from_step, float* to, std::int64_t to_step, int rows) {
     const float* row[16];
     for (int i = 0; i < 16; ++i) {
       row[i] = from + (i < rows ? i : rows - 1) * from_step;
@@ -189,7 +200,12 @@ void narrow(const float* from, Brain* to, std::int64_t count) {
 }  // namespace
 
 template <class T>
-void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows, std::int64_t columns) {
+void transpose(const T* from,
+               std::int64_t from_step,
+               T* to,
+               std::int64_t to_step,
+               std::int64_t rows,
+               std::int64_t columns) {
   constexpr int kSide = Square<T>::kSide;
   if (columns < kSide) {
     for (std::int64_t j = 0; j < columns; ++j) {
@@ -200,10 +216,13 @@ void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_ste
     return;
   }
   for (std::int64_t column = 0; column < columns; column += kSide) {
-    const std::int64_t j = column + kSide <= columns ? column : columns - kSide;  // the last block may overlap the one before
+    const std::int64_t j = column + kSide <= columns
+                               ? column
+                               : columns - kSide;  // the last block may overlap the one before
     for (std::int64_t i = 0; i < rows; i += kSide) {
       const int count = static_cast<int>(rows - i < kSide ? rows - i : kSide);
-      Square<T>::transpose(from + i * from_step + j, from_step, to + j * to_step + i, to_step, count);
+      Square<T>::transpose(
+          from + i * from_step + j, from_step, to + j * to_step + i, to_step, count);
     }
   }
 }
@@ -251,8 +270,10 @@ void store_elements(const T* from, std::byte* to, DType dtype, std::int64_t coun
 
 template void pack<float>(const Pack&, DType, float*);
 template void pack<double>(const Pack&, DType, double*);
-template void transpose<float>(const float*, std::int64_t, float*, std::int64_t, std::int64_t, std::int64_t);
-template void transpose<double>(const double*, std::int64_t, double*, std::int64_t, std::int64_t, std::int64_t);
+template void transpose<float>(
+    const float*, std::int64_t, float*, std::int64_t, std::int64_t, std::int64_t);
+template void transpose<double>(
+    const double*, std::int64_t, double*, std::int64_t, std::int64_t, std::int64_t);
 template void load_elements<float>(const std::byte*, DType, float*, std::int64_t);
 template void load_elements<double>(const std::byte*, DType, double*, std::int64_t);
 template void store_elements<float>(const float*, std::byte*, DType, std::int64_t);

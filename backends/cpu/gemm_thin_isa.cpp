@@ -98,7 +98,8 @@ template <class T, class S, int kRows, int kTaken>
     T* y = thin.y + r * thin.y_step + whole;
     Vector<T> acc = load_part(y, tail);
     for (int i = 0; i < kTaken; ++i) {
-      acc += splat(thin.x[r * thin.x_step + k + i]) * load_wide_part(w + i * thin.w_step + whole, tail);
+      acc += splat(thin.x[r * thin.x_step + k + i]) *
+             load_wide_part(w + i * thin.w_step + whole, tail);
     }
     store_part(y, acc, tail);
   }

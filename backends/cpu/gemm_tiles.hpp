@@ -1,7 +1,8 @@
-// The innermost loops of contractions: register tiles, packing, thin products, transposition. Built once per instruction set.
-// Threads: any; pure functions on memory that the caller owns.
-// Invariants: (1) each element of a result is one sum in the order of k, whatever the rows or columns of the tile, so a cut of the
-// result never changes bits; (2) nothing outside the stated rows and columns is written.
+// The innermost loops of contractions: register tiles, packing, thin products, transposition. Built
+// once per instruction set. Threads: any; pure functions on memory that the caller owns.
+// Invariants: (1) each element of a result is one sum in the order of k, whatever the rows or
+// columns of the tile, so a cut of the result never changes bits; (2) nothing outside the stated
+// rows and columns is written.
 #pragma once
 
 #include "isa_table.hpp"
@@ -14,8 +15,9 @@
 namespace hearth::cpu {
 
 /// One register tile: c[i][j] = start[i][j] + Σ_k a(i, k)·b(k, j) for i < rows and j < columns.
-/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]]; b(k, j) = b[j + k·b_step], or b[j + b_offsets[k]]; not both by offsets.
-/// All of a panel's columns of b are read, and must be readable, even when `columns` is fewer.
+/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]]; b(k, j) = b[j + k·b_step], or b[j +
+/// b_offsets[k]]; not both by offsets. All of a panel's columns of b are read, and must be
+/// readable, even when `columns` is fewer.
 template <class T>
 struct Tile {
   std::int64_t depth = 0;
@@ -34,8 +36,8 @@ struct Tile {
   int columns = 0;               ///< 1 … panel_columns
 };
 
-/// Panels for Tile, each `width` items wide: with i = p·width + r, to[p·panel_step + k·width + r] = from[i·item_step + k·depth_step]
-/// for i < items, and 0 beyond the last item of the last panel.
+/// Panels for Tile, each `width` items wide: with i = p·width + r, to[p·panel_step + k·width + r] =
+/// from[i·item_step + k·depth_step] for i < items, and 0 beyond the last item of the last panel.
 struct Pack {
   const std::byte* from = nullptr;
   std::int64_t item_step = 0;
@@ -75,7 +77,12 @@ struct TileKernels {
   void (*thin_dot)(const Thin<T>& thin, DType w);
   void (*thin_axpy)(const Thin<T>& thin, DType w);
   /// to[j·to_step + i] = from[i·from_step + j]
-  void (*transpose)(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows, std::int64_t columns);
+  void (*transpose)(const T* from,
+                    std::int64_t from_step,
+                    T* to,
+                    std::int64_t to_step,
+                    std::int64_t rows,
+                    std::int64_t columns);
   /// Consecutive elements from `from` dtype to T, and from T to `to` dtype.
   void (*load)(const std::byte* from, DType dtype, T* to, std::int64_t count);
   void (*store)(const T* from, std::byte* to, DType dtype, std::int64_t count);

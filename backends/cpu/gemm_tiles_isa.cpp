@@ -15,9 +15,11 @@ struct Accumulators {
   Vector<T> value[std::size_t{kRows}][std::size_t{kVectors}];
 };
 
-// Where a sum starts is added last: long sums are then made of the sums of their blocks, which keeps them exact for longer.
+// Where a sum starts is added last: long sums are then made of the sums of their blocks, which
+// keeps them exact for longer.
 template <class T, int kRows, int kVectors>
-[[gnu::always_inline]] inline void add_start(const Tile<T>& tile, Accumulators<T, kRows, kVectors>& acc) {
+[[gnu::always_inline]] inline void add_start(const Tile<T>& tile,
+                                             Accumulators<T, kRows, kVectors>& acc) {
   if (tile.start == nullptr) {
     if (tile.row_start == nullptr) {
       return;
@@ -44,7 +46,8 @@ template <class T, int kRows, int kVectors>
 }
 
 template <class T, int kRows, int kVectors>
-[[gnu::always_inline]] inline void write(const Tile<T>& tile, const Accumulators<T, kRows, kVectors>& acc) {
+[[gnu::always_inline]] inline void write(const Tile<T>& tile,
+                                         const Accumulators<T, kRows, kVectors>& acc) {
   const int tail = tile.columns - (kVectors - 1) * kLanes<T>;
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
@@ -100,7 +103,8 @@ TileFn<T> pick(int rows, std::integer_sequence<int, kIndex...> /*all*/) {
 template <class T, Walk kWalk>
 TileFn<T> pick(const Tile<T>& tile) {
   constexpr auto kAll = std::make_integer_sequence<int, kTileRows>{};
-  return tile.columns > kLanes<T> ? pick<T, 2, kWalk>(tile.rows, kAll) : pick<T, 1, kWalk>(tile.rows, kAll);
+  return tile.columns > kLanes<T> ? pick<T, 2, kWalk>(tile.rows, kAll)
+                                  : pick<T, 1, kWalk>(tile.rows, kAll);
 }
 
 }  // namespace
@@ -116,9 +120,25 @@ void multiply(const Tile<T>& tile) {
   }
 }
 
-const TileKernels<float> float_tiles_table = {kTileRows, 2 * kLanes<float>, kLanes<float>, &multiply<float>, &pack<float>, &thin_dot<float>,
-                                              &thin_axpy<float>, &transpose<float>, &load_elements<float>, &store_elements<float>};
-const TileKernels<double> double_tiles_table = {kTileRows, 2 * kLanes<double>, kLanes<double>, &multiply<double>, &pack<double>, &thin_dot<double>,
-                                                &thin_axpy<double>, &transpose<double>, &load_elements<double>, &store_elements<double>};
+const TileKernels<float> float_tiles_table = {kTileRows,
+                                              2 * kLanes<float>,
+                                              kLanes<float>,
+                                              &multiply<float>,
+                                              &pack<float>,
+                                              &thin_dot<float>,
+                                              &thin_axpy<float>,
+                                              &transpose<float>,
+                                              &load_elements<float>,
+                                              &store_elements<float>};
+const TileKernels<double> double_tiles_table = {kTileRows,
+                                                2 * kLanes<double>,
+                                                kLanes<double>,
+                                                &multiply<double>,
+                                                &pack<double>,
+                                                &thin_dot<double>,
+                                                &thin_axpy<double>,
+                                                &transpose<double>,
+                                                &load_elements<double>,
+                                                &store_elements<double>};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

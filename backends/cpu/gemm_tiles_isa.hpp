@@ -1,5 +1,5 @@
-// What the contraction sources of one instruction set share. Included by sources of ISA_SOURCES only.
-// Threads: any; pure functions.
+// What the contraction sources of one instruction set share. Included by sources of ISA_SOURCES
+// only. Threads: any; pure functions.
 #pragma once
 
 #include "gemm_tiles.hpp"
@@ -16,7 +16,12 @@ void thin_dot(const Thin<T>& thin, DType w);
 template <class T>
 void thin_axpy(const Thin<T>& thin, DType w);
 template <class T>
-void transpose(const T* from, std::int64_t from_step, T* to, std::int64_t to_step, std::int64_t rows, std::int64_t columns);
+void transpose(const T* from,
+               std::int64_t from_step,
+               T* to,
+               std::int64_t to_step,
+               std::int64_t rows,
+               std::int64_t columns);
 template <class T>
 void load_elements(const std::byte* from, DType dtype, T* to, std::int64_t count);
 template <class T>

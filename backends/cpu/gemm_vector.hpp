@@ -82,9 +82,11 @@ template <class T>
 }
 
 template <class V, int... kIndex>
-[[gnu::always_inline]] inline auto add_halves(V value, std::integer_sequence<int, kIndex...> /*half*/) {
+[[gnu::always_inline]] inline auto add_halves(V value,
+                                              std::integer_sequence<int, kIndex...> /*half*/) {
   constexpr int kHalf = sizeof...(kIndex);
-  return __builtin_shufflevector(value, value, kIndex...) + __builtin_shufflevector(value, value, (kIndex + kHalf)...);
+  return __builtin_shufflevector(value, value, kIndex...) +
+         __builtin_shufflevector(value, value, (kIndex + kHalf)...);
 }
 
 /// The sum of all lanes: lane i and lane i + half, until one is left.
@@ -109,7 +111,8 @@ template <class T>
   }
 }
 
-/// Storage of the 16-bit types. The classes of runtime/base have inline functions, which sources of a higher level must not share.
+/// Storage of the 16-bit types. The classes of runtime/base have inline functions, which sources of
+/// a higher level must not share.
 struct Half {
   std::uint16_t bits;
 };
@@ -117,8 +120,12 @@ struct Brain {
   std::uint16_t bits;
 };
 
-[[gnu::always_inline]] inline float widen(float value) { return value; }
-[[gnu::always_inline]] inline double widen(double value) { return value; }
+[[gnu::always_inline]] inline float widen(float value) {
+  return value;
+}
+[[gnu::always_inline]] inline double widen(double value) {
+  return value;
+}
 [[gnu::always_inline]] inline float widen(Half value) {
   return static_cast<float>(__builtin_bit_cast(_Float16, value.bits));
 }
@@ -127,13 +134,18 @@ struct Brain {
 }
 
 /// One vector of stored elements, in the type of the sum.
-[[gnu::always_inline]] inline Vector<float> load_wide(const float* from) { return load(from); }
-[[gnu::always_inline]] inline Vector<double> load_wide(const double* from) { return load(from); }
+[[gnu::always_inline]] inline Vector<float> load_wide(const float* from) {
+  return load(from);
+}
+[[gnu::always_inline]] inline Vector<double> load_wide(const double* from) {
+  return load(from);
+}
 [[gnu::always_inline]] inline Vector<float> load_wide(const Half* from) {
 #if defined(__AVX512F__)
   __m256i bits;
   __builtin_memcpy(&bits, from, sizeof(bits));
-  return _mm512_maskz_cvtph_ps(static_cast<__mmask16>(0xffffU), bits);  // the unmasked form warns in g++ 12
+  return _mm512_maskz_cvtph_ps(static_cast<__mmask16>(0xffffU),
+                               bits);  // the unmasked form warns in g++ 12
 #elif defined(__F16C__)
   __m128i bits;
   __builtin_memcpy(&bits, from, sizeof(bits));

@@ -61,7 +61,10 @@ class Batch {
   static GemmOperand last_two(const TensorView& view) {
     const int rank = view.shape().rank();
     const auto steps = view.strides();
-    GemmOperand operand{view.data, view.dtype, steps[static_cast<std::size_t>(rank - 2)], steps[static_cast<std::size_t>(rank - 1)]};
+    GemmOperand operand{view.data,
+                        view.dtype,
+                        steps[static_cast<std::size_t>(rank - 2)],
+                        steps[static_cast<std::size_t>(rank - 1)]};
     // The step of an axis of size 1 says nothing; as 1 it lets the faster forms apply.
     if (view.shape()[rank - 1] == 1 && operand.row_step != 1) {
       operand.column_step = 1;
@@ -76,7 +79,8 @@ class Batch {
     return own < 0 || view.shape()[own] == 1 ? 0 : view.strides()[static_cast<std::size_t>(own)];
   }
 
-  // Axes come from the inside. While b has none and the rows of a go on in equal steps, an axis only makes m longer.
+  // Axes come from the inside. While b has none and the rows of a go on in equal steps, an axis
+  // only makes m longer.
   void push(std::int64_t size, std::int64_t a_step, std::int64_t b_step) {
     if (size == 1) {
       return;
@@ -112,7 +116,8 @@ Status matmul(const KernelCall& call, KernelContext& context) {
     }
     return {};
   }
-  const std::int64_t parts = std::min(batch.count(), part_count(batch.first().flops() * static_cast<double>(batch.count())));
+  const std::int64_t parts = std::min(
+      batch.count(), part_count(batch.first().flops() * static_cast<double>(batch.count())));
   const std::int64_t grain = (batch.count() + parts - 1) / parts;
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(share * parts));
   context.arena.parallel_for(batch.count(), grain, [&](std::int64_t begin, std::int64_t end) {
@@ -127,6 +132,8 @@ constexpr KernelRow kRows[] = {{.kind = OpKind::matmul, .run = &matmul, .support
 
 }  // namespace
 
-std::span<const KernelRow> matmul_rows() noexcept { return kRows; }
+std::span<const KernelRow> matmul_rows() noexcept {
+  return kRows;
+}
 
 }  // namespace hearth::cpu

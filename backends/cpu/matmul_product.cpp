@@ -24,9 +24,13 @@ template <class T>
 class Product {
  public:
   Product(const MatmulProduct& product, const KernelContext& context)
-      : context_(context), kernels_(tile_kernels<T>(context.isa)), dtype_(product.a.dtype), product_(product) {
+      : context_(context),
+        kernels_(tile_kernels<T>(context.isa)),
+        dtype_(product.a.dtype),
+        product_(product) {
     // With few columns the transposed product has the better shape: cᵀ = bᵀ·aᵀ.
-    swapped_ = product.m > product.n && product.n <= kernels_.vector_columns && product.m > kMaxThinRows;
+    swapped_ =
+        product.m > product.n && product.n <= kernels_.vector_columns && product.m > kMaxThinRows;
     m_ = product.m;
     n_ = product.n;
     a_ = product.a;
@@ -49,7 +53,8 @@ class Product {
 
   void run(std::byte* scratch, Arena* arena) {
     const T* bias = bias_values(scratch + bias_at_);
-    T* c = writes_directly() ? reinterpret_cast<T*>(product_.c) : reinterpret_cast<T*>(scratch + c_at_);
+    T* c = writes_directly() ? reinterpret_cast<T*>(product_.c)
+                             : reinterpret_cast<T*>(scratch + c_at_);
     const T* start = swapped_ ? nullptr : bias;
     if (product_.k == 0) {
       for (std::int64_t i = 0; i < m_ * n_; ++i) {
@@ -76,7 +81,9 @@ class Product {
   }
 
   [[nodiscard]] bool writes_directly() const { return !swapped_ && dtype_ == dtype_of<T>; }
-  [[nodiscard]] bool reads_x_directly() const { return a_.dtype == dtype_of<T> && a_.column_step == 1; }
+  [[nodiscard]] bool reads_x_directly() const {
+    return a_.dtype == dtype_of<T> && a_.column_step == 1;
+  }
 
   [[nodiscard]] Gemm<T> packed() const {
     Gemm<T> gemm;
@@ -89,7 +96,8 @@ class Product {
     return gemm;
   }
 
-  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | packed operands or x.
+  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | packed
+  // operands or x.
   void lay_out() {
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t c_bytes = whole_lines(m_ * n_ * kElementBytes);
@@ -112,7 +120,12 @@ class Product {
     if (dtype_ == dtype_of<T> && product_.bias_step == 1) {
       return reinterpret_cast<const T*>(product_.bias);
     }
-    const Pack pack{.from = product_.bias, .item_step = 1, .depth_step = product_.bias_step, .depth = product_.n, .items = 1, .width = 1};
+    const Pack pack{.from = product_.bias,
+                    .item_step = 1,
+                    .depth_step = product_.bias_step,
+                    .depth = product_.n,
+                    .items = 1,
+                    .width = 1};
     kernels_.pack(pack, dtype_, reinterpret_cast<T*>(to));
     return reinterpret_cast<const T*>(to);
   }
@@ -138,11 +151,14 @@ class Product {
     thin.depth = product_.k;
     thin.rows = static_cast<int>(m_);
     const bool by_dot = b_.row_step == 1;
-    thin.backwards = by_dot && arena != nullptr && context_.sweeps != nullptr && context_.sweeps->turn(b_.data);
+    thin.backwards =
+        by_dot && arena != nullptr && context_.sweeps != nullptr && context_.sweeps->turn(b_.data);
     thin.w_step = by_dot ? b_.column_step : b_.row_step;
     const std::int64_t element_bytes = size_bytes(b_.dtype);
-    const double w_bytes = static_cast<double>(product_.k) * static_cast<double>(n_) * static_cast<double>(element_bytes);
-    const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(w_bytes / kPartBytes), 1, kMaxParts);
+    const double w_bytes = static_cast<double>(product_.k) * static_cast<double>(n_) *
+                           static_cast<double>(element_bytes);
+    const std::int64_t count =
+        std::clamp<std::int64_t>(static_cast<std::int64_t>(w_bytes / kPartBytes), 1, kMaxParts);
     const std::int64_t grain = ((n_ + count - 1) / count + 15) / 16 * 16;
     for_ranges(arena, n_, grain, [&](std::int64_t begin, std::int64_t end) {
       Thin<T> part = thin;
@@ -161,7 +177,8 @@ class Product {
   // Puts a swapped result in order, adds its bias, and narrows it.
   void finish(T* c, const T* bias, std::byte* scratch) const {
     if (swapped_) {
-      T* ordered = dtype_ == dtype_of<T> ? reinterpret_cast<T*>(product_.c) : reinterpret_cast<T*>(scratch + ordered_at_);
+      T* ordered = dtype_ == dtype_of<T> ? reinterpret_cast<T*>(product_.c)
+                                         : reinterpret_cast<T*>(scratch + ordered_at_);
       for (std::int64_t j = 0; j < m_ && bias != nullptr; ++j) {
         for (std::int64_t i = 0; i < n_; ++i) {
           c[j * n_ + i] += bias[j];
@@ -194,11 +211,16 @@ class Product {
 
 }  // namespace
 
-std::int64_t matmul_scratch_bytes(const MatmulProduct& product, const KernelContext& context) noexcept {
-  return product.a.dtype == DType::f64 ? Product<double>(product, context).scratch_bytes() : Product<float>(product, context).scratch_bytes();
+std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
+                                  const KernelContext& context) noexcept {
+  return product.a.dtype == DType::f64 ? Product<double>(product, context).scratch_bytes()
+                                       : Product<float>(product, context).scratch_bytes();
 }
 
-void run_matmul(const MatmulProduct& product, const KernelContext& context, std::byte* scratch, Arena* arena) {
+void run_matmul(const MatmulProduct& product,
+                const KernelContext& context,
+                std::byte* scratch,
+                Arena* arena) {
   if (product.a.dtype == DType::f64) {
     Product<double>(product, context).run(scratch, arena);
   } else {

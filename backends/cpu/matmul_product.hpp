@@ -1,6 +1,6 @@
-// One matrix product of the CPU backend in any float dtype: chooses its form, says what scratch it needs, runs it.
-// Threads: owner only.
-// Invariant: the form depends on sizes, strides and dtypes alone.
+// One matrix product of the CPU backend in any float dtype: chooses its form, says what scratch it
+// needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and dtypes
+// alone.
 #pragma once
 
 #include "gemm.hpp"
@@ -27,9 +27,14 @@ struct MatmulProduct {
   }
 };
 
-[[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product, const KernelContext& context) noexcept;
+[[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
+                                                const KernelContext& context) noexcept;
 
-/// Requires m, n > 0. arena: that of the context, or nullptr to stay on this thread, which may then be any.
-void run_matmul(const MatmulProduct& product, const KernelContext& context, std::byte* scratch, Arena* arena);
+/// Requires m, n > 0. arena: that of the context, or nullptr to stay on this thread, which may then
+/// be any.
+void run_matmul(const MatmulProduct& product,
+                const KernelContext& context,
+                std::byte* scratch,
+                Arena* arena);
 
 }  // namespace hearth::cpu

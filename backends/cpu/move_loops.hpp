@@ -39,6 +39,8 @@ struct MoveLoops {
   std::array<std::array<SelectLoop, 4>, 4> selects;  // by size_index; then 1 if a is one element, plus 2 if b is
   StreamLoop stream;
   FenceFn fence;
+  /// Results of this size do not stay in the caches until they are read; stores that bypass them save reading the lines first.
+  static constexpr std::int64_t kStreamBytes = std::int64_t{32} << 20;
 
   /// 0 … 3 for elements of 1, 2, 4, 8 bytes.
   [[nodiscard]] static std::size_t size_index(std::int64_t element_bytes) noexcept {

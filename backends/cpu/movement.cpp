@@ -59,6 +59,21 @@ void copy_row(const Move& move, const Place& place, std::int64_t begin, std::int
   }
 }
 
+// Both sides in one piece.
+void copy_all(const Move& move, std::int64_t element_count, KernelContext& context) {
+  const std::int64_t bytes = element_count * move.size;
+  const MoveLoops& loops = move_loops(context.isa);
+  const bool streams = bytes >= MoveLoops::kStreamBytes;
+  context.arena.parallel_for(bytes, 2 * kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+    if (streams) {
+      loops.stream(move.to + begin, move.from + begin, end - begin);
+      loops.fence();
+    } else {
+      std::memmove(move.to + begin, move.from + begin, static_cast<std::size_t>(end - begin));
+    }
+  });
+}
+
 void copy_rows(const Move& move, std::int64_t element_count, KernelContext& context) {
   const std::int64_t inner = move.space.inner_size();
   const std::int64_t grain = std::max<std::int64_t>(1, kGrainBytes / move.size);
@@ -125,6 +140,10 @@ void copy_box(std::byte* to, const Strides& to_strides, const TensorView& from, 
                   .from = from.data,
                   .size = size_bytes(from.dtype),
                   .space = Collapsed(shape, strides)};
+  if (move.space.rank == 1 && move.space.inner_stride(0) == 1 && move.space.inner_stride(1) == 1) {
+    copy_all(move, count, context);
+    return;
+  }
   if (move.space.inner_stride(0) == 1 && move.space.inner_stride(1) != 1) {
     for (int axis = move.space.rank - 2; axis >= 0; --axis) {
       if (move.space.stride[1][static_cast<std::size_t>(axis)] == 1) {

@@ -48,11 +48,13 @@ Sizes sizes_of(const Shape& large, const Shape& small) {
 }
 
 bool is_pairs(const PoolAttributes& pool) {
-  return pool.kernel == std::array<std::int64_t, 2>{2, 2} && pool.stride == pool.kernel && pool.padding == std::array<std::int64_t, 2>{0, 0};
+  return pool.kernel == std::array<std::int64_t, 2>{2, 2} && pool.stride == pool.kernel &&
+         pool.padding == std::array<std::int64_t, 2>{0, 0};
 }
 
 template <class T>
-void max_windows(const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y, std::int32_t* positions) {
+void max_windows(
+    const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y, std::int32_t* positions) {
   for (std::int64_t i = 0; i < sizes.rows; ++i) {
     const Window rows(i, sizes.height, pool, 0);
     for (std::int64_t j = 0; j < sizes.columns; ++j) {
@@ -92,7 +94,9 @@ std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* p
 
 template <class T>
 T window_size(const Window& rows, const Window& columns, const PoolAttributes& pool) {
-  return static_cast<T>(pool.count_include_pad != 0 ? pool.kernel[0] * pool.kernel[1] : (rows.end - rows.begin) * (columns.end - columns.begin));
+  return static_cast<T>(pool.count_include_pad != 0
+                            ? pool.kernel[0] * pool.kernel[1]
+                            : (rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
 template <class T>
@@ -129,14 +133,20 @@ void spread_mean(const Sizes& sizes, const PoolAttributes& pool, const T* grad, 
   }
 }
 
-// Runs plane by plane: each comes as T without gaps, and so goes its result, whatever the layout and dtype of the tensors.
+// Runs plane by plane: each comes as T without gaps, and so goes its result, whatever the layout
+// and dtype of the tensors.
 template <class T>
 class Pooling {
  public:
   Pooling(const KernelCall& call, const KernelContext& context)
-      : call_(call), pool_(call.op.attributes<PoolAttributes>()), kernels_(tile_kernels<T>(context.isa)), loops_(pool_loops(context.isa)) {
-    const bool forward = call.op.kind() == OpKind::max_pool2d || call.op.kind() == OpKind::avg_pool2d;
-    sizes_ = sizes_of(forward ? call.inputs[0].shape() : call.outputs[0].shape(), forward ? call.outputs[0].shape() : call.inputs[0].shape());
+      : call_(call),
+        pool_(call.op.attributes<PoolAttributes>()),
+        kernels_(tile_kernels<T>(context.isa)),
+        loops_(pool_loops(context.isa)) {
+    const bool forward =
+        call.op.kind() == OpKind::max_pool2d || call.op.kind() == OpKind::avg_pool2d;
+    sizes_ = sizes_of(forward ? call.inputs[0].shape() : call.outputs[0].shape(),
+                      forward ? call.outputs[0].shape() : call.inputs[0].shape());
     const std::int64_t elements = sizes_.plane() + sizes_.window_count();
     const std::int64_t wanted = sizes_.planes * elements / kPartElements;
     parts_ = std::clamp<std::int64_t>(wanted, 1, std::min(kMaxParts, sizes_.planes));
@@ -145,7 +155,8 @@ class Pooling {
     plane_at_ = 64;
     windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
     positions_at_ = windows_at_ + whole_lines(sizes_.window_count() * kElementBytes);
-    part_bytes_ = positions_at_ + whole_lines(sizes_.window_count() * std::int64_t{sizeof(std::int32_t)});
+    part_bytes_ =
+        positions_at_ + whole_lines(sizes_.window_count() * std::int64_t{sizeof(std::int32_t)});
   }
 
   Status run(KernelContext& context) {
@@ -163,7 +174,10 @@ class Pooling {
       const std::int64_t bad = *reinterpret_cast<const std::int64_t*>(scratch + part * part_bytes_);
       if (bad != kNoPosition) {
         return Error{.code = ErrorCode::out_of_range,
-                     .text = fmt::format("max_pool2d_backward: position {} is outside a plane of {} elements", bad, sizes_.plane()),
+                     .text = fmt::format(
+                         "max_pool2d_backward: position {} is outside a plane of {} elements",
+                         bad,
+                         sizes_.plane()),
                      .op = "max_pool2d_backward"};
       }
     }
@@ -174,21 +188,28 @@ class Pooling {
   std::int64_t run_plane(std::int64_t plane, std::byte* own) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
-    const bool forward = call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
+    const bool forward =
+        call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
     const TensorView& input = call_.inputs[0];
     const TensorView& output = call_.outputs[0];
     const T* from = read(input, plane, forward ? plane_values : window_values);
     const std::int64_t result_count = forward ? sizes_.window_count() : sizes_.plane();
     std::byte* const to_bytes = output.data + plane * result_count * size_bytes(output.dtype);
     const bool direct = output.dtype == dtype_of<T>;
-    T* const to = direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
+    T* const to =
+        direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
     std::int64_t bad = kNoPosition;
     switch (call_.op.kind()) {
       case OpKind::max_pool2d:
-        max_forward(from, to, call_.outputs.size() > 1 ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count() : nullptr);
+        max_forward(from,
+                    to,
+                    call_.outputs.size() > 1
+                        ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
+                        : nullptr);
         break;
       case OpKind::max_pool2d_backward:
-        bad = max_backward(from, read_positions(plane, reinterpret_cast<std::int32_t*>(own + positions_at_)), to);
+        bad = max_backward(
+            from, read_positions(plane, reinterpret_cast<std::int32_t*>(own + positions_at_)), to);
         break;
       case OpKind::avg_pool2d:
         mean_windows(sizes_, pool_, from, to);
@@ -207,8 +228,12 @@ class Pooling {
     if constexpr (sizeof(T) == sizeof(float)) {
       if (is_pairs(pool_)) {
         for (std::int64_t i = 0; i < sizes_.rows; ++i) {
-          const PairRow row{.width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
-          loops_.max_pairs(row, x + row.place, y + i * sizes_.columns, positions == nullptr ? nullptr : positions + i * sizes_.columns);
+          const PairRow row{
+              .width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
+          loops_.max_pairs(row,
+                           x + row.place,
+                           y + i * sizes_.columns,
+                           positions == nullptr ? nullptr : positions + i * sizes_.columns);
         }
         return;
       }
@@ -229,8 +254,10 @@ class Pooling {
   bool spread_pairs(const T* grad, const std::int32_t* positions, T* dx) const {
     bool inside = true;
     for (std::int64_t i = 0; i < sizes_.rows && inside; ++i) {
-      const PairRow row{.width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
-      inside = loops_.max_pairs_backward(row, grad + i * sizes_.columns, positions + i * sizes_.columns, dx + row.place);
+      const PairRow row{
+          .width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
+      inside = loops_.max_pairs_backward(
+          row, grad + i * sizes_.columns, positions + i * sizes_.columns, dx + row.place);
       for (std::int64_t line = 0; line < 2; ++line) {
         T* const begin = dx + row.place + line * sizes_.width;
         std::fill(begin + 2 * sizes_.columns, begin + sizes_.width, T{});
@@ -243,13 +270,21 @@ class Pooling {
   [[nodiscard]] const T* read(const TensorView& view, std::int64_t plane, T* to) const {
     const Shape& shape = view.shape();
     const Strides& steps = view.strides();
-    const std::byte* from = view.data + (plane / shape[1] * steps[0] + plane % shape[1] * steps[1]) * size_bytes(view.dtype);
-    const bool gapless = (steps[3] == 1 || shape[3] == 1) && (steps[2] == shape[3] || shape[2] == 1);
+    const std::byte* from =
+        view.data +
+        (plane / shape[1] * steps[0] + plane % shape[1] * steps[1]) * size_bytes(view.dtype);
+    const bool gapless =
+        (steps[3] == 1 || shape[3] == 1) && (steps[2] == shape[3] || shape[2] == 1);
     if (gapless && view.dtype == dtype_of<T>) {
       return reinterpret_cast<const T*>(from);
     }
     for (std::int64_t row = 0; row < shape[2]; ++row) {
-      gather(kernels_, from + row * steps[2] * size_bytes(view.dtype), view.dtype, steps[3], to + row * shape[3], shape[3]);
+      gather(kernels_,
+             from + row * steps[2] * size_bytes(view.dtype),
+             view.dtype,
+             steps[3],
+             to + row * shape[3],
+             shape[3]);
     }
     return to;
   }
@@ -258,7 +293,8 @@ class Pooling {
     const TensorView& view = call_.inputs[1];
     const Shape& shape = view.shape();
     const Strides& steps = view.strides();
-    const std::int32_t* from = view.as<const std::int32_t>() + plane / shape[1] * steps[0] + plane % shape[1] * steps[1];
+    const std::int32_t* from =
+        view.as<const std::int32_t>() + plane / shape[1] * steps[0] + plane % shape[1] * steps[1];
     if (view.layout->contiguous) {
       return from;
     }
@@ -287,7 +323,8 @@ Status pool(const KernelCall& call, KernelContext& context) {
   if (call.outputs[0].element_count() == 0) {
     return {};
   }
-  return call.outputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context) : Pooling<float>(call, context).run(context);
+  return call.outputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context)
+                                             : Pooling<float>(call, context).run(context);
 }
 
 constexpr KernelRow kRows[] = {
@@ -299,6 +336,8 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> pool_rows() noexcept { return kRows; }
+std::span<const KernelRow> pool_rows() noexcept {
+  return kRows;
+}
 
 }  // namespace hearth::cpu

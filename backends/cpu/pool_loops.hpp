@@ -1,5 +1,5 @@
-// The vector loops of pooling for the commonest window, 2 × 2 with stride 2 and no padding, in f32. Built once per instruction set.
-// Threads: any; pure functions on memory that the caller owns.
+// The vector loops of pooling for the commonest window, 2 × 2 with stride 2 and no padding, in f32.
+// Built once per instruction set. Threads: any; pure functions on memory that the caller owns.
 #pragma once
 
 #include "isa_table.hpp"
@@ -16,10 +16,15 @@ struct PairRow {
 };
 
 struct PoolLoops {
-  /// y[j] = the largest of x[2j], x[2j + 1] and the two below; the first among equals, NaN above all. positions may be nullptr.
+  /// y[j] = the largest of x[2j], x[2j + 1] and the two below; the first among equals, NaN above
+  /// all. positions may be nullptr.
   void (*max_pairs)(const PairRow& row, const float* x, float* y, std::int32_t* positions);
-  /// Writes both input rows' gradients up to 2·columns; false, when a position is not inside its own window.
-  bool (*max_pairs_backward)(const PairRow& row, const float* grad, const std::int32_t* positions, float* dx);
+  /// Writes both input rows' gradients up to 2·columns; false, when a position is not inside its
+  /// own window.
+  bool (*max_pairs_backward)(const PairRow& row,
+                             const float* grad,
+                             const std::int32_t* positions,
+                             float* dx);
 };
 
 HEARTH_CPU_ISA_TABLE(PoolLoops, pool_loops);

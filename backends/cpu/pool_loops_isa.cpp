@@ -12,17 +12,25 @@ using Places [[gnu::vector_size(kVectorBytes)]] = std::int32_t;
 constexpr auto kAllLanes = std::make_integer_sequence<int, kWidth>{};
 
 template <class V, int... kIndex>
-[[gnu::always_inline]] inline V even(V low, V high, std::integer_sequence<int, kIndex...> /*lanes*/) {
+[[gnu::always_inline]] inline V even(V low,
+                                     V high,
+                                     std::integer_sequence<int, kIndex...> /*lanes*/) {
   return __builtin_shufflevector(low, high, (2 * kIndex)...);
 }
 template <class V, int... kIndex>
-[[gnu::always_inline]] inline V odd(V low, V high, std::integer_sequence<int, kIndex...> /*lanes*/) {
+[[gnu::always_inline]] inline V odd(V low,
+                                    V high,
+                                    std::integer_sequence<int, kIndex...> /*lanes*/) {
   return __builtin_shufflevector(low, high, (2 * kIndex + 1)...);
 }
 template <class V, int... kIndex>
-[[gnu::always_inline]] inline V interleave(V a, V b, int half, std::integer_sequence<int, kIndex...> /*lanes*/) {
-  return half == 0 ? __builtin_shufflevector(a, b, (kIndex / 2 + kIndex % 2 * kWidth)...)
-                   : __builtin_shufflevector(a, b, (kWidth / 2 + kIndex / 2 + kIndex % 2 * kWidth)...);
+[[gnu::always_inline]] inline V interleave(V a,
+                                           V b,
+                                           int half,
+                                           std::integer_sequence<int, kIndex...> /*lanes*/) {
+  return half == 0
+             ? __builtin_shufflevector(a, b, (kIndex / 2 + kIndex % 2 * kWidth)...)
+             : __builtin_shufflevector(a, b, (kWidth / 2 + kIndex / 2 + kIndex % 2 * kWidth)...);
 }
 template <int... kIndex>
 [[gnu::always_inline]] inline Places count_up(std::integer_sequence<int, kIndex...> /*lanes*/) {
@@ -49,7 +57,10 @@ struct Pairs {
   return {even(low, high, kAllLanes), odd(low, high, kAllLanes)};
 }
 
-[[gnu::always_inline]] inline void store_pairs(float* to, Vector<float> first, Vector<float> second, int count) {
+[[gnu::always_inline]] inline void store_pairs(float* to,
+                                               Vector<float> first,
+                                               Vector<float> second,
+                                               int count) {
   const Vector<float> low = interleave(first, second, 0, kAllLanes);
   const Vector<float> high = interleave(first, second, 1, kAllLanes);
   if (2 * count <= kWidth) {
@@ -62,14 +73,16 @@ struct Pairs {
 
 void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* positions) {
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
-    const int count = static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
+    const int count =
+        static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
     const Pairs above = load_pairs(x + 2 * column, count);
     const Pairs below = load_pairs(x + row.width + 2 * column, count);
     const Vector<float> values[] = {above.second, below.first, below.second};
     const auto width = static_cast<std::int32_t>(row.width);
     const std::int32_t steps[] = {1, width, width + 1};
     Vector<float> best = above.first;
-    const Places first = count_up(kAllLanes) * 2 + static_cast<std::int32_t>(row.place + 2 * column);
+    const Places first =
+        count_up(kAllLanes) * 2 + static_cast<std::int32_t>(row.place + 2 * column);
     Places place = first;
     for (int i = 0; i < 3; ++i) {
       const Places better = (values[i] > best) | ((values[i] != values[i]) & (best == best));
@@ -78,24 +91,34 @@ void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* posit
     }
     store_part(y + column, best, count);
     if (positions != nullptr) {
-      __builtin_memcpy(positions + column, &place, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+      __builtin_memcpy(
+          positions + column, &place, static_cast<std::size_t>(count) * sizeof(std::int32_t));
     }
   }
 }
 
-bool max_pairs_backward(const PairRow& row, const float* grad, const std::int32_t* positions, float* dx) {
+bool max_pairs_backward(const PairRow& row,
+                        const float* grad,
+                        const std::int32_t* positions,
+                        float* dx) {
   Places strange{};
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
-    const int count = static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
+    const int count =
+        static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
     const Vector<float> value = load_part(grad + column, count);
     const auto width = static_cast<std::int32_t>(row.width);
-    const Places first = count_up(kAllLanes) * 2 + static_cast<std::int32_t>(row.place + 2 * column);
+    const Places first =
+        count_up(kAllLanes) * 2 + static_cast<std::int32_t>(row.place + 2 * column);
     Places place = first;
-    __builtin_memcpy(&place, positions + column, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    __builtin_memcpy(
+        &place, positions + column, static_cast<std::size_t>(count) * sizeof(std::int32_t));
     const Places step = place - first;
     const Vector<float> zero{};
     store_pairs(dx + 2 * column, step == 0 ? value : zero, step == 1 ? value : zero, count);
-    store_pairs(dx + row.width + 2 * column, step == width ? value : zero, step == width + 1 ? value : zero, count);
+    store_pairs(dx + row.width + 2 * column,
+                step == width ? value : zero,
+                step == width + 1 ? value : zero,
+                count);
     strange |= ~((step == 0) | (step == 1) | (step == width) | (step == width + 1));
   }
   bool inside = true;

@@ -88,6 +88,15 @@ void sum_columns(Accumulator* into, const void* const* rows, std::int64_t row_co
 }
 
 template <class T>
+bool is_unordered(T a, T b) noexcept {
+  if constexpr (is_real<T>) {
+    return __builtin_isunordered(a, b);
+  } else {
+    return false;
+  }
+}
+
+template <class T>
 void max_columns(Accumulator* into, const void* const* rows, std::int64_t row_count, std::int64_t count) {
   auto* bests = reinterpret_cast<Wide<T>*>(into);
   if (row_count == kRowBatch) {
@@ -97,9 +106,16 @@ void max_columns(Accumulator* into, const void* const* rows, std::int64_t row_co
     }
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < count; ++c) {
-      const T first = larger(larger(row[0][c], row[1][c]), larger(row[2][c], row[3][c]));
-      const T second = larger(larger(row[4][c], row[5][c]), larger(row[6][c], row[7][c]));
-      bests[c] = larger(bests[c], static_cast<Wide<T>>(larger(first, second)));
+      // NaN is looked for apart: one comparison covers two rows, and the maxima stay single instructions.
+      T best = row[0][c];
+      bool unordered = is_unordered(row[0][c], row[1][c]);
+      for (std::size_t r = 1; r < kRowBatch; ++r) {
+        best = row[r][c] > best ? row[r][c] : best;
+      }
+      for (std::size_t r = 2; r < kRowBatch; r += 2) {
+        unordered = unordered || is_unordered(row[r][c], row[r + 1][c]);
+      }
+      bests[c] = larger(bests[c], static_cast<Wide<T>>(unordered ? not_a_number<T>() : best));
     }
     return;
   }

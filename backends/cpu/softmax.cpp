@@ -1,11 +1,13 @@
 #include "softmax.hpp"
 
+#include "move_loops.hpp"
 #include "row_loops.hpp"
 #include "row_operands.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace hearth::cpu {
@@ -41,22 +43,73 @@ void for_lines(const LineSpace& lines, DType type, KernelContext& context, const
   });
 }
 
+/// Where a row's result is made: in place, or in a buffer from which it bypasses the caches, when all results together are large.
+template <class T>
+class RowTarget {
+ public:
+  RowTarget(T* out, const LineSpace& lines, const void* in, KernelContext& context) noexcept
+      : out_(out),
+        length_(lines.length),
+        moves_(move_loops(context.isa)),
+        streams_(lines.step == 1 && lines.length <= static_cast<std::int64_t>(kRow) && out != in &&
+                 lines.outer * lines.length * static_cast<std::int64_t>(sizeof(T)) >= MoveLoops::kStreamBytes) {}
+
+  /// While results stream, the inputs come from memory too: asks for the row after the one at `offset`, which the machine's own
+  /// prefetching, ending at each page, would begin too late.
+  void expect_next(const T* in, std::int64_t offset) const noexcept {
+    if (!streams_) {
+      return;
+    }
+    const auto* next = reinterpret_cast<const std::byte*>(in + offset + length_);
+    constexpr std::int64_t kLine = 64;
+    for (std::int64_t at = 0; at < length_ * static_cast<std::int64_t>(sizeof(T)); at += kLine) {
+      __builtin_prefetch(next + at);
+    }
+  }
+
+  /// Calls body(to) for the row at `offset`.
+  template <class Body>
+  void make(std::int64_t offset, const Body& body) const {
+    if (!streams_) {
+      body(out_ + offset);
+      return;
+    }
+    alignas(64) T row[kRow];
+    body(row);
+    moves_.stream(reinterpret_cast<std::byte*>(out_ + offset),
+                  reinterpret_cast<const std::byte*>(row),
+                  length_ * static_cast<std::int64_t>(sizeof(T)));
+    moves_.fence();
+  }
+
+ private:
+  static constexpr std::size_t kRow = 16384 / sizeof(T);
+  T* out_;
+  std::int64_t length_;
+  const MoveLoops& moves_;
+  bool streams_;
+};
+
 template <class T>
 void forward(const RowOperands& operands, const LineSpace& lines, bool is_log, KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const T* const in = operands.input<T>(0);
   T* const out = operands.output<T>();
   const auto strip = is_log ? loops.log_softmax_strip : loops.softmax_strip;
+  const RowTarget<T> target(out, lines, in, context);
   for_lines(
       lines,
       operands.type(),
       context,
       [&](std::int64_t at) {
-        if (is_log) {
-          loops.log_softmax(out + at, in + at, lines.length);
-        } else {
-          loops.softmax(out + at, in + at, lines.length);
-        }
+        target.expect_next(in, at);
+        target.make(at, [&](T* to) {
+          if (is_log) {
+            loops.log_softmax(to, in + at, lines.length);
+          } else {
+            loops.softmax(to, in + at, lines.length);
+          }
+        });
       },
       [&](std::int64_t at, std::int64_t width) {
         strip(out + at, in + at, lines.length, lines.step, width);
@@ -70,12 +123,17 @@ void backward(const RowOperands& operands, const LineSpace& lines, bool is_log, 
   const T* const y = operands.input<T>(1);
   T* const out = operands.output<T>();
   const auto row = is_log ? loops.log_softmax_backward : loops.softmax_backward;
+  const RowTarget<T> target(out, lines, grad == out ? grad : y, context);
   const auto strip = is_log ? loops.log_softmax_backward_strip : loops.softmax_backward_strip;
   for_lines(
       lines,
       operands.type(),
       context,
-      [&](std::int64_t at) { row(out + at, grad + at, y + at, lines.length); },
+      [&](std::int64_t at) {
+        target.expect_next(grad, at);
+        target.expect_next(y, at);
+        target.make(at, [&](T* to) { row(to, grad + at, y + at, lines.length); });
+      },
       [&](std::int64_t at, std::int64_t width) {
         strip(out + at, grad + at, y + at, lines.length, lines.step, width);
       });

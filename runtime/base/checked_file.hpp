@@ -1,7 +1,9 @@
 // Files that know what they are: a header with magic, schema version, payload size and checksum in
 // front of the payload. A file that was cut short, damaged or written by another version is told
-// apart from a good one before its payload is used. Layout, little-endian: magic[8], version u32,
-// zero u32, payload size u64, xxh64 of the payload u64; then the payload. Threads: any.
+// apart from a good one before its payload is used.
+// Layout, little-endian: magic[8], version u32, zero u32, payload size u64, xxh64 of the payload
+// u64; then the payload.
+// Threads: any.
 #pragma once
 
 #include <array>
@@ -56,8 +58,8 @@ class CheckedWriter final {
                                         const FileFormat& format,
                                         const std::function<Status(CheckedWriter&)>& write);
 
-/// The payload. Errors: not_found, io_error; bad_format when the magic, the version, the size or
-/// the checksum is not right.
+/// The payload.
+/// Errors: not_found, io_error; bad_format when magic, version, size or checksum is not right.
 [[nodiscard]] Result<std::vector<std::byte>> read_checked_file(const std::filesystem::path& path,
                                                                const FileFormat& format);
 

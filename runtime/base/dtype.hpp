@@ -26,6 +26,7 @@ inline constexpr int kDTypeCount = 8;
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
 
 // NOLINTBEGIN(readability-identifier-naming): element types are written as users write them
+
 /// IEEE binary16, storage only. Conversions round to nearest even.
 struct f16 {
   std::uint16_t bits = 0;
@@ -69,8 +70,8 @@ template <>
 inline constexpr DType dtype_of<bool> = DType::boolean;
 // NOLINTEND(readability-identifier-naming)
 
-/// Calls fn with a value of the C++ element type that `dtype` names: visit_dtype(d, [&](auto zero)
-/// { using T = decltype(zero); }).
+/// Calls fn with a value of the C++ element type that `dtype` names:
+/// visit_dtype(d, [&](auto zero) { using T = decltype(zero); }).
 template <class Fn>
 decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
   switch (dtype) {

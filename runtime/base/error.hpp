@@ -1,8 +1,9 @@
 // Errors as values with provenance, and the exceptions that carry them to a caller.
 // An Error says what went wrong, in which op, on which device and stream, and which line of the
-// user's program asked for it. Threads: any; an Error is immutable once it is shared. Invariants:
-// (1) the first cause is kept: wrapping adds `cause`, never replaces it; (2) every code has a
-// sentence (describe).
+// user's program asked for it.
+// Threads: any; an Error is immutable once it is shared.
+// Invariants: (1) the first cause is kept: wrapping adds `cause`, never replaces it;
+// (2) every code has a sentence (describe).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Files on disk: the one place of the library that opens, writes and renames them.
+// Threads: any; calls block on the disk, so device actors leave them to others.
 // Invariants: (1) a file that we replace is at every moment the whole old one or the whole new one,
-// also after a crash; (2) a failed write leaves no temporary file behind; (3) every error names the
-// path, the step and the operating system's words. Threads: any; calls block on the disk, so device
-// actors leave them to others.
+// also after a crash; (2) a failed write leaves no temporary file behind;
+// (3) every error names the path, the step and the operating system's words.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,9 @@ class FileWriter final {
 
 /// Replaces or creates a file: writes a temporary one in the same folder, syncs it to the disk,
 /// renames it, syncs the folder. The folder must exist. A symbolic link at `path` is replaced, not
-/// followed. Errors: io_error, or what `write` returns; the old file is kept. (Only when syncing
-/// the folder fails, the new one is in place.)
+/// followed.
+/// Errors: io_error, or what `write` returns; the old file is kept. (Only when syncing the folder
+/// fails, the new one is in place.)
 [[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
                                            std::span<const std::byte> bytes);
 [[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
@@ -54,8 +55,8 @@ class FileWriter final {
 [[nodiscard]] Status make_folder(const std::filesystem::path& path);
 
 /// Where files go that the library keeps between runs: HEARTH_CACHE_DIR, else
-/// XDG_CACHE_HOME/hearth, else HOME/.cache/hearth. Makes no folder. Errors: invalid_argument
-/// (HEARTH_CACHE_DIR is relative), not_found (none of the three is set).
+/// XDG_CACHE_HOME/hearth, else HOME/.cache/hearth. Makes no folder.
+/// Errors: invalid_argument (HEARTH_CACHE_DIR is relative), not_found (none of the three is set).
 [[nodiscard]] Result<std::filesystem::path> cache_dir(
     const Settings& settings = Settings::from_environment());
 

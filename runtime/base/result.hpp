@@ -1,5 +1,6 @@
 // Status and Result<T>: fallible returns inside the library, with the names of std::expected (which
-// g++ 12 lacks in C++20). Success costs one null pointer test. Threads: values, any thread.
+// g++ 12 lacks in C++20). Success costs one null pointer test.
+// Threads: values, any thread.
 #pragma once
 
 #include <optional>

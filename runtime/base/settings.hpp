@@ -1,7 +1,8 @@
 // Settings from the environment: the one place that reads HEARTH_* variables. RuntimeOptions come
 // before them. A Settings is a copy taken at one moment, so that later changes of the environment
-// reach nobody by surprise. Values, any thread; from_environment() like getenv: not while another
-// thread changes the environment.
+// reach nobody by surprise.
+// Threads: values, any; from_environment() and unknown_settings() not while another thread changes
+// the environment.
 #pragma once
 
 #include <array>
@@ -65,8 +66,7 @@ class Settings final {
   std::array<std::optional<std::string>, kSettingCount> values_;
 };
 
-/// Names of HEARTH_* variables in the environment that the library does not know; likely typing
-/// errors.
+/// HEARTH_* variables in the environment that the library does not know: likely typing errors.
 [[nodiscard]] std::vector<std::string> unknown_settings();
 
 }  // namespace hearth

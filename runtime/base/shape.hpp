@@ -1,6 +1,6 @@
 // Shape (up to eight dimensions) and Layout (a shape with strides). Values, any thread.
-// Invariants: (1) dims beyond rank are 0, so equality is plain; (2) strides count elements and may
-// be negative or 0 (broadcast).
+// Invariants: (1) dims beyond rank are 0, so equality is plain;
+// (2) strides count elements and may be negative or 0 (broadcast).
 #pragma once
 
 #include <array>
@@ -53,12 +53,12 @@ class Shape {
   std::int32_t rank_ = 0;
 };
 
-/// A shape from dims that may be wrong. Errors: shape_mismatch, with the text of Shape's
-/// constructor (which throws it instead).
+/// A shape from dims that may be wrong.
+/// Errors: shape_mismatch, with the text of Shape's constructor (which throws it instead).
 [[nodiscard]] Result<Shape> make_shape(std::span<const std::int64_t> dims);
 
-using Strides = std::array<std::int64_t, kMaxRank>;  ///< In elements, one per axis; entries beyond
-                                                     ///< the rank are 0.
+/// In elements, one per axis; entries beyond the rank are 0.
+using Strides = std::array<std::int64_t, kMaxRank>;
 
 /// Row-major strides; an axis of size 1 gets the stride it would have.
 [[nodiscard]] Strides contiguous_strides(const Shape& shape) noexcept;
@@ -74,8 +74,8 @@ struct Layout {
   Layout(const Shape& of, const Strides& with);  ///< Finds out whether it is contiguous.
 };
 
-/// Numpy broadcasting of two shapes. Errors: shape_mismatch with both shapes in the text (without
-/// an op's name).
+/// Numpy broadcasting of two shapes.
+/// Errors: shape_mismatch with both shapes in the text (without an op's name).
 [[nodiscard]] Result<Shape> broadcast(const Shape& a, const Shape& b);
 /// Strides of `layout` when read as `target` (0 on broadcast axes). Requires that layout.shape
 /// broadcasts to target.

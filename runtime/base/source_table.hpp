@@ -1,7 +1,8 @@
 // The source locations of one runtime as ids, so that a record says in four bytes which line of the
-// user's program asked for it. Threads: any (SourceTable); one at a time (SourceCache). Invariants:
-// those of Interner; and (4) the id 0 means "unknown", also for what a full table could not take:
-// an op never fails because its line cannot be remembered.
+// user's program asked for it.
+// Threads: any (SourceTable); one at a time (SourceCache).
+// Invariants: those of Interner; and (4) the id 0 means "unknown", also for what a full table could
+// not take: an op never fails because its line cannot be remembered.
 #pragma once
 
 #include <array>

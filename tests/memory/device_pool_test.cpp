@@ -68,8 +68,8 @@ TEST(DevicePool, GivesDistinctAddressesToBlocksOfNoBytes) {
 TEST(DevicePool, AlignsBlocksAsTheProviderAsks) {
   test::CountingPages pages;
   DevicePool pool(pages);
-  for (std::int64_t i = 0; i < 50; ++i) {
-    const Block block = must_acquire(pool, 1 + 37 * i);
+  for (int i = 0; i < 50; ++i) {
+    const Block block = must_acquire(pool, 1 + std::int64_t{37} * i);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data) % 256, 0U);
   }
 }
@@ -80,7 +80,7 @@ TEST(DevicePool, StartsSmallAndDoublesItsPages) {
   static_cast<void>(must_acquire(pool, 100));
   EXPECT_EQ(pages.out_bytes, 2 * kMiB);
   for (int i = 0; i < 1000; ++i) {
-    static_cast<void>(must_acquire(pool, 512 * 1024));
+    static_cast<void>(must_acquire(pool, kMiB / 2));
   }
   EXPECT_LE(pages.allocate_count, 14);
   EXPECT_LT(pages.out_bytes, 600 * kMiB);

@@ -2,14 +2,14 @@
 // keeps alive.
 #include <hearth/runtime/autodiff.hpp>
 
-#include <algorithm>
-#include <string>
-#include <thread>
+#include "gradient_check.hpp"
+#include "reference_test.hpp"
 
 #include <gmock/gmock.h>
 
-#include "gradient_check.hpp"
-#include "reference_test.hpp"
+#include <algorithm>
+#include <string>
+#include <thread>
 
 namespace hearth {
 namespace {

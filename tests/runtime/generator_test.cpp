@@ -1,9 +1,9 @@
 // The generator is a value: what it gives follows from seed and counter.
 #include <hearth/runtime/generator.hpp>
 
-#include <set>
-
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace hearth {
 namespace {

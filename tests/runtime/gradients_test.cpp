@@ -1,12 +1,12 @@
 // The container of gradients: accumulation, scaling, norms, clipping.
 #include <hearth/runtime/gradients.hpp>
 
-#include <limits>
+#include "reference_test.hpp"
+#include "tests/support/tolerance.hpp"
 
 #include <gmock/gmock.h>
 
-#include "reference_test.hpp"
-#include "tests/support/tolerance.hpp"
+#include <limits>
 
 namespace hearth {
 namespace {

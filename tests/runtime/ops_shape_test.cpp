@@ -2,13 +2,13 @@
 // the reference device.
 #include <hearth/runtime/ops.hpp>
 
-#include <cmath>
-#include <limits>
+#include "reference_test.hpp"
+#include "tests/support/tolerance.hpp"
 
 #include <gmock/gmock.h>
 
-#include "reference_test.hpp"
-#include "tests/support/tolerance.hpp"
+#include <cmath>
+#include <limits>
 
 namespace hearth {
 namespace {

@@ -1,9 +1,9 @@
 // How tensors look in print.
 #include "runtime/tensor_print.hpp"
 
-#include <limits>
-
 #include "reference_test.hpp"
+
+#include <limits>
 
 namespace hearth {
 namespace {

@@ -2,10 +2,10 @@
 // derivative is a convention.
 #include "runtime/vjp_table.hpp"
 
-#include <gmock/gmock.h>
-
 #include "gradient_check.hpp"
 #include "reference_test.hpp"
+
+#include <gmock/gmock.h>
 
 namespace hearth {
 namespace {

@@ -40,7 +40,7 @@ struct LongRecord {
   }
 
   OpRecord record;
-  std::vector<std::byte> blob;
+  std::vector<std::byte> blob{};
 };
 
 TEST(OpRecord, KeepsFlagsApart) {

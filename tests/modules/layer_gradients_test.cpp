@@ -1,0 +1,159 @@
+// Every layer's gradients against central differences, in f64 on the oracle.
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/dropout.hpp>
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/pooling.hpp>
+#include <hearth/modules/sequential.hpp>
+
+#include "test_runtime.hpp"
+
+#include <hearth/runtime/autodiff.hpp>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+// The input is a parameter like the weights, so that its gradient is checked as well.
+template <class Layer>
+struct Probe {
+  Tensor x;
+  Layer layer;
+  HEARTH_MODULE(Probe, x, layer)
+};
+template <class Layer>
+Probe(Tensor, Layer) -> Probe<Layer>;
+
+// A loss that weighs every output differently.
+Tensor weighted_sum(const Tensor& y) {
+  const Tensor weights = arange(y.device(), 1, static_cast<double>(y.element_count()) + 1, 1, y.dtype());
+  return sum(reshape(y, {-1}) * sin(weights));
+}
+
+template <class Model, class Loss>
+void expect_right_gradients(const Model& model, Loss loss) {
+  // A central difference is off by (third derivative)·h²/6 and by roundoff/h: about 1e-10 each.
+  constexpr double kStep = 1e-5;
+  constexpr double kTolerance = 1e-7;
+  const Gradients gradients = value_and_grad(model, loss).gradients;
+  const std::vector<NamedTensor> parameters = named_tensors(model);
+  ASSERT_EQ(gradients.size(), parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<double> values = parameters[i].tensor.template to_vector<double>();
+    const std::vector<double> got = gradients[i].template to_vector<double>();
+    for (std::size_t at = 0; at < values.size(); ++at) {
+      const auto loss_with = [&](double value) {
+        std::vector<double> changed = values;
+        changed[at] = value;
+        Model other = model;
+        other.visit("", [&](const std::string& path, Tensor& tensor) {
+          if (path == parameters[i].name) {
+            tensor = Tensor::from(tensor.device(), changed, tensor.shape());
+          }
+        });
+        return loss(std::as_const(other)).template item<double>();
+      };
+      const double want =
+          (loss_with(values[at] + kStep) - loss_with(values[at] - kStep)) / (2 * kStep);
+      EXPECT_NEAR(got[at], want, kTolerance * (1 + std::fabs(want)))
+          << parameters[i].name << " at " << at;
+    }
+  }
+}
+
+class LayerGradients : public ::testing::Test {
+ protected:
+  [[nodiscard]] Tensor input(const Shape& shape) {
+    return random_normal(test.reference, shape, generator, 0, 1, DType::f64);
+  }
+  template <class Layer>
+  void check(const Shape& shape, Layer layer) {
+    expect_right_gradients(Probe{input(shape), std::move(layer)}, [](const auto& probe) {
+      return weighted_sum(probe.layer.forward(probe.x));
+    });
+  }
+
+  TestRuntime test;
+  Generator generator{11};
+};
+
+TEST_F(LayerGradients, OfLinear) {
+  check({2, 3, 4}, Linear({.in = 4, .out = 3}, test.reference, generator, DType::f64));
+}
+
+TEST_F(LayerGradients, OfLinearWithoutBias) {
+  check({2, 4},
+        Linear({.in = 4, .out = 3, .has_bias = false}, test.reference, generator, DType::f64));
+}
+
+TEST_F(LayerGradients, OfConv2d) {
+  check({2, 2, 5, 4},
+        Conv2d({.in = 2, .out = 2, .kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}},
+               test.reference,
+               generator,
+               DType::f64));
+}
+
+TEST_F(LayerGradients, OfGroupedDilatedConv2d) {
+  check({1, 4, 5, 5},
+        Conv2d({.in = 4, .out = 2, .kernel = {2, 2}, .dilation = {2, 2}, .groups = 2},
+               test.reference,
+               generator,
+               DType::f64));
+}
+
+TEST_F(LayerGradients, OfPooling) {
+  check({2, 2, 5, 4}, MaxPool2d{{.kernel = {2, 2}}});
+  check({2, 2, 5, 4}, AvgPool2d{{.kernel = {3, 2}, .padding = {1, 1}}});
+}
+
+TEST_F(LayerGradients, OfActivations) {
+  check({3, 4}, Relu{});
+  check({3, 4}, Gelu{});
+  check({3, 4}, Tanh{});
+  check({3, 4}, Sigmoid{});
+  check({3, 2, 2}, Flatten{});
+}
+
+TEST_F(LayerGradients, OfDropoutForOneMask) {
+  expect_right_gradients(Probe{input({3, 4}), Dropout({.p = 0.4})}, [](const auto& probe) {
+    Generator same(21);
+    return weighted_sum(probe.layer.forward(probe.x, Mode::train, same));
+  });
+}
+
+TEST_F(LayerGradients, OfSequential) {
+  check({2, 3},
+        Sequential(Linear({.in = 3, .out = 4}, test.reference, generator, DType::f64),
+                   Tanh{},
+                   Linear({.in = 4, .out = 2}, test.reference, generator, DType::f64)));
+}
+
+struct PositionWiseFeedForward {
+  Linear inner, outer;
+  Dropout dropout;
+  [[nodiscard]] Tensor forward(const Tensor& x, Mode mode) const {
+    return outer.forward(dropout.forward(gelu(inner.forward(x)), mode));
+  }
+  HEARTH_MODULE(PositionWiseFeedForward, inner, outer, dropout)
+};
+
+TEST_F(LayerGradients, OfAModuleThatAUserWrites) {
+  PositionWiseFeedForward block{
+      .inner = Linear({.in = 3, .out = 5}, test.reference, generator, DType::f64),
+      .outer = Linear({.in = 5, .out = 3}, test.reference, generator, DType::f64),
+      .dropout = Dropout({.p = 0.1})};
+  expect_right_gradients(Probe{input({2, 2, 3}), block}, [](const auto& probe) {
+    return weighted_sum(probe.layer.forward(probe.x, Mode::eval));
+  });
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,192 @@
+#include <hearth/modules/module.hpp>
+
+#include "test_runtime.hpp"
+
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Leaf {
+  Tensor weight;
+  double rate = 0.5;
+  HEARTH_MODULE(Leaf, weight, rate)
+};
+
+struct Tree {
+  std::vector<Tree> children;
+  Tensor value;
+  HEARTH_MODULE(Tree, children, value)
+};
+
+struct Everything {
+  Leaf leaf;
+  std::optional<Tensor> absent;
+  std::optional<Leaf> present;
+  std::vector<Leaf> list;
+  std::array<Tensor, 2> pair;
+  std::tuple<Leaf, double, Tensor> mixed;
+  std::vector<int> options;
+  std::string name;
+  HEARTH_MODULE(Everything, leaf, absent, present, list, pair, mixed, options, name)
+};
+
+struct Wide {
+  Tensor a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r;
+  HEARTH_MODULE(Wide, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+};
+
+struct Empty {
+  HEARTH_MODULE(Empty)
+};
+
+template <class Model>
+std::vector<std::string> paths_of(const Model& model, const std::string& prefix = "") {
+  std::vector<std::string> paths;
+  model.visit(prefix,
+              [&](const std::string& path, const Tensor& /*tensor*/) { paths.push_back(path); });
+  return paths;
+}
+
+TEST(Module, NamesTensorsInEveryKindOfMember) {
+  Everything all;
+  all.present.emplace();
+  all.list.resize(2);
+  EXPECT_THAT(paths_of(all),
+              ElementsAre("leaf.weight",
+                          "present.weight",
+                          "list.0.weight",
+                          "list.1.weight",
+                          "pair.0",
+                          "pair.1",
+                          "mixed.0.weight",
+                          "mixed.2"));
+}
+
+TEST(Module, PutsThePrefixInFront) {
+  EXPECT_THAT(paths_of(Leaf{}, "encoder.3"), ElementsAre("encoder.3.weight"));
+}
+
+TEST(Module, MayContainItself) {
+  Tree tree;
+  tree.children.resize(1);
+  tree.children[0].children.resize(1);
+  EXPECT_THAT(paths_of(tree),
+              ElementsAre("children.0.children.0.value", "children.0.value", "value"));
+}
+
+TEST(Module, TakesEighteenMembersAndNone) {
+  const std::vector<std::string> paths = paths_of(Wide{});
+  ASSERT_EQ(paths.size(), 18U);
+  EXPECT_EQ(paths.front(), "a");
+  EXPECT_EQ(paths.back(), "r");
+  EXPECT_TRUE(paths_of(Empty{}).empty());
+}
+
+TEST(Module, VisitChangesTheModulesOwnTensors) {
+  TestRuntime test;
+  Leaf leaf;
+  leaf.visit("", [&](const std::string&, Tensor& tensor) { tensor = ones(test.cpu, {2}); });
+  EXPECT_EQ(leaf.weight.to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+TEST(Module, SequentialNumbersItsLayers) {
+  TestRuntime test;
+  Generator generator(1);
+  const Linear::Config config{.in = 2, .out = 3};
+  const Sequential model(Linear(config, test.cpu, generator), Empty{}, Leaf{});
+  EXPECT_THAT(paths_of(model), ElementsAre("0.weight", "0.bias", "2.weight"));
+}
+
+TEST(Module, CountsTheNumbersInIt) {
+  TestRuntime test;
+  Generator generator(1);
+  EXPECT_EQ(parameter_count(Linear({.in = 4, .out = 3}, test.cpu, generator)), 15);
+  EXPECT_EQ(parameter_count(Linear({.in = 4, .out = 3, .has_bias = false}, test.cpu, generator)),
+            12);
+}
+
+TEST(Module, ForkHasTheValuesInMemoryOfItsOwn) {
+  TestRuntime test;
+  Leaf leaf{.weight = Tensor::from(test.cpu, {1.0F, 2.0F}, {2})};
+  const std::int64_t live = test.cpu.memory().live_tensor_count;
+  const Leaf here = fork(leaf, test.cpu);
+  const Leaf there = fork(leaf, test.reference);
+  EXPECT_EQ(test.cpu.memory().live_tensor_count, live + 1);
+  EXPECT_EQ(there.weight.device().name(), "reference:0");
+  leaf.weight = zeros(test.cpu, {2});
+  EXPECT_EQ(here.weight.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(there.weight.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Module, ErrorsOnTheDeviceNameTheParameter) {
+  TestRuntime test;
+  Generator generator(1);
+  struct Model {
+    Linear head;
+    HEARTH_MODULE(Model, head)
+  };
+  const Model model = fork(Model{Linear({.in = 2, .out = 2}, test.cpu, generator)}, test.cpu);
+  const Tensor logits = zeros(test.cpu, {1, 2});
+  const Tensor poisoned = cross_entropy(logits, Tensor::from(test.cpu, {std::int64_t{7}}, {1}));
+  try {
+    static_cast<void>((model.head.weight * poisoned).to_vector<float>());
+    FAIL() << "a poisoned tensor was read";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_range);
+  }
+  EXPECT_EQ(model.head.weight.shape(), (Shape{2, 2}));
+}
+
+TEST(Module, ToDtypeCastsFloatsAndLeavesTheRest) {
+  TestRuntime test;
+  const Everything all{.leaf = {.weight = ones(test.cpu, {2})},
+                       .pair = {ones(test.cpu, {1}, DType::i64), ones(test.cpu, {1}, DType::f64)},
+                       .mixed = {Leaf{ones(test.cpu, {1})}, 0.0, ones(test.cpu, {1})}};
+  const Everything wide = to_dtype(all, DType::f64);
+  EXPECT_EQ(wide.leaf.weight.dtype(), DType::f64);
+  EXPECT_EQ(wide.pair[0].dtype(), DType::i64);
+  EXPECT_EQ(all.leaf.weight.dtype(), DType::f32);
+}
+
+TEST(Module, CopyValuesKeepsDeviceAndType) {
+  TestRuntime test;
+  const Leaf from{.weight = Tensor::from(test.cpu, {1.5F, -2.0F}, {2})};
+  Leaf to{.weight = zeros(test.reference, {2}, DType::f64)};
+  copy_values(from, to);
+  EXPECT_EQ(to.weight.device().name(), "reference:0");
+  EXPECT_EQ(to.weight.to_vector<double>(), (std::vector<double>{1.5, -2}));
+}
+
+TEST(Module, CopyValuesRefusesAnotherShapeAndChangesNothing) {
+  TestRuntime test;
+  const Leaf from{.weight = ones(test.cpu, {3})};
+  Leaf to{.weight = zeros(test.cpu, {2})};
+  try {
+    copy_values(from, to);
+    FAIL() << "shapes [3] and [2] were taken";
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'weight' is [3] in one module and [2] in the other"));
+  }
+  EXPECT_EQ(to.weight.to_vector<float>(), (std::vector<float>{0, 0}));
+  Tree tree{.children = {}, .value = ones(test.cpu, {3})};
+  EXPECT_THROW(copy_values(from, tree), ArgumentError);
+  EXPECT_THROW(copy_values(Empty{}, tree), ArgumentError);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,14 @@
+// The devices of the module tests: the oracle and one CPU. Owned by one test. Threads: its own.
+#pragma once
+
+#include <hearth/runtime/runtime.hpp>
+
+namespace hearth {
+
+struct TestRuntime {
+  Runtime runtime{{.devices = {{.name = "reference:0"}, {.name = "cpu:0"}}}};
+  Device reference = runtime.device("reference:0");
+  Device cpu = runtime.device("cpu:0");
+};
+
+}  // namespace hearth
