@@ -14,18 +14,19 @@ Stream::~Stream() = default;
 Device Stream::device() const { return Device(IntrusivePtr<DeviceEndpoint>(&state_->endpoint())); }
 std::uint32_t Stream::id() const noexcept { return state_->id().value; }
 
-StreamScope::StreamScope(Stream& stream) : state_(stream.state_.get()), previous_(nullptr) {
+StreamScope::StreamScope(Stream& stream)
+    : state_(stream.state_.get()), client_(nullptr), previous_(nullptr) {
   if (state_ == nullptr) {
-    throw_error(Error{.code = ErrorCode::invalid_argument, .text = "StreamScope: the stream was moved from"});
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "StreamScope: the stream was moved from"});
   }
-  static_cast<void>(current_stream(state_->endpoint()));  // makes the thread's client
+  client_ = &current_client(state_->endpoint());
   state_->enter();
-  auto* client = current_context().find<DeviceClient>(state_->endpoint().key());
-  previous_ = std::exchange(client->current, state_);
+  previous_ = std::exchange(client_->current, state_);
 }
 
 StreamScope::~StreamScope() {
-  current_context().find<DeviceClient>(state_->endpoint().key())->current = previous_;
+  client_->current = previous_;
   state_->leave();
 }
 

@@ -9,6 +9,7 @@
 
 namespace hearth {
 
+class DeviceClient;
 class StreamState;
 
 class Stream {
@@ -40,6 +41,7 @@ class StreamScope {
 
  private:
   StreamState* state_;
+  DeviceClient* client_;
   StreamState* previous_;
 };
 

@@ -173,15 +173,11 @@ void StreamState::leave() noexcept {
   }
 }
 
-StreamState& current_stream(DeviceEndpoint& endpoint) {
-  ThreadContext& context = current_context();
-  if (auto* client = context.find<DeviceClient>(endpoint.key())) {
-    return *client->current;
-  }
+DeviceClient& make_client(DeviceEndpoint& endpoint) {
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
-  return *context.attach(endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint))).current;
+  return current_context().attach(endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint)));
 }
 
 }  // namespace hearth

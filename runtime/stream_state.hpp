@@ -79,7 +79,13 @@ class DeviceClient final : public ContextAttachment {
   StreamState* current;
 };
 
-/// The calling thread's current stream on a device; made on first use. Errors: DeviceError device_closed.
-[[nodiscard]] StreamState& current_stream(DeviceEndpoint& endpoint);
+/// The calling thread's client of a device; made on first use. Errors: DeviceError device_closed.
+[[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint);
+[[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint) {
+  auto* client = current_context().find<DeviceClient>(endpoint.key());
+  return client != nullptr ? *client : make_client(endpoint);
+}
+/// The calling thread's current stream on a device.
+[[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) { return *current_client(endpoint).current; }
 
 }  // namespace hearth

@@ -54,19 +54,6 @@ class RowTarget {
         streams_(lines.step == 1 && lines.length <= static_cast<std::int64_t>(kRow) && out != in &&
                  lines.outer * lines.length * static_cast<std::int64_t>(sizeof(T)) >= MoveLoops::kStreamBytes) {}
 
-  /// While results stream, the inputs come from memory too: asks for the row after the one at `offset`, which the machine's own
-  /// prefetching, ending at each page, would begin too late.
-  void expect_next(const T* in, std::int64_t offset) const noexcept {
-    if (!streams_) {
-      return;
-    }
-    const auto* next = reinterpret_cast<const std::byte*>(in + offset + length_);
-    constexpr std::int64_t kLine = 64;
-    for (std::int64_t at = 0; at < length_ * static_cast<std::int64_t>(sizeof(T)); at += kLine) {
-      __builtin_prefetch(next + at);
-    }
-  }
-
   /// Calls body(to) for the row at `offset`.
   template <class Body>
   void make(std::int64_t offset, const Body& body) const {
@@ -102,7 +89,6 @@ void forward(const RowOperands& operands, const LineSpace& lines, bool is_log, K
       operands.type(),
       context,
       [&](std::int64_t at) {
-        target.expect_next(in, at);
         target.make(at, [&](T* to) {
           if (is_log) {
             loops.log_softmax(to, in + at, lines.length);
@@ -130,8 +116,6 @@ void backward(const RowOperands& operands, const LineSpace& lines, bool is_log, 
       operands.type(),
       context,
       [&](std::int64_t at) {
-        target.expect_next(grad, at);
-        target.expect_next(y, at);
         target.make(at, [&](T* to) { row(to, grad + at, y + at, lines.length); });
       },
       [&](std::int64_t at, std::int64_t width) {

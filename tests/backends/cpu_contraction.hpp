@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,36 +29,45 @@ inline SmallTensor random_tensor(DType dtype, const Shape& shape, unsigned seed)
   return SmallTensor(dtype, shape, values);
 }
 
-/// Two cores if the machine has them, and each core twice, so that work is forked on any machine.
-inline std::vector<int> forking_cores() {
-  std::vector<int> cores = available_cores();
-  const std::vector<int> again = cores;
-  cores.insert(cores.end(), again.begin(), again.end());
-  return cores;
-}
-
 inline cpu::CpuOptions serial_device(cpu::IsaLevel isa = cpu::IsaLevel::avx512) {
   return {.cores = {available_cores().front()}, .serial = true, .max_isa = isa};
 }
 
-/// The call's first output as the device computes it; the bytes of the output are left as they are.
+/// The call's first output as the device computes it.
+inline std::vector<double> computed(cpu::CpuBackend& device,
+                                    const SmallCall& call,
+                                    const SmallTensor& output) {
+  device.submit(call.call()).value();
+  return output.values();
+}
 inline std::vector<double> computed(const cpu::CpuOptions& options,
                                     const SmallCall& call,
                                     const SmallTensor& output) {
   cpu::CpuBackend device(options);
-  device.submit(call.call()).value();
-  return output.values();
+  return computed(device, call, output);
 }
 
+/// One serial device for each instruction set that the machine has (the highest, for those that it
+/// has not).
+class DevicePerIsa {
+ public:
+  [[nodiscard]] std::array<cpu::CpuBackend*, 3> all() { return {&baseline_, &avx2_, &avx512_}; }
+
+ private:
+  cpu::CpuBackend baseline_{serial_device(cpu::IsaLevel::baseline)};
+  cpu::CpuBackend avx2_{serial_device(cpu::IsaLevel::avx2)};
+  cpu::CpuBackend avx512_{serial_device(cpu::IsaLevel::avx512)};
+};
+
 /// Compares sums of `length` products of values in [-1, 1).
-inline void expect_like_the_oracle(const SmallCall& call,
+inline void expect_like_the_oracle(DevicePerIsa& devices,
+                                   const SmallCall& call,
                                    const SmallTensor& output,
                                    double length,
                                    const std::string& what) {
   std::vector<std::vector<double>> results;
-  for (const cpu::IsaLevel isa :
-       {cpu::IsaLevel::baseline, cpu::IsaLevel::avx2, cpu::IsaLevel::avx512}) {
-    results.push_back(computed(serial_device(isa), call, output));
+  for (cpu::CpuBackend* device : devices.all()) {
+    results.push_back(computed(*device, call, output));
   }
   reference::evaluate(call.call()).value();
   const std::vector<double> expected = output.values();

@@ -72,14 +72,16 @@ SmallCall forward(const Conv& conv,
 }
 
 TEST(CpuConv, ForwardAgreesWithTheOracle) {
+  DevicePerIsa devices;
   for (const Conv& conv : convolutions()) {
     const SmallTensor x = random_tensor(conv.dtype, conv.x, 1);
     const SmallTensor w = random_tensor(conv.dtype, conv.w, 2);
     const SmallTensor bias = random_tensor(conv.dtype, {conv.w[0]}, 3);
     const SmallTensor y(conv.dtype, conv.y());
     const double length = static_cast<double>(conv.w[1] * conv.w[2] * conv.w[3]);
-    expect_like_the_oracle(forward(conv, x, w, y), y, length, label(conv));
-    expect_like_the_oracle(SmallCall(OpKind::conv2d, {x.view(), w.view(), bias.view()}, {y.view()})
+    expect_like_the_oracle(devices, forward(conv, x, w, y), y, length, label(conv));
+    expect_like_the_oracle(devices,
+                           SmallCall(OpKind::conv2d, {x.view(), w.view(), bias.view()}, {y.view()})
                                .with(conv.attributes),
                            y,
                            length + 1,
@@ -88,6 +90,7 @@ TEST(CpuConv, ForwardAgreesWithTheOracle) {
 }
 
 TEST(CpuConv, GradientOfTheInputAgreesWithTheOracle) {
+  DevicePerIsa devices;
   for (const Conv& conv : convolutions()) {
     const SmallTensor grad = random_tensor(conv.dtype, conv.y(), 4);
     const SmallTensor w = random_tensor(conv.dtype, conv.w, 5);
@@ -96,11 +99,12 @@ TEST(CpuConv, GradientOfTheInputAgreesWithTheOracle) {
         SmallCall(OpKind::conv2d_backward_input, {grad.view(), w.view()}, {dx.view()})
             .with(conv.attributes);
     expect_like_the_oracle(
-        call, dx, static_cast<double>(conv.w[0] * conv.w[2] * conv.w[3]), label(conv));
+        devices, call, dx, static_cast<double>(conv.w[0] * conv.w[2] * conv.w[3]), label(conv));
   }
 }
 
 TEST(CpuConv, GradientOfTheWeightsAgreesWithTheOracle) {
+  DevicePerIsa devices;
   for (const Conv& conv : convolutions()) {
     const SmallTensor x = random_tensor(conv.dtype, conv.x, 6);
     const SmallTensor grad = random_tensor(conv.dtype, conv.y(), 7);
@@ -108,8 +112,11 @@ TEST(CpuConv, GradientOfTheWeightsAgreesWithTheOracle) {
     const SmallCall call =
         SmallCall(OpKind::conv2d_backward_weight, {x.view(), grad.view()}, {dw.view()})
             .with(conv.attributes);
-    expect_like_the_oracle(
-        call, dw, static_cast<double>(conv.y()[0] * conv.y()[2] * conv.y()[3]), label(conv));
+    expect_like_the_oracle(devices,
+                           call,
+                           dw,
+                           static_cast<double>(conv.y()[0] * conv.y()[2] * conv.y()[3]),
+                           label(conv));
   }
 }
 
@@ -130,7 +137,7 @@ TEST(CpuConv, TheBitsDoNotDependOnTheNumberOfCores) {
   const SmallTensor* const outputs[] = {&y, &dx, &dw};
   for (std::size_t i = 0; i < std::size(calls); ++i) {
     const std::vector<double> alone = computed(serial_device(), calls[i], *outputs[i]);
-    EXPECT_EQ(computed({.cores = forking_cores()}, calls[i], *outputs[i]), alone);
+    EXPECT_EQ(computed({.cores = available_cores()}, calls[i], *outputs[i]), alone);
   }
 }
 

@@ -67,6 +67,7 @@ SmallTensor positions_of(const Pool& pool, const SmallTensor& x) {
 }
 
 TEST(CpuPool, MaxAndItsPositionsAreTheOracles) {
+  DevicePerIsa devices;
   for (const Pool& pool : pools()) {
     const SmallTensor x = random_tensor(pool.dtype, pool.x, 1);
     const SmallTensor y(pool.dtype, pool.y());
@@ -76,15 +77,15 @@ TEST(CpuPool, MaxAndItsPositionsAreTheOracles) {
     reference::evaluate(call.call()).value();
     const std::vector<double> values = y.values();
     const std::vector<double> places = positions.values();
-    for (const cpu::IsaLevel isa :
-         {cpu::IsaLevel::baseline, cpu::IsaLevel::avx2, cpu::IsaLevel::avx512}) {
-      EXPECT_EQ(computed(serial_device(isa), call, y), values) << describe(pool.dtype, pool.x);
+    for (cpu::CpuBackend* device : devices.all()) {
+      EXPECT_EQ(computed(*device, call, y), values) << describe(pool.dtype, pool.x);
       EXPECT_EQ(positions.values(), places) << describe(pool.dtype, pool.x);
     }
   }
 }
 
 TEST(CpuPool, BackwardAndMeansAgreeWithTheOracle) {
+  DevicePerIsa devices;
   for (const Pool& pool : pools()) {
     const std::string what = describe(pool.dtype, pool.x);
     const SmallTensor x = random_tensor(pool.dtype, pool.x, 2);
@@ -93,17 +94,20 @@ TEST(CpuPool, BackwardAndMeansAgreeWithTheOracle) {
     const SmallTensor y(pool.dtype, pool.y());
     const SmallTensor dx(pool.dtype, pool.x);
     expect_like_the_oracle(
+        devices,
         SmallCall(OpKind::max_pool2d_backward, {grad.view(), positions.view()}, {dx.view()})
             .with(pool.attributes),
         dx,
         pool.window(),
         what);
     expect_like_the_oracle(
+        devices,
         SmallCall(OpKind::avg_pool2d, {x.view()}, {y.view()}).with(pool.attributes),
         y,
         pool.window(),
         what);
     expect_like_the_oracle(
+        devices,
         SmallCall(OpKind::avg_pool2d_backward, {grad.view()}, {dx.view()}).with(pool.attributes),
         dx,
         pool.window(),
@@ -174,7 +178,7 @@ TEST(CpuPool, TheBitsDoNotDependOnTheNumberOfCores) {
   const SmallTensor dx(DType::f32, pool.x);
   const SmallCall call =
       SmallCall(OpKind::avg_pool2d_backward, {grad.view()}, {dx.view()}).with(pool.attributes);
-  EXPECT_EQ(computed({.cores = forking_cores()}, call, dx), computed(serial_device(), call, dx));
+  EXPECT_EQ(computed({.cores = available_cores()}, call, dx), computed(serial_device(), call, dx));
 }
 
 }  // namespace

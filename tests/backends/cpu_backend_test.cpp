@@ -1,0 +1,186 @@
+#include "tests/backends/small_call.hpp"
+
+#include <hearth/backends/cpu/cpu_backend.hpp>
+#include <hearth/runtime/base/philox.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace hearth::cpu {
+namespace {
+
+using hearth::testing::SmallCall;
+using hearth::testing::SmallTensor;
+
+std::vector<double> waves(std::int64_t count) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(std::sin(static_cast<double>(i) * 0.37) + 1e-3 * static_cast<double>(i % 17));
+  }
+  return values;
+}
+
+TEST(CpuBackend, DescribesItsCoresAndInstructionSet) {
+  const CpuBackend backend({.name = "cpu:3", .cores = {0}, .max_isa = IsaLevel::baseline});
+  EXPECT_EQ(backend.info().name, "cpu:3");
+  EXPECT_EQ(backend.info().core_count, 1);
+  EXPECT_NE(backend.info().description.find("1 core of "), std::string::npos);
+  EXPECT_NE(backend.info().description.find("baseline"), std::string::npos);
+}
+
+TEST(CpuBackend, IsDoneWhenSubmitReturns) {
+  CpuBackend backend;
+  const SmallTensor x(DType::f32, {3}, {1, 2, 3});
+  const SmallTensor y(DType::f32, {3});
+  backend.submit(SmallCall(OpKind::neg, {x.view()}, {y.view()}).call()).value();
+  EXPECT_EQ(backend.submitted(), 1U);
+  EXPECT_EQ(backend.completed(), 1U);
+  EXPECT_EQ(y.values(), (std::vector<double>{-1, -2, -3}));
+}
+
+TEST(CpuBackend, RefusesKindsThatAreNoKernels) {
+  CpuBackend backend;
+  const SmallTensor x(DType::f32, {3}, {1, 2, 3});
+  const SmallCall call(OpKind::reshape, {x.view()}, {x.view()});
+  EXPECT_FALSE(backend.supports(call.call()).yes);
+  EXPECT_EQ(backend.submit(call.call()).error().code, ErrorCode::unsupported);
+}
+
+TEST(CpuBackend, SaysWhichTypesAKindTakes) {
+  const CpuBackend backend;
+  const SmallTensor x(DType::i32, {3}, {1, 2, 3});
+  const Support support = backend.supports(SmallCall(OpKind::exp, {x.view()}, {x.view()}).call());
+  EXPECT_FALSE(support.yes);
+  EXPECT_NE(support.reason.find("exp: i32 is not one of f32"), std::string::npos) << support.reason;
+}
+
+TEST(CpuBackend, NamesTheRowAndClassThatAreOutOfRange) {
+  CpuBackend backend;
+  const SmallTensor logits(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  const SmallTensor targets(DType::i64, {2}, {1, 3});
+  const SmallTensor losses(DType::f32, {2});
+  const SmallTensor probabilities(DType::f32, {2, 3});
+  const Status status = backend.submit(SmallCall(OpKind::cross_entropy,
+                                                 {logits.view(), targets.view()},
+                                                 {losses.view(), probabilities.view()})
+                                           .call());
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::out_of_range);
+  EXPECT_EQ(status.error().text, "cross_entropy: class 3 in row 1 is outside the 3 classes");
+}
+
+TEST(CpuBackend, NamesTheElementThatIsDividedByZero) {
+  CpuBackend backend;
+  const SmallTensor a(DType::i32, {4}, {1, 2, 3, 4});
+  const SmallTensor b(DType::i32, {4}, {1, 1, 0, 0});
+  const SmallTensor out(DType::i32, {4});
+  const Status status =
+      backend.submit(SmallCall(OpKind::div, {a.view(), b.view()}, {out.view()}).call());
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kernel_failed);
+  EXPECT_EQ(status.error().text, "div: division by zero at element 2");
+}
+
+TEST(CpuBackend, FailsForTheMaximumOfNothing) {
+  CpuBackend backend;
+  const SmallTensor x(DType::f32, {0, 3});
+  const SmallTensor out(DType::f32, {3});
+  const Status status = backend.submit(
+      SmallCall(OpKind::reduce_max, {x.view()}, {out.view()}).with(ReduceAttributes{.axes = 1}).call());
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().text, "reduce_max: no elements to choose from in [0, 3]");
+}
+
+TEST(CpuBackend, SumsTenMillionElementsToTheLastPlace) {
+  CpuBackend backend;
+  constexpr std::int64_t kCount = 10'000'000;
+  std::vector<double> values;
+  values.reserve(kCount);
+  double want = 0;
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    values.push_back(static_cast<double>(0.1F));
+    want += static_cast<double>(0.1F);
+  }
+  const SmallTensor x(DType::f32, {kCount}, values);
+  const SmallTensor out(DType::f32, {});
+  backend
+      .submit(SmallCall(OpKind::reduce_sum, {x.view()}, {out.view()}).with(ReduceAttributes{.axes = 1}).call())
+      .value();
+  EXPECT_NEAR(out.values()[0], want, want * 0x1p-22);
+}
+
+TEST(CpuBackend, GivesTheBytesOfOneThreadOnManyCores) {
+  CpuBackend alone({.cores = {0}, .serial = true});
+  CpuBackend forked({.cores = {0, 1}});
+  constexpr std::int64_t kRows = 1031;
+  constexpr std::int64_t kColumns = 517;
+  const SmallTensor x(DType::f32, {kRows, kColumns}, waves(kRows * kColumns));
+  const SmallTensor state(DType::f32, {kRows, kColumns}, std::vector<double>(kRows * kColumns, 0.25));
+  const RandomAttributes random{.seed = 7, .counter = 11, .a = 0.3};
+  const AdamAttributes adam{.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
+  struct Results {
+    SmallTensor full{DType::f32, {kRows, kColumns}};
+    SmallTensor m{DType::f32, {kRows, kColumns}};
+    SmallTensor v{DType::f32, {kRows, kColumns}};
+    SmallTensor columns{DType::f32, {kColumns}};
+    SmallTensor all{DType::f32, {}};
+  };
+  const auto run = [&](CpuBackend& backend) {
+    Results r;
+    std::vector<std::vector<double>> values;
+    const auto keep = [&](const SmallCall& call, const SmallTensor& out) {
+      backend.submit(call.call()).value();
+      values.push_back(out.values());
+    };
+    keep(SmallCall(OpKind::tanh, {x.view()}, {r.full.view()}), r.full);
+    keep(SmallCall(OpKind::dropout, {x.view()}, {r.full.view()}).with(random), r.full);
+    keep(SmallCall(OpKind::random_normal, {}, {r.full.view()}).with(random), r.full);
+    keep(SmallCall(OpKind::softmax, {x.view()}, {r.full.view()}).with(AxisAttributes{.axis = 1}), r.full);
+    keep(SmallCall(OpKind::softmax, {x.view()}, {r.full.view()}).with(AxisAttributes{.axis = 0}), r.full);
+    keep(SmallCall(OpKind::reduce_sum, {x.view()}, {r.columns.view()}).with(ReduceAttributes{.axes = 1}), r.columns);
+    keep(SmallCall(OpKind::reduce_sum, {x.view()}, {r.all.view()}).with(ReduceAttributes{.axes = 3}), r.all);
+    keep(SmallCall(OpKind::adam_step,
+                   {x.view(), x.view(), state.view(), state.view()},
+                   {r.full.view(), r.m.view(), r.v.view()})
+             .with(adam),
+         r.full);
+    return values;
+  };
+  EXPECT_EQ(run(alone), run(forked));
+}
+
+TEST(CpuBackend, DrawsTheRandomWordsOfEachElementsPlace) {
+  CpuBackend backend;
+  constexpr std::int64_t kCount = 1003;
+  const RandomAttributes random{.seed = 0x123456789ABCDEFU, .counter = 0xFFFFFFFFU, .a = 0.25};
+  const SmallTensor out(DType::u8, {kCount});
+  backend.submit(SmallCall(OpKind::random_bernoulli, {}, {out.view()}).with(random).call()).value();
+  const std::vector<double> got = out.values();
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const bool hit = philox::hit_element(random.seed, random.counter, i, philox::threshold(random.a));
+    ASSERT_EQ(got[i], hit ? 1.0 : 0.0) << i;
+  }
+}
+
+TEST(CpuBackend, StreamsLargeResultsWhole) {
+  CpuBackend backend;
+  constexpr std::int64_t kCount = (std::int64_t{32} << 18) + 77;  // just above the size from which results bypass the caches
+  const SmallTensor x(DType::f32, {kCount}, waves(kCount));
+  const SmallTensor copy(DType::f32, {kCount});
+  const SmallTensor negated(DType::f32, {kCount});
+  backend.submit(SmallCall(OpKind::copy, {x.view()}, {copy.view()}).call()).value();
+  backend.submit(SmallCall(OpKind::neg, {x.view()}, {negated.view()}).call()).value();
+  const std::vector<double> want = x.values();
+  const std::vector<double> got = negated.values();
+  EXPECT_EQ(copy.values(), want);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(got[i], -want[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace hearth::cpu

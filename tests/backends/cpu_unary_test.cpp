@@ -1,0 +1,128 @@
+#include "backends/cpu/unary_loops.hpp"
+#include "backends/cpu/binary_loops.hpp"
+#include "tests/backends/cpu_levels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace hearth::cpu {
+namespace {
+
+constexpr double kUnitsInTheLastPlace = 4;
+
+/// The distance of `got` from `want` in units of the last place of f32, subnormals included.
+double units_off(float got, double want) {
+  const auto rounded = static_cast<float>(want);
+  if (got == rounded || (std::isnan(got) && std::isnan(want))) {
+    return 0;
+  }
+  if (!std::isfinite(got) || !std::isfinite(rounded)) {
+    return std::numeric_limits<double>::infinity();
+  }
+  int exponent = 0;
+  static_cast<void>(std::frexp(want, &exponent));
+  return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+/// Floats of every sign and exponent, with infinities, NaN and both zeros among them.
+std::vector<float> floats_of_all_sizes() {
+  std::vector<float> values;
+  for (std::uint64_t bits = 0; bits <= 0xFFFFFFFFU; bits += 40009) {
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float special : {0.0F, -0.0F, 1.0F, -1.0F, 88.72F, 88.73F, -87.34F, -103.9F, kInfinity, -kInfinity,
+                              std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::denorm_min(),
+                              std::numeric_limits<float>::max()}) {
+    values.push_back(special);
+  }
+  return values;
+}
+
+void expect_close(OpKind kind, double (*exact)(double), double smallest_result = 0) {
+  const std::vector<float> in = floats_of_all_sizes();
+  for (const IsaLevel level : levels_here()) {
+    std::vector<float> out(in.size());
+    unary_loops(level).at(kind, DType::f32)(
+        out.data(), in.data(), static_cast<std::int64_t>(in.size()));
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const double want = exact(static_cast<double>(in[i]));
+      const bool is_tiny = std::fabs(want) < smallest_result;
+      ASSERT_LE(is_tiny ? 0.0 : units_off(out[i], want), kUnitsInTheLastPlace)
+          << name(level) << " at " << in[i] << ": " << out[i] << " instead of " << want;
+    }
+  }
+}
+
+TEST(UnaryLoops, ExpIsRightToFourUnits) {
+  expect_close(OpKind::exp, [](double x) { return std::exp(x); });
+}
+TEST(UnaryLoops, LogIsRightToFourUnits) {
+  expect_close(OpKind::log, [](double x) { return std::log(x); });
+}
+TEST(UnaryLoops, TanhIsRightToFourUnits) {
+  expect_close(OpKind::tanh, [](double x) { return std::tanh(x); });
+}
+TEST(UnaryLoops, ErfIsRightToFourUnits) {
+  expect_close(OpKind::erf, [](double x) { return std::erf(x); });
+}
+TEST(UnaryLoops, SigmoidIsRightToFourUnitsWhereItIsNormal) {
+  expect_close(
+      OpKind::sigmoid,
+      [](double x) { return 1.0 / (1.0 + std::exp(-x)); },
+      static_cast<double>(std::numeric_limits<float>::min()));
+}
+TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
+  expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
+}
+
+// Near multiples of π a unit in the last place is far smaller than what the f32 argument can tell apart.
+TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
+  const std::vector<float> in = floats_of_all_sizes();
+  for (const IsaLevel level : levels_here()) {
+    std::vector<float> sine(in.size());
+    std::vector<float> cosine(in.size());
+    const auto count = static_cast<std::int64_t>(in.size());
+    unary_loops(level).at(OpKind::sin, DType::f32)(sine.data(), in.data(), count);
+    unary_loops(level).at(OpKind::cos, DType::f32)(cosine.data(), in.data(), count);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto x = static_cast<double>(in[i]);
+      if (!std::isfinite(x)) {
+        ASSERT_TRUE(std::isnan(sine[i]) && std::isnan(cosine[i])) << in[i];
+        continue;
+      }
+      ASSERT_NEAR(static_cast<double>(sine[i]), std::sin(x), 0x1p-23) << name(level) << " at " << in[i];
+      ASSERT_NEAR(static_cast<double>(cosine[i]), std::cos(x), 0x1p-23) << name(level) << " at " << in[i];
+    }
+  }
+}
+
+TEST(BinaryLoops, PowHasTheSpecialCasesOfTheCLibrary) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> numbers = {0.0F,  -0.0F, 1.0F,  -1.0F, 2.0F,   -2.0F,      3.0F,      -3.0F,
+                                      0.5F,  -0.5F, 1e-30F, 1e30F, -1e30F, kInfinity, -kInfinity, nan,
+                                      2.5F,  -2.5F, 1e-40F, 16777216.0F, 16777217.0F, 8388609.0F};
+  for (const IsaLevel level : levels_here()) {
+    const BinaryLoop loop = binary_loops(level).at(OpKind::pow, DType::f32)[0];
+    for (const float base : numbers) {
+      const std::vector<float> bases(numbers.size(), base);
+      std::vector<float> out(numbers.size());
+      loop(out.data(), bases.data(), numbers.data(), static_cast<std::int64_t>(numbers.size()));
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const double want = std::pow(static_cast<double>(base), static_cast<double>(numbers[i]));
+        ASSERT_LE(units_off(out[i], want), kUnitsInTheLastPlace)
+            << name(level) << ": " << base << " to the " << numbers[i] << " is " << out[i];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::cpu

@@ -1,0 +1,129 @@
+#include <hearth/modules/checkpoint.hpp>
+
+#include "test_runtime.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using testing::HasSubstr;
+
+struct Classifier {
+  Linear inner, outer;
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return outer.forward(relu(inner.forward(x)));
+  }
+  HEARTH_MODULE(Classifier, inner, outer)
+};
+
+class Checkpoint : public ::testing::Test {
+ protected:
+  [[nodiscard]] Classifier make(const Device& device, std::uint64_t seed, std::int64_t width = 8) {
+    Generator generator(seed);
+    return {.inner = Linear({.in = 4, .out = width}, device, generator),
+            .outer = Linear({.in = width, .out = 3}, device, generator)};
+  }
+  static void expect_equal(const Classifier& a, const Classifier& b) {
+    const std::vector<NamedTensor> left = named_tensors(a);
+    const std::vector<NamedTensor> right = named_tensors(b);
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      EXPECT_EQ(left[i].tensor.to_vector<float>(), right[i].tensor.to_vector<float>())
+          << left[i].name;
+    }
+  }
+
+  TestRuntime test;
+  TemporaryFolder folder;
+};
+
+TEST_F(Checkpoint, WeightsComeBackOnAnotherDevice) {
+  const Classifier saved = make(test.cpu, 1);
+  save_weights(saved, folder.path() / "a" / "b", {{"epoch", "3"}});
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "a" / "b" / "model.safetensors"));
+  Classifier loaded = make(test.reference, 2);
+  EXPECT_EQ(load_weights(loaded, folder.path() / "a" / "b").at("epoch"), "3");
+  EXPECT_EQ(loaded.inner.weight.device().name(), "reference:0");
+  expect_equal(saved, loaded);
+}
+
+TEST_F(Checkpoint, ANameThatEndsInSafetensorsIsAFile) {
+  const auto path = folder.path() / "weights.safetensors";
+  const Classifier saved = make(test.cpu, 1);
+  save_weights(saved, path);
+  EXPECT_TRUE(std::filesystem::is_regular_file(path));
+  Classifier loaded = make(test.cpu, 2);
+  load_weights(loaded, path);
+  expect_equal(saved, loaded);
+}
+
+TEST_F(Checkpoint, AModelThatDoesNotFitStaysAsItWas) {
+  const auto path = folder.path() / "weights.safetensors";
+  save_weights(make(test.cpu, 1), path);
+  const auto expect_refused = [&](auto& model, const char* text) {
+    try {
+      load_weights(model, path);
+      ADD_FAILURE() << "loaded: " << text;
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  };
+  Classifier wider = make(test.cpu, 2, 9);
+  const Classifier before = wider;
+  expect_refused(wider, "tensor 'inner.weight' is f32[8, 4]: expected f32[9, 4]");
+  expect_equal(wider, before);
+  Classifier other_type = to_dtype(make(test.cpu, 2), DType::f64);
+  expect_refused(other_type, "tensor 'inner.weight' is f32[8, 4]: expected f64[8, 4]");
+  Sequential other_names(make(test.cpu, 2).inner);
+  expect_refused(other_names, "tensor '0.weight' is missing: expected f32[8, 4]");
+  struct Half {
+    Linear inner;
+    HEARTH_MODULE(Half, inner)
+  };
+  Half half{make(test.cpu, 2).inner};
+  expect_refused(half, "belongs to no parameter of the model");
+}
+
+TEST_F(Checkpoint, ATrainingRunGoesOnAsIfItHadNotStopped) {
+  const Tensor x = ones(test.cpu, {2, 4});
+  const Tensor y = Tensor::from(test.cpu, {std::int64_t{0}, std::int64_t{2}}, {2});
+  const auto train = [&](Classifier& model, Optimizer& optimizer, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      auto [loss, gradients] = value_and_grad(
+          model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
+      optimizer.step(model, std::move(gradients)).get();
+    }
+  };
+  Classifier model = make(test.cpu, 1);
+  Optimizer optimizer = Adam({.learning_rate = 0.05});
+  train(model, optimizer, 3);
+  save_weights(model, folder.path() / "run");
+  save_weights(optimizer, folder.path() / "optimizer.safetensors");
+  const std::int64_t steps = optimizer.step_count();
+  train(model, optimizer, 2);
+
+  Classifier resumed = make(test.cpu, 7);
+  Optimizer second = Adam({.learning_rate = 0.05});
+  load_weights(resumed, folder.path() / "run");
+  second.prepare(resumed);
+  load_weights(second, folder.path() / "optimizer.safetensors");
+  second.set_step_count(steps);
+  train(resumed, second, 2);
+  expect_equal(resumed, model);
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,214 @@
+#include <hearth/modules/safetensors.hpp>
+
+#include "test_runtime.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+namespace hearth {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto view = std::as_bytes(std::span(text));
+  return {view.begin(), view.end()};
+}
+
+// Length, header, data: as any other program would write them.
+std::string file_text(std::string_view header, std::string_view data) {
+  std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text.append(header).append(data);
+}
+
+class Safetensors : public ::testing::Test {
+ protected:
+  void write(std::string_view text) const {
+    ASSERT_TRUE(write_file_atomically(path, bytes_of(text)).has_value());
+  }
+  // The reader refuses the file and says so, naming it.
+  void expect_refused(std::string_view text, const std::string& why) const {
+    write(text);
+    try {
+      static_cast<void>(SafetensorsFile::read(path));
+      ADD_FAILURE() << "read: " << why;
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), HasSubstr(why));
+    }
+  }
+  void expect_header_refused(std::string_view header, const std::string& why) const {
+    expect_refused(file_text(header, std::string(8, 'x')), why);
+  }
+
+  TemporaryFolder folder;
+  std::filesystem::path path = folder.path() / "model.safetensors";
+  TestRuntime test;
+};
+
+TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
+  std::vector<NamedTensor> tensors;
+  const Tensor numbers = arange(test.cpu, 0, 6, 1, DType::f32);
+  for (const DType dtype : {DType::boolean, DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8}) {
+    tensors.push_back({std::string("t.") + std::string(name(dtype)),
+                       reshape(cast(numbers, dtype), {2, 3})});
+  }
+  tensors.push_back({"scalar", full(test.reference, {}, 2.5)});
+  tensors.push_back({"nothing", zeros(test.cpu, {0, 4})});
+  write_safetensors(path, tensors, {{"step", "12"}, {"note", "ü \"quoted\""}});
+
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  EXPECT_EQ(file.metadata(), (Metadata{{"step", "12"}, {"note", "ü \"quoted\""}}));
+  EXPECT_EQ(file.entries().size(), tensors.size());
+  for (const NamedTensor& named : tensors) {
+    const Tensor loaded = file.tensor(named.name, test.cpu);
+    EXPECT_EQ(loaded.dtype(), named.tensor.dtype());
+    EXPECT_EQ(loaded.shape(), named.tensor.shape());
+    EXPECT_EQ(loaded.read_bytes().get(), named.tensor.read_bytes().get()) << named.name;
+  }
+}
+
+// What Python's safetensors asks for: the length, JSON with sorted offsets that cover the data, each
+// tensor aligned.
+TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
+  write_safetensors(path,
+                    std::vector<NamedTensor>{{"b", Tensor::from(test.cpu, {std::uint8_t{7}}, {1})},
+                                             {"a", Tensor::from(test.cpu, {1.0F, 2.0F}, {2})}});
+  const std::vector<std::byte> bytes = read_file(path).value();
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  EXPECT_EQ(length % 8, 0U);
+  ASSERT_EQ(bytes.size(), 8 + length + 9);
+  std::string header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
+  header.erase(header.find_last_not_of(' ') + 1);
+  EXPECT_EQ(header,
+            R"({"a":{"data_offsets":[0,8],"dtype":"F32","shape":[2]},)"
+            R"("b":{"data_offsets":[8,9],"dtype":"U8","shape":[1]}})");
+  float second = 0;
+  std::memcpy(&second, bytes.data() + 8 + length + 4, 4);
+  EXPECT_EQ(second, 2);
+  EXPECT_EQ(bytes.back(), std::byte{7});
+}
+
+TEST_F(Safetensors, ReadsWhatAnotherProgramWrote) {
+  write(file_text(R"({"__metadata__":{"format":"pt"}, "x":{"dtype":"BOOL","shape":[2,1],)"
+                  R"("data_offsets":[8,10]},"w":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}   )",
+                  std::string_view("\0\0\0\0\0\0\xf8\x3f\x01\x00", 10)));
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(file.tensor("w", test.cpu).item(), 1.5);
+  EXPECT_THAT(file.tensor("x", test.cpu).to_vector<std::uint8_t>(), ElementsAre(1, 0));
+  EXPECT_THROW(static_cast<void>(file.at("y")), FileError);
+}
+
+TEST_F(Safetensors, RefusesWrongLengths) {
+  expect_refused("1234567", "truncated: expected 8 bytes of header length, got 7");
+  expect_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10), "the header length at byte 0 is 9, but 2 bytes follow");
+  expect_refused(std::string(16, '\xff'), "the header length at byte 0 is");
+  const std::string whole = file_text(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678");
+  expect_refused(whole.substr(0, whole.size() - 1), "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data");
+  expect_refused(whole + "9", "the tensors end at byte 8 of the data, but there are 9 bytes");
+}
+
+TEST_F(Safetensors, RefusesHeadersThatAreNone) {
+  expect_header_refused("{\"a\":", "the header is not JSON");
+  expect_header_refused("[1]", "the header is not a JSON object");
+  expect_header_refused("\"\xff\"", "the header is not JSON");
+  expect_header_refused(R"({"__metadata__":{"a":1}})", "__metadata__ is not an object of texts");
+  expect_header_refused(R"({"a":3})", "tensor 'a': expected dtype, shape and data_offsets, got 3");
+}
+
+TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
+  expect_header_refused(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})",
+                        "tensor 'a': the type \"F8_E4M3\" is none of F32");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})",
+                        "tensor 'a': its shape is [-8]");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})",
+                        "tensor 'a': its shape is 8");
+  expect_header_refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
+                        "tensor 'a': f32[3] needs 12 bytes, data_offsets [0,8] give 8");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
+                        "tensor 'a':");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})",
+                        "tensor 'a': data_offsets [8,0] do not lie in the 8 bytes");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8.0]}})",
+                        "tensor 'a': data_offsets [0,8.0] do not lie");
+}
+
+TEST_F(Safetensors, RefusesOverlapsHolesAndDoubles) {
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
+                        R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                        "tensor 'b' begins at byte 4 of the data, but the one before ends at 5");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                        R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                        "tensor 'b' begins at byte 4 of the data, but the one before ends at 3");
+  expect_header_refused(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                        R"("a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+                        "the name 'a' stands twice");
+}
+
+TEST_F(Safetensors, SaysWhenThereIsNoFile) {
+  try {
+    static_cast<void>(SafetensorsFile::read(path));
+    FAIL() << "a file out of nothing";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+  }
+}
+
+TEST_F(Safetensors, DoesNotWriteWhatItCouldNotRead) {
+  const Tensor one = ones(test.cpu, {1});
+  const auto write_all = [&](const std::vector<NamedTensor>& tensors) {
+    write_safetensors(path, tensors);
+  };
+  EXPECT_THROW(write_all({{"a", one}, {"a", one}}), ArgumentError);
+  EXPECT_THROW(write_all({{"__metadata__", one}}), ArgumentError);
+  EXPECT_THROW(write_all({{"a", Tensor()}}), ArgumentError);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(Safetensors, APoisonedTensorLeavesTheOldFile) {
+  write_safetensors(path, std::vector<NamedTensor>{{"a", ones(test.cpu, {1})}});
+  const Tensor poisoned =
+      cross_entropy(zeros(test.cpu, {1, 2}), Tensor::from(test.cpu, {std::int64_t{2}}, {1}));
+  EXPECT_THROW(write_safetensors(path, std::vector<NamedTensor>{{"a", poisoned}}), DeviceError);
+  EXPECT_EQ(SafetensorsFile::read(path).tensor("a", test.cpu).item(), 1);
+}
+
+TEST_F(Safetensors, AFullDiskLeavesTheOldFile) {
+  write_safetensors(path, std::vector<NamedTensor>{{"a", ones(test.cpu, {1})}});
+  void (*const handler)(int) = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  ErrorCode code = ErrorCode::internal;
+  try {
+    write_safetensors(path, std::vector<NamedTensor>{{"a", zeros(test.cpu, {10'000})}});
+  } catch (const FileError& error) {
+    code = error.code();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(code, ErrorCode::io_error);
+  EXPECT_EQ(SafetensorsFile::read(path).tensor("a", test.cpu).item(), 1);
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+}  // namespace
+}  // namespace hearth
