@@ -1,0 +1,203 @@
+// What it costs a thread to submit an op, and an actor to take it, without the kernels' work.
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include "runtime/device_endpoint.hpp"
+
+namespace hearth {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBurst = 100;  // an add and a drop each: fits the lane's 256 records
+
+RuntimeOptions sim_without_kernels() { return {.devices = {{.name = "sim:0", .sim_computes = false}}}; }
+
+/// Keeps the device's token, so that nobody runs its loop meanwhile.
+class HeldToken {
+ public:
+  explicit HeldToken(const Device& device) : endpoint_(device.endpoint()) {
+    while (!endpoint_.doorbell.try_claim()) {
+      std::this_thread::yield();
+    }
+  }
+  HeldToken(const HeldToken&) = delete;
+  HeldToken& operator=(const HeldToken&) = delete;
+  ~HeldToken() { endpoint_.doorbell.release_with_work(); }
+
+ private:
+  DeviceEndpoint& endpoint_;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+void report_per_op(benchmark::State& state, int ops) {
+  state.counters["ns_per_op"] = benchmark::Counter(static_cast<double>(state.iterations() * ops),
+                                                   benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.SetItemsProcessed(state.iterations() * ops);
+}
+
+// One iteration is a burst of 100 `a + b` into a drained lane with the actor held; the time is the user thread's alone.
+void BM_Submit_Add(benchmark::State& state) {
+  const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const Tensor a = ones(device, {64});
+  const Tensor b = ones(device, {64});
+  for (auto _ : state) {
+    device.sync();
+    const HeldToken held(device);
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kBurst; ++i) {
+      const Tensor sum = a + b;
+      benchmark::DoNotOptimize(sum.impl());
+    }
+    state.SetIterationTime(seconds_since(start));
+  }
+  report_per_op(state, kBurst);
+}
+BENCHMARK(BM_Submit_Add)->UseManualTime();
+
+// The same with a tape: `z = z + y` on tracked tensors, the recording included.
+void BM_Submit_AddTaped(benchmark::State& state) {
+  const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const Tensor x = ones(device, {1});
+  const Tensor y = ones(device, {1});
+  for (auto _ : state) {
+    device.sync();
+    double seconds = 0;
+    const std::vector<Tensor> gradients = grad(
+        [&](const std::vector<Tensor>& inputs) {
+          const HeldToken held(device);
+          Tensor z = inputs[0];
+          const Clock::time_point start = Clock::now();
+          for (int i = 0; i < kBurst; ++i) {
+            z = z + y;
+          }
+          seconds = seconds_since(start);
+          return z;
+        },
+        {x});
+    state.SetIterationTime(seconds);
+  }
+  report_per_op(state, kBurst);
+}
+BENCHMARK(BM_Submit_AddTaped)->UseManualTime();
+
+// Forward and backward of a chain of 1,000 adds on cpu, kernels included: what PyTorch's chain_add_autograd measures.
+void BM_TapedChain_ForwardBackward(benchmark::State& state) {
+  constexpr int kChain = 1000;
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  const Tensor x = ones(device, {1});
+  const Tensor y = ones(device, {1});
+  for (auto _ : state) {
+    const std::vector<Tensor> gradients = grad(
+        [&](const std::vector<Tensor>& inputs) {
+          Tensor z = inputs[0];
+          for (int i = 0; i < kChain; ++i) {
+            z = z + y;
+          }
+          return z;
+        },
+        {x});
+    benchmark::DoNotOptimize(gradients[0].item());
+  }
+  report_per_op(state, kChain);
+}
+BENCHMARK(BM_TapedChain_ForwardBackward)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+// A push that finds the actor asleep without a deadline pays for the system call.
+void BM_Submit_Wake(benchmark::State& state) {
+  const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const Tensor a = ones(device, {64});
+  const Tensor b = ones(device, {64});
+  for (auto _ : state) {
+    device.sync();
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));  // beyond the actor's short sleeps
+    const Clock::time_point start = Clock::now();
+    const Tensor sum = a + b;
+    state.SetIterationTime(seconds_since(start));
+  }
+}
+BENCHMARK(BM_Submit_Wake)->UseManualTime()->Iterations(50);
+
+// End to end: every thread submits adds on its own stream, the device retires them; no kernels.
+void BM_Submit_Threads(benchmark::State& state) {
+  static const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const Tensor a = ones(device, {64});
+  const Tensor b = ones(device, {64});
+  constexpr int kOps = 2000;
+  for (auto _ : state) {
+    for (int i = 0; i < kOps; ++i) {
+      const Tensor sum = a + b;
+      benchmark::DoNotOptimize(sum.impl());
+    }
+    device.sync();
+  }
+  state.SetItemsProcessed(state.iterations() * (2 * kOps + 1));
+}
+BENCHMARK(BM_Submit_Threads)->Threads(1)->Threads(4)->UseRealTime();
+
+// The actor's time for an add of no cost and the drop of its result: the burst is queued while the token is held, then timed.
+void BM_Actor_TinyOps(benchmark::State& state) {
+  const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const Tensor a = ones(device, {64});
+  const Tensor b = ones(device, {64});
+  for (auto _ : state) {
+    device.sync();
+    Pending<void> done;
+    Clock::time_point start;
+    {
+      const HeldToken held(device);
+      for (int i = 0; i < kBurst; ++i) {
+        const Tensor sum = a + b;
+        benchmark::DoNotOptimize(sum.impl());
+      }
+      done = device.sync_later();
+      start = Clock::now();
+    }
+    done.get();
+    state.SetIterationTime(seconds_since(start));
+  }
+  report_per_op(state, kBurst);
+}
+BENCHMARK(BM_Actor_TinyOps)->UseManualTime();
+
+void BM_Pending_RoundTrip(benchmark::State& state) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  const Tensor a = ones(device, {4});
+  const Tensor b = ones(device, {4});
+  for (auto _ : state) {
+    benchmark::DoNotOptimize((a + b).to_vector<float>());
+  }
+}
+BENCHMARK(BM_Pending_RoundTrip)->UseRealTime();
+
+// How often a reader ran the device's loop itself instead of waiting for the actor's thread.
+void BM_Tokens_Lent(benchmark::State& state) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  const Tensor a = ones(device, {4});
+  const std::uint64_t before = device.statistics().tokens_lent;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize((a + 1).to_vector<float>());
+  }
+  const std::uint64_t lent = device.statistics().tokens_lent - before;
+  state.counters["lent_per_read"] = static_cast<double>(lent) / static_cast<double>(state.iterations());
+}
+BENCHMARK(BM_Tokens_Lent)->UseRealTime();
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,81 @@
+// Training steps and batch-1 inference of the peers' MLP and CNN.
+#include <algorithm>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include <hearth/modules/adam.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include "bench_models.hpp"
+
+namespace hearth::bench {
+namespace {
+
+constexpr std::int64_t kBatch = 64;
+constexpr std::size_t kBatches = 16;
+
+Runtime cpu_runtime(std::int64_t core_count) {
+  std::vector<int> cores = available_cores();
+  cores.resize(std::min(cores.size(), static_cast<std::size_t>(core_count)));
+  return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}});
+}
+
+// Adam, the loss read back each step, as the peers do.
+template <class Model>
+void train_step(benchmark::State& state) {
+  const Runtime runtime = cpu_runtime(state.range(0));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  Model model(device, generator);
+  Adam adam({.learning_rate = 1e-3});
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> targets;
+  for (std::size_t i = 0; i < kBatches; ++i) {
+    inputs.push_back(random_normal(device, Model::input_shape(kBatch), generator));
+    targets.push_back(cast(random_uniform(device, {kBatch}, generator, 0, 10), DType::i64));
+  }
+  std::size_t step = 0;
+  double loss = 0;
+  for (auto _ : state) {
+    const std::size_t batch = step++ % kBatches;
+    auto [value, gradients] = value_and_grad(model, [&](const Model& tracked) {
+      return cross_entropy(tracked.forward(inputs[batch]), targets[batch]);
+    });
+    auto report = adam.step(model, std::move(gradients));
+    loss = value.item();
+  }
+  device.sync();
+  state.counters["loss"] = loss;
+  state.counters["peak_bytes"] = static_cast<double>(device.memory().peak_live_bytes);
+  state.SetItemsProcessed(state.iterations() * kBatch);
+}
+
+void BM_TrainStep_Mlp(benchmark::State& state) { train_step<Mlp>(state); }
+void BM_TrainStep_Cnn(benchmark::State& state) { train_step<Cnn>(state); }
+BENCHMARK(BM_TrainStep_Mlp)->ArgName("cores")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_TrainStep_Cnn)->ArgName("cores")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+template <class Model>
+void infer(benchmark::State& state) {
+  const Runtime runtime = cpu_runtime(state.range(1));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  const Model model(device, generator);
+  const Tensor x = random_normal(device, Model::input_shape(state.range(0)), generator);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(model.forward(x).template to_vector<float>());
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+
+void BM_Infer_Mlp(benchmark::State& state) { infer<Mlp>(state); }
+void BM_Infer_Cnn(benchmark::State& state) { infer<Cnn>(state); }
+BENCHMARK(BM_Infer_Mlp)->ArgNames({"batch", "cores"})->ArgsProduct({{1, 4, 16, 64}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Infer_Cnn)->ArgNames({"batch", "cores"})->ArgsProduct({{1, 4, 16, 64}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace hearth::bench
