@@ -26,6 +26,7 @@ DeviceEndpoint& Device::endpoint() const {
 
 const std::string& Device::name() const { return endpoint().name(); }
 const std::string& Device::description() const { return endpoint().description(); }
+const std::vector<int>& Device::cores() const { return endpoint().cores(); }
 
 Pending<void> Device::sync_later() const {
   StreamState& stream = current_stream(endpoint());

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/pending.hpp>
@@ -49,6 +50,8 @@ class Device {
   [[nodiscard]] const std::string& name() const;
   /// Cores, instruction set, libraries, in one line.
   [[nodiscard]] const std::string& description() const;
+  /// The logical CPUs that the device works on; empty = wherever the system likes. Threads that feed it do best there too.
+  [[nodiscard]] const std::vector<int>& cores() const;
   /// Waits until all that this thread's stream submitted here is done. Errors: DeadlineExceeded; DeviceError when the device is lost
   /// or closed. Failures of single ops are not reported here: they throw where their tensors are read.
   void sync(std::chrono::nanoseconds limit = std::chrono::seconds(60)) const;

@@ -51,8 +51,8 @@ void LaneDirectory::close(LaneId id) noexcept {
   const std::unique_ptr<Lane> ended((*chunk)[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
 }
 
-DeviceEndpoint::DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host)
-    : name_(std::move(name)), description_(std::move(description)), tables_(std::move(tables)), key_(key), is_host_(is_host) {}
+DeviceEndpoint::DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host, std::vector<int> cores)
+    : name_(std::move(name)), description_(std::move(description)), tables_(std::move(tables)), key_(key), is_host_(is_host), cores_(std::move(cores)) {}
 
 DeviceEndpoint::~DeviceEndpoint() = default;
 

@@ -68,11 +68,13 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  public:
   using ControlFn = UniqueFunction<void(DeviceActor&)>;
 
-  DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host);
+  DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host, std::vector<int> cores);
   ~DeviceEndpoint();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& description() const noexcept { return description_; }
+  /// The logical CPUs of the device's threads; empty = anywhere.
+  [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
   [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
   /// Unique in the process: finds a thread's client of this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
@@ -111,6 +113,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
   const bool is_host_;
+  const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   DeviceActor* actor_ = nullptr;  ///< set before the first client; used by the token holder only
   IntrusivePtr<Parker> actor_parker_;

@@ -98,7 +98,7 @@ void Runtime::Impl::open(const DeviceOptions& options) {
                                                    .sim_computes = options.sim_computes})
                                          .value();
   const BackendInfo info = backend->info();
-  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, next_number(), info.is_host);
+  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, next_number(), info.is_host, options.cores);
   auto actor = std::make_unique<DeviceActor>(endpoint, std::move(backend), DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
   DeviceActor* running = actor.get();
   Promise<void> started(PendingOptions{.subject = "the start of a device"});

@@ -117,7 +117,7 @@ Status matmul(const KernelCall& call, KernelContext& context) {
     return {};
   }
   const std::int64_t parts = std::min(
-      batch.count(), part_count(batch.first().flops() * static_cast<double>(batch.count())));
+      batch.count(), part_count(batch.first().flops() * static_cast<double>(batch.count()) / 2));
   const std::int64_t grain = (batch.count() + parts - 1) / parts;
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(share * parts));
   context.arena.parallel_for(batch.count(), grain, [&](std::int64_t begin, std::int64_t end) {

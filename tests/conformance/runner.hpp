@@ -34,8 +34,9 @@ struct Report {
 };
 
 /// Every call of a case in every type: all inputs dense; each input, and all at once, in every
-/// other layout; in place wherever the target allows it. Checked: values, untouched inputs,
-/// untouched margins around the outputs, and a reason in each refusal.
+/// other layout; in place wherever the target allows it. Large calls run in f32, bf16, i64 and
+/// bool, dense and with all inputs transposed. Checked: values, untouched inputs, untouched margins
+/// around the outputs, and a reason in each refusal.
 [[nodiscard]] Report run_case(const Target& target, const OpCase& op_case);
 
 }  // namespace hearth::conformance

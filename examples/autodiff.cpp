@@ -1,0 +1,20 @@
+// Gradients are values: grad() returns them, nothing is stored in a tensor, and there is no backward().
+#include <iostream>
+#include <vector>
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+int main() {
+  const hearth::Runtime runtime;
+  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Tensor x = hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
+  const hearth::Tensor y = hearth::Tensor::from(device, {0.1F, 0.2F, 0.3F, 0.4F}, {2, 2});
+
+  // The gradient of sum(exp((x + y) matmul x)) with respect to y alone: x is no input of the differentiation.
+  const std::vector<hearth::Tensor> gradients = hearth::grad(
+      [&](const std::vector<hearth::Tensor>& inputs) { return hearth::sum(hearth::exp(hearth::matmul(x * 0.1 + inputs[0], x * 0.1))); }, {y});
+  std::cout << "gradient of y =\n" << gradients[0].to_string() << "\n";
+  return 0;
+}

@@ -1,0 +1,37 @@
+// A module moves to another thread with all its weights, and its gradients come back as an owned value.
+#include <iostream>
+#include <utility>
+
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/module.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+int main() {
+  const hearth::Runtime runtime;
+  const hearth::Device device = runtime.device("cpu:0");
+  hearth::Generator generator(1);
+  hearth::Linear model({.in = 4, .out = 2}, device, generator);
+  const hearth::Tensor x = hearth::random_normal(device, {3, 4}, generator);
+
+  hearth::publish(model);  // from here on another thread may use it
+  x.publish();
+  hearth::Promise<hearth::Gradients> promise;
+  hearth::Pending<hearth::Gradients> pending = promise.pending();
+  const auto worker = runtime.executor().spawn({.name = "worker"}, [model = std::move(model), x, promise = std::move(promise)]() mutable {
+    hearth::adopt(model);  // its home is this thread's stream now
+    auto result = hearth::value_and_grad(model, [&](const hearth::Linear& tracked) { return hearth::mean(hearth::square(tracked.forward(x))); });
+    result.gradients.publish();
+    promise.set_value(std::move(result.gradients));
+  });
+
+  hearth::Gradients gradients = std::move(pending).get();
+  gradients.adopt();
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    std::cout << "gradient of " << gradients.path(i) << ":\n" << gradients[i].to_string() << "\n";
+  }
+  worker->join();
+  return 0;
+}

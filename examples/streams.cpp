@@ -1,0 +1,46 @@
+// Streams and futures: ordered queues of ops, and results that come later.
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
+
+int main() {
+  const hearth::Runtime runtime;
+  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Tensor x = hearth::arange(device, 0, 1000);
+
+  // Each thread has a default stream on every device. A server makes streams of its own, one a client.
+  hearth::Stream first(device);
+  hearth::Stream second(device);
+  std::vector<hearth::Pending<double>> answers;
+  {
+    const hearth::StreamScope scope(first);
+    answers.push_back(hearth::sum(hearth::square(x)).item_later());
+  }
+  {
+    const hearth::StreamScope scope(second);
+    answers.push_back(hearth::mean(hearth::sqrt(x)).item_later());
+  }
+  // Nothing was waited for until here; both streams run side by side.
+  std::cout << "sum of squares " << answers[0].get() << ", mean of roots " << answers[1].get() << "\n";
+
+  // A continuation runs on the runtime's own thread when the value is there.
+  hearth::Pending<std::string> text =
+      hearth::max(x).item_later().then(runtime.continuations(), [](double value) { return "largest: " + std::to_string(value); });
+  std::cout << std::move(text).get() << "\n";
+
+  // A failure belongs to the tensors that depend on it, and to nobody else.
+  const hearth::Tensor logits = hearth::zeros(device, {2, 3});
+  const hearth::Tensor wrong = hearth::Tensor::from(device, {std::int64_t{1}, std::int64_t{7}}, {2});
+  const hearth::Tensor loss = hearth::cross_entropy(logits, wrong);  // class 7 of 3: found by the device, later
+  try {
+    std::cout << loss.item() << "\n";
+  } catch (const hearth::DeviceError& error) {
+    std::cout << "as expected: " << error.what() << "\n";
+  }
+  std::cout << "the device works on: " << hearth::sum(x).item() << "\n";
+  return 0;
+}

@@ -1,0 +1,38 @@
+// Tensors: making them, computing with them, printing them.
+#include <cstdio>
+#include <iostream>
+
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+int main() {
+  const hearth::Runtime runtime;
+  const hearth::Device device = runtime.device("cpu:0");
+  std::cout << device.name() << ": " << device.description() << "\n\n";
+
+  const hearth::Tensor a = hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
+  const hearth::Tensor row = hearth::Tensor::from(device, {10.0F, 20.0F, 30.0F}, {3});
+
+  // Every op returns at once; the device computes meanwhile. Printing waits for the values.
+  const hearth::Tensor b = a * 2 + row;  // the row is broadcast
+  std::cout << "a * 2 + row =\n" << b.to_string() << "\n\n";
+
+  // Views share the memory of what they look at.
+  const hearth::Tensor backwards = hearth::slice(b, 1, {.step = -1});
+  std::cout << "columns backwards =\n" << backwards.to_string() << "\n\n";
+  std::cout << "as half floats =\n" << hearth::transpose(b).to(hearth::DType::f16).to_string() << "\n\n";
+
+  // Moving a tensor into an op lets the device reuse its memory for the result.
+  hearth::Tensor c = hearth::exp(b - hearth::max(b));
+  c = std::move(c) / hearth::sum(c);
+  std::cout << "softmax over all, sum " << hearth::sum(c).item() << "\n";
+
+  // Mistakes are found at the call, with nothing queued, and name the line.
+  try {
+    std::cout << hearth::matmul(a, row).to_string() << "\n";
+    std::cout << hearth::matmul(a, a).to_string() << "\n";
+  } catch (const hearth::ShapeError& error) {
+    std::cout << "\nas expected: " << error.what() << "\n";
+  }
+  return 0;
+}
