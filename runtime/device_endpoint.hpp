@@ -16,9 +16,11 @@
 #include <hearth/runtime/base/shape_table.hpp>
 #include <hearth/runtime/base/source_table.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/streams/doorbell.hpp>
 #include <hearth/streams/lane.hpp>
@@ -29,13 +31,15 @@ namespace hearth {
 class DeviceActor;
 struct TensorImpl;
 
-/// Intern tables of one Runtime; every endpoint keeps them alive.
+/// What all devices of one Runtime share: intern tables, trace and log. Every endpoint keeps them alive.
 struct RuntimeTables {
-  explicit RuntimeTables(RuntimeId runtime) : sources(runtime) {}
+  RuntimeTables(RuntimeId runtime, LogOptions log_options) : sources(runtime), log(std::move(log_options)) {}
 
   ShapeTable shapes;
   SourceTable sources;
   PathTable paths;
+  Trace trace;
+  Log log;
 };
 
 /// All lanes of one device by their ids, which are dense and never reused.

@@ -120,6 +120,7 @@ Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
   }
   const std::span<const TensorView> views(views_);
   const KernelCall call{op, views.first(static_cast<std::size_t>(inputs)), views.subspan(static_cast<std::size_t>(inputs))};
+  const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
   ++statistics_.kernels;
   try {
     return backend_.submit(call);

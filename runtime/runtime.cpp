@@ -8,6 +8,7 @@
 
 #include <hearth/backends/builtin/builtin.hpp>
 #include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/settings.hpp>
@@ -78,6 +79,8 @@ struct Runtime::Impl {
   Executor* executor = nullptr;
   std::chrono::nanoseconds shutdown_limit{};
   std::shared_ptr<RuntimeTables> tables;
+  std::string trace_file;
+  std::unique_ptr<ChromeTrace> chrome_trace;
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
 
@@ -117,14 +120,23 @@ void Runtime::Impl::open(const DeviceOptions& options) {
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
-  impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{next_number()});
+  const Settings settings = Settings::from_environment();
+  impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{next_number()},
+                                                  LogOptions{.level = log_level(settings).value()});
+  for (const std::string& variable : unknown_settings()) {
+    impl_->tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
+  }
+  impl_->trace_file = settings.text(Setting::trace_file).value_or("");
+  if (!impl_->trace_file.empty()) {
+    impl_->chrome_trace = std::make_unique<ChromeTrace>(impl_->tables->trace);
+  }
   impl_->continuations = std::make_unique<ContinuationRunner>(*impl_->executor);
   std::vector<DeviceOptions> devices = std::move(options.devices);
   if (devices.empty()) {
     int count = options.cpu_device_count;
     if (count == 0) {
       constexpr std::int64_t kMostDevices = 256;
-      count = static_cast<int>(Settings::from_environment().integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
+      count = static_cast<int>(settings.integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
     }
     devices = default_devices(count);
   }
@@ -145,6 +157,11 @@ Runtime::~Runtime() {
     node.actor.reset();
   }
   impl_->continuations.reset();
+  if (impl_->chrome_trace) {
+    if (const Status written = impl_->chrome_trace->write(impl_->trace_file); !written.has_value()) {
+      impl_->tables->log.error(written.error().to_string());
+    }
+  }
 }
 
 Device Runtime::device(std::string_view name) const {
@@ -168,6 +185,7 @@ std::vector<Device> Runtime::devices() const {
 }
 
 Executor& Runtime::executor() const noexcept { return *impl_->executor; }
+Trace& Runtime::trace() const noexcept { return impl_->tables->trace; }
 ContinuationRunner& Runtime::continuations() const noexcept { return *impl_->continuations; }
 
 }  // namespace hearth

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
 
 namespace hearth {
@@ -46,6 +47,8 @@ class Runtime {
   [[nodiscard]] Device device(std::string_view name) const;
   [[nodiscard]] std::vector<Device> devices() const;
   [[nodiscard]] Executor& executor() const noexcept;
+  /// Hooks that hear of every kernel: what ran when, on which device. HEARTH_TRACE_FILE writes them to a file.
+  [[nodiscard]] Trace& trace() const noexcept;
   /// Where continuations of Pending::then run.
   [[nodiscard]] ContinuationRunner& continuations() const noexcept;
 

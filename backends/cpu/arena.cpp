@@ -14,9 +14,10 @@ namespace hearth::cpu {
 
 namespace {
 
-// Workers wander between the arenas of several devices, so each entry pins again. The caller keeps its own affinity: it may be a
-// user's thread that borrowed the token. All of the device's cores are allowed to each worker: pinned to one core each, a worker
-// could share the caller's core while another stays idle.
+// Workers wander between the arenas of several devices, so each entry pins again. The caller keeps
+// its own affinity: it may be a user's thread that borrowed the token. All of the device's cores
+// are allowed to each worker: pinned to one core each, a worker could share the caller's core while
+// another stays idle.
 class PinToCores final : public tbb::task_scheduler_observer {
  public:
   PinToCores(tbb::task_arena& arena, const std::vector<int>& cores)
@@ -25,7 +26,8 @@ class PinToCores final : public tbb::task_scheduler_observer {
 
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) {
-      // A core that was taken from the process since is no error: the worker then runs where it may.
+      // A core that was taken from the process since is no error: the worker then runs where it
+      // may.
       static_cast<void>(pin_current_thread(*cores_));
     }
   }

@@ -82,7 +82,8 @@ void run_strips(const Argmax& op, KernelContext& context) {
       const std::int64_t first = Place(op.keep, row).offset[0] + column * source.step;
       std::int64_t* const places = op.places + row * inner + column;
       std::fill_n(places, width, 0);
-      std::memcpy(best, buffer.fetch(source, first, width), static_cast<std::size_t>(width) * element);
+      std::memcpy(
+          best, buffer.fetch(source, first, width), static_cast<std::size_t>(width) * element);
       for (std::int64_t i = 1; i < op.axis_size; ++i) {
         op.champions(best, places, buffer.fetch(source, first + i * op.axis_step, width), i, width);
       }
@@ -100,9 +101,10 @@ Status run_argmax(const KernelCall& call, KernelContext& context) {
     return {};
   }
   if (in.element_count() == 0) {
-    return Error{.code = ErrorCode::invalid_argument,
-                 .text = fmt::format("argmax: no elements to choose from in {}", in.shape().to_string()),
-                 .op = "argmax"};
+    return Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("argmax: no elements to choose from in {}", in.shape().to_string()),
+        .op = "argmax"};
   }
   Shape kept = in.shape();
   kept.set(axis, 1);

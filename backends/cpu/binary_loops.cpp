@@ -8,7 +8,8 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Integers wrap around, so they are computed in an unsigned type, and in one that does not promote to int.
+// Integers wrap around, so they are computed in an unsigned type, and in one that does not promote
+// to int.
 template <class T, bool is_integer = std::is_integral_v<T>>
 struct Wrap {
   using type = T;
@@ -126,7 +127,8 @@ struct ReluBackward {
 };
 
 template <class Op, class T>
-using Out = std::conditional_t<std::is_same_v<decltype(Op::apply(T{}, T{})), bool>, std::uint8_t, T>;
+using Out =
+    std::conditional_t<std::is_same_v<decltype(Op::apply(T{}, T{})), bool>, std::uint8_t, T>;
 
 template <class Op, class T>
 void both(void* out, const void* a, const void* b, std::int64_t count) {

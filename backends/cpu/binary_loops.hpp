@@ -1,5 +1,6 @@
-// The inner loops of the two-input kinds, over contiguous elements; one side may be a single element. out may equal a or b.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of the two-input kinds, over contiguous elements; one side may be a single
+// element. out may equal a or b. Private to backends/cpu. Threads: any; pure functions on the given
+// memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -16,8 +17,8 @@ namespace hearth::cpu {
 
 using BinaryLoop = void (*)(void* out, const void* a, const void* b, std::int64_t count);
 
-/// Kinds add … relu_backward. Comparisons write bools, the others their inputs' type. Division of integers by 0, and 0 to a negative
-/// power, must not reach them.
+/// Kinds add … relu_backward. Comparisons write bools, the others their inputs' type. Division of
+/// integers by 0, and 0 to a negative power, must not reach them.
 struct BinaryLoops {
   enum class Form : std::uint8_t { both, scalar_a, scalar_b };
   static constexpr OpKind kFirst = OpKind::add;

@@ -41,8 +41,7 @@ void narrow(f16* to, const float* from, std::int64_t count) {
   std::int64_t i = 0;
 #ifdef __F16C__
   for (; i + 8 <= count; i += 8) {
-    const __m128i halves =
-        _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     std::memcpy(static_cast<void*>(to + i), &halves, sizeof(halves));
   }
 #endif
@@ -60,7 +59,8 @@ void narrow(bf16* to, const float* from, std::int64_t count) {
   }
 }
 
-// Rounding to f32 and then to 16 bits would round twice. Rounding to odd in the first step keeps what the second needs.
+// Rounding to f32 and then to 16 bits would round twice. Rounding to odd in the first step keeps
+// what the second needs.
 float round_to_odd(double value) noexcept {
   const auto near = static_cast<float>(value);
   auto word = __builtin_bit_cast(std::uint32_t, near);

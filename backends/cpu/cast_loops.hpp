@@ -1,8 +1,8 @@
-// The inner loops of cast, over contiguous elements: one for each pair of element types. in and out may only be the same memory
-// when the types are.
-// Floats round once to nearest even; to integers they truncate toward zero and stop at the ends, NaN gives 0; integers wrap into
-// narrower ones; to bool, anything but 0 is true.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of cast, over contiguous elements: one for each pair of element types. in and out
+// may only be the same memory when the types are. Floats round once to nearest even; to integers
+// they truncate toward zero and stop at the ends, NaN gives 0; integers wrap into narrower ones; to
+// bool, anything but 0 is true. Private to backends/cpu. Threads: any; pure functions on the given
+// memory.
 #pragma once
 
 #include "isa_table.hpp"

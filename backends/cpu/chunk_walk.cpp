@@ -11,10 +11,13 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kBufferElements = 512;  // 4 KiB of the widest type; all buffers of a walk stay in L1
-constexpr std::int64_t kTileRows = 16;         // a whole cache line of 4-byte elements, read along the other axis
+constexpr std::int64_t kBufferElements =
+    512;  // 4 KiB of the widest type; all buffers of a walk stay in L1
+constexpr std::int64_t kTileRows =
+    16;  // a whole cache line of 4-byte elements, read along the other axis
 constexpr std::int64_t kTileColumns = kBufferElements / kTileRows;
-constexpr std::int64_t kShortRow = 48;  // below, one call a row costs more than packing several rows together
+constexpr std::int64_t kShortRow =
+    48;  // below, one call a row costs more than packing several rows together
 
 bool is_same_loop_type(DType a, DType b) noexcept {
   return a == b || (size_bytes(a) == 1 && size_bytes(b) == 1);
@@ -185,7 +188,8 @@ class Walk {
     finish_streams();
   }
 
-  // Tiles of rows and columns, so that an input which lies along the rows is read by whole cache lines.
+  // Tiles of rows and columns, so that an input which lies along the rows is read by whole cache
+  // lines.
   void run_tiles() {
     const std::int64_t columns = space_.inner_size();
     const std::int64_t rows = space_.size[static_cast<std::size_t>(space_.rank) - 2];
@@ -226,7 +230,12 @@ class Walk {
   }
 
   // `rows` rows from `place` on, columns [column, column + columns) of each.
-  void block(const Place& place, std::int64_t column, std::int64_t rows, std::int64_t columns, std::int64_t begin, Buffers& buffers) {
+  void block(const Place& place,
+             std::int64_t column,
+             std::int64_t rows,
+             std::int64_t columns,
+             std::int64_t begin,
+             Buffers& buffers) {
     std::array<const std::byte*, Chunk::kMaxInputs> first{};
     std::array<std::int64_t, Chunk::kMaxInputs> row_bytes{};
     std::uint32_t one_element = 0;
@@ -247,7 +256,8 @@ class Walk {
       const std::int64_t width = is_one ? 1 : columns;
       if (step != 1 || rows > 1) {
         std::byte* const packed = converts_in_[i] ? buffers.raw : buffers.in[i];
-        moves_.gathers[MoveLoops::size_index(stored)](packed, width, source, row_step, step, rows, width);
+        moves_.gathers[MoveLoops::size_index(stored)](
+            packed, width, source, row_step, step, rows, width);
         source = packed;
       }
       if (converts_in_[i]) {
@@ -257,9 +267,8 @@ class Walk {
       row_bytes[i] = width * wanted;
     }
     for (std::int64_t row = 0; row < rows; ++row) {
-      Chunk chunk{.one_element = one_element,
-                  .count = columns,
-                  .begin = begin + row * space_.inner_size()};
+      Chunk chunk{
+          .one_element = one_element, .count = columns, .begin = begin + row * space_.inner_size()};
       for (std::size_t i = 0; i < input_count_; ++i) {
         chunk.in[i] = first[i] + row * row_bytes[i];
       }
@@ -267,11 +276,13 @@ class Walk {
     }
   }
 
-  // Short rows: each input's part of several rows is laid out in a buffer, unless it is contiguous over all of the result.
+  // Short rows: each input's part of several rows is laid out in a buffer, unless it is contiguous
+  // over all of the result.
   void run_short_rows(std::int64_t begin, std::int64_t end) {
     Buffers buffers;
     const std::int64_t inner = space_.inner_size();
-    // Chunks of whole rows all start at the same column, so that a row which repeats is laid out once.
+    // Chunks of whole rows all start at the same column, so that a row which repeats is laid out
+    // once.
     const std::int64_t step = kBufferElements / inner * inner;
     for (std::int64_t at = begin; at < end; at += step) {
       Chunk chunk{.count = std::min(step, end - at), .begin = at};
@@ -299,7 +310,11 @@ class Walk {
     finish_streams();
   }
 
-  void pack_short_rows(std::size_t input, std::int64_t row, std::int64_t column, std::int64_t count, std::byte* to) const {
+  void pack_short_rows(std::size_t input,
+                       std::int64_t row,
+                       std::int64_t column,
+                       std::int64_t count,
+                       std::byte* to) const {
     const TensorView& view = spec_.inputs[input];
     switch (size_bytes(view.dtype)) {
       case 1:
@@ -318,7 +333,11 @@ class Walk {
   }
 
   template <class T>
-  void pack_elements(std::size_t input, std::int64_t row, std::int64_t column, std::int64_t count, std::byte* to_bytes) const {
+  void pack_elements(std::size_t input,
+                     std::int64_t row,
+                     std::int64_t column,
+                     std::int64_t count,
+                     std::byte* to_bytes) const {
     const T* from = spec_.inputs[input].as<T>();
     T* to = reinterpret_cast<T*>(to_bytes);
     const std::int64_t step = space_.inner_stride(input);

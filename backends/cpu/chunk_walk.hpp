@@ -1,8 +1,9 @@
-// Walks element-wise ops: cuts the result into chunks, brings each input's part into the type and order that an inner loop wants
-// (contiguous, or one element), forks over the cores by size, and takes the loop's results back.
-// Private to backends/cpu. Threads: owner only; the loop body runs on several threads.
-// Invariants: (1) the cut depends on shapes, strides and types only; (2) a chunk's inputs are all read before its outputs are written,
-// and chunks own disjoint places, so an output may share its bytes with an input of the same layout and type.
+// Walks element-wise ops: cuts the result into chunks, brings each input's part into the type and
+// order that an inner loop wants (contiguous, or one element), forks over the cores by size, and
+// takes the loop's results back. Private to backends/cpu. Threads: owner only; the loop body runs
+// on several threads. Invariants: (1) the cut depends on shapes, strides and types only; (2) a
+// chunk's inputs are all read before its outputs are written, and chunks own disjoint places, so an
+// output may share its bytes with an input of the same layout and type.
 #pragma once
 
 #include "kernel_table.hpp"
@@ -29,14 +30,19 @@ struct Chunk {
 struct WalkSpec {
   std::span<const TensorView> inputs = {};   ///< At most 4; each broadcasts to outputs[0].
   std::span<const TensorView> outputs = {};  ///< At most 3, contiguous, of one shape.
-  std::array<DType, Chunk::kMaxInputs> input_types{};    ///< What the body reads; bool and u8 count as the same.
+  std::array<DType, Chunk::kMaxInputs>
+      input_types{};  ///< What the body reads; bool and u8 count as the same.
   std::array<DType, Chunk::kMaxOutputs> output_types{};  ///< What the body writes.
-  std::uint32_t may_be_one_element = 0;  ///< Bit i: the body understands Chunk::one_element for input i.
-  std::int64_t grain = kCheapGrain;      ///< Elements worth a fork.
+  std::uint32_t may_be_one_element =
+      0;  ///< Bit i: the body understands Chunk::one_element for input i.
+  std::int64_t grain = kCheapGrain;  ///< Elements worth a fork.
 
-  // Waking a sleeping core costs about 34 µs (DESIGN §4), so a part is worth it from some 40 µs of work on.
-  static constexpr std::int64_t kCheapGrain = std::int64_t{1} << 16;   ///< One or two flops an element, or moves.
-  static constexpr std::int64_t kCostlyGrain = std::int64_t{1} << 15;  ///< exp, tanh, random numbers.
+  // Waking a sleeping core costs about 34 µs (DESIGN §4), so a part is worth it from some 40 µs of
+  // work on.
+  static constexpr std::int64_t kCheapGrain = std::int64_t{1}
+                                              << 16;  ///< One or two flops an element, or moves.
+  static constexpr std::int64_t kCostlyGrain = std::int64_t{1}
+                                               << 15;  ///< exp, tanh, random numbers.
 };
 
 namespace detail {

@@ -1,7 +1,7 @@
-// The index space of an op with neighbouring axes merged wherever all operands allow it, and places in it.
-// Private to backends/cpu. Values, any thread.
-// Invariants: (1) row-major order of the merged axes is that of the shape; (2) no axis has size 1, but a space of one element has
-// rank 1, size 1 and strides 1.
+// The index space of an op with neighbouring axes merged wherever all operands allow it, and places
+// in it. Private to backends/cpu. Values, any thread. Invariants: (1) row-major order of the merged
+// axes is that of the shape; (2) no axis has size 1, but a space of one element has rank 1, size 1
+// and strides 1.
 #pragma once
 
 #include <hearth/runtime/base/shape.hpp>
@@ -36,7 +36,8 @@ struct Collapsed {
   [[nodiscard]] bool repeats(std::size_t operand) const noexcept;
 };
 
-/// A row of the space (all axes but the innermost), and where each operand's row starts, in elements.
+/// A row of the space (all axes but the innermost), and where each operand's row starts, in
+/// elements.
 struct Place {
   Place(const Collapsed& of, std::int64_t row) noexcept;
   /// To the next row; after the last one, back to the first.

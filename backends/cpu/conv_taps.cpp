@@ -9,7 +9,9 @@ namespace hearth::cpu {
 
 namespace {
 
+// A part must last longer than waking a core (34 µs), be it bound by products or by memory.
 constexpr double kPartFlops = 16e6;
+constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
 // A block's planes stay in the second-level cache, its results in the first.
 constexpr std::int64_t kPlaneBytes = 512 * 1024;
@@ -114,7 +116,9 @@ class Convolution {
     const double flops =
         2.0 * static_cast<double>(depth_ * conv_.outputs) *
         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
-    const auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops);
+    const double bytes = static_cast<double>(conv_.x.element_count() + conv_.y.element_count()) *
+                         static_cast<double>(size_bytes(conv_.y.dtype));
+    const auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
   }
 

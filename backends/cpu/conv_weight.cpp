@@ -9,7 +9,9 @@ namespace hearth::cpu {
 
 namespace {
 
+// A part must last longer than waking a core (34 µs), be it bound by products or by memory.
 constexpr double kPartFlops = 16e6;
+constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
 // All parts' sums together.
 constexpr std::int64_t kSumBytes = 32 << 20;
@@ -93,8 +95,12 @@ class WeightGradient {
                          static_cast<double>(x_.shape()[0] * rows_ * columns_);
     const std::int64_t most = std::clamp<std::int64_t>(
         kSumBytes / std::max<std::int64_t>(1, sum_elements_ * kElementBytes), 1, kMaxParts);
-    part_count_ = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(flops / kPartFlops), 1, std::min(most, x_.shape()[0]));
+    const double bytes = static_cast<double>(x_.element_count() + grad_.element_count()) *
+                         static_cast<double>(size_bytes(x_.dtype));
+    part_count_ =
+        std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes),
+                                 1,
+                                 std::min(most, x_.shape()[0]));
     // Shared: offsets | weights still to be narrowed.
     weights_at_ = whole_lines(pixels_ * std::int64_t{sizeof(std::int64_t)});
     shared_bytes_ =

@@ -20,7 +20,11 @@ namespace hearth::cpu {
 struct CpuBackend::Machine {
   Machine(std::vector<int> cores, bool serial, IsaLevel isa)
       : arena(std::move(cores), serial),
-        context{.arena = arena, .scratch = scratch, .isa = isa, .use_blas = blas_status().usable, .sweeps = &sweeps} {
+        context{.arena = arena,
+                .scratch = scratch,
+                .isa = isa,
+                .use_blas = blas_status().usable,
+                .sweeps = &sweeps} {
     for (const auto& group : {elementwise_rows(),
                               random_rows(),
                               reduction_rows(),
@@ -67,14 +71,17 @@ CpuBackend::CpuBackend(CpuOptions options)
 
 CpuBackend::~CpuBackend() = default;
 
-IsaLevel CpuBackend::isa() const noexcept { return machine_->context.isa; }
+IsaLevel CpuBackend::isa() const noexcept {
+  return machine_->context.isa;
+}
 
 Support CpuBackend::supports(const KernelCall& call) const {
   const OpKind kind = call.op.kind();
   const KernelRow& row = machine_->row(kind);
   const OpInfo& op = op_info(kind);
   if (row.run == nullptr) {
-    return {.yes = false, .reason = fmt::format("{}: the CPU backend has no kernel for it", op.name)};
+    return {.yes = false,
+            .reason = fmt::format("{}: the CPU backend has no kernel for it", op.name)};
   }
   // A condition comes first and says nothing about the values.
   const bool is_by_output = call.inputs.empty() || kind == OpKind::where;

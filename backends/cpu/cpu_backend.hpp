@@ -1,8 +1,8 @@
 // The CPU backend: kernels of its own and OpenBLAS on a set of cores, in host memory.
-// Owned by its device; driven by the holder of the device's token. A kernel forks over the device's cores and joins before submit
-// returns, so completed() always equals submitted().
-// Invariants: (1) an op's result depends on its operands and the machine, never on the number of cores; (2) submit allocates nothing
-// once the scratch memory has grown to what a program needs.
+// Owned by its device; driven by the holder of the device's token. A kernel forks over the device's
+// cores and joins before submit returns, so completed() always equals submitted(). Invariants: (1)
+// an op's result depends on its operands and the machine, never on the number of cores; (2) submit
+// allocates nothing once the scratch memory has grown to what a program needs.
 #pragma once
 
 #include <hearth/backends/backend.hpp>
@@ -19,8 +19,10 @@ namespace hearth::cpu {
 
 struct CpuOptions {
   std::string name = "cpu:0";
-  std::vector<int> cores = {};         ///< Logical cores of this device; empty: all that the process may use.
-  bool serial = false;                 ///< Never fork: for the manual executor, which runs everything on one thread.
+  std::vector<int> cores =
+      {};  ///< Logical cores of this device; empty: all that the process may use.
+  bool serial =
+      false;  ///< Never fork: for the manual executor, which runs everything on one thread.
   IsaLevel max_isa = IsaLevel::avx512;  ///< Use no higher instruction set than this.
   HostPageOptions pages = {};
 };
@@ -37,9 +39,9 @@ class CpuBackend final : public Backend {
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   /// Runs the op; it is done on return.
   ///
-  /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside its range; kernel_failed for integer
-  /// division by zero; invalid_argument for the maximum of nothing; out_of_memory when scratch memory cannot grow.
-  /// Cost: about 20 ns beyond the kernel.
+  /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside
+  /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of
+  /// nothing; out_of_memory when scratch memory cannot grow. Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Status submit(const KernelCall& call) override;
   [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
   [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;

@@ -17,20 +17,19 @@ constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements worth a fork
 
 std::int64_t class_of(const TensorView& targets, std::int64_t row) noexcept {
   const std::int64_t at = row * targets.strides()[0];
-  return targets.dtype == DType::i64 ? targets.as<std::int64_t>()[at] : targets.as<std::int32_t>()[at];
+  return targets.dtype == DType::i64 ? targets.as<std::int64_t>()[at]
+                                     : targets.as<std::int32_t>()[at];
 }
 
 Status check_classes(const char* op, const TensorView& targets, std::int64_t class_count) {
   for (std::int64_t row = 0; row < targets.shape()[0]; ++row) {
     const std::int64_t target = class_of(targets, row);
     if (target < 0 || target >= class_count) {
-      return Error{.code = ErrorCode::out_of_range,
-                   .text = fmt::format("{}: class {} in row {} is outside the {} classes",
-                                       op,
-                                       target,
-                                       row,
-                                       class_count),
-                   .op = op};
+      return Error{
+          .code = ErrorCode::out_of_range,
+          .text = fmt::format(
+              "{}: class {} in row {} is outside the {} classes", op, target, row, class_count),
+          .op = op};
     }
   }
   return {};

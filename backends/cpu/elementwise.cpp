@@ -77,7 +77,8 @@ struct Immediate {
 
 constexpr std::int64_t kNoElement = std::numeric_limits<std::int64_t>::max();
 
-/// The first element of a chunk on which integers have no answer: division by 0, or 0 to a negative power.
+/// The first element of a chunk on which integers have no answer: division by 0, or 0 to a negative
+/// power.
 template <class T>
 std::int64_t first_undefined(OpKind kind, const Chunk& chunk) noexcept {
   const auto* a = static_cast<const T*>(chunk.in[0]);
@@ -180,9 +181,8 @@ Status run_unary(const KernelCall& call, KernelContext& context) {
                       .input_types = {type},
                       .output_types = {type},
                       .grain = grain_of(kind, type)};
-  walk_chunks(spec, context, [loop](const Chunk& chunk) {
-    loop(chunk.out[0], chunk.in[0], chunk.count);
-  });
+  walk_chunks(
+      spec, context, [loop](const Chunk& chunk) { loop(chunk.out[0], chunk.in[0], chunk.count); });
   return {};
 }
 
@@ -240,9 +240,8 @@ Status run_cast(const KernelCall& call, KernelContext& context) {
   const CastLoop loop = cast_loops(context.isa).at(from, to);
   const WalkSpec spec{
       .inputs = call.inputs, .outputs = call.outputs, .input_types = {from}, .output_types = {to}};
-  walk_chunks(spec, context, [loop](const Chunk& chunk) {
-    loop(chunk.out[0], chunk.in[0], chunk.count);
-  });
+  walk_chunks(
+      spec, context, [loop](const Chunk& chunk) { loop(chunk.out[0], chunk.in[0], chunk.count); });
   return {};
 }
 
@@ -284,7 +283,8 @@ Status run_arange(const KernelCall& call, KernelContext& context) {
   walk_chunks(spec, context, [&](const Chunk& chunk) {
     auto* out = static_cast<std::int64_t*>(chunk.out[0]);
     for (std::int64_t i = 0; i < chunk.count; ++i) {
-      out[i] = static_cast<std::int64_t>(start + static_cast<std::uint64_t>(chunk.begin + i) * step);
+      out[i] =
+          static_cast<std::int64_t>(start + static_cast<std::uint64_t>(chunk.begin + i) * step);
     }
   });
   return {};

@@ -1,8 +1,9 @@
-// The instruction sets that vector code is built for. Sources listed under ISA_SOURCES in CMakeLists.txt are compiled once per level,
-// into the namespace hearth::cpu::HEARTH_CPU_ISA; the device picks a level once, when it is made.
-// Threads: any; pure functions.
-// Invariant: a source built above baseline defines nothing outside its own namespace, and includes no header with inline functions
-// that a baseline source might share: the linker keeps one copy of those, and it must run on every machine.
+// The instruction sets that vector code is built for. Sources listed under ISA_SOURCES in
+// CMakeLists.txt are compiled once per level, into the namespace hearth::cpu::HEARTH_CPU_ISA; the
+// device picks a level once, when it is made. Threads: any; pure functions. Invariant: a source
+// built above baseline defines nothing outside its own namespace, and includes no header with
+// inline functions that a baseline source might share: the linker keeps one copy of those, and it
+// must run on every machine.
 #pragma once
 
 #include <cstdint>

@@ -5,35 +5,35 @@
 #include <hearth/backends/cpu/isa.hpp>
 
 #ifdef __x86_64__
-#define HEARTH_CPU_ISA_TABLE(Table, accessor)                         \
-  namespace baseline {                                                \
-  extern const Table accessor##_table;                                \
-  }                                                                   \
-  namespace avx2 {                                                    \
-  extern const Table accessor##_table;                                \
-  }                                                                   \
-  namespace avx512 {                                                  \
-  extern const Table accessor##_table;                                \
-  }                                                                   \
+#define HEARTH_CPU_ISA_TABLE(Table, accessor)                           \
+  namespace baseline {                                                  \
+  extern const Table accessor##_table;                                  \
+  }                                                                     \
+  namespace avx2 {                                                      \
+  extern const Table accessor##_table;                                  \
+  }                                                                     \
+  namespace avx512 {                                                    \
+  extern const Table accessor##_table;                                  \
+  }                                                                     \
   [[nodiscard]] inline const Table& accessor(IsaLevel level) noexcept { \
-    switch (level) {                                                  \
-      case IsaLevel::avx512:                                          \
-        return avx512::accessor##_table;                              \
-      case IsaLevel::avx2:                                            \
-        return avx2::accessor##_table;                                \
-      case IsaLevel::baseline:                                        \
-      default:                                                        \
-        return baseline::accessor##_table;                            \
-    }                                                                 \
-  }                                                                   \
+    switch (level) {                                                    \
+      case IsaLevel::avx512:                                            \
+        return avx512::accessor##_table;                                \
+      case IsaLevel::avx2:                                              \
+        return avx2::accessor##_table;                                  \
+      case IsaLevel::baseline:                                          \
+      default:                                                          \
+        return baseline::accessor##_table;                              \
+    }                                                                   \
+  }                                                                     \
   static_assert(true)
 #else
-#define HEARTH_CPU_ISA_TABLE(Table, accessor)                         \
-  namespace baseline {                                                \
-  extern const Table accessor##_table;                                \
-  }                                                                   \
-  [[nodiscard]] inline const Table& accessor(IsaLevel) noexcept {     \
-    return baseline::accessor##_table;                                \
-  }                                                                   \
+#define HEARTH_CPU_ISA_TABLE(Table, accessor)                     \
+  namespace baseline {                                            \
+  extern const Table accessor##_table;                            \
+  }                                                               \
+  [[nodiscard]] inline const Table& accessor(IsaLevel) noexcept { \
+    return baseline::accessor##_table;                            \
+  }                                                               \
   static_assert(true)
 #endif

@@ -24,7 +24,7 @@ struct KernelContext {
   Arena& arena;      ///< The device's cores.
   Scratch& scratch;  ///< Reused memory for packing and partial results.
   IsaLevel isa;
-  bool use_blas;  ///< OpenBLAS is the pthread build; else our own GEMM.
+  bool use_blas;                  ///< OpenBLAS is the pthread build; else our own GEMM.
   SweepMemory* sweeps = nullptr;  ///< Directions of reading; nullptr: always forwards.
 };
 

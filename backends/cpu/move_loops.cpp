@@ -25,8 +25,12 @@ void transpose_block(T* to, std::int64_t to_stride, const T* from, std::int64_t 
 }
 
 #ifdef __AVX2__
-// Eight columns in eight vectors: words are paired within halves of a vector, then pairs, then the halves change places.
-void transpose_block(Word* to, std::int64_t to_stride, const Word* from, std::int64_t column_stride) {
+// Eight columns in eight vectors: words are paired within halves of a vector, then pairs, then the
+// halves change places.
+void transpose_block(Word* to,
+                     std::int64_t to_stride,
+                     const Word* from,
+                     std::int64_t column_stride) {
   const auto load = [&](std::int64_t c) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + c * column_stride));
   };
@@ -76,7 +80,8 @@ void transpose(T* to,
   const std::int64_t whole_columns = columns - columns % kSide;
   for (std::int64_t r = 0; r < whole_rows; r += kSide) {
     for (std::int64_t c = 0; c < whole_columns; c += kSide) {
-      transpose_block(to + r * to_stride + c, to_stride, from + r + c * column_stride, column_stride);
+      transpose_block(
+          to + r * to_stride + c, to_stride, from + r + c * column_stride, column_stride);
     }
   }
   transpose_edge(to + whole_columns,
@@ -105,7 +110,8 @@ void gather(std::byte* to_bytes,
   const auto* from = reinterpret_cast<const T*>(from_bytes);
   if (column_stride == 1) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::memcpy(to + r * to_stride, from + r * row_stride, static_cast<std::size_t>(columns) * sizeof(T));
+      std::memcpy(
+          to + r * to_stride, from + r * row_stride, static_cast<std::size_t>(columns) * sizeof(T));
     }
     return;
   }
@@ -186,7 +192,10 @@ void fence() {
 
 template <class T>
 constexpr std::array<SelectLoop, 4> selects() {
-  return {select<T, false, false>, select<T, true, false>, select<T, false, true>, select<T, true, true>};
+  return {select<T, false, false>,
+          select<T, true, false>,
+          select<T, false, true>,
+          select<T, true, true>};
 }
 
 }  // namespace

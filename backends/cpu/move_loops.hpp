@@ -1,6 +1,6 @@
-// The inner loops that move elements without looking at them, by element size: gathering strided blocks, filling, choosing, and
-// copying past the caches.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops that move elements without looking at them, by element size: gathering strided
+// blocks, filling, choosing, and copying past the caches. Private to backends/cpu. Threads: any;
+// pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -12,8 +12,8 @@
 
 namespace hearth::cpu {
 
-/// to[r·to_stride + c] = from[r·row_stride + c·column_stride] for r < rows, c < columns; strides count elements. Fast where a column
-/// or a row of `from` is contiguous.
+/// to[r·to_stride + c] = from[r·row_stride + c·column_stride] for r < rows, c < columns; strides
+/// count elements. Fast where a column or a row of `from` is contiguous.
 using GatherLoop = void (*)(std::byte* to,
                             std::int64_t to_stride,
                             const std::byte* from,
@@ -24,22 +24,21 @@ using GatherLoop = void (*)(std::byte* to,
 /// Writes one element `count` times.
 using FillLoop = void (*)(std::byte* to, const std::byte* element, std::int64_t count);
 /// to[i] = condition[i] ? a[i] : b[i]. to may equal a or b.
-using SelectLoop = void (*)(void* to,
-                            const void* condition,
-                            const void* a,
-                            const void* b,
-                            std::int64_t count);
+using SelectLoop =
+    void (*)(void* to, const void* condition, const void* a, const void* b, std::int64_t count);
 /// Copies bytes with stores that bypass the caches. No overlap. Others see them after a fence.
 using StreamLoop = void (*)(std::byte* to, const std::byte* from, std::int64_t size_bytes);
 using FenceFn = void (*)();
 
 struct MoveLoops {
-  std::array<GatherLoop, 4> gathers;                // by size_index
-  std::array<FillLoop, 4> fills;                    // by size_index
-  std::array<std::array<SelectLoop, 4>, 4> selects;  // by size_index; then 1 if a is one element, plus 2 if b is
+  std::array<GatherLoop, 4> gathers;  // by size_index
+  std::array<FillLoop, 4> fills;      // by size_index
+  std::array<std::array<SelectLoop, 4>, 4>
+      selects;  // by size_index; then 1 if a is one element, plus 2 if b is
   StreamLoop stream;
   FenceFn fence;
-  /// Results of this size do not stay in the caches until they are read; stores that bypass them save reading the lines first.
+  /// Results of this size do not stay in the caches until they are read; stores that bypass them
+  /// save reading the lines first.
   static constexpr std::int64_t kStreamBytes = std::int64_t{32} << 20;
 
   /// 0 … 3 for elements of 1, 2, 4, 8 bytes.

@@ -26,7 +26,11 @@ struct Move {
 };
 
 template <class T>
-void scatter(std::byte* to_bytes, std::int64_t to_step, const std::byte* from_bytes, std::int64_t from_step, std::int64_t count) {
+void scatter(std::byte* to_bytes,
+             std::int64_t to_step,
+             const std::byte* from_bytes,
+             std::int64_t from_step,
+             std::int64_t count) {
   auto* to = reinterpret_cast<T*>(to_bytes);
   const auto* from = reinterpret_cast<const T*>(from_bytes);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -90,8 +94,8 @@ void copy_rows(const Move& move, std::int64_t element_count, KernelContext& cont
   });
 }
 
-// The source lies along another axis than the target: moves that axis next to the innermost one and goes by square tiles, so that
-// both sides are touched by whole cache lines.
+// The source lies along another axis than the target: moves that axis next to the innermost one and
+// goes by square tiles, so that both sides are touched by whole cache lines.
 void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& context) {
   Collapsed& space = move.space;
   const int second = space.rank - 2;
@@ -130,7 +134,11 @@ void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& 
   });
 }
 
-void copy_box(std::byte* to, const Strides& to_strides, const TensorView& from, const Shape& shape, KernelContext& context) {
+void copy_box(std::byte* to,
+              const Strides& to_strides,
+              const TensorView& from,
+              const Shape& shape,
+              KernelContext& context) {
   const std::int64_t count = shape.element_count();
   if (count == 0) {
     return;

@@ -67,14 +67,13 @@ Status run_adam(const KernelCall& call, KernelContext& context) {
   const auto a = call.op.attributes<AdamAttributes>();
   const auto step = static_cast<double>(a.step);
   const bool is_decoupled = a.decoupled != 0;
-  const AdamFactors factors{
-      .shrink = is_decoupled ? 1.0 - a.learning_rate * a.weight_decay : 1.0,
-      .couple = is_decoupled ? 0.0 : a.weight_decay,
-      .beta1 = a.beta1,
-      .beta2 = a.beta2,
-      .step = a.learning_rate / (1.0 - std::pow(a.beta1, step)),
-      .correction = 1.0 / std::sqrt(1.0 - std::pow(a.beta2, step)),
-      .epsilon = a.epsilon};
+  const AdamFactors factors{.shrink = is_decoupled ? 1.0 - a.learning_rate * a.weight_decay : 1.0,
+                            .couple = is_decoupled ? 0.0 : a.weight_decay,
+                            .beta1 = a.beta1,
+                            .beta2 = a.beta2,
+                            .step = a.learning_rate / (1.0 - std::pow(a.beta1, step)),
+                            .correction = 1.0 / std::sqrt(1.0 - std::pow(a.beta2, step)),
+                            .epsilon = a.epsilon};
   const OptimizerLoops& loops = optimizer_loops(context.isa);
   const DType type = compute_dtype(call.inputs[0].dtype);
   walk_chunks(spec_of(call, type), context, [&](const Chunk& chunk) {
@@ -90,7 +89,8 @@ Status run_adam(const KernelCall& call, KernelContext& context) {
 }  // namespace
 
 std::span<const KernelRow> optimizer_rows() noexcept {
-  // Each element is read before it is written, at its own place: the parameter may be updated in any input's bytes.
+  // Each element is read before it is written, at its own place: the parameter may be updated in
+  // any input's bytes.
   static constexpr KernelRow kRows[] = {
       {OpKind::sgd_step, run_sgd, nullptr, 7},
       {OpKind::adam_step, run_adam, nullptr, 15},

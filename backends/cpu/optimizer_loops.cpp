@@ -61,6 +61,7 @@ void adam(const AdamArrays<T>& arrays, const AdamFactors& factors, std::int64_t 
 
 }  // namespace
 
-extern const OptimizerLoops optimizer_loops_table = {sgd<float>, sgd<double>, adam<float>, adam<double>};
+extern const OptimizerLoops optimizer_loops_table = {
+    sgd<float>, sgd<double>, adam<float>, adam<double>};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

@@ -1,5 +1,5 @@
-// The inner loops of the optimizer updates: one pass over parameters, gradients and state. Outputs may equal inputs.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of the optimizer updates: one pass over parameters, gradients and state. Outputs
+// may equal inputs. Private to backends/cpu. Threads: any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -14,14 +14,15 @@ struct SgdFactors {
   double weight_decay = 0;
   double keep = 0;   ///< What stays of the momentum: 0 at the first update, else `momentum`.
   double take = 1;   ///< What comes from the gradient: 1 at the first update, else 1 - dampening.
-  double ahead = 0;  ///< nesterov: the direction is gradient + ahead·momentum; else 0 and the direction is the momentum.
+  double ahead = 0;  ///< nesterov: the direction is gradient + ahead·momentum; else 0 and the
+                     ///< direction is the momentum.
   bool nesterov = false;
 };
 
 /// adam_step's numbers, worked out once a call. Weight decay is either in `shrink` or in `couple`.
 struct AdamFactors {
-  double shrink = 1;      ///< p is multiplied by it first: 1 - learning_rate·weight_decay, or 1.
-  double couple = 0;      ///< Added to the gradient times p.
+  double shrink = 1;  ///< p is multiplied by it first: 1 - learning_rate·weight_decay, or 1.
+  double couple = 0;  ///< Added to the gradient times p.
   double beta1 = 0;
   double beta2 = 0;
   double step = 0;        ///< learning_rate / (1 - beta1^t)
@@ -52,7 +53,9 @@ struct OptimizerLoops {
   void (*sgd_f32)(const SgdArrays<float>& arrays, const SgdFactors& factors, std::int64_t count);
   void (*sgd_f64)(const SgdArrays<double>& arrays, const SgdFactors& factors, std::int64_t count);
   void (*adam_f32)(const AdamArrays<float>& arrays, const AdamFactors& factors, std::int64_t count);
-  void (*adam_f64)(const AdamArrays<double>& arrays, const AdamFactors& factors, std::int64_t count);
+  void (*adam_f64)(const AdamArrays<double>& arrays,
+                   const AdamFactors& factors,
+                   std::int64_t count);
 };
 HEARTH_CPU_ISA_TABLE(OptimizerLoops, optimizer_loops);
 

@@ -10,7 +10,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-constexpr std::int64_t kBlocks = 64;           // Philox blocks made at once
+constexpr std::int64_t kBlocks = 64;  // Philox blocks made at once
 constexpr std::int64_t kWords = 4 * kBlocks;
 
 constexpr std::uint32_t kFirstFactor = 0xD2511F53U;
@@ -19,18 +19,32 @@ constexpr std::uint32_t kFirstStep = 0x9E3779B9U;
 constexpr std::uint32_t kSecondStep = 0xBB67AE85U;
 
 #ifdef __AVX2__
-// Each 32-bit word lies in a 64-bit lane of its own, where the product of the low halves is one instruction. The high halves hold
-// whatever is left there: products do not see it, and it is dropped at the end.
+// Each 32-bit word lies in a 64-bit lane of its own, where the product of the low halves is one
+// instruction. The high halves hold whatever is left there: products do not see it, and it is
+// dropped at the end.
 #ifdef __AVX512F__
-// Zero-masked forms with all lanes on: the plain ones make this compiler's version warn about its own headers.
+// Zero-masked forms with all lanes on: the plain ones make this compiler's version warn about its
+// own headers.
 constexpr __mmask8 kAll = 0xFF;
 using Lanes = __m512i;
-Lanes spread(std::uint64_t x) { return _mm512_set1_epi64(static_cast<std::int64_t>(x)); }
-Lanes first_places() { return _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7); }
-Lanes plus(Lanes a, Lanes b) { return _mm512_add_epi64(a, b); }
-Lanes times(Lanes a, Lanes b) { return _mm512_maskz_mul_epu32(kAll, a, b); }
-Lanes high(Lanes a) { return _mm512_maskz_srli_epi64(kAll, a, 32); }
-Lanes mix(Lanes a, Lanes b, Lanes c) { return _mm512_xor_si512(_mm512_xor_si512(a, b), c); }
+Lanes spread(std::uint64_t x) {
+  return _mm512_set1_epi64(static_cast<std::int64_t>(x));
+}
+Lanes first_places() {
+  return _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+}
+Lanes plus(Lanes a, Lanes b) {
+  return _mm512_add_epi64(a, b);
+}
+Lanes times(Lanes a, Lanes b) {
+  return _mm512_maskz_mul_epu32(kAll, a, b);
+}
+Lanes high(Lanes a) {
+  return _mm512_maskz_srli_epi64(kAll, a, 32);
+}
+Lanes mix(Lanes a, Lanes b, Lanes c) {
+  return _mm512_xor_si512(_mm512_xor_si512(a, b), c);
+}
 /// Low halves of a, low halves of b above them.
 Lanes join(Lanes a, Lanes b) {
   return _mm512_mask_blend_epi32(0xAAAA, a, _mm512_maskz_slli_epi64(kAll, b, 32));
@@ -43,19 +57,34 @@ void store_blocks(std::uint32_t* words, Lanes front, Lanes back) {
 }
 #else
 using Lanes = __m256i;
-Lanes spread(std::uint64_t x) { return _mm256_set1_epi64x(static_cast<std::int64_t>(x)); }
-Lanes first_places() { return _mm256_setr_epi64x(0, 1, 2, 3); }
-Lanes plus(Lanes a, Lanes b) { return _mm256_add_epi64(a, b); }
-Lanes times(Lanes a, Lanes b) { return _mm256_mul_epu32(a, b); }
-Lanes high(Lanes a) { return _mm256_srli_epi64(a, 32); }
-Lanes mix(Lanes a, Lanes b, Lanes c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
+Lanes spread(std::uint64_t x) {
+  return _mm256_set1_epi64x(static_cast<std::int64_t>(x));
+}
+Lanes first_places() {
+  return _mm256_setr_epi64x(0, 1, 2, 3);
+}
+Lanes plus(Lanes a, Lanes b) {
+  return _mm256_add_epi64(a, b);
+}
+Lanes times(Lanes a, Lanes b) {
+  return _mm256_mul_epu32(a, b);
+}
+Lanes high(Lanes a) {
+  return _mm256_srli_epi64(a, 32);
+}
+Lanes mix(Lanes a, Lanes b, Lanes c) {
+  return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
+}
 /// Low halves of a, low halves of b above them.
-Lanes join(Lanes a, Lanes b) { return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xAA); }
+Lanes join(Lanes a, Lanes b) {
+  return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xAA);
+}
 void store_blocks(std::uint32_t* words, Lanes front, Lanes back) {
   const Lanes even = _mm256_unpacklo_epi64(front, back);
   const Lanes odd = _mm256_unpackhi_epi64(front, back);
   _mm256_storeu_si256(reinterpret_cast<Lanes*>(words), _mm256_permute2x128_si256(even, odd, 0x20));
-  _mm256_storeu_si256(reinterpret_cast<Lanes*>(words + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+  _mm256_storeu_si256(reinterpret_cast<Lanes*>(words + 8),
+                      _mm256_permute2x128_si256(even, odd, 0x31));
 }
 #endif
 
@@ -132,8 +161,9 @@ void make_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t counter)
 }
 #endif
 
-/// Calls body(words, first, n): elements first … first + n - 1 of the range own consecutive shares of `words`, where a block has
-/// `per_block` elements. The words of an element's whole block can be read, also before its own.
+/// Calls body(words, first, n): elements first … first + n - 1 of the range own consecutive shares
+/// of `words`, where a block has `per_block` elements. The words of an element's whole block can be
+/// read, also before its own.
 template <std::int64_t per_block, class Body>
 void for_pieces(std::int64_t count, std::int64_t begin, const RandomDraw& draw, const Body& body) {
   alignas(64) std::uint32_t words[kWords];
@@ -153,81 +183,110 @@ template <int bits>
 void uniform(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   constexpr double kStep = 1.0 / static_cast<double>(std::int64_t{1} << bits);
   const double span = draw.b - draw.a;
-  for_pieces<4>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto kept = static_cast<std::int32_t>(words[skipped + i] >> (32 - bits));
-      out[done + i] = draw.a + span * (static_cast<double>(kept) * kStep);
-    }
-  });
+  for_pieces<4>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto kept = static_cast<std::int32_t>(words[skipped + i] >> (32 - bits));
+          out[done + i] = draw.a + span * (static_cast<double>(kept) * kStep);
+        }
+      });
 }
 
 double wide_unit(const std::uint32_t* words) noexcept {
-  return (static_cast<double>(words[0] >> 5U) * 0x1p26 + static_cast<double>(words[1] >> 6U)) * 0x1p-53;
+  return (static_cast<double>(words[0] >> 5U) * 0x1p26 + static_cast<double>(words[1] >> 6U)) *
+         0x1p-53;
 }
 
 void uniform_f64(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   const double span = draw.b - draw.a;
-  for_pieces<2>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      out[done + i] = draw.a + span * wide_unit(words + 2 * (skipped + i));
-    }
-  });
+  for_pieces<2>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          out[done + i] = draw.a + span * wide_unit(words + 2 * (skipped + i));
+        }
+      });
 }
 
-// Both values of each pair in a block are made, so that the loop has no branches; a range may start or end within a pair.
+// Both values of each pair in a block are made, so that the loop has no branches; a range may start
+// or end within a pair.
 void normal_f32(float* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   const auto mean = static_cast<float>(draw.a);
   const auto deviation = static_cast<float>(draw.b);
-  for_pieces<4>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    alignas(64) float pairs[kWords];
-    for (std::int64_t i = 0; i < kWords / 2; ++i) {
-      const float radius = static_cast<float>(static_cast<std::int32_t>(words[2 * i] >> 8U)) * 0x1p-24F;
-      const float turns = static_cast<float>(static_cast<std::int32_t>(words[2 * i + 1] >> 8U)) * 0x1p-24F;
-      const float length = deviation * std::sqrt(-2.0F * log_f32(radius + 0x1p-24F));
-      pairs[2 * i] = length * turned_sine_f32(turns, 1) + mean;
-      pairs[2 * i + 1] = length * turned_sine_f32(turns, 0) + mean;
-    }
-    for (std::int64_t i = 0; i < n; ++i) {
-      out[done + i] = pairs[skipped + i];
-    }
-  });
+  for_pieces<4>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        alignas(64) float pairs[kWords];
+        for (std::int64_t i = 0; i < kWords / 2; ++i) {
+          const float radius =
+              static_cast<float>(static_cast<std::int32_t>(words[2 * i] >> 8U)) * 0x1p-24F;
+          const float turns =
+              static_cast<float>(static_cast<std::int32_t>(words[2 * i + 1] >> 8U)) * 0x1p-24F;
+          const float length = deviation * std::sqrt(-2.0F * log_f32(radius + 0x1p-24F));
+          pairs[2 * i] = length * turned_sine_f32(turns, 1) + mean;
+          pairs[2 * i + 1] = length * turned_sine_f32(turns, 0) + mean;
+        }
+        for (std::int64_t i = 0; i < n; ++i) {
+          out[done + i] = pairs[skipped + i];
+        }
+      });
 }
 
 void normal_f64(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   constexpr double kTwoPi = 6.283185307179586476925286766559;
-  for_pieces<2>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t element = skipped + i;
-      const std::uint32_t* const block = words + element / 2 * 4;
-      const double length = std::sqrt(-2.0 * std::log(wide_unit(block) + 0x1p-53));
-      const double angle = kTwoPi * wide_unit(block + 2);
-      out[done + i] = draw.a + draw.b * length * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
-    }
-  });
+  for_pieces<2>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          const std::int64_t element = skipped + i;
+          const std::uint32_t* const block = words + element / 2 * 4;
+          const double length = std::sqrt(-2.0 * std::log(wide_unit(block) + 0x1p-53));
+          const double angle = kTwoPi * wide_unit(block + 2);
+          out[done + i] =
+              draw.a + draw.b * length * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
+        }
+      });
 }
 
 void hits(std::uint8_t* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
-  for_pieces<4>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      out[done + i] = words[skipped + i] >> 8U < draw.limit ? 1 : 0;
-    }
-  });
+  for_pieces<4>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+          out[done + i] = words[skipped + i] >> 8U < draw.limit ? 1 : 0;
+        }
+      });
 }
 
 template <class T>
 void dropout(T* out, const T* in, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   const auto scale = static_cast<T>(draw.b);
   const std::uint32_t limit = draw.limit;
-  for_pieces<4>(count, begin, draw, [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
-    T* const to = out + done;
-    const T* const from = in + done;
-    const std::uint32_t* const word = words + skipped;
+  for_pieces<4>(
+      count,
+      begin,
+      draw,
+      [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
+        T* const to = out + done;
+        const T* const from = in + done;
+        const std::uint32_t* const word = words + skipped;
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T kept = from[i] * scale;
-      to[i] = word[i] >> 8U < limit ? T{0} : kept;
-    }
-  });
+        for (std::int64_t i = 0; i < n; ++i) {
+          const T kept = from[i] * scale;
+          to[i] = word[i] >> 8U < limit ? T{0} : kept;
+        }
+      });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The inner loops of the random kinds. Element i takes the words that runtime/base/philox.hpp gives it, so any cut gives equal values.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of the random kinds. Element i takes the words that runtime/base/philox.hpp gives
+// it, so any cut gives equal values. Private to backends/cpu. Threads: any; pure functions on the
+// given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -17,8 +18,12 @@ struct RandomDraw {
 };
 
 struct RandomLoops {
-  /// Elements [begin, begin + count) of a + (b - a)·u; u in [0, 1) with the bits that the result's type holds.
-  using Uniform = void (*)(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
+  /// Elements [begin, begin + count) of a + (b - a)·u; u in [0, 1) with the bits that the result's
+  /// type holds.
+  using Uniform = void (*)(double* out,
+                           std::int64_t count,
+                           std::int64_t begin,
+                           const RandomDraw& draw);
   Uniform uniform_f32;
   Uniform uniform_f64;
   Uniform uniform_f16;
@@ -29,8 +34,13 @@ struct RandomLoops {
   /// 1 where the element is hit, else 0.
   void (*hits)(std::uint8_t* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
   /// 0 where the element is hit, else in·b. out may equal in.
-  void (*dropout_f32)(float* out, const float* in, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
-  void (*dropout_f64)(double* out, const double* in, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
+  void (*dropout_f32)(
+      float* out, const float* in, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
+  void (*dropout_f64)(double* out,
+                      const double* in,
+                      std::int64_t count,
+                      std::int64_t begin,
+                      const RandomDraw& draw);
 };
 HEARTH_CPU_ISA_TABLE(RandomLoops, random_loops);
 

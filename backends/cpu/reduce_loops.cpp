@@ -55,7 +55,10 @@ void max_row(Accumulator* into, const void* in, std::int64_t count) {
 }
 
 template <class T>
-void sum_columns(Accumulator* into, const void* const* rows, std::int64_t row_count, std::int64_t count) {
+void sum_columns(Accumulator* into,
+                 const void* const* rows,
+                 std::int64_t row_count,
+                 std::int64_t count) {
   auto* sums = reinterpret_cast<Wide<T>*>(into);
   if (row_count == kRowBatch) {
     const T* row[kRowBatch];
@@ -97,7 +100,10 @@ bool is_unordered(T a, T b) noexcept {
 }
 
 template <class T>
-void max_columns(Accumulator* into, const void* const* rows, std::int64_t row_count, std::int64_t count) {
+void max_columns(Accumulator* into,
+                 const void* const* rows,
+                 std::int64_t row_count,
+                 std::int64_t count) {
   auto* bests = reinterpret_cast<Wide<T>*>(into);
   if (row_count == kRowBatch) {
     const T* row[kRowBatch];
@@ -106,7 +112,8 @@ void max_columns(Accumulator* into, const void* const* rows, std::int64_t row_co
     }
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < count; ++c) {
-      // NaN is looked for apart: one comparison covers two rows, and the maxima stay single instructions.
+      // NaN is looked for apart: one comparison covers two rows, and the maxima stay single
+      // instructions.
       T best = row[0][c];
       bool unordered = is_unordered(row[0][c], row[1][c]);
       for (std::size_t r = 1; r < kRowBatch; ++r) {
@@ -149,7 +156,8 @@ std::int64_t position(const void* in, std::int64_t count) {
 }
 
 template <class T>
-void champions(void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count) {
+void champions(
+    void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count) {
   auto* bests = static_cast<T*>(best);
   const auto* from = static_cast<const T*>(row);
 #pragma GCC ivdep
@@ -166,12 +174,36 @@ void champions(void* best, std::int64_t* places, const void* row, std::int64_t p
 
 // Columns f32, f64, i32, i64, u8.
 extern const ReduceLoops reduce_loops_table = {
-    {sum_row<float>, sum_row<double>, sum_row<std::int32_t>, sum_row<std::int64_t>, sum_row<std::uint8_t>},
-    {max_row<float>, max_row<double>, max_row<std::int32_t>, max_row<std::int64_t>, max_row<std::uint8_t>},
-    {sum_columns<float>, sum_columns<double>, sum_columns<std::int32_t>, sum_columns<std::int64_t>, sum_columns<std::uint8_t>},
-    {max_columns<float>, max_columns<double>, max_columns<std::int32_t>, max_columns<std::int64_t>, max_columns<std::uint8_t>},
-    {position<float>, position<double>, position<std::int32_t>, position<std::int64_t>, position<std::uint8_t>},
-    {champions<float>, champions<double>, champions<std::int32_t>, champions<std::int64_t>, champions<std::uint8_t>},
+    {sum_row<float>,
+     sum_row<double>,
+     sum_row<std::int32_t>,
+     sum_row<std::int64_t>,
+     sum_row<std::uint8_t>},
+    {max_row<float>,
+     max_row<double>,
+     max_row<std::int32_t>,
+     max_row<std::int64_t>,
+     max_row<std::uint8_t>},
+    {sum_columns<float>,
+     sum_columns<double>,
+     sum_columns<std::int32_t>,
+     sum_columns<std::int64_t>,
+     sum_columns<std::uint8_t>},
+    {max_columns<float>,
+     max_columns<double>,
+     max_columns<std::int32_t>,
+     max_columns<std::int64_t>,
+     max_columns<std::uint8_t>},
+    {position<float>,
+     position<double>,
+     position<std::int32_t>,
+     position<std::int64_t>,
+     position<std::uint8_t>},
+    {champions<float>,
+     champions<double>,
+     champions<std::int32_t>,
+     champions<std::int64_t>,
+     champions<std::uint8_t>},
 };
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

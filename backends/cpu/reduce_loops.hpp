@@ -1,6 +1,6 @@
-// The inner loops of reductions. Accumulators are 8 bytes wide whatever the elements are: f64 for floats, i64 for integers; so f32 sums
-// lose nothing between blocks.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of reductions. Accumulators are 8 bytes wide whatever the elements are: f64 for
+// floats, i64 for integers; so f32 sums lose nothing between blocks. Private to backends/cpu.
+// Threads: any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -35,11 +35,8 @@ struct ReduceLoops {
   /// The place of the first largest element, the first NaN if there is one. count > 0.
   using Position = std::int64_t (*)(const void* in, std::int64_t count);
   /// Where row[c] beats best[c]: puts it there, and `place` into places[c].
-  using Champions = void (*)(void* best,
-                             std::int64_t* places,
-                             const void* row,
-                             std::int64_t place,
-                             std::int64_t count);
+  using Champions = void (*)(
+      void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count);
   template <class Fn>
   using ByType = std::array<Fn, kComputeTypeCount>;
 

@@ -18,10 +18,11 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 17;   // elements worth a fork
-constexpr std::int64_t kPart = std::int64_t{1} << 17;    // elements of one accumulator; longer reductions are cut and joined
-constexpr std::int64_t kWideStrip = 1024;                // columns that are summed together
-constexpr std::int64_t kBuffered = 256;                  // the same when rows go through buffers
+constexpr std::int64_t kGrain = std::int64_t{1} << 17;  // elements worth a fork
+constexpr std::int64_t kPart =
+    std::int64_t{1} << 17;  // elements of one accumulator; longer reductions are cut and joined
+constexpr std::int64_t kWideStrip = 1024;  // columns that are summed together
+constexpr std::int64_t kBuffered = 256;    // the same when rows go through buffers
 
 Error nothing_to_reduce(std::string_view op, const Shape& shape) {
   return Error{.code = ErrorCode::invalid_argument,
@@ -52,17 +53,19 @@ class Reduction {
     const std::int64_t strip = std::min(width, strip_);
     strips_ = (width + strip - 1) / strip;
     // A part is a run of elements of a reduced row, or of whole rows of a strip.
-    const std::int64_t length = plan_.inner_is_kept ? plan_.fold_count : plan_.fold_count * plan_.inner_size;
+    const std::int64_t length =
+        plan_.inner_is_kept ? plan_.fold_count : plan_.fold_count * plan_.inner_size;
     const std::int64_t part = std::max<std::int64_t>(kPart / strip, kRowBatch);
     parts_ = (length + part - 1) / part;
     partial_width_ = plan_.keep_count * width;
     if (parts_ > 1) {
       const auto bytes = parts_ * partial_width_ * static_cast<std::int64_t>(sizeof(Accumulator));
-      HEARTH_TRY(std::byte* memory, context_.scratch.take_all(bytes));
+      HEARTH_TRY(std::byte * memory, context_.scratch.take_all(bytes));
       partials_ = reinterpret_cast<Accumulator*>(memory);
     }
     const std::int64_t per_task = std::min(length, part) * strip;
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(per_task, 1));
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(per_task, 1));
     const std::int64_t tasks = plan_.keep_count * strips_ * parts_;
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
       if (plan_.inner_is_kept) {
@@ -100,7 +103,11 @@ class Reduction {
       const std::int64_t first_element = task % parts_ * part;
       const std::int64_t length = plan_.fold_count * plan_.inner_size;
       sums[held] = first();
-      fold_row(&sums[held], keep.offset[0], first_element, std::min(part, length - first_element), buffer);
+      fold_row(&sums[held],
+               keep.offset[0],
+               first_element,
+               std::min(part, length - first_element),
+               buffer);
       if (parts_ > 1) {
         partials_[task % parts_ * partial_width_ + task / parts_] = sums[held];
       } else if (++held == kBuffered || task + 1 == end) {
@@ -113,7 +120,11 @@ class Reduction {
     }
   }
 
-  void fold_row(Accumulator* into, std::int64_t offset, std::int64_t begin, std::int64_t count, RowBuffer<kBuffered>& buffer) {
+  void fold_row(Accumulator* into,
+                std::int64_t offset,
+                std::int64_t begin,
+                std::int64_t count,
+                RowBuffer<kBuffered>& buffer) {
     Place fold(plan_.fold, begin / plan_.inner_size);
     std::int64_t column = begin % plan_.inner_size;
     while (count > 0) {
@@ -148,14 +159,21 @@ class Reduction {
                    std::min(part, plan_.fold_count - first_row),
                    buffers);
       if (parts_ > 1) {
-        std::copy_n(sums, width, partials_ + task % parts_ * partial_width_ + row * plan_.inner_size + column);
+        std::copy_n(sums,
+                    width,
+                    partials_ + task % parts_ * partial_width_ + row * plan_.inner_size + column);
       } else {
         store(sums, row * plan_.inner_size + column, width);
       }
     }
   }
 
-  void fold_columns(Accumulator* sums, std::int64_t offset, std::int64_t width, std::int64_t first_row, std::int64_t row_count, RowBuffer<kBuffered>* buffers) {
+  void fold_columns(Accumulator* sums,
+                    std::int64_t offset,
+                    std::int64_t width,
+                    std::int64_t first_row,
+                    std::int64_t row_count,
+                    RowBuffer<kBuffered>* buffers) {
     Place fold(plan_.fold, first_row);
     const void* rows[kRowBatch];
     for (std::int64_t done = 0; done < row_count;) {
@@ -193,7 +211,8 @@ class Reduction {
   // Rounds accumulators into results [begin, begin + count), counted in the order of the plan.
   void store(Accumulator* sums, std::int64_t begin, std::int64_t count) {
     if (kind_ == OpKind::reduce_mean) {
-      const auto n = static_cast<double>(plan_.fold_count * (plan_.inner_is_kept ? 1 : plan_.inner_size));
+      const auto n =
+          static_cast<double>(plan_.fold_count * (plan_.inner_is_kept ? 1 : plan_.inner_size));
       for (std::int64_t i = 0; i < count; ++i) {
         sums[i].real /= n;
       }
@@ -221,7 +240,7 @@ class Reduction {
   ReduceLoops::Columns join_ = nullptr;
   std::int64_t strips_ = 1;
   std::int64_t parts_ = 1;
-  std::int64_t partial_width_ = 0;  ///< Accumulators of one part of all results.
+  std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
 };
 

@@ -15,7 +15,8 @@ struct Axis {
   bool is_kept = false;
 };
 
-// Far axes first; repeated ones (step 0) are the farthest, for there is nothing to gain from running along them.
+// Far axes first; repeated ones (step 0) are the farthest, for there is nothing to gain from
+// running along them.
 bool is_farther(const Axis& a, const Axis& b) noexcept {
   if (a.step == 0 || b.step == 0) {
     return a.step == 0 && b.step != 0;
@@ -23,7 +24,10 @@ bool is_farther(const Axis& a, const Axis& b) noexcept {
   return std::abs(a.step) > std::abs(b.step);
 }
 
-void append(Collapsed& space, std::int64_t size, std::int64_t step, std::int64_t result_step) noexcept {
+void append(Collapsed& space,
+            std::int64_t size,
+            std::int64_t step,
+            std::int64_t result_step) noexcept {
   const auto at = static_cast<std::size_t>(space.rank++);
   space.size[at] = size;
   space.stride[0][at] = step;

@@ -1,7 +1,7 @@
-// How a reduction walks its input: axes sorted by how far apart their elements lie, merged where possible, and split into those that
-// are kept, those that are folded, and the innermost one, along which loops run.
-// Private to backends/cpu. Values, any thread.
-// Invariant: every element of the input is (a row of keep) + (a row of fold) + (a place along the inner axis), once.
+// How a reduction walks its input: axes sorted by how far apart their elements lie, merged where
+// possible, and split into those that are kept, those that are folded, and the innermost one, along
+// which loops run. Private to backends/cpu. Values, any thread. Invariant: every element of the
+// input is (a row of keep) + (a row of fold) + (a place along the inner axis), once.
 #pragma once
 
 #include "collapse.hpp"
@@ -25,7 +25,8 @@ struct ReductionPlan {
   std::int64_t inner_step = 1;         ///< In the input.
   std::int64_t inner_result_step = 0;  ///< In the result.
   bool inner_is_kept = false;
-  bool results_are_in_order = true;  ///< Counting keep rows and the kept inner axis counts the result's elements.
+  bool results_are_in_order =
+      true;  ///< Counting keep rows and the kept inner axis counts the result's elements.
 
   /// Where result number `index` (in the order of keep rows, then inner places) lies in the result.
   [[nodiscard]] std::int64_t result_offset(std::int64_t index) const noexcept;

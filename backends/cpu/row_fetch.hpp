@@ -1,5 +1,6 @@
-// Brings pieces of strided or 16-bit rows into the contiguous form that loops take; pieces that have it already are used in place.
-// Private to backends/cpu. One object a thread; it holds the buffers.
+// Brings pieces of strided or 16-bit rows into the contiguous form that loops take; pieces that
+// have it already are used in place. Private to backends/cpu. One object a thread; it holds the
+// buffers.
 #pragma once
 
 #include "cast_loops.hpp"
@@ -17,8 +18,8 @@ namespace hearth::cpu {
 struct RowSource {
   const std::byte* data = nullptr;
   DType stored = DType::f32;
-  DType type = DType::f32;     ///< What the loop reads: compute_dtype(stored).
-  std::int64_t step = 1;       ///< Elements between neighbours in a row.
+  DType type = DType::f32;  ///< What the loop reads: compute_dtype(stored).
+  std::int64_t step = 1;    ///< Elements between neighbours in a row.
   CastLoop cast = nullptr;
   GatherLoop gather = nullptr;
 
@@ -40,8 +41,11 @@ struct RowSource {
 template <std::int64_t kElements>
 class RowBuffer {
  public:
-  /// `count` elements from `offset` on, in elements of the operand; count ≤ kElements unless the source is direct.
-  [[nodiscard]] const std::byte* fetch(const RowSource& source, std::int64_t offset, std::int64_t count) {
+  /// `count` elements from `offset` on, in elements of the operand; count ≤ kElements unless the
+  /// source is direct.
+  [[nodiscard]] const std::byte* fetch(const RowSource& source,
+                                       std::int64_t offset,
+                                       std::int64_t count) {
     const std::byte* at = source.data + offset * size_bytes(source.stored);
     if (source.step != 1) {
       std::byte* const packed = source.converts() ? raw_ : wide_;

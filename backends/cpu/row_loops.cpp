@@ -9,10 +9,15 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // stays in L1 between the loop that makes it and the loop that sums it
+constexpr std::int64_t kBlock =
+    1024;  // stays in L1 between the loop that makes it and the loop that sums it
 
-[[gnu::always_inline]] inline float exp_of(float x) noexcept { return exp_f32(x); }
-[[gnu::always_inline]] inline double exp_of(double x) noexcept { return std::exp(x); }
+[[gnu::always_inline]] inline float exp_of(float x) noexcept {
+  return exp_f32(x);
+}
+[[gnu::always_inline]] inline double exp_of(double x) noexcept {
+  return std::exp(x);
+}
 
 template <class T>
 double exponentials(T* out, const T* in, T top, std::int64_t count) {
@@ -106,7 +111,8 @@ void log_softmax_backward(T* out, const T* grad, const T* y, std::int64_t count)
 }
 
 template <class T>
-void cross_entropy_backward(T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count) {
+void cross_entropy_backward(
+    T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count) {
   const T at_target = (probabilities[target] - T{1}) * grad;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
@@ -128,7 +134,8 @@ void tops_of(T* top, const T* in, std::int64_t length, std::int64_t step, std::i
 }
 
 template <class T>
-void softmax_strip(T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width) {
+void softmax_strip(
+    T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width) {
   T top[kMaxStrip];
   double sum[kMaxStrip] = {};
   tops_of(top, in, length, step, width);
@@ -153,7 +160,8 @@ void softmax_strip(T* out, const T* in, std::int64_t length, std::int64_t step, 
 }
 
 template <class T>
-void log_softmax_strip(T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width) {
+void log_softmax_strip(
+    T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width) {
   T top[kMaxStrip];
   T log_sum[kMaxStrip];
   double sum[kMaxStrip] = {};
@@ -177,7 +185,8 @@ void log_softmax_strip(T* out, const T* in, std::int64_t length, std::int64_t st
 }
 
 template <class T>
-void softmax_backward_strip(T* out, const T* grad, const T* y, std::int64_t length, std::int64_t step, std::int64_t width) {
+void softmax_backward_strip(
+    T* out, const T* grad, const T* y, std::int64_t length, std::int64_t step, std::int64_t width) {
   double sum[kMaxStrip] = {};
   for (std::int64_t r = 0; r < length; ++r) {
     for (std::int64_t c = 0; c < width; ++c) {
@@ -196,7 +205,8 @@ void softmax_backward_strip(T* out, const T* grad, const T* y, std::int64_t leng
 }
 
 template <class T>
-void log_softmax_backward_strip(T* out, const T* grad, const T* y, std::int64_t length, std::int64_t step, std::int64_t width) {
+void log_softmax_backward_strip(
+    T* out, const T* grad, const T* y, std::int64_t length, std::int64_t step, std::int64_t width) {
   double sum[kMaxStrip] = {};
   for (std::int64_t r = 0; r < length; ++r) {
     for (std::int64_t c = 0; c < width; ++c) {

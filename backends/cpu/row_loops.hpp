@@ -1,6 +1,6 @@
-// The inner loops of softmax and its kin: one row at a time where the axis is contiguous, else strips of neighbouring rows at once.
-// Outputs may equal inputs. Sums are kept in f64 from block to block.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of softmax and its kin: one row at a time where the axis is contiguous, else
+// strips of neighbouring rows at once. Outputs may equal inputs. Sums are kept in f64 from block to
+// block. Private to backends/cpu. Threads: any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -28,12 +28,19 @@ struct RowLoops {
   Backward softmax_backward;
   Backward log_softmax_backward;
   /// out = grad · (probabilities - [target]).
-  void (*cross_entropy_backward)(T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count);
+  void (*cross_entropy_backward)(
+      T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count);
 
-  // Strips: `width` ≤ kMaxStrip lines side by side, each of `length` elements that lie `step` apart.
-  using Strip = void (*)(T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width);
-  using BackwardStrip =
-      void (*)(T* out, const T* grad, const T* y, std::int64_t length, std::int64_t step, std::int64_t width);
+  // Strips: `width` ≤ kMaxStrip lines side by side, each of `length` elements that lie `step`
+  // apart.
+  using Strip =
+      void (*)(T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width);
+  using BackwardStrip = void (*)(T* out,
+                                 const T* grad,
+                                 const T* y,
+                                 std::int64_t length,
+                                 std::int64_t step,
+                                 std::int64_t width);
   Strip softmax_strip;
   Strip log_softmax_strip;
   BackwardStrip softmax_backward_strip;

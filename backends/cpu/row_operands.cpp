@@ -32,7 +32,11 @@ void lay_out(const TensorView& from, std::byte* to, DType type, KernelContext& c
 
 }  // namespace
 
-Status RowOperands::prepare(const KernelCall& call, std::size_t first, std::size_t count, const TensorView& out, KernelContext& context) {
+Status RowOperands::prepare(const KernelCall& call,
+                            std::size_t first,
+                            std::size_t count,
+                            const TensorView& out,
+                            KernelContext& context) {
   type_ = compute_dtype(out.dtype);
   result_ = out;
   const bool is_half = out.dtype != type_;
@@ -70,9 +74,8 @@ void RowOperands::finish(KernelContext& context) const {
                       .input_types = {type_},
                       .output_types = {result_.dtype}};
   const CastLoop cast = cast_loops(context.isa).at(type_, result_.dtype);
-  walk_chunks(spec, context, [cast](const Chunk& chunk) {
-    cast(chunk.out[0], chunk.in[0], chunk.count);
-  });
+  walk_chunks(
+      spec, context, [cast](const Chunk& chunk) { cast(chunk.out[0], chunk.in[0], chunk.count); });
 }
 
 }  // namespace hearth::cpu

@@ -1,6 +1,7 @@
-// The operands of a row kernel as contiguous arrays of its compute type: used where they lie if they are that already, else laid out in
-// scratch memory first and the result rounded back at the end.
-// Private to backends/cpu. Threads: owner only. Holds the scratch memory from construction to finish().
+// The operands of a row kernel as contiguous arrays of its compute type: used where they lie if
+// they are that already, else laid out in scratch memory first and the result rounded back at the
+// end. Private to backends/cpu. Threads: owner only. Holds the scratch memory from construction to
+// finish().
 #pragma once
 
 #include "kernel_table.hpp"
@@ -18,7 +19,11 @@ class RowOperands {
   static constexpr std::size_t kMaxInputs = 2;
 
   /// Takes inputs [first, first + count) and one output. Errors: out_of_memory.
-  [[nodiscard]] Status prepare(const KernelCall& call, std::size_t first, std::size_t count, const TensorView& out, KernelContext& context);
+  [[nodiscard]] Status prepare(const KernelCall& call,
+                               std::size_t first,
+                               std::size_t count,
+                               const TensorView& out,
+                               KernelContext& context);
   /// Rounds the result into the output if it was computed in scratch memory.
   void finish(KernelContext& context) const;
 
@@ -39,7 +44,8 @@ class RowOperands {
   TensorView result_;
 };
 
-/// The lines of a contiguous tensor along one axis: `length` elements that lie `step` apart, `step` lines side by side, `outer` times.
+/// The lines of a contiguous tensor along one axis: `length` elements that lie `step` apart, `step`
+/// lines side by side, `outer` times.
 struct LineSpace {
   std::int64_t outer = 1;
   std::int64_t length = 1;

@@ -14,7 +14,8 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements worth a fork: each takes an exponential
+constexpr std::int64_t kGrain = std::int64_t{1}
+                                << 15;  // elements worth a fork: each takes an exponential
 
 std::int64_t grain_of(std::int64_t elements, DType type) noexcept {
   const std::int64_t grain = type == DType::f64 ? kGrain / 8 : kGrain;
@@ -23,27 +24,34 @@ std::int64_t grain_of(std::int64_t elements, DType type) noexcept {
 
 /// Calls body(offset) for each row, or body(offset, width) for each strip; offsets in elements.
 template <class Rows, class Strips>
-void for_lines(const LineSpace& lines, DType type, KernelContext& context, const Rows& rows, const Strips& strips) {
+void for_lines(const LineSpace& lines,
+               DType type,
+               KernelContext& context,
+               const Rows& rows,
+               const Strips& strips) {
   if (lines.step == 1) {
-    context.arena.parallel_for(lines.outer, grain_of(lines.length, type), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        rows(row * lines.length);
-      }
-    });
+    context.arena.parallel_for(
+        lines.outer, grain_of(lines.length, type), [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t row = begin; row < end; ++row) {
+            rows(row * lines.length);
+          }
+        });
     return;
   }
   const std::int64_t per_outer = (lines.step + kMaxStrip - 1) / kMaxStrip;
   const std::int64_t grain = grain_of(lines.length * std::min(lines.step, kMaxStrip), type);
-  context.arena.parallel_for(lines.outer * per_outer, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t strip = begin; strip < end; ++strip) {
-      const std::int64_t column = strip % per_outer * kMaxStrip;
-      strips(strip / per_outer * lines.length * lines.step + column,
-             std::min(kMaxStrip, lines.step - column));
-    }
-  });
+  context.arena.parallel_for(
+      lines.outer * per_outer, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t strip = begin; strip < end; ++strip) {
+          const std::int64_t column = strip % per_outer * kMaxStrip;
+          strips(strip / per_outer * lines.length * lines.step + column,
+                 std::min(kMaxStrip, lines.step - column));
+        }
+      });
 }
 
-/// Where a row's result is made: in place, or in a buffer from which it bypasses the caches, when all results together are large.
+/// Where a row's result is made: in place, or in a buffer from which it bypasses the caches, when
+/// all results together are large.
 template <class T>
 class RowTarget {
  public:
@@ -52,7 +60,8 @@ class RowTarget {
         length_(lines.length),
         moves_(move_loops(context.isa)),
         streams_(lines.step == 1 && lines.length <= static_cast<std::int64_t>(kRow) && out != in &&
-                 lines.outer * lines.length * static_cast<std::int64_t>(sizeof(T)) >= MoveLoops::kStreamBytes) {}
+                 lines.outer * lines.length * static_cast<std::int64_t>(sizeof(T)) >=
+                     MoveLoops::kStreamBytes) {}
 
   /// Calls body(to) for the row at `offset`.
   template <class Body>
@@ -78,7 +87,10 @@ class RowTarget {
 };
 
 template <class T>
-void forward(const RowOperands& operands, const LineSpace& lines, bool is_log, KernelContext& context) {
+void forward(const RowOperands& operands,
+             const LineSpace& lines,
+             bool is_log,
+             KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const T* const in = operands.input<T>(0);
   T* const out = operands.output<T>();
@@ -103,7 +115,10 @@ void forward(const RowOperands& operands, const LineSpace& lines, bool is_log, K
 }
 
 template <class T>
-void backward(const RowOperands& operands, const LineSpace& lines, bool is_log, KernelContext& context) {
+void backward(const RowOperands& operands,
+              const LineSpace& lines,
+              bool is_log,
+              KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const T* const grad = operands.input<T>(0);
   const T* const y = operands.input<T>(1);

@@ -1,6 +1,5 @@
-// The kernels behind row_rows(): softmax and log_softmax with their gradients (softmax.cpp), cross entropy and its gradient
-// (cross_entropy.cpp).
-// Private to backends/cpu. Threads: owner only.
+// The kernels behind row_rows(): softmax and log_softmax with their gradients (softmax.cpp), cross
+// entropy and its gradient (cross_entropy.cpp). Private to backends/cpu. Threads: owner only.
 #pragma once
 
 #include "kernel_table.hpp"

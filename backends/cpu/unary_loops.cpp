@@ -10,9 +10,8 @@ namespace {
 
 // Integers wrap around, so they are computed in the unsigned type of their size.
 template <class T>
-using Wrapping = typename std::conditional_t<std::is_integral_v<T>,
-                                             std::make_unsigned<T>,
-                                             std::type_identity<T>>::type;
+using Wrapping = typename std::
+    conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
 struct Neg {
   template <class T>

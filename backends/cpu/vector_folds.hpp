@@ -1,5 +1,6 @@
-// Sums and maxima of contiguous floats (maxima of integers too) with several vector accumulators, joined in a fixed order.
-// Private to sources that are compiled per instruction set. Threads: any; pure functions.
+// Sums and maxima of contiguous floats (maxima of integers too) with several vector accumulators,
+// joined in a fixed order. Private to sources that are compiled per instruction set. Threads: any;
+// pure functions.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ template <class T>
   return x > best || x != x ? x : best;
 }
 
-// A group of accumulators that the compiler keeps in vector registers, as many as one cache line holds.
+// A group of accumulators that the compiler keeps in vector registers, as many as one cache line
+// holds.
 template <class T>
 inline constexpr std::size_t kLaneCount = 64 / sizeof(T);
 template <class T>
@@ -39,8 +41,9 @@ template <class T>
   }
 }
 
-// Rounding errors grow with the number of additions in a lane: 4096 elements are 64 in each of the 64 lanes of f32.
-inline constexpr std::int64_t kSumBlock = 4096;
+// Rounding errors grow with the number of additions in a lane: 1024 elements are 16 in each of the
+// 64 lanes of f32.
+inline constexpr std::int64_t kSumBlock = 1024;
 
 template <class T>
 [[nodiscard]] inline double sum_block(const T* in, std::int64_t count) {
@@ -68,12 +71,16 @@ template <class T>
     }
     T lanes[kLaneCount<T>];
     std::memcpy(lanes, &a, sizeof(a));
+    double wide[kLaneCount<T>];
+    for (std::int64_t lane = 0; lane < kStep; ++lane) {
+      wide[lane] = static_cast<double>(lanes[lane]);
+    }
     for (std::int64_t width = kStep / 2; width > 0; width /= 2) {
       for (std::int64_t lane = 0; lane < width; ++lane) {
-        lanes[lane] += lanes[lane + width];
+        wide[lane] += wide[lane + width];
       }
     }
-    total = static_cast<double>(lanes[0]);
+    total = wide[0];
   }
   T rest{0};
   for (; i < count; ++i) {
@@ -105,7 +112,8 @@ template <class T>
     Vector b = a;
     Mask unordered = a != a;
     i = kStep;
-    // The comparison alone passes NaN over; it is looked for apart, off the chain of dependent maxima.
+    // The comparison alone passes NaN over; it is looked for apart, off the chain of dependent
+    // maxima.
     for (; i + 2 * kStep <= count; i += 2 * kStep) {
       const Vector x = *reinterpret_cast<const Vector*>(in + i);
       const Vector y = *reinterpret_cast<const Vector*>(in + i + kStep);

@@ -1,7 +1,8 @@
-// Elementary functions in f32, written so that the compiler turns a loop over them into vector code: no branches, no calls.
-// Private to sources that are compiled per instruction set. Threads: any; pure functions.
-// Accuracy against the exact value, over all finite floats (tests/backends/cpu_unary_test.cpp): at most 4 units in the last place.
-// NaN gives NaN, infinities give their limits, results below the normal range round gradually.
+// Elementary functions in f32, written so that the compiler turns a loop over them into vector
+// code: no branches, no calls. Private to sources that are compiled per instruction set. Threads:
+// any; pure functions. Accuracy against the exact value, over all finite floats
+// (tests/backends/cpu_unary_test.cpp): at most 4 units in the last place. NaN gives NaN, infinities
+// give their limits, results below the normal range round gradually.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,8 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-/// Adding and taking away 1.5·2^23 rounds a float of magnitude below 2^22 to the nearest integer, and leaves that integer in its low bits.
+/// Adding and taking away 1.5·2^23 rounds a float of magnitude below 2^22 to the nearest integer,
+/// and leaves that integer in its low bits.
 inline constexpr float kRounder = 12582912.0F;
 inline constexpr std::int32_t kRounderBits = 0x4B400000;
 
@@ -146,7 +148,8 @@ inline constexpr float kSineLimit = 8192.0F;
 }
 
 /// sin(2π·turns + quarter_turns·π/2) for turns in [0, 1): no digits are lost to π.
-[[gnu::always_inline]] inline float turned_sine_f32(float turns, std::int32_t quarter_turns) noexcept {
+[[gnu::always_inline]] inline float turned_sine_f32(float turns,
+                                                    std::int32_t quarter_turns) noexcept {
   const float quarters = 4.0F * turns;
   const float shifted = quarters + kRounder;
   const float rest = quarters - (shifted - kRounder);
@@ -158,12 +161,12 @@ inline constexpr float kSineLimit = 8192.0F;
   const double a = __builtin_fabs(static_cast<double>(x));  // never subnormal in f64
   const double b = static_cast<double>(y);
   const std::int64_t centred = __builtin_bit_cast(std::int64_t, a) - 0x3FE6A09E667F3BCD;
-  // The exponent as a double: 2^52 + 2^51 plus an integer is exact, and the integer is at hand in the low bits.
+  // The exponent as a double: 2^52 + 2^51 plus an integer is exact, and the integer is at hand in
+  // the low bits.
   const std::int64_t exponent_bits = ((centred >> 32) + (std::int64_t{1} << 31)) >> 20;
   const double exponent =
       __builtin_bit_cast(double, exponent_bits + 0x4330000000000000) - 4503599627372544.0;
-  const double m = __builtin_bit_cast(
-      double, (centred & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD);
+  const double m = __builtin_bit_cast(double, (centred & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD);
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;
   double p = 1.0 / 15.0;
@@ -198,9 +201,9 @@ inline constexpr float kSineLimit = 8192.0F;
   const float y_half = y * 0.5F;
   const bool is_integer = __builtin_fabsf(y) >= 8388608.0F ||
                           __builtin_fabsf(y) + 8388608.0F - 8388608.0F == __builtin_fabsf(y);
-  const bool is_even = __builtin_fabsf(y) >= 16777216.0F ||
-                       (is_integer && __builtin_fabsf(y_half) + 8388608.0F - 8388608.0F ==
-                                          __builtin_fabsf(y_half));
+  const bool is_even =
+      __builtin_fabsf(y) >= 16777216.0F ||
+      (is_integer && __builtin_fabsf(y_half) + 8388608.0F - 8388608.0F == __builtin_fabsf(y_half));
   const bool is_negative = to_bits(x) < 0;
   result = is_negative && is_integer && !is_even ? -result : result;
   result = x < 0.0F && a != __builtin_inf() && !is_integer ? __builtin_nanf("") : result;

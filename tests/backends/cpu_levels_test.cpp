@@ -13,7 +13,8 @@
 namespace hearth::cpu {
 namespace {
 
-// Below the machine's best level, which the conformance suite runs: the kinds whose loops differ by level.
+// Below the machine's best level, which the conformance suite runs: the kinds whose loops differ by
+// level.
 std::vector<IsaLevel> lower_levels() {
   std::vector<IsaLevel> levels = levels_here();
   levels.pop_back();

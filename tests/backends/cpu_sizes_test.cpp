@@ -8,8 +8,8 @@
 
 #include <vector>
 
-// Shapes that are larger than the kernels' tiles, strips, buffers and grains, and no multiple of them, in all layouts. The conformance
-// cases are small; these walk the other paths.
+// Shapes that are larger than the kernels' tiles, strips, buffers and grains, and no multiple of
+// them, in all layouts. The conformance cases are small; these walk the other paths.
 namespace hearth::cpu {
 namespace {
 
@@ -78,10 +78,11 @@ TEST(CpuSizes, CopyTransposesTilesOfAnyShape) {
 }
 
 TEST(CpuSizes, CastsAndChoicesReadAnyLayout) {
-  expect_agreement(
-      OpKind::cast,
-      Precision::rounded,
-      {{.inputs = {{.shape = {150, 411}}}, .outputs = {{.shape = {150, 411}, .dtype = DType::f16}}, .dtypes = kF32}});
+  expect_agreement(OpKind::cast,
+                   Precision::rounded,
+                   {{.inputs = {{.shape = {150, 411}}},
+                     .outputs = {{.shape = {150, 411}, .dtype = DType::f16}},
+                     .dtypes = kF32}});
   expect_agreement(OpKind::where,
                    Precision::exact,
                    {{.inputs = {{.shape = {211, 307}, .dtype = DType::boolean},
@@ -118,9 +119,10 @@ TEST(CpuSizes, MaximaRunAlongAnyAxesAndKeepNan) {
                     .attributes = bytes_of(ReduceAttributes{.axes = axes}),
                     .dtypes = kF32 | kHalf};
   };
-  expect_agreement(OpKind::reduce_max,
-                   Precision::exact,
-                   {max({1301, 103}, {1301}, 2), max({1301, 103}, {103}, 1), max({64, 6, 307}, {6}, 5)});
+  expect_agreement(
+      OpKind::reduce_max,
+      Precision::exact,
+      {max({1301, 103}, {1301}, 2), max({1301, 103}, {103}, 1), max({64, 6, 307}, {6}, 5)});
   const auto places = [](const Shape& in, const Shape& out, std::int32_t axis) {
     return CallSpec{.inputs = {{.shape = in, .values = Values::grid}},
                     .outputs = {{.shape = out, .dtype = DType::i64}},
@@ -129,19 +131,23 @@ TEST(CpuSizes, MaximaRunAlongAnyAxesAndKeepNan) {
   };
   expect_agreement(OpKind::argmax,
                    Precision::exact,
-                   {places({307, 1301}, {307}, 1), places({307, 1301}, {1301}, 0), places({5, 307, 261}, {5, 261}, 1)});
+                   {places({307, 1301}, {307}, 1),
+                    places({307, 1301}, {1301}, 0),
+                    places({5, 307, 261}, {5, 261}, 1)});
 }
 
 TEST(CpuSizes, SoftmaxRunsAlongAnyAxis) {
   for (const std::int32_t axis : {0, 1, 2}) {
-    const std::vector<CallSpec> forward = {{.inputs = {{.shape = {61, 67, 71}, .values = Values::wide}},
-                                            .outputs = {{.shape = {61, 67, 71}}},
-                                            .attributes = bytes_of(AxisAttributes{.axis = axis}),
-                                            .length = 71,
-                                            .dtypes = kF32 | kHalf}};
+    const std::vector<CallSpec> forward = {
+        {.inputs = {{.shape = {61, 67, 71}, .values = Values::wide}},
+         .outputs = {{.shape = {61, 67, 71}}},
+         .attributes = bytes_of(AxisAttributes{.axis = axis}),
+         .length = 71,
+         .dtypes = kF32 | kHalf}};
     expect_agreement(OpKind::softmax, Precision::sum, forward);
     const std::vector<CallSpec> backward = {
-        {.inputs = {{.shape = {61, 67, 71}}, {.shape = {61, 67, 71}, .values = Values::probability}},
+        {.inputs = {{.shape = {61, 67, 71}},
+                    {.shape = {61, 67, 71}, .values = Values::probability}},
          .outputs = {{.shape = {61, 67, 71}}},
          .attributes = bytes_of(AxisAttributes{.axis = axis}),
          .length = 71,

@@ -1,5 +1,5 @@
-#include "backends/cpu/unary_loops.hpp"
 #include "backends/cpu/binary_loops.hpp"
+#include "backends/cpu/unary_loops.hpp"
 #include "tests/backends/cpu_levels.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ double units_off(float got, double want) {
   }
   int exponent = 0;
   static_cast<void>(std::frexp(want, &exponent));
-  return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
+  return std::fabs(static_cast<double>(got) - want) /
+         std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
 /// Floats of every sign and exponent, with infinities, NaN and both zeros among them.
@@ -36,7 +37,16 @@ std::vector<float> floats_of_all_sizes() {
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const float special : {0.0F, -0.0F, 1.0F, -1.0F, 88.72F, 88.73F, -87.34F, -103.9F, kInfinity, -kInfinity,
+  for (const float special : {0.0F,
+                              -0.0F,
+                              1.0F,
+                              -1.0F,
+                              88.72F,
+                              88.73F,
+                              -87.34F,
+                              -103.9F,
+                              kInfinity,
+                              -kInfinity,
                               std::numeric_limits<float>::quiet_NaN(),
                               std::numeric_limits<float>::denorm_min(),
                               std::numeric_limits<float>::max()}) {
@@ -82,7 +92,8 @@ TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
   expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
 }
 
-// Near multiples of π a unit in the last place is far smaller than what the f32 argument can tell apart.
+// Near multiples of π a unit in the last place is far smaller than what the f32 argument can tell
+// apart.
 TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
   const std::vector<float> in = floats_of_all_sizes();
   for (const IsaLevel level : levels_here()) {
@@ -97,8 +108,10 @@ TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
         ASSERT_TRUE(std::isnan(sine[i]) && std::isnan(cosine[i])) << in[i];
         continue;
       }
-      ASSERT_NEAR(static_cast<double>(sine[i]), std::sin(x), 0x1p-23) << name(level) << " at " << in[i];
-      ASSERT_NEAR(static_cast<double>(cosine[i]), std::cos(x), 0x1p-23) << name(level) << " at " << in[i];
+      ASSERT_NEAR(static_cast<double>(sine[i]), std::sin(x), 0x1p-23)
+          << name(level) << " at " << in[i];
+      ASSERT_NEAR(static_cast<double>(cosine[i]), std::cos(x), 0x1p-23)
+          << name(level) << " at " << in[i];
     }
   }
 }
@@ -106,9 +119,10 @@ TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
 TEST(BinaryLoops, PowHasTheSpecialCasesOfTheCLibrary) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> numbers = {0.0F,  -0.0F, 1.0F,  -1.0F, 2.0F,   -2.0F,      3.0F,      -3.0F,
-                                      0.5F,  -0.5F, 1e-30F, 1e30F, -1e30F, kInfinity, -kInfinity, nan,
-                                      2.5F,  -2.5F, 1e-40F, 16777216.0F, 16777217.0F, 8388609.0F};
+  const std::vector<float> numbers = {0.0F,   -0.0F,       1.0F,        -1.0F,     2.0F,   -2.0F,
+                                      3.0F,   -3.0F,       0.5F,        -0.5F,     1e-30F, 1e30F,
+                                      -1e30F, kInfinity,   -kInfinity,  nan,       2.5F,   -2.5F,
+                                      1e-40F, 16777216.0F, 16777217.0F, 8388609.0F};
   for (const IsaLevel level : levels_here()) {
     const BinaryLoop loop = binary_loops(level).at(OpKind::pow, DType::f32)[0];
     for (const float base : numbers) {

@@ -1,0 +1,27 @@
+#include <hearth/parallel/bucket_plan.hpp>
+
+#include <utility>
+
+namespace hearth {
+
+BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes)
+    : parameters_(std::move(parameters)), bucket_of_(parameters_.size(), kNoBucket) {
+  bool is_open = false;
+  for (std::size_t index = parameters_.size(); index-- > 0;) {
+    const ParameterForm& form = parameters_[index];
+    if (!is_float(form.dtype)) {
+      continue;
+    }
+    if (!is_open || buckets_.back().dtype != form.dtype) {
+      buckets_.push_back({.dtype = form.dtype});
+    }
+    Bucket& bucket = buckets_.back();
+    const std::int64_t count = form.shape.element_count();
+    bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
+    bucket.element_count += count;
+    bucket_of_[index] = buckets_.size() - 1;
+    is_open = bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
+  }
+}
+
+}  // namespace hearth

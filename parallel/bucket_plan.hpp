@@ -1,0 +1,58 @@
+// BucketPlan: which parameter's gradient lies where in which bucket. Gradients come out of a
+// backward sweep roughly in reverse visit order, so buckets are filled in that order.
+// A value, made once from a model; the same for all its replicas. Threads: any, after construction.
+// Invariants: (1) every float parameter lies in exactly one bucket, whole; (2) a bucket has one
+// type; (3) the plan depends on types, shapes and options alone, so all ranks have the same one.
+#pragma once
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/shape.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hearth {
+
+/// What a plan needs to know of a parameter.
+struct ParameterForm {
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+/// A parameter's place in a bucket, in elements.
+struct BucketEntry {
+  std::size_t parameter = 0;  ///< In visit order.
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+struct Bucket {
+  DType dtype = DType::f32;
+  std::int64_t element_count = 0;
+  std::vector<BucketEntry> entries;  ///< Last parameter first.
+};
+
+class BucketPlan final {
+ public:
+  static constexpr std::size_t kNoBucket = static_cast<std::size_t>(-1);
+
+  /// A bucket is closed as soon as it holds `bucket_bytes` or more, or the type changes.
+  BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes);
+
+  /// In the order in which they are filled.
+  [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
+  [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
+  /// The bucket of a parameter; kNoBucket for one without a gradient (integers).
+  [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const {
+    return bucket_of_.at(parameter);
+  }
+
+ private:
+  std::vector<ParameterForm> parameters_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_;
+};
+
+}  // namespace hearth

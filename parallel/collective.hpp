@@ -1,0 +1,44 @@
+// Collective: the seam of the engines that combine bytes which several devices have lent.
+// Whoever calls it (the coordinator) outlives what it has started. Threads: any; a call returns at
+// once.
+// Invariants: (1) an engine gives every region that it was handed back, by done(), exactly once and
+// only when it will not touch its bytes again; (2) then it calls `finished`, exactly once, with the
+// same status.
+#pragma once
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/lent_region.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace hearth {
+
+enum class ReduceOp : std::uint8_t { sum };
+
+class Collective {
+ public:
+  /// May run on any device's loop: it must not block.
+  using Finished = UniqueFunction<void(const Status& status)>;
+
+  Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  virtual ~Collective() = default;
+
+  /// Replaces the elements of every region by their sum over all regions. `regions` stand in rank
+  /// order.
+  ///
+  /// Shapes: all regions have the same size.
+  /// Dtypes: equal; f16 and bf16 are summed in f32 and rounded once.
+  /// Errors: invalid_argument when the regions differ, or there are none; unsupported for other
+  /// types; all of them through done() and `finished`.
+  virtual void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) = 0;
+
+  /// Replaces the bytes of every region by those of region `root`. Errors: as all_reduce(), and
+  /// out_of_range when there is no such region.
+  virtual void broadcast(std::vector<LentRegion> regions, int root, Finished finished) = 0;
+};
+
+}  // namespace hearth

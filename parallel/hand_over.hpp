@@ -1,0 +1,88 @@
+// Handing values with tensors inside from one thread to another: hand_over() where they are now,
+// take_over() where they arrive. Worker and DataParallel call both for what goes in and out of them.
+// Stateless. Threads: the value's owner.
+// Invariant: what holds no tensor is left alone, so every movable type may be handed over.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/gradients.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+namespace detail {
+
+template <class T>
+struct IsPair : std::false_type {};
+template <class A, class B>
+struct IsPair<std::pair<A, B>> : std::true_type {};
+
+template <class T>
+struct IsValueAndGradients : std::false_type {};
+template <class T>
+struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
+
+/// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients, modules,
+/// and those in pairs, tuples, lists, optionals and what value_and_grad returns.
+template <class T, class Fn>
+void for_each_handed(T& value, Fn& fn) {
+  using Plain = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<Plain, Tensor>) {
+    if (!value.is_empty()) {
+      fn(value);
+    }
+  } else if constexpr (std::is_same_v<Plain, Gradients> || Module<Plain>) {
+    fn(value);
+  } else if constexpr (IsValueAndGradients<Plain>::value) {
+    for_each_handed(value.value, fn);
+    fn(value.gradients);
+  } else if constexpr (IsOptional<Plain>::value) {
+    if (value.has_value()) {
+      for_each_handed(*value, fn);
+    }
+  } else if constexpr (IsList<Plain>::value) {
+    if constexpr (!std::is_arithmetic_v<typename Plain::value_type>) {
+      for (auto& element : value) {
+        for_each_handed(element, fn);
+      }
+    }
+  } else if constexpr (IsPair<Plain>::value || IsTuple<Plain>::value) {
+    std::apply([&](auto&... parts) { (for_each_handed(parts, fn), ...); }, value);
+  }
+}
+
+}  // namespace detail
+
+/// A flush point in this thread's program: another thread may use the value from here on.
+template <class T>
+void hand_over(const T& value) {
+  auto publish_part = [](const auto& part) {
+    if constexpr (Module<std::remove_cvref_t<decltype(part)>>) {
+      publish(part);
+    } else {
+      part.publish();
+    }
+  };
+  detail::for_each_handed(value, publish_part);
+}
+
+/// Makes the calling thread's stream the home of a value that another thread has handed over.
+template <class T>
+void take_over(T& value) {
+  auto adopt_part = [](auto& part) {
+    if constexpr (Module<std::remove_cvref_t<decltype(part)>>) {
+      adopt(part);
+    } else {
+      part.adopt();
+    }
+  };
+  detail::for_each_handed(value, adopt_part);
+}
+
+}  // namespace hearth

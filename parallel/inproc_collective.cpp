@@ -1,0 +1,197 @@
+#include <hearth/parallel/inproc_collective.hpp>
+
+#include <hearth/parallel/reduce_loops.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// Waking a device for fewer bytes costs more than they do.
+constexpr std::size_t kLeastChunkBytes = std::size_t{16} * 1024;
+// Chunks begin at cache lines of the regions, so that no two devices write to one.
+constexpr std::size_t kChunkAlignment = 64;
+
+// What combines bytes [begin, end) of all regions.
+using Combine = void (*)(std::span<std::byte* const> ranks,
+                         DType dtype,
+                         int root,
+                         std::size_t begin,
+                         std::size_t end) noexcept;
+
+void sum_bytes(std::span<std::byte* const> ranks,
+               DType dtype,
+               int /*root*/,
+               std::size_t begin,
+               std::size_t end) noexcept {
+  const auto element_bytes = static_cast<std::size_t>(size_bytes(dtype));
+  detail::sum_ranks(ranks, dtype, begin / element_bytes, end / element_bytes);
+}
+
+void copy_bytes(std::span<std::byte* const> ranks,
+                DType /*dtype*/,
+                int root,
+                std::size_t begin,
+                std::size_t end) noexcept {
+  const std::byte* const source = ranks[static_cast<std::size_t>(root)];
+  for (std::byte* const target : ranks) {
+    if (target != source && begin != end) {
+      std::memcpy(target + begin, source + begin, end - begin);
+    }
+  }
+}
+
+// One collective under way: counts the chunks; the last of them gives the regions back.
+class Round final {
+ public:
+  Round(std::vector<LentRegion> regions, Collective::Finished finished, std::size_t chunk_count)
+      : regions_(std::move(regions)), finished_(std::move(finished)), left_(chunk_count) {
+    for (const LentRegion& region : regions_) {
+      bytes_.push_back(region.bytes().data());
+    }
+  }
+
+  [[nodiscard]] std::span<LentRegion> regions() noexcept { return regions_; }
+  [[nodiscard]] std::span<std::byte* const> bytes() const noexcept { return bytes_; }
+
+  void finish_chunk(bool was_combined) noexcept {
+    if (!was_combined) {
+      is_broken_.store(true, std::memory_order_release);  // partner: the load below
+    }
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      give_back(is_broken_.load(std::memory_order_acquire)
+                    ? Status(Error{.code = ErrorCode::collective_failed,
+                                   .text = "a device stopped in the middle of a collective"})
+                    : Status());
+    }
+  }
+  void give_back(const Status& status) {
+    for (LentRegion& region : regions_) {
+      region.done(status);
+    }
+    if (finished_) {
+      finished_(status);
+    }
+  }
+
+ private:
+  std::vector<LentRegion> regions_;
+  std::vector<std::byte*> bytes_;
+  Collective::Finished finished_;
+  std::atomic<std::size_t> left_;
+  std::atomic<bool> is_broken_{false};
+};
+
+// A chunk on its way to a device. A device that stops drops it unrun, and it counts all the same.
+class Chunk final {
+ public:
+  Chunk(std::shared_ptr<Round> round, Combine combine, int root, std::size_t begin, std::size_t end)
+      : round_(std::move(round)), combine_(combine), root_(root), begin_(begin), end_(end) {}
+  Chunk(Chunk&&) noexcept = default;
+  Chunk& operator=(Chunk&&) noexcept = delete;
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+  ~Chunk() {
+    if (round_) {
+      round_->finish_chunk(false);
+    }
+  }
+
+  void run() {
+    const auto round = std::exchange(round_, nullptr);
+    combine_(round->bytes(), round->regions().front().dtype(), root_, begin_, end_);
+    round->finish_chunk(true);
+  }
+
+ private:
+  std::shared_ptr<Round> round_;
+  Combine combine_;
+  int root_;
+  std::size_t begin_;
+  std::size_t end_;
+};
+
+Status check(std::span<const LentRegion> regions, bool must_sum) {
+  const auto problem = [](ErrorCode code, std::string text) {
+    return Error{.code = code, .text = "collective: " + std::move(text)};
+  };
+  if (regions.empty()) {
+    return problem(ErrorCode::invalid_argument, "there are no regions");
+  }
+  for (std::size_t rank = 0; rank < regions.size(); ++rank) {
+    const LentRegion& region = regions[rank];
+    if (!region.is_valid()) {
+      return problem(ErrorCode::invalid_argument,
+                     fmt::format("the region of rank {} was given back already", rank));
+    }
+    if (region.dtype() != regions[0].dtype() || region.bytes().size() != regions[0].bytes().size()) {
+      return problem(ErrorCode::invalid_argument,
+                     fmt::format("rank 0 has {} bytes of {}, rank {} has {} bytes of {}",
+                                 regions[0].bytes().size(),
+                                 name(regions[0].dtype()),
+                                 rank,
+                                 region.bytes().size(),
+                                 name(region.dtype())));
+    }
+  }
+  if (must_sum && !detail::can_sum(regions[0].dtype())) {
+    return problem(ErrorCode::unsupported,
+                   fmt::format("cannot sum {}", name(regions[0].dtype())));
+  }
+  return {};
+}
+
+void start(std::vector<LentRegion> regions,
+           const Status& checked,
+           Combine combine,
+           int root,
+           Collective::Finished finished) {
+  const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
+  if (!checked.has_value() || size == 0) {
+    Round(std::move(regions), std::move(finished), 1).give_back(checked);
+    return;
+  }
+  const std::size_t count =
+      std::clamp<std::size_t>(size / kLeastChunkBytes, 1, regions.size());
+  const auto round =
+      std::make_shared<Round>(std::move(regions), std::move(finished), count);
+  const auto edge = [&](std::size_t index) {
+    return index == count ? size : size / count * index / kChunkAlignment * kChunkAlignment;
+  };
+  for (std::size_t index = 0; index < count; ++index) {
+    // The regions stay valid until the last chunk has run, so until this one is posted at least.
+    round->regions()[index].run_on_device(
+        [chunk = Chunk(round, combine, root, edge(index), edge(index + 1))]() mutable {
+          chunk.run();
+        });
+  }
+}
+
+}  // namespace
+
+void InprocCollective::all_reduce(std::vector<LentRegion> regions,
+                                  ReduceOp /*op*/,
+                                  Finished finished) {
+  const Status checked = check(regions, true);
+  start(std::move(regions), checked, &sum_bytes, 0, std::move(finished));
+}
+
+void InprocCollective::broadcast(std::vector<LentRegion> regions, int root, Finished finished) {
+  Status checked = check(regions, false);
+  if (checked.has_value() && (root < 0 || static_cast<std::size_t>(root) >= regions.size())) {
+    checked = Error{.code = ErrorCode::out_of_range,
+                    .text = fmt::format(
+                        "collective: root {} of a world of {}", root, regions.size())};
+  }
+  start(std::move(regions), checked, &copy_bytes, root, std::move(finished));
+}
+
+}  // namespace hearth

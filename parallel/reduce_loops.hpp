@@ -1,0 +1,24 @@
+// The inner loops of the collectives that run in host memory. Stateless. Threads: any; the ranges
+// of calls that run at once must not overlap.
+// Invariant: an element's sum depends on the ranks' elements and their order alone, not on how the
+// range was cut.
+#pragma once
+
+#include <hearth/runtime/base/dtype.hpp>
+
+#include <cstddef>
+#include <span>
+
+namespace hearth::detail {
+
+/// Whether sum_ranks knows the type: f32, f64, f16, bf16, i32, i64.
+[[nodiscard]] bool can_sum(DType dtype) noexcept;
+
+/// Element by element, first rank to last, the sum goes to every rank. Integers wrap around.
+/// Requires can_sum(dtype); elements [begin, end) exist in each of `ranks`.
+void sum_ranks(std::span<std::byte* const> ranks,
+               DType dtype,
+               std::size_t begin,
+               std::size_t end) noexcept;
+
+}  // namespace hearth::detail

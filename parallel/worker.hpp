@@ -1,0 +1,111 @@
+// Worker: a thread beside a device, which runs functions one after the other. Modules, tensors and
+// gradients are moved in with a function and move out with its result.
+// Owned by the program; the Runtime outlives it. Threads: run() from any; the functions run on the
+// worker's own thread, which is pinned to the device's cores.
+// Invariants: (1) functions run in the order of run(); (2) a function that throws ends its own
+// Pending and nothing else; (3) what is queued when the worker ends is dropped: its Pending says
+// `cancelled`.
+#pragma once
+
+#include <hearth/parallel/hand_over.hpp>
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace hearth {
+
+struct WorkerOptions {
+  int rank = 0;   ///< This worker's number …
+  int world = 1;  ///< … among so many.
+  std::uint64_t seed = 0;
+};
+
+/// What a function finds on its worker. Threads: the worker's.
+struct WorkerContext {
+  int rank = 0;
+  int world = 1;
+  Device device;
+  /// Of this worker alone: the same seed and rank give the same numbers. Also the one that
+  /// current_generator() finds.
+  Generator generator;
+  /// Beside the thread's default stream: for transfers that go on while that one computes.
+  Stream communication;
+};
+
+class Worker final {
+ public:
+  Worker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  /// Waits for the function that runs now; drops those behind it.
+  ~Worker();
+
+  /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
+  /// tensors, gradients and modules in them are published and adopted (see hand_over.hpp); the
+  /// caller may take_over() the result.
+  ///
+  /// Errors: worker_failed with the cause when fn throws; cancelled when the worker ended first.
+  template <class Fn, class... Args>
+  auto run(Fn fn, Args... args) {
+    using R = std::invoke_result_t<Fn&, WorkerContext&, Args...>;
+    static_assert(!std::is_reference_v<R>, "a worker's function returns a value");
+    Promise<R> promise(PendingOptions{.subject = subject_});
+    Pending<R> pending = promise.pending();
+    (hand_over(args), ...);
+    post([this,
+          fn = std::move(fn),
+          inputs = std::tuple<Args...>(std::move(args)...),
+          promise = std::move(promise)](WorkerContext& context) mutable {
+      try {
+        take_over(inputs);
+        const auto call = [&](Args&... each) -> R { return fn(context, std::move(each)...); };
+        if constexpr (std::is_void_v<R>) {
+          std::apply(call, inputs);
+          promise.set_value();
+        } else {
+          R result = std::apply(call, inputs);
+          hand_over(result);
+          promise.set_value(std::move(result));
+        }
+      } catch (...) {
+        promise.set_error(failure());
+      }
+    });
+    return pending;
+  }
+
+  /// The plain form: the job must not throw.
+  void post(UniqueFunction<void(WorkerContext&)> job);
+
+  /// The exception being handled, as the worker_failed error of this worker. Threads: the worker's.
+  [[nodiscard]] ErrorRef failure() const;
+
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  /// Gives up what is queued, now and from here on, without waiting.
+  void stop() noexcept;
+
+ private:
+  using Job = UniqueFunction<void(WorkerContext&)>;
+
+  void thread_main();
+
+  const Device device_;
+  const WorkerOptions options_;
+  const std::string subject_;
+  std::atomic<bool> is_stopping_{false};
+  Mailbox<Job> jobs_;
+  std::unique_ptr<Joinable> thread_;
+};
+
+}  // namespace hearth
