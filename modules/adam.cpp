@@ -14,12 +14,13 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 void require_in(std::string_view setting, double value, double end) {
   if (!(value >= 0 && value < end)) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("Adam: {} is {}, but must be 0 or more and {}",
-                                          setting,
-                                          value,
-                                          end == kNoLimit ? "finite" : fmt::format("below {}", end)),
-                      .op = "Adam"});
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("Adam: {} is {}, but must be 0 or more and {}",
+                                  setting,
+                                  value,
+                                  end == kNoLimit ? "finite" : fmt::format("below {}", end)),
+              .op = "Adam"});
   }
 }
 

@@ -46,10 +46,9 @@ Metadata load_weights(Model& model, const std::filesystem::path& where) {
     loaded.back().set_path(path);
   });
   std::size_t index = 0;
-  model.visit("",
-              [&](const std::string& /*path*/, Tensor& tensor) {
-                tensor = std::move(loaded[index++]);
-              });
+  model.visit("", [&](const std::string& /*path*/, Tensor& tensor) {
+    tensor = std::move(loaded[index++]);
+  });
   return file.metadata();
 }
 

@@ -34,9 +34,8 @@ std::int64_t checked_batch_count(const Dataset& dataset, const LoaderOptions& op
   const std::int64_t count =
       options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
   require(count > 0,
-          fmt::format("drop_last leaves no batch: {} examples, batches of {}",
-                      size,
-                      options.batch_size));
+          fmt::format(
+              "drop_last leaves no batch: {} examples, batches of {}", size, options.batch_size));
   return count;
 }
 
@@ -54,11 +53,11 @@ class DataLoader::Assembler {
     try {
       return read(cursor);
     } catch (...) {
-      return Error{.code = ErrorCode::worker_failed,
-                   .text = fmt::format("DataLoader: batch {} of epoch {} could not be read",
-                                       cursor.batch,
-                                       cursor.epoch),
-                   .cause = detail::error_of_current_exception()};
+      return Error{
+          .code = ErrorCode::worker_failed,
+          .text = fmt::format(
+              "DataLoader: batch {} of epoch {} could not be read", cursor.batch, cursor.epoch),
+          .cause = detail::error_of_current_exception()};
     }
   }
 
@@ -72,9 +71,8 @@ class DataLoader::Assembler {
     const std::int64_t first = cursor.batch * options_.batch_size;
     const std::int64_t global = std::min(options_.batch_size, dataset_.size() - first);
     const RowRange rows = shard_rows(global, options_.rank, options_.world);
-    const std::span<const std::int64_t> indices =
-        std::span(order_).subspan(static_cast<std::size_t>(first + rows.begin),
-                                  static_cast<std::size_t>(rows.size()));
+    const std::span<const std::int64_t> indices = std::span(order_).subspan(
+        static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
     return HostBatch{.examples = dataset_.read(indices),
                      .size = rows.size(),
                      .global_size = global,
@@ -94,7 +92,9 @@ DataLoader::DataLoader(const Dataset& dataset, Executor& executor, LoaderOptions
       options_(options),
       batch_count_(checked_batch_count(dataset, options)) {}
 
-DataLoader::~DataLoader() { stop_workers(); }
+DataLoader::~DataLoader() {
+  stop_workers();
+}
 
 void DataLoader::start_workers() {
   const std::int64_t first = cursor_.epoch * batch_count_ + cursor_.batch;

@@ -26,7 +26,9 @@ std::vector<std::int64_t> plain_order(std::int64_t size) {
   return order;
 }
 
-std::vector<std::int64_t> shuffled_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
+std::vector<std::int64_t> shuffled_order(std::int64_t size,
+                                         std::uint64_t seed,
+                                         std::int64_t epoch) {
   std::vector<std::int64_t> order = plain_order(size);
   const Generator generator = Generator(seed).fork(static_cast<std::uint64_t>(epoch));
   for (std::size_t left = order.size(); left > 1; --left) {

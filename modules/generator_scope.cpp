@@ -30,7 +30,9 @@ Generator* exchange_current(Generator* generator) {
 }  // namespace
 
 GeneratorScope::GeneratorScope(Generator& generator) : previous_(exchange_current(&generator)) {}
-GeneratorScope::~GeneratorScope() { exchange_current(previous_); }
+GeneratorScope::~GeneratorScope() {
+  exchange_current(previous_);
+}
 
 Generator& current_generator(std::string_view user, SourceLoc loc) {
   const auto* current = current_context().find<CurrentGenerator>(kKey);

@@ -22,10 +22,10 @@ Tensor HostArray::to(const Device& device, SourceLoc loc) && {
 
 void HostArray::require_dtype(DType wanted) const {
   if (dtype_ != wanted) {
-    throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("HostArray: the values are {}, asked for {}",
-                                          name(dtype_),
-                                          name(wanted))});
+    throw_error(Error{
+        .code = ErrorCode::dtype_mismatch,
+        .text =
+            fmt::format("HostArray: the values are {}, asked for {}", name(dtype_), name(wanted))});
   }
 }
 

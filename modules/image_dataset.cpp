@@ -32,7 +32,8 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
   require(std::ranges::all_of(images_.labels,
                               [&](std::uint8_t label) { return label < images_.class_count; }),
           fmt::format("a label is not below {}, the number of classes", images_.class_count));
-  require(options.deviation > 0, fmt::format("the deviation {} is not positive", options.deviation));
+  require(options.deviation > 0,
+          fmt::format("the deviation {} is not positive", options.deviation));
   for (std::size_t value = 0; value < scaled_.size(); ++value) {
     scaled_[value] = (static_cast<float>(value) / 255.0F - options.mean) / options.deviation;
   }

@@ -30,8 +30,12 @@ Tensor uniform_within(
 
 }  // namespace
 
-std::int64_t fan_in(const Shape& shape) { return product_without(shape, 0); }
-std::int64_t fan_out(const Shape& shape) { return product_without(shape, 1); }
+std::int64_t fan_in(const Shape& shape) {
+  return product_without(shape, 0);
+}
+std::int64_t fan_out(const Shape& shape) {
+  return product_without(shape, 1);
+}
 
 Tensor kaiming_uniform(const Device& device,
                        const Shape& shape,

@@ -10,10 +10,10 @@ namespace hearth {
 
 Linear::Linear(const Config& config, const Device& device, Generator& generator, DType dtype) {
   if (config.in < 1 || config.out < 1) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("Linear: needs 1 or more features, got in {}, out {}",
-                                          config.in,
-                                          config.out)});
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format(
+                  "Linear: needs 1 or more features, got in {}, out {}", config.in, config.out)});
   }
   weight = kaiming_uniform(device, {config.out, config.in}, generator, dtype);
   if (config.has_bias) {

@@ -27,19 +27,21 @@ void require_copyable(const std::string& from_path,
                       const std::string& to_path,
                       const Tensor& to) {
   if (from_path != to_path) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("copy_values: '{}' meets '{}': the modules have different "
-                                          "parameters",
-                                          from_path,
-                                          to_path)});
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("copy_values: '{}' meets '{}': the modules have different "
+                                  "parameters",
+                                  from_path,
+                                  to_path)});
   }
   if (from.shape() != to.shape()) {
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("copy_values: '{}' is {} in one module and {} in the other",
-                                          to_path,
-                                          from.shape().to_string(),
-                                          to.shape().to_string()),
-                      .module_path = to_path});
+    throw_error(
+        Error{.code = ErrorCode::shape_mismatch,
+              .text = fmt::format("copy_values: '{}' is {} in one module and {} in the other",
+                                  to_path,
+                                  from.shape().to_string(),
+                                  to.shape().to_string()),
+              .module_path = to_path});
   }
 }
 

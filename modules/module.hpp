@@ -85,8 +85,7 @@ template <Module Model>
 /// Threads: before other threads share the tensors.
 template <Module Model>
 void set_paths(const Model& model, const std::string& prefix = "") {
-  model.visit(prefix,
-              [](const std::string& path, const Tensor& tensor) { tensor.set_path(path); });
+  model.visit(prefix, [](const std::string& path, const Tensor& tensor) { tensor.set_path(path); });
 }
 
 /// A flush point: from here on another thread may use the module.

@@ -14,15 +14,15 @@ namespace hearth {
 
 class Optimizer final {
  public:
-  Optimizer(Sgd sgd) : content_(std::move(sgd)) {}       // NOLINT(google-explicit-constructor)
-  Optimizer(Adam adam) : content_(std::move(adam)) {}    // NOLINT(google-explicit-constructor)
-  Optimizer(AdamW adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
+  Optimizer(Sgd sgd) : content_(std::move(sgd)) {}      // NOLINT(google-explicit-constructor)
+  Optimizer(Adam adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
+  Optimizer(AdamW adam) : content_(std::move(adam)) {}  // NOLINT(google-explicit-constructor)
 
   /// As Sgd's and Adam's.
   template <Module Model>
   Pending<StepReport> step(Model& model, Gradients&& gradients) {
-    return std::visit(
-        [&](auto& content) { return content.step(model, std::move(gradients)); }, content_);
+    return std::visit([&](auto& content) { return content.step(model, std::move(gradients)); },
+                      content_);
   }
   template <Module Model>
   void prepare(Model& model) {

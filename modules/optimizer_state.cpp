@@ -72,11 +72,10 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
     throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {});
   }
   if (gradients.size() != parameters.size()) {
-    throw_misfit(
-        ErrorCode::invalid_argument,
-        optimizer_,
-        fmt::format("{} gradients for {} parameters", gradients.size(), parameters.size()),
-        {});
+    throw_misfit(ErrorCode::invalid_argument,
+                 optimizer_,
+                 fmt::format("{} gradients for {} parameters", gradients.size(), parameters.size()),
+                 {});
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = *parameters[i].tensor;
@@ -131,16 +130,16 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group, StepReport report
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
   under_way_ = outcome.pending();
-  group.commit([outcome = std::move(outcome), promise = std::move(promise), report](
-                   ErrorRef error) mutable {
-    if (error) {
-      outcome.set_error(error);
-      promise.set_error(std::move(error));
-    } else {
-      outcome.set_value();
-      promise.set_value(report);
-    }
-  });
+  group.commit(
+      [outcome = std::move(outcome), promise = std::move(promise), report](ErrorRef error) mutable {
+        if (error) {
+          outcome.set_error(error);
+          promise.set_error(std::move(error));
+        } else {
+          outcome.set_value();
+          promise.set_value(report);
+        }
+      });
   return pending;
 }
 

@@ -67,8 +67,7 @@ void write_safetensors(const std::filesystem::path& path,
   std::size_t offset = 0;
   for (const NamedTensor* named : file_order(tensors)) {
     const Tensor& tensor = named->tensor;
-    const auto size =
-        static_cast<std::size_t>(tensor.element_count() * size_bytes(tensor.dtype()));
+    const auto size = static_cast<std::size_t>(tensor.element_count() * size_bytes(tensor.dtype()));
     header.entries.push_back({named->name, tensor.dtype(), tensor.shape(), offset, size});
     readings.push_back(tensor.read_bytes());
     offset += size;
@@ -103,10 +102,10 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path) {
   const std::span<const std::byte> bytes(*file.file_);
   std::uint64_t length = 0;
   if (bytes.size() < kLengthBytes) {
-    throw_file_error(ErrorCode::bad_format,
-                     path,
-                     fmt::format("truncated: expected 8 bytes of header length, got {}",
-                                 bytes.size()));
+    throw_file_error(
+        ErrorCode::bad_format,
+        path,
+        fmt::format("truncated: expected 8 bytes of header length, got {}", bytes.size()));
   }
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > detail::kMaxHeaderBytes || length > bytes.size() - kLengthBytes) {
@@ -120,9 +119,8 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path) {
   }
   file.data_begin_ = kLengthBytes + length;
   const auto text = bytes.subspan(kLengthBytes, length);
-  Result<detail::SafetensorsHeader> header =
-      detail::parse_header({reinterpret_cast<const char*>(text.data()), text.size()},
-                           bytes.size() - file.data_begin_);
+  Result<detail::SafetensorsHeader> header = detail::parse_header(
+      {reinterpret_cast<const char*>(text.data()), text.size()}, bytes.size() - file.data_begin_);
   if (!header.has_value()) {
     throw_file_error(ErrorCode::bad_format, path, header.error().text);
   }
@@ -142,10 +140,9 @@ const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name) const {
     for (const Entry& entry : entries_) {
       names.push_back(entry.name);
     }
-    throw_file_error(
-        ErrorCode::not_found,
-        path_,
-        fmt::format("no tensor '{}'; there are: {}", name, fmt::join(names, ", ")));
+    throw_file_error(ErrorCode::not_found,
+                     path_,
+                     fmt::format("no tensor '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
   return *found;
 }

@@ -1,8 +1,9 @@
 // Model files in the safetensors format: named tensors and a few words of metadata. Python's
 // safetensors reads what is written here, and the other way round.
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
-// Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header to
-// the last byte, or the reader throws and names the file, the tensor or byte, and what was expected.
+// Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header
+// to the last byte, or the reader throws and names the file, the tensor or byte, and what was
+// expected.
 #pragma once
 
 #include <hearth/modules/named_tensor.hpp>

@@ -173,10 +173,10 @@ std::string print_header(const SafetensorsHeader& header) {
   }
   for (const SafetensorsFile::Entry& entry : header.entries) {
     const auto type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
-    root[entry.name] = {{"dtype", type->name},
-                        {"shape", entry.shape.dims()},
-                        {"data_offsets",
-                         {entry.offset_bytes, entry.offset_bytes + entry.size_bytes}}};
+    root[entry.name] = {
+        {"dtype", type->name},
+        {"shape", entry.shape.dims()},
+        {"data_offsets", {entry.offset_bytes, entry.offset_bytes + entry.size_bytes}}};
   }
   std::string text = root.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -75,17 +75,16 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     schedule_point();
     collect();
     const bool is_enough = until != nullptr && (until(context) || deadline.has_passed());
+    const bool ends_here = is_stopping_ && until == nullptr;
+    if (ends_here && (stop_limit_.has_passed() || (ready_.empty() && parked_.empty()))) {
+      finish_stop();
+      return true;
+    }
     if (!ready_.empty() && !is_enough) {
       LaneState* lane = ready_.front();
       ready_.pop_front();
       take_turn(*lane, until, context);
       continue;
-    }
-    if (is_stopping_ && until == nullptr && (parked_.empty() || stop_limit_.has_passed())) {
-      if (ready_.empty() || stop_limit_.has_passed()) {
-        finish_stop();
-        return true;
-      }
     }
     records_seen_.store(records_, std::memory_order_release);
     // A borrower leaves the parked lanes' deadlines, and the end of a shutdown, to the actor's thread.
@@ -221,12 +220,12 @@ void DeviceActor::keep_for_group(LaneState& lane, const OpView& op) {
 DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
   if (Slot* unborn = dispatch_.find_unborn_input(op)) {
     if (!lane.has_expired) {
-      park_on(*unborn, lane);
+      park_on(*unborn, lane, Deadline::in(kDefaultWait));
       return Step::parked;
     }
-    const Error late{.code = ErrorCode::deadline_exceeded,
-                     .text = "an operand from another stream was not made in time"};
-    dispatch_.fail(op, lane, dispatch_.with_provenance(late, op, lane.id));
+    const ErrorRef error = late(op, lane);
+    dispatch_.fail(op, lane, error);
+    reject_record(op, error);  // a readback or lend has someone who waits
     return Step::consumed;
   }
   switch (op.kind()) {
@@ -260,6 +259,7 @@ DeviceActor::Step DeviceActor::consume_lifetime(LaneState& lane, const OpView& o
       return adopt(lane, op);
     case OpKind::group_begin:
       lane.in_group = true;
+      lane.group_start = op.record().sequence;
       return Step::consumed;
     case OpKind::group_end:
       return finish_group(lane, op);
@@ -283,7 +283,7 @@ std::vector<DeferredDrop::Use> DeviceActor::uses_of_drop(const LastUsesBlob& blo
     // More lanes than a tensor remembers used it: all that is queued anywhere now must go first.
     for (std::uint32_t id = 1; id <= endpoint_->lanes.last_id(); ++id) {
       const Lane* other = endpoint_->lanes.find(LaneId{id});
-      if (other != nullptr && other->consumed() < other->pushed_seen()) {
+      if (other != nullptr && !has_done(LaneId{id}, other->pushed_seen())) {
         uses.push_back({LaneId{id}, other->pushed_seen()});
       }
     }
@@ -291,11 +291,23 @@ std::vector<DeferredDrop::Use> DeviceActor::uses_of_drop(const LastUsesBlob& blo
   return uses;
 }
 
+bool DeviceActor::has_done(LaneId id, std::uint64_t sequence) const {
+  const Lane* lane = endpoint_->lanes.find(id);
+  if (lane == nullptr) {
+    return true;  // it has ended
+  }
+  const bool is_known = id.value < lanes_.size() && lanes_[id.value];
+  return (is_known ? lanes_[id.value]->done() : lane->consumed()) >= sequence;
+}
+
 bool DeviceActor::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
   for (const DeferredDrop::Use& use : uses) {
-    const Lane* lane = endpoint_->lanes.find(use.lane);
-    if (lane != nullptr && use.lane != watcher && lane->consumed() < use.sequence) {
-      state_of(use.lane).watchers.push_back(watcher);
+    if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
+      // Once only: whoever is told looks at all its drops, and each may come back here.
+      std::vector<LaneId>& watchers = state_of(use.lane).watchers;
+      if (std::ranges::find(watchers, watcher) == watchers.end()) {
+        watchers.push_back(watcher);
+      }
       return false;
     }
   }
@@ -308,13 +320,21 @@ void DeviceActor::drop(LaneState& lane, const OpView& op) {
     dispatch_.release_slot(slot);
     return;
   }
-  lane.deferred.push_back({slot, uses_of_drop(op.attributes<LastUsesBlob>())});
-  settle(lane.deferred, lane.id);
+  DeferredDrop entry{slot, uses_of_drop(op.attributes<LastUsesBlob>())};
+  if (are_done(entry.uses, lane.id)) {
+    dispatch_.release_slot(slot);
+  } else {
+    lane.deferred.push_back(std::move(entry));
+  }
 }
 
 void DeviceActor::drop_from_outside(SlotId slot, const LastUsesBlob& uses) {
-  outside_drops_.push_back({slot, uses_of_drop(uses)});
-  settle(outside_drops_, LaneId{});
+  DeferredDrop entry{slot, uses_of_drop(uses)};
+  if (are_done(entry.uses, LaneId{})) {
+    dispatch_.release_slot(slot);
+  } else {
+    outside_drops_.push_back(std::move(entry));
+  }
 }
 
 void DeviceActor::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
@@ -332,12 +352,13 @@ void DeviceActor::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
 DeviceActor::Step DeviceActor::adopt(LaneState& lane, const OpView& op) {
   const Operand operand = op.input(0);
   Slot& slot = handles_.slot(operand.slot);
-  if (slot.generation < operand.generation && !lane.has_expired) {
-    park_on(slot, lane);
+  // Without a deadline: later records of this lane count on being the only users. What is waited for has a deadline of its own.
+  if (is_unborn(slot, operand)) {
+    park_on(slot, lane, Deadline::never());
     return Step::parked;
   }
-  if (op.record().blob_size_bytes > 0 && !lane.has_expired && !are_done(uses_of_drop(op.attributes<LastUsesBlob>()), lane.id)) {
-    park(lane, ParkReason::lanes, Deadline::in(kDefaultWait));
+  if (op.record().blob_size_bytes > 0 && !are_done(uses_of_drop(op.attributes<LastUsesBlob>()), lane.id)) {
+    park(lane, ParkReason::lanes, Deadline::never());
     return Step::parked;
   }
   slot.home = lane.id;
@@ -378,6 +399,7 @@ DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
   lane.loan = Loan{next_loan_++, out, storage.value()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
+  lane.has_expired = false;
   lane.lane->pop();
   ++records_;
   park(lane, ParkReason::loan, ticket->deadline);
@@ -415,13 +437,13 @@ void DeviceActor::expire_loan(LaneState& lane) {
 // ---- update groups ----
 
 DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
-  if (!lane.has_expired) {
-    for (const GroupRecord& entry : lane.group) {
-      if (Slot* unborn = dispatch_.find_unborn_input(OpView(entry.record, entry.blob.data()))) {
-        park_on(*unborn, lane);
-        return Step::parked;
-      }
-    }
+  Slot* unborn = nullptr;
+  for (std::size_t i = 0; i < lane.group.size() && unborn == nullptr; ++i) {
+    unborn = dispatch_.find_unborn_input(OpView(lane.group[i].record, lane.group[i].blob.data()));
+  }
+  if (unborn != nullptr && !lane.has_expired) {
+    park_on(*unborn, lane, Deadline::in(kDefaultWait));
+    return Step::parked;
   }
   const std::unique_ptr<SyncTicket> ticket(static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
   lane.in_group = false;
@@ -429,6 +451,9 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
   Status status;
   if (ticket == nullptr) {  // the client gave the group up
     dispatch_.abandon_group(group, lane, cancelled("the update group was not committed"));
+  } else if (unborn != nullptr) {
+    status = late(op, lane);
+    dispatch_.abandon_group(group, lane, status.shared_error());
   } else {
     status = dispatch_.run_group(group, lane);
   }
@@ -471,10 +496,15 @@ void DeviceActor::park(LaneState& lane, ParkReason reason, Deadline deadline) {
   }
 }
 
-void DeviceActor::park_on(Slot& slot, LaneState& lane) {
+void DeviceActor::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
   slot.waiting.push_back(&lane);
   lane.awaited_slot = &slot;
-  park(lane, ParkReason::slot, Deadline::in(kDefaultWait));
+  park(lane, ParkReason::slot, deadline);
+}
+
+ErrorRef DeviceActor::late(const OpView& op, const LaneState& lane) const {
+  return dispatch_.with_provenance(
+      Error{.code = ErrorCode::deadline_exceeded, .text = "an operand from another stream was not made in time"}, op, lane.id);
 }
 
 void DeviceActor::unpark(LaneState& lane) {
@@ -523,20 +553,25 @@ void DeviceActor::notify_watchers(LaneState& lane) {
     }
     if (watcher.deferred.empty() && watcher.lane->is_orphaned() && !watcher.is_ready && watcher.parked == ParkReason::none &&
         watcher.lane->front() == nullptr) {
-      close_lane(watcher);
+      make_ready(watcher);  // its turn will close it
     }
   }
 }
 
 void DeviceActor::close_lane(LaneState& lane) {
   const LaneId id = lane.id;
-  if (lane.in_group) {
-    dispatch_.abandon_group(lane.group, lane, cancelled("the stream ended inside an update group"));
-    for (const GroupRecord& entry : lane.group_drops) {
+  if (std::exchange(lane.in_group, false)) {
+    const std::vector<GroupRecord> group = std::exchange(lane.group, {});
+    dispatch_.abandon_group(group, lane, cancelled("the stream ended inside an update group"));
+    for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
       drop(lane, OpView(entry.record, entry.blob.data()));
     }
+    wake_readers();
   }
   notify_watchers(lane);
+  if (!lane.deferred.empty()) {
+    return;  // the group's drops wait for other lanes, whose progress brings this one back
+  }
   lanes_[id.value].reset();
   endpoint_->lanes.close(id);
 }
@@ -551,13 +586,20 @@ void DeviceActor::stop(Deadline limit) noexcept {
 void DeviceActor::finish_stop() noexcept {
   const auto closed = std::make_shared<const Error>(endpoint_->closed_error());
   has_stopped_ = true;
-  static_cast<void>(endpoint_->doorbell.stop());
+  const Doorbell::Rung rung = endpoint_->doorbell.stop();
   for (DeviceEndpoint::ControlFn& message : endpoint_->stop_inbox()) {
     message(*this);
   }
-  for (std::uint32_t id = 1; id <= endpoint_->lanes.last_id(); ++id) {
-    if (Lane* lane = endpoint_->lanes.find(LaneId{id})) {
-      reject_all(*lane, closed);  // the lanes themselves end with the endpoint
+  // Only the lanes in this actor's hands: any other has its producer for a consumer now, which finds the doorbell stopped when it
+  // rings. The lanes themselves end with the endpoint.
+  for (Lane* lane = rung.lanes; lane != nullptr;) {
+    Lane* next = lane->doorbell_next;
+    reject_all(*lane, closed);
+    lane = next;
+  }
+  for (const std::unique_ptr<LaneState>& lane : lanes_) {
+    if (lane && (lane->is_ready || lane->parked != ParkReason::none)) {
+      reject_all(*lane->lane, closed);
     }
   }
 }

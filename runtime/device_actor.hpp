@@ -87,12 +87,15 @@ class DeviceActor {
   void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
   /// The lanes that must still move on before these uses are done; registers `lane` with the first of them.
   [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
+  [[nodiscard]] bool has_done(LaneId lane, std::uint64_t sequence) const;
   static void reject_record(const OpView& op, const ErrorRef& error);
 
   [[nodiscard]] LaneState& state_of(LaneId id);
   void make_ready(LaneState& lane);
   void park(LaneState& lane, ParkReason reason, Deadline deadline);
-  void park_on(Slot& slot, LaneState& lane);
+  void park_on(Slot& slot, LaneState& lane, Deadline deadline);
+  /// The error of an op that waited in vain for an operand.
+  [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane) const;
   void unpark(LaneState& lane);
   void expire(LaneState& lane);
   void expire_loan(LaneState& lane);

@@ -128,7 +128,7 @@ void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) noexcept 
 
 void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) noexcept {
   if (is_host_ && doorbell.try_claim()) {
-    actor_->run_borrowed([&lane] { return lane.backlog() <= Lane::kCapacity / 2; }, deadline);
+    actor_->run_borrowed([&lane] { return lane.has_room(); }, deadline);
   } else {
     wake_if_free();
   }

@@ -31,7 +31,7 @@ Slot* Dispatch::find_unborn_input(const OpView& op) {
   for (int i = 0; i < op.record().input_count; ++i) {
     const Operand operand = op.input(i);
     Slot& slot = handles_.slot(operand.slot);
-    if (slot.generation < operand.generation) {
+    if (is_unborn(slot, operand)) {
       return &slot;
     }
     HEARTH_ASSERT(slot.generation == operand.generation && slot.state != SlotState::empty,
@@ -452,9 +452,12 @@ void Dispatch::abandon_group(std::span<const GroupRecord> group, LaneState& lane
     const OpView op(entry.record, entry.blob.data());
     for (int output = 0; output < op.record().output_count; ++output) {
       const Operand out = op.output(output);
-      const Slot& old = handles_.slot(op.input(updated_input(output)).slot);
+      const Operand in = op.input(updated_input(output));
+      const Slot& old = handles_.slot(in.slot);
       Slot& slot = handles_.slot(out.slot);
-      if (old.state == SlotState::live && old.layout->contiguous) {
+      if (is_unborn(old, in)) {
+        handles_.make_poisoned(slot, out, lane.id, error);  // there is no old value
+      } else if (old.state == SlotState::live && old.layout->contiguous) {
         HandleTable::share(*old.storage);
         handles_.make_live(slot, out, lane.id, old.storage, old.data, old.view_layout ? &endpoint_.tables().shapes.layout(out.shape) : old.layout);
       } else if (old.state == SlotState::live) {

@@ -43,6 +43,11 @@ struct Slot {
   std::vector<LaneState*> waiting;      ///< lanes parked until this slot's next tensor is made
 };
 
+/// Whether the operand's tensor is still to be made in its slot. Generations wrap.
+[[nodiscard]] inline bool is_unborn(const Slot& slot, const Operand& operand) noexcept {
+  return static_cast<std::int32_t>(operand.generation - slot.generation) > 0;
+}
+
 class HandleTable {
  public:
   explicit HandleTable(MemoryStrategy& memory) noexcept : memory_(memory) {}

@@ -3,6 +3,7 @@
 // Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, or a loan) and a deadline.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -53,9 +54,17 @@ struct LaneState {
   std::vector<LaneId> watchers;             ///< lanes to look at again when this one has moved on
   Slot* awaited_slot = nullptr;             ///< while parked for a slot
   bool in_group = false;
+  std::uint64_t group_start = 0;            ///< the sequence of the open group's first record
   std::vector<GroupRecord> group;
   std::vector<GroupRecord> group_drops;     ///< drops that came inside the group; they follow it
   Loan loan;                                ///< the loan it waits for
+
+  /// How far its records have done their work. An open group's records have left the lane and still have theirs to do; so has a lend
+  /// until its loan ends.
+  [[nodiscard]] std::uint64_t done() const noexcept {
+    const std::uint64_t consumed = lane->consumed() - (parked == ParkReason::loan ? 1 : 0);
+    return in_group ? std::min(consumed, group_start) : consumed;
+  }
 };
 
 }  // namespace hearth

@@ -1,7 +1,6 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,17 +12,14 @@
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
+#include <hearth/runtime/base/unique_number.hpp>
 
+#include "backend_factory.hpp"
 #include "device_actor.hpp"
 #include "device_endpoint.hpp"
 
 namespace hearth {
 namespace {
-
-std::uint64_t next_number() {
-  static constinit std::atomic<std::uint64_t> last{0};  // ids of runtimes and endpoints, never reused
-  return last.fetch_add(1, std::memory_order_acq_rel) + 1;
-}
 
 // Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with more devices than cores they double up.
 std::vector<DeviceOptions> default_devices(int cpu_count) {
@@ -83,9 +79,29 @@ struct Runtime::Impl {
   std::unique_ptr<ChromeTrace> chrome_trace;
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
+  const BackendFactory* backend_factory = nullptr;
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() { close(); }  // also when the Runtime's constructor gave up half-way
 
   void open(const DeviceOptions& options);
+  /// Ends the devices' actors and threads.
+  void close();
 };
+
+void Runtime::Impl::close() {
+  for (Node& node : nodes) {
+    node.endpoint->close();
+    node.endpoint->post([limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
+  }
+  for (Node& node : nodes) {
+    node.thread->join();
+    node.actor.reset();
+  }
+  nodes.clear();
+}
 
 void Runtime::Impl::open(const DeviceOptions& options) {
   for (const Node& node : nodes) {
@@ -94,14 +110,17 @@ void Runtime::Impl::open(const DeviceOptions& options) {
                         .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name)});
     }
   }
-  std::unique_ptr<Backend> backend = make_backend({.name = options.name,
-                                                   .cores = options.cores,
-                                                   .memory_budget_bytes = options.memory_budget_bytes,
-                                                   .is_serial = executor->is_manual(),
-                                                   .sim_computes = options.sim_computes})
-                                         .value();
+  const BackendRequest request{.name = options.name,
+                               .cores = options.cores,
+                               .memory_budget_bytes = options.memory_budget_bytes,
+                               .is_serial = executor->is_manual(),
+                               .sim_computes = options.sim_computes};
+  std::unique_ptr<Backend> backend = backend_factory != nullptr ? backend_factory->make(request) : nullptr;
+  if (!backend) {
+    backend = make_backend(request).value();
+  }
   const BackendInfo info = backend->info();
-  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, next_number(), info.is_host, options.cores);
+  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, unique_number(), info.is_host, options.cores);
   auto actor = std::make_unique<DeviceActor>(endpoint, std::move(backend), DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
   DeviceActor* running = actor.get();
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
@@ -120,8 +139,9 @@ void Runtime::Impl::open(const DeviceOptions& options) {
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
+  impl_->backend_factory = options.backend_factory;
   const Settings settings = Settings::from_environment();
-  impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{next_number()},
+  impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
                                                   LogOptions{.level = log_level(settings).value()});
   for (const std::string& variable : unknown_settings()) {
     impl_->tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
@@ -148,14 +168,7 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
 }
 
 Runtime::~Runtime() {
-  for (Impl::Node& node : impl_->nodes) {
-    node.endpoint->close();
-    node.endpoint->post([limit = Deadline::in(impl_->shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
-  }
-  for (Impl::Node& node : impl_->nodes) {
-    node.thread->join();
-    node.actor.reset();
-  }
+  impl_->close();
   impl_->continuations.reset();
   if (impl_->chrome_trace) {
     if (const Status written = impl_->chrome_trace->write(impl_->trace_file); !written.has_value()) {

@@ -17,6 +17,8 @@
 
 namespace hearth {
 
+struct BackendFactory;
+
 /// One device that the runtime shall have.
 struct DeviceOptions {
   std::string name;                 ///< "cpu:0", "reference:0", "sim:0"
@@ -34,6 +36,8 @@ struct RuntimeOptions {
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must outlive the Runtime.
   Executor* executor = nullptr;
+  /// For the library's own tests: other backends than the built-in ones. Must outlive the constructor.
+  const BackendFactory* backend_factory = nullptr;
 };
 
 class Runtime {

@@ -151,7 +151,9 @@ Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
   return pending;
 }
 
-Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const {
+Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const { return read_owned(out, nullptr, loc); }
+
+Pending<void> Tensor::read_owned(std::span<std::byte> out, std::shared_ptr<void> owner, SourceLoc loc) const {
   const TensorImpl& impl = impl_of(*this, "read_into", loc);
   if (static_cast<std::int64_t>(out.size()) != bytes_of(impl)) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
@@ -164,6 +166,7 @@ Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const {
   }
   auto ticket = std::make_unique<ReadTicket>();
   ticket->target = out;
+  ticket->owner = std::move(owner);
   Promise<void> promise(reading(impl));
   Pending<void> pending = promise.pending();
   ticket->finish = [promise = std::move(promise)](ReadTicket&, ErrorRef error) mutable {

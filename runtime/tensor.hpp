@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -120,9 +121,10 @@ class Tensor {
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
     static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
     require_dtype(dtype_of<T>, loc);
-    std::vector<T> out(static_cast<std::size_t>(element_count()));
-    read_into(std::as_writable_bytes(std::span<T>(out)), loc).get();
-    return out;
+    // Shared with the device: when the wait ends at its deadline, the read that is queued still has somewhere to write.
+    const auto out = std::make_shared<std::vector<T>>(static_cast<std::size_t>(element_count()));
+    read_owned(std::as_writable_bytes(std::span<T>(*out)), out, loc).get();
+    return std::move(*out);
   }
   /// The one value of a tensor with one element, as a T (converted from whatever dtype it has). Waits.
   template <class T = double>
@@ -168,6 +170,7 @@ class Tensor {
  private:
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] double item_as_double(SourceLoc loc) const;
+  [[nodiscard]] Pending<void> read_owned(std::span<std::byte> out, std::shared_ptr<void> owner, SourceLoc loc) const;
 
   TensorImpl* impl_ = nullptr;
   Tape* tape_ = nullptr;

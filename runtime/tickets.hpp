@@ -35,6 +35,7 @@ struct UploadTicket {
 struct ReadTicket {
   std::span<std::byte> target;
   std::vector<std::byte> bytes;  ///< Owns the target where the reader brought none.
+  std::shared_ptr<void> owner = {};  ///< Keeps a target alive whose reader may give up waiting.
   UniqueFunction<void(ReadTicket& ticket, ErrorRef error)> finish;
 };
 

@@ -1,6 +1,6 @@
 #include <hearth/streams/lane.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
 #include <hearth/runtime/base/thread_context.hpp>
@@ -74,12 +74,15 @@ bool Lane::try_push(OpRecord& record, std::span<const std::byte> blob) {
 bool Lane::announce_waiting() {
   Parker& parker = current_context().parker();
   if (waiter_.load(std::memory_order_acquire) != &parker) {
-    parkers_.emplace_back(&parker);
+    const auto is_this = [&](const auto& known) { return known.get() == &parker; };
+    if (std::ranges::none_of(parkers_, is_this)) {
+      parkers_.emplace_back(&parker);
+    }
     waiter_.store(&parker, std::memory_order_release);  // partner: pop
   }
   producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop
   head_seen_ = consumed();
-  if (tail_local_ - head_seen_ <= kCapacity / 2) {
+  if (has_room()) {
     producer_waits_.exchange(0, std::memory_order_acq_rel);
     return false;
   }

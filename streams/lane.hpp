@@ -48,8 +48,14 @@ class Lane {
   }
   /// The sequence of the last record pushed. Threads: producer only.
   [[nodiscard]] std::uint64_t pushed() const noexcept { return tail_local_; }
-  /// Announces that the producer is about to wait until half of the ring is free; false when it is
-  /// already. Threads: producer only.
+  /// Whether half of the ring and of the overflow ring is free: then any record fits. Threads:
+  /// producer only.
+  [[nodiscard]] bool has_room() const noexcept {
+    return backlog() <= kCapacity / 2 &&
+           blob_tail_ - blob_head_.load(std::memory_order_acquire) <= kBlobBytes / 2;  // partner: pop
+  }
+  /// Announces that the producer is about to wait until has_room(); false when it has already.
+  /// Threads: producer only.
   [[nodiscard]] bool announce_waiting();
   /// Records pushed and not yet consumed, an upper bound. Threads: producer only.
   [[nodiscard]] std::uint64_t backlog() const noexcept { return tail_local_ - consumed(); }

@@ -102,8 +102,8 @@ TEST_F(Checkpoint, ATrainingRunGoesOnAsIfItHadNotStopped) {
   const Tensor y = Tensor::from(test.cpu, {std::int64_t{0}, std::int64_t{2}}, {2});
   const auto train = [&](Classifier& model, Optimizer& optimizer, int steps) {
     for (int i = 0; i < steps; ++i) {
-      auto [loss, gradients] = value_and_grad(
-          model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
+      auto [loss, gradients] =
+          value_and_grad(model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
       optimizer.step(model, std::move(gradients)).get();
     }
   };

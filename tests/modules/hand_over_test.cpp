@@ -37,8 +37,8 @@ TEST(HandOver, AWorkerTrainsAModelThatItWasGivenAndGivesItBack) {
   publish(given);
   x.publish();
   Mailbox<Linear> back;
-  const std::unique_ptr<Joinable> worker = test.runtime.executor().spawn(
-      {.name = "worker"}, [&, model = std::move(given)]() mutable {
+  const std::unique_ptr<Joinable> worker =
+      test.runtime.executor().spawn({.name = "worker"}, [&, model = std::move(given)]() mutable {
         adopt(model);
         train(model, x);
         publish(model);
@@ -62,8 +62,8 @@ TEST(HandOver, GradientsOfAWorkerStepTheModelHere) {
   publish(replica);
   x.publish();
   Mailbox<Gradients> back;
-  const std::unique_ptr<Joinable> worker = test.runtime.executor().spawn(
-      {.name = "worker"}, [&, mine = std::move(replica)]() mutable {
+  const std::unique_ptr<Joinable> worker =
+      test.runtime.executor().spawn({.name = "worker"}, [&, mine = std::move(replica)]() mutable {
         adopt(mine);
         Gradients gradients = value_and_grad(mine, mean_square(x)).gradients;
         gradients.publish();
@@ -101,8 +101,7 @@ TEST(HandOver, AnOptimizerMovesWithItsModel) {
   std::vector<float> trained;
   std::int64_t count = 0;
   const std::unique_ptr<Joinable> worker = test.runtime.executor().spawn(
-      {.name = "worker"},
-      [&, mine = std::move(model), with = std::move(optimizer)]() mutable {
+      {.name = "worker"}, [&, mine = std::move(model), with = std::move(optimizer)]() mutable {
         adopt(mine);
         adopt(with);
         step(mine, with, x);

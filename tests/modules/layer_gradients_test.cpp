@@ -33,7 +33,8 @@ Probe(Tensor, Layer) -> Probe<Layer>;
 
 // A loss that weighs every output differently.
 Tensor weighted_sum(const Tensor& y) {
-  const Tensor weights = arange(y.device(), 1, static_cast<double>(y.element_count()) + 1, 1, y.dtype());
+  const Tensor weights =
+      arange(y.device(), 1, static_cast<double>(y.element_count()) + 1, 1, y.dtype());
   return sum(reshape(y, {-1}) * sin(weights));
 }
 

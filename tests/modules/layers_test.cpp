@@ -125,7 +125,8 @@ TEST(Gelu, IsTheErfForm) {
       gelu(Tensor::from(test.reference, points, {5})).to_vector<double>();
   const auto limit = testing::tolerance(testing::Precision::function, DType::f64);
   for (std::size_t i = 0; i < points.size(); ++i) {
-    EXPECT_TRUE(limit.accepts(values[i], 0.5 * points[i] * (1 + std::erf(points[i] / std::sqrt(2)))))
+    EXPECT_TRUE(
+        limit.accepts(values[i], 0.5 * points[i] * (1 + std::erf(points[i] / std::sqrt(2)))))
         << "at " << points[i];
   }
 }
@@ -143,8 +144,9 @@ TEST(Dropout, IsTheIdentityInEvaluation) {
 TEST(Dropout, DropsAndScalesInTraining) {
   TestRuntime test;
   Generator generator(5);
-  const std::vector<float> values =
-      Dropout({.p = 0.75}).forward(ones(test.cpu, {4000}), Mode::train, generator).to_vector<float>();
+  const std::vector<float> values = Dropout({.p = 0.75})
+                                        .forward(ones(test.cpu, {4000}), Mode::train, generator)
+                                        .to_vector<float>();
   const auto kept = std::ranges::count(values, 4.0F);
   EXPECT_EQ(std::ranges::count(values, 0.0F) + kept, 4000);
   EXPECT_GT(kept, 850);

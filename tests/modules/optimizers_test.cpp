@@ -34,7 +34,9 @@ struct TwoParameters {
 };
 
 // The gradient of step t, made up: it changes from step to step.
-double gradient_at(int step, int index) { return std::sin(1.5 * step + index) - 0.2 * index; }
+double gradient_at(int step, int index) {
+  return std::sin(1.5 * step + index) - 0.2 * index;
+}
 
 // Steps a point of three numbers and compares it with the same sums in plain doubles.
 template <class Chosen, class Formula>
@@ -103,8 +105,12 @@ struct AdamSums {
   }
 };
 
-void expect_sgd(const Sgd::Config& config) { expect_steps(Sgd(config), SgdSums{config}); }
-void expect_adam(const Adam::Config& config) { expect_steps(Adam(config), AdamSums{config}); }
+void expect_sgd(const Sgd::Config& config) {
+  expect_steps(Sgd(config), SgdSums{config});
+}
+void expect_adam(const Adam::Config& config) {
+  expect_steps(Adam(config), AdamSums{config});
+}
 
 TEST(Sgd, FollowsItsFormula) {
   expect_sgd({.learning_rate = 0.1});
@@ -155,21 +161,24 @@ TEST(Optimizers, RefuseGradientsOfOtherParametersAndChangeNothing) {
   TestRuntime test;
   TwoParameters model{ones(test.cpu, {2}), ones(test.cpu, {3})};
   Adam optimizer({});
-  const auto expect_refused = [&](std::vector<std::string> paths, std::vector<Shape> shapes, const char* text) {
-    std::vector<Tensor> tensors;
-    for (const Shape& shape : shapes) {
-      tensors.push_back(ones(test.cpu, shape));
-    }
-    try {
-      static_cast<void>(optimizer.step(model, Gradients(std::move(paths), std::move(tensors))));
-      FAIL() << "taken: " << text;
-    } catch (const ArgumentError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(text));
-    }
-  };
+  const auto expect_refused =
+      [&](std::vector<std::string> paths, std::vector<Shape> shapes, const char* text) {
+        std::vector<Tensor> tensors;
+        for (const Shape& shape : shapes) {
+          tensors.push_back(ones(test.cpu, shape));
+        }
+        try {
+          static_cast<void>(optimizer.step(model, Gradients(std::move(paths), std::move(tensors))));
+          FAIL() << "taken: " << text;
+        } catch (const ArgumentError& error) {
+          EXPECT_THAT(error.what(), HasSubstr(text));
+        }
+      };
   expect_refused({"a"}, {{2}}, "1 gradients for 2 parameters");
   expect_refused({"a", "c"}, {{2}, {3}}, "gradient 1 is for 'c', the parameter is 'b'");
-  expect_refused({"a", "b"}, {{2}, {2}}, "the gradient of 'b' is f32[2] on cpu:0, the parameter f32[3] on cpu:0");
+  expect_refused({"a", "b"},
+                 {{2}, {2}},
+                 "the gradient of 'b' is f32[2] on cpu:0, the parameter f32[3] on cpu:0");
   EXPECT_EQ(model.a.to_vector<float>(), (std::vector<float>{1, 1}));
   EXPECT_EQ(optimizer.step_count(), 0);
 }
@@ -214,21 +223,22 @@ void expect_survives_poison(Chosen optimizer) {
   TestRuntime test;
   const std::vector<std::int64_t> good{0, 1, 1, 0};
   const std::vector<std::int64_t> bad{0, 1, 9, 0};
-  const auto train = [&](auto& chosen, const std::vector<std::vector<std::int64_t>>& labels, int& failures) {
-    Generator generator(4);
-    Linear model({.in = 3, .out = 2}, test.cpu, generator);
-    const Tensor x = random_normal(test.cpu, {4, 3}, generator);
-    for (const std::vector<std::int64_t>& targets : labels) {
-      const Tensor y = Tensor::from(test.cpu, targets, {4});
-      auto [loss, gradients] = value_and_grad(
-          model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
-      const Pending<StepReport> step = chosen.step(model, std::move(gradients));
-      const Status status = step.wait();
-      failures += status.has_value() ? 0 : 1;
-      EXPECT_TRUE(status.has_value() || status.error().code == ErrorCode::out_of_range);
-    }
-    return model.weight.to_vector<float>();
-  };
+  const auto train =
+      [&](auto& chosen, const std::vector<std::vector<std::int64_t>>& labels, int& failures) {
+        Generator generator(4);
+        Linear model({.in = 3, .out = 2}, test.cpu, generator);
+        const Tensor x = random_normal(test.cpu, {4, 3}, generator);
+        for (const std::vector<std::int64_t>& targets : labels) {
+          const Tensor y = Tensor::from(test.cpu, targets, {4});
+          auto [loss, gradients] =
+              value_and_grad(model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
+          const Pending<StepReport> step = chosen.step(model, std::move(gradients));
+          const Status status = step.wait();
+          failures += status.has_value() ? 0 : 1;
+          EXPECT_TRUE(status.has_value() || status.error().code == ErrorCode::out_of_range);
+        }
+        return model.weight.to_vector<float>();
+      };
   int failures = 0;
   Chosen undisturbed(optimizer.config());
   const std::vector<float> expected = train(undisturbed, {good, good, good}, failures);
@@ -249,9 +259,10 @@ TEST(Optimizers, APoisonedStepNobodyWaitsForDoesNotCountEither) {
   Point point{zeros(test.cpu, {1, 2})};
   Adam optimizer({.learning_rate = 0.5});
   const auto gradients_for = [&](std::int64_t label) {
-    return value_and_grad(point, [&](const auto& m) {
-             return cross_entropy(m.p, Tensor::from(test.cpu, {label}, {1}));
-           })
+    return value_and_grad(point,
+                          [&](const auto& m) {
+                            return cross_entropy(m.p, Tensor::from(test.cpu, {label}, {1}));
+                          })
         .gradients;
   };
   std::vector<Pending<StepReport>> steps;

@@ -64,9 +64,16 @@ class Safetensors : public ::testing::Test {
 TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
   std::vector<NamedTensor> tensors;
   const Tensor numbers = arange(test.cpu, 0, 6, 1, DType::f32);
-  for (const DType dtype : {DType::boolean, DType::f32, DType::f64, DType::f16, DType::bf16, DType::i32, DType::i64, DType::u8}) {
-    tensors.push_back({std::string("t.") + std::string(name(dtype)),
-                       reshape(cast(numbers, dtype), {2, 3})});
+  for (const DType dtype : {DType::boolean,
+                            DType::f32,
+                            DType::f64,
+                            DType::f16,
+                            DType::bf16,
+                            DType::i32,
+                            DType::i64,
+                            DType::u8}) {
+    tensors.push_back(
+        {std::string("t.") + std::string(name(dtype)), reshape(cast(numbers, dtype), {2, 3})});
   }
   tensors.push_back({"scalar", full(test.reference, {}, 2.5)});
   tensors.push_back({"nothing", zeros(test.cpu, {0, 4})});
@@ -83,8 +90,8 @@ TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
   }
 }
 
-// What Python's safetensors asks for: the length, JSON with sorted offsets that cover the data, each
-// tensor aligned.
+// What Python's safetensors asks for: the length, JSON with sorted offsets that cover the data,
+// each tensor aligned.
 TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
   write_safetensors(path,
                     std::vector<NamedTensor>{{"b", Tensor::from(test.cpu, {std::uint8_t{7}}, {1})},
@@ -106,9 +113,10 @@ TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
 }
 
 TEST_F(Safetensors, ReadsWhatAnotherProgramWrote) {
-  write(file_text(R"({"__metadata__":{"format":"pt"}, "x":{"dtype":"BOOL","shape":[2,1],)"
-                  R"("data_offsets":[8,10]},"w":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}   )",
-                  std::string_view("\0\0\0\0\0\0\xf8\x3f\x01\x00", 10)));
+  write(
+      file_text(R"({"__metadata__":{"format":"pt"}, "x":{"dtype":"BOOL","shape":[2,1],)"
+                R"("data_offsets":[8,10]},"w":{"dtype":"F64","shape":[],"data_offsets":[0,8]}}   )",
+                std::string_view("\0\0\0\0\0\0\xf8\x3f\x01\x00", 10)));
   const SafetensorsFile file = SafetensorsFile::read(path);
   EXPECT_EQ(file.metadata().at("format"), "pt");
   EXPECT_EQ(file.tensor("w", test.cpu).item(), 1.5);
@@ -118,10 +126,13 @@ TEST_F(Safetensors, ReadsWhatAnotherProgramWrote) {
 
 TEST_F(Safetensors, RefusesWrongLengths) {
   expect_refused("1234567", "truncated: expected 8 bytes of header length, got 7");
-  expect_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10), "the header length at byte 0 is 9, but 2 bytes follow");
+  expect_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10),
+                 "the header length at byte 0 is 9, but 2 bytes follow");
   expect_refused(std::string(16, '\xff'), "the header length at byte 0 is");
-  const std::string whole = file_text(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678");
-  expect_refused(whole.substr(0, whole.size() - 1), "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data");
+  const std::string whole =
+      file_text(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678");
+  expect_refused(whole.substr(0, whole.size() - 1),
+                 "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data");
   expect_refused(whole + "9", "the tensors end at byte 8 of the data, but there are 9 bytes");
 }
 
@@ -142,8 +153,9 @@ TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
                         "tensor 'a': its shape is 8");
   expect_header_refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
                         "tensor 'a': f32[3] needs 12 bytes, data_offsets [0,8] give 8");
-  expect_header_refused(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
-                        "tensor 'a':");
+  expect_header_refused(
+      R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
+      "tensor 'a':");
   expect_header_refused(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[8,0]}})",
                         "tensor 'a': data_offsets [8,0] do not lie in the 8 bytes");
   expect_header_refused(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8.0]}})",

@@ -1,0 +1,62 @@
+// GradientExchange: one rank's part in one step. It takes finished gradients out of the backward
+// sweep, joins them into buckets and lends these on the communication stream, while the default
+// stream goes on with the sweep; what comes back are the sums over all ranks.
+// Owned by the worker that runs the step. Threads: the worker's.
+// Invariants: (1) buckets are lent in the plan's order on every rank, whatever order gradients come
+// in; (2) the last one is lent by collect(), when nothing can go wrong on this rank any more; (3)
+// the loss goes before the first bucket.
+#pragma once
+
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/gradients.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace hearth {
+
+class GradientExchange final {
+ public:
+  /// `limit`: how long a lane that has lent a bucket waits before it gives its tensor up.
+  GradientExchange(const BucketPlan& plan,
+                   CoordinatorInbox coordinator,
+                   WorkerContext& context,
+                   std::int64_t step,
+                   Duration limit);
+
+  /// This rank's part of the step's loss: one element, untracked. Without it the part is 0.
+  void report_loss(const Tensor& loss);
+  /// A gradient is final. Takes it, if its parameter lies in a bucket.
+  void add(std::size_t parameter, Tensor& gradient);
+  /// For a rank without samples: zeros for all that was not added.
+  void add_zeros();
+  /// Lends the rest and gives `gradients`, which were taken, their sums over all ranks.
+  void collect(Gradients& gradients);
+
+ private:
+  using LossPart = std::optional<Result<double>>;
+  struct Filling {
+    std::vector<Tensor> pieces;  ///< By entry, flat.
+    std::size_t count = 0;
+    Tensor reduced;
+  };
+
+  void lend_next(bool is_early);
+
+  const BucketPlan& plan_;
+  const CoordinatorInbox coordinator_;
+  WorkerContext& context_;
+  const std::int64_t step_;
+  const Duration limit_;
+  std::vector<Filling> buckets_;
+  std::size_t next_ = 0;            ///< The next bucket to be lent.
+  std::shared_ptr<LossPart> loss_;  ///< Written and read by the holder of the device's token.
+};
+
+}  // namespace hearth
