@@ -27,7 +27,8 @@
 /// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
 /// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
 /// std::tuple; a std::optional has its content's path, or none. The tensor is const where the
-/// module is. Members of other types (options, numbers) are passed by; pointers do not compile.
+/// module is. Members of other types (options, numbers) are passed by; pointers do not compile,
+/// nor does a struct inside a function: C++ allows no templates there.
 #define HEARTH_MODULE(Type, ...)                                             \
   static constexpr std::string_view kModuleName = #Type;                     \
   template <class HearthFn>                                                  \

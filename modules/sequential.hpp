@@ -7,8 +7,11 @@
 
 #include <hearth/runtime/ops.hpp>
 
+#include <concepts>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace hearth {

@@ -5,7 +5,7 @@
 namespace hearth {
 
 BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes)
-    : parameters_(std::move(parameters)), bucket_of_(parameters_.size(), kNoBucket) {
+    : parameters_(std::move(parameters)), places_(parameters_.size()) {
   bool is_open = false;
   for (std::size_t index = parameters_.size(); index-- > 0;) {
     const ParameterForm& form = parameters_[index];
@@ -13,13 +13,13 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
       continue;
     }
     if (!is_open || buckets_.back().dtype != form.dtype) {
-      buckets_.push_back({.dtype = form.dtype});
+      buckets_.push_back({.dtype = form.dtype, .element_count = 0, .entries = {}});
     }
     Bucket& bucket = buckets_.back();
     const std::int64_t count = form.shape.element_count();
+    places_[index] = BucketPlace{buckets_.size() - 1, bucket.entries.size()};
     bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
     bucket.element_count += count;
-    bucket_of_[index] = buckets_.size() - 1;
     is_open = bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
   }
 }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,25 +35,29 @@ struct Bucket {
   std::vector<BucketEntry> entries;  ///< Last parameter first.
 };
 
+/// Where a parameter's gradient lies.
+struct BucketPlace {
+  std::size_t bucket = 0;
+  std::size_t entry = 0;
+};
+
 class BucketPlan final {
  public:
-  static constexpr std::size_t kNoBucket = static_cast<std::size_t>(-1);
-
   /// A bucket is closed as soon as it holds `bucket_bytes` or more, or the type changes.
   BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes);
 
   /// In the order in which they are filled.
   [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
   [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
-  /// The bucket of a parameter; kNoBucket for one without a gradient (integers).
-  [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const {
-    return bucket_of_.at(parameter);
+  /// Nothing for a parameter without a gradient (integers).
+  [[nodiscard]] const std::optional<BucketPlace>& place_of(std::size_t parameter) const {
+    return places_.at(parameter);
   }
 
  private:
   std::vector<ParameterForm> parameters_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> bucket_of_;
+  std::vector<std::optional<BucketPlace>> places_;
 };
 
 }  // namespace hearth

@@ -32,10 +32,10 @@ Coordinator::~Coordinator() {
   thread_->join();
 }
 
-Pending<double> Coordinator::begin(std::int64_t step) {
-  Promise<double> outcome(PendingOptions{.subject = "a data-parallel step"});
-  Pending<double> pending = outcome.pending();
-  mailbox_->messages.push(message::Begin{step, std::move(outcome)});
+Pending<DataParallelReport> Coordinator::begin(std::int64_t step, std::int64_t sample_count) {
+  Promise<DataParallelReport> outcome(PendingOptions{.subject = "a data-parallel step"});
+  Pending<DataParallelReport> pending = outcome.pending();
+  mailbox_->messages.push(message::Begin{step, sample_count, std::move(outcome)});
   return pending;
 }
 

@@ -24,6 +24,13 @@
 
 namespace hearth {
 
+/// What a data-parallel step has done.
+struct DataParallelReport {
+  std::int64_t step = 0;  ///< From 1; failed steps count too.
+  double loss = 0;        ///< Mean over the samples of all ranks.
+  std::int64_t sample_count = 0;
+};
+
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< How error texts call each rank: "rank 1 on cpu:1".
   std::size_t bucket_count = 0;
@@ -79,7 +86,7 @@ class Coordinator final {
 
   /// Opens a step; comes before the ranks' messages about it. The Pending has the sum of the ranks'
   /// losses once every rank is through, or the first error.
-  [[nodiscard]] Pending<double> begin(std::int64_t step);
+  [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step, std::int64_t sample_count);
   /// Ends all open steps, and those to come, with this error.
   void cancel(ErrorRef error);
   /// Ranks that did not commit a step which others did (their device failed in between). Until

@@ -33,6 +33,7 @@ void CoordinatorLoop::run() {
 
 void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
+  step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
   step.ranks.resize(options_.ranks.size());
   step.failure = refusal_;
@@ -165,11 +166,10 @@ void CoordinatorLoop::decide(Step& step) {
     step.outcome.set_error(step.failure);
     return;
   }
-  double loss = 0;
   for (const RankState& rank : step.ranks) {
-    loss += rank.loss;
+    step.report.loss += rank.loss;
   }
-  step.outcome.set_value(loss);
+  step.outcome.set_value(step.report);
 }
 
 void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {

@@ -19,7 +19,8 @@ namespace hearth {
 namespace message {
 struct Begin {
   std::int64_t step = 0;
-  Promise<double> outcome;
+  std::int64_t sample_count = 0;
+  Promise<DataParallelReport> outcome;
 };
 struct Abort {
   std::int64_t step = 0;
@@ -79,7 +80,8 @@ class CoordinatorLoop final {
     double loss = 0;
   };
   struct Step {
-    Promise<double> outcome;
+    DataParallelReport report;
+    Promise<DataParallelReport> outcome;
     std::vector<RankState> ranks;
     std::map<std::size_t, WaitingBucket> buckets;
     ErrorRef failure;

@@ -21,10 +21,6 @@ double read_scalar(const LentRegion& region) {
   });
 }
 
-std::size_t entry_of(const Bucket& bucket, std::size_t parameter) {
-  return bucket.entries.front().parameter - parameter;
-}
-
 }  // namespace
 
 GradientExchange::GradientExchange(const BucketPlan& plan,
@@ -65,18 +61,64 @@ void GradientExchange::report_loss(const Tensor& loss) {
 }
 
 void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
-  const std::size_t index = plan_.bucket_of(parameter);
-  if (index == BucketPlan::kNoBucket) {
+  const std::optional<BucketPlace>& place = plan_.place_of(parameter);
+  if (!place) {
     return;
   }
-  const Bucket& bucket = plan_.buckets()[index];
-  const std::size_t entry = bucket.entries.size() == 1 ? 0 : find_entry(bucket, parameter);
-  Filling& filling = buckets_[index];
-  filling.pieces[entry] =
-      reshape(std::exchange(gradient, Tensor()), {bucket.entries[entry].count});
+  Filling& filling = buckets_[place->bucket];
+  const std::int64_t count = plan_.buckets()[place->bucket].entries[place->entry].count;
+  filling.pieces[place->entry] = reshape(std::exchange(gradient, Tensor()), {count});
   ++filling.count;
   while (next_ + 1 < buckets_.size() && buckets_[next_].count == buckets_[next_].pieces.size()) {
     lend_next(true);
+  }
+}
+
+void GradientExchange::add_zeros() {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = plan_.buckets()[i];
+    buckets_[i].pieces.assign(1, zeros(context_.device, {bucket.element_count}, bucket.dtype));
+  }
+}
+
+void GradientExchange::lend_next(bool is_early) {
+  const std::size_t index = next_++;
+  Filling& filling = buckets_[index];
+  Tensor bucket = filling.pieces.size() == 1 ? std::move(filling.pieces[0])
+                                             : concat(filling.pieces, 0);
+  filling.pieces.clear();
+  bucket.publish();
+  const StreamScope scope(context_.communication);
+  bucket.adopt();
+  const auto hand_on = [coordinator = coordinator_,
+                        step = step_,
+                        index,
+                        rank = context_.rank,
+                        is_early,
+                        loss = loss_](Result<LentRegion> region) {
+    coordinator.arrive({.step = step,
+                        .bucket = index,
+                        .rank = rank,
+                        .is_early = is_early,
+                        .loss = index == 0 ? *loss : LossPart(),
+                        .region = std::move(region)});
+  };
+  filling.reduced = lend(std::move(bucket), hand_on, Deadline::in(limit_));
+  filling.reduced.publish();
+}
+
+void GradientExchange::collect(Gradients& gradients) {
+  while (next_ < buckets_.size()) {
+    lend_next(false);
+  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    Tensor reduced = std::move(buckets_[i].reduced);
+    reduced.adopt();
+    for (const BucketEntry& entry : plan_.buckets()[i].entries) {
+      const Tensor flat = slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
+      gradients[entry.parameter] =
+          reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 // Invariant: what holds no tensor is left alone, so every movable type may be handed over.
 #pragma once
 
+#include <hearth/modules/data_loader.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/gradients.hpp>
@@ -29,7 +30,7 @@ template <class T>
 struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
 
 /// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients, modules,
-/// and those in pairs, tuples, lists, optionals and what value_and_grad returns.
+/// and those in batches, pairs, tuples, lists, optionals and what value_and_grad returns.
 template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
   using Plain = std::remove_cv_t<T>;
@@ -42,6 +43,9 @@ void for_each_handed(T& value, Fn& fn) {
   } else if constexpr (IsValueAndGradients<Plain>::value) {
     for_each_handed(value.value, fn);
     fn(value.gradients);
+  } else if constexpr (std::is_same_v<Plain, Batch>) {
+    for_each_handed(value.inputs, fn);
+    for_each_handed(value.targets, fn);
   } else if constexpr (IsOptional<Plain>::value) {
     if (value.has_value()) {
       for_each_handed(*value, fn);

@@ -1,6 +1,6 @@
 #include <hearth/parallel/inproc_collective.hpp>
 
-#include <hearth/parallel/reduce_loops.hpp>
+#include "reduce_loops.hpp"
 
 #include <fmt/format.h>
 

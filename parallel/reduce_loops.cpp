@@ -1,4 +1,4 @@
-#include <hearth/parallel/reduce_loops.hpp>
+#include "reduce_loops.hpp"
 
 #include <algorithm>
 #include <array>

@@ -92,6 +92,7 @@ class Worker final {
   [[nodiscard]] ErrorRef failure() const;
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
+  [[nodiscard]] int rank() const noexcept { return options_.rank; }
   /// Gives up what is queued, now and from here on, without waiting.
   void stop() noexcept;
 

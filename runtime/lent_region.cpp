@@ -12,6 +12,8 @@
 
 namespace hearth {
 
+LentRegion::LentRegion() noexcept = default;
+
 LentRegion::LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept
     : endpoint_(std::move(endpoint)), lane_(lane), loan_(loan), bytes_(bytes), dtype_(dtype) {}
 

@@ -22,7 +22,7 @@ class DeviceEndpoint;
 
 class LentRegion {
  public:
-  LentRegion() = default;
+  LentRegion() noexcept;  ///< Empty: is_valid() is false.
   LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept;
   LentRegion(LentRegion&& other) noexcept;
   LentRegion& operator=(LentRegion&& other) noexcept;

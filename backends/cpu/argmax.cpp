@@ -15,7 +15,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 16;  // elements worth a fork
+constexpr std::int64_t kGrain = std::int64_t{1} << 17;  // elements worth a fork
 constexpr std::int64_t kStrip = 256;
 
 struct Argmax {

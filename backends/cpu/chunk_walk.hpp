@@ -37,12 +37,10 @@ struct WalkSpec {
       0;  ///< Bit i: the body understands Chunk::one_element for input i.
   std::int64_t grain = kCheapGrain;  ///< Elements worth a fork.
 
-  // Waking a sleeping core costs about 34 µs (DESIGN §4), so a part is worth it from some 40 µs of
-  // work on.
-  static constexpr std::int64_t kCheapGrain = std::int64_t{1}
-                                              << 16;  ///< One or two flops an element, or moves.
+  // Waking a sleeping core costs about 34 µs (DESIGN §4), so each part is some 40 µs of work.
+  static constexpr std::int64_t kCheapGrain = std::int64_t{1} << 17;  ///< A flop or two, or moves.
   static constexpr std::int64_t kCostlyGrain = std::int64_t{1}
-                                               << 15;  ///< exp, tanh, random numbers.
+                                               << 16;  ///< exp, tanh, random numbers.
 };
 
 namespace detail {

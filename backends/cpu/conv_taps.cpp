@@ -14,7 +14,7 @@ constexpr double kPartFlops = 16e6;
 constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
 // A block's planes stay in the second-level cache, its results in the first.
-constexpr std::int64_t kPlaneBytes = 512 * 1024;
+constexpr std::int64_t kPlaneBytes = 1 << 19;
 constexpr std::int64_t kBlockPixels = 256;
 // Depth of one pass: the weights of one panel stay in the first-level cache.
 constexpr std::int64_t kDepth = 192;
@@ -36,6 +36,7 @@ class Convolution {
   Convolution(const TapConvolution& convolution, IsaLevel isa)
       : conv_(convolution), kernels_(tile_kernels<T>(isa)) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
+    block_depth_ = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
     choose_form();
     lay_out_block();
     lay_out_scratch();
@@ -253,9 +254,8 @@ class Convolution {
     tile.b_step = panel_;
     tile.c_step = panel_;
     tile.columns = static_cast<int>(channels);
-    const std::int64_t block_depth = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
-    for (std::int64_t k = 0; k < depth_ || k == 0; k += block_depth) {
-      tile.depth = std::min(block_depth, depth_ - k);
+    for (std::int64_t k = 0; k < depth_ || k == 0; k += block_depth_) {
+      tile.depth = std::min(block_depth_, depth_ - k);
       tile.a_offsets = offsets_ + k;
       tile.b = weights + k * panel_;
       for (std::int64_t pixel = 0; pixel < unit.rows * conv_.columns; pixel += tile.rows) {
@@ -277,12 +277,11 @@ class Convolution {
   void multiply_channels(
       const Unit& unit, std::int64_t panel, const T* planes, T* y, std::int64_t y_step) const {
     const std::int64_t channel = panel * panel_;
+    const T* weights = weights_ + (unit.group * panels_ + panel) * panel_ * depth_;
     Tile<T> tile;
-    tile.depth = depth_;
-    tile.a = weights_ + (unit.group * panels_ + panel) * panel_ * depth_;
     tile.a_step = panel_;
-    tile.b_offsets = offsets_;
     tile.c_step = y_step;
+    tile.start_step = y_step;
     tile.rows = static_cast<int>(std::min(panel_, conv_.outputs - channel));
     tile.row_start = conv_.bias == nullptr ? nullptr : bias_ + unit.group * conv_.outputs + channel;
     for (std::int64_t row = 0; row < unit.rows; ++row) {
@@ -290,7 +289,13 @@ class Convolution {
         tile.columns = static_cast<int>(std::min(pixels_, conv_.columns - column));
         tile.b = planes + row * conv_.row_stride * block_.row_elements() + column;
         tile.c = y + channel * y_step + row * conv_.columns + column;
-        kernels_.multiply(tile);
+        for (std::int64_t k = 0; k < depth_ || k == 0; k += block_depth_) {
+          tile.depth = std::min(block_depth_, depth_ - k);
+          tile.a = weights + k * panel_;
+          tile.b_offsets = offsets_ + k;
+          tile.start = k > 0 ? tile.c : nullptr;
+          kernels_.multiply(tile);
+        }
       }
     }
   }
@@ -323,6 +328,7 @@ class Convolution {
   PlaneBlock block_;
   std::int64_t first_tap_row_ = 0;
   std::int64_t depth_ = 0;  // products of one sum
+  std::int64_t block_depth_ = 1;
   std::int64_t panel_ = 0;  // output channels of one packed panel
   std::int64_t panels_ = 0;
   std::int64_t pixels_ = 0;      // pixels of one tile

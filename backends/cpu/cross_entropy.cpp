@@ -13,7 +13,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 15;  // elements worth a fork
+constexpr std::int64_t kGrain = std::int64_t{1} << 16;  // elements worth a fork
 
 std::int64_t class_of(const TensorView& targets, std::int64_t row) noexcept {
   const std::int64_t at = row * targets.strides()[0];

@@ -95,8 +95,8 @@ void call(const Gemm<T>& gemm, BlasOperand a, BlasOperand b) {
 }  // namespace
 
 const BlasStatus& blas_status() {
-  static const BlasStatus status = probe();
-  return status;
+  static const BlasStatus kStatus = probe();
+  return kStatus;
 }
 
 template <class T>

@@ -11,8 +11,8 @@ namespace hearth::cpu {
 
 namespace {
 
-// Seven streams of memory: a third of the elements of a cheap op is worth a fork.
-constexpr std::int64_t kGrain = std::int64_t{3} << 13;
+// Seven streams of memory an element: worth a fork from fewer elements on than a cheap op.
+constexpr std::int64_t kGrain = std::int64_t{3} << 14;
 
 template <class T>
 SgdArrays<T> sgd_arrays(const Chunk& chunk) noexcept {

@@ -18,7 +18,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 17;  // elements worth a fork
+constexpr std::int64_t kGrain = std::int64_t{1} << 18;  // elements worth a fork
 constexpr std::int64_t kPart =
     std::int64_t{1} << 17;  // elements of one accumulator; longer reductions are cut and joined
 constexpr std::int64_t kWideStrip = 1024;  // columns that are summed together

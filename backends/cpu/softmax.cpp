@@ -15,7 +15,7 @@ namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = std::int64_t{1}
-                                << 15;  // elements worth a fork: each takes an exponential
+                                << 16;  // elements worth a fork: each takes an exponential
 
 std::int64_t grain_of(std::int64_t elements, DType type) noexcept {
   const std::int64_t grain = type == DType::f64 ? kGrain / 8 : kGrain;

@@ -100,6 +100,10 @@ bool PreparedCall::is_aliased(int input) const noexcept {
   return std::ranges::count(aliased_, input) != 0;
 }
 
+bool PreparedCall::has_repeats() const noexcept {
+  return std::ranges::count(layouts_, LayoutKind::repeated) != 0;
+}
+
 std::vector<Number> PreparedCall::output_values(int output) const {
   const int input = aliased_[static_cast<std::size_t>(output)];
   return input < 0 ? outputs_[static_cast<std::size_t>(output)].values()

@@ -34,6 +34,8 @@ class PreparedCall {
   [[nodiscard]] const std::vector<CaseTensor>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<CaseTensor>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] bool is_aliased(int input) const noexcept;
+  /// Whether an input shows elements more than once.
+  [[nodiscard]] bool has_repeats() const noexcept;
   /// What an output holds, wherever it was written.
   [[nodiscard]] std::vector<Number> output_values(int output) const;
   /// The work of the call, from the op table.

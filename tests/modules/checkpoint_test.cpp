@@ -28,6 +28,11 @@ struct Classifier {
   HEARTH_MODULE(Classifier, inner, outer)
 };
 
+struct Half {
+  Linear inner;
+  HEARTH_MODULE(Half, inner)
+};
+
 class Checkpoint : public ::testing::Test {
  protected:
   [[nodiscard]] Classifier make(const Device& device, std::uint64_t seed, std::int64_t width = 8) {
@@ -89,10 +94,6 @@ TEST_F(Checkpoint, AModelThatDoesNotFitStaysAsItWas) {
   expect_refused(other_type, "tensor 'inner.weight' is f32[8, 4]: expected f64[8, 4]");
   Sequential other_names(make(test.cpu, 2).inner);
   expect_refused(other_names, "tensor '0.weight' is missing: expected f32[8, 4]");
-  struct Half {
-    Linear inner;
-    HEARTH_MODULE(Half, inner)
-  };
   Half half{make(test.cpu, 2).inner};
   expect_refused(half, "belongs to no parameter of the model");
 }

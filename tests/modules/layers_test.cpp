@@ -115,7 +115,8 @@ TEST(Pooling, TakesTheLargestOrTheMean) {
   TestRuntime test;
   const Tensor x = Tensor::from(test.cpu, {1.0F, 2.0F, 3.0F, 6.0F}, {1, 1, 2, 2});
   EXPECT_EQ(MaxPool2d{}.forward(x).item(), 6);
-  EXPECT_EQ(AvgPool2d{{.kernel = {2, 2}}}.forward(x).item(), 3);
+  const AvgPool2d average{{.kernel = {2, 2}}};
+  EXPECT_EQ(average.forward(x).item(), 3);
 }
 
 TEST(Gelu, IsTheErfForm) {

@@ -1,0 +1,330 @@
+// Trains a small network on digits, data-parallel on several device actors, and tests it.
+//   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N --optimizer adam --json FILE
+// Ctrl-C finishes the step under way, saves the weights and ends.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/idx.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/metrics.hpp>
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+namespace {
+
+using hearth::Tensor;
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string data = "builtin";
+  std::vector<std::string> devices = {"cpu:0", "cpu:1"};
+  std::string model = "cnn";
+  int epochs = 3;
+  std::int64_t batch_size = 64;
+  std::string optimizer = "adam";
+  double learning_rate = 1e-3;
+  std::uint64_t seed = 1;
+  std::string checkpoint = "checkpoints/mnist";
+  std::string json;
+};
+
+/// 784-512-512-10 with relu.
+struct Mlp {
+  hearth::Linear a, b, c;
+  Mlp(const hearth::Device& device, hearth::Generator& generator)
+      : a({.in = 784, .out = 512}, device, generator),
+        b({.in = 512, .out = 512}, device, generator),
+        c({.in = 512, .out = 10}, device, generator) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return c.forward(relu(b.forward(relu(a.forward(flatten(x, 1))))));
+  }
+  HEARTH_MODULE(Mlp, a, b, c)
+};
+
+/// Two 3×3 convolutions with relu and 2×2 max pooling, and a linear layer.
+struct Cnn {
+  hearth::Conv2d a, b;
+  hearth::Linear c;
+  Cnn(const hearth::Device& device, hearth::Generator& generator)
+      : a({.in = 1, .out = 32, .padding = {1, 1}}, device, generator),
+        b({.in = 32, .out = 64, .padding = {1, 1}}, device, generator),
+        c({.in = 3136, .out = 10}, device, generator) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    Tensor y = max_pool2d(relu(a.forward(x)));
+    y = max_pool2d(relu(b.forward(std::move(y))));
+    return c.forward(flatten(std::move(y), 1));
+  }
+  HEARTH_MODULE(Cnn, a, b, c)
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+extern "C" void on_interrupt(int) { interrupted = 1; }
+
+hearth::MnistData load_data(const Options& options) {
+  if (options.data == "builtin") {
+    constexpr std::int64_t kTrain = 8000;
+    constexpr std::int64_t kTest = 2000;
+    hearth::MnistData data;
+    data.train = hearth::make_digits({.count = kTrain, .seed = 1});
+    data.test = hearth::make_digits({.count = kTest, .seed = 1, .first = kTrain});
+    data.description = "built-in digits, 8,000 to train and 2,000 to test";
+    return data;
+  }
+  std::filesystem::path folder = options.data;
+  if (options.data == "mnist") {
+    const char* root = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before any thread
+    if (root == nullptr) {
+      throw std::runtime_error("--data mnist needs HEARTH_DATA_DIR, the folder that holds mnist/");
+    }
+    folder = std::filesystem::path(root) / "mnist";
+  }
+  return hearth::find_mnist(folder);
+}
+
+hearth::OptimizerConfig optimizer_config(const Options& options) {
+  if (options.optimizer == "sgd") {
+    return hearth::Sgd::Config{.learning_rate = options.learning_rate, .momentum = 0.9};
+  }
+  if (options.optimizer == "adamw") {
+    return hearth::AdamW::Config{.learning_rate = options.learning_rate};
+  }
+  return hearth::Adam::Config{.learning_rate = options.learning_rate};
+}
+
+/// One line that is drawn again and again on a terminal, and once an epoch elsewhere.
+class ProgressBar {
+ public:
+  explicit ProgressBar(int epochs) : epochs_(epochs), is_terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+  void show(int epoch, std::int64_t batch, std::int64_t batches, double loss, double samples_per_s) {
+    const auto now = Clock::now();
+    if (!is_terminal_ || (batch != batches && now - last_ < std::chrono::milliseconds(80))) {
+      return;
+    }
+    last_ = now;
+    constexpr std::int64_t kWidth = 30;
+    const auto filled = static_cast<std::size_t>(kWidth * batch / batches);
+    std::string bar(filled, '#');
+    bar.resize(kWidth, '.');
+    std::printf("\repoch %d/%d [%s] %4ld/%ld  loss %.4f  %7.0f samples/s ", epoch, epochs_, bar.c_str(), batch, batches, loss, samples_per_s);
+    std::fflush(stdout);
+  }
+  void end_epoch(int epoch, double loss, double accuracy, double samples_per_s) const {
+    std::printf("%sepoch %d/%d  loss %.4f  test accuracy %.2f %%  %.0f samples/s%s\n",
+                is_terminal_ ? "\r" : "",
+                epoch,
+                epochs_,
+                loss,
+                accuracy * 100,
+                samples_per_s,
+                is_terminal_ ? "                              " : "");
+    std::fflush(stdout);
+  }
+
+ private:
+  int epochs_;
+  bool is_terminal_;
+  Clock::time_point last_;
+};
+
+struct Result {
+  std::vector<double> train_loss;
+  double test_accuracy = 0;
+  double samples_per_s = 0;
+  double median_step_us = 0;
+  std::vector<std::int64_t> peak_bytes;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <class Model>
+using Trainer = hearth::DataParallel<Model, hearth::HostBatch>;
+
+/// The next batch's parts, one a device; nothing at the end of the epoch.
+std::vector<hearth::HostBatch> next_shards(std::vector<std::unique_ptr<hearth::DataLoader>>& loaders) {
+  std::vector<hearth::HostBatch> shards;
+  for (const auto& loader : loaders) {
+    if (auto shard = loader->next()) {
+      shards.push_back(std::move(*shard));
+    }
+  }
+  return shards;
+}
+
+/// Every rank counts its share of the test pictures.
+template <class Model>
+double test_accuracy(Trainer<Model>& trainer, const hearth::ImageDataset& test) {
+  const std::vector<double> correct = trainer.evaluate([&test](const Model& model, hearth::WorkerContext& context) {
+    constexpr std::int64_t kChunk = 250;
+    double count = 0;
+    for (std::int64_t begin = context.rank * kChunk; begin < test.size(); begin += kChunk * context.world) {
+      std::vector<std::int64_t> indices;
+      for (std::int64_t i = begin; i < std::min(begin + kChunk, test.size()); ++i) {
+        indices.push_back(i);
+      }
+      hearth::Examples examples = test.read(indices);
+      const Tensor logits = model.forward(std::move(examples.inputs).to(context.device));
+      count += hearth::correct_count(logits, std::move(examples.targets).to(context.device)).item();
+    }
+    return count;
+  });
+  double sum = 0;
+  for (const double count : correct) {
+    sum += count;
+  }
+  return sum / static_cast<double>(test.size());
+}
+
+template <class Model>
+Result train(const hearth::Runtime& runtime, const hearth::MnistData& data, const Options& options) {
+  std::vector<hearth::Device> devices;
+  for (const std::string& name : options.devices) {
+    devices.push_back(runtime.device(name));
+  }
+  const hearth::ImageDataset train_set(data.train, {.mean = 0.1307F, .deviation = 0.3081F});
+  const hearth::ImageDataset test_set(data.test, {.mean = 0.1307F, .deviation = 0.3081F});
+  const int world = static_cast<int>(devices.size());
+  std::vector<std::unique_ptr<hearth::DataLoader>> loaders;
+  for (int rank = 0; rank < world; ++rank) {
+    const hearth::LoaderOptions loading{.batch_size = options.batch_size, .seed = options.seed, .worker_count = 1};
+    loaders.push_back(std::make_unique<hearth::DataLoader>(train_set, runtime.executor(), loading.shard(rank, world)));
+  }
+
+  hearth::Generator generator(options.seed);
+  const auto loss = [](const Model& model, hearth::HostBatch& batch, hearth::WorkerContext& context) {
+    const Tensor logits = model.forward(std::move(batch.examples.inputs).to(context.device));
+    return cross_entropy(logits, std::move(batch.examples.targets).to(context.device));
+  };
+  Trainer<Model> trainer(runtime,
+                         Model(devices.front(), generator),
+                         loss,
+                         {.devices = devices, .optimizer = optimizer_config(options), .seed = options.seed});
+
+  Result result;
+  ProgressBar progress(options.epochs);
+  std::vector<double> step_us;
+  double trained_samples = 0;
+  double training_seconds = 0;
+  const std::int64_t batches = loaders.front()->batch_count();
+  for (int epoch = 1; epoch <= options.epochs && interrupted == 0; ++epoch) {
+    double loss_sum = 0;
+    double samples = 0;
+    std::int64_t batch = 0;
+    const auto epoch_start = Clock::now();
+    for (auto shards = next_shards(loaders); !shards.empty(); shards = next_shards(loaders)) {
+      const auto step_start = Clock::now();
+      const hearth::DataParallelReport report = trainer.step(std::move(shards));
+      step_us.push_back(seconds_since(step_start) * 1e6);
+      loss_sum += report.loss * static_cast<double>(report.sample_count);
+      samples += static_cast<double>(report.sample_count);
+      progress.show(epoch, ++batch, batches, loss_sum / samples, samples / seconds_since(epoch_start));
+      if (interrupted != 0) {
+        std::printf("\ninterrupted after step %ld: saving the weights\n", static_cast<long>(report.step));
+        break;
+      }
+    }
+    training_seconds += seconds_since(epoch_start);
+    trained_samples += samples;
+    result.train_loss.push_back(loss_sum / samples);
+    result.test_accuracy = test_accuracy<Model>(trainer, test_set);
+    result.samples_per_s = trained_samples / training_seconds;
+    progress.end_epoch(epoch, result.train_loss.back(), result.test_accuracy, samples / seconds_since(epoch_start));
+  }
+  result.median_step_us = median(std::move(step_us));
+  for (const hearth::Device& device : devices) {
+    result.peak_bytes.push_back(device.memory().peak_reserved_bytes);
+  }
+  hearth::save_weights(trainer.take_model(), options.checkpoint, {{"model", options.model}});
+  return result;
+}
+
+void write_json(const Options& options, const Result& result) {
+  const nlohmann::json object = {{"devices", options.devices},
+                                 {"epochs", options.epochs},
+                                 {"train_loss", result.train_loss},
+                                 {"test_accuracy", result.test_accuracy},
+                                 {"samples_per_s", result.samples_per_s},
+                                 {"step_us", result.median_step_us},
+                                 {"peak_bytes", result.peak_bytes}};
+  std::ofstream file(options.json);
+  file << object.dump(2) << "\n";
+  if (!file.flush()) {
+    throw std::runtime_error("cannot write " + options.json);
+  }
+}
+
+int run(const Options& options) {
+  hearth::RuntimeOptions runtime_options;
+  for (const std::string& name : options.devices) {
+    runtime_options.devices.push_back({.name = name});
+  }
+  const hearth::Runtime runtime(runtime_options);
+  for (const hearth::Device& device : runtime.devices()) {
+    std::printf("%s: %s\n", device.name().c_str(), device.description().c_str());
+  }
+  const hearth::MnistData data = load_data(options);
+  std::printf("data: %s\n", data.description.c_str());
+  const Result result = options.model == "mlp" ? train<Mlp>(runtime, data, options) : train<Cnn>(runtime, data, options);
+  std::printf("test accuracy %.2f %%, %.0f samples/s, median step %.0f us\n", result.test_accuracy * 100, result.samples_per_s, result.median_step_us);
+  std::printf("weights: %s\n", (std::filesystem::path(options.checkpoint) / "model.safetensors").c_str());
+  if (!options.json.empty()) {
+    write_json(options, result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Trains a small network on digits, data-parallel on several devices."};
+  app.add_option("--data", options.data, "builtin, mnist ($HEARTH_DATA_DIR/mnist), or a folder with IDX files")->capture_default_str();
+  app.add_option("--devices", options.devices, "devices, with commas between them")->delimiter(',')->capture_default_str();
+  app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "cnn"}))->capture_default_str();
+  app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_option("--lr", options.learning_rate, "learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seed", options.seed)->capture_default_str();
+  app.add_option("--checkpoint", options.checkpoint, "folder for the weights")->capture_default_str();
+  app.add_option("--json", options.json, "file for one JSON object with the figures");
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGINT, on_interrupt);
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_mnist: %s\n", error.what());
+    return 1;
+  }
+}

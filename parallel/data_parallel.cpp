@@ -1,0 +1,96 @@
+#include <hearth/parallel/data_parallel.hpp>
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void throw_argument(std::string text) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = "DataParallel: " + std::move(text),
+                    .op = "DataParallel"});
+}
+
+Optimizer made_of(const Sgd::Config& config) { return Sgd(config); }
+Optimizer made_of(const Adam::Config& config) { return Adam(config); }
+Optimizer made_of(const AdamW::Config& config) { return AdamW(config); }
+
+}  // namespace
+
+Optimizer make_optimizer(const OptimizerConfig& config) {
+  return std::visit([](const auto& chosen) { return made_of(chosen); }, config);
+}
+
+namespace detail {
+
+void require_sound(const DataParallelOptions& options) {
+  if (options.devices.empty()) {
+    throw_argument("there are no devices");
+  }
+  for (const Device& device : options.devices) {
+    if (!device.is_valid()) {
+      throw_argument("a device is empty");
+    }
+  }
+  if (options.bucket_bytes < 1) {
+    throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes));
+  }
+  if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
+    throw_argument("deadline and step_limit must be above 0");
+  }
+}
+
+void require_trainable(const BucketPlan& plan) {
+  if (plan.buckets().empty()) {
+    throw_argument("the model has no float parameter");
+  }
+}
+
+void require_shard_count(std::size_t shards, std::size_t ranks) {
+  if (shards != ranks) {
+    throw_argument(fmt::format("{} shards for {} devices", shards, ranks));
+  }
+}
+
+std::int64_t checked_size(std::int64_t size) {
+  if (size < 0) {
+    throw_argument(fmt::format("a shard has {} samples", size));
+  }
+  return size;
+}
+
+void require_samples(std::int64_t sample_count) {
+  if (sample_count == 0) {
+    throw_argument("the batch is empty");
+  }
+}
+
+void throw_model_taken() { throw_argument("the model was taken: the training has ended"); }
+
+Gradients without_values(const std::vector<NamedTensor>& parameters) {
+  std::vector<std::string> paths;
+  std::vector<Tensor> tensors;
+  for (const NamedTensor& parameter : parameters) {
+    paths.push_back(parameter.name);
+    const bool comes_later = is_float(parameter.tensor.dtype());
+    tensors.push_back(comes_later ? Tensor() : zeros_like(parameter.tensor));
+  }
+  return Gradients(std::move(paths), std::move(tensors));
+}
+
+CoordinatorOptions coordinator_options(const DataParallelOptions& options,
+                                       std::size_t bucket_count) {
+  CoordinatorOptions coordinator{
+      .ranks = {}, .bucket_count = bucket_count, .deadline = options.deadline};
+  for (std::size_t rank = 0; rank < options.devices.size(); ++rank) {
+    coordinator.ranks.push_back(fmt::format("rank {} on {}", rank, options.devices[rank].name()));
+  }
+  return coordinator;
+}
+
+}  // namespace detail
+
+}  // namespace hearth
