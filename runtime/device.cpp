@@ -11,6 +11,7 @@
 namespace hearth {
 
 Device::Device(IntrusivePtr<DeviceEndpoint> endpoint) noexcept : endpoint_(std::move(endpoint)) {}
+Device::Device() noexcept = default;
 Device::Device(const Device&) = default;
 Device::Device(Device&&) noexcept = default;
 Device& Device::operator=(const Device&) = default;

@@ -38,7 +38,7 @@ struct DeviceStatistics {
 
 class Device {
  public:
-  Device() = default;
+  Device() noexcept;  ///< Empty: is_valid() is false, every use throws.
   explicit Device(IntrusivePtr<DeviceEndpoint> endpoint) noexcept;
   Device(const Device&);
   Device(Device&&) noexcept;

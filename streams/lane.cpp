@@ -91,7 +91,7 @@ bool Lane::announce_waiting() {
 
 const OpRecord* Lane::front() noexcept {
   const std::uint64_t head = consumed();
-  if (head == tail_seen_) {
+  if (head >= tail_seen_) {
     tail_seen_ = pushed_seen();
     if (head == tail_seen_) {
       return nullptr;

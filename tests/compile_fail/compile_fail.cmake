@@ -1,7 +1,7 @@
 # One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, INCLUDES (separated by |).
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
-set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only ${includes} ${FILE})
+set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes} ${FILE})
 
 execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE messages)
 if(NOT status EQUAL 0)

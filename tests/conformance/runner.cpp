@@ -220,8 +220,8 @@ class CaseRun {
     }
     const DType dtype = prepared.call().outputs[i].dtype;
     const testing::Precision precision = spec.outputs[i].precision.value_or(case_.precision);
-    // Equal terms are rounded the same way again and again: the error grows with the square of their
-    // number, of which a sixteenth is allowed (the bound for sums in order is a half).
+    // Equal terms are rounded the same way again and again, so the error grows with the square of
+    // their number; this allows a quarter of the bound for a sum in order.
     const double length =
         prepared.has_repeats() ? spec.length * (1 + spec.length / 16) : spec.length;
     const std::string text =

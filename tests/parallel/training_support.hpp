@@ -5,6 +5,7 @@
 
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
+#include <hearth/modules/generator_scope.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/parallel/data_parallel.hpp>
@@ -77,7 +78,7 @@ struct Samples {
 
 inline Samples random_samples(std::int64_t count, std::int64_t side, std::uint64_t seed) {
   Samples samples{.size = count, .side = side, .pixels = {}, .classes = {}};
-  const auto word = [&, next = std::uint64_t{0}]() mutable { return philox(seed, next++)[0]; };
+  auto word = [&, next = std::uint64_t{0}]() mutable { return philox::block(seed, next++)[0]; };
   for (std::int64_t i = 0; i < count * side * side; ++i) {
     samples.pixels.push_back(static_cast<double>(word()) / 0x1p31 - 1);
   }
