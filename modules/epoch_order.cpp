@@ -9,9 +9,10 @@
 namespace hearth {
 namespace {
 
+constexpr std::uint64_t kLow = 0xffffffffU;
+
 /// Uniform in [0, below), from 64 random bits: the upper half of their product, by 32-bit parts.
 std::uint64_t scaled_down(std::uint64_t random, std::uint64_t below) noexcept {
-  constexpr std::uint64_t kLow = 0xffffffffU;
   const std::uint64_t low = (random & kLow) * (below & kLow);
   const std::uint64_t middle = (random >> 32U) * (below & kLow) + (low >> 32U);
   const std::uint64_t other = (random & kLow) * (below >> 32U) + (middle & kLow);

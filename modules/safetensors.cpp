@@ -47,6 +47,7 @@ void require_writable(std::span<const NamedTensor> tensors) {
 // Wide types first, so that every tensor is aligned; names of equal width in the given order.
 std::vector<const NamedTensor*> file_order(std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> order;
+  order.reserve(tensors.size());
   for (const NamedTensor& named : tensors) {
     order.push_back(&named);
   }
@@ -73,6 +74,7 @@ void write_safetensors(const std::filesystem::path& path,
     offset += size;
   }
   std::vector<std::vector<std::byte>> values;
+  values.reserve(readings.size());
   for (Pending<std::vector<std::byte>>& reading : readings) {
     values.push_back(std::move(reading).get());
   }
@@ -137,6 +139,7 @@ const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name) const {
   const auto found = std::ranges::find(entries_, name, &Entry::name);
   if (found == entries_.end()) {
     std::vector<std::string_view> names;
+    names.reserve(entries_.size());
     for (const Entry& entry : entries_) {
       names.push_back(entry.name);
     }

@@ -172,7 +172,7 @@ std::string print_header(const SafetensorsHeader& header) {
     root[std::string(kMetadataKey)] = header.metadata;
   }
   for (const SafetensorsFile::Entry& entry : header.entries) {
-    const auto type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
+    const auto* const type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
     root[entry.name] = {
         {"dtype", type->name},
         {"shape", entry.shape.dims()},

@@ -51,9 +51,9 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
 [[gnu::always_inline]] inline float log_f32(float x) noexcept {
   const bool tiny = x < 1.17549435e-38F;
   const float normal = tiny ? x * 8388608.0F : x;
-  const std::int32_t bits = to_bits(normal);
-  // Centred so that the mantissa lies in [sqrt(1/2), sqrt(2)).
-  const std::int32_t centred = bits - 0x3F3504F3;
+  // Centred so that the mantissa lies in [sqrt(1/2), sqrt(2)). The bits of negative numbers wrap; their result is not used.
+  const auto bits = static_cast<std::uint32_t>(to_bits(normal));
+  const auto centred = static_cast<std::int32_t>(bits - 0x3F3504F3U);
   const std::int32_t exponent = (centred >> 23) - (tiny ? 23 : 0);
   const float m = from_bits((centred & 0x007FFFFF) + 0x3F3504F3) - 1.0F;
   const float e = static_cast<float>(exponent);

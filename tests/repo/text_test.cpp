@@ -29,22 +29,6 @@ class Text : public ::testing::Test {
   }
 };
 
-TEST_F(Text, ReadmeShowsTheFirstProgramAsItIs) {
-  std::string program;
-  std::string readme;
-  for (const SourceFile& file : tree) {
-    for (const std::string& line : file.lines) {
-      if (file.path == "examples/first_program.cpp") {
-        program += line + "\n";
-      } else if (file.path == "README.md") {
-        readme += line + "\n";
-      }
-    }
-  }
-  EXPECT_FALSE(program.empty());
-  EXPECT_NE(readme.find("```cpp\n" + program + "```"), std::string::npos);
-}
-
 TEST_F(Text, NoSingletons) {
   EXPECT_EQ(matches(R"(\b(get_?)?(instance|singleton|global)\(\))",
                     [](const SourceFile& file, const std::string&) { return is_library(file); }),

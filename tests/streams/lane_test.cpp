@@ -73,6 +73,7 @@ TEST(Lane, ASequenceIsTheRecordsPlaceInTheRingsLife) {
     OpRecord record;
     ASSERT_TRUE(lane.try_push(record, {}));
     EXPECT_EQ(record.sequence, place);
+    ASSERT_NE(lane.front(), nullptr);
     EXPECT_EQ(lane.front()->sequence, place);
     EXPECT_EQ(lane.pushed(), place);
     EXPECT_EQ(lane.pushed_seen(), place);
@@ -192,8 +193,10 @@ TEST(Lane, OnlyTheFirstPushOfATurnRings) {
   EXPECT_TRUE(lane.needs_ring());
   ASSERT_TRUE(push(lane, 2));
   EXPECT_FALSE(lane.needs_ring());
-  lane.pop();
-  lane.pop();
+  for (const std::uint32_t tag : {1U, 2U}) {
+    ASSERT_TRUE(front_is(lane, tag, 0));
+    lane.pop();
+  }
   EXPECT_EQ(lane.finish_turn(), Lane::Turn::empty);
   ASSERT_TRUE(push(lane, 3));
   EXPECT_TRUE(lane.needs_ring());

@@ -1,0 +1,165 @@
+#include <hearth/parallel/worker.hpp>
+
+#include "training_support.hpp"
+
+#include <hearth/modules/generator_scope.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/runtime/base/cores.hpp>
+
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::HasSubstr;
+
+struct OneDevice {
+  Runtime runtime{cpu_devices(1)};
+  Device device = runtime.device("cpu:0");
+};
+
+Tensor loss_of(const Linear& model, const Tensor& x) { return mean(square(model.forward(x))); }
+
+TEST(Worker, TakesAModuleAndGivesItsGradientsBack) {
+  OneDevice test;
+  Generator generator(1);
+  Linear model({.in = 4, .out = 2}, test.device, generator);
+  const Linear same = model;
+  const Tensor x = random_normal(test.device, {3, 4}, generator);
+  Worker worker(test.runtime, test.device);
+  const auto differentiate = [](WorkerContext&, const Linear& moved, const Tensor& input) {
+    return value_and_grad(moved, [&](const Linear& tracked) { return loss_of(tracked, input); })
+        .gradients;
+  };
+  Gradients gradients = worker.run(differentiate, fork(model, test.device), x).get();
+  take_over(gradients);
+  const Gradients here =
+      value_and_grad(same, [&](const Linear& tracked) { return loss_of(tracked, x); }).gradients;
+  EXPECT_EQ(gradients.at("weight").to_vector<float>(), here.at("weight").to_vector<float>());
+  EXPECT_EQ(gradients.at("bias").to_vector<float>(), here.at("bias").to_vector<float>());
+}
+
+TEST(Worker, WhatIsHandedOverIsAtHomeWhereItArrives) {
+  OneDevice test;
+  Generator generator(1);
+  Worker worker(test.runtime, test.device);
+  Linear model({.in = 4, .out = 2}, test.device, generator);
+  const auto step = [](WorkerContext& context, Linear moved) {
+    Sgd optimizer({.learning_rate = 0.1});
+    const Tensor x = ones(context.device, {3, 4});
+    auto result =
+        value_and_grad(moved, [&](const Linear& tracked) { return loss_of(tracked, x); });
+    optimizer.step(moved, std::move(result.gradients)).get();
+    return moved;
+  };
+  const std::uint64_t before = test.device.statistics().foreign_uses;
+  Linear back = worker.run(step, std::move(model)).get();
+  take_over(back);
+  static_cast<void>(back.forward(ones(test.device, {1, 4})).to_vector<float>());
+  EXPECT_EQ(test.device.statistics().foreign_uses, before);
+}
+
+TEST(Worker, HandsOverWhatPairsListsAndOptionalsHold) {
+  OneDevice test;
+  Worker worker(test.runtime, test.device);
+  using Parts = std::pair<std::vector<Tensor>, std::optional<Tensor>>;
+  const auto add_one = [](WorkerContext&, Parts parts) {
+    parts.first[0] = parts.first[0] + 1;
+    parts.second = *parts.second + 2;
+    return parts;
+  };
+  Parts parts{{ones(test.device, {2})}, ones(test.device, {1})};
+  const std::uint64_t before = test.device.statistics().foreign_uses;
+  Parts back = worker.run(add_one, std::move(parts)).get();
+  take_over(back);
+  EXPECT_EQ(back.first[0].to_vector<float>(), (std::vector<float>{2, 2}));
+  EXPECT_EQ(back.second->item(), 3);
+  EXPECT_EQ(test.device.statistics().foreign_uses, before);
+}
+
+TEST(Worker, RunsInTheOrderOfTheCalls) {
+  OneDevice test;
+  Worker worker(test.runtime, test.device);
+  std::vector<int> order;
+  std::vector<Pending<void>> pending;
+  for (int i = 0; i < 100; ++i) {
+    pending.push_back(worker.run([&order, i](WorkerContext&) { order.push_back(i); }));
+  }
+  pending.back().get();
+  ASSERT_EQ(order.size(), 100U);
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+}
+
+TEST(Worker, ReportsWhatItsFunctionThrew) {
+  OneDevice test;
+  Worker worker(test.runtime, test.device, {.rank = 3, .world = 4});
+  const auto thrown_by = [&](auto fn) -> ErrorRef {
+    return worker.run(fn).wait().shared_error();
+  };
+  const ErrorRef ours = thrown_by([](WorkerContext& context) {
+    static_cast<void>(add(ones(context.device, {2}), ones(context.device, {3})));
+  });
+  ASSERT_NE(ours, nullptr);
+  EXPECT_EQ(ours->code, ErrorCode::worker_failed);
+  EXPECT_THAT(ours->text, HasSubstr("worker 3 on cpu:0"));
+  ASSERT_NE(ours->cause, nullptr);
+  EXPECT_EQ(ours->cause->code, ErrorCode::shape_mismatch);
+  const ErrorRef standard =
+      thrown_by([](WorkerContext&) { throw std::runtime_error("no more paper"); });
+  EXPECT_THAT(standard->cause->text, HasSubstr("no more paper"));
+  const ErrorRef strange = thrown_by([](WorkerContext&) { throw 7; });
+  EXPECT_EQ(strange->code, ErrorCode::worker_failed);
+  EXPECT_EQ(worker.run([](WorkerContext& context) { return context.rank; }).get(), 3);
+}
+
+TEST(Worker, DrawsItsOwnNumbersFromSeedAndRank) {
+  OneDevice test;
+  const auto draw = [&](std::uint64_t seed, int rank) {
+    Worker worker(test.runtime, test.device, {.rank = rank, .world = 2, .seed = seed});
+    return worker
+        .run([](WorkerContext& context) {
+          return random_uniform(context.device, {8}, current_generator("a test"))
+              .to_vector<float>();
+        })
+        .get();
+  };
+  EXPECT_EQ(draw(7, 0), draw(7, 0));
+  EXPECT_NE(draw(7, 0), draw(7, 1));
+  EXPECT_NE(draw(7, 0), draw(8, 0));
+}
+
+TEST(Worker, RunsOnTheCoresOfItsDevice) {
+  const int core = available_cores().back();
+  RuntimeOptions options = cpu_devices(1);
+  options.devices[0].cores = {core};
+  const Runtime runtime(std::move(options));
+  EXPECT_EQ(runtime.device("cpu:0").cores(), std::vector<int>{core});
+  Worker worker(runtime, runtime.device("cpu:0"));
+  EXPECT_EQ(worker.run([](WorkerContext&) { return available_cores(); }).get(),
+            std::vector<int>{core});
+}
+
+TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
+  OneDevice test;
+  Mailbox<int> started;
+  Mailbox<int> release;
+  auto worker = std::make_unique<Worker>(test.runtime, test.device);
+  Pending<int> running = worker->run([&](WorkerContext&) {
+    started.push(1);
+    return release.pop(Deadline::in(kDefaultWait)).value_or(0);
+  });
+  Pending<int> queued = worker->run([](WorkerContext&) { return 1; });
+  started.pop(Deadline::in(kDefaultWait));
+  worker->stop();
+  release.push(42);
+  worker.reset();
+  EXPECT_EQ(running.get(), 42);
+  EXPECT_EQ(queued.wait().error().code, ErrorCode::cancelled);
+}
+
+}  // namespace
+}  // namespace hearth

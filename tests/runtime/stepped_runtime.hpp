@@ -1,0 +1,129 @@
+// A whole runtime on one OS thread, in virtual time: the test's body is the logical thread "main",
+// actors and other users are stepped with it. For tests of runtime/.
+// Threads: the test's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hearth/backends/sim/sim_backend.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
+
+#include "runtime/backend_factory.hpp"
+
+namespace hearth::testing {
+
+struct SteppedOptions {
+  std::vector<DeviceOptions> devices = {{.name = "sim:0"}, {.name = "sim:1"}};
+  /// What goes wrong on which sim device.
+  std::map<std::string, sim::FaultPlan, std::less<>> faults = {};
+  std::uint64_t seed = 0;
+  std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
+};
+
+/// What a body has at hand.
+struct World {
+  Runtime& runtime;
+  ManualExecutor& executor;
+  Device device;  ///< the first one
+
+  /// Another logical thread; join it before the body ends.
+  template <class Fn>
+  [[nodiscard]] std::unique_ptr<Joinable> spawn(std::string name, Fn fn) const {
+    return executor.spawn({.name = std::move(name)}, std::move(fn));
+  }
+  [[nodiscard]] Tensor f32(const std::vector<float>& values) const {
+    return Tensor::from(device, values, Shape{static_cast<std::int64_t>(values.size())});
+  }
+};
+
+[[nodiscard]] inline BackendFactory faulty_sims(
+    std::map<std::string, sim::FaultPlan, std::less<>> faults) {
+  return {.make = [faults = std::move(faults)](
+                      const BackendRequest& request) -> std::unique_ptr<Backend> {
+    const auto plan = faults.find(request.name);
+    if (plan == faults.end()) {
+      return nullptr;
+    }
+    return std::make_unique<sim::SimBackend>(
+        sim::SimOptions{.name = request.name,
+                        .faults = plan->second,
+                        .budget_bytes = request.memory_budget_bytes});
+  }};
+}
+
+/// Runs `body` with a runtime, and ends the runtime.
+template <class Body>
+void stepped(const SteppedOptions& options, Body body) {
+  ManualExecutor executor(options.seed, {.max_steps = 5'000'000});
+  const BackendFactory factory = faulty_sims(options.faults);
+  executor.run([&] {
+    Runtime runtime({.devices = options.devices,
+                     .shutdown_limit = options.shutdown_limit,
+                     .executor = &executor,
+                     .backend_factory = &factory});
+    body(World{runtime, executor, runtime.device(options.devices.front().name)});
+  });
+}
+template <class Body>
+void stepped(Body body) {
+  stepped(SteppedOptions{}, std::move(body));
+}
+
+/// Virtual time passes; everybody else may run.
+inline void pass(Duration duration) {
+  const Deadline end = Deadline::in(duration);
+  while (!end.has_passed()) {
+    current_context().parker().park(end);
+  }
+}
+[[nodiscard]] inline TimePoint now() { return current_context().clock().now(); }
+
+/// The calling thread's current stream, held up by a loan until let_go().
+class HeldStream {
+ public:
+  explicit HeldStream(const Device& device, Deadline deadline = Deadline::never()) {
+    auto region = std::make_shared<Promise<LentRegion>>();
+    Pending<LentRegion> pending = region->pending();
+    tensor_ = lend(
+        zeros(device, {1}),
+        [region](Result<LentRegion> lent) { region->set_value(std::move(lent).value()); },
+        deadline);
+    region_ = std::move(pending).get();
+  }
+  void let_go() { region_.done(); }
+  [[nodiscard]] LentRegion& region() { return region_; }
+  [[nodiscard]] Tensor& tensor() { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  LentRegion region_;
+};
+
+/// The error that a read of the tensor throws; a failure when it throws none.
+[[nodiscard]] inline Error read_error(const Tensor& tensor,
+                                      Duration limit = std::chrono::hours(1)) {
+  try {
+    static_cast<void>(tensor.read_bytes().get(Deadline::in(limit)));
+  } catch (const Exception& error) {
+    return error.error();
+  }
+  ADD_FAILURE() << "the tensor could be read";
+  return {};
+}
+[[nodiscard]] inline std::int64_t live_tensors(const Device& device) {
+  return device.memory().live_tensor_count;
+}
+
+}  // namespace hearth::testing
