@@ -153,7 +153,7 @@ TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
     return release.pop(Deadline::in(kDefaultWait)).value_or(0);
   });
   Pending<int> queued = worker->run([](WorkerContext&) { return 1; });
-  started.pop(Deadline::in(kDefaultWait));
+  ASSERT_TRUE(started.pop(Deadline::in(kDefaultWait)).has_value());
   worker->stop();
   release.push(42);
   worker.reset();

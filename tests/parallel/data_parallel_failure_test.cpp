@@ -1,0 +1,339 @@
+// What happens to a step when something goes wrong on one rank: it fails as a whole, with that
+// error, and the training goes on from where it was.
+#include <hearth/parallel/data_parallel.hpp>
+
+#include "training_support.hpp"
+
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::HasSubstr;
+
+using Trainer = DataParallel<TinyNet, Samples>;
+using Loss = Trainer::LossFn;
+
+// What a rank does instead of its honest work, while armed.
+struct Sabotage {
+  std::atomic<bool> is_armed{false};
+  int rank = 1;
+  std::function<Tensor(const TinyNet&, Samples&, WorkerContext&)> act;
+
+  [[nodiscard]] Loss loss() {
+    return [this](const TinyNet& model, Samples& shard, WorkerContext& context) {
+      if (is_armed.load(std::memory_order_acquire) && context.rank == rank) {
+        return act(model, shard, context);
+      }
+      return mean_loss(model, shard, context.device, DType::f32);
+    };
+  }
+};
+
+struct Options {
+  int world = 3;
+  std::int64_t bucket_bytes = 64;
+  Duration deadline = std::chrono::seconds(5);
+  Collective* engine = nullptr;
+  Executor* executor = nullptr;
+  OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05, .momentum = 0.9};
+};
+
+class Training {
+ public:
+  explicit Training(Loss loss, const Options& options = {})
+      : runtime_(cpu_devices(options.world, options.executor)),
+        trainer_(runtime_, model(), std::move(loss), trainer_options(options)) {}
+
+  [[nodiscard]] Trainer& trainer() { return trainer_; }
+  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
+  [[nodiscard]] std::vector<Samples> batch(std::uint64_t seed) {
+    return divide(random_samples(9, TinyNet::kSide, seed), trainer_.world());
+  }
+  DataParallelReport step(std::uint64_t seed) { return trainer_.step(batch(seed)); }
+  [[nodiscard]] ErrorRef failing_step(std::uint64_t seed) {
+    return trainer_.step_later(batch(seed)).wait().shared_error();
+  }
+  [[nodiscard]] std::vector<double> weights() { return weights_of(trainer_.snapshot()); }
+
+ private:
+  [[nodiscard]] TinyNet model() const {
+    Generator generator(3);
+    return TinyNet(runtime_.device("cpu:0"), generator, DType::f32);
+  }
+  [[nodiscard]] DataParallelOptions trainer_options(const Options& options) const {
+    std::vector<Device> devices = runtime_.devices();
+    return {.devices = std::move(devices),
+            .optimizer = options.optimizer,
+            .bucket_bytes = options.bucket_bytes,
+            .deadline = options.deadline,
+            .engine = options.engine};
+  }
+
+  Runtime runtime_;
+  Trainer trainer_;
+};
+
+// Three good steps; the second after a bad one, which must leave no trace.
+void expect_no_trace_of(Sabotage& sabotage,
+                        const std::function<void(const ErrorRef&)>& check,
+                        const Options& options = {}) {
+  Training training(sabotage.loss(), options);
+  Training undisturbed(loss_in<TinyNet>(DType::f32), options);
+  training.step(1);
+  undisturbed.step(1);
+  const std::vector<double> before = training.weights();
+  sabotage.is_armed.store(true, std::memory_order_release);
+  const ErrorRef error = training.failing_step(7);
+  sabotage.is_armed.store(false, std::memory_order_release);
+  ASSERT_NE(error, nullptr);
+  check(error);
+  EXPECT_EQ(training.weights(), before);
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+  for (const std::uint64_t seed : {2U, 3U}) {
+    EXPECT_EQ(training.step(seed).loss, undisturbed.step(seed).loss);
+  }
+  EXPECT_EQ(training.weights(), undisturbed.weights());
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+  EXPECT_EQ(training.trainer().statistics().failed_steps, 1U);
+}
+
+void expect_worker_failure(const ErrorRef& error, const std::string& worker, ErrorCode cause) {
+  EXPECT_EQ(error->code, ErrorCode::worker_failed);
+  EXPECT_THAT(error->text, HasSubstr(worker));
+  ASSERT_NE(error->cause, nullptr);
+  EXPECT_EQ(error->cause->code, cause);
+}
+
+TEST(DataParallelFailure, AnExceptionBeforeTheForwardPassEndsTheStep) {
+  Sabotage sabotage;
+  sabotage.act = [](const TinyNet&, Samples&, WorkerContext&) -> Tensor {
+    throw std::runtime_error("the camera is off");
+  };
+  expect_no_trace_of(sabotage, [](const ErrorRef& error) {
+    expect_worker_failure(error, "worker 1 on cpu:1", ErrorCode::worker_failed);
+    EXPECT_THAT(error->to_string(), HasSubstr("the camera is off"));
+  });
+}
+
+TEST(DataParallelFailure, AnExceptionAfterTheForwardPassEndsTheStep) {
+  Sabotage sabotage;
+  sabotage.rank = 0;
+  sabotage.act = [](const TinyNet& model, Samples& shard, WorkerContext& context) -> Tensor {
+    const Tensor loss = mean_loss(model, shard, context.device, DType::f32);
+    return add(loss, ones(context.device, {2, 3}) + ones(context.device, {3, 2}));
+  };
+  expect_no_trace_of(sabotage, [](const ErrorRef& error) {
+    expect_worker_failure(error, "worker 0 on cpu:0", ErrorCode::shape_mismatch);
+  });
+}
+
+TEST(DataParallelFailure, ALossThatIsNoScalarEndsTheStep) {
+  Sabotage sabotage;
+  sabotage.rank = 2;
+  sabotage.act = [](const TinyNet& model, Samples&, WorkerContext&) { return model.first.weight; };
+  expect_no_trace_of(sabotage, [](const ErrorRef& error) {
+    expect_worker_failure(error, "worker 2 on cpu:2", ErrorCode::shape_mismatch);
+  });
+}
+
+TEST(DataParallelFailure, ALossThatDependsOnNoParameterGivesZeroGradients) {
+  const Loss cut_off = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    const Tensor loss = mean_loss(model, shard, context.device, DType::f32);
+    return loss.to(DType::i32).to(DType::f32);
+  };
+  Training training(cut_off);
+  const std::vector<double> before = training.weights();
+  training.step(1);
+  EXPECT_EQ(training.weights(), before);
+}
+
+TEST(DataParallelFailure, APoisonedGradientOnOneRankEndsTheStepOnAll) {
+  Sabotage sabotage;
+  sabotage.act = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    shard.classes[0] = 10;  // there are ten, from 0
+    return mean_loss(model, shard, context.device, DType::f32);
+  };
+  expect_no_trace_of(sabotage, [](const ErrorRef& error) {
+    EXPECT_EQ(error->code, ErrorCode::out_of_range);
+    EXPECT_EQ(error->device, "cpu:1");
+    EXPECT_THAT(error->location.file, HasSubstr("training_support.hpp"));
+  });
+}
+
+TEST(DataParallelFailure, ALossThatIsNotFiniteIsReportedWithItsStep) {
+  for (const double value :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    Sabotage sabotage;
+    sabotage.act = [value](const TinyNet& model, Samples& shard, WorkerContext& context) {
+      return mul(mean_loss(model, shard, context.device, DType::f32), value);
+    };
+    expect_no_trace_of(sabotage, [](const ErrorRef& error) {
+      EXPECT_EQ(error->code, ErrorCode::non_finite);
+      EXPECT_THAT(error->text, HasSubstr("step 2"));
+      EXPECT_THAT(error->text, HasSubstr("rank 1 on cpu:1"));
+    });
+  }
+}
+
+TEST(DataParallelFailure, TheFirstErrorIsThrown) {
+  Sabotage sabotage;
+  sabotage.act = [](const TinyNet&, Samples&, WorkerContext&) -> Tensor {
+    throw std::runtime_error("no");
+  };
+  Training training(sabotage.loss());
+  sabotage.is_armed.store(true, std::memory_order_release);
+  try {
+    training.step(1);
+    FAIL() << "the step went through";
+  } catch (const Exception& error) {
+    EXPECT_EQ(error.code(), ErrorCode::worker_failed);
+  }
+}
+
+TEST(DataParallelFailure, AnExceptionInAnEarlierMicroBatchEndsTheStep) {
+  Sabotage sabotage;
+  int calls = 0;
+  sabotage.act = [&calls](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    if (++calls == 2) {
+      throw std::runtime_error("the second of three");
+    }
+    return mean_loss(model, shard, context.device, DType::f32);
+  };
+  Training training(sabotage.loss());
+  const std::vector<double> before = training.weights();
+  sabotage.is_armed.store(true, std::memory_order_release);
+  EXPECT_THROW(training.trainer().step(std::vector<std::vector<Samples>>{
+                   training.batch(1), training.batch(2), training.batch(3)}),
+               Exception);
+  EXPECT_EQ(training.weights(), before);
+}
+
+TEST(DataParallelFailure, AFunctionThatThrowsInEvaluateIsReported) {
+  Training training(loss_in<TinyNet>(DType::f32));
+  const auto failing = [](const TinyNet&, WorkerContext& context) {
+    if (context.rank == 1) {
+      throw std::runtime_error("no data");
+    }
+    return context.rank;
+  };
+  EXPECT_THROW(training.trainer().evaluate(failing), Exception);
+  training.step(1);
+}
+
+// In virtual time: nobody really waits five seconds.
+TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
+  for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
+    ManualExecutor executor(seed);
+    executor.run([&] {
+      Mailbox<int> release;
+      Sabotage sabotage;
+      sabotage.act = [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
+        EXPECT_TRUE(release.pop(Deadline::in(std::chrono::hours(1))).has_value());
+        return mean_loss(model, shard, context.device, DType::f32);
+      };
+      Training training(sabotage.loss(), {.executor = &executor});
+      training.step(1);
+      const std::vector<double> before = training.weights();
+      const TimePoint start = current_context().clock().now();
+      sabotage.is_armed.store(true, std::memory_order_release);
+      const ErrorRef error = training.failing_step(2);
+      sabotage.is_armed.store(false, std::memory_order_release);
+      ASSERT_NE(error, nullptr);
+      EXPECT_EQ(error->code, ErrorCode::deadline_exceeded);
+      EXPECT_THAT(error->text, HasSubstr("step 2, bucket 0"));
+      EXPECT_THAT(error->text, HasSubstr("rank 1 on cpu:1 did not come within 5000ms"));
+      EXPECT_GE(current_context().clock().now() - start, std::chrono::seconds(5));
+      EXPECT_LT(current_context().clock().now() - start, std::chrono::seconds(6));
+      release.push(1);
+      EXPECT_TRUE(has_equal_replicas(training.trainer()));
+      EXPECT_EQ(training.weights(), before);
+      EXPECT_EQ(training.step(3).step, 3);
+      EXPECT_TRUE(has_equal_replicas(training.trainer()));
+    });
+  }
+}
+
+// Any order of the threads' steps gives the same bits.
+TEST(DataParallelFailure, TheOrderOfThreadsChangesNothing) {
+  std::vector<double> expected;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    ManualExecutor executor(seed);
+    executor.run([&] {
+      Training training(loss_in<TinyNet>(DType::f32), {.executor = &executor});
+      training.step(1);
+      training.step(2);
+      const std::vector<double> weights = training.weights();
+      if (expected.empty()) {
+        expected = weights;
+      }
+      EXPECT_EQ(weights, expected) << "seed " << seed;
+    });
+  }
+}
+
+TEST(DataParallelFailure, ATrainerCanBeDestroyedWithStepsInFlight) {
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Pending<DataParallelReport>> pending;
+    {
+      Training training(loss_in<TinyNet>(DType::f32));
+      for (int step = 0; step < round % 7; ++step) {
+        pending.push_back(training.trainer().step_later(training.batch(1)));
+      }
+      if (round % 3 == 1 && !pending.empty()) {
+        static_cast<void>(pending.front().wait());
+      }
+    }
+    for (const Pending<DataParallelReport>& each : pending) {
+      const Status status = each.wait();
+      EXPECT_TRUE(status.has_value() || status.error().code == ErrorCode::cancelled)
+          << status.error().to_string();
+    }
+  }
+}
+
+TEST(DataParallelFailure, ATrainerCanBeDestroyedWhileARankIsStuck) {
+  Mailbox<int> stuck;
+  Mailbox<int> release;
+  Sabotage sabotage;
+  sabotage.act = [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    stuck.push(1);
+    EXPECT_TRUE(release.pop(Deadline::in(kDefaultWait)).has_value());
+    return mean_loss(model, shard, context.device, DType::f32);
+  };
+  sabotage.is_armed.store(true, std::memory_order_release);
+  Pending<DataParallelReport> pending;
+  {
+    Training training(sabotage.loss());
+    pending = training.trainer().step_later(training.batch(1));
+    ASSERT_TRUE(stuck.pop(Deadline::in(kDefaultWait)).has_value());
+    release.push(1);
+  }
+  const Status status = pending.wait();
+  EXPECT_TRUE(status.has_value() || status.error().code == ErrorCode::cancelled);
+}
+
+TEST(DataParallelFailure, ATrainerCanBeDestroyedAfterAFailedStep) {
+  Sabotage sabotage;
+  sabotage.act = [](const TinyNet&, Samples&, WorkerContext&) -> Tensor {
+    throw std::runtime_error("no");
+  };
+  sabotage.is_armed.store(true, std::memory_order_release);
+  for (int round = 0; round < 5; ++round) {
+    Training training(sabotage.loss());
+    EXPECT_NE(training.failing_step(1), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace hearth
