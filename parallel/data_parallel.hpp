@@ -266,8 +266,10 @@ class DataParallel final {
   }
   /// After a step which some ranks committed and others could not: gives these the others' state.
   void replace_stragglers();
+  // A lane gives a lost bucket up after step_limit, a worker waits a little longer, so that it hears
+  // why, and the caller longer still.
   [[nodiscard]] Deadline step_deadline() const {
-    return Deadline::in(options_.step_limit + options_.deadline);
+    return Deadline::in(options_.step_limit + 2 * options_.deadline);
   }
 
   const DataParallelOptions options_;
@@ -321,7 +323,7 @@ void DataParallel<Model, Shard>::run_task(Rank& rank, Task task, WorkerContext& 
     Gradients gradients = differentiate(rank, task, exchange, context);
     exchange.collect(gradients);
     const Pending<StepReport> update = rank.optimizer.step(*rank.model, std::move(gradients));
-    error = update.wait(Deadline::in(options_.step_limit)).shared_error();
+    error = update.wait(Deadline::in(options_.step_limit + options_.deadline)).shared_error();
   } catch (...) {
     error = rank.worker.failure();
     inbox.abort(task.step, error);

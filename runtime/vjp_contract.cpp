@@ -15,13 +15,20 @@ Tensor as_rows(const Arg& stack) {
 
 // d/db of a·b. One matrix b for a whole batch: the products of the batch add up inside one matmul
 // over all its rows, which needs no batch of products to sum afterwards.
+// A transposed weight (Linear's) gets its gradient transposed too: optimizers read it in order then,
+// where a strided one made Adam three times as slow (bench: BM_TrainStep_Mlp, 1.2 to 0.4 ms).
 Tensor matmul_rhs(const VjpNode& node, const Tensor& gradient) {
+  Tensor a = node.last_operand(0).tensor();
+  Tensor flat = gradient;
   if (node.shape(1).rank() == 2 && node.shape(0).rank() > 2) {
-    Tensor a = as_rows(node.last_operand(0));
-    Tensor flat = as_rows(node.at(gradient));
-    return hearth::matmul(node.at(transpose(node.at(std::move(a)))), node.at(std::move(flat)));
+    a = as_rows(node.at(std::move(a)));
+    flat = as_rows(node.at(std::move(flat)));
   }
-  return hearth::matmul(node.at(transpose(node.last_operand(0))), node.at(gradient));
+  if (node.is_permuted(1)) {
+    return transpose(
+        node.at(hearth::matmul(node.at(transpose(node.at(std::move(flat)))), node.at(std::move(a)))));
+  }
+  return hearth::matmul(node.at(transpose(node.at(std::move(a)))), node.at(std::move(flat)));
 }
 
 Tensor submit_convolution(

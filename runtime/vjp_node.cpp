@@ -48,6 +48,12 @@ const TapeEdge& VjpNode::edge(int operand) const noexcept {
   return tape_->edges_[node_->first_edge + static_cast<std::size_t>(input)];
 }
 
+bool VjpNode::is_permuted(int operand) const noexcept {
+  const std::uint32_t maker = edge(operand).node;
+  return maker != Tape::kNoNode && tape_->nodes_[maker].leaf == Tape::kNoNode &&
+         tape_->nodes_[maker].kind == OpKind::permute;
+}
+
 bool VjpNode::needs(int operand) const noexcept {
   return !is_number(operand) && edge(operand).node != Tape::kNoNode;
 }

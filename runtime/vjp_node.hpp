@@ -26,6 +26,9 @@ class VjpNode {
     return edge(operand).layout->shape;
   }
   [[nodiscard]] DType dtype(int operand) const noexcept { return edge(operand).dtype; }
+  /// Whether a permute made this operand: then its gradient is best laid out like that view, so that
+  /// it lies in order once it has gone back through the permute.
+  [[nodiscard]] bool is_permuted(int operand) const noexcept;
   /// The value of an operand that is a number.
   [[nodiscard]] double number() const noexcept { return attributes<ScalarAttributes>().real; }
   template <class Attributes>

@@ -77,7 +77,7 @@ TEST_F(Readme, NamesEveryExample) {
 }
 
 TEST_F(Readme, LinksToFilesThatExist) {
-  const std::regex link(R"(\]\((?!https?:)([^)#]+)\))");
+  const std::regex link(R"(\]\((?!https?:)([\w./-]+)\))");
   for (const SourceFile& file : tree) {
     if (file.name() != "README.md" && file.name() != "CONTRIBUTING.md") {
       continue;

@@ -90,7 +90,8 @@ TEST_F(Seam, OnlyBaseHoldsStatePerThread) {
 // Programs that measure (bench) or report a speed (examples) read the clock; the library and the tests never do.
 TEST_F(Seam, OnlyBaseReadsClocks) {
   const auto others = select(tree, [](const SourceFile& file) {
-    return !file.is_in("runtime/base") && !file.is_in("tests/base") && !file.is_in("bench") && !file.is_in("examples");
+    return !file.is_in("runtime/base") && !file.is_in("tests/base") && !file.is_in("bench") &&
+           !file.is_in("examples");
   });
   EXPECT_EQ(find_tokens(others,
                         {"std::chrono::steady_clock",

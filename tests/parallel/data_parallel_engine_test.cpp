@@ -1,0 +1,191 @@
+// The trainer against engines that hold buckets back, lose them or fail, and against a device that
+// cannot commit a step.
+#include <hearth/parallel/data_parallel.hpp>
+
+#include "training_support.hpp"
+
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::HasSubstr;
+
+// Passes everything on until it is told to keep or to refuse what comes.
+class UnreliableEngine final : public Collective {
+ public:
+  enum class Mode : std::uint8_t { pass, keep, refuse };
+  struct Kept {
+    std::vector<LentRegion> regions;
+    ReduceOp op;
+    Finished finished;
+  };
+
+  void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
+    switch (mode.load(std::memory_order_acquire)) {
+      case Mode::pass:
+        inproc.all_reduce(std::move(regions), op, std::move(finished));
+        return;
+      case Mode::keep:
+        kept.push({std::move(regions), op, std::move(finished)});
+        return;
+      case Mode::refuse:
+        inproc.all_reduce({}, op, std::move(finished));
+        return;  // the regions come back cancelled
+    }
+  }
+  void broadcast(std::vector<LentRegion> regions, int root, Finished finished) override {
+    inproc.broadcast(std::move(regions), root, std::move(finished));
+  }
+  void release(Kept bucket) {
+    inproc.all_reduce(std::move(bucket.regions), bucket.op, std::move(bucket.finished));
+  }
+
+  InprocCollective inproc;
+  std::atomic<Mode> mode{Mode::pass};
+  Mailbox<Kept> kept;
+};
+using Mode = UnreliableEngine::Mode;
+
+TinyNet tiny_net(const Device& device) {
+  Generator generator(3);
+  return TinyNet(device, generator, DType::f32);
+}
+
+struct Training {
+  explicit Training(UnreliableEngine& engine, Executor* executor = nullptr)
+      : runtime(cpu_devices(2, executor)),
+        trainer(runtime,
+                tiny_net(runtime.device("cpu:0")),
+                loss_in<TinyNet>(DType::f32),
+                {.devices = runtime.devices(),
+                 .optimizer = Sgd::Config{.learning_rate = 0.05},
+                 .bucket_bytes = 1,
+                 .step_limit = std::chrono::seconds(20),
+                 .engine = &engine}) {}
+  std::vector<Samples> batch() { return divide(random_samples(6, TinyNet::kSide, 1), 2); }
+  std::uint64_t kernels() { return runtime.device("cpu:0").statistics().kernels; }
+
+  Runtime runtime;
+  DataParallel<TinyNet, Samples> trainer;
+};
+
+constexpr std::uint64_t kParameters = 6;
+
+// The sweep of a rank does not wait for its buckets: with the first one held back, all kernels of
+// the step run but the updates, and the lending of the other buckets.
+TEST(DataParallelEngine, TheSweepGoesOnWhileABucketIsReduced) {
+  ManualExecutor executor;
+  executor.run([&] {
+    UnreliableEngine engine;
+    Training training(engine, &executor);
+    training.trainer.step(training.batch());
+    const std::uint64_t start = training.kernels();
+    training.trainer.step(training.batch());
+    const std::uint64_t in_a_step = training.kernels() - start;
+    engine.mode.store(Mode::keep, std::memory_order_release);
+    const Pending<DataParallelReport> step = training.trainer.step_later(training.batch());
+    std::optional<UnreliableEngine::Kept> first = engine.kept.pop(Deadline::in(kDefaultWait));
+    ASSERT_TRUE(first.has_value());
+    engine.mode.store(Mode::pass, std::memory_order_release);
+    // Virtual time passes only when nothing else can run.
+    current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+    EXPECT_EQ(training.kernels() - start, in_a_step + in_a_step - kParameters);
+    EXPECT_FALSE(step.is_ready());
+    engine.release(std::move(*first));
+    EXPECT_TRUE(step.wait().has_value());
+    EXPECT_EQ(training.kernels() - start, in_a_step + in_a_step);
+    EXPECT_TRUE(has_equal_replicas(training.trainer));
+  });
+}
+
+TEST(DataParallelEngine, ARefusedBucketEndsTheStepOnAllRanks) {
+  UnreliableEngine engine;
+  Training training(engine);
+  const std::vector<double> before = weights_of(training.trainer.snapshot());
+  engine.mode.store(Mode::refuse, std::memory_order_release);
+  EXPECT_FALSE(training.trainer.step_later(training.batch()).wait().has_value());
+  engine.mode.store(Mode::pass, std::memory_order_release);
+  EXPECT_EQ(weights_of(training.trainer.snapshot()), before);
+  EXPECT_TRUE(has_equal_replicas(training.trainer));
+  training.trainer.step(training.batch());
+  EXPECT_TRUE(has_equal_replicas(training.trainer));
+}
+
+// In virtual time: nobody really waits twenty seconds.
+TEST(DataParallelEngine, ALostBucketEndsTheStepAtItsLimit) {
+  ManualExecutor executor;
+  executor.run([&] {
+    UnreliableEngine engine;
+    Training training(engine, &executor);
+    const std::vector<double> before = weights_of(training.trainer.snapshot());
+    engine.mode.store(Mode::keep, std::memory_order_release);
+    const Status status = training.trainer.step_later(training.batch()).wait();
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_THAT(status.error().text, HasSubstr("not given back"));
+    engine.mode.store(Mode::pass, std::memory_order_release);
+    EXPECT_EQ(weights_of(training.trainer.snapshot()), before);
+    EXPECT_TRUE(has_equal_replicas(training.trainer));
+    while (engine.kept.try_pop()) {
+    }
+    training.trainer.step(training.batch());
+    EXPECT_TRUE(has_equal_replicas(training.trainer));
+  });
+}
+
+// One large tensor. Someone who holds a copy of it keeps the update from happening in place, so
+// that a device with room for two of its size, but not for three, cannot commit.
+struct Big {
+  static constexpr std::int64_t kCount = 1 << 20;
+  Tensor weight;
+  HEARTH_MODULE(Big, weight)
+};
+
+struct Unit {
+  std::int64_t size = 1;
+};
+
+TEST(DataParallelEngine, ARankThatCannotCommitIsReplacedBeforeTheNextStep) {
+  constexpr std::int64_t kBytes = 4 * Big::kCount;
+  RuntimeOptions options = cpu_devices(2);
+  options.devices[1].memory_budget_bytes = 5 * kBytes / 2;
+  const Runtime runtime(std::move(options));
+  Mailbox<Tensor> held;
+  std::atomic<bool> holds{false};
+  const auto loss = [&](const Big& model, Unit&, WorkerContext& context) {
+    if (context.rank == 1 && holds.load(std::memory_order_acquire)) {
+      held.push(model.weight.detach());
+    }
+    return mean(model.weight);
+  };
+  DataParallel<Big, Unit> trainer(runtime,
+                                  Big{ones(runtime.device("cpu:0"), {Big::kCount})},
+                                  loss,
+                                  {.devices = runtime.devices(),
+                                   .optimizer = Sgd::Config{.learning_rate = Big::kCount}});
+  const auto first_weights = [&] {
+    return trainer.evaluate([](const Big& model, WorkerContext&) {
+      return static_cast<double>(slice(model.weight, 0, {.stop = 1}).item());
+    });
+  };
+  trainer.step({Unit{}, Unit{}});
+  EXPECT_EQ(first_weights(), (std::vector<double>{0, 0}));
+  holds.store(true, std::memory_order_release);
+  const Status status = trainer.step_later({Unit{}, Unit{}}).wait();
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::out_of_memory) << status.error().to_string();
+  EXPECT_EQ(first_weights(), (std::vector<double>{-1, 0}));
+  holds.store(false, std::memory_order_release);
+  EXPECT_TRUE(held.try_pop().has_value());
+  trainer.step({Unit{}, Unit{}});
+  EXPECT_EQ(first_weights(), (std::vector<double>{-2, -2}));
+}
+
+}  // namespace
+}  // namespace hearth

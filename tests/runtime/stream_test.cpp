@@ -1,0 +1,178 @@
+#include "stepped_runtime.hpp"
+
+#include <optional>
+
+namespace hearth {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::HeldStream;
+using testing::stepped;
+using testing::World;
+
+TEST(Stream, AScopeMakesItTheThreadsCurrentOneAndScopesNest) {
+  stepped([](const World& world) {
+    Stream first(world.device);
+    Stream second(world.device);
+    EXPECT_NE(first.id(), second.id());
+    const auto stream_of_error = [&] {
+      const Tensor bad = full(world.device, {1}, 7, DType::i64);
+      const Tensor row = zeros(world.device, {1, 2});
+      return testing::read_error(cross_entropy_per_row(row, bad)).lane;
+    };
+    const std::uint32_t own = stream_of_error();
+    {
+      const StreamScope outer(first);
+      EXPECT_EQ(stream_of_error(), first.id());
+      {
+        const StreamScope inner(second);
+        EXPECT_EQ(stream_of_error(), second.id());
+      }
+      EXPECT_EQ(stream_of_error(), first.id());
+    }
+    EXPECT_EQ(stream_of_error(), own);
+  });
+}
+
+TEST(Stream, TwoThreadsMayNotUseItAtOnce) {
+  stepped([](const World& world) {
+    Stream stream(world.device);
+    const auto use = [&] { const StreamScope scope(stream); };
+    {
+      const StreamScope scope(stream);
+      use();  // the same thread may
+      world
+          .spawn("other",
+                 [&] {
+                   try {
+                     use();
+                     ADD_FAILURE() << "two threads used one stream";
+                   } catch (const Exception& error) {
+                     EXPECT_EQ(error.code(), ErrorCode::stream_misuse);
+                     EXPECT_THAT(error.what(), HasSubstr("in use by another thread"));
+                   }
+                 })
+          ->join();
+    }
+    world.spawn("other", [&] { EXPECT_NO_THROW(use()); })->join();
+  });
+}
+
+TEST(Stream, MayBeMovedToAnotherThread) {
+  stepped([](const World& world) {
+    Stream stream(world.device);
+    Tensor x;
+    {
+      const StreamScope scope(stream);
+      x = world.f32({1});
+    }
+    world
+        .spawn("other",
+               [&world, &x, moved = std::move(stream)]() mutable {
+                 const StreamScope scope(moved);
+                 x = std::move(x) + 1;
+                 EXPECT_EQ(x.item(), 2);
+                 EXPECT_EQ(world.device.statistics().foreign_uses, 0U);
+               })
+        ->join();
+  });
+}
+
+TEST(Stream, AMovedFromStreamIsRefused) {
+  stepped([](const World& world) {
+    Stream stream(world.device);
+    const Stream moved(std::move(stream));
+    EXPECT_THROW(const StreamScope scope(stream), ArgumentError);  // NOLINT(bugprone-use-after-move)
+  });
+}
+
+TEST(Stream, WhatAnEndedStreamSubmittedStillRuns) {
+  stepped([](const World& world) {
+    Tensor x;
+    {
+      Stream stream(world.device);
+      const StreamScope scope(stream);
+      x = world.f32({0});
+      for (int i = 0; i < 100; ++i) {
+        x = std::move(x) + 1;
+      }
+    }
+    EXPECT_EQ(x.item(), 100);
+  });
+}
+
+TEST(Stream, OpsOfOneStreamRunInProgramOrder) {
+  stepped([](const World& world) {
+    const Tensor first = world.f32({1}) + 1;
+    const Pending<std::vector<std::byte>> early = first.read_bytes();
+    const Tensor second = world.f32({1}) + 1;
+    EXPECT_EQ(second.item(), 2);
+    EXPECT_TRUE(early.is_ready());
+  });
+}
+
+TEST(Stream, ALoanHoldsUpItsOwnStreamOnly) {
+  stepped([](const World& world) {
+    Stream stuck(world.device);
+    std::optional<HeldStream> held;
+    Tensor behind;
+    {
+      const StreamScope scope(stuck);
+      held.emplace(world.device);
+      behind = world.f32({1});
+    }
+    EXPECT_EQ(world.f32({2}).item(), 2);
+    held->let_go();
+    EXPECT_EQ(behind.item(), 1);
+  });
+}
+
+void fill_until_refused(const World& world, const std::function<Tensor()>& push) {
+  HeldStream held(world.device);
+  const TimePoint start = testing::now();
+  std::vector<Tensor> kept;
+  try {
+    while (kept.size() < 10'000) {
+      kept.push_back(push());
+    }
+    ADD_FAILURE() << "the lane took everything";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stayed full"));
+    EXPECT_EQ(testing::now() - start, kDefaultWait);
+  }
+  held.let_go();
+  EXPECT_EQ(push().rank(), 1) << "the stream goes on";
+  world.device.sync();
+}
+
+TEST(Stream, AFullLaneMakesItsUserWaitUpToTheDeadline) {
+  stepped([](const World& world) {
+    fill_until_refused(world, [&] { return zeros(world.device, {1}); });
+  });
+}
+
+// Thirty operands do not fit into a record: their overflow fills up long before the ring.
+TEST(Stream, AFullOverflowRingMakesItsUserWaitUpToTheDeadline) {
+  stepped([](const World& world) {
+    const std::vector<Tensor> parts(60, world.f32({1}));
+    fill_until_refused(world, [&] { return concat(parts, 0); });
+  });
+}
+
+TEST(Stream, BackPressureLetsAllThrough) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    stepped({.seed = seed}, [](const World& world) {
+      const std::vector<Tensor> parts(60, world.f32({1}));
+      Tensor total = zeros(world.device, {1});
+      for (int i = 0; i < 400; ++i) {
+        total = std::move(total) + sum(concat(parts, 0), {0}, true);
+      }
+      EXPECT_EQ(total.item(), 60 * 400);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hearth
