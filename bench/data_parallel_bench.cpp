@@ -25,7 +25,8 @@ void BM_DataParallel_Cnn(benchmark::State& state) {
   const std::vector<int> cores = available_cores();
   RuntimeOptions options;
   for (std::size_t i = 0; i < workers; ++i) {
-    options.devices.push_back({.name = "cpu:" + std::to_string(i), .cores = {cores[i % cores.size()]}});
+    options.devices.push_back(
+        {.name = "cpu:" + std::to_string(i), .cores = {cores[i % cores.size()]}});
   }
   const Runtime runtime(options);
   Generator generator(1);
@@ -42,7 +43,8 @@ void BM_DataParallel_Cnn(benchmark::State& state) {
     const auto rank = static_cast<std::size_t>(context.rank);
     return cross_entropy(model.forward(inputs[rank]), targets[rank]);
   };
-  DataParallel<Cnn, Shard> trainer(runtime, Cnn(devices.front(), generator), loss, {.devices = devices});
+  DataParallel<Cnn, Shard> trainer(
+      runtime, Cnn(devices.front(), generator), loss, {.devices = devices});
   const std::vector<Shard> shards(workers);
   trainer.step(shards);
   for (auto _ : state) {
@@ -50,7 +52,12 @@ void BM_DataParallel_Cnn(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * kPerDevice * static_cast<std::int64_t>(workers));
 }
-BENCHMARK(BM_DataParallel_Cnn)->ArgName("workers")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_DataParallel_Cnn)
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace hearth::bench

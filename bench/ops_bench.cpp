@@ -28,7 +28,8 @@ Tensor launch_chain(const Device& device, std::int64_t n, std::int64_t repetitio
   Tensor tmp = ones(device, shape);
   for (std::int64_t i = 0; i < repetitions; ++i) {
     Tensor fresh = ones(device, shape) * static_cast<double>(i);
-    tmp = i % 2 == 0 ? std::move(tmp) * rhs + std::move(fresh) : lhs + std::move(tmp) + std::move(fresh);
+    tmp = i % 2 == 0 ? std::move(tmp) * rhs + std::move(fresh)
+                     : lhs + std::move(tmp) + std::move(fresh);
   }
   tmp.publish();
   return tmp;
@@ -53,7 +54,8 @@ void BM_LaunchOverhead(benchmark::State& state) {
     benchmark::DoNotOptimize(concat(results, 0).to_vector<float>());
   }
   const auto ops = state.iterations() * repetitions * 4 * static_cast<std::int64_t>(thread_count);
-  state.counters["ns_per_op"] = benchmark::Counter(static_cast<double>(ops), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_op"] = benchmark::Counter(
+      static_cast<double>(ops), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   state.SetItemsProcessed(ops);
 }
 BENCHMARK(BM_LaunchOverhead)
@@ -65,7 +67,8 @@ BENCHMARK(BM_LaunchOverhead)
 constexpr int kProducts = 20;
 
 void report_flops(benchmark::State& state, std::int64_t n) {
-  const double flops = 2.0 * static_cast<double>(n * n * n) * kProducts * static_cast<double>(state.iterations());
+  const double flops =
+      2.0 * static_cast<double>(n * n * n) * kProducts * static_cast<double>(state.iterations());
   state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
 }
 
@@ -105,14 +108,34 @@ void BM_OpenBlas_Square(benchmark::State& state) {
     openblas_set_num_threads(1);
     for (auto _ : state) {
       for (int i = 0; i < kProducts; ++i) {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, size, size, 1.0F, a.data(), size, b.data(), size, 0.0F, c.data(), size);
+        cblas_sgemm(CblasRowMajor,
+                    CblasNoTrans,
+                    CblasNoTrans,
+                    size,
+                    size,
+                    size,
+                    1.0F,
+                    a.data(),
+                    size,
+                    b.data(),
+                    size,
+                    0.0F,
+                    c.data(),
+                    size);
       }
       benchmark::DoNotOptimize(c.data());
     }
   }).join();
   report_flops(state, state.range(0));
 }
-BENCHMARK(BM_OpenBlas_Square)->ArgName("n")->Arg(64)->Arg(256)->Arg(1024)->Arg(2048)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_OpenBlas_Square)
+    ->ArgName("n")
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Arg(2048)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 // gelu of five plain ops, x·(erf(x/√2) + 1)/2, on [rows, 512, 1024].
 void BM_CustomGelu_Inference(benchmark::State& state) {

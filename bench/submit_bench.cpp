@@ -18,7 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBurst = 100;  // an add and a drop each: fits the lane's 256 records
 
-RuntimeOptions sim_without_kernels() { return {.devices = {{.name = "sim:0", .sim_computes = false}}}; }
+RuntimeOptions sim_without_kernels() {
+  return {.devices = {{.name = "sim:0", .sim_computes = false}}};
+}
 
 /// Keeps the device's token, so that nobody runs its loop meanwhile.
 class HeldToken {
@@ -36,11 +38,14 @@ class HeldToken {
   DeviceEndpoint& endpoint_;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 void report_per_op(benchmark::State& state, int ops) {
-  state.counters["ns_per_op"] = benchmark::Counter(static_cast<double>(state.iterations() * ops),
-                                                   benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_op"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * ops),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   state.SetItemsProcessed(state.iterations() * ops);
 }
 
@@ -195,7 +200,8 @@ void BM_Tokens_Lent(benchmark::State& state) {
     benchmark::DoNotOptimize((a + 1).to_vector<float>());
   }
   const std::uint64_t lent = device.statistics().tokens_lent - before;
-  state.counters["lent_per_read"] = static_cast<double>(lent) / static_cast<double>(state.iterations());
+  state.counters["lent_per_read"] =
+      static_cast<double>(lent) / static_cast<double>(state.iterations());
 }
 BENCHMARK(BM_Tokens_Lent)->UseRealTime();
 

@@ -54,10 +54,24 @@ void train_step(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * kBatch);
 }
 
-void BM_TrainStep_Mlp(benchmark::State& state) { train_step<Mlp>(state); }
-void BM_TrainStep_Cnn(benchmark::State& state) { train_step<Cnn>(state); }
-BENCHMARK(BM_TrainStep_Mlp)->ArgName("cores")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_TrainStep_Cnn)->ArgName("cores")->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
+void BM_TrainStep_Mlp(benchmark::State& state) {
+  train_step<Mlp>(state);
+}
+void BM_TrainStep_Cnn(benchmark::State& state) {
+  train_step<Cnn>(state);
+}
+BENCHMARK(BM_TrainStep_Mlp)
+    ->ArgName("cores")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_TrainStep_Cnn)
+    ->ArgName("cores")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 template <class Model>
 void infer(benchmark::State& state) {
@@ -72,10 +86,22 @@ void infer(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 
-void BM_Infer_Mlp(benchmark::State& state) { infer<Mlp>(state); }
-void BM_Infer_Cnn(benchmark::State& state) { infer<Cnn>(state); }
-BENCHMARK(BM_Infer_Mlp)->ArgNames({"batch", "cores"})->ArgsProduct({{1, 4, 16, 64}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond);
-BENCHMARK(BM_Infer_Cnn)->ArgNames({"batch", "cores"})->ArgsProduct({{1, 4, 16, 64}, {1, 2}})->UseRealTime()->Unit(benchmark::kMicrosecond);
+void BM_Infer_Mlp(benchmark::State& state) {
+  infer<Mlp>(state);
+}
+void BM_Infer_Cnn(benchmark::State& state) {
+  infer<Cnn>(state);
+}
+BENCHMARK(BM_Infer_Mlp)
+    ->ArgNames({"batch", "cores"})
+    ->ArgsProduct({{1, 4, 16, 64}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Infer_Cnn)
+    ->ArgNames({"batch", "cores"})
+    ->ArgsProduct({{1, 4, 16, 64}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace hearth::bench

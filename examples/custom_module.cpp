@@ -19,14 +19,20 @@ struct PositionWiseFeedForward {
   hearth::Linear inner, outer;
   hearth::Dropout dropout;
 
-  PositionWiseFeedForward(std::int64_t width, std::int64_t hidden, const hearth::Device& device, hearth::Generator& generator)
+  PositionWiseFeedForward(std::int64_t width,
+                          std::int64_t hidden,
+                          const hearth::Device& device,
+                          hearth::Generator& generator)
       : inner({.in = width, .out = hidden}, device, generator),
         outer({.in = hidden, .out = width}, device, generator),
         dropout({.p = 0.1}) {}
 
   /// Shapes: x [..., width]; result like x.
-  [[nodiscard]] Tensor forward(const Tensor& x, hearth::Mode mode, hearth::Generator& generator) const {
-    return outer.forward(dropout.forward(hearth::Gelu{}.forward(inner.forward(x)), mode, generator));
+  [[nodiscard]] Tensor forward(const Tensor& x,
+                               hearth::Mode mode,
+                               hearth::Generator& generator) const {
+    return outer.forward(
+        dropout.forward(hearth::Gelu{}.forward(inner.forward(x)), mode, generator));
   }
   HEARTH_MODULE(PositionWiseFeedForward, inner, outer, dropout)
 };
@@ -44,7 +50,8 @@ int main() {
   hearth::Adam adam({.learning_rate = 1e-2});
   const Tensor x = hearth::random_normal(device, {8, 10, 16}, generator);  // batch, position, width
   for (int step = 0; step <= 100; ++step) {
-    auto [loss, gradients] = hearth::value_and_grad(block, [&](const PositionWiseFeedForward& tracked) {
+    auto [loss,
+          gradients] = hearth::value_and_grad(block, [&](const PositionWiseFeedForward& tracked) {
       return hearth::mean(hearth::square(tracked.forward(x, hearth::Mode::train, generator) - x));
     });
     const hearth::Pending<hearth::StepReport> report = adam.step(block, std::move(gradients));

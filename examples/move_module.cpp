@@ -20,12 +20,15 @@ int main() {
   x.publish();
   hearth::Promise<hearth::Gradients> promise;
   hearth::Pending<hearth::Gradients> pending = promise.pending();
-  const auto worker = runtime.executor().spawn({.name = "worker"}, [model = std::move(model), x, promise = std::move(promise)]() mutable {
-    hearth::adopt(model);  // its home is this thread's stream now
-    auto result = hearth::value_and_grad(model, [&](const hearth::Linear& tracked) { return hearth::mean(hearth::square(tracked.forward(x))); });
-    result.gradients.publish();
-    promise.set_value(std::move(result.gradients));
-  });
+  const auto worker = runtime.executor().spawn(
+      {.name = "worker"}, [model = std::move(model), x, promise = std::move(promise)]() mutable {
+        hearth::adopt(model);  // its home is this thread's stream now
+        auto result = hearth::value_and_grad(model, [&](const hearth::Linear& tracked) {
+          return hearth::mean(hearth::square(tracked.forward(x)));
+        });
+        result.gradients.publish();
+        promise.set_value(std::move(result.gradients));
+      });
 
   hearth::Gradients gradients = std::move(pending).get();
   gradients.adopt();

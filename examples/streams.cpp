@@ -25,17 +25,20 @@ int main() {
     answers.push_back(hearth::mean(hearth::sqrt(x)).item_later());
   }
   // Nothing was waited for until here; both streams run side by side.
-  std::cout << "sum of squares " << answers[0].get() << ", mean of roots " << answers[1].get() << "\n";
+  std::cout << "sum of squares " << answers[0].get() << ", mean of roots " << answers[1].get()
+            << "\n";
 
   // A continuation runs on the runtime's own thread when the value is there.
-  hearth::Pending<std::string> text =
-      hearth::max(x).item_later().then(runtime.continuations(), [](double value) { return "largest: " + std::to_string(value); });
+  hearth::Pending<std::string> text = hearth::max(x).item_later().then(
+      runtime.continuations(), [](double value) { return "largest: " + std::to_string(value); });
   std::cout << std::move(text).get() << "\n";
 
   // A failure belongs to the tensors that depend on it, and to nobody else.
   const hearth::Tensor logits = hearth::zeros(device, {2, 3});
-  const hearth::Tensor wrong = hearth::Tensor::from(device, {std::int64_t{1}, std::int64_t{7}}, {2});
-  const hearth::Tensor loss = hearth::cross_entropy(logits, wrong);  // class 7 of 3: found by the device, later
+  const hearth::Tensor wrong =
+      hearth::Tensor::from(device, {std::int64_t{1}, std::int64_t{7}}, {2});
+  const hearth::Tensor loss =
+      hearth::cross_entropy(logits, wrong);  // class 7 of 3: found by the device, later
   try {
     std::cout << loss.item() << "\n";
   } catch (const hearth::DeviceError& error) {

@@ -10,7 +10,8 @@ int main() {
   const hearth::Device device = runtime.device("cpu:0");
   std::cout << device.name() << ": " << device.description() << "\n\n";
 
-  const hearth::Tensor a = hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
+  const hearth::Tensor a =
+      hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
   const hearth::Tensor row = hearth::Tensor::from(device, {10.0F, 20.0F, 30.0F}, {3});
 
   // Every op returns at once; the device computes meanwhile. Printing waits for the values.
@@ -20,7 +21,8 @@ int main() {
   // Views share the memory of what they look at.
   const hearth::Tensor backwards = hearth::slice(b, 1, {.step = -1});
   std::cout << "columns backwards =\n" << backwards.to_string() << "\n\n";
-  std::cout << "as half floats =\n" << hearth::transpose(b).to(hearth::DType::f16).to_string() << "\n\n";
+  std::cout << "as half floats =\n"
+            << hearth::transpose(b).to(hearth::DType::f16).to_string() << "\n\n";
 
   // Moving a tensor into an op lets the device reuse its memory for the result.
   hearth::Tensor c = hearth::exp(b - hearth::max(b));

@@ -80,7 +80,9 @@ struct Cnn {
 };
 
 volatile std::sig_atomic_t interrupted = 0;
-extern "C" void on_interrupt(int) { interrupted = 1; }
+extern "C" void on_interrupt(int) {
+  interrupted = 1;
+}
 
 hearth::MnistData load_data(const Options& options) {
   if (options.data == "builtin") {
@@ -94,7 +96,8 @@ hearth::MnistData load_data(const Options& options) {
   }
   std::filesystem::path folder = options.data;
   if (options.data == "mnist") {
-    const char* root = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before any thread
+    const char* root =
+        std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before any thread
     if (root == nullptr) {
       throw std::runtime_error("--data mnist needs HEARTH_DATA_DIR, the folder that holds mnist/");
     }
@@ -118,17 +121,25 @@ class ProgressBar {
  public:
   explicit ProgressBar(int epochs) : epochs_(epochs), is_terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-  void show(int epoch, std::int64_t batch, std::int64_t batches, double loss, double samples_per_s) {
+  void show(
+      int epoch, std::int64_t batch, std::int64_t batches, double loss, double samples_per_s) {
     const auto now = Clock::now();
     if (!is_terminal_ || (batch != batches && now - last_ < std::chrono::milliseconds(80))) {
       return;
     }
     last_ = now;
-    constexpr std::int64_t kWidth = 30;
+    constexpr std::int64_t kWidth = 20;  // 75 columns in all: a terminal of 80 must not wrap
     const auto filled = static_cast<std::size_t>(kWidth * batch / batches);
     std::string bar(filled, '#');
     bar.resize(kWidth, '.');
-    std::printf("\repoch %d/%d [%s] %4ld/%ld  loss %.4f  %7.0f samples/s ", epoch, epochs_, bar.c_str(), batch, batches, loss, samples_per_s);
+    std::printf("\repoch %d/%d [%s] %4ld/%ld  loss %.4f  %7.0f samples/s ",
+                epoch,
+                epochs_,
+                bar.c_str(),
+                batch,
+                batches,
+                loss,
+                samples_per_s);
     std::fflush(stdout);
   }
   void end_epoch(int epoch, double loss, double accuracy, double samples_per_s) const {
@@ -139,7 +150,7 @@ class ProgressBar {
                 loss,
                 accuracy * 100,
                 samples_per_s,
-                is_terminal_ ? "                              " : "");
+                is_terminal_ ? "                " : "");
     std::fflush(stdout);
   }
 
@@ -157,7 +168,9 @@ struct Result {
   std::vector<std::int64_t> peak_bytes;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) {
@@ -172,7 +185,8 @@ template <class Model>
 using Trainer = hearth::DataParallel<Model, hearth::HostBatch>;
 
 /// The next batch's parts, one a device; nothing at the end of the epoch.
-std::vector<hearth::HostBatch> next_shards(std::vector<std::unique_ptr<hearth::DataLoader>>& loaders) {
+std::vector<hearth::HostBatch> next_shards(
+    std::vector<std::unique_ptr<hearth::DataLoader>>& loaders) {
   std::vector<hearth::HostBatch> shards;
   for (const auto& loader : loaders) {
     if (auto shard = loader->next()) {
@@ -185,20 +199,23 @@ std::vector<hearth::HostBatch> next_shards(std::vector<std::unique_ptr<hearth::D
 /// Every rank counts its share of the test pictures.
 template <class Model>
 double test_accuracy(Trainer<Model>& trainer, const hearth::ImageDataset& test) {
-  const std::vector<double> correct = trainer.evaluate([&test](const Model& model, hearth::WorkerContext& context) {
-    constexpr std::int64_t kChunk = 250;
-    double count = 0;
-    for (std::int64_t begin = context.rank * kChunk; begin < test.size(); begin += kChunk * context.world) {
-      std::vector<std::int64_t> indices;
-      for (std::int64_t i = begin; i < std::min(begin + kChunk, test.size()); ++i) {
-        indices.push_back(i);
-      }
-      hearth::Examples examples = test.read(indices);
-      const Tensor logits = model.forward(std::move(examples.inputs).to(context.device));
-      count += hearth::correct_count(logits, std::move(examples.targets).to(context.device)).item();
-    }
-    return count;
-  });
+  const std::vector<double> correct =
+      trainer.evaluate([&test](const Model& model, hearth::WorkerContext& context) {
+        constexpr std::int64_t kChunk = 250;
+        double count = 0;
+        for (std::int64_t begin = context.rank * kChunk; begin < test.size();
+             begin += kChunk * context.world) {
+          std::vector<std::int64_t> indices;
+          for (std::int64_t i = begin; i < std::min(begin + kChunk, test.size()); ++i) {
+            indices.push_back(i);
+          }
+          hearth::Examples examples = test.read(indices);
+          const Tensor logits = model.forward(std::move(examples.inputs).to(context.device));
+          count +=
+              hearth::correct_count(logits, std::move(examples.targets).to(context.device)).item();
+        }
+        return count;
+      });
   double sum = 0;
   for (const double count : correct) {
     sum += count;
@@ -207,7 +224,9 @@ double test_accuracy(Trainer<Model>& trainer, const hearth::ImageDataset& test) 
 }
 
 template <class Model>
-Result train(const hearth::Runtime& runtime, const hearth::MnistData& data, const Options& options) {
+Result train(const hearth::Runtime& runtime,
+             const hearth::MnistData& data,
+             const Options& options) {
   std::vector<hearth::Device> devices;
   for (const std::string& name : options.devices) {
     devices.push_back(runtime.device(name));
@@ -217,19 +236,23 @@ Result train(const hearth::Runtime& runtime, const hearth::MnistData& data, cons
   const int world = static_cast<int>(devices.size());
   std::vector<std::unique_ptr<hearth::DataLoader>> loaders;
   for (int rank = 0; rank < world; ++rank) {
-    const hearth::LoaderOptions loading{.batch_size = options.batch_size, .seed = options.seed, .worker_count = 1};
-    loaders.push_back(std::make_unique<hearth::DataLoader>(train_set, runtime.executor(), loading.shard(rank, world)));
+    const hearth::LoaderOptions loading{
+        .batch_size = options.batch_size, .seed = options.seed, .worker_count = 1};
+    loaders.push_back(std::make_unique<hearth::DataLoader>(
+        train_set, runtime.executor(), loading.shard(rank, world)));
   }
 
   hearth::Generator generator(options.seed);
-  const auto loss = [](const Model& model, hearth::HostBatch& batch, hearth::WorkerContext& context) {
-    const Tensor logits = model.forward(std::move(batch.examples.inputs).to(context.device));
-    return cross_entropy(logits, std::move(batch.examples.targets).to(context.device));
-  };
-  Trainer<Model> trainer(runtime,
-                         Model(devices.front(), generator),
-                         loss,
-                         {.devices = devices, .optimizer = optimizer_config(options), .seed = options.seed});
+  const auto loss =
+      [](const Model& model, hearth::HostBatch& batch, hearth::WorkerContext& context) {
+        const Tensor logits = model.forward(std::move(batch.examples.inputs).to(context.device));
+        return cross_entropy(logits, std::move(batch.examples.targets).to(context.device));
+      };
+  Trainer<Model> trainer(
+      runtime,
+      Model(devices.front(), generator),
+      loss,
+      {.devices = devices, .optimizer = optimizer_config(options), .seed = options.seed});
 
   Result result;
   ProgressBar progress(options.epochs);
@@ -248,9 +271,11 @@ Result train(const hearth::Runtime& runtime, const hearth::MnistData& data, cons
       step_us.push_back(seconds_since(step_start) * 1e6);
       loss_sum += report.loss * static_cast<double>(report.sample_count);
       samples += static_cast<double>(report.sample_count);
-      progress.show(epoch, ++batch, batches, loss_sum / samples, samples / seconds_since(epoch_start));
+      progress.show(
+          epoch, ++batch, batches, loss_sum / samples, samples / seconds_since(epoch_start));
       if (interrupted != 0) {
-        std::printf("\ninterrupted after step %ld: saving the weights\n", static_cast<long>(report.step));
+        std::printf("\ninterrupted after step %ld: saving the weights\n",
+                    static_cast<long>(report.step));
         break;
       }
     }
@@ -259,7 +284,10 @@ Result train(const hearth::Runtime& runtime, const hearth::MnistData& data, cons
     result.train_loss.push_back(loss_sum / samples);
     result.test_accuracy = test_accuracy<Model>(trainer, test_set);
     result.samples_per_s = trained_samples / training_seconds;
-    progress.end_epoch(epoch, result.train_loss.back(), result.test_accuracy, samples / seconds_since(epoch_start));
+    progress.end_epoch(epoch,
+                       result.train_loss.back(),
+                       result.test_accuracy,
+                       samples / seconds_since(epoch_start));
   }
   result.median_step_us = median(std::move(step_us));
   for (const hearth::Device& device : devices) {
@@ -295,9 +323,14 @@ int run(const Options& options) {
   }
   const hearth::MnistData data = load_data(options);
   std::printf("data: %s\n", data.description.c_str());
-  const Result result = options.model == "mlp" ? train<Mlp>(runtime, data, options) : train<Cnn>(runtime, data, options);
-  std::printf("test accuracy %.2f %%, %.0f samples/s, median step %.0f us\n", result.test_accuracy * 100, result.samples_per_s, result.median_step_us);
-  std::printf("weights: %s\n", (std::filesystem::path(options.checkpoint) / "model.safetensors").c_str());
+  const Result result = options.model == "mlp" ? train<Mlp>(runtime, data, options)
+                                               : train<Cnn>(runtime, data, options);
+  std::printf("test accuracy %.2f %%, %.0f samples/s, median step %.0f us\n",
+              result.test_accuracy * 100,
+              result.samples_per_s,
+              result.median_step_us);
+  std::printf("weights: %s\n",
+              (std::filesystem::path(options.checkpoint) / "model.safetensors").c_str());
   if (!options.json.empty()) {
     write_json(options, result);
   }
@@ -309,15 +342,29 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{"Trains a small network on digits, data-parallel on several devices."};
-  app.add_option("--data", options.data, "builtin, mnist ($HEARTH_DATA_DIR/mnist), or a folder with IDX files")->capture_default_str();
-  app.add_option("--devices", options.devices, "devices, with commas between them")->delimiter(',')->capture_default_str();
-  app.add_option("--model", options.model)->check(CLI::IsMember({"mlp", "cnn"}))->capture_default_str();
+  app.add_option("--data",
+                 options.data,
+                 "builtin, mnist ($HEARTH_DATA_DIR/mnist), or a folder with IDX files")
+      ->capture_default_str();
+  app.add_option("--devices", options.devices, "devices, with commas between them")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--model", options.model)
+      ->check(CLI::IsMember({"mlp", "cnn"}))
+      ->capture_default_str();
   app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
-  app.add_option("--lr", options.learning_rate, "learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--optimizer", options.optimizer)
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
+  app.add_option("--lr", options.learning_rate, "learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
-  app.add_option("--checkpoint", options.checkpoint, "folder for the weights")->capture_default_str();
+  app.add_option("--checkpoint", options.checkpoint, "folder for the weights")
+      ->capture_default_str();
   app.add_option("--json", options.json, "file for one JSON object with the figures");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGINT, on_interrupt);

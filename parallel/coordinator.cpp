@@ -53,7 +53,9 @@ std::vector<int> Coordinator::stragglers() {
   return std::move(pending).get();
 }
 
-void Coordinator::rejoin() { mailbox_->messages.push(message::Rejoin{}); }
+void Coordinator::rejoin() {
+  mailbox_->messages.push(message::Rejoin{});
+}
 
 CoordinatorStatistics Coordinator::statistics() {
   Promise<CoordinatorStatistics> answer(PendingOptions{.subject = "an answer of the coordinator"});

@@ -40,9 +40,9 @@ struct CoordinatorOptions {
 
 /// How far a trainer has come. Counts and bytes.
 struct CoordinatorStatistics {
-  std::uint64_t steps = 0;         ///< decided
-  std::uint64_t failed_steps = 0;  ///< decided with an error
-  std::uint64_t buckets = 0;       ///< handed to the engine
+  std::uint64_t steps = 0;          ///< decided
+  std::uint64_t failed_steps = 0;   ///< decided with an error
+  std::uint64_t buckets = 0;        ///< handed to the engine
   std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
   std::uint64_t bytes = 0;          ///< of these buckets, counted on one rank
 };

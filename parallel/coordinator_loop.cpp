@@ -10,7 +10,9 @@
 namespace hearth {
 namespace {
 
-ErrorRef shared(Error error) { return std::make_shared<const Error>(std::move(error)); }
+ErrorRef shared(Error error) {
+  return std::make_shared<const Error>(std::move(error));
+}
 
 }  // namespace
 
@@ -83,9 +85,10 @@ void CoordinatorLoop::note_loss(std::int64_t number,
   step.ranks[index].loss = loss.value();
   if (!std::isfinite(loss.value())) {
     fail(step,
-         shared({.code = ErrorCode::non_finite,
-                 .text = fmt::format(
-                     "step {}: the loss of {} is {}", number, options_.ranks[index], loss.value())}));
+         shared(
+             {.code = ErrorCode::non_finite,
+              .text = fmt::format(
+                  "step {}: the loss of {} is {}", number, options_.ranks[index], loss.value())}));
   }
 }
 
@@ -156,7 +159,9 @@ void CoordinatorLoop::handle(message::Rejoin /*rejoin*/) {
 }
 
 void CoordinatorLoop::decide(Step& step) {
-  const auto is_settled = [](const RankState& rank) { return rank.is_finished || rank.is_given_up; };
+  const auto is_settled = [](const RankState& rank) {
+    return rank.is_finished || rank.is_given_up;
+  };
   if (step.outcome.is_fulfilled() || !std::ranges::all_of(step.ranks, is_settled)) {
     return;
   }
@@ -183,12 +188,12 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
         stragglers_.push_back(static_cast<int>(rank));
       }
     }
-    refusal_ = shared({.code = ErrorCode::collective_failed,
-                       .text = fmt::format("{} did not commit step {}, which others did",
-                                           options_.ranks[static_cast<std::size_t>(
-                                               stragglers_.front())],
-                                           found->first),
-                       .cause = found->second.failure});
+    refusal_ =
+        shared({.code = ErrorCode::collective_failed,
+                .text = fmt::format("{} did not commit step {}, which others did",
+                                    options_.ranks[static_cast<std::size_t>(stragglers_.front())],
+                                    found->first),
+                .cause = found->second.failure});
     mailbox_->has_stragglers.store(true, std::memory_order_release);  // partner: stragglers
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);

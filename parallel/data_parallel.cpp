@@ -14,9 +14,15 @@ namespace {
                     .op = "DataParallel"});
 }
 
-Optimizer made_of(const Sgd::Config& config) { return Sgd(config); }
-Optimizer made_of(const Adam::Config& config) { return Adam(config); }
-Optimizer made_of(const AdamW::Config& config) { return AdamW(config); }
+Optimizer made_of(const Sgd::Config& config) {
+  return Sgd(config);
+}
+Optimizer made_of(const Adam::Config& config) {
+  return Adam(config);
+}
+Optimizer made_of(const AdamW::Config& config) {
+  return AdamW(config);
+}
 
 }  // namespace
 
@@ -68,7 +74,9 @@ void require_samples(std::int64_t sample_count) {
   }
 }
 
-void throw_model_taken() { throw_argument("the model was taken: the training has ended"); }
+void throw_model_taken() {
+  throw_argument("the model was taken: the training has ended");
+}
 
 Gradients without_values(const std::vector<NamedTensor>& parameters) {
   std::vector<std::string> paths;

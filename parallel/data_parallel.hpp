@@ -97,12 +97,12 @@ class DataParallel final {
     const int world = static_cast<int>(options_.devices.size());
     for (int rank = 0; rank < world; ++rank) {
       const Device& device = options_.devices[static_cast<std::size_t>(rank)];
-      ranks_.push_back(std::make_unique<Rank>(
-          runtime,
-          device,
-          WorkerOptions{.rank = rank, .world = world, .seed = options_.seed},
-          make_optimizer(options_.optimizer),
-          loss));
+      ranks_.push_back(
+          std::make_unique<Rank>(runtime,
+                                 device,
+                                 WorkerOptions{.rank = rank, .world = world, .seed = options_.seed},
+                                 make_optimizer(options_.optimizer),
+                                 loss));
     }
     for (const auto& rank : ranks_) {
       place(*rank, fork(model, rank->worker.device()));
@@ -125,6 +125,9 @@ class DataParallel final {
   /// worker_failed with the cause when the loss function threw; non_finite, with the step's number,
   /// for a loss that is NaN or infinite; deadline_exceeded naming the ranks that did not come; what
   /// poisoned a gradient. ArgumentError when there is not one shard a rank, or no sample at all.
+  /// One exception: when a device fails in the update itself (its memory is used up, say), the
+  /// error comes although the step has happened on the other ranks; that rank gets their state
+  /// before anything else is done.
   DataParallelReport step(Shards shards) { return wait(step_later(std::move(shards))); }
   /// One step over several micro-batches, as over one batch of all their samples. Gradients are
   /// added up on each rank and reduced once.
@@ -139,12 +142,13 @@ class DataParallel final {
   }
   Pending<DataParallelReport> step_later(std::vector<Shards> micro_batches);
 
-  /// fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for. The
-  /// results by rank. Errors: worker_failed with the cause.
+  /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
+  /// The results by rank. Errors: worker_failed with the cause.
   template <class Fn>
   auto evaluate(Fn fn) {
     using R = std::invoke_result_t<Fn&, const Model&, WorkerContext&>;
     static_assert(!std::is_void_v<R>, "evaluate() gathers what the function returns");
+    replace_stragglers();
     std::vector<Pending<R>> pending;
     for (const auto& rank : ranks_) {
       pending.push_back(rank->worker.run([fn, place = rank.get()](WorkerContext& context) mutable {
@@ -153,16 +157,18 @@ class DataParallel final {
     }
     std::vector<R> results;
     for (Pending<R>& each : pending) {
-      results.push_back(std::move(each).get(step_deadline()));
-      take_over(results.back());
+      R result = std::move(each).get(step_deadline());
+      take_over(result);
+      results.push_back(std::move(result));
     }
     return results;
   }
 
-  /// fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must end up
-  /// with the same. Errors: worker_failed with the cause.
+  /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
+  /// end up with the same. Errors: worker_failed with the cause.
   template <class Fn>
   void update_replicas(Fn fn) {
+    replace_stragglers();
     std::vector<Pending<void>> pending;
     for (const auto& rank : ranks_) {
       pending.push_back(rank->worker.run([fn, place = rank.get()](WorkerContext&) mutable {
@@ -179,13 +185,16 @@ class DataParallel final {
 
   /// A copy of the model as it is after the steps that were asked for, on rank 0's device.
   [[nodiscard]] Model snapshot() {
+    replace_stragglers();
     Rank& rank = *ranks_.front();
-    return retrieve(rank.worker.run(
-        [place = &rank](WorkerContext& context) { return fork(place->present_model(), context.device); }));
+    return retrieve(rank.worker.run([place = &rank](WorkerContext& context) {
+      return fork(place->present_model(), context.device);
+    }));
   }
   /// Ends the training: rank 0's replica moves back to the caller, after the steps that were asked
   /// for. The trainer can only be destroyed then.
   [[nodiscard]] Model take_model() {
+    replace_stragglers();
     is_model_taken_ = true;
     Rank& rank = *ranks_.front();
     return retrieve(rank.worker.run([place = &rank](WorkerContext&) {
@@ -208,9 +217,7 @@ class DataParallel final {
          const WorkerOptions& options,
          Optimizer with,
          LossFn calling)
-        : optimizer(std::move(with)),
-          loss(std::move(calling)),
-          worker(runtime, device, options) {}
+        : optimizer(std::move(with)), loss(std::move(calling)), worker(runtime, device, options) {}
     Model& present_model() {
       if (!model) {
         detail::throw_model_taken();
@@ -226,7 +233,7 @@ class DataParallel final {
   /// A rank's part of a step.
   struct Task {
     std::int64_t step = 0;
-    std::int64_t sample_count = 0;  ///< Of all ranks.
+    std::int64_t sample_count = 0;   ///< Of all ranks.
     std::vector<Shard> shards = {};  ///< By micro-batch.
   };
 
@@ -259,8 +266,8 @@ class DataParallel final {
                           WorkerContext& context);
   [[nodiscard]] Tensor weighted_loss(
       Rank& rank, const Model& tracked, Task& task, std::size_t index, WorkerContext& context) {
-    const auto weight = static_cast<double>(task.shards[index].size) /
-                        static_cast<double>(task.sample_count);
+    const auto weight =
+        static_cast<double>(task.shards[index].size) / static_cast<double>(task.sample_count);
     Tensor loss = rank.loss(tracked, task.shards[index], context);
     return weight == 1 ? loss : mul(std::move(loss), weight);
   }
@@ -358,8 +365,7 @@ Gradients DataParallel<Model, Shard>::differentiate(Rank& rank,
   }
   const auto differentiated = [&](const Model& tracked) {
     Tensor loss = weighted_loss(rank, tracked, task, task.shards.size() - 1, context);
-    exchange.report_loss(loss_before.is_empty() ? loss.detach()
-                                                : add(loss_before, loss.detach()));
+    exchange.report_loss(loss_before.is_empty() ? loss.detach() : add(loss_before, loss.detach()));
     return loss;
   };
   const GradientHook hook = [&](std::size_t index, Tensor& gradient) {
@@ -383,16 +389,16 @@ void DataParallel<Model, Shard>::replace_stragglers() {
   Rank* const good = std::ranges::find_if(ranks_, is_good)->get();
   for (const int number : stragglers) {
     Rank* const straggler = ranks_[static_cast<std::size_t>(number)].get();
-    auto copy = [good, device = straggler->worker.device(), config = options_.optimizer](
-                    WorkerContext&) {
-      Model model = fork(*good->model, device);
-      Optimizer optimizer = make_optimizer(config);
-      optimizer.prepare(model);
-      copy_values(good->optimizer, optimizer);
-      optimizer.set_step_count(good->optimizer.step_count());
-      optimizer.set_learning_rate(good->optimizer.learning_rate());
-      return std::pair<Model, Optimizer>(std::move(model), std::move(optimizer));
-    };
+    auto copy =
+        [good, device = straggler->worker.device(), config = options_.optimizer](WorkerContext&) {
+          Model model = fork(*good->model, device);
+          Optimizer optimizer = make_optimizer(config);
+          optimizer.prepare(model);
+          copy_values(good->optimizer, optimizer);
+          optimizer.set_step_count(good->optimizer.step_count());
+          optimizer.set_learning_rate(good->optimizer.learning_rate());
+          return std::pair<Model, Optimizer>(std::move(model), std::move(optimizer));
+        };
     auto [model, optimizer] = good->worker.run(std::move(copy)).get(step_deadline());
     auto replace = [straggler](WorkerContext&, Model with, Optimizer state) {
       straggler->model.emplace(std::move(with));

@@ -84,8 +84,8 @@ void GradientExchange::add_zeros() {
 void GradientExchange::lend_next(bool is_early) {
   const std::size_t index = next_++;
   Filling& filling = buckets_[index];
-  Tensor bucket = filling.pieces.size() == 1 ? std::move(filling.pieces[0])
-                                             : concat(filling.pieces, 0);
+  Tensor bucket =
+      filling.pieces.size() == 1 ? std::move(filling.pieces[0]) : concat(filling.pieces, 0);
   filling.pieces.clear();
   bucket.publish();
   const StreamScope scope(context_.communication);
@@ -115,9 +115,9 @@ void GradientExchange::collect(Gradients& gradients) {
     Tensor reduced = std::move(buckets_[i].reduced);
     reduced.adopt();
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
-      const Tensor flat = slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
-      gradients[entry.parameter] =
-          reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
+      const Tensor flat =
+          slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
+      gradients[entry.parameter] = reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
     }
   }
 }

@@ -132,7 +132,8 @@ Status check(std::span<const LentRegion> regions, bool must_sum) {
       return problem(ErrorCode::invalid_argument,
                      fmt::format("the region of rank {} was given back already", rank));
     }
-    if (region.dtype() != regions[0].dtype() || region.bytes().size() != regions[0].bytes().size()) {
+    if (region.dtype() != regions[0].dtype() ||
+        region.bytes().size() != regions[0].bytes().size()) {
       return problem(ErrorCode::invalid_argument,
                      fmt::format("rank 0 has {} bytes of {}, rank {} has {} bytes of {}",
                                  regions[0].bytes().size(),
@@ -143,8 +144,7 @@ Status check(std::span<const LentRegion> regions, bool must_sum) {
     }
   }
   if (must_sum && !detail::can_sum(regions[0].dtype())) {
-    return problem(ErrorCode::unsupported,
-                   fmt::format("cannot sum {}", name(regions[0].dtype())));
+    return problem(ErrorCode::unsupported, fmt::format("cannot sum {}", name(regions[0].dtype())));
   }
   return {};
 }
@@ -159,10 +159,8 @@ void start(std::vector<LentRegion> regions,
     Round(std::move(regions), std::move(finished), 1).give_back(checked);
     return;
   }
-  const std::size_t count =
-      std::clamp<std::size_t>(size / kLeastChunkBytes, 1, regions.size());
-  const auto round =
-      std::make_shared<Round>(std::move(regions), std::move(finished), count);
+  const std::size_t count = std::clamp<std::size_t>(size / kLeastChunkBytes, 1, regions.size());
+  const auto round = std::make_shared<Round>(std::move(regions), std::move(finished), count);
   const auto edge = [&](std::size_t index) {
     return index == count ? size : size / count * index / kChunkAlignment * kChunkAlignment;
   };
@@ -187,9 +185,9 @@ void InprocCollective::all_reduce(std::vector<LentRegion> regions,
 void InprocCollective::broadcast(std::vector<LentRegion> regions, int root, Finished finished) {
   Status checked = check(regions, false);
   if (checked.has_value() && (root < 0 || static_cast<std::size_t>(root) >= regions.size())) {
-    checked = Error{.code = ErrorCode::out_of_range,
-                    .text = fmt::format(
-                        "collective: root {} of a world of {}", root, regions.size())};
+    checked =
+        Error{.code = ErrorCode::out_of_range,
+              .text = fmt::format("collective: root {} of a world of {}", root, regions.size())};
   }
   start(std::move(regions), checked, &copy_bytes, root, std::move(finished));
 }

@@ -35,12 +35,12 @@ void Worker::post(Job job) {
 }
 
 void Worker::thread_main() {
-  WorkerContext context{.rank = options_.rank,
-                        .world = options_.world,
-                        .device = device_,
-                        .generator = Generator(options_.seed)
-                                         .fork(static_cast<std::uint64_t>(options_.rank)),
-                        .communication = Stream(device_)};
+  WorkerContext context{
+      .rank = options_.rank,
+      .world = options_.world,
+      .device = device_,
+      .generator = Generator(options_.seed).fork(static_cast<std::uint64_t>(options_.rank)),
+      .communication = Stream(device_)};
   const GeneratorScope generator(context.generator);
   while (std::optional<Job> job = jobs_.pop()) {
     if (!is_stopping_.load(std::memory_order_acquire)) {  // partner: stop

@@ -27,7 +27,9 @@ class TapeScope {
   [[nodiscard]] Tensor track(const Tensor& value);
   /// Gradients of `output` (one element, float) with respect to every leaf, in order of track(). Leaves that the output does not
   /// depend on get zeros. `on_ready` hears of each leaf's gradient as soon as it is final, in the order of the sweep.
-  [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output, const GradientHook& on_ready, SourceLoc loc);
+  [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output,
+                                          const GradientHook& on_ready,
+                                          SourceLoc loc);
 
  private:
   Tape* tape_;
@@ -52,7 +54,9 @@ struct ValueAndGradients {
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and returns a float tensor with one element.
 /// Errors: ShapeError when the result has more than one element; DtypeError when it is not a float; ArgumentError when an input is tracked by an outer grad.
 template <class Fn>
-[[nodiscard]] std::vector<Tensor> grad(Fn&& fn, const std::vector<Tensor>& inputs, SourceLoc loc = SourceLoc::current()) {
+[[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
+                                       const std::vector<Tensor>& inputs,
+                                       SourceLoc loc = SourceLoc::current()) {
   detail::TapeScope scope;
   std::vector<Tensor> tracked;
   tracked.reserve(inputs.size());
@@ -68,7 +72,10 @@ template <class Fn>
 /// fn gets a const Model& whose tensors are tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss
 /// and anything else. `on_ready` is called on this thread as each gradient becomes final, last layers first.
 template <class Model, class Fn>
-[[nodiscard]] auto value_and_grad(const Model& model, Fn&& fn, const GradientHook& on_ready = {}, SourceLoc loc = SourceLoc::current()) {
+[[nodiscard]] auto value_and_grad(const Model& model,
+                                  Fn&& fn,
+                                  const GradientHook& on_ready = {},
+                                  SourceLoc loc = SourceLoc::current()) {
   detail::TapeScope scope;
   Model tracked = model;  // shares the values
   std::vector<std::string> paths;
@@ -85,7 +92,8 @@ template <class Model, class Fn>
   } else {
     value.first = value.first.detach();
   }
-  return ValueAndGradients<Value>{std::move(value), Gradients(std::move(paths), scope.sweep(loss, on_ready, loc))};
+  return ValueAndGradients<Value>{std::move(value),
+                                  Gradients(std::move(paths), scope.sweep(loss, on_ready, loc))};
 }
 
 }  // namespace hearth

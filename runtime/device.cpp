@@ -25,9 +25,15 @@ DeviceEndpoint& Device::endpoint() const {
   return *endpoint_;
 }
 
-const std::string& Device::name() const { return endpoint().name(); }
-const std::string& Device::description() const { return endpoint().description(); }
-const std::vector<int>& Device::cores() const { return endpoint().cores(); }
+const std::string& Device::name() const {
+  return endpoint().name();
+}
+const std::string& Device::description() const {
+  return endpoint().description();
+}
+const std::vector<int>& Device::cores() const {
+  return endpoint().cores();
+}
 
 Pending<void> Device::sync_later() const {
   StreamState& stream = current_stream(endpoint());
@@ -47,7 +53,9 @@ Pending<void> Device::sync_later() const {
   return pending;
 }
 
-void Device::sync(std::chrono::nanoseconds limit) const { sync_later().get(Deadline::in(limit)); }
+void Device::sync(std::chrono::nanoseconds limit) const {
+  sync_later().get(Deadline::in(limit));
+}
 
 MemoryStatistics Device::memory() const {
   return ask_actor<MemoryStatistics>(endpoint(), [](DeviceActor& actor) { return actor.memory(); });
@@ -61,7 +69,8 @@ void Device::reset_peak_memory() const {
 }
 
 DeviceStatistics Device::statistics() const {
-  return ask_actor<DeviceStatistics>(endpoint(), [](DeviceActor& actor) { return actor.statistics(); });
+  return ask_actor<DeviceStatistics>(endpoint(),
+                                     [](DeviceActor& actor) { return actor.statistics(); });
 }
 
 }  // namespace hearth

@@ -22,18 +22,18 @@ struct MemoryStatistics {
   std::int64_t peak_reserved_bytes = 0;
   std::int64_t budget_bytes = 0;
   std::int64_t allocation_count = 0;
-  std::int64_t in_place_count = 0;   ///< outputs that took the bytes of a last-used input
+  std::int64_t in_place_count = 0;  ///< outputs that took the bytes of a last-used input
   std::int64_t live_tensor_count = 0;
-  double fragmentation = 0;          ///< 1 - largest free / free
+  double fragmentation = 0;  ///< 1 - largest free / free
 };
 
 /// What an actor has done so far. Counts.
 struct DeviceStatistics {
-  std::uint64_t records = 0;        ///< records consumed
-  std::uint64_t kernels = 0;        ///< ops that reached the backend
-  std::uint64_t poisoned_ops = 0;   ///< ops skipped or failed
-  std::uint64_t tokens_lent = 0;    ///< times a waiting thread ran the device's loop
-  std::uint64_t foreign_uses = 0;   ///< operands used by a lane that is not their home
+  std::uint64_t records = 0;       ///< records consumed
+  std::uint64_t kernels = 0;       ///< ops that reached the backend
+  std::uint64_t poisoned_ops = 0;  ///< ops skipped or failed
+  std::uint64_t tokens_lent = 0;   ///< times a waiting thread ran the device's loop
+  std::uint64_t foreign_uses = 0;  ///< operands used by a lane that is not their home
 };
 
 class Device {
@@ -61,7 +61,9 @@ class Device {
   void reset_peak_memory() const;
   [[nodiscard]] DeviceStatistics statistics() const;
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
-  friend bool operator==(const Device& a, const Device& b) noexcept { return a.endpoint_ == b.endpoint_; }
+  friend bool operator==(const Device& a, const Device& b) noexcept {
+    return a.endpoint_ == b.endpoint_;
+  }
 
   [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
 

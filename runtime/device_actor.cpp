@@ -14,11 +14,15 @@
 namespace hearth {
 namespace {
 
-ErrorRef cancelled(const char* text) { return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text}); }
+ErrorRef cancelled(const char* text) {
+  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
+}
 
 }  // namespace
 
-DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint, std::unique_ptr<Backend> backend, const DeviceActorOptions& options)
+DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
+                         std::unique_ptr<Backend> backend,
+                         const DeviceActorOptions& options)
     : endpoint_(std::move(endpoint)),
       backend_(std::move(backend)),
       pool_(backend_->pages(), PoolOptions{.budget_bytes = options.budget_bytes}),
@@ -52,7 +56,8 @@ void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
     timed_sleeps = 0;
   }
   const std::int64_t lane_deadline = next_deadline_.load(std::memory_order_acquire);
-  const Deadline until = lane_deadline == 0 ? Deadline::never() : Deadline::at(TimePoint(Duration(lane_deadline)));
+  const Deadline until =
+      lane_deadline == 0 ? Deadline::never() : Deadline::at(TimePoint(Duration(lane_deadline)));
   const bool timed = endpoint_->is_host() && timed_sleeps < kTimedSleeps;
   if (!endpoint_->doorbell.set_timed(timed)) {
     return;
@@ -65,7 +70,9 @@ void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   }
 }
 
-void DeviceActor::run_borrowed_erased(UntilFn until, const void* context, Deadline deadline) noexcept {
+void DeviceActor::run_borrowed_erased(UntilFn until,
+                                      const void* context,
+                                      Deadline deadline) noexcept {
   ++tokens_lent_;
   static_cast<void>(run(until, context, deadline));
 }
@@ -124,7 +131,8 @@ void DeviceActor::collect() {
         expire(*lane);  // takes it out of parked_
         continue;
       }
-      const std::int64_t time = lane->deadline.is_never() ? 0 : lane->deadline.time().time_since_epoch().count();
+      const std::int64_t time =
+          lane->deadline.is_never() ? 0 : lane->deadline.time().time_since_epoch().count();
       earliest = time != 0 && (earliest == 0 || time < earliest) ? time : earliest;
       ++i;
     }
@@ -188,284 +196,6 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
   }
 }
 
-DeviceActor::Step DeviceActor::consume(LaneState& lane, const OpView& op) {
-  try {
-    if (op_info(op.kind()).op_class == OpClass::lifetime) {
-      if (lane.in_group && op.kind() == OpKind::drop) {
-        keep_for_group(lane, op);  // the group has not read it yet
-        return Step::consumed;
-      }
-      return consume_lifetime(lane, op);
-    }
-    if (lane.in_group && op_info(op.kind()).op_class == OpClass::optimizer) {
-      keep_for_group(lane, op);
-      return Step::consumed;
-    }
-    return run_op(lane, op);
-  } catch (const std::exception& thrown) {
-    // Our own bug: an actor must go on, so the op carries the blame.
-    dispatch_.fail(op, lane, dispatch_.with_provenance(Error{.code = ErrorCode::internal, .text = thrown.what()}, op, lane.id));
-    return Step::consumed;
-  }
-}
-
-void DeviceActor::keep_for_group(LaneState& lane, const OpView& op) {
-  GroupRecord entry{op.record(), {}};
-  if (entry.record.blob_size_bytes > 0) {
-    entry.blob.assign(op.blob(), op.blob() + entry.record.blob_size_bytes);
-  }
-  (op.kind() == OpKind::drop ? lane.group_drops : lane.group).push_back(std::move(entry));
-}
-
-DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
-  if (Slot* unborn = dispatch_.find_unborn_input(op)) {
-    if (!lane.has_expired) {
-      park_on(*unborn, lane, Deadline::in(kDefaultWait));
-      return Step::parked;
-    }
-    const ErrorRef error = late(op, lane);
-    dispatch_.fail(op, lane, error);
-    reject_record(op, error);  // a readback or lend has someone who waits
-    return Step::consumed;
-  }
-  switch (op.kind()) {
-    case OpKind::readback:
-      dispatch_.readback(op, lane);
-      break;
-    case OpKind::lend:
-      return lend(lane, op);
-    default:
-      dispatch_.run(op, lane);
-  }
-  return Step::consumed;
-}
-
-DeviceActor::Step DeviceActor::consume_lifetime(LaneState& lane, const OpView& op) {
-  switch (op.kind()) {
-    case OpKind::upload:
-      return upload(lane, op);
-    case OpKind::readback:
-    case OpKind::lend:
-      return run_op(lane, op);
-    case OpKind::drop:
-      drop(lane, op);
-      return Step::consumed;
-    case OpKind::publish: {
-      Slot& slot = handles_.slot(op.input(0).slot);
-      slot.is_published = slot.generation == op.input(0).generation;
-      return Step::consumed;
-    }
-    case OpKind::adopt:
-      return adopt(lane, op);
-    case OpKind::group_begin:
-      lane.in_group = true;
-      lane.group_start = op.record().sequence;
-      return Step::consumed;
-    case OpKind::group_end:
-      return finish_group(lane, op);
-    case OpKind::sync:
-    default: {
-      const std::unique_ptr<SyncTicket> ticket(static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
-      ticket->finish(dispatch_.lost());
-      return Step::consumed;
-    }
-  }
-}
-
-// ---- lifetimes ----
-
-std::vector<DeferredDrop::Use> DeviceActor::uses_of_drop(const LastUsesBlob& blob) const {
-  std::vector<DeferredDrop::Use> uses;
-  for (std::uint32_t i = 0; i < blob.count; ++i) {
-    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i]});
-  }
-  if (blob.all_lanes != 0) {
-    // More lanes than a tensor remembers used it: all that is queued anywhere now must go first.
-    for (std::uint32_t id = 1; id <= endpoint_->lanes.last_id(); ++id) {
-      const Lane* other = endpoint_->lanes.find(LaneId{id});
-      if (other != nullptr && !has_done(LaneId{id}, other->pushed_seen())) {
-        uses.push_back({LaneId{id}, other->pushed_seen()});
-      }
-    }
-  }
-  return uses;
-}
-
-bool DeviceActor::has_done(LaneId id, std::uint64_t sequence) const {
-  const Lane* lane = endpoint_->lanes.find(id);
-  if (lane == nullptr) {
-    return true;  // it has ended
-  }
-  const bool is_known = id.value < lanes_.size() && lanes_[id.value];
-  return (is_known ? lanes_[id.value]->done() : lane->consumed()) >= sequence;
-}
-
-bool DeviceActor::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
-  for (const DeferredDrop::Use& use : uses) {
-    if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
-      // Once only: whoever is told looks at all its drops, and each may come back here.
-      std::vector<LaneId>& watchers = state_of(use.lane).watchers;
-      if (std::ranges::find(watchers, watcher) == watchers.end()) {
-        watchers.push_back(watcher);
-      }
-      return false;
-    }
-  }
-  return true;
-}
-
-void DeviceActor::drop(LaneState& lane, const OpView& op) {
-  const SlotId slot = op.input(0).slot;
-  if (op.record().blob_size_bytes == 0) {
-    dispatch_.release_slot(slot);
-    return;
-  }
-  DeferredDrop entry{slot, uses_of_drop(op.attributes<LastUsesBlob>())};
-  if (are_done(entry.uses, lane.id)) {
-    dispatch_.release_slot(slot);
-  } else {
-    lane.deferred.push_back(std::move(entry));
-  }
-}
-
-void DeviceActor::drop_from_outside(SlotId slot, const LastUsesBlob& uses) {
-  DeferredDrop entry{slot, uses_of_drop(uses)};
-  if (are_done(entry.uses, LaneId{})) {
-    dispatch_.release_slot(slot);
-  } else {
-    outside_drops_.push_back(std::move(entry));
-  }
-}
-
-void DeviceActor::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
-  std::vector<DeferredDrop> left;
-  for (DeferredDrop& entry : drops) {
-    if (are_done(entry.uses, watcher)) {
-      dispatch_.release_slot(entry.slot);
-    } else {
-      left.push_back(std::move(entry));
-    }
-  }
-  drops = std::move(left);
-}
-
-DeviceActor::Step DeviceActor::adopt(LaneState& lane, const OpView& op) {
-  const Operand operand = op.input(0);
-  Slot& slot = handles_.slot(operand.slot);
-  // Without a deadline: later records of this lane count on being the only users. What is waited for has a deadline of its own.
-  if (is_unborn(slot, operand)) {
-    park_on(slot, lane, Deadline::never());
-    return Step::parked;
-  }
-  if (op.record().blob_size_bytes > 0 && !are_done(uses_of_drop(op.attributes<LastUsesBlob>()), lane.id)) {
-    park(lane, ParkReason::lanes, Deadline::never());
-    return Step::parked;
-  }
-  slot.home = lane.id;
-  slot.is_published = false;
-  return Step::consumed;
-}
-
-// ---- transfers ----
-
-DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
-  const auto* ticket = static_cast<const UploadTicket*>(op.attributes<TicketAttributes>().ticket);
-  if (ticket->transfer && !ticket->transfer->is_ready && !lane.has_expired) {
-    ticket->transfer->waiting_lane = lane.id;
-    park(lane, ParkReason::transfer, Deadline::in(kDefaultWait));
-    return Step::parked;
-  }
-  dispatch_.upload(op, lane);
-  return Step::consumed;
-}
-
-void DeviceActor::transfer_arrived(LaneId id) {
-  if (id.value != 0 && id.value < lanes_.size() && lanes_[id.value] && lanes_[id.value]->parked == ParkReason::transfer) {
-    unpark(*lanes_[id.value]);
-  }
-}
-
-// ---- loans ----
-
-DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
-  const std::unique_ptr<LendTicket> ticket(static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
-  const Operand out = op.output(0);
-  const Result<Storage*> storage = dispatch_.prepare_loan(op, lane);
-  if (!storage.has_value()) {
-    ticket->ready(storage.shared_error());
-    return Step::consumed;
-  }
-  const Layout& layout = endpoint_->tables().shapes.layout(out.shape);
-  const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
-  lane.loan = Loan{next_loan_++, out, storage.value()};
-  // The record is done: it leaves the lane now, and the lane waits before the next one.
-  lane.has_expired = false;
-  lane.lane->pop();
-  ++records_;
-  park(lane, ParkReason::loan, ticket->deadline);
-  ticket->ready(LentRegion(endpoint_, lane.id, lane.loan.number, std::span<std::byte>(storage.value()->block.data, size), out.dtype));
-  return Step::parked;
-}
-
-void DeviceActor::end_loan(LaneId id, std::uint64_t loan, const Status& status) {
-  for (std::size_t i = 0; i < quarantine_.size(); ++i) {
-    if (quarantine_[i].number == loan) {  // the deadline was first
-      handles_.unuse(quarantine_[i].storage);
-      quarantine_.erase(quarantine_.begin() + static_cast<std::ptrdiff_t>(i));
-      return;
-    }
-  }
-  LaneState& lane = state_of(id);
-  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, status);
-  unpark(lane);
-  wake_readers();
-}
-
-void DeviceActor::expire_loan(LaneState& lane) {
-  HandleTable::share(*lane.loan.storage);
-  quarantine_.push_back(lane.loan);
-  dispatch_.finish_loan(lane.loan.out,
-                        lane.id,
-                        lane.loan.storage,
-                        Error{.code = ErrorCode::deadline_exceeded,
-                              .text = "lent bytes were not given back before the deadline",
-                              .op = "lend",
-                              .device = endpoint_->name(),
-                              .lane = lane.id.value});
-}
-
-// ---- update groups ----
-
-DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
-  Slot* unborn = nullptr;
-  for (std::size_t i = 0; i < lane.group.size() && unborn == nullptr; ++i) {
-    unborn = dispatch_.find_unborn_input(OpView(lane.group[i].record, lane.group[i].blob.data()));
-  }
-  if (unborn != nullptr && !lane.has_expired) {
-    park_on(*unborn, lane, Deadline::in(kDefaultWait));
-    return Step::parked;
-  }
-  const std::unique_ptr<SyncTicket> ticket(static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
-  lane.in_group = false;
-  const std::vector<GroupRecord> group = std::exchange(lane.group, {});
-  Status status;
-  if (ticket == nullptr) {  // the client gave the group up
-    dispatch_.abandon_group(group, lane, cancelled("the update group was not committed"));
-  } else if (unborn != nullptr) {
-    status = late(op, lane);
-    dispatch_.abandon_group(group, lane, status.shared_error());
-  } else {
-    status = dispatch_.run_group(group, lane);
-  }
-  for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
-    drop(lane, OpView(entry.record, entry.blob.data()));
-  }
-  if (ticket != nullptr) {
-    ticket->finish(status.shared_error());
-  }
-  return Step::consumed;
-}
-
 // ---- lanes ----
 
 LaneState& DeviceActor::state_of(LaneId id) {
@@ -504,7 +234,10 @@ void DeviceActor::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
 
 ErrorRef DeviceActor::late(const OpView& op, const LaneState& lane) const {
   return dispatch_.with_provenance(
-      Error{.code = ErrorCode::deadline_exceeded, .text = "an operand from another stream was not made in time"}, op, lane.id);
+      Error{.code = ErrorCode::deadline_exceeded,
+            .text = "an operand from another stream was not made in time"},
+      op,
+      lane.id);
 }
 
 void DeviceActor::unpark(LaneState& lane) {
@@ -551,8 +284,8 @@ void DeviceActor::notify_watchers(LaneState& lane) {
     if (watcher.parked == ParkReason::lanes) {
       unpark(watcher);
     }
-    if (watcher.deferred.empty() && watcher.lane->is_orphaned() && !watcher.is_ready && watcher.parked == ParkReason::none &&
-        watcher.lane->front() == nullptr) {
+    if (watcher.deferred.empty() && watcher.lane->is_orphaned() && !watcher.is_ready &&
+        watcher.parked == ParkReason::none && watcher.lane->front() == nullptr) {
       make_ready(watcher);  // its turn will close it
     }
   }
@@ -616,22 +349,26 @@ void DeviceActor::reject_all(Lane& lane, const ErrorRef& error) {
 void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
   switch (op.kind()) {
     case OpKind::upload: {
-      const std::unique_ptr<UploadTicket> ticket(static_cast<UploadTicket*>(op.attributes<TicketAttributes>().ticket));
+      const std::unique_ptr<UploadTicket> ticket(
+          static_cast<UploadTicket*>(op.attributes<TicketAttributes>().ticket));
       return;
     }
     case OpKind::readback: {
-      const std::unique_ptr<ReadTicket> ticket(static_cast<ReadTicket*>(op.attributes<TicketAttributes>().ticket));
+      const std::unique_ptr<ReadTicket> ticket(
+          static_cast<ReadTicket*>(op.attributes<TicketAttributes>().ticket));
       ticket->finish(*ticket, error);
       return;
     }
     case OpKind::lend: {
-      const std::unique_ptr<LendTicket> ticket(static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
+      const std::unique_ptr<LendTicket> ticket(
+          static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
       ticket->ready(error);
       return;
     }
     case OpKind::sync:
     case OpKind::group_end: {
-      const std::unique_ptr<SyncTicket> ticket(static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
+      const std::unique_ptr<SyncTicket> ticket(
+          static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
       if (ticket) {
         ticket->finish(error);
       }

@@ -31,7 +31,9 @@ struct DeviceActorOptions {
 
 class DeviceActor {
  public:
-  DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint, std::unique_ptr<Backend> backend, const DeviceActorOptions& options);
+  DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
+              std::unique_ptr<Backend> backend,
+              const DeviceActorOptions& options);
   DeviceActor(const DeviceActor&) = delete;
   DeviceActor& operator=(const DeviceActor&) = delete;
   ~DeviceActor();
@@ -42,7 +44,10 @@ class DeviceActor {
   /// the token back.
   template <class Until>
   void run_borrowed(const Until& until, Deadline deadline) noexcept {
-    run_borrowed_erased([](const void* context) noexcept { return (*static_cast<const Until*>(context))(); }, &until, deadline);
+    run_borrowed_erased(
+        [](const void* context) noexcept { return (*static_cast<const Until*>(context))(); },
+        &until,
+        deadline);
   }
 
   /// Consumes everything in a lane of a stopped device, failing what waits for it.
@@ -123,7 +128,7 @@ class DeviceActor {
   std::uint64_t records_ = 0;
   std::uint64_t tokens_lent_ = 0;
   // What the actor's thread reads when it goes to sleep without the token.
-  std::atomic<std::int64_t> next_deadline_{0};     // nanoseconds of the clock; 0 = none
+  std::atomic<std::int64_t> next_deadline_{0};  // nanoseconds of the clock; 0 = none
   std::atomic<std::uint64_t> records_seen_{0};
 };
 

@@ -25,7 +25,8 @@ Lane& LaneDirectory::open() {
   const MutexLock lock(mutex_);
   const std::uint32_t id = last_id_.load(std::memory_order_acquire) + 1;
   if (id / kChunk >= kMaxChunks) {
-    throw DeviceError(Error{.code = ErrorCode::out_of_memory, .text = "a device has had more than 16 million streams"});
+    throw DeviceError(Error{.code = ErrorCode::out_of_memory,
+                            .text = "a device has had more than 16 million streams"});
   }
   std::atomic<Chunk*>& place = (*chunks_)[id / kChunk];
   if (place.load(std::memory_order_acquire) == nullptr) {
@@ -33,7 +34,8 @@ Lane& LaneDirectory::open() {
   }
   auto lane = std::make_unique<Lane>(LaneId{id});
   Lane& opened = *lane;
-  (*place.load(std::memory_order_acquire))[id % kChunk].store(lane.release(), std::memory_order_release);  // partner: find
+  (*place.load(std::memory_order_acquire))[id % kChunk].store(
+      lane.release(), std::memory_order_release);  // partner: find
   last_id_.store(id, std::memory_order_release);
   return opened;
 }
@@ -42,17 +44,29 @@ Lane* LaneDirectory::find(LaneId id) const noexcept {
   if (id.value == 0 || id.value > last_id()) {
     return nullptr;
   }
-  const Chunk* chunk = (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);  // partner: open
+  const Chunk* chunk =
+      (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);  // partner: open
   return (*chunk)[id.value % kChunk].load(std::memory_order_acquire);
 }
 
 void LaneDirectory::close(LaneId id) noexcept {
   Chunk* chunk = (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);
-  const std::unique_ptr<Lane> ended((*chunk)[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
+  const std::unique_ptr<Lane> ended(
+      (*chunk)[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
 }
 
-DeviceEndpoint::DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host, std::vector<int> cores)
-    : name_(std::move(name)), description_(std::move(description)), tables_(std::move(tables)), key_(key), is_host_(is_host), cores_(std::move(cores)) {}
+DeviceEndpoint::DeviceEndpoint(std::string name,
+                               std::string description,
+                               std::shared_ptr<RuntimeTables> tables,
+                               std::uint64_t key,
+                               bool is_host,
+                               std::vector<int> cores)
+    : name_(std::move(name)),
+      description_(std::move(description)),
+      tables_(std::move(tables)),
+      key_(key),
+      is_host_(is_host),
+      cores_(std::move(cores)) {}
 
 DeviceEndpoint::~DeviceEndpoint() = default;
 
@@ -103,7 +117,9 @@ void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
   if (is_closed()) {
     return;
   }
-  post([slot = impl.slot, uses = impl.last_uses(LaneId{})](DeviceActor& actor) { actor.drop_from_outside(slot, uses); });
+  post([slot = impl.slot, uses = impl.last_uses(LaneId{})](DeviceActor& actor) {
+    actor.drop_from_outside(slot, uses);
+  });
 }
 
 std::vector<DeviceEndpoint::ControlFn> DeviceEndpoint::take_inbox() {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include <hearth/runtime/base/ids.hpp>
-#include <hearth/runtime/base/path_table.hpp>
-#include <hearth/runtime/base/shape_table.hpp>
-#include <hearth/runtime/base/source_table.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/path_table.hpp>
 #include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/shape_table.hpp>
+#include <hearth/runtime/base/source_table.hpp>
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
@@ -33,7 +33,8 @@ struct TensorImpl;
 
 /// What all devices of one Runtime share: intern tables, trace and log. Every endpoint keeps them alive.
 struct RuntimeTables {
-  RuntimeTables(RuntimeId runtime, LogOptions log_options) : sources(runtime), log(std::move(log_options)) {}
+  explicit RuntimeTables(RuntimeId runtime, LogOptions log_options = {})
+      : sources(runtime), log(std::move(log_options)) {}
 
   ShapeTable shapes;
   SourceTable sources;
@@ -56,7 +57,9 @@ class LaneDirectory {
   [[nodiscard]] Lane* find(LaneId id) const noexcept;
   /// Ends a drained lane. Threads: token holder only.
   void close(LaneId id) noexcept;
-  [[nodiscard]] std::uint32_t last_id() const noexcept { return last_id_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t last_id() const noexcept {
+    return last_id_.load(std::memory_order_acquire);
+  }
 
  private:
   static constexpr std::uint32_t kChunk = 1024;
@@ -72,7 +75,12 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  public:
   using ControlFn = UniqueFunction<void(DeviceActor&)>;
 
-  DeviceEndpoint(std::string name, std::string description, std::shared_ptr<RuntimeTables> tables, std::uint64_t key, bool is_host, std::vector<int> cores);
+  DeviceEndpoint(std::string name,
+                 std::string description,
+                 std::shared_ptr<RuntimeTables> tables,
+                 std::uint64_t key,
+                 bool is_host,
+                 std::vector<int> cores);
   ~DeviceEndpoint();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -83,7 +91,9 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Unique in the process: finds a thread's client of this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool is_host() const noexcept { return is_host_; }
-  [[nodiscard]] bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }  // partner: close
+  [[nodiscard]] bool is_closed() const noexcept {
+    return closed_.load(std::memory_order_acquire);
+  }  // partner: close
   /// No new work from here on.
   void close() noexcept { closed_.store(true, std::memory_order_release); }
   /// The error that a closed device answers with.

@@ -17,9 +17,13 @@ namespace hearth {
 namespace {
 
 /// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after the gradient for the rest.
-int updated_input(int output_index) noexcept { return output_index == 0 ? 0 : output_index + 1; }
+int updated_input(int output_index) noexcept {
+  return output_index == 0 ? 0 : output_index + 1;
+}
 
-bool is_optimizer(OpKind kind) noexcept { return op_info(kind).op_class == OpClass::optimizer; }
+bool is_optimizer(OpKind kind) noexcept {
+  return op_info(kind).op_class == OpClass::optimizer;
+}
 
 std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
   return layout.shape.element_count() * size_bytes(operand.dtype);
@@ -116,16 +120,20 @@ Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
   }
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const Operand operand = op.output(static_cast<int>(i));
-    views_.push_back(TensorView{storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
+    views_.push_back(TensorView{
+        storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
   }
   const std::span<const TensorView> views(views_);
-  const KernelCall call{op, views.first(static_cast<std::size_t>(inputs)), views.subspan(static_cast<std::size_t>(inputs))};
+  const KernelCall call{op,
+                        views.first(static_cast<std::size_t>(inputs)),
+                        views.subspan(static_cast<std::size_t>(inputs))};
   const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
   ++statistics_.kernels;
   try {
     return backend_.submit(call);
   } catch (const std::exception& thrown) {
-    return Error{.code = ErrorCode::kernel_failed, .text = fmt::format("the kernel threw: {}", thrown.what())};
+    return Error{.code = ErrorCode::kernel_failed,
+                 .text = fmt::format("the kernel threw: {}", thrown.what())};
   }
 }
 
@@ -162,7 +170,9 @@ Result<Storage*> Dispatch::storage_for(const OpView& op, int output_index) {
     handles_.memory().count_in_place(size);
     return reused;
   }
-  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind()) ? PoolKind::exclusive : PoolKind::temporary;
+  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind())
+                            ? PoolKind::exclusive
+                            : PoolKind::temporary;
   Acquire outcome = Acquire::ok;
   Storage* storage = handles_.allocate(size, kind, outcome);
   if (storage == nullptr) {
@@ -176,7 +186,8 @@ Error Dispatch::out_of_memory(std::int64_t size_bytes, Acquire outcome) const {
   return Error{.code = ErrorCode::out_of_memory,
                .text = fmt::format("{} bytes do not fit: {}; {} bytes are live, {} reserved",
                                    size_bytes,
-                                   outcome == Acquire::exhausted ? "the machine has no more memory" : "the device's budget is used up",
+                                   outcome == Acquire::exhausted ? "the machine has no more memory"
+                                                                 : "the device's budget is used up",
                                    report.total.live_bytes,
                                    report.total.reserved_bytes)};
 }
@@ -189,7 +200,12 @@ void Dispatch::wake_waiting(Slot& slot) {
 }
 
 void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, Storage* storage) {
-  handles_.make_live(slot, operand, home, storage, storage->block.data, &endpoint_.tables().shapes.layout(operand.shape));
+  handles_.make_live(slot,
+                     operand,
+                     home,
+                     storage,
+                     storage->block.data,
+                     &endpoint_.tables().shapes.layout(operand.shape));
   wake_waiting(slot);
 }
 
@@ -254,7 +270,8 @@ void Dispatch::run_view(const OpView& op, LaneState& lane) {
     // Only reshape gets here: the elements must be laid out anew. The kernel reads the input through its own shape.
     Acquire outcome = Acquire::ok;
     Storage* storage = handles_.allocate(bytes_of(out, interned), PoolKind::temporary, outcome);
-    Status status = storage == nullptr ? Status(out_of_memory(bytes_of(out, interned), outcome)) : copy_to_contiguous(from, *storage);
+    Status status = storage == nullptr ? Status(out_of_memory(bytes_of(out, interned), outcome))
+                                       : copy_to_contiguous(from, *storage);
     if (!status.has_value()) {
       note_status(status);
       handles_.unuse(storage);
@@ -289,7 +306,8 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to) {
   try {
     return backend_.submit(KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}});
   } catch (const std::exception& thrown) {
-    return Error{.code = ErrorCode::kernel_failed, .text = fmt::format("the copy kernel threw: {}", thrown.what())};
+    return Error{.code = ErrorCode::kernel_failed,
+                 .text = fmt::format("the copy kernel threw: {}", thrown.what())};
   }
 }
 
@@ -301,7 +319,10 @@ void Dispatch::upload(const OpView& op, LaneState& lane) {
     error = ticket->transfer->error;
     ticket->bytes = ticket->transfer->bytes;
     if (!error && !ticket->transfer->is_ready) {
-      error = with_provenance(Error{.code = ErrorCode::deadline_exceeded, .text = "bytes from another device did not come in time"}, op, lane.id);
+      error = with_provenance(Error{.code = ErrorCode::deadline_exceeded,
+                                    .text = "bytes from another device did not come in time"},
+                              op,
+                              lane.id);
     }
   }
   if (error) {
@@ -338,7 +359,8 @@ void Dispatch::readback(const OpView& op, LaneState& lane) {
       Acquire outcome = Acquire::ok;
       const auto size = static_cast<std::int64_t>(ticket->target.size());
       Storage* packed = handles_.allocate(size, PoolKind::temporary, outcome);
-      status = packed == nullptr ? Status(out_of_memory(size, outcome)) : copy_to_contiguous(slot, *packed);
+      status = packed == nullptr ? Status(out_of_memory(size, outcome))
+                                 : copy_to_contiguous(slot, *packed);
       if (status.has_value()) {
         status = backend_.download(ticket->target, packed->block.data);
       }
@@ -363,14 +385,16 @@ Result<Storage*> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
   const Operand out = op.output(0);
   Slot& from = handles_.slot(in.slot);
   Storage* storage = nullptr;
-  if (in.use == Use::read_last && from.storage->uses == 1 && from.layout->contiguous && from.data == from.storage->block.data) {
+  if (in.use == Use::read_last && from.storage->uses == 1 && from.layout->contiguous &&
+      from.data == from.storage->block.data) {
     storage = from.storage;
     HandleTable::share(*storage);
   } else {
     Acquire outcome = Acquire::ok;
     const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
     storage = handles_.allocate(size, PoolKind::temporary, outcome);
-    Status status = storage == nullptr ? Status(out_of_memory(size, outcome)) : copy_to_contiguous(from, *storage);
+    Status status = storage == nullptr ? Status(out_of_memory(size, outcome))
+                                       : copy_to_contiguous(from, *storage);
     if (!status.has_value()) {
       note_status(status);
       handles_.unuse(storage);
@@ -383,7 +407,10 @@ Result<Storage*> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
   return storage;
 }
 
-void Dispatch::finish_loan(const Operand& out, LaneId lane, Storage* storage, const Status& status) {
+void Dispatch::finish_loan(const Operand& out,
+                           LaneId lane,
+                           Storage* storage,
+                           const Status& status) {
   Slot& slot = handles_.slot(out.slot);
   if (status.has_value()) {
     fill(slot, out, lane, storage);
@@ -447,7 +474,9 @@ Status Dispatch::run_group(std::span<const GroupRecord> group, LaneState& lane) 
   return status;
 }
 
-void Dispatch::abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error) {
+void Dispatch::abandon_group(std::span<const GroupRecord> group,
+                             LaneState& lane,
+                             const ErrorRef& error) {
   for (const GroupRecord& entry : group) {
     const OpView op(entry.record, entry.blob.data());
     for (int output = 0; output < op.record().output_count; ++output) {
@@ -459,7 +488,13 @@ void Dispatch::abandon_group(std::span<const GroupRecord> group, LaneState& lane
         handles_.make_poisoned(slot, out, lane.id, error);  // there is no old value
       } else if (old.state == SlotState::live && old.layout->contiguous) {
         HandleTable::share(*old.storage);
-        handles_.make_live(slot, out, lane.id, old.storage, old.data, old.view_layout ? &endpoint_.tables().shapes.layout(out.shape) : old.layout);
+        handles_.make_live(
+            slot,
+            out,
+            lane.id,
+            old.storage,
+            old.data,
+            old.view_layout ? &endpoint_.tables().shapes.layout(out.shape) : old.layout);
       } else if (old.state == SlotState::live) {
         HandleTable::share(*old.storage);
         handles_.make_view(slot, out, lane.id, old.storage, old.data, *old.layout);

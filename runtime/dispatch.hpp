@@ -78,8 +78,8 @@ class Dispatch {
   HandleTable& handles_;
   DeviceStatistics statistics_;
   ErrorRef lost_;
-  std::vector<TensorView> views_;        // scratch, reused: inputs then outputs
-  std::vector<Storage*> storages_;       // scratch, reused
+  std::vector<TensorView> views_;   // scratch, reused: inputs then outputs
+  std::vector<Storage*> storages_;  // scratch, reused
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

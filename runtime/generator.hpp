@@ -8,7 +8,8 @@ namespace hearth {
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed = 0, std::uint64_t counter = 0) noexcept : seed_(seed), counter_(counter) {}
+  explicit Generator(std::uint64_t seed = 0, std::uint64_t counter = 0) noexcept
+      : seed_(seed), counter_(counter) {}
 
   [[nodiscard]] std::uint64_t seed() const noexcept { return seed_; }
   [[nodiscard]] std::uint64_t counter() const noexcept { return counter_; }

@@ -40,7 +40,12 @@ void HandleTable::unuse(Storage* storage) noexcept {
   storage->next_free = std::exchange(free_storage_, storage);
 }
 
-void HandleTable::make_live(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, const Layout* interned) {
+void HandleTable::make_live(Slot& slot,
+                            const Operand& operand,
+                            LaneId home,
+                            Storage* storage,
+                            std::byte* data,
+                            const Layout* interned) {
   HEARTH_ASSERT(slot.state == SlotState::empty, "a slot was filled twice");
   slot.state = SlotState::live;
   slot.dtype = operand.dtype;
@@ -53,7 +58,12 @@ void HandleTable::make_live(Slot& slot, const Operand& operand, LaneId home, Sto
   ++live_count_;
 }
 
-void HandleTable::make_view(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, Layout layout) {
+void HandleTable::make_view(Slot& slot,
+                            const Operand& operand,
+                            LaneId home,
+                            Storage* storage,
+                            std::byte* data,
+                            Layout layout) {
   make_live(slot, operand, home, storage, data, nullptr);
   slot.view_layout = std::make_unique<Layout>(layout);
   slot.layout = slot.view_layout.get();

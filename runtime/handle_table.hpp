@@ -40,7 +40,7 @@ struct Slot {
   const Layout* layout = nullptr;
   std::unique_ptr<Layout> view_layout;  ///< set when the layout is not the interned contiguous one
   ErrorRef error;
-  std::vector<LaneState*> waiting;      ///< lanes parked until this slot's next tensor is made
+  std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
 };
 
 /// Whether the operand's tensor is still to be made in its slot. Generations wrap.
@@ -64,9 +64,19 @@ class HandleTable {
   void unuse(Storage* storage) noexcept;
 
   /// Fills an empty slot. Takes over one use of `storage`.
-  void make_live(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, const Layout* interned);
+  void make_live(Slot& slot,
+                 const Operand& operand,
+                 LaneId home,
+                 Storage* storage,
+                 std::byte* data,
+                 const Layout* interned);
   /// The same with a layout of its own (a view).
-  void make_view(Slot& slot, const Operand& operand, LaneId home, Storage* storage, std::byte* data, Layout layout);
+  void make_view(Slot& slot,
+                 const Operand& operand,
+                 LaneId home,
+                 Storage* storage,
+                 std::byte* data,
+                 Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
   /// Spoils a live slot; the first cause stays.
   void poison(Slot& slot, ErrorRef error);

@@ -46,18 +46,18 @@ struct LaneState {
 
   Lane* lane;
   LaneId id;
-  bool is_ready = false;                    ///< in the ready queue
+  bool is_ready = false;  ///< in the ready queue
   ParkReason parked = ParkReason::none;
-  bool has_expired = false;                 ///< its deadline passed: the record fails instead of waiting again
+  bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
   Deadline deadline = Deadline::never();
-  std::vector<DeferredDrop> deferred;       ///< drops consumed here, whose slots other lanes still use
-  std::vector<LaneId> watchers;             ///< lanes to look at again when this one has moved on
-  Slot* awaited_slot = nullptr;             ///< while parked for a slot
+  std::vector<DeferredDrop> deferred;  ///< drops consumed here, whose slots other lanes still use
+  std::vector<LaneId> watchers;        ///< lanes to look at again when this one has moved on
+  Slot* awaited_slot = nullptr;        ///< while parked for a slot
   bool in_group = false;
-  std::uint64_t group_start = 0;            ///< the sequence of the open group's first record
+  std::uint64_t group_start = 0;  ///< the sequence of the open group's first record
   std::vector<GroupRecord> group;
-  std::vector<GroupRecord> group_drops;     ///< drops that came inside the group; they follow it
-  Loan loan;                                ///< the loan it waits for
+  std::vector<GroupRecord> group_drops;  ///< drops that came inside the group; they follow it
+  Loan loan;                             ///< the loan it waits for
 
   /// How far its records have done their work. An open group's records have left the lane and still have theirs to do; so has a lend
   /// until its loan ends.

@@ -14,11 +14,19 @@ namespace hearth {
 
 LentRegion::LentRegion() noexcept = default;
 
-LentRegion::LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept
+LentRegion::LentRegion(IntrusivePtr<DeviceEndpoint> endpoint,
+                       LaneId lane,
+                       std::uint64_t loan,
+                       std::span<std::byte> bytes,
+                       DType dtype) noexcept
     : endpoint_(std::move(endpoint)), lane_(lane), loan_(loan), bytes_(bytes), dtype_(dtype) {}
 
 LentRegion::LentRegion(LentRegion&& other) noexcept
-    : endpoint_(std::exchange(other.endpoint_, nullptr)), lane_(other.lane_), loan_(other.loan_), bytes_(other.bytes_), dtype_(other.dtype_) {}
+    : endpoint_(std::exchange(other.endpoint_, nullptr)),
+      lane_(other.lane_),
+      loan_(other.loan_),
+      bytes_(other.bytes_),
+      dtype_(other.dtype_) {}
 
 LentRegion& LentRegion::operator=(LentRegion&& other) noexcept {
   LentRegion taken(std::move(other));
@@ -32,13 +40,18 @@ LentRegion& LentRegion::operator=(LentRegion&& other) noexcept {
 
 LentRegion::~LentRegion() {
   if (endpoint_) {
-    done(Error{.code = ErrorCode::cancelled, .text = "lent bytes were dropped without done()", .op = "lend", .device = endpoint_->name()});
+    done(Error{.code = ErrorCode::cancelled,
+               .text = "lent bytes were dropped without done()",
+               .op = "lend",
+               .device = endpoint_->name()});
   }
 }
 
 void LentRegion::done(Status status) {
   if (const IntrusivePtr<DeviceEndpoint> endpoint = std::exchange(endpoint_, nullptr)) {
-    endpoint->post([lane = lane_, loan = loan_, status = std::move(status)](DeviceActor& actor) { actor.end_loan(lane, loan, status); });
+    endpoint->post([lane = lane_, loan = loan_, status = std::move(status)](DeviceActor& actor) {
+      actor.end_loan(lane, loan, status);
+    });
   }
 }
 
@@ -46,10 +59,14 @@ void LentRegion::run_on_device(UniqueFunction<void()> work) const {
   endpoint_->post([work = std::move(work)](DeviceActor&) mutable { work(); });
 }
 
-Tensor lend(Tensor tensor, UniqueFunction<void(Result<LentRegion>)> ready, Deadline deadline, SourceLoc loc) {
+Tensor lend(Tensor tensor,
+            UniqueFunction<void(Result<LentRegion>)> ready,
+            Deadline deadline,
+            SourceLoc loc) {
   if (tensor.is_empty() || tensor.is_tracked()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = tensor.is_empty() ? "lend: the tensor is empty" : "lend: the tensor is tracked; detach() it first",
+                      .text = tensor.is_empty() ? "lend: the tensor is empty"
+                                                : "lend: the tensor is tracked; detach() it first",
                       .op = "lend",
                       .location = loc});
   }
@@ -58,8 +75,8 @@ Tensor lend(Tensor tensor, UniqueFunction<void(Result<LentRegion>)> ready, Deadl
   auto ticket = std::make_unique<LendTicket>();
   ticket->ready = std::move(ready);
   ticket->deadline = deadline;
-  const bool is_last = impl.references.load(std::memory_order_acquire) == 1 && impl.home == stream.id() &&
-                       !impl.is_foreign.load(std::memory_order_acquire);
+  const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&
+                       impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
   Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
   result.impl()->path = impl.path;
   OpRecord record;

@@ -23,7 +23,11 @@ class DeviceEndpoint;
 class LentRegion {
  public:
   LentRegion() noexcept;  ///< Empty: is_valid() is false.
-  LentRegion(IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane, std::uint64_t loan, std::span<std::byte> bytes, DType dtype) noexcept;
+  LentRegion(IntrusivePtr<DeviceEndpoint> endpoint,
+             LaneId lane,
+             std::uint64_t loan,
+             std::span<std::byte> bytes,
+             DType dtype) noexcept;
   LentRegion(LentRegion&& other) noexcept;
   LentRegion& operator=(LentRegion&& other) noexcept;
   LentRegion(const LentRegion&) = delete;
@@ -51,6 +55,9 @@ class LentRegion {
 /// place when nobody else holds the tensor, else a copy of it. `ready` runs on the device's loop: it must only hand the region on.
 /// An error of the tensor, or of the device, goes to `ready` and poisons the result.
 /// Errors: ArgumentError on a tracked or empty tensor. Threads: any; on the calling thread's stream.
-[[nodiscard]] Tensor lend(Tensor tensor, UniqueFunction<void(Result<LentRegion>)> ready, Deadline deadline, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor lend(Tensor tensor,
+                          UniqueFunction<void(Result<LentRegion>)> ready,
+                          Deadline deadline,
+                          SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

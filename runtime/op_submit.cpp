@@ -20,24 +20,31 @@ namespace {
                     .location = location});
 }
 
-[[noreturn]] void throw_two_devices(const Submission& submission, const TensorImpl& a, const TensorImpl& b) {
+[[noreturn]] void throw_two_devices(const Submission& submission,
+                                    const TensorImpl& a,
+                                    const TensorImpl& b) {
   const std::string_view op = op_info(submission.kind).name;
-  throw_error(Error{.code = ErrorCode::device_mismatch,
-                    .text = fmt::format("{}: operands live on different devices: {} on {}, {} on {}; move one with to(device)",
-                                        op,
-                                        describe(a.dtype, a.layout->shape),
-                                        a.endpoint->name(),
-                                        describe(b.dtype, b.layout->shape),
-                                        b.endpoint->name()),
-                    .op = std::string(op),
-                    .location = submission.location});
+  throw_error(Error{
+      .code = ErrorCode::device_mismatch,
+      .text = fmt::format(
+          "{}: operands live on different devices: {} on {}, {} on {}; move one with to(device)",
+          op,
+          describe(a.dtype, a.layout->shape),
+          a.endpoint->name(),
+          describe(b.dtype, b.layout->shape),
+          b.endpoint->name()),
+      .op = std::string(op),
+      .location = submission.location});
 }
 
 // True when the record may take over the tensor: its one reference was moved in, and no other stream ever named it.
-bool is_last_use(const Submission& submission, std::size_t index, const TensorImpl& impl, const StreamState& stream) {
+bool is_last_use(const Submission& submission,
+                 std::size_t index,
+                 const TensorImpl& impl,
+                 const StreamState& stream) {
   const Arg& arg = submission.inputs[index];
-  if (arg.movable() == nullptr || impl.references.load(std::memory_order_acquire) != 1 || impl.home != stream.id() ||
-      impl.is_foreign.load(std::memory_order_acquire)) {
+  if (arg.movable() == nullptr || impl.references.load(std::memory_order_acquire) != 1 ||
+      impl.home != stream.id() || impl.is_foreign.load(std::memory_order_acquire)) {
     return false;
   }
   for (std::size_t other = 0; other < submission.inputs.size(); ++other) {
@@ -75,7 +82,8 @@ class RecordBuilder {
     }
   }
   [[nodiscard]] std::span<const std::byte> blob() const {
-    return heap_.empty() ? std::span<const std::byte>(inline_).first(size_) : std::span<const std::byte>(heap_);
+    return heap_.empty() ? std::span<const std::byte>(inline_).first(size_)
+                         : std::span<const std::byte>(heap_);
   }
 
   OpRecord record;
@@ -114,7 +122,10 @@ ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const S
   return endpoint.tables().shapes.intern(shape).value();
 }
 
-void submit_on_stream(DeviceEndpoint& endpoint, const Submission& submission, std::span<const Output> outputs, std::span<Tensor> results) {
+void submit_on_stream(DeviceEndpoint& endpoint,
+                      const Submission& submission,
+                      std::span<const Output> outputs,
+                      std::span<Tensor> results) {
   StreamState& stream = current_stream(endpoint);
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {
@@ -193,7 +204,9 @@ Tensor submit(const Submission& submission, DType dtype, const Shape& shape) {
   return result;
 }
 
-void submit(const Submission& submission, std::span<const TensorSpec> specs, std::span<Tensor> results) {
+void submit(const Submission& submission,
+            std::span<const TensorSpec> specs,
+            std::span<Tensor> results) {
   DeviceEndpoint& endpoint = endpoint_of(submission);
   constexpr std::size_t kMostOutputs = 8;
   std::array<Output, kMostOutputs> outputs{};
@@ -201,10 +214,14 @@ void submit(const Submission& submission, std::span<const TensorSpec> specs, std
   for (std::size_t i = 0; i < specs.size(); ++i) {
     outputs[i] = Output{specs[i].dtype, shape_id(endpoint, submission, specs[i].shape)};
   }
-  submit_on_stream(endpoint, submission, std::span<const Output>(outputs).first(specs.size()), results);
+  submit_on_stream(
+      endpoint, submission, std::span<const Output>(outputs).first(specs.size()), results);
 }
 
-Tensor submit_on(const Device& device, const Submission& submission, DType dtype, const Shape& shape) {
+Tensor submit_on(const Device& device,
+                 const Submission& submission,
+                 DType dtype,
+                 const Shape& shape) {
   DeviceEndpoint& endpoint = device.endpoint();
   const Output output{dtype, endpoint.tables().shapes.intern(shape).value()};
   Tensor result;

@@ -21,7 +21,7 @@ namespace hearth::detail {
 struct Submission {
   OpKind kind;
   SourceLoc location;
-  std::span<const Arg> inputs;                 ///< tensors only (a scalar operand is an attribute and a flag)
+  std::span<const Arg> inputs;  ///< tensors only (a scalar operand is an attribute and a flag)
   std::span<const std::byte> attributes = {};  ///< the bytes of the kind's attribute struct
   std::uint16_t flags = 0;                     ///< RecordFlag bits
 };
@@ -29,9 +29,14 @@ struct Submission {
 /// Submits an op with one result of this dtype and shape. Errors: DeviceMismatch when the inputs live on several devices.
 Tensor submit(const Submission& submission, DType dtype, const Shape& shape);
 /// The same with several results.
-void submit(const Submission& submission, std::span<const TensorSpec> specs, std::span<Tensor> results);
+void submit(const Submission& submission,
+            std::span<const TensorSpec> specs,
+            std::span<Tensor> results);
 /// An op without inputs.
-Tensor submit_on(const Device& device, const Submission& submission, DType dtype, const Shape& shape);
+Tensor submit_on(const Device& device,
+                 const Submission& submission,
+                 DType dtype,
+                 const Shape& shape);
 
 template <class Attributes>
 [[nodiscard]] std::span<const std::byte> bytes_of(const Attributes& attributes) noexcept {

@@ -16,19 +16,55 @@
 namespace hearth {
 
 // ---- creation ----
-[[nodiscard]] Tensor full(const Device& device, const Shape& shape, double value, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
-[[nodiscard]] Tensor full_integer(const Device& device, const Shape& shape, std::int64_t value, DType dtype = DType::i64, SourceLoc loc = SourceLoc::current());
-[[nodiscard]] Tensor zeros(const Device& device, const Shape& shape, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
-[[nodiscard]] Tensor ones(const Device& device, const Shape& shape, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor full(const Device& device,
+                          const Shape& shape,
+                          double value,
+                          DType dtype = DType::f32,
+                          SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor full_integer(const Device& device,
+                                  const Shape& shape,
+                                  std::int64_t value,
+                                  DType dtype = DType::i64,
+                                  SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor zeros(const Device& device,
+                           const Shape& shape,
+                           DType dtype = DType::f32,
+                           SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor ones(const Device& device,
+                          const Shape& shape,
+                          DType dtype = DType::f32,
+                          SourceLoc loc = SourceLoc::current());
 [[nodiscard]] Tensor zeros_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
 [[nodiscard]] Tensor ones_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
 /// start, start + step, …: ceil((stop - start) / step) values.
-[[nodiscard]] Tensor arange(const Device& device, double start, double stop, double step = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor arange(const Device& device,
+                            double start,
+                            double stop,
+                            double step = 1,
+                            DType dtype = DType::f32,
+                            SourceLoc loc = SourceLoc::current());
 /// Uniform in [low, high).
-[[nodiscard]] Tensor random_uniform(const Device& device, const Shape& shape, Generator& generator, double low = 0, double high = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
-[[nodiscard]] Tensor random_normal(const Device& device, const Shape& shape, Generator& generator, double mean = 0, double standard_deviation = 1, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor random_uniform(const Device& device,
+                                    const Shape& shape,
+                                    Generator& generator,
+                                    double low = 0,
+                                    double high = 1,
+                                    DType dtype = DType::f32,
+                                    SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor random_normal(const Device& device,
+                                   const Shape& shape,
+                                   Generator& generator,
+                                   double mean = 0,
+                                   double standard_deviation = 1,
+                                   DType dtype = DType::f32,
+                                   SourceLoc loc = SourceLoc::current());
 /// 1 with probability p, else 0.
-[[nodiscard]] Tensor random_bernoulli(const Device& device, const Shape& shape, Generator& generator, double p, DType dtype = DType::f32, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor random_bernoulli(const Device& device,
+                                      const Shape& shape,
+                                      Generator& generator,
+                                      double p,
+                                      DType dtype = DType::f32,
+                                      SourceLoc loc = SourceLoc::current());
 
 // ---- element by element ----
 [[nodiscard]] Tensor cast(Arg x, DType dtype);
@@ -56,7 +92,8 @@ namespace hearth {
 [[nodiscard]] Tensor mul(Arg a, Arg b);
 [[nodiscard]] Tensor div(Arg a, Arg b);
 [[nodiscard]] Tensor pow(Arg a, Arg b);
-[[nodiscard]] Tensor minimum(Arg a, Arg b);  ///< Where both are equal, each gets half of the gradient.
+[[nodiscard]] Tensor minimum(Arg a,
+                             Arg b);  ///< Where both are equal, each gets half of the gradient.
 [[nodiscard]] Tensor maximum(Arg a, Arg b);  ///< The same.
 [[nodiscard]] Tensor equal(Arg a, Arg b);
 [[nodiscard]] Tensor not_equal(Arg a, Arg b);
@@ -69,20 +106,38 @@ namespace hearth {
 
 namespace detail {
 template <class A, class B>
-inline constexpr bool is_operand_pair =
-    (std::is_same_v<std::remove_cvref_t<A>, Tensor> || std::is_same_v<std::remove_cvref_t<B>, Tensor>);
+inline constexpr bool is_operand_pair = (std::is_same_v<std::remove_cvref_t<A>, Tensor> ||
+                                         std::is_same_v<std::remove_cvref_t<B>, Tensor>);
 }  // namespace detail
 
 // Operators take Arg, so that they know the line of the caller and whether an operand was moved in. `a + 1`, `1 / a` work.
-[[nodiscard]] inline Tensor operator+(Arg a, Arg b) { return add(a, b); }
-[[nodiscard]] inline Tensor operator-(Arg a, Arg b) { return sub(a, b); }
-[[nodiscard]] inline Tensor operator*(Arg a, Arg b) { return mul(a, b); }
-[[nodiscard]] inline Tensor operator/(Arg a, Arg b) { return div(a, b); }
-[[nodiscard]] inline Tensor operator-(Arg x) { return neg(x); }
-[[nodiscard]] inline Tensor operator<(Arg a, Arg b) { return less(a, b); }
-[[nodiscard]] inline Tensor operator<=(Arg a, Arg b) { return less_equal(a, b); }
-[[nodiscard]] inline Tensor operator>(Arg a, Arg b) { return greater(a, b); }
-[[nodiscard]] inline Tensor operator>=(Arg a, Arg b) { return greater_equal(a, b); }
+[[nodiscard]] inline Tensor operator+(Arg a, Arg b) {
+  return add(a, b);
+}
+[[nodiscard]] inline Tensor operator-(Arg a, Arg b) {
+  return sub(a, b);
+}
+[[nodiscard]] inline Tensor operator*(Arg a, Arg b) {
+  return mul(a, b);
+}
+[[nodiscard]] inline Tensor operator/(Arg a, Arg b) {
+  return div(a, b);
+}
+[[nodiscard]] inline Tensor operator-(Arg x) {
+  return neg(x);
+}
+[[nodiscard]] inline Tensor operator<(Arg a, Arg b) {
+  return less(a, b);
+}
+[[nodiscard]] inline Tensor operator<=(Arg a, Arg b) {
+  return less_equal(a, b);
+}
+[[nodiscard]] inline Tensor operator>(Arg a, Arg b) {
+  return greater(a, b);
+}
+[[nodiscard]] inline Tensor operator>=(Arg a, Arg b) {
+  return greater_equal(a, b);
+}
 
 // ---- views: no bytes move unless the strides demand it ----
 /// One entry of `shape` may be -1: it is worked out.
@@ -107,12 +162,16 @@ struct Range {
 [[nodiscard]] Tensor squeeze(Arg x, int axis);
 /// The same values in row-major memory.
 [[nodiscard]] Tensor contiguous(Arg x);
-[[nodiscard]] Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor concat(std::span<const Tensor> tensors,
+                            int axis,
+                            SourceLoc loc = SourceLoc::current());
 
 // ---- reductions; an empty list of axes means all ----
 [[nodiscard]] Tensor sum(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
 [[nodiscard]] Tensor mean(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
-[[nodiscard]] Tensor max(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);  ///< Equal largest values share the gradient.
+[[nodiscard]] Tensor max(Arg x,
+                         std::initializer_list<int> axes = {},
+                         bool keep_dims = false);  ///< Equal largest values share the gradient.
 [[nodiscard]] Tensor sum(Arg x, std::span<const int> axes, bool keep_dims);
 [[nodiscard]] Tensor mean(Arg x, std::span<const int> axes, bool keep_dims);
 [[nodiscard]] Tensor max(Arg x, std::span<const int> axes, bool keep_dims);

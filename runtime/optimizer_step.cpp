@@ -15,26 +15,39 @@
 namespace hearth {
 namespace {
 
-void require_like(OpKind kind, const Tensor& parameter, const Tensor& other, const char* what, SourceLoc loc) {
-  if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() || !(parameter.shape() == other.shape())) {
+void require_like(
+    OpKind kind, const Tensor& parameter, const Tensor& other, const char* what, SourceLoc loc) {
+  if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() ||
+      !(parameter.shape() == other.shape())) {
     const auto text = [](const Tensor& tensor) {
-      return tensor.is_empty() ? std::string("an empty tensor") : describe(tensor.dtype(), tensor.shape());
+      return tensor.is_empty() ? std::string("an empty tensor")
+                               : describe(tensor.dtype(), tensor.shape());
     };
     throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("{}: parameter {} and {} {} differ", op_info(kind).name, text(parameter), what, text(other)),
+                      .text = fmt::format("{}: parameter {} and {} {} differ",
+                                          op_info(kind).name,
+                                          text(parameter),
+                                          what,
+                                          text(other)),
                       .op = std::string(op_info(kind).name),
                       .location = loc});
   }
   if (!is_float(parameter.dtype())) {
     throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("{}: parameters are floats, got {}", op_info(kind).name, describe(parameter.dtype(), parameter.shape())),
+                      .text = fmt::format("{}: parameters are floats, got {}",
+                                          op_info(kind).name,
+                                          describe(parameter.dtype(), parameter.shape())),
                       .op = std::string(op_info(kind).name),
                       .location = loc});
   }
 }
 
 // Runs one update; `replaced` are the tensors whose new values come back, in the order of the results.
-void update(OpKind kind, std::span<const Arg> inputs, std::span<const std::byte> attributes, std::span<Tensor* const> replaced, SourceLoc loc) {
+void update(OpKind kind,
+            std::span<const Arg> inputs,
+            std::span<const std::byte> attributes,
+            std::span<Tensor* const> replaced,
+            SourceLoc loc) {
   std::array<Tensor, 3> results;
   std::array<TensorSpec, 3> specs;
   const TensorImpl& parameter = *inputs[0].tensor().impl();
@@ -75,7 +88,10 @@ UpdateGroup::~UpdateGroup() {
   }
 }
 
-void UpdateGroup::sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& options) {
+void UpdateGroup::sgd(Tensor& parameter,
+                      Tensor gradient,
+                      Tensor& momentum,
+                      const SgdUpdate& options) {
   require_like(OpKind::sgd_step, parameter, gradient, "gradient", loc_);
   const SgdAttributes attributes{.learning_rate = options.learning_rate,
                                  .momentum = options.momentum,
@@ -84,18 +100,22 @@ void UpdateGroup::sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, cons
                                  .nesterov = options.nesterov ? 1 : 0,
                                  .first = options.first ? 1 : 0};
   if (options.momentum == 0) {
-    const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
+    const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_),
+                                    Arg(std::move(gradient), loc_)};
     const std::array<Tensor*, 1> replaced{&parameter};
     update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
     return;
   }
   require_like(OpKind::sgd_step, parameter, momentum, "momentum", loc_);
-  const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_), Arg(std::move(momentum), loc_)};
+  const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_),
+                                  Arg(std::move(gradient), loc_),
+                                  Arg(std::move(momentum), loc_)};
   const std::array<Tensor*, 2> replaced{&parameter, &momentum};
   update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
 }
 
-void UpdateGroup::adam(Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
+void UpdateGroup::adam(
+    Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
   require_like(OpKind::adam_step, parameter, gradient, "gradient", loc_);
   require_like(OpKind::adam_step, parameter, mean, "first moment", loc_);
   require_like(OpKind::adam_step, parameter, variance, "second moment", loc_);
@@ -114,7 +134,9 @@ void UpdateGroup::adam(Tensor& parameter, Tensor gradient, Tensor& mean, Tensor&
   update(OpKind::adam_step, inputs, detail::bytes_of(attributes), replaced, loc_);
 }
 
-PendingOptions UpdateGroup::pending_options() const { return {.subject = "an update", .helper = helper_of(device_.endpoint())}; }
+PendingOptions UpdateGroup::pending_options() const {
+  return {.subject = "an update", .helper = helper_of(device_.endpoint())};
+}
 
 void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish) {
   StreamState& stream = current_stream(device_.endpoint());

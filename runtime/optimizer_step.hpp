@@ -16,7 +16,8 @@ struct SgdUpdate {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
+  bool first =
+      false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
 };
 struct AdamUpdate {
   double learning_rate = 0;
@@ -40,7 +41,8 @@ class UpdateGroup {
   /// Replaces `parameter` (and `momentum`, which may be empty when update.momentum is 0) by the updated tensors; in place where
   /// nobody else holds them.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
-  void adam(Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
+  void adam(
+      Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
   /// Closes the group. The Pending is ready when the step is done, or carries why it was not.
   [[nodiscard]] Pending<void> commit();
   /// The same for callers who fulfil promises of their own: `finish` hears nullptr when the step is done, else why it was not. It runs

@@ -5,7 +5,10 @@ namespace hearth {
 PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
   endpoint.retain();
   return PendingHelper{
-      .help = [](void* object, PendingStateBase& state, Deadline deadline) { static_cast<DeviceEndpoint*>(object)->help(state, deadline); },
+      .help =
+          [](void* object, PendingStateBase& state, Deadline deadline) {
+            static_cast<DeviceEndpoint*>(object)->help(state, deadline);
+          },
       .object = &endpoint,
       .release = [](void* object) noexcept { static_cast<DeviceEndpoint*>(object)->release(); },
   };

@@ -32,9 +32,12 @@ template <class Answer, class Question>
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
-  Promise<Answer> promise(PendingOptions{.subject = "an answer of the device", .helper = helper_of(endpoint)});
+  Promise<Answer> promise(
+      PendingOptions{.subject = "an answer of the device", .helper = helper_of(endpoint)});
   Pending<Answer> pending = promise.pending();
-  endpoint.post([promise = std::move(promise), question](DeviceActor& actor) mutable { promise.set_value(question(actor)); });
+  endpoint.post([promise = std::move(promise), question](DeviceActor& actor) mutable {
+    promise.set_value(question(actor));
+  });
   return std::move(pending).get();
 }
 

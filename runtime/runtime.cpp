@@ -48,7 +48,8 @@ void share_cores(std::vector<DeviceOptions>& devices) {
     }
     const std::size_t begin = i * cores.size() / count;
     const std::size_t end = (i + 1) * cores.size() / count;
-    cpus[i]->cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin), cores.begin() + static_cast<std::ptrdiff_t>(end));
+    cpus[i]->cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin),
+                          cores.begin() + static_cast<std::ptrdiff_t>(end));
   }
 }
 
@@ -94,7 +95,8 @@ struct Runtime::Impl {
 void Runtime::Impl::close() {
   for (Node& node : nodes) {
     node.endpoint->close();
-    node.endpoint->post([limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
+    node.endpoint->post(
+        [limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
   }
   for (Node& node : nodes) {
     node.thread->join();
@@ -106,8 +108,9 @@ void Runtime::Impl::close() {
 void Runtime::Impl::open(const DeviceOptions& options) {
   for (const Node& node : nodes) {
     if (node.endpoint->name() == options.name) {
-      throw_error(Error{.code = ErrorCode::invalid_argument,
-                        .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name)});
+      throw_error(
+          Error{.code = ErrorCode::invalid_argument,
+                .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name)});
     }
   }
   const BackendRequest request{.name = options.name,
@@ -115,13 +118,18 @@ void Runtime::Impl::open(const DeviceOptions& options) {
                                .memory_budget_bytes = options.memory_budget_bytes,
                                .is_serial = executor->is_manual(),
                                .sim_computes = options.sim_computes};
-  std::unique_ptr<Backend> backend = backend_factory != nullptr ? backend_factory->make(request) : nullptr;
+  std::unique_ptr<Backend> backend =
+      backend_factory != nullptr ? backend_factory->make(request) : nullptr;
   if (!backend) {
     backend = make_backend(request).value();
   }
   const BackendInfo info = backend->info();
-  auto endpoint = make_intrusive<DeviceEndpoint>(info.name, info.description, tables, unique_number(), info.is_host, options.cores);
-  auto actor = std::make_unique<DeviceActor>(endpoint, std::move(backend), DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
+  auto endpoint = make_intrusive<DeviceEndpoint>(
+      info.name, info.description, tables, unique_number(), info.is_host, options.cores);
+  auto actor = std::make_unique<DeviceActor>(
+      endpoint,
+      std::move(backend),
+      DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
   DeviceActor* running = actor.get();
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
   Pending<void> ready = started.pending();
@@ -131,7 +139,8 @@ void Runtime::Impl::open(const DeviceOptions& options) {
     running->thread_main();
     endpoint.detach()->release();
   };
-  std::unique_ptr<Joinable> thread = executor->spawn({.name = info.name, .cores = options.cores}, std::move(body));
+  std::unique_ptr<Joinable> thread =
+      executor->spawn({.name = info.name, .cores = options.cores}, std::move(body));
   std::move(ready).get();
   nodes.push_back(Node{std::move(endpoint), std::move(actor), std::move(thread)});
 }
@@ -156,7 +165,8 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
     int count = options.cpu_device_count;
     if (count == 0) {
       constexpr std::int64_t kMostDevices = 256;
-      count = static_cast<int>(settings.integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
+      count = static_cast<int>(
+          settings.integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
     }
     devices = default_devices(count);
   }
@@ -171,7 +181,8 @@ Runtime::~Runtime() {
   impl_->close();
   impl_->continuations.reset();
   if (impl_->chrome_trace) {
-    if (const Status written = impl_->chrome_trace->write(impl_->trace_file); !written.has_value()) {
+    if (const Status written = impl_->chrome_trace->write(impl_->trace_file);
+        !written.has_value()) {
       impl_->tables->log.error(written.error().to_string());
     }
   }
@@ -185,8 +196,9 @@ Device Runtime::device(std::string_view name) const {
     }
     names.push_back(node.endpoint->name());
   }
-  throw_error(Error{.code = ErrorCode::not_found,
-                    .text = fmt::format("no device '{}': this runtime has {}", name, fmt::join(names, ", "))});
+  throw_error(Error{
+      .code = ErrorCode::not_found,
+      .text = fmt::format("no device '{}': this runtime has {}", name, fmt::join(names, ", "))});
 }
 
 std::vector<Device> Runtime::devices() const {
@@ -197,8 +209,14 @@ std::vector<Device> Runtime::devices() const {
   return all;
 }
 
-Executor& Runtime::executor() const noexcept { return *impl_->executor; }
-Trace& Runtime::trace() const noexcept { return impl_->tables->trace; }
-ContinuationRunner& Runtime::continuations() const noexcept { return *impl_->continuations; }
+Executor& Runtime::executor() const noexcept {
+  return *impl_->executor;
+}
+Trace& Runtime::trace() const noexcept {
+  return impl_->tables->trace;
+}
+ContinuationRunner& Runtime::continuations() const noexcept {
+  return *impl_->continuations;
+}
 
 }  // namespace hearth

@@ -21,10 +21,12 @@ struct BackendFactory;
 
 /// One device that the runtime shall have.
 struct DeviceOptions {
-  std::string name;                 ///< "cpu:0", "reference:0", "sim:0"
-  std::vector<int> cores = {};      ///< Logical CPUs of a cpu device; empty = its share of what the process may use.
-  std::int64_t memory_budget_bytes = 0;  ///< 0 = an equal share of 60 % of the memory that is free at start.
-  bool sim_computes = true;         ///< sim only: false = kernels of no cost and no result.
+  std::string name;  ///< "cpu:0", "reference:0", "sim:0"
+  std::vector<int> cores =
+      {};  ///< Logical CPUs of a cpu device; empty = its share of what the process may use.
+  std::int64_t memory_budget_bytes =
+      0;                     ///< 0 = an equal share of 60 % of the memory that is free at start.
+  bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
 };
 
 struct RuntimeOptions {

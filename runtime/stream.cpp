@@ -6,13 +6,18 @@
 
 namespace hearth {
 
-Stream::Stream(const Device& device) : state_(std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&device.endpoint()))) {}
+Stream::Stream(const Device& device)
+    : state_(std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&device.endpoint()))) {}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 
-Device Stream::device() const { return Device(IntrusivePtr<DeviceEndpoint>(&state_->endpoint())); }
-std::uint32_t Stream::id() const noexcept { return state_->id().value; }
+Device Stream::device() const {
+  return Device(IntrusivePtr<DeviceEndpoint>(&state_->endpoint()));
+}
+std::uint32_t Stream::id() const noexcept {
+  return state_->id().value;
+}
 
 StreamScope::StreamScope(Stream& stream)
     : state_(stream.state_.get()), client_(nullptr), previous_(nullptr) {

@@ -106,7 +106,10 @@ void StreamState::wait_for_room() {
     endpoint_->wake_if_free();
     if (current_context().parker().park(deadline) == Wake::deadline) {
       throw_error(Error{.code = ErrorCode::deadline_exceeded,
-                        .text = fmt::format("stream {} of device {} stayed full: {} ops wait", lane_id_.value, endpoint_->name(), lane_.backlog()),
+                        .text = fmt::format("stream {} of device {} stayed full: {} ops wait",
+                                            lane_id_.value,
+                                            endpoint_->name(),
+                                            lane_.backlog()),
                         .device = endpoint_->name(),
                         .lane = lane_id_.value});
     }
@@ -158,9 +161,13 @@ void StreamState::drop(TensorImpl* impl) noexcept {
 void StreamState::enter() {
   const std::uint64_t me = current_context().id().value;
   std::uint64_t user = 0;
-  if (!user_.compare_exchange_strong(user, me, std::memory_order_acq_rel, std::memory_order_acquire) && user != me) {
+  if (!user_.compare_exchange_strong(
+          user, me, std::memory_order_acq_rel, std::memory_order_acquire) &&
+      user != me) {
     throw_error(Error{.code = ErrorCode::stream_misuse,
-                      .text = fmt::format("stream {} of device {} is in use by another thread", lane_id_.value, endpoint_->name()),
+                      .text = fmt::format("stream {} of device {} is in use by another thread",
+                                          lane_id_.value,
+                                          endpoint_->name()),
                       .device = endpoint_->name(),
                       .lane = lane_id_.value});
   }
@@ -177,7 +184,8 @@ DeviceClient& make_client(DeviceEndpoint& endpoint) {
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
-  return current_context().attach(endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint)));
+  return current_context().attach(
+      endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint)));
 }
 
 }  // namespace hearth

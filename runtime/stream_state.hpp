@@ -40,7 +40,9 @@ class StreamState final : public Sink {
   /// To the lane, after the drops that wait; waits when the lane is full.
   void submit(OpRecord& record, std::span<const std::byte> blob) override;
   /// The number of a source location.
-  [[nodiscard]] SourceId source(SourceLoc location) { return sources_.intern(endpoint_->tables().sources, location); }
+  [[nodiscard]] SourceId source(SourceLoc location) {
+    return sources_.intern(endpoint_->tables().sources, location);
+  }
 
   /// Binds the stream to the calling thread. Errors: ArgumentError stream_misuse when another thread uses it.
   void enter();
@@ -70,7 +72,8 @@ class StreamState final : public Sink {
 /// A thread's streams on one device: its default one, and the one a StreamScope made current.
 class DeviceClient final : public ContextAttachment {
  public:
-  explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint) : default_stream_(std::move(endpoint)), current(&default_stream_) {}
+  explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
+      : default_stream_(std::move(endpoint)), current(&default_stream_) {}
 
  private:
   StreamState default_stream_;
@@ -86,6 +89,8 @@ class DeviceClient final : public ContextAttachment {
   return client != nullptr ? *client : make_client(endpoint);
 }
 /// The calling thread's current stream on a device.
-[[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) { return *current_client(endpoint).current; }
+[[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) {
+  return *current_client(endpoint).current;
+}
 
 }  // namespace hearth

@@ -26,7 +26,9 @@ const TensorImpl& impl_of(const Tensor& tensor, const char* what, SourceLoc loc 
   return *tensor.impl();
 }
 
-std::int64_t bytes_of(const TensorImpl& impl) noexcept { return impl.layout->shape.element_count() * size_bytes(impl.dtype); }
+std::int64_t bytes_of(const TensorImpl& impl) noexcept {
+  return impl.layout->shape.element_count() * size_bytes(impl.dtype);
+}
 
 /// A record about one tensor, on the calling thread's stream.
 OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, SourceLoc loc) {
@@ -47,13 +49,17 @@ void submit_read(const Tensor& tensor, std::unique_ptr<ReadTicket> ticket, Sourc
   impl.note_use(stream.id(), record.sequence);
 }
 
-PendingOptions reading(const TensorImpl& impl) { return PendingOptions{.subject = "a readback", .helper = helper_of(*impl.endpoint)}; }
+PendingOptions reading(const TensorImpl& impl) {
+  return PendingOptions{.subject = "a readback", .helper = helper_of(*impl.endpoint)};
+}
 
 }  // namespace
 
 namespace detail {
 
-void retain_tensor(TensorImpl* impl) noexcept { impl->references.fetch_add(1, std::memory_order_relaxed); }
+void retain_tensor(TensorImpl* impl) noexcept {
+  impl->references.fetch_add(1, std::memory_order_relaxed);
+}
 
 void release_tensor(TensorImpl* impl) noexcept {
   // Release: our uses happen before the drop; acquire: the last holder sees everyone's last uses.
@@ -70,21 +76,31 @@ void release_tensor(TensorImpl* impl) noexcept {
 
 }  // namespace detail
 
-Tensor Tensor::from_bytes(const Device& device, std::span<const std::byte> bytes, DType dtype, const Shape& shape, SourceLoc loc) {
+Tensor Tensor::from_bytes(const Device& device,
+                          std::span<const std::byte> bytes,
+                          DType dtype,
+                          const Shape& shape,
+                          SourceLoc loc) {
   auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
   const std::span<const std::byte> view(*copy);
   return from_owned_bytes(device, view, std::move(copy), dtype, shape, loc);
 }
 
-Tensor Tensor::from_owned_bytes(const Device& device, std::span<const std::byte> bytes, std::shared_ptr<const void> owner, DType dtype, const Shape& shape, SourceLoc loc) {
+Tensor Tensor::from_owned_bytes(const Device& device,
+                                std::span<const std::byte> bytes,
+                                std::shared_ptr<const void> owner,
+                                DType dtype,
+                                const Shape& shape,
+                                SourceLoc loc) {
   if (static_cast<std::int64_t>(bytes.size()) != shape.element_count() * size_bytes(dtype)) {
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("from: {} needs {} values, got {}",
-                                          describe(dtype, shape),
-                                          shape.element_count(),
-                                          static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype)),
-                      .op = "from",
-                      .location = loc});
+    throw_error(
+        Error{.code = ErrorCode::shape_mismatch,
+              .text = fmt::format("from: {} needs {} values, got {}",
+                                  describe(dtype, shape),
+                                  shape.element_count(),
+                                  static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype)),
+              .op = "from",
+              .location = loc});
   }
   DeviceEndpoint& endpoint = device.endpoint();
   StreamState& stream = current_stream(endpoint);
@@ -105,11 +121,19 @@ Tensor Tensor::from_owned_bytes(const Device& device, std::span<const std::byte>
   return result;
 }
 
-const Shape& Tensor::shape() const { return impl_of(*this, "shape").layout->shape; }
-DType Tensor::dtype() const { return impl_of(*this, "dtype").dtype; }
-Device Tensor::device() const { return Device(impl_of(*this, "device").endpoint); }
+const Shape& Tensor::shape() const {
+  return impl_of(*this, "shape").layout->shape;
+}
+DType Tensor::dtype() const {
+  return impl_of(*this, "dtype").dtype;
+}
+Device Tensor::device() const {
+  return Device(impl_of(*this, "device").endpoint);
+}
 
-std::int64_t Tensor::size(int axis) const { return shape()[normalize_axis("size", axis, shape().rank()).value()]; }
+std::int64_t Tensor::size(int axis) const {
+  return shape()[normalize_axis("size", axis, shape().rank()).value()];
+}
 
 Tensor Tensor::detach() const {
   Tensor same(*this);
@@ -118,7 +142,8 @@ Tensor Tensor::detach() const {
 }
 
 void Tensor::set_path(std::string_view path) const {
-  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "set_path"));  // NOLINT: facts for error texts only
+  TensorImpl& impl =
+      const_cast<TensorImpl&>(impl_of(*this, "set_path"));  // NOLINT: facts for error texts only
   impl.path = impl.endpoint->tables().paths.intern(path);
 }
 
@@ -127,7 +152,9 @@ void Tensor::require_dtype(DType wanted, SourceLoc loc) const {
   const bool fits = impl.dtype == wanted || (impl.dtype == DType::boolean && wanted == DType::u8);
   if (!fits) {
     throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("to_vector: the tensor is {}, asked for {}", describe(impl.dtype, impl.layout->shape), name(wanted)),
+                      .text = fmt::format("to_vector: the tensor is {}, asked for {}",
+                                          describe(impl.dtype, impl.layout->shape),
+                                          name(wanted)),
                       .op = "to_vector",
                       .location = loc});
   }
@@ -151,9 +178,13 @@ Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
   return pending;
 }
 
-Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const { return read_owned(out, nullptr, loc); }
+Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const {
+  return read_owned(out, nullptr, loc);
+}
 
-Pending<void> Tensor::read_owned(std::span<std::byte> out, std::shared_ptr<void> owner, SourceLoc loc) const {
+Pending<void> Tensor::read_owned(std::span<std::byte> out,
+                                 std::shared_ptr<void> owner,
+                                 SourceLoc loc) const {
   const TensorImpl& impl = impl_of(*this, "read_into", loc);
   if (static_cast<std::int64_t>(out.size()) != bytes_of(impl)) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
@@ -184,7 +215,9 @@ Pending<double> Tensor::item_later(SourceLoc loc) const {
   const TensorImpl& impl = impl_of(*this, "item", loc);
   if (element_count() != 1) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("item: the tensor has {} elements, not 1: {}", element_count(), describe(impl.dtype, impl.layout->shape)),
+                      .text = fmt::format("item: the tensor has {} elements, not 1: {}",
+                                          element_count(),
+                                          describe(impl.dtype, impl.layout->shape)),
                       .op = "item",
                       .location = loc});
   }
@@ -193,7 +226,8 @@ Pending<double> Tensor::item_later(SourceLoc loc) const {
   ticket->target = ticket->bytes;
   Promise<double> promise(reading(impl));
   Pending<double> pending = promise.pending();
-  ticket->finish = [promise = std::move(promise), dtype = impl.dtype](ReadTicket& done, ErrorRef error) mutable {
+  ticket->finish = [promise = std::move(promise), dtype = impl.dtype](ReadTicket& done,
+                                                                      ErrorRef error) mutable {
     if (error) {
       promise.set_error(std::move(error));
       return;
@@ -212,10 +246,13 @@ Pending<double> Tensor::item_later(SourceLoc loc) const {
   return pending;
 }
 
-double Tensor::item_as_double(SourceLoc loc) const { return item_later(loc).get(); }
+double Tensor::item_as_double(SourceLoc loc) const {
+  return item_later(loc).get();
+}
 
 void Tensor::publish() const {
-  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "publish"));  // NOLINT: the tensor's values do not change
+  TensorImpl& impl = const_cast<TensorImpl&>(
+      impl_of(*this, "publish"));  // NOLINT: the tensor's values do not change
   StreamState& stream = current_stream(*impl.endpoint);
   OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
   stream.submit(record, {});
@@ -223,9 +260,11 @@ void Tensor::publish() const {
 }
 
 void Tensor::adopt() {
-  TensorImpl& impl = const_cast<TensorImpl&>(impl_of(*this, "adopt"));  // NOLINT: we hold the only reference
+  TensorImpl& impl =
+      const_cast<TensorImpl&>(impl_of(*this, "adopt"));  // NOLINT: we hold the only reference
   StreamState& stream = current_stream(*impl.endpoint);
-  const bool is_at_home = impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
+  const bool is_at_home =
+      impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
   if (is_at_home || impl.references.load(std::memory_order_acquire) != 1) {
     return;
   }

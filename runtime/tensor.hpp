@@ -36,7 +36,8 @@ void release_tape(Tape* tape) noexcept;
 class Tensor {
  public:
   Tensor() noexcept = default;  ///< Empty: is_empty() is true, every use throws.
-  Tensor(const Tensor& other) noexcept : impl_(other.impl_), tape_(other.tape_), node_(other.node_) {
+  Tensor(const Tensor& other) noexcept
+      : impl_(other.impl_), tape_(other.tape_), node_(other.node_) {
     if (impl_ != nullptr) {
       detail::retain_tensor(impl_);
     }
@@ -76,27 +77,48 @@ class Tensor {
   /// A tensor with these values, in row-major order. Copies them before it returns.
   /// Errors: ShapeError when values.size() is not the shape's element count.
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device, std::span<const T> values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::span<const T> values,
+                                   const Shape& shape,
+                                   SourceLoc loc = SourceLoc::current()) {
     return from_bytes(device, std::as_bytes(values), dtype_of<std::remove_cv_t<T>>, shape, loc);
   }
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device, const std::vector<T>& values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   const std::vector<T>& values,
+                                   const Shape& shape,
+                                   SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values), shape, loc);
   }
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device, std::initializer_list<T> values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::initializer_list<T> values,
+                                   const Shape& shape,
+                                   SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values.begin(), values.size()), shape, loc);
   }
   /// The same, taking the vector over: its bytes are copied once, by the device.
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device, std::vector<T>&& values, const Shape& shape, SourceLoc loc = SourceLoc::current()) {
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::vector<T>&& values,
+                                   const Shape& shape,
+                                   SourceLoc loc = SourceLoc::current()) {
     auto owner = std::make_shared<const std::vector<T>>(std::move(values));
     const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
     return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
   }
-  [[nodiscard]] static Tensor from_bytes(const Device& device, std::span<const std::byte> bytes, DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
+  [[nodiscard]] static Tensor from_bytes(const Device& device,
+                                         std::span<const std::byte> bytes,
+                                         DType dtype,
+                                         const Shape& shape,
+                                         SourceLoc loc = SourceLoc::current());
   /// `owner` keeps `bytes` alive until the device has read them.
-  [[nodiscard]] static Tensor from_owned_bytes(const Device& device, std::span<const std::byte> bytes, std::shared_ptr<const void> owner, DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
+  [[nodiscard]] static Tensor from_owned_bytes(const Device& device,
+                                               std::span<const std::byte> bytes,
+                                               std::shared_ptr<const void> owner,
+                                               DType dtype,
+                                               const Shape& shape,
+                                               SourceLoc loc = SourceLoc::current());
 
   // ---- asking ----
   [[nodiscard]] bool is_empty() const noexcept { return impl_ == nullptr; }
@@ -107,15 +129,19 @@ class Tensor {
   [[nodiscard]] std::int64_t size(int axis) const;  ///< Negative axes count from the end.
   [[nodiscard]] std::int64_t element_count() const { return shape().element_count(); }
   /// True inside value_and_grad for whatever depends on what is differentiated.
-  [[nodiscard]] bool is_tracked() const noexcept { return tape_ != nullptr && detail::is_open(*tape_); }
+  [[nodiscard]] bool is_tracked() const noexcept {
+    return tape_ != nullptr && detail::is_open(*tape_);
+  }
   /// The same values, cut from the tape.
   [[nodiscard]] Tensor detach() const;
 
   // ---- reading ----
   /// All values in row-major order, as bytes; comes when the device is done. The reading is queued now.
-  [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(
+      SourceLoc loc = SourceLoc::current()) const;
   /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must live until the Pending is ready.
-  [[nodiscard]] Pending<void> read_into(std::span<std::byte> out, SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] Pending<void> read_into(std::span<std::byte> out,
+                                        SourceLoc loc = SourceLoc::current()) const;
   /// All values in row-major order. Waits. Errors: DtypeError when T is not the tensor's type; DeviceError when it is poisoned.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
@@ -170,7 +196,9 @@ class Tensor {
  private:
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] double item_as_double(SourceLoc loc) const;
-  [[nodiscard]] Pending<void> read_owned(std::span<std::byte> out, std::shared_ptr<void> owner, SourceLoc loc) const;
+  [[nodiscard]] Pending<void> read_owned(std::span<std::byte> out,
+                                         std::shared_ptr<void> owner,
+                                         SourceLoc loc) const;
 
   TensorImpl* impl_ = nullptr;
   Tape* tape_ = nullptr;
@@ -180,12 +208,15 @@ class Tensor {
 /// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line of the call.
 class Arg {
  public:
-  Arg(const Tensor& tensor, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+  Arg(const Tensor& tensor,
+      SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
       : tensor_(&tensor), loc_(loc) {}
-  Arg(Tensor&& tensor, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+  Arg(Tensor&& tensor,
+      SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
       : tensor_(&tensor), movable_(&tensor), loc_(loc) {}
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
-  Arg(Number value, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+  Arg(Number value,
+      SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
       : real_(static_cast<double>(value)),
         integer_(static_cast<std::int64_t>(value)),
         is_integer_(std::is_integral_v<Number>),

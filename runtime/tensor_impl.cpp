@@ -4,13 +4,16 @@ namespace hearth {
 
 void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
   if (lane == home) {
-    home_sequence.store(sequence, std::memory_order_release);  // partner: the dropping thread's load
+    home_sequence.store(sequence,
+                        std::memory_order_release);  // partner: the dropping thread's load
     return;
   }
   is_foreign.store(true, std::memory_order_release);
   for (LaneUse& use : foreign_uses) {
     std::uint32_t owner = use.lane.load(std::memory_order_acquire);
-    if (owner == 0 && use.lane.compare_exchange_strong(owner, lane.value, std::memory_order_acq_rel, std::memory_order_acquire)) {
+    if (owner == 0 &&
+        use.lane.compare_exchange_strong(
+            owner, lane.value, std::memory_order_acq_rel, std::memory_order_acquire)) {
       owner = lane.value;
     }
     if (owner == lane.value) {

@@ -29,7 +29,8 @@ inline constexpr int kInlineLastUses = 4;
 /// The blob of a drop or adopt record of a tensor that other lanes used: which lanes must be consumed how far.
 struct LastUsesBlob {
   std::uint32_t count = 0;
-  std::uint32_t all_lanes = 0;  ///< 1: every lane that is registered when the record is consumed, up to its tail then
+  std::uint32_t all_lanes =
+      0;  ///< 1: every lane that is registered when the record is consumed, up to its tail then
   std::array<std::uint32_t, kInlineLastUses + 1> lane{};
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, kInlineLastUses + 1> sequence{};
@@ -43,12 +44,13 @@ struct TensorImpl {
   LaneId home;
   PathId path;
   DType dtype = DType::f32;
-  std::atomic<bool> is_foreign{false};        ///< used by a lane that is not its home since it was made or adopted
-  std::atomic<bool> has_many_users{false};    ///< more foreign lanes than entries
-  const Layout* layout = nullptr;             ///< the interned contiguous layout of its shape
+  std::atomic<bool> is_foreign{
+      false};  ///< used by a lane that is not its home since it was made or adopted
+  std::atomic<bool> has_many_users{false};      ///< more foreign lanes than entries
+  const Layout* layout = nullptr;               ///< the interned contiguous layout of its shape
   std::atomic<std::uint64_t> home_sequence{0};  ///< last record of the home lane that names it
   std::array<LaneUse, kInlineLastUses> foreign_uses{};
-  TensorImpl* next_drop = nullptr;            ///< link while its drop waits for room in the lane
+  TensorImpl* next_drop = nullptr;  ///< link while its drop waits for room in the lane
   IntrusivePtr<DeviceEndpoint> endpoint;
 
   /// Notes that record `sequence` of `lane` names it. Threads: the lane's.
@@ -56,7 +58,8 @@ struct TensorImpl {
   /// What must be consumed before its slot is free, seen from `lane`, which needs no waiting for itself.
   [[nodiscard]] LastUsesBlob last_uses(LaneId lane) const noexcept;
   [[nodiscard]] Operand operand(Use use) const noexcept {
-    return Operand{.slot = slot, .generation = generation, .shape = shape_id, .dtype = dtype, .use = use};
+    return Operand{
+        .slot = slot, .generation = generation, .shape = shape_id, .dtype = dtype, .use = use};
   }
 };
 

@@ -34,7 +34,7 @@ struct UploadTicket {
 /// readback: where the bytes go; `finish` hears of success (nullptr) or of the error that the tensor carries.
 struct ReadTicket {
   std::span<std::byte> target;
-  std::vector<std::byte> bytes;  ///< Owns the target where the reader brought none.
+  std::vector<std::byte> bytes;      ///< Owns the target where the reader brought none.
   std::shared_ptr<void> owner = {};  ///< Keeps a target alive whose reader may give up waiting.
   UniqueFunction<void(ReadTicket& ticket, ErrorRef error)> finish;
 };

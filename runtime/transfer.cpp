@@ -15,14 +15,20 @@ namespace hearth {
 namespace {
 
 // The export record: a readback in the source's lane, whose bytes go to the destination's actor by a control message.
-void submit_export(const Tensor& from, DeviceEndpoint& destination, const std::shared_ptr<Transfer>& transfer, SourceLoc loc) {
+void submit_export(const Tensor& from,
+                   DeviceEndpoint& destination,
+                   const std::shared_ptr<Transfer>& transfer,
+                   SourceLoc loc) {
   TensorImpl& impl = *from.impl();
   StreamState& stream = current_stream(*impl.endpoint);
   auto ticket = std::make_unique<ReadTicket>();
-  ticket->bytes.resize(static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype)));
+  ticket->bytes.resize(
+      static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype)));
   ticket->target = ticket->bytes;
-  ticket->finish = [transfer, endpoint = IntrusivePtr<DeviceEndpoint>(&destination)](ReadTicket& done, ErrorRef error) {
-    endpoint->post([transfer, bytes = std::move(done.bytes), error = std::move(error)](DeviceActor& actor) mutable {
+  ticket->finish = [transfer, endpoint = IntrusivePtr<DeviceEndpoint>(&destination)](
+                       ReadTicket& done, ErrorRef error) {
+    endpoint->post([transfer, bytes = std::move(done.bytes), error = std::move(error)](
+                       DeviceActor& actor) mutable {
       transfer->bytes = std::move(bytes);
       transfer->error = std::move(error);
       transfer->is_ready = true;
@@ -58,7 +64,8 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   auto transfer = std::make_shared<Transfer>();
   auto ticket = std::make_unique<UploadTicket>();
   ticket->transfer = transfer;
-  Tensor result(stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
+  Tensor result(
+      stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
   OpRecord record;
   record.kind = OpKind::upload;
   record.output_count = 1;
@@ -78,6 +85,8 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   return result;
 }
 
-Tensor Tensor::to(DType dtype, SourceLoc loc) const { return cast(Arg(*this, loc), dtype); }
+Tensor Tensor::to(DType dtype, SourceLoc loc) const {
+  return cast(Arg(*this, loc), dtype);
+}
 
 }  // namespace hearth

@@ -15,7 +15,8 @@ ViewLayout reshape_layout(const Layout& from, const Layout& to) {
   Strides old_strides{};
   for (int axis = 0; axis < from.shape.rank(); ++axis) {
     if (from.shape[axis] != 1) {
-      old_strides[static_cast<std::size_t>(old_shape.rank())] = from.strides[static_cast<std::size_t>(axis)];
+      old_strides[static_cast<std::size_t>(old_shape.rank())] =
+          from.strides[static_cast<std::size_t>(axis)];
       old_shape.push_back(from.shape[axis]);
     }
   }

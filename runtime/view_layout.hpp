@@ -10,7 +10,8 @@
 namespace hearth {
 
 struct ViewLayout {
-  bool possible = true;              ///< false: a reshape whose elements do not lie at fixed strides; it needs a copy
+  bool possible =
+      true;  ///< false: a reshape whose elements do not lie at fixed strides; it needs a copy
   std::int64_t offset_elements = 0;  ///< from the input's first element
   Layout layout = {};
 };

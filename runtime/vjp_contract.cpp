@@ -25,8 +25,8 @@ Tensor matmul_rhs(const VjpNode& node, const Tensor& gradient) {
     flat = as_rows(node.at(std::move(flat)));
   }
   if (node.is_permuted(1)) {
-    return transpose(
-        node.at(hearth::matmul(node.at(transpose(node.at(std::move(flat)))), node.at(std::move(a)))));
+    return transpose(node.at(
+        hearth::matmul(node.at(transpose(node.at(std::move(flat)))), node.at(std::move(a)))));
   }
   return hearth::matmul(node.at(transpose(node.at(std::move(a)))), node.at(std::move(flat)));
 }

@@ -67,7 +67,8 @@ Doorbell::Rung Doorbell::take() noexcept {
 }
 
 Doorbell::Rung Doorbell::stop() noexcept {
-  return to_rung(word_.exchange(kStopped, std::memory_order_acq_rel));  // partners: ring, ring_inbox
+  return to_rung(
+      word_.exchange(kStopped, std::memory_order_acq_rel));  // partners: ring, ring_inbox
 }
 
 bool Doorbell::try_release() noexcept {

@@ -8,7 +8,9 @@
 namespace hearth {
 namespace {
 
-constexpr std::uint64_t round_up(std::uint64_t size) { return (size + 15U) & ~std::uint64_t{15}; }
+constexpr std::uint64_t round_up(std::uint64_t size) {
+  return (size + 15U) & ~std::uint64_t{15};
+}
 
 }  // namespace
 

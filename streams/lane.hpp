@@ -51,8 +51,8 @@ class Lane {
   /// Whether half of the ring and of the overflow ring is free: then any record fits. Threads:
   /// producer only.
   [[nodiscard]] bool has_room() const noexcept {
-    return backlog() <= kCapacity / 2 &&
-           blob_tail_ - blob_head_.load(std::memory_order_acquire) <= kBlobBytes / 2;  // partner: pop
+    return backlog() <= kCapacity / 2 && blob_tail_ - blob_head_.load(std::memory_order_acquire) <=
+                                             kBlobBytes / 2;  // partner: pop
   }
   /// Announces that the producer is about to wait until has_room(); false when it has already.
   /// Threads: producer only.
@@ -97,9 +97,9 @@ class Lane {
   std::unique_ptr<std::array<OpRecord, kCapacity>> records_;
   std::unique_ptr<std::array<std::byte, kBlobBytes>> blobs_;
 
-  alignas(64) std::uint64_t tail_local_ = 0;  // producer
-  std::uint64_t head_seen_ = 0;               // producer's last look at head_
-  std::uint64_t blob_tail_ = 0;               // producer
+  alignas(64) std::uint64_t tail_local_ = 0;   // producer
+  std::uint64_t head_seen_ = 0;                // producer's last look at head_
+  std::uint64_t blob_tail_ = 0;                // producer
   std::vector<IntrusivePtr<Parker>> parkers_;  // producer: keeps alive whoever waited here
   alignas(64) std::atomic<std::uint64_t> tail_{0};
   alignas(64) std::atomic<std::uint64_t> head_{0};

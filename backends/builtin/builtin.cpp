@@ -18,24 +18,27 @@ struct Row {
 };
 
 std::unique_ptr<Backend> make_cpu(const BackendRequest& request) {
-  return std::make_unique<cpu::CpuBackend>(cpu::CpuOptions{.name = request.name,
-                                                           .cores = request.cores,
-                                                           .serial = request.is_serial,
-                                                           .pages = {.budget_bytes = request.memory_budget_bytes}});
+  return std::make_unique<cpu::CpuBackend>(
+      cpu::CpuOptions{.name = request.name,
+                      .cores = request.cores,
+                      .serial = request.is_serial,
+                      .pages = {.budget_bytes = request.memory_budget_bytes}});
 }
 
 std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
-  return std::make_unique<reference::ReferenceBackend>(
-      reference::ReferenceOptions{.name = request.name, .pages = {.budget_bytes = request.memory_budget_bytes}});
+  return std::make_unique<reference::ReferenceBackend>(reference::ReferenceOptions{
+      .name = request.name, .pages = {.budget_bytes = request.memory_budget_bytes}});
 }
 
 std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
-  return std::make_unique<sim::SimBackend>(sim::SimOptions{.name = request.name,
-                                                           .computes = request.sim_computes,
-                                                           .budget_bytes = request.memory_budget_bytes});
+  return std::make_unique<sim::SimBackend>(
+      sim::SimOptions{.name = request.name,
+                      .computes = request.sim_computes,
+                      .budget_bytes = request.memory_budget_bytes});
 }
 
-constexpr std::array kRows = {Row{"cpu", make_cpu}, Row{"reference", make_reference}, Row{"sim", make_sim}};
+constexpr std::array kRows = {
+    Row{"cpu", make_cpu}, Row{"reference", make_reference}, Row{"sim", make_sim}};
 
 bool is_number(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
@@ -53,8 +56,10 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
       }
     }
   }
-  return Error{.code = ErrorCode::not_found,
-               .text = fmt::format("no device '{}': this build has {}:N", name, fmt::join(backend_kinds(), ":N, "))};
+  return Error{
+      .code = ErrorCode::not_found,
+      .text = fmt::format(
+          "no device '{}': this build has {}:N", name, fmt::join(backend_kinds(), ":N, "))};
 }
 
 std::vector<std::string_view> backend_kinds() {

@@ -5,7 +5,9 @@
 namespace hearth {
 namespace {
 
-ParameterForm form(std::int64_t count, DType dtype = DType::f32) { return {dtype, {count}}; }
+ParameterForm form(std::int64_t count, DType dtype = DType::f32) {
+  return {dtype, {count}};
+}
 
 TEST(BucketPlan, FillsFromTheLastParameterToTheFirst) {
   const BucketPlan plan({form(3), form(4), form(5)}, 1 << 20);

@@ -71,9 +71,8 @@ class CollectiveConformance : public ::testing::TestWithParam<Engine> {
   std::vector<Tensor> tensors(int world, std::size_t count) {
     std::vector<Tensor> all;
     for (int rank = 0; rank < world; ++rank) {
-      all.push_back(Tensor::from(desk_.device(rank),
-                                 values_of<T>(rank, count),
-                                 {static_cast<std::int64_t>(count)}));
+      all.push_back(Tensor::from(
+          desk_.device(rank), values_of<T>(rank, count), {static_cast<std::int64_t>(count)}));
     }
     return all;
   }
@@ -116,12 +115,24 @@ class CollectiveConformance : public ::testing::TestWithParam<Engine> {
   std::unique_ptr<Collective> engine_ = GetParam().make();
 };
 
-TEST_P(CollectiveConformance, CombinesF32) { expect_all<float>(); }
-TEST_P(CollectiveConformance, CombinesF64) { expect_all<double>(); }
-TEST_P(CollectiveConformance, CombinesF16) { expect_all<f16>(); }
-TEST_P(CollectiveConformance, CombinesBf16) { expect_all<bf16>(); }
-TEST_P(CollectiveConformance, CombinesI32) { expect_all<std::int32_t>(); }
-TEST_P(CollectiveConformance, CombinesI64) { expect_all<std::int64_t>(); }
+TEST_P(CollectiveConformance, CombinesF32) {
+  expect_all<float>();
+}
+TEST_P(CollectiveConformance, CombinesF64) {
+  expect_all<double>();
+}
+TEST_P(CollectiveConformance, CombinesF16) {
+  expect_all<f16>();
+}
+TEST_P(CollectiveConformance, CombinesBf16) {
+  expect_all<bf16>();
+}
+TEST_P(CollectiveConformance, CombinesI32) {
+  expect_all<std::int32_t>();
+}
+TEST_P(CollectiveConformance, CombinesI64) {
+  expect_all<std::int64_t>();
+}
 
 TEST_P(CollectiveConformance, RefusesToSumOtherTypes) {
   std::vector<Tensor> results;
@@ -144,8 +155,7 @@ TEST_P(CollectiveConformance, RanksThatDisagreeGetTheErrorAll) {
     given[2] = is_size ? ones(desk_.device(2), {7}) : ones(desk_.device(2), {6}, DType::i32);
     std::vector<Tensor> results;
     Outcome outcome;
-    engine_->all_reduce(
-        desk_.borrow(std::move(given), results), ReduceOp::sum, outcome.finished());
+    engine_->all_reduce(desk_.borrow(std::move(given), results), ReduceOp::sum, outcome.finished());
     const Status status = outcome.wait();
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
@@ -160,8 +170,7 @@ TEST_P(CollectiveConformance, RefusesARootOutsideOfTheWorld) {
   for (const int root : {-1, 2}) {
     std::vector<Tensor> results;
     Outcome outcome;
-    engine_->broadcast(
-        desk_.borrow(tensors<float>(2, 3), results), root, outcome.finished());
+    engine_->broadcast(desk_.borrow(tensors<float>(2, 3), results), root, outcome.finished());
     EXPECT_EQ(outcome.wait().error().code, ErrorCode::out_of_range);
   }
 }
@@ -212,14 +221,13 @@ TEST_P(CollectiveConformance, SeveralRunAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Engines,
-    CollectiveConformance,
-    ::testing::Values(Engine{"inproc",
-                             []() -> std::unique_ptr<Collective> {
-                               return std::make_unique<InprocCollective>();
-                             }}),
-    [](const auto& engine) { return engine.param.name; });
+INSTANTIATE_TEST_SUITE_P(Engines,
+                         CollectiveConformance,
+                         ::testing::Values(Engine{"inproc",
+                                                  []() -> std::unique_ptr<Collective> {
+                                                    return std::make_unique<InprocCollective>();
+                                                  }}),
+                         [](const auto& engine) { return engine.param.name; });
 
 }  // namespace
 }  // namespace hearth

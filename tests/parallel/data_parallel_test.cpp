@@ -60,8 +60,7 @@ Trained train(const Training& how) {
                           .seed = 5});
   Trained result;
   for (int step = 0; step < how.steps; ++step) {
-    const Samples batch =
-        random_samples(how.batch, Model::kSide, static_cast<std::uint64_t>(step));
+    const Samples batch = random_samples(how.batch, Model::kSide, static_cast<std::uint64_t>(step));
     std::vector<std::vector<Samples>> micro_batches;
     for (const Samples& part : divide(batch, how.micro_batches)) {
       micro_batches.push_back(divide(part, how.world));
@@ -87,9 +86,8 @@ TEST(DataParallel, TrainsTheCnnLikeOneDeviceInF64) {
   const Trained two = train<Cnn>({.world = 2, .dtype = DType::f64});
   EXPECT_LE(largest_difference(two.weights, one.weights), 1e-12);
   EXPECT_LE(largest_difference(two.losses, one.losses), 1e-12);
-  EXPECT_LE(
-      largest_difference(train<Cnn>({.world = 4, .dtype = DType::f64}).weights, one.weights),
-      1e-12);
+  EXPECT_LE(largest_difference(train<Cnn>({.world = 4, .dtype = DType::f64}).weights, one.weights),
+            1e-12);
 }
 
 TEST(DataParallel, TrainsTheCnnLikeOneDeviceWithAdamInF64) {
@@ -146,8 +144,8 @@ TEST(DataParallel, UnevenAndEmptyShardsAreWeightedByTheirSamples) {
 TEST(DataParallel, AccumulatedMicroBatchesAreOneBigBatch) {
   const Trained big = train<TinyNet>({.world = 2, .dtype = DType::f64, .batch = 11});
   for (const int count : {2, 3, 11}) {  // with 11, one rank has nothing each time
-    const Trained parts = train<TinyNet>(
-        {.world = 2, .dtype = DType::f64, .batch = 11, .micro_batches = count});
+    const Trained parts =
+        train<TinyNet>({.world = 2, .dtype = DType::f64, .batch = 11, .micro_batches = count});
     EXPECT_LE(largest_difference(parts.weights, big.weights), 1e-12) << count << " micro-batches";
     EXPECT_LE(largest_difference(parts.losses, big.losses), 1e-12) << count << " micro-batches";
   }
@@ -161,7 +159,8 @@ TEST(DataParallel, WorksWithMoreDevicesThanCores) {
 
 struct SmallTrainer {
   explicit SmallTrainer(int world, DataParallelOptions options = {})
-      : runtime(cpu_devices(world)), trainer(runtime, model(), loss_in<TinyNet>(DType::f32), with(options, world)) {}
+      : runtime(cpu_devices(world)),
+        trainer(runtime, model(), loss_in<TinyNet>(DType::f32), with(options, world)) {}
   DataParallelOptions with(DataParallelOptions options, int world) const {
     options.devices = cpus(runtime, world);
     return options;

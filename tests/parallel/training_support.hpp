@@ -26,8 +26,8 @@ namespace hearth::testing {
 inline RuntimeOptions cpu_devices(int count, Executor* executor = nullptr) {
   RuntimeOptions options{.devices = {}, .executor = executor};
   for (int i = 0; i < count; ++i) {
-    options.devices.push_back({.name = "cpu:" + std::to_string(i),
-                               .memory_budget_bytes = std::int64_t{256} << 20});
+    options.devices.push_back(
+        {.name = "cpu:" + std::to_string(i), .memory_budget_bytes = std::int64_t{256} << 20});
   }
   return options;
 }
@@ -148,7 +148,8 @@ inline double largest_difference(const std::vector<double>& a, const std::vector
 /// Whether all replicas of a trainer have the same bits. Stands for "no rank is half a step ahead".
 template <class Trainer>
 bool has_equal_replicas(Trainer& trainer) {
-  const auto all = trainer.evaluate([](const auto& model, WorkerContext&) { return weights_of(model); });
+  const auto all =
+      trainer.evaluate([](const auto& model, WorkerContext&) { return weights_of(model); });
   return std::ranges::all_of(all, [&](const auto& each) { return each == all.front(); });
 }
 

@@ -22,7 +22,9 @@ struct OneDevice {
   Device device = runtime.device("cpu:0");
 };
 
-Tensor loss_of(const Linear& model, const Tensor& x) { return mean(square(model.forward(x))); }
+Tensor loss_of(const Linear& model, const Tensor& x) {
+  return mean(square(model.forward(x)));
+}
 
 TEST(Worker, TakesAModuleAndGivesItsGradientsBack) {
   OneDevice test;
@@ -51,8 +53,7 @@ TEST(Worker, WhatIsHandedOverIsAtHomeWhereItArrives) {
   const auto step = [](WorkerContext& context, Linear moved) {
     Sgd optimizer({.learning_rate = 0.1});
     const Tensor x = ones(context.device, {3, 4});
-    auto result =
-        value_and_grad(moved, [&](const Linear& tracked) { return loss_of(tracked, x); });
+    auto result = value_and_grad(moved, [&](const Linear& tracked) { return loss_of(tracked, x); });
     optimizer.step(moved, std::move(result.gradients)).get();
     return moved;
   };
@@ -97,9 +98,7 @@ TEST(Worker, RunsInTheOrderOfTheCalls) {
 TEST(Worker, ReportsWhatItsFunctionThrew) {
   OneDevice test;
   Worker worker(test.runtime, test.device, {.rank = 3, .world = 4});
-  const auto thrown_by = [&](auto fn) -> ErrorRef {
-    return worker.run(fn).wait().shared_error();
-  };
+  const auto thrown_by = [&](auto fn) -> ErrorRef { return worker.run(fn).wait().shared_error(); };
   const ErrorRef ours = thrown_by([](WorkerContext& context) {
     static_cast<void>(add(ones(context.device, {2}), ones(context.device, {3})));
   });

@@ -100,8 +100,7 @@ TEST(Errors, AClassOutOfRangeFailsTheLossAlone) {
 }
 
 TEST(Errors, OutOfMemoryLeavesTheDeviceUsable) {
-  const SteppedOptions options{
-      .devices = {{.name = "sim:0", .memory_budget_bytes = 8 << 20}}};
+  const SteppedOptions options{.devices = {{.name = "sim:0", .memory_budget_bytes = 8 << 20}}};
   stepped(options, [](const World& world) {
     const Tensor small = world.f32({1});
     const Tensor large = zeros(world.device, {4 << 20});

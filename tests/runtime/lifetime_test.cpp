@@ -208,8 +208,7 @@ TEST(Lifetime, AThreadWithoutALaneMayDropATensor) {
       const std::int64_t before = live_tensors(world.device);
       Tensor x = world.f32({1});
       const Tensor sum = x + 1;
-      const auto dropper =
-          world.spawn("dropper", [x = std::move(x)]() mutable { x = Tensor(); });
+      const auto dropper = world.spawn("dropper", [x = std::move(x)]() mutable { x = Tensor(); });
       EXPECT_EQ(sum.item(), 2);
       dropper->join();
       EXPECT_EQ(live_tensors(world.device), before + 1);

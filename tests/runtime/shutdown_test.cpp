@@ -156,7 +156,8 @@ TEST(Shutdown, ARuntimeThatCannotOpenADeviceEndsThoseItHad) {
   ManualExecutor executor;
   executor.run([&] {
     const auto open = [&](const char* second) {
-      const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = second}}, .executor = &executor});
+      const Runtime runtime(
+          {.devices = {{.name = "sim:0"}, {.name = second}}, .executor = &executor});
     };
     try {
       open("abacus:0");

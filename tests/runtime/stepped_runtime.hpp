@@ -24,8 +24,11 @@
 
 namespace hearth::testing {
 
+[[nodiscard]] inline std::vector<DeviceOptions> two_sims() {
+  return {{.name = "sim:0"}, {.name = "sim:1"}};
+}
 struct SteppedOptions {
-  std::vector<DeviceOptions> devices = {{.name = "sim:0"}, {.name = "sim:1"}};
+  std::vector<DeviceOptions> devices = two_sims();
   /// What goes wrong on which sim device.
   std::map<std::string, sim::FaultPlan, std::less<>> faults = {};
   std::uint64_t seed = 0;
@@ -56,10 +59,8 @@ struct World {
     if (plan == faults.end()) {
       return nullptr;
     }
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name,
-                        .faults = plan->second,
-                        .budget_bytes = request.memory_budget_bytes});
+    return std::make_unique<sim::SimBackend>(sim::SimOptions{
+        .name = request.name, .faults = plan->second, .budget_bytes = request.memory_budget_bytes});
   }};
 }
 
@@ -78,7 +79,8 @@ void stepped(const SteppedOptions& options, Body body) {
 }
 template <class Body>
 void stepped(Body body) {
-  stepped(SteppedOptions{}, std::move(body));
+  const SteppedOptions options;
+  stepped(options, std::move(body));
 }
 
 /// Virtual time passes; everybody else may run.
@@ -88,7 +90,9 @@ inline void pass(Duration duration) {
     current_context().parker().park(end);
   }
 }
-[[nodiscard]] inline TimePoint now() { return current_context().clock().now(); }
+[[nodiscard]] inline TimePoint now() {
+  return current_context().clock().now();
+}
 
 /// The calling thread's current stream, held up by a loan until let_go().
 class HeldStream {

@@ -84,7 +84,8 @@ TEST(Stream, AMovedFromStreamIsRefused) {
   stepped([](const World& world) {
     Stream stream(world.device);
     const Stream moved(std::move(stream));
-    EXPECT_THROW(const StreamScope scope(stream), ArgumentError);  // NOLINT(bugprone-use-after-move)
+    EXPECT_THROW(const StreamScope scope(stream),
+                 ArgumentError);  // NOLINT(bugprone-use-after-move)
   });
 }
 

@@ -33,8 +33,7 @@ TEST(Transfer, ATensorThatIsThereAlreadyIsItself) {
 TEST(Transfer, AViewIsPacked) {
   stepped([](const World& world) {
     const Tensor x = world.f32({1, 2, 3, 4});
-    const Tensor there =
-        transpose(reshape(x, {2, 2}), 0, 1).to(world.runtime.device("sim:1"));
+    const Tensor there = transpose(reshape(x, {2, 2}), 0, 1).to(world.runtime.device("sim:1"));
     EXPECT_THAT(there.to_vector<float>(), ElementsAre(1, 3, 2, 4));
   });
 }

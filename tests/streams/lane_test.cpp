@@ -168,7 +168,8 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
         while (pushed < 1000) {
           while (!push(lane, pushed + 1, blob_bytes)) {
             while (lane.announce_waiting()) {
-              ASSERT_EQ(current_context().parker().park(Deadline::in(kDefaultWait)), Wake::unparked);
+              ASSERT_EQ(current_context().parker().park(Deadline::in(kDefaultWait)),
+                        Wake::unparked);
             }
           }
           ++pushed;
@@ -232,10 +233,10 @@ TEST(Lane, OrphaningABusyLaneDoesNotRingAgain) {
 }
 
 TEST(Lane, ADequeIsItsModel) {
-  const std::uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed() != 0
-                                 ? static_cast<std::uint64_t>(
-                                       ::testing::UnitTest::GetInstance()->random_seed())
-                                 : 20261121U;
+  const std::uint64_t seed =
+      ::testing::UnitTest::GetInstance()->random_seed() != 0
+          ? static_cast<std::uint64_t>(::testing::UnitTest::GetInstance()->random_seed())
+          : 20261121U;
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (--gtest_random_seed)");
   std::mt19937_64 random(seed);
   Lane lane(LaneId{1});

@@ -1,0 +1,69 @@
+// Data-parallel training: one model, two devices, and the same result as on one.
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/metrics.hpp>
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+struct Classifier {
+  hearth::Linear inner, outer;
+  hearth::Tensor forward(const hearth::Tensor& pixels) const {
+    return outer.forward(relu(inner.forward(flatten(pixels, 1))));
+  }
+  HEARTH_MODULE(Classifier, inner, outer)
+};
+
+int main() {
+  const hearth::Runtime runtime({.cpu_device_count = 2});
+  const std::vector<hearth::Device> devices{runtime.device("cpu:0"), runtime.device("cpu:1")};
+  hearth::Generator generator(1);
+  Classifier model{{{.in = 784, .out = 64}, devices[0], generator},
+                   {{.in = 64, .out = 10}, devices[0], generator}};
+
+  // What a worker does with its part of a batch. It runs on the worker's thread, next to the worker's device.
+  const auto loss =
+      [](const Classifier& replica, hearth::HostBatch& batch, hearth::WorkerContext& worker) {
+        const hearth::Tensor pixels = std::move(batch.examples.inputs).to(worker.device);
+        const hearth::Tensor labels = std::move(batch.examples.targets).to(worker.device);
+        return hearth::cross_entropy(replica.forward(pixels), labels);
+      };
+  // The trainer takes the model and gives every device a replica. Gradients are summed while backward still runs.
+  hearth::DataParallel<Classifier, hearth::HostBatch> trainer(
+      runtime,
+      std::move(model),
+      loss,
+      {.devices = devices, .optimizer = hearth::Adam::Config{.learning_rate = 2e-3}});
+
+  // One loader a rank: together their shards are the global batch of 50.
+  const hearth::ImageDataset digits(hearth::make_digits({.count = 1000}));
+  const hearth::LoaderOptions options{.batch_size = 50, .seed = 1, .worker_count = 1};
+  hearth::DataLoader first(digits, runtime.executor(), options.shard(0, 2));
+  hearth::DataLoader second(digits, runtime.executor(), options.shard(1, 2));
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    hearth::DataParallelReport report;
+    while (auto part = first.next()) {
+      std::vector<hearth::HostBatch> shards;
+      shards.push_back(std::move(*part));
+      shards.push_back(std::move(second.next().value()));
+      report = trainer.step(std::move(shards));
+    }
+    static_cast<void>(second.next());  // the end of its epoch, too
+    std::cout << "epoch " << epoch + 1 << ", step " << report.step << ": loss " << report.loss
+              << "\n";
+  }
+
+  // The model comes back and is an ordinary value again.
+  const Classifier trained = trainer.take_model();
+  std::cout << hearth::parameter_count(trained) << " parameters, trained in "
+            << trainer.statistics().steps << " steps\n";
+  return 0;
+}

@@ -1,0 +1,213 @@
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/inproc_collective.hpp>
+
+#include "loan_desk.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hearth/runtime/base/manual_executor.hpp>
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::LoanDesk;
+
+ErrorRef error(ErrorCode code) {
+  return std::make_shared<const Error>(Error{.code = code, .text = "for a test"});
+}
+
+// Two ranks, two buckets of one element a step; the test plays the ranks.
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kSamples = 10;
+
+  [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step) {
+    return coordinator_->begin(step, kSamples);
+  }
+  /// Rank `rank` lends a tensor with this value; returns what becomes of it.
+  Tensor arrive(std::int64_t step, std::size_t bucket, int rank, float value, double loss = 0) {
+    std::vector<Tensor> results;
+    std::vector<Tensor> tensors;
+    tensors.push_back(full(desk_.device(rank), {1}, value));
+    std::vector<LentRegion> regions = desk_.borrow(std::move(tensors), results);
+    coordinator_->inbox().arrive({.step = step,
+                                  .bucket = bucket,
+                                  .rank = rank,
+                                  .is_early = bucket == 0,
+                                  .loss = loss,
+                                  .region = std::move(regions[0])});
+    return std::move(results[0]);
+  }
+  void finish(std::int64_t step, int rank, ErrorRef why = nullptr) {
+    coordinator_->inbox().finish(step, rank, std::move(why));
+  }
+  static ErrorCode code_of(const Tensor& tensor) {
+    const Status status = tensor.item_later().wait();
+    return status.has_value() ? ErrorCode::internal : status.error().code;
+  }
+
+  LoanDesk desk_{2};
+  InprocCollective engine_;
+  std::unique_ptr<Coordinator> coordinator_ = std::make_unique<Coordinator>(
+      desk_.runtime().executor(),
+      engine_,
+      CoordinatorOptions{
+          .ranks = {"rank 0", "rank 1"}, .bucket_count = 2, .deadline = std::chrono::minutes(10)});
+};
+
+TEST_F(CoordinatorTest, ReducesABucketWhenAllRanksAreThere) {
+  Pending<DataParallelReport> step = begin(1);
+  const Tensor first = arrive(1, 0, 0, 3, 0.25);
+  const Tensor second = arrive(1, 0, 1, 4, 0.5);
+  EXPECT_EQ(first.item(), 7);
+  EXPECT_EQ(second.item(), 7);
+  finish(1, 0);
+  EXPECT_FALSE(step.is_ready());
+  finish(1, 1);
+  const DataParallelReport report = std::move(step).get();
+  EXPECT_EQ(report.step, 1);
+  EXPECT_EQ(report.loss, 0.75);
+  EXPECT_EQ(report.sample_count, kSamples);
+}
+
+TEST_F(CoordinatorTest, StepsAndBucketsMayOverlap) {
+  const Pending<DataParallelReport> first_step = begin(1);
+  const Pending<DataParallelReport> second_step = begin(2);
+  const Tensor early = arrive(2, 1, 0, 1);
+  const Tensor a = arrive(1, 1, 0, 2);
+  const Tensor b = arrive(1, 1, 1, 5);
+  const Tensor late = arrive(2, 1, 1, 10);
+  EXPECT_EQ(a.item(), 7);
+  EXPECT_EQ(b.item(), 7);
+  EXPECT_EQ(early.item(), 11);
+  EXPECT_EQ(late.item(), 11);
+}
+
+TEST_F(CoordinatorTest, AnAbortGivesEveryBucketOfTheStepBackWithTheError) {
+  const Pending<DataParallelReport> step = begin(1);
+  const Pending<DataParallelReport> next = begin(2);
+  const Tensor waiting = arrive(1, 0, 0, 3);
+  const Tensor of_next = arrive(2, 0, 0, 1);
+  coordinator_->inbox().abort(1, error(ErrorCode::worker_failed));
+  const Tensor late = arrive(1, 1, 0, 3);
+  EXPECT_EQ(code_of(waiting), ErrorCode::worker_failed);
+  EXPECT_EQ(code_of(late), ErrorCode::worker_failed);
+  const Tensor other = arrive(2, 0, 1, 1);
+  EXPECT_EQ(of_next.item(), 2);
+  EXPECT_EQ(other.item(), 2);
+}
+
+TEST_F(CoordinatorTest, AMissingRegionEndsTheStep) {
+  const Pending<DataParallelReport> step = begin(1);
+  const Tensor waiting = arrive(1, 0, 0, 3);
+  coordinator_->inbox().arrive(
+      {.step = 1, .bucket = 0, .rank = 1, .loss = {}, .region = error(ErrorCode::kernel_failed)});
+  EXPECT_EQ(code_of(waiting), ErrorCode::kernel_failed);
+  finish(1, 0, error(ErrorCode::kernel_failed));
+  finish(1, 1, error(ErrorCode::kernel_failed));
+  EXPECT_EQ(step.wait().error().code, ErrorCode::kernel_failed);
+  EXPECT_EQ(coordinator_->statistics().failed_steps, 1U);
+}
+
+TEST_F(CoordinatorTest, WhatComesForAStepThatIsOverIsCancelled) {
+  const Pending<DataParallelReport> step = begin(1);
+  finish(1, 0);
+  finish(1, 1);
+  ASSERT_TRUE(step.wait().has_value());
+  EXPECT_EQ(code_of(arrive(1, 0, 0, 3)), ErrorCode::cancelled);
+  finish(1, 0);
+  coordinator_->inbox().abort(1, error(ErrorCode::worker_failed));
+  EXPECT_EQ(coordinator_->statistics().steps, 1U);
+}
+
+TEST_F(CoordinatorTest, ItsInboxMayOutliveIt) {
+  const Pending<DataParallelReport> step = begin(1);
+  const Tensor waiting = arrive(1, 0, 0, 3);
+  const CoordinatorInbox inbox = coordinator_->inbox();
+  coordinator_.reset();
+  EXPECT_EQ(step.wait().error().code, ErrorCode::cancelled);
+  EXPECT_EQ(code_of(waiting), ErrorCode::cancelled);
+  inbox.finish(1, 0, nullptr);
+  inbox.arrive(
+      {.step = 1, .bucket = 0, .rank = 1, .loss = {}, .region = error(ErrorCode::kernel_failed)});
+}
+
+TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
+  const Pending<DataParallelReport> step = begin(1);
+  EXPECT_TRUE(coordinator_->stragglers().empty());
+  finish(1, 0);
+  finish(1, 1, error(ErrorCode::out_of_memory));
+  EXPECT_EQ(step.wait().error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(coordinator_->stragglers(), std::vector<int>{1});
+  const Pending<DataParallelReport> refused = begin(2);
+  EXPECT_EQ(code_of(arrive(2, 0, 0, 1)), ErrorCode::collective_failed);
+  finish(2, 0, error(ErrorCode::collective_failed));
+  finish(2, 1, error(ErrorCode::collective_failed));
+  EXPECT_THAT(refused.wait().error().text, HasSubstr("rank 1 did not commit step 1"));
+  coordinator_->rejoin();
+  EXPECT_TRUE(coordinator_->stragglers().empty());
+  const Pending<DataParallelReport> again = begin(3);
+  finish(3, 0);
+  finish(3, 1);
+  EXPECT_TRUE(again.wait().has_value());
+}
+
+TEST_F(CoordinatorTest, ACancelEndsWhatIsOpenAndWhatComes) {
+  const Pending<DataParallelReport> open = begin(1);
+  const Tensor waiting = arrive(1, 0, 0, 1);
+  coordinator_->cancel(error(ErrorCode::cancelled));
+  EXPECT_EQ(code_of(waiting), ErrorCode::cancelled);
+  const Pending<DataParallelReport> later = begin(2);
+  EXPECT_EQ(code_of(arrive(2, 0, 0, 1)), ErrorCode::cancelled);
+}
+
+// The deadline runs from the first rank of a bucket, not from the beginning of the step.
+TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const LoanDesk desk(2, &executor);
+    InprocCollective engine;
+    Coordinator coordinator(
+        executor,
+        engine,
+        {.ranks = {"rank 0", "rank 1"}, .bucket_count = 1, .deadline = std::chrono::seconds(5)});
+    const auto rest = [](Duration time) {
+      const Deadline end = Deadline::in(time);
+      while (!end.has_passed()) {
+        current_context().parker().park(end);
+      }
+    };
+    const auto lend_one = [&](int rank) {
+      std::vector<Tensor> results;
+      std::vector<Tensor> tensors;
+      tensors.push_back(ones(desk.device(rank), {1}));
+      coordinator.inbox().arrive(
+          {.step = 1,
+           .bucket = 0,
+           .rank = rank,
+           .loss = {},
+           .region = std::move(desk.borrow(std::move(tensors), results)[0])});
+      return std::move(results[0]);
+    };
+    const Pending<DataParallelReport> step = coordinator.begin(1, 1);
+    rest(std::chrono::seconds(30));
+    const Tensor first = lend_one(1);
+    rest(std::chrono::seconds(4));
+    EXPECT_FALSE(step.is_ready());
+    rest(std::chrono::seconds(2));
+    ASSERT_FALSE(first.item_later().wait().has_value());
+    EXPECT_THAT(first.item_later().wait().error().text,
+                HasSubstr("step 1, bucket 0 of 1: rank 0 did not come within 5000ms"));
+    EXPECT_FALSE(step.is_ready()) << "rank 1 is still at it";
+    coordinator.inbox().finish(1, 1, error(ErrorCode::deadline_exceeded));
+    EXPECT_EQ(step.wait().error().code, ErrorCode::deadline_exceeded);
+    EXPECT_FALSE(lend_one(0).item_later().wait().has_value());
+    coordinator.inbox().finish(1, 0, error(ErrorCode::deadline_exceeded));
+    EXPECT_TRUE(coordinator.stragglers().empty());
+  });
+}
+
+}  // namespace
+}  // namespace hearth
