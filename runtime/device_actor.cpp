@@ -81,6 +81,10 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
   while (true) {
     schedule_point();
     collect();
+    if (!questions_.empty() && (ready_.empty() || ++question_turns_ > kQuestionTurns)) {
+      answer_questions();
+      continue;
+    }
     const bool is_enough = until != nullptr && (until(context) || deadline.has_passed());
     const bool ends_here = is_stopping_ && until == nullptr;
     if (ends_here && (stop_limit_.has_passed() || (ready_.empty() && parked_.empty()))) {
@@ -108,6 +112,17 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
       endpoint_->wake_if_free();
       return false;
     }
+  }
+}
+
+void DeviceActor::when_idle(DeviceEndpoint::ControlFn question) {
+  questions_.push_back(std::move(question));
+  question_turns_ = 0;
+}
+
+void DeviceActor::answer_questions() {
+  for (DeviceEndpoint::ControlFn& question : std::exchange(questions_, {})) {
+    question(*this);
   }
 }
 
@@ -323,6 +338,7 @@ void DeviceActor::finish_stop() noexcept {
   for (DeviceEndpoint::ControlFn& message : endpoint_->stop_inbox()) {
     message(*this);
   }
+  answer_questions();
   // Only the lanes in this actor's hands: any other has its producer for a consumer now, which finds the doorbell stopped when it
   // rings. The lanes themselves end with the endpoint.
   for (Lane* lane = rung.lanes; lane != nullptr;) {

@@ -54,6 +54,8 @@ class DeviceActor {
   static void reject_all(Lane& lane, const ErrorRef& error);
 
   // ---- for control messages ----
+  /// Calls `question` when all that is queued now has been consumed, or after some turns on a device that is never idle.
+  void when_idle(DeviceEndpoint::ControlFn question);
   /// Begins the shutdown: all that is queued is run, up to the deadline; then the loop ends.
   void stop(Deadline limit) noexcept;
   /// A drop that came through the inbox: no lane orders it, so it waits for all the uses it names.
@@ -71,6 +73,7 @@ class DeviceActor {
   using UntilFn = bool (*)(const void* context) noexcept;
   static constexpr int kTurnRecords = 16;
   static constexpr int kTimedSleeps = 20;
+  static constexpr int kQuestionTurns = 1000;
 
   enum class Step : std::uint8_t { consumed, parked };
 
@@ -78,6 +81,7 @@ class DeviceActor {
   /// Runs turns until nothing is runnable (true) or `until` says so (false).
   bool run(UntilFn until, const void* context, Deadline deadline) noexcept;
   void collect();
+  void answer_questions();
   void take_turn(LaneState& lane, UntilFn until, const void* context);
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
@@ -126,6 +130,8 @@ class DeviceActor {
   std::uint64_t next_loan_ = 1;
   std::vector<Loan> quarantine_;  // bytes of loans that ran out, until the borrower lets go
   std::uint64_t records_ = 0;
+  std::vector<DeviceEndpoint::ControlFn> questions_;
+  int question_turns_ = 0;
   std::uint64_t tokens_lent_ = 0;
   // What the actor's thread reads when it goes to sleep without the token.
   std::atomic<std::int64_t> next_deadline_{0};  // nanoseconds of the clock; 0 = none

@@ -26,7 +26,7 @@ void submit_ticket(StreamState& stream, OpRecord& record, std::unique_ptr<Ticket
   static_cast<void>(ticket.release());
 }
 
-/// Asks the actor and waits for the answer.
+/// Asks the actor, once it has consumed what is queued, and waits for the answer.
 template <class Answer, class Question>
 [[nodiscard]] Answer ask_actor(DeviceEndpoint& endpoint, Question question) {
   if (endpoint.is_closed()) {
@@ -36,7 +36,7 @@ template <class Answer, class Question>
       PendingOptions{.subject = "an answer of the device", .helper = helper_of(endpoint)});
   Pending<Answer> pending = promise.pending();
   endpoint.post([promise = std::move(promise), question](DeviceActor& actor) mutable {
-    promise.set_value(question(actor));
+    actor.when_idle([promise = std::move(promise), question](DeviceActor& idle) mutable { promise.set_value(question(idle)); });
   });
   return std::move(pending).get();
 }

@@ -164,9 +164,14 @@ TEST(Actor, AContinuationNeverRunsOnTheTokenHolder) {
 TEST(HandleTable, ATensorIsUnbornAlsoWhenGenerationsWrap) {
   Slot slot;
   slot.generation = 0xffffffffU;
-  EXPECT_TRUE(is_unborn(slot, Operand{.generation = 0}));
-  EXPECT_FALSE(is_unborn(slot, Operand{.generation = 0xffffffffU}));
-  EXPECT_FALSE(is_unborn(slot, Operand{.generation = 0xfffffffeU}));
+  const auto is_unborn_in = [&](std::uint32_t generation) {
+    Operand operand;
+    operand.generation = generation;
+    return is_unborn(slot, operand);
+  };
+  EXPECT_TRUE(is_unborn_in(0));
+  EXPECT_FALSE(is_unborn_in(0xffffffffU));
+  EXPECT_FALSE(is_unborn_in(0xfffffffeU));
 }
 
 }  // namespace

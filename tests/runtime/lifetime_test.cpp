@@ -62,9 +62,9 @@ void drop_while_others_use(int users, std::uint64_t seed) {
     {
       const Tensor shared = world.f32({1, 2, 3});
       for (int user = 0; user < users; ++user) {
-        threads.push_back(world.spawn("user", [&world, &results, user, shared]() mutable {
-          Tensor sum = shared + user;
-          shared = Tensor();
+        threads.push_back(world.spawn("user", [&results, user, mine = shared]() mutable {
+          Tensor sum = mine + user;
+          mine = Tensor();
           for (int i = 0; i < 3; ++i) {
             sum = std::move(sum) + 1;  // reuses whatever a hasty drop would have freed
           }

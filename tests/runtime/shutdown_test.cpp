@@ -172,7 +172,7 @@ TEST(Shutdown, ARuntimeThatCannotOpenADeviceEndsThoseItHad) {
 // A thread has pushed a record and is about to ring while the actor ends: the record is that
 // thread's to reject, and nobody else's.
 TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
-  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'000});
+  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'000}, LogOptions{});
   auto backend = std::make_unique<sim::SimBackend>();
   const auto endpoint = make_intrusive<DeviceEndpoint>(
       "sim:0", "", tables, std::uint64_t{1'000'000}, true, std::vector<int>{});
