@@ -15,7 +15,7 @@ int main() {
   // The gradient of sum(exp((x + y) matmul x)) with respect to y alone: x is no input of the differentiation.
   const std::vector<hearth::Tensor> gradients = hearth::grad(
       [&](const std::vector<hearth::Tensor>& inputs) {
-        return hearth::sum(hearth::exp(hearth::matmul(x * 0.1 + inputs[0], x * 0.1)));
+        return hearth::sum(hearth::exp(hearth::matmul(x + inputs[0], x)));
       },
       {y});
   std::cout << "gradient of y =\n" << gradients[0].to_string() << "\n";

@@ -54,16 +54,20 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
                    parameter.path);
     }
   }
+  std::vector<std::vector<Tensor>> tensors(slots_.size());
+  std::vector<std::string> paths;
   for (const ParameterRef& parameter : parameters) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       const bool has_state = is_float(parameter.tensor->dtype());
-      tensors_[slot].push_back(has_state ? zeros_like(*parameter.tensor) : Tensor());
+      tensors[slot].push_back(has_state ? zeros_like(*parameter.tensor) : Tensor());
       if (has_state) {
-        tensors_[slot].back().set_path(detail::join_path(slots_[slot], parameter.path));
+        tensors[slot].back().set_path(detail::join_path(slots_[slot], parameter.path));
       }
     }
-    paths_.push_back(parameter.path);
+    paths.push_back(parameter.path);
   }
+  tensors_ = std::move(tensors);
+  paths_ = std::move(paths);
 }
 
 void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
@@ -110,6 +114,11 @@ std::int64_t OptimizerState::step_count() {
     }
     step_count_ += status.has_value() ? 1 : 0;
     under_way_ = {};
+    if (!status.has_value() && step_count_ == 0) {
+      // Nothing was learned yet, and the state itself may be what failed (no memory for it): the next step makes it anew.
+      paths_.clear();
+      tensors_.assign(slots_.size(), {});
+    }
   }
   return step_count_;
 }

@@ -43,12 +43,19 @@ std::optional<std::uint64_t> as_count(const Json& value) {
   return value.get<std::uint64_t>();
 }
 
+// For an error's text: short, whatever a file holds (its depth is bounded by parse_json).
+std::string excerpt(const Json& value) {
+  constexpr std::size_t kMost = 60;
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
 Result<Shape> parse_shape(const std::string& name, const Json& value) {
   std::vector<std::int64_t> dims;
   for (const Json& dim : value.is_array() ? value : Json::array({-1})) {
     const std::optional<std::uint64_t> size = as_count(dim);
     if (!size || *size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return bad("tensor '{}': its shape is {}, not a list of sizes", name, value.dump());
+      return bad("tensor '{}': its shape is {}, not a list of sizes", name, excerpt(value));
     }
     dims.push_back(static_cast<std::int64_t>(*size));
   }
@@ -67,7 +74,7 @@ Result<DType> parse_dtype(const std::string& name, const Json& value) {
   }
   return bad("tensor '{}': the type {} is none of F32, F64, F16, BF16, I32, I64, U8, BOOL",
              name,
-             value.dump());
+             excerpt(value));
 }
 
 Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
@@ -75,7 +82,7 @@ Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
                                            std::size_t data_size) {
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
       !value.contains("shape") || !value.contains("data_offsets")) {
-    return bad("tensor '{}': expected dtype, shape and data_offsets, got {}", name, value.dump());
+    return bad("tensor '{}': expected dtype, shape and data_offsets, got {}", name, excerpt(value));
   }
   SafetensorsFile::Entry entry{.name = name, .shape = {}};
   HEARTH_TRY(entry.dtype, parse_dtype(name, value["dtype"]));
@@ -116,7 +123,7 @@ Result<Metadata> parse_metadata(const Json& value) {
     }
   }
   if (!is_valid) {
-    return bad("{} is not an object of texts: {}", kMetadataKey, value.dump());
+    return bad("{} is not an object of texts: {}", kMetadataKey, excerpt(value));
   }
   return metadata;
 }
@@ -142,7 +149,13 @@ Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size
 Result<Json> parse_json(std::string_view text) {
   std::set<std::string> names;
   std::string twice;
+  bool is_deep = false;
   const auto look = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    constexpr int kMostDepth = 4;  // a tensor's list of sizes is the deepest that the format knows
+    if (depth > kMostDepth) {
+      is_deep = true;
+      return false;  // not kept, so that a hostile file costs no stack
+    }
     if (depth == 1 && event == Json::parse_event_t::key &&
         !names.insert(parsed.get<std::string>()).second) {
       twice = parsed.get<std::string>();
@@ -154,6 +167,9 @@ Result<Json> parse_json(std::string_view text) {
     root = Json::parse(text, look);
   } catch (const Json::exception& error) {
     return bad("the header is not JSON: {}", error.what());
+  }
+  if (is_deep) {
+    return bad("the header is nested deeper than the format knows");
   }
   if (!twice.empty()) {
     return bad("the name '{}' stands twice in the header", twice);
@@ -178,7 +194,14 @@ std::string print_header(const SafetensorsHeader& header) {
         {"shape", entry.shape.dims()},
         {"data_offsets", {entry.offset_bytes, entry.offset_bytes + entry.size_bytes}}};
   }
-  std::string text = root.dump();
+  std::string text;
+  try {
+    text = root.dump();
+  } catch (const Json::exception& error) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("safetensors: a name or a metadata text is not UTF-8: {}",
+                                          error.what())});
+  }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

@@ -44,8 +44,9 @@ void Sgd::set_learning_rate(double rate) {
 
 Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters, Gradients&& gradients) {
   state_.require_fit(parameters, gradients);
+  const std::int64_t done =
+      state_.step_count();  // settles the step before, which may have lost the state
   state_.prepare(parameters);
-  const std::int64_t done = state_.step_count();
   const SgdUpdate settings{.learning_rate = config_.learning_rate,
                            .momentum = config_.momentum,
                            .dampening = config_.dampening,

@@ -96,13 +96,18 @@ void CoordinatorLoop::reduce(std::int64_t number, WaitingBucket bucket) {
   ++statistics_.buckets;
   statistics_.early_buckets += bucket.is_early ? 1 : 0;
   statistics_.bytes += bucket.regions.front().bytes().size();
-  engine_.all_reduce(std::move(bucket.regions),
-                     ReduceOp::sum,
-                     [inbox = CoordinatorInbox(mailbox_), number](const Status& status) {
-                       if (!status.has_value()) {
-                         inbox.abort(number, status.shared_error());
-                       }
-                     });
+  try {
+    engine_.all_reduce(std::move(bucket.regions),
+                       ReduceOp::sum,
+                       [inbox = CoordinatorInbox(mailbox_), number](const Status& status) {
+                         if (!status.has_value()) {
+                           inbox.abort(number, status.shared_error());
+                         }
+                       });
+  } catch (
+      ...) {  // the seam is a user's to implement; regions that it dropped report `cancelled` by themselves
+    CoordinatorInbox(mailbox_).abort(number, detail::error_of_current_exception());
+  }
 }
 
 void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {

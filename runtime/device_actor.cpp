@@ -24,10 +24,9 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
                          std::unique_ptr<Backend> backend,
                          const DeviceActorOptions& options)
     : endpoint_(std::move(endpoint)),
-      backend_(std::move(backend)),
-      pool_(backend_->pages(), PoolOptions{.budget_bytes = options.budget_bytes}),
-      handles_(pool_),
-      dispatch_(*endpoint_, *backend_, handles_) {}
+      memory_(std::make_shared<DeviceMemory>(std::move(backend), options.budget_bytes)),
+      handles_(memory_->pool),
+      dispatch_(*endpoint_, *memory_->backend, handles_) {}
 
 DeviceActor::~DeviceActor() = default;
 
@@ -78,6 +77,8 @@ void DeviceActor::run_borrowed_erased(UntilFn until,
 }
 
 bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
+  // Once the token is given back the actor may be gone: whoever called keeps the endpoint, and nothing else is touched then.
+  DeviceEndpoint& endpoint = *endpoint_;
   while (true) {
     schedule_point();
     collect();
@@ -101,15 +102,15 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     // A borrower leaves the parked lanes' deadlines, and the end of a shutdown, to the actor's thread.
     const bool leaves_duties = until != nullptr && (is_stopping_ || !parked_.empty());
     if (ready_.empty()) {
-      if (endpoint_->doorbell.try_release()) {
+      if (endpoint.doorbell.try_release()) {
         if (leaves_duties) {
-          endpoint_->wake_if_free();
+          endpoint.wake_if_free();
         }
         return true;
       }
     } else if (is_enough) {
-      endpoint_->doorbell.release_with_work();
-      endpoint_->wake_if_free();
+      endpoint.doorbell.release_with_work();
+      endpoint.wake_if_free();
       return false;
     }
   }
@@ -122,7 +123,17 @@ void DeviceActor::when_idle(DeviceEndpoint::ControlFn question) {
 
 void DeviceActor::answer_questions() {
   for (DeviceEndpoint::ControlFn& question : std::exchange(questions_, {})) {
-    question(*this);
+    obey(question);
+  }
+}
+
+// A message may carry someone else's work (LentRegion::run_on_device): what it throws must not end the loop.
+void DeviceActor::obey(DeviceEndpoint::ControlFn& message) {
+  try {
+    message(*this);
+  } catch (const std::exception& thrown) {
+    endpoint_->tables().log.error(
+        fmt::format("device {}: a control message failed: {}", endpoint_->name(), thrown.what()));
   }
 }
 
@@ -135,7 +146,7 @@ void DeviceActor::collect() {
   }
   if (rung.inbox) {
     for (DeviceEndpoint::ControlFn& message : endpoint_->take_inbox()) {
-      message(*this);
+      obey(message);
     }
   }
   if (!parked_.empty()) {
@@ -336,7 +347,7 @@ void DeviceActor::finish_stop() noexcept {
   has_stopped_ = true;
   const Doorbell::Rung rung = endpoint_->doorbell.stop();
   for (DeviceEndpoint::ControlFn& message : endpoint_->stop_inbox()) {
-    message(*this);
+    obey(message);
   }
   answer_questions();
   // Only the lanes in this actor's hands: any other has its producer for a consumer now, which finds the doorbell stopped when it
@@ -398,7 +409,7 @@ void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
 // ---- figures ----
 
 MemoryStatistics DeviceActor::memory() const {
-  const MemoryReport report = pool_.report();
+  const MemoryReport report = memory_->pool.report();
   return MemoryStatistics{.live_bytes = report.total.live_bytes,
                           .reserved_bytes = report.total.reserved_bytes,
                           .peak_live_bytes = report.total.peak_live_bytes,

@@ -29,6 +29,16 @@ struct DeviceActorOptions {
   std::int64_t budget_bytes = 0;
 };
 
+/// The backend and its memory. Loans that outlive the actor keep it, so that lent bytes stay mapped until they are given back.
+struct DeviceMemory {
+  DeviceMemory(std::unique_ptr<Backend> with, std::int64_t budget_bytes)
+      : backend(std::move(with)),
+        pool(backend->pages(), PoolOptions{.budget_bytes = budget_bytes}) {}
+
+  std::unique_ptr<Backend> backend;
+  DevicePool pool;
+};
+
 class DeviceActor {
  public:
   DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
@@ -65,9 +75,9 @@ class DeviceActor {
   /// The end of a loan; `status` poisons the lent tensor.
   void end_loan(LaneId lane, std::uint64_t loan, const Status& status);
   [[nodiscard]] MemoryStatistics memory() const;
-  void reset_peak() noexcept { pool_.reset_peak(); }
+  void reset_peak() noexcept { memory_->pool.reset_peak(); }
   [[nodiscard]] DeviceStatistics statistics() noexcept;
-  [[nodiscard]] Backend& backend() noexcept { return *backend_; }
+  [[nodiscard]] Backend& backend() noexcept { return *memory_->backend; }
 
  private:
   using UntilFn = bool (*)(const void* context) noexcept;
@@ -82,6 +92,7 @@ class DeviceActor {
   bool run(UntilFn until, const void* context, Deadline deadline) noexcept;
   void collect();
   void answer_questions();
+  void obey(DeviceEndpoint::ControlFn& message);
   void take_turn(LaneState& lane, UntilFn until, const void* context);
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
@@ -116,8 +127,7 @@ class DeviceActor {
   void sleep(int& timed_sleeps, std::uint64_t& seen_records);
 
   IntrusivePtr<DeviceEndpoint> endpoint_;
-  std::unique_ptr<Backend> backend_;
-  DevicePool pool_;
+  std::shared_ptr<DeviceMemory> memory_;
   HandleTable handles_;
   Dispatch dispatch_;
   std::vector<std::unique_ptr<LaneState>> lanes_;  // by lane id

@@ -243,11 +243,18 @@ DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
   lane.lane->pop();
   ++records_;
   park(lane, ParkReason::loan, ticket->deadline);
-  ticket->ready(LentRegion(endpoint_,
-                           lane.id,
-                           lane.loan.number,
-                           std::span<std::byte>(storage.value()->block.data, size),
-                           out.dtype));
+  try {
+    ticket->ready(LentRegion(endpoint_,
+                             memory_,
+                             lane.id,
+                             lane.loan.number,
+                             std::span<std::byte>(storage.value()->block.data, size),
+                             out.dtype));
+  } catch (const std::exception& thrown) {
+    // The region went down with the call and has reported `cancelled`, which ends the loan.
+    endpoint_->tables().log.error(
+        fmt::format("device {}: the taker of a loan threw: {}", endpoint_->name(), thrown.what()));
+  }
   return Step::parked;
 }
 

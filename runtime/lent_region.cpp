@@ -15,14 +15,21 @@ namespace hearth {
 LentRegion::LentRegion() noexcept = default;
 
 LentRegion::LentRegion(IntrusivePtr<DeviceEndpoint> endpoint,
+                       std::shared_ptr<const void> memory,
                        LaneId lane,
                        std::uint64_t loan,
                        std::span<std::byte> bytes,
                        DType dtype) noexcept
-    : endpoint_(std::move(endpoint)), lane_(lane), loan_(loan), bytes_(bytes), dtype_(dtype) {}
+    : endpoint_(std::move(endpoint)),
+      memory_(std::move(memory)),
+      lane_(lane),
+      loan_(loan),
+      bytes_(bytes),
+      dtype_(dtype) {}
 
 LentRegion::LentRegion(LentRegion&& other) noexcept
     : endpoint_(std::exchange(other.endpoint_, nullptr)),
+      memory_(std::move(other.memory_)),
       lane_(other.lane_),
       loan_(other.loan_),
       bytes_(other.bytes_),
@@ -31,6 +38,7 @@ LentRegion::LentRegion(LentRegion&& other) noexcept
 LentRegion& LentRegion::operator=(LentRegion&& other) noexcept {
   LentRegion taken(std::move(other));
   std::swap(endpoint_, taken.endpoint_);
+  std::swap(memory_, taken.memory_);
   std::swap(lane_, taken.lane_);
   std::swap(loan_, taken.loan_);
   std::swap(bytes_, taken.bytes_);
@@ -52,6 +60,7 @@ void LentRegion::done(Status status) {
     endpoint->post([lane = lane_, loan = loan_, status = std::move(status)](DeviceActor& actor) {
       actor.end_loan(lane, loan, status);
     });
+    memory_.reset();
   }
 }
 

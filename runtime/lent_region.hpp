@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include <hearth/runtime/base/dtype.hpp>
@@ -24,6 +25,7 @@ class LentRegion {
  public:
   LentRegion() noexcept;  ///< Empty: is_valid() is false.
   LentRegion(IntrusivePtr<DeviceEndpoint> endpoint,
+             std::shared_ptr<const void> memory,
              LaneId lane,
              std::uint64_t loan,
              std::span<std::byte> bytes,
@@ -45,6 +47,7 @@ class LentRegion {
 
  private:
   IntrusivePtr<DeviceEndpoint> endpoint_;
+  std::shared_ptr<const void> memory_;  ///< Keeps the bytes mapped, whatever becomes of the device.
   LaneId lane_;
   std::uint64_t loan_ = 0;
   std::span<std::byte> bytes_;

@@ -1,5 +1,6 @@
 #include <hearth/runtime/optimizer_step.hpp>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -42,6 +43,10 @@ void require_like(
   }
 }
 
+std::uint64_t name_of(const Tensor& tensor) noexcept {
+  return (std::uint64_t{tensor.impl()->slot.value} << 32U) | tensor.impl()->generation;
+}
+
 // Runs one update; `replaced` are the tensors whose new values come back, in the order of the results.
 void update(OpKind kind,
             std::span<const Arg> inputs,
@@ -68,6 +73,21 @@ void update(OpKind kind,
 
 }  // namespace
 
+// The group runs as a whole, so what one of its updates makes is not there for another.
+void UpdateGroup::require_outside(const Tensor& tensor, const char* what) const {
+  if (!tensor.is_empty() && std::ranges::find(made_, name_of(tensor)) != made_.end()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("update group: {} {} was updated in this group already",
+                                          what,
+                                          describe(tensor.dtype(), tensor.shape())),
+                      .location = loc_});
+  }
+}
+
+void UpdateGroup::remember(const Tensor& tensor) {
+  made_.push_back(name_of(tensor));
+}
+
 UpdateGroup::UpdateGroup(const Device& device, SourceLoc loc) : device_(device), loc_(loc) {
   OpRecord record;
   record.kind = OpKind::group_begin;
@@ -92,6 +112,8 @@ void UpdateGroup::sgd(Tensor& parameter,
                       Tensor gradient,
                       Tensor& momentum,
                       const SgdUpdate& options) {
+  require_outside(parameter, "parameter");
+  require_outside(gradient, "gradient");
   require_like(OpKind::sgd_step, parameter, gradient, "gradient", loc_);
   const SgdAttributes attributes{.learning_rate = options.learning_rate,
                                  .momentum = options.momentum,
@@ -104,18 +126,26 @@ void UpdateGroup::sgd(Tensor& parameter,
                                     Arg(std::move(gradient), loc_)};
     const std::array<Tensor*, 1> replaced{&parameter};
     update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+    remember(parameter);
     return;
   }
+  require_outside(momentum, "momentum");
   require_like(OpKind::sgd_step, parameter, momentum, "momentum", loc_);
   const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_),
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(momentum), loc_)};
   const std::array<Tensor*, 2> replaced{&parameter, &momentum};
   update(OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+  remember(parameter);
+  remember(momentum);
 }
 
 void UpdateGroup::adam(
     Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
+  require_outside(parameter, "parameter");
+  require_outside(gradient, "gradient");
+  require_outside(mean, "first moment");
+  require_outside(variance, "second moment");
   require_like(OpKind::adam_step, parameter, gradient, "gradient", loc_);
   require_like(OpKind::adam_step, parameter, mean, "first moment", loc_);
   require_like(OpKind::adam_step, parameter, variance, "second moment", loc_);
@@ -132,6 +162,9 @@ void UpdateGroup::adam(
                                   Arg(std::move(variance), loc_)};
   const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
   update(OpKind::adam_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+  remember(parameter);
+  remember(mean);
+  remember(variance);
 }
 
 PendingOptions UpdateGroup::pending_options() const {

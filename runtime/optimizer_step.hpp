@@ -4,7 +4,10 @@
 // Threads: the thread whose stream owns the parameters.
 #pragma once
 
+#include <cstdint>
 #include <hearth/runtime/base/unique_function.hpp>
+#include <vector>
+
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/tensor.hpp>
 
@@ -38,6 +41,8 @@ class UpdateGroup {
   /// Discards the group when commit() was not called.
   ~UpdateGroup();
 
+  /// Errors of both: ShapeError, DtypeError when the tensors do not fit; ArgumentError when this group has made one of them already (a
+  /// parameter is updated once a step).
   /// Replaces `parameter` (and `momentum`, which may be empty when update.momentum is 0) by the updated tensors; in place where
   /// nobody else holds them.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
@@ -52,8 +57,12 @@ class UpdateGroup {
   [[nodiscard]] PendingOptions pending_options() const;
 
  private:
+  void require_outside(const Tensor& tensor, const char* what) const;
+  void remember(const Tensor& tensor);
+
   Device device_;
   SourceLoc loc_;
+  std::vector<std::uint64_t> made_;  ///< Names of what this group has made: no inputs of its own.
   bool open_ = true;
 };
 

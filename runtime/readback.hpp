@@ -36,7 +36,9 @@ template <class Answer, class Question>
       PendingOptions{.subject = "an answer of the device", .helper = helper_of(endpoint)});
   Pending<Answer> pending = promise.pending();
   endpoint.post([promise = std::move(promise), question](DeviceActor& actor) mutable {
-    actor.when_idle([promise = std::move(promise), question](DeviceActor& idle) mutable { promise.set_value(question(idle)); });
+    actor.when_idle([promise = std::move(promise), question](DeviceActor& idle) mutable {
+      promise.set_value(question(idle));
+    });
   });
   return std::move(pending).get();
 }

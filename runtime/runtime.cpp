@@ -115,7 +115,6 @@ void Runtime::Impl::open(const DeviceOptions& options) {
   }
   const BackendRequest request{.name = options.name,
                                .cores = options.cores,
-                               .memory_budget_bytes = options.memory_budget_bytes,
                                .is_serial = executor->is_manual(),
                                .sim_computes = options.sim_computes};
   std::unique_ptr<Backend> backend =

@@ -184,6 +184,8 @@ DeviceClient& make_client(DeviceEndpoint& endpoint) {
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
+  // A thread that outlives many runtimes must not keep a stream of each.
+  current_context().drop_obsolete();
   return current_context().attach(
       endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint)));
 }

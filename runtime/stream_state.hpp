@@ -75,6 +75,11 @@ class DeviceClient final : public ContextAttachment {
   explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
       : default_stream_(std::move(endpoint)), current(&default_stream_) {}
 
+  /// The device is closed and no scope is open on it.
+  [[nodiscard]] bool is_obsolete() const noexcept override {
+    return current == &default_stream_ && default_stream_.endpoint().is_closed();
+  }
+
  private:
   StreamState default_stream_;
 

@@ -269,7 +269,8 @@ void Tensor::adopt() {
     return;
   }
   OpRecord record = record_about(stream, OpKind::adopt, impl, SourceLoc{});
-  const LastUsesBlob uses = impl.last_uses(stream.id());
+  LastUsesBlob uses = impl.last_uses(stream.id());
+  uses.all_lanes = 0;  // a lane that waited for all others could wait for one that waits for it
   stream.submit(record, std::as_bytes(std::span(&uses, 1)));
   impl.home = stream.id();
   for (LaneUse& use : impl.foreign_uses) {

@@ -19,22 +19,17 @@ struct Row {
 
 std::unique_ptr<Backend> make_cpu(const BackendRequest& request) {
   return std::make_unique<cpu::CpuBackend>(
-      cpu::CpuOptions{.name = request.name,
-                      .cores = request.cores,
-                      .serial = request.is_serial,
-                      .pages = {.budget_bytes = request.memory_budget_bytes}});
+      cpu::CpuOptions{.name = request.name, .cores = request.cores, .serial = request.is_serial});
 }
 
 std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
-  return std::make_unique<reference::ReferenceBackend>(reference::ReferenceOptions{
-      .name = request.name, .pages = {.budget_bytes = request.memory_budget_bytes}});
+  return std::make_unique<reference::ReferenceBackend>(
+      reference::ReferenceOptions{.name = request.name});
 }
 
 std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
   return std::make_unique<sim::SimBackend>(
-      sim::SimOptions{.name = request.name,
-                      .computes = request.sim_computes,
-                      .budget_bytes = request.memory_budget_bytes});
+      sim::SimOptions{.name = request.name, .computes = request.sim_computes});
 }
 
 constexpr std::array kRows = {

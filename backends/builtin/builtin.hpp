@@ -16,9 +16,8 @@ namespace hearth {
 struct BackendRequest {
   std::string name;             ///< "cpu:0": the kind of device before the colon, its number behind
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
-  std::int64_t memory_budget_bytes = 0;  ///< the most that its pages may hold
-  bool is_serial = false;                ///< never fork (manual executor)
-  bool sim_computes = true;              ///< sim: false = kernels of no cost and no result
+  bool is_serial = false;       ///< never fork (manual executor)
+  bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
 };
 
 /// Errors: not_found, with the kinds of device that there are.

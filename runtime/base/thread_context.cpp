@@ -94,6 +94,18 @@ void ThreadContext::detach(std::uint64_t key) {
   hot_ = nullptr;
 }
 
+void ThreadContext::drop_obsolete() {
+  std::vector<std::uint64_t> keys;
+  for (const Entry& entry : attachments_) {
+    if (entry.attachment->is_obsolete()) {
+      keys.push_back(entry.key);
+    }
+  }
+  for (const std::uint64_t key : keys) {
+    detach(key);
+  }
+}
+
 void ThreadContext::clear_attachments() {
   while (!attachments_.empty()) {
     detach(attachments_.back().key);

@@ -30,6 +30,9 @@ class ContextAttachment {
   ContextAttachment(const ContextAttachment&) = delete;
   ContextAttachment& operator=(const ContextAttachment&) = delete;
   virtual ~ContextAttachment() = default;
+
+  /// Whether nobody can need it any more, so that drop_obsolete() may destroy it.
+  [[nodiscard]] virtual bool is_obsolete() const noexcept { return false; }
 };
 
 class ThreadContext final {
@@ -73,6 +76,8 @@ class ThreadContext final {
   }
   /// Destroys what is under the key, if anything.
   void detach(std::uint64_t key);
+  /// Destroys the attachments that say so of themselves.
+  void drop_obsolete();
   /// Destroys all attachments, the newest first. Executors call this when a thread's body has
   /// returned.
   void clear_attachments();

@@ -3,10 +3,11 @@
 
 #include "loan_desk.hpp"
 
+#include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/stream.hpp>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <hearth/runtime/base/manual_executor.hpp>
 
 namespace hearth {
 namespace {
@@ -28,6 +29,9 @@ class CoordinatorTest : public ::testing::Test {
   }
   /// Rank `rank` lends a tensor with this value; returns what becomes of it.
   Tensor arrive(std::int64_t step, std::size_t bucket, int rank, float value, double loss = 0) {
+    // A stream that has lent something stands still, so each loan has its own.
+    Stream stream(desk_.device(rank));
+    const StreamScope scope(stream);
     std::vector<Tensor> results;
     std::vector<Tensor> tensors;
     tensors.push_back(full(desk_.device(rank), {1}, value));

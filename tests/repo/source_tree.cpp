@@ -5,7 +5,8 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
+#include <utility>
 
 namespace hearth::repo {
 namespace {
@@ -160,7 +161,9 @@ std::vector<SourceFile> load_source_tree() {
       continue;
     }
     std::ifstream stream(entry->path(), std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    std::ostringstream whole;
+    whole << stream.rdbuf();
+    const std::string text = std::move(whole).str();
     if (text.find('\0') != std::string::npos) {
       continue;
     }

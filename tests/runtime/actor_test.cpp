@@ -1,6 +1,8 @@
 // Fine print 1 to 3 and 12 of the design: rings, giving the token back, parked lanes, user code.
 #include "stepped_runtime.hpp"
 
+#include <optional>
+
 #include "runtime/handle_table.hpp"
 
 namespace hearth {
@@ -70,16 +72,21 @@ TEST(Actor, ABorrowerWhoseDeadlinePassesLeavesTheRestToTheActor) {
 TEST(Actor, LanesTakeTurns) {
   stepped([](const World& world) {
     Stream busy(world.device);
+    std::optional<HeldStream> busy_held;
     Pending<void> busy_done;
     {
       const StreamScope scope(busy);
+      busy_held.emplace(world.device);
       Tensor x = world.f32({0});
       for (int i = 0; i < 200; ++i) {
         x = std::move(x) + 1;
       }
       busy_done = world.device.sync_later();
     }
+    HeldStream held(world.device);
     const Pending<std::vector<std::byte>> mine = world.f32({1}).read_bytes();
+    busy_held->let_go();
+    held.let_go();
     EXPECT_TRUE(mine.wait_for(1s));
     EXPECT_FALSE(busy_done.is_ready()) << "the short lane waited for all of the long one";
     EXPECT_TRUE(busy_done.wait_for(1s));

@@ -59,8 +59,8 @@ struct World {
     if (plan == faults.end()) {
       return nullptr;
     }
-    return std::make_unique<sim::SimBackend>(sim::SimOptions{
-        .name = request.name, .faults = plan->second, .budget_bytes = request.memory_budget_bytes});
+    return std::make_unique<sim::SimBackend>(
+        sim::SimOptions{.name = request.name, .faults = plan->second});
   }};
 }
 
@@ -126,7 +126,16 @@ class HeldStream {
   ADD_FAILURE() << "the tensor could be read";
   return {};
 }
+[[nodiscard]] inline ErrorCode code_of(const Status& status) {
+  if (status.has_value()) {
+    ADD_FAILURE() << "it succeeded";
+    return ErrorCode::internal;
+  }
+  return status.error().code;
+}
+/// Once the other threads' lanes have been consumed too.
 [[nodiscard]] inline std::int64_t live_tensors(const Device& device) {
+  pass(std::chrono::milliseconds(10));
   return device.memory().live_tensor_count;
 }
 

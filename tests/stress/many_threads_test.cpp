@@ -1,5 +1,5 @@
 // Real threads: hand-overs, drops that race uses, models trained side by side, runtimes that end with work in flight.
-// HEARTH_STRESS_ROUNDS scales the long ones.
+// STRESS_ROUNDS scales the long ones.
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -20,15 +20,19 @@ namespace hearth::testing {
 namespace {
 
 int rounds(int usual) {
-  const char* text = std::getenv("HEARTH_STRESS_ROUNDS");  // NOLINT(concurrency-mt-unsafe): before any thread
+  const char* text =
+      std::getenv("STRESS_ROUNDS");  // NOLINT(concurrency-mt-unsafe): before any thread
   return text == nullptr ? usual : std::stoi(text);
 }
 
 struct TwoLayers {
   Linear inner, outer;
   TwoLayers(const Device& device, Generator& generator)
-      : inner({.in = 6, .out = 16}, device, generator), outer({.in = 16, .out = 3}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const { return outer.forward(relu(inner.forward(x))); }
+      : inner({.in = 6, .out = 16}, device, generator),
+        outer({.in = 16, .out = 3}, device, generator) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return outer.forward(relu(inner.forward(x)));
+  }
   HEARTH_MODULE(TwoLayers, inner, outer)
 };
 
@@ -40,7 +44,8 @@ double train(const Device& device, std::uint64_t seed, int steps) {
   const Tensor y = cast(random_uniform(device, {12}, generator, 0, 3), DType::i64);
   double last = 0;
   for (int i = 0; i < steps; ++i) {
-    auto [loss, gradients] = value_and_grad(model, [&](const TwoLayers& tracked) { return cross_entropy(tracked.forward(x), y); });
+    auto [loss, gradients] = value_and_grad(
+        model, [&](const TwoLayers& tracked) { return cross_entropy(tracked.forward(x), y); });
     const Pending<StepReport> report = adam.step(model, std::move(gradients));
     last = loss.item();
   }
@@ -77,7 +82,8 @@ TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
     for (std::size_t me = 0; me < kThreads; ++me) {
       threads.emplace_back([&, me] {
         std::vector<Tensor> kept;
-        static_cast<void>(boxes[(me + 1) % kThreads].push(full(device, {33}, 0), Deadline::never()));
+        static_cast<void>(
+            boxes[(me + 1) % kThreads].push(full(device, {33}, 0), Deadline::never()));
         for (int i = 0; i < turns; ++i) {
           auto taken = boxes[me].pop(Deadline::in(kDefaultWait));
           ASSERT_TRUE(taken.has_value());
@@ -162,7 +168,8 @@ TEST(ManyThreads, RuntimesEndWithWorkInFlight) {
       other.join();
     }
     const Status status = answer.wait();
-    ASSERT_TRUE(status.has_value() || status.error().code == ErrorCode::device_closed) << status.error().to_string();
+    ASSERT_TRUE(status.has_value() || status.error().code == ErrorCode::device_closed)
+        << status.error().to_string();
     EXPECT_THROW(static_cast<void>(left_over + 1.0), Exception);
   }
 }
@@ -188,7 +195,8 @@ TEST(ManyThreads, ShortThreadsMakeAndEndStreams) {
 
 // Through OpenBLAS where the cpu device uses it: sixteen callers at once, against the oracle.
 TEST(ManyThreads, SixteenThreadsMultiplyAtOnce) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});
+  const Runtime runtime(
+      {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});
   const Device reference = runtime.device("reference:0");
   Generator generator(5);
   const Tensor a = random_normal(reference, {61, 83}, generator);

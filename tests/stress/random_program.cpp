@@ -60,7 +60,8 @@ class Run {
     std::uniform_real_distribution<double> disturbance(-1, 1);
     for (float& value : values) {
       value = static_cast<float>(real());
-      value = static_cast<float>(static_cast<double>(value) * (1 + noise_ * disturbance(noise_random_)));
+      value = static_cast<float>(static_cast<double>(value) *
+                                 (1 + noise_ * disturbance(noise_random_)));
     }
     return Tensor::from(device_, std::move(values), shape);
   }

@@ -1,5 +1,5 @@
-// Random programs of up to 64 ops on cpu against reference. HEARTH_RANDOM_PROGRAMS says how many (1,000 by default),
-// HEARTH_RANDOM_FIRST which seed comes first.
+// Random programs of up to 64 ops on cpu against reference. RANDOM_PROGRAMS says how many (1,000 by default),
+// RANDOM_FIRST which seed comes first.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -28,20 +28,27 @@ struct Tally {
 
 // The oracle itself says how well a value is conditioned: how far it moves when the inputs are disturbed by a few ulp. A value that
 // moves by more than the tolerance is not compared (DESIGN §9); one that moves a little gets that much more room.
-void compare(const Values& cpu, const Values& reference, const Values& disturbed, const Values& disturbed_again, std::uint64_t seed, Tally& tally) {
+void compare(const Values& cpu,
+             const Values& reference,
+             const Values& disturbed,
+             const Values& disturbed_again,
+             std::uint64_t seed,
+             Tally& tally) {
   ASSERT_EQ(cpu.size(), reference.size()) << "seed " << seed;
   for (std::size_t t = 0; t < reference.size(); ++t) {
     ASSERT_EQ(cpu[t].size(), reference[t].size()) << "seed " << seed << " tensor " << t;
     for (std::size_t i = 0; i < reference[t].size(); ++i) {
       const double want = reference[t][i];
-      const double moved = std::max(std::abs(disturbed[t][i] - want), std::abs(disturbed_again[t][i] - want));
+      const double moved =
+          std::max(std::abs(disturbed[t][i] - want), std::abs(disturbed_again[t][i] - want));
       const double tolerance = 2e-5 * (1 + std::abs(want));
       if (!std::isfinite(want) || !(moved <= 20 * tolerance)) {
         ++tally.skipped;
         continue;
       }
       ++tally.compared;
-      ASSERT_NEAR(cpu[t][i], want, tolerance + 16 * moved) << "seed " << seed << " tensor " << t << " element " << i;
+      ASSERT_NEAR(cpu[t][i], want, tolerance + 16 * moved)
+          << "seed " << seed << " tensor " << t << " element " << i;
     }
   }
 }
@@ -50,8 +57,8 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});
   const Device cpu = runtime.device("cpu:0");
   const Device reference = runtime.device("reference:0");
-  const std::uint64_t first = number_from("HEARTH_RANDOM_FIRST", 1);
-  const std::uint64_t count = number_from("HEARTH_RANDOM_PROGRAMS", 1000);
+  const std::uint64_t first = number_from("RANDOM_FIRST", 1);
+  const std::uint64_t count = number_from("RANDOM_PROGRAMS", 1000);
   Tally tally;
   for (std::uint64_t seed = first; seed < first + count && !HasFatalFailure(); ++seed) {
     const RandomProgram program{.seed = seed};
@@ -63,7 +70,8 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
             seed,
             tally);
   }
-  std::printf("%lu programs, %lu values compared, %lu skipped\n", count, tally.compared, tally.skipped);
+  std::printf(
+      "%lu programs, %lu values compared, %lu skipped\n", count, tally.compared, tally.skipped);
   EXPECT_GT(tally.compared, 20 * tally.skipped);
   EXPECT_EQ(cpu.memory().live_tensor_count, 0);
   EXPECT_EQ(cpu.memory().live_bytes, 0);
