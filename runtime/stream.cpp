@@ -6,8 +6,13 @@
 
 namespace hearth {
 
-Stream::Stream(const Device& device)
-    : state_(std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&device.endpoint()))) {}
+Stream::Stream(const Device& device) {
+  DeviceEndpoint& endpoint = device.endpoint();
+  if (endpoint.is_closed()) {
+    throw_error(endpoint.closed_error());
+  }
+  state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
+}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;

@@ -14,6 +14,7 @@ class StreamState;
 
 class Stream {
  public:
+  /// Errors: DeviceError device_closed.
   explicit Stream(const Device& device);
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;

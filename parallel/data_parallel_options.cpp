@@ -1,4 +1,4 @@
-#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/parallel/data_parallel_options.hpp>
 
 #include <fmt/format.h>
 
@@ -72,21 +72,6 @@ void require_samples(std::int64_t sample_count) {
   if (sample_count == 0) {
     throw_argument("the batch is empty");
   }
-}
-
-void throw_model_taken() {
-  throw_argument("the model was taken: the training has ended");
-}
-
-Gradients without_values(const std::vector<NamedTensor>& parameters) {
-  std::vector<std::string> paths;
-  std::vector<Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) {
-    paths.push_back(parameter.name);
-    const bool comes_later = is_float(parameter.tensor.dtype());
-    tensors.push_back(comes_later ? Tensor() : zeros_like(parameter.tensor));
-  }
-  return Gradients(std::move(paths), std::move(tensors));
 }
 
 CoordinatorOptions coordinator_options(const DataParallelOptions& options,

@@ -1,0 +1,52 @@
+// What a data-parallel trainer can be told, and the checks of it.
+// Plain data. Threads: values.
+#pragma once
+
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/collective.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/device.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+namespace hearth {
+
+using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
+[[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config);
+
+struct DataParallelOptions {
+  std::vector<Device> devices = {};  ///< One rank each.
+  OptimizerConfig optimizer = Adam::Config{};
+  /// Gradients travel in buckets of at least this size (bench: BM_DataParallel_Cnn).
+  std::int64_t bucket_bytes = std::int64_t{1} << 20;
+  /// How long the first rank of a bucket waits for the last one.
+  Duration deadline = std::chrono::seconds(5);
+  /// How long a whole step may take.
+  Duration step_limit = kDefaultWait;
+  std::uint64_t seed = 0;        ///< Of the workers' generators.
+  Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
+};
+
+namespace detail {
+
+/// Errors: ArgumentError when there is no device or a setting makes no sense.
+void require_sound(const DataParallelOptions& options);
+/// Errors: ArgumentError when a model has nothing to train.
+void require_trainable(const BucketPlan& plan);
+/// Errors: ArgumentError when there is not one shard a rank.
+void require_shard_count(std::size_t shards, std::size_t ranks);
+/// Errors: ArgumentError when a shard's size is negative.
+[[nodiscard]] std::int64_t checked_size(std::int64_t size);
+/// Errors: ArgumentError when a batch is empty.
+void require_samples(std::int64_t sample_count);
+[[nodiscard]] CoordinatorOptions coordinator_options(const DataParallelOptions& options,
+                                                     std::size_t bucket_count);
+
+}  // namespace detail
+
+}  // namespace hearth

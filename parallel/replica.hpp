@@ -1,0 +1,161 @@
+// Replica: one rank's copy of the model, with its optimizer and loss function, and how it takes
+// part in a step.
+// Owned by a trainer. Threads: its worker's only.
+// Invariant: run() tells the coordinator how its step ended, whatever happens in it.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/gradient_exchange.hpp>
+#include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+/// A rank's part of a batch: it knows how many samples it has.
+template <class T>
+concept BatchShard = std::movable<T> && requires(const T& shard) {
+  { shard.size } -> std::convertible_to<std::int64_t>;
+};
+
+/// A rank's part of a step.
+template <BatchShard Shard>
+struct ReplicaTask {
+  std::int64_t step = 0;
+  std::int64_t sample_count = 0;   ///< Of all ranks.
+  std::vector<Shard> shards = {};  ///< By micro-batch.
+};
+
+/// What is the same for all steps of a trainer.
+struct StepTerms {
+  const BucketPlan& plan;
+  CoordinatorInbox coordinator;
+  Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent.
+  Duration update_limit;  ///< How long the worker waits for the end of the step.
+};
+
+namespace detail {
+/// Gradients whose tensors come later; those of integers are zeros.
+[[nodiscard]] Gradients without_values(const std::vector<NamedTensor>& parameters);
+[[noreturn]] void throw_model_taken();
+}  // namespace detail
+
+template <Module Model, BatchShard Shard>
+class Replica final {
+ public:
+  using LossFn = std::function<Tensor(const Model& model, Shard& shard, WorkerContext& context)>;
+  using Task = ReplicaTask<Shard>;
+
+  Replica(Optimizer optimizer, LossFn loss)
+      : optimizer_(std::move(optimizer)), loss_(std::move(loss)) {}
+
+  void place(Model model) { model_.emplace(std::move(model)); }
+  void place(Model model, Optimizer optimizer) {
+    place(std::move(model));
+    optimizer_ = std::move(optimizer);
+  }
+  /// Errors: ArgumentError when it was taken.
+  [[nodiscard]] Model& model() {
+    if (!model_) {
+      detail::throw_model_taken();
+    }
+    return *model_;
+  }
+  [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  [[nodiscard]] Model take() {
+    Model taken = std::move(model());
+    model_.reset();
+    return taken;
+  }
+
+  /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
+  /// model. Waits for the update.
+  void run(Task task, const StepTerms& terms, const Worker& worker, WorkerContext& context);
+
+ private:
+  [[nodiscard]] Gradients differentiate(Task& task,
+                                        GradientExchange& exchange,
+                                        WorkerContext& context);
+  /// The loss of one micro-batch, weighted by its share of all samples.
+  [[nodiscard]] Tensor weighted_loss(const Model& tracked,
+                                     Task& task,
+                                     std::size_t index,
+                                     WorkerContext& context) {
+    Shard& shard = task.shards[index];
+    const auto weight = static_cast<double>(shard.size) / static_cast<double>(task.sample_count);
+    Tensor loss = loss_(tracked, shard, context);
+    return weight == 1 ? loss : mul(std::move(loss), weight);
+  }
+
+  std::optional<Model> model_;
+  Optimizer optimizer_;
+  LossFn loss_;
+};
+
+template <Module Model, BatchShard Shard>
+void Replica<Model, Shard>::run(Task task,
+                                const StepTerms& terms,
+                                const Worker& worker,
+                                WorkerContext& context) {
+  ErrorRef error;
+  try {
+    take_over(task.shards);
+    GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
+    Gradients gradients = differentiate(task, exchange, context);
+    exchange.collect(gradients);
+    const Pending<StepReport> update = optimizer_.step(model(), std::move(gradients));
+    error = update.wait(Deadline::in(terms.update_limit)).shared_error();
+  } catch (...) {
+    error = worker.failure();
+    terms.coordinator.abort(task.step, error);
+  }
+  terms.coordinator.finish(task.step, context.rank, std::move(error));
+}
+
+template <Module Model, BatchShard Shard>
+Gradients Replica<Model, Shard>::differentiate(Task& task,
+                                               GradientExchange& exchange,
+                                               WorkerContext& context) {
+  std::erase_if(task.shards, [](const Shard& shard) { return shard.size == 0; });
+  const Model& model = this->model();
+  if (task.shards.empty()) {
+    exchange.add_zeros();
+    return detail::without_values(named_tensors(model));
+  }
+  Tensor loss_before;
+  Gradients before;
+  for (std::size_t i = 0; i + 1 < task.shards.size(); ++i) {
+    auto [loss, gradients] = value_and_grad(
+        model, [&](const Model& tracked) { return weighted_loss(tracked, task, i, context); });
+    if (i == 0) {
+      loss_before = std::move(loss);
+      before = std::move(gradients);
+    } else {
+      loss_before = add(std::move(loss_before), std::move(loss));
+      before.accumulate(std::move(gradients));
+    }
+  }
+  const auto differentiated = [&](const Model& tracked) {
+    Tensor loss = weighted_loss(tracked, task, task.shards.size() - 1, context);
+    exchange.report_loss(loss_before.is_empty() ? loss.detach() : add(loss_before, loss.detach()));
+    return loss;
+  };
+  const GradientHook hook = [&](std::size_t index, Tensor& gradient) {
+    if (!before.is_empty()) {
+      gradient = add(std::move(before[index]), std::move(gradient));
+    }
+    exchange.add(index, gradient);
+  };
+  return value_and_grad(model, differentiated, hook).gradients;
+}
+
+}  // namespace hearth
