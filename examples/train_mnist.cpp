@@ -312,7 +312,19 @@ void write_json(const Options& options, const Result& result) {
   }
 }
 
+/// Finds out before the training whether its results can be kept.
+void require_writable(const Options& options) {
+  std::filesystem::create_directories(options.checkpoint);
+  if (access(options.checkpoint.c_str(), W_OK) != 0) {
+    throw std::runtime_error("cannot write into the folder " + options.checkpoint);
+  }
+  if (!options.json.empty() && !std::ofstream(options.json, std::ios::app)) {
+    throw std::runtime_error("cannot write " + options.json);
+  }
+}
+
 int run(const Options& options) {
+  require_writable(options);
   hearth::RuntimeOptions runtime_options;
   for (const std::string& name : options.devices) {
     runtime_options.devices.push_back({.name = name});
@@ -352,15 +364,15 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model)
       ->check(CLI::IsMember({"mlp", "cnn"}))
       ->capture_default_str();
-  app.add_option("--epochs", options.epochs)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1'000'000))->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app.add_option("--optimizer", options.optimizer)
+  app.add_option("--optimizer", options.optimizer, "sgd has momentum 0.9")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
   app.add_option("--lr", options.learning_rate, "learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-12, 1e3))
       ->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
   app.add_option("--checkpoint", options.checkpoint, "folder for the weights")
