@@ -28,7 +28,13 @@ fi
 
 hearth_say "2/3 Build"
 cmake --preset "$preset"
-cmake --build --preset "$preset" -j "$(hearth_jobs)"
+# The sanitizers build and run the programs with threads, lifetimes and files; kernels case by case are the release suite's.
+targets=()
+case $preset in
+  asan) targets=(--target stress_test random_programs_test parallel_test runtime_actor_test modules_test) ;;
+  tsan) targets=(--target stress_test parallel_test) ;;
+esac
+cmake --build --preset "$preset" -j "$(hearth_jobs)" "${targets[@]}"
 
 hearth_say "3/3 Tests"
 ctest --preset "$preset" -j "$(nproc)" "$@"

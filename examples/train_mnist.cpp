@@ -364,7 +364,9 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model)
       ->check(CLI::IsMember({"mlp", "cnn"}))
       ->capture_default_str();
-  app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  app.add_option("--epochs", options.epochs)
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
