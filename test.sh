@@ -21,9 +21,9 @@ TEXT
 hearth_say "1/3 Packages"
 hearth_ensure_packages "${hearth_packages[@]}"
 if [[ $preset == tsan ]]; then
-  export HEARTH_TSAN_PREFIX=${HEARTH_TSAN_PREFIX:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth-build/tsan}
-  hearth_say "Boost.Fiber and oneTBB for the thread sanitizer, in $HEARTH_TSAN_PREFIX (built once)"
-  .ci/tsan_libraries.sh "$HEARTH_TSAN_PREFIX"
+  export TSAN_PREFIX=${TSAN_PREFIX:-${XDG_CACHE_HOME:-$HOME/.cache}/hearth-build/tsan}
+  hearth_say "Boost.Fiber and oneTBB for the thread sanitizer, in $TSAN_PREFIX (built once)"
+  .ci/tsan_libraries.sh "$TSAN_PREFIX"
 fi
 
 hearth_say "2/3 Build"

@@ -36,7 +36,8 @@ file(COPY ${SOURCE_DIR}/tests/install/consumer DESTINATION ${WORK_DIR})
 run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/build -G ${GENERATOR}
     -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix} ${linking})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer/build)
-run(${WORK_DIR}/consumer/build/consumer)
-if(NOT output MATCHES "^loss after one step on two devices: [0-9]+\\.[0-9]+\n$")
-  message(FATAL_ERROR "the consumer printed: '${output}'")
+execute_process(COMMAND ${WORK_DIR}/consumer/build/consumer
+                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE log)
+if(NOT status EQUAL 0 OR NOT output MATCHES "^loss after one step on two devices: [0-9]+\\.[0-9]+\n$")
+  message(FATAL_ERROR "the consumer ended with ${status}, printed: '${output}' and logged: '${log}'")
 endif()
