@@ -6,7 +6,7 @@ hearth_packages=(
   libtbb-dev libboost-fiber1.81-dev libopenblas-pthread-dev libcereal-dev libxxhash-dev
   libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
-hearth_developer_packages=(clang-format-14 clang-tidy-14 clang-14)
+hearth_developer_packages=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev)
 
 hearth_say() { printf '\n==> %s\n' "$*"; }
 
