@@ -17,7 +17,7 @@ void ContinuationRunner::Queue::start() {
     return;
   }
   thread_ = executor_.spawn({.name = "continuations"}, [this] {
-    while (auto task = tasks_.pop()) {
+    while (auto task = tasks_.pop(Deadline::never())) {
       (*task)();
     }
   });

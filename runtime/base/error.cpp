@@ -91,6 +91,9 @@ std::string Error::to_string() const {
     out += fmt::format(", called at {}:{}", location.file, location.line);
   }
   out += "]";
+  if (!report.empty()) {
+    out += "\n" + report;
+  }
   if (cause) {
     out += "\n  caused by: " + cause->to_string();
   }

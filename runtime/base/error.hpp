@@ -54,6 +54,7 @@ struct Error {
   std::uint64_t sequence = 0;    ///< The op's number in its lane.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
+  std::string report = {};  ///< Of a deadline that passed: who waits for whom (see Watchdog).
 
   /// All of it in one readable line per level.
   [[nodiscard]] std::string to_string() const;

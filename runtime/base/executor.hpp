@@ -30,6 +30,8 @@ class Joinable {
 
   /// Waits until the body has returned. Further calls return at once.
   virtual void join() = 0;
+  /// Leaves the thread to itself: nobody waits for it any more, and what it uses must outlive it. For threads that do not come back.
+  virtual void detach() = 0;
 };
 
 class Executor {

@@ -9,7 +9,17 @@
 
 #include <cxxabi.h>
 
+// g++ says it with a macro, clang with a feature.
 #if defined(__SANITIZE_ADDRESS__)
+#define HEARTH_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HEARTH_ADDRESS_SANITIZER
+#endif
+#endif
+
+#if defined(HEARTH_ADDRESS_SANITIZER)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
 #endif
@@ -26,15 +36,23 @@ struct KeptStack {
 void start_switch([[maybe_unused]] void** fake_stack,
                   [[maybe_unused]] const void* lowest_address,
                   [[maybe_unused]] std::size_t size_bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEARTH_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(fake_stack, lowest_address, size_bytes);
 #endif
 }
 void finish_switch([[maybe_unused]] void* fake_stack,
                    [[maybe_unused]] const void** from_lowest_address,
                    [[maybe_unused]] std::size_t* from_size_bytes) noexcept {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEARTH_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(fake_stack, from_lowest_address, from_size_bytes);
+#endif
+}
+// The last frames of a fiber never return, so the sanitizer goes on to guard what lies between them after the memory has become
+// another fiber's stack.
+void forget_frames([[maybe_unused]] const void* lowest_address,
+                   [[maybe_unused]] std::size_t size_bytes) noexcept {
+#if defined(HEARTH_ADDRESS_SANITIZER)
+  __asan_unpoison_memory_region(lowest_address, size_bytes);
 #endif
 }
 
@@ -60,6 +78,7 @@ void Fiber::resume() {
   void* fake_stack = nullptr;
   start_switch(&fake_stack, stack_.lowest_address(), stack_.memory().size);
   if (!inside_) {
+    forget_frames(stack_.lowest_address(), stack_.memory().size);
     // Not in the constructor: making a fiber switches to its stack and back, which the sanitizer
     // must know.
     inside_ = boost::context::fiber(
@@ -90,7 +109,7 @@ void Fiber::suspend() {
 }
 
 void Fiber::keep_reachable() const noexcept {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HEARTH_ADDRESS_SANITIZER)
   __lsan_ignore_object(this);
   __lsan_register_root_region(stack_.lowest_address(), stack_.memory().size);
 #endif

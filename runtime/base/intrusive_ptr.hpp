@@ -5,18 +5,19 @@
 // holder did to it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <hearth/runtime/base/atomics.hpp>
+
 namespace hearth {
 
 /// Base of what IntrusivePtr counts: `class Timeline final : public RefCounted<Timeline>`.
 /// A class with subclasses needs a virtual destructor.
-template <class Derived>
+template <class Derived, class Atomics = StdAtomics>
 class RefCounted {
  public:
   RefCounted() = default;
@@ -44,7 +45,7 @@ class RefCounted {
   ~RefCounted() = default;
 
  private:
-  mutable std::atomic<std::uint32_t> count_{0};
+  mutable typename Atomics::template Atomic<std::uint32_t> count_{0};
 };
 
 template <class T>

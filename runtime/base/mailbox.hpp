@@ -37,9 +37,12 @@ class Mailbox final {
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox() = default;
 
-  /// Adds a message, waiting while the mailbox is full. Anything but `accepted` leaves `message` as
-  /// it was.
-  MailboxPush push(T&& message, Deadline deadline = Deadline::never()) HEARTH_EXCLUDES(mutex_) {
+  /// Adds a message, waiting up to kDefaultWait while the mailbox is full. Anything but `accepted`
+  /// leaves `message` as it was.
+  MailboxPush push(T&& message) HEARTH_EXCLUDES(mutex_) {
+    return push(std::move(message), Deadline::in(kDefaultWait));
+  }
+  MailboxPush push(T&& message, Deadline deadline) HEARTH_EXCLUDES(mutex_) {
     schedule_point();
     std::optional<WaitNode> node;
     for (Wake wake = Wake::unparked;;) {
@@ -63,9 +66,8 @@ class Mailbox final {
     return message;
   }
   /// The oldest message, waiting for one. Nothing when the deadline passes, or when the mailbox is
-  /// closed and empty.
-  [[nodiscard]] std::optional<T> pop(Deadline deadline = Deadline::never())
-      HEARTH_EXCLUDES(mutex_) {
+  /// closed and empty. An idle thread says Deadline::never().
+  [[nodiscard]] std::optional<T> pop(Deadline deadline) HEARTH_EXCLUDES(mutex_) {
     schedule_point();
     std::optional<T> message;
     std::optional<WaitNode> node;

@@ -5,9 +5,9 @@
 #include <hearth/runtime/base/error.hpp>
 
 #include <algorithm>
-#include <deque>
 #include <exception>
 #include <thread>
+#include <vector>
 
 namespace hearth {
 namespace {
@@ -38,16 +38,18 @@ struct Completion {
 
 class ManualExecutor::Thread final : public LogicalThread {
  public:
-  Thread(Scheduler& scheduler, std::string name, UniqueFunction<void()> body);
+  Thread(Scheduler& scheduler, ThreadNumber number, std::string name, UniqueFunction<void()> body);
 
   /// Runs it until it suspends, yields or ends.
   void resume();
   void suspend(Deadline deadline) override;
   void make_ready() noexcept override;
   void yield() override;
+  void reach_lock() override;
   /// It will never run again, and what its stack owns stays where it is.
   static void abandon(std::unique_ptr<Thread> thread) noexcept;
 
+  [[nodiscard]] ThreadNumber number() const noexcept { return number_; }
   [[nodiscard]] const std::string& name() const noexcept { return context_.name(); }
   [[nodiscard]] const std::shared_ptr<Completion>& completion() const noexcept {
     return completion_;
@@ -59,6 +61,7 @@ class ManualExecutor::Thread final : public LogicalThread {
   void run_body() noexcept;
 
   Scheduler& scheduler_;
+  ThreadNumber number_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
   UniqueFunction<void()> body_;
   ThreadContext context_;
@@ -69,15 +72,15 @@ class ManualExecutor::Thread final : public LogicalThread {
 
 class ManualExecutor::Scheduler final {
  public:
-  Scheduler(std::uint64_t seed, ManualOptions options) : options_(options), random_(seed) {
-    is_random_ = seed != 0;
-  }
+  Scheduler(ScheduleFn schedule, ManualOptions options)
+      : options_(options), schedule_(std::move(schedule)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
   ~Scheduler() { abandon_all(); }
 
   std::shared_ptr<Completion> add(std::string name, UniqueFunction<void()> body) {
-    threads_.push_back(std::make_unique<Thread>(*this, std::move(name), std::move(body)));
+    threads_.push_back(
+        std::make_unique<Thread>(*this, thread_count_++, std::move(name), std::move(body)));
     push_ready(*threads_.back());
     return threads_.back()->completion();
   }
@@ -91,6 +94,7 @@ class ManualExecutor::Scheduler final {
   }
   [[nodiscard]] VirtualClock& clock() noexcept { return clock_; }
   [[nodiscard]] std::uint64_t step_count() const noexcept { return step_count_; }
+  [[nodiscard]] bool preempts_at_locks() const noexcept { return options_.preempts_at_locks; }
   [[nodiscard]] bool is_on_own_thread() const noexcept {
     return std::this_thread::get_id() == os_thread_;
   }
@@ -101,11 +105,11 @@ class ManualExecutor::Scheduler final {
   void remove_ended(const Thread* thread);
   void abandon_all() noexcept;
   [[nodiscard]] Error deadlock() const;
-  std::uint64_t next_random() noexcept;
 
   ManualOptions options_;
-  std::uint64_t random_;
-  bool is_random_ = false;
+  ScheduleFn schedule_;
+  ThreadNumber thread_count_ = 0;
+  ThreadNumber previous_ = 0;
   bool is_running_ = false;
   std::uint64_t step_count_ = 0;
   std::uint64_t run_steps_ = 0;
@@ -113,7 +117,8 @@ class ManualExecutor::Scheduler final {
   std::thread::id os_thread_;
   std::exception_ptr failure_;
   std::vector<std::unique_ptr<Thread>> threads_;  // in order of spawning
-  std::deque<Thread*> ready_;
+  std::vector<Thread*> ready_;                    // the longest ready first
+  std::vector<ThreadNumber> runnable_;            // of ready_, while the schedule chooses
 };
 
 class ManualExecutor::Handle final : public Joinable {
@@ -124,11 +129,12 @@ class ManualExecutor::Handle final : public Joinable {
   ~Handle() override { finish(); }
 
   void join() override { finish(); }
+  void detach() override { is_detached_ = true; }
 
  private:
   void finish() {
     // Outside run() nothing moves: the thread is either over or waits for the next run().
-    while (!completion_->has_ended && current_context().is_manual()) {
+    while (!is_detached_ && !completion_->has_ended && current_context().is_manual()) {
       Parker& parker = current_context().parker();
       completion_->joiner = IntrusivePtr<Parker>(&parker);
       parker.park(Deadline::never());
@@ -136,12 +142,17 @@ class ManualExecutor::Handle final : public Joinable {
   }
 
   std::shared_ptr<Completion> completion_;
+  bool is_detached_ = false;
 };
 
 // ---- Thread
 
-ManualExecutor::Thread::Thread(Scheduler& scheduler, std::string name, UniqueFunction<void()> body)
+ManualExecutor::Thread::Thread(Scheduler& scheduler,
+                               ThreadNumber number,
+                               std::string name,
+                               UniqueFunction<void()> body)
     : scheduler_(scheduler),
+      number_(number),
       body_(std::move(body)),
       context_(std::move(name), scheduler.clock(), *this),
       fiber_(std::make_unique<Fiber>([this] { run_body(); })) {}
@@ -186,6 +197,12 @@ void ManualExecutor::Thread::make_ready() noexcept {
 void ManualExecutor::Thread::yield() {
   scheduler_.push_ready(*this);
   fiber_->suspend();
+}
+
+void ManualExecutor::Thread::reach_lock() {
+  if (scheduler_.preempts_at_locks()) {
+    yield();
+  }
 }
 
 void ManualExecutor::Thread::abandon(std::unique_ptr<Thread> thread) noexcept {
@@ -238,9 +255,21 @@ ManualExecutor::Thread* ManualExecutor::Scheduler::take_next() {
   if (ready_.empty()) {
     return nullptr;
   }
-  const std::size_t index = is_random_ ? next_random() % ready_.size() : 0;
+  runnable_.clear();
+  for (const Thread* const thread : ready_) {
+    runnable_.push_back(thread->number());
+  }
+  std::size_t index = 0;
+  try {
+    index = schedule_(runnable_, previous_);
+  } catch (...) {
+    note_failure(std::current_exception());
+    return nullptr;
+  }
+  HEARTH_ASSERT(index < ready_.size(), "a schedule chose a thread that is not there");
   Thread* const next = ready_[index];
   ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(index));
+  previous_ = next->number();
   return next;
 }
 
@@ -284,17 +313,13 @@ Error ManualExecutor::Scheduler::deadlock() const {
   return Error{.text = "deadlock: every thread is parked and none has a deadline: " + names};
 }
 
-std::uint64_t ManualExecutor::Scheduler::next_random() noexcept {  // splitmix64
-  std::uint64_t bits = (random_ += 0x9e3779b97f4a7c15U);
-  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
-  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
-  return bits ^ (bits >> 31U);
-}
-
 // ---- ManualExecutor
 
 ManualExecutor::ManualExecutor(std::uint64_t seed, ManualOptions options)
-    : scheduler_(std::make_unique<Scheduler>(seed, options)) {}
+    : ManualExecutor(seed == 0 ? in_turn() : random_schedule(seed), options) {}
+
+ManualExecutor::ManualExecutor(ScheduleFn schedule, ManualOptions options)
+    : scheduler_(std::make_unique<Scheduler>(std::move(schedule), options)) {}
 
 ManualExecutor::~ManualExecutor() = default;
 

@@ -1,5 +1,5 @@
-// ManualExecutor: every thread is a logical thread on the one OS thread that calls run(); a seed
-// chooses who goes next. Tests use it to step the whole system: the same program and seed give the
+// ManualExecutor: every thread is a logical thread on the one OS thread that calls run(); a seed or
+// a schedule chooses who goes next. Tests use it to step the whole system: the same program and seed give the
 // same order of steps, in virtual time. Threads: owner only: one OS thread makes it, runs it and
 // destroys it. Kernels and other code below must not start threads. Invariants: (1) a thread is
 // interrupted only where it parks or at a schedule point; (2) the clock stands still while any
@@ -11,18 +11,23 @@
 #include <memory>
 
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/schedule.hpp>
 
 namespace hearth {
 
 struct ManualOptions {
   std::uint64_t max_steps =
       50'000'000;  ///< run() throws when it needs more: a thread that polls without end.
+  /// Whether others may go first wherever a Mutex is about to be locked: many more orders of steps.
+  bool preempts_at_locks = false;
 };
 
 class ManualExecutor final : public Executor {
  public:
   /// Seed 0 runs the threads in turn; any other chooses at random among those that can run.
   explicit ManualExecutor(std::uint64_t seed = 0, ManualOptions options = {});
+  /// The schedule chooses; what it throws leaves run(), as a failure of the program.
+  explicit ManualExecutor(ScheduleFn schedule, ManualOptions options = {});
   ManualExecutor(const ManualExecutor&) = delete;
   ManualExecutor& operator=(const ManualExecutor&) = delete;
   ~ManualExecutor() override;

@@ -6,12 +6,12 @@
 // a waiter always checks its condition again.
 #pragma once
 
-#include <atomic>
 #include <compare>
 #include <cstdint>
 
 #include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/park_word.hpp>
 
 namespace hearth {
 
@@ -61,6 +61,8 @@ class LogicalThread {
   virtual void make_ready() noexcept = 0;
   /// Lets others run, staying ready.
   virtual void yield() = 0;
+  /// Like yield() when the executor preempts at locks, else nothing.
+  virtual void reach_lock() = 0;
 };
 
 class Parker final : public RefCounted<Parker> {
@@ -84,7 +86,7 @@ class Parker final : public RefCounted<Parker> {
  private:
   void wait_on_futex(Deadline deadline) noexcept;
 
-  std::atomic<std::uint32_t> state_{0};
+  ParkWord<StdAtomics> state_;
   LogicalThread* logical_thread_ = nullptr;
 };
 

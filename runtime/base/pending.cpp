@@ -10,7 +10,14 @@ PendingStateBase::~PendingStateBase() {
   }
 }
 
-bool PendingStateBase::wait(Deadline deadline) {
+namespace {
+struct Unpark {
+  IntrusivePtr<Parker> parker;
+  void operator()() const noexcept { parker->unpark(); }
+};
+}  // namespace
+
+bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
   schedule_point();
   if (is_ready()) {
     return true;
@@ -21,11 +28,18 @@ bool PendingStateBase::wait(Deadline deadline) {
       return true;
     }
   }
+  const Watchdog::Wait watched(
+      options_.helper.watchdog.get(), subject(), options_.helper.whom, deadline);
+  // Counted, as every waker's parker is: a stop may come from another thread after this one has left.
+  std::optional<std::stop_callback<Unpark>> on_stop;
+  if (stop.stop_possible()) {
+    on_stop.emplace(stop, Unpark{IntrusivePtr<Parker>(&current_context().parker())});
+  }
   WaitNode node;
   for (Wake wake = Wake::unparked;;) {
     {
       const MutexLock lock(mutex_);
-      if (is_ready() || wake == Wake::deadline) {
+      if (is_ready() || wake == Wake::deadline || stop.stop_requested()) {
         waiters_.remove(node);
         return is_ready();
       }
@@ -35,10 +49,17 @@ bool PendingStateBase::wait(Deadline deadline) {
   }
 }
 
-Status PendingStateBase::wait_status(Deadline deadline) {
-  if (!wait(deadline)) {
+Status PendingStateBase::wait_status(Deadline deadline, const std::stop_token& stop) {
+  if (!wait(deadline, stop)) {
+    if (stop.stop_requested()) {
+      return Error{.code = ErrorCode::cancelled,
+                   .text = "the wait for " + subject() + " was given up on request",
+                   .device = std::string(options_.helper.whom)};
+    }
     return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = "the deadline passed while waiting for " + subject()};
+                 .text = "the deadline passed while waiting for " + subject(),
+                 .device = std::string(options_.helper.whom),
+                 .report = watchdog() ? watchdog()->report(subject()) : ""};
   }
   return error_;
 }

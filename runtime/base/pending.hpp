@@ -8,8 +8,11 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +20,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/wait_list.hpp>
+#include <hearth/runtime/base/watchdog.hpp>
 
 namespace hearth {
 
@@ -30,6 +34,8 @@ struct PendingHelper {
   void (*help)(void* object, PendingStateBase& state, Deadline deadline) = nullptr;
   void* object = nullptr;
   void (*release)(void* object) noexcept = nullptr;  ///< Called when the state dies; may be null.
+  std::string_view whom = {};  ///< Who is waited for, for reports; lives as long as `object`.
+  IntrusivePtr<Watchdog> watchdog = {};  ///< Who reports when the deadline passes; may be null.
 };
 
 struct PendingOptions {
@@ -52,13 +58,16 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
     return is_ready_.load(std::memory_order_acquire);
   }
   [[nodiscard]] const std::string& subject() const noexcept { return options_.subject; }
+  [[nodiscard]] const IntrusivePtr<Watchdog>& watchdog() const noexcept {
+    return options_.helper.watchdog;
+  }
   /// Null for a value. Once ready.
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
 
-  /// Helps, then parks; whether it is ready.
-  bool wait(Deadline deadline) HEARTH_EXCLUDES(mutex_);
-  /// Success, the stored error, or deadline_exceeded.
-  Status wait_status(Deadline deadline);
+  /// Helps, then parks, until the deadline or a stop; whether it is ready.
+  bool wait(Deadline deadline, const std::stop_token& stop = {}) HEARTH_EXCLUDES(mutex_);
+  /// Success, the stored error, deadline_exceeded, or cancelled when the stop came first.
+  Status wait_status(Deadline deadline, const std::stop_token& stop = {});
 
   /// Posts the task to the queue once ready. At most once per state.
   void on_ready(IntrusivePtr<ContinuationRunner::Queue> queue, UniqueFunction<void()> task)
@@ -98,6 +107,8 @@ class PendingState final : public PendingStateBase {
 
 template <class T>
 class Promise;
+template <class T>
+class PendingAwaiter;
 
 template <class T>
 class [[nodiscard]] Pending {
@@ -134,12 +145,26 @@ class [[nodiscard]] Pending {
     }
   }
 
+  /// The same for as long as nobody asks `stop` to. The work goes on, and may be waited for again. While this thread helps a host
+  /// device with its work, a stop is noticed when that has nothing left to run.
+  ///
+  /// Errors: DeviceError cancelled when the stop came first, besides those above.
+  decltype(auto) get(const std::stop_token& stop,
+                     Deadline deadline = Deadline::in(kDefaultWait)) & {
+    state().wait_status(deadline, stop).value();
+    return get(Deadline::in(Duration::zero()));
+  }
+  T get(const std::stop_token& stop, Deadline deadline = Deadline::in(kDefaultWait)) && {
+    state().wait_status(deadline, stop).value();
+    return std::move(*this).get(Deadline::in(Duration::zero()));
+  }
+
   /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
   Status wait(Deadline deadline) const { return state().wait_status(deadline); }
   Status wait() const { return wait(Deadline::in(kDefaultWait)); }
   /// Whether it is ready within that time.
-  [[nodiscard]] bool wait_for(Duration duration) const {
-    return state().wait(Deadline::in(duration));
+  [[nodiscard]] bool wait_for(Duration duration, const std::stop_token& stop = {}) const {
+    return state().wait(Deadline::in(duration), stop);
   }
 
   /// The result of calling `function` with the value, on the runner's thread. An error skips the
@@ -148,8 +173,21 @@ class [[nodiscard]] Pending {
   template <class F>
   auto then(ContinuationRunner& runner, F function) &&;
 
+  /// For coroutines: `co_await std::move(pending).on(runner)` is the value, or throws what get() would. The coroutine goes on at
+  /// once when the result is there, else on the runner's thread, never on the one that made the result.
+  ///
+  /// Lifetime: the runner outlives the wait; one that has ended resumes nobody. A coroutine that is destroyed while it waits is
+  /// not resumed, and the work goes on; destroy it where it cannot be resumed at the same time.
+  [[nodiscard]] PendingAwaiter<T> on(ContinuationRunner& runner) &&;
+
+  /// Calls `function` with this Pending once it is ready, on the runner's thread: as then(), with the error too. `function` must
+  /// not throw; it is destroyed uncalled when the runner has ended.
+  template <class F>
+  void when_ready(ContinuationRunner& runner, F function) &&;
+
  private:
   friend class Promise<T>;
+  friend class PendingAwaiter<T>;
   explicit Pending(IntrusivePtr<detail::PendingState<T>> state) : state_(std::move(state)) {}
   detail::PendingState<T>& state() const {
     if (!state_) {
@@ -218,7 +256,8 @@ auto Pending<T>::then(ContinuationRunner& runner, F function) && {
   using U = std::decay_t<std::invoke_result_t<decltype(call)&, Value&>>;
   state();
   auto source = std::exchange(state_, nullptr);
-  Promise<U> promise(PendingOptions{.subject = source->subject() + ", then"});
+  Promise<U> promise(PendingOptions{.subject = source->subject() + ", then",
+                                    .helper = {.watchdog = source->watchdog()}});
   Pending<U> result = promise.pending();
   detail::PendingState<T>& waited = *source;
   waited.on_ready(
@@ -240,6 +279,56 @@ auto Pending<T>::then(ContinuationRunner& runner, F function) && {
         }
       });
   return result;
+}
+
+template <class T>
+template <class F>
+void Pending<T>::when_ready(ContinuationRunner& runner, F function) && {
+  const IntrusivePtr<detail::PendingState<T>> waited(
+      &state());  // lives until on_ready() is through
+  waited->on_ready(runner.queue(),
+                   [ready = std::move(*this), function = std::move(function)]() mutable {
+                     std::move(function)(std::move(ready));
+                   });
+}
+
+/// What `co_await` waits with; made by Pending::on(). Threads: the coroutine's.
+template <class T>
+class [[nodiscard]] PendingAwaiter final {
+ public:
+  PendingAwaiter(Pending<T> pending, ContinuationRunner& runner)
+      : pending_(std::move(pending)), runner_(&runner) {}
+  PendingAwaiter(const PendingAwaiter&) = delete;
+  PendingAwaiter& operator=(const PendingAwaiter&) = delete;
+  ~PendingAwaiter() {
+    if (is_over_) {
+      is_over_->exchange(true, std::memory_order_acq_rel);  // partner: the task's exchange
+    }
+  }
+
+  [[nodiscard]] bool await_ready() const { return pending_.is_ready(); }
+  template <class Handle>
+  void await_suspend(Handle coroutine) {
+    // The coroutine may be resumed, and this object gone, before on_ready() returns.
+    const IntrusivePtr<detail::PendingState<T>> waited(&pending_.state());
+    is_over_ = std::make_shared<std::atomic<bool>>(false);
+    waited->on_ready(runner_->queue(), [coroutine, is_over = is_over_]() mutable {
+      if (!is_over->exchange(true, std::memory_order_acq_rel)) {  // partner: the destructor
+        coroutine.resume();
+      }
+    });
+  }
+  T await_resume() { return std::move(pending_).get(Deadline::in(Duration::zero())); }
+
+ private:
+  Pending<T> pending_;
+  ContinuationRunner* runner_;
+  std::shared_ptr<std::atomic<bool>> is_over_;  ///< Resumed, or no longer waiting.
+};
+
+template <class T>
+PendingAwaiter<T> Pending<T>::on(ContinuationRunner& runner) && {
+  return PendingAwaiter<T>(std::move(*this), runner);
 }
 
 }  // namespace hearth

@@ -25,10 +25,11 @@ enum class Setting : std::uint8_t {
   trace_file,      ///< HEARTH_TRACE_FILE
   cpu_devices,     ///< HEARTH_CPU_DEVICES
   data_dir,        ///< HEARTH_DATA_DIR
+  record_file,     ///< HEARTH_RECORD_FILE
   xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
   home,            ///< HOME
 };
-inline constexpr int kSettingCount = 7;
+inline constexpr int kSettingCount = 8;
 
 struct SettingInfo {
   Setting setting;

@@ -6,24 +6,25 @@
 
 namespace hearth {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims)
-    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+Shape::Shape(std::initializer_list<std::int64_t> dims, SourceLoc loc)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size()), loc) {}
 
-Shape::Shape(std::span<const std::int64_t> dims) {
+Shape::Shape(std::span<const std::int64_t> dims, SourceLoc loc) {
   for (const std::int64_t size : dims) {
-    push_back(size);
+    push_back(size, loc);
   }
 }
 
-void Shape::push_back(std::int64_t size) {
+void Shape::push_back(std::int64_t size, SourceLoc loc) {
   if (rank_ == kMaxRank) {
     throw ShapeError(Error{.code = ErrorCode::shape_mismatch,
-                           .text = fmt::format("shape: more than {} dimensions", kMaxRank)});
+                           .text = fmt::format("shape: more than {} dimensions", kMaxRank),
+                           .location = loc});
   }
   if (size < 0) {
-    throw ShapeError(
-        Error{.code = ErrorCode::shape_mismatch,
-              .text = fmt::format("shape: dimension {} is negative: {}", rank_, size)});
+    throw ShapeError(Error{.code = ErrorCode::shape_mismatch,
+                           .text = fmt::format("shape: dimension {} is negative: {}", rank_, size),
+                           .location = loc});
   }
   // 2^59 elements of 8 bytes stay below 2^62 bytes, so byte sizes never overflow.
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;
@@ -34,7 +35,8 @@ void Shape::push_back(std::int64_t size) {
   if (size > 0 && nonzero > kMaxElements / size) {
     throw ShapeError(Error{
         .code = ErrorCode::shape_mismatch,
-        .text = fmt::format("shape: {} times {} is more than 2^59 elements", to_string(), size)});
+        .text = fmt::format("shape: {} times {} is more than 2^59 elements", to_string(), size),
+        .location = loc});
   }
   dims_[static_cast<std::size_t>(rank_)] = size;
   ++rank_;
@@ -42,7 +44,7 @@ void Shape::push_back(std::int64_t size) {
 
 Result<Shape> make_shape(std::span<const std::int64_t> dims) {
   try {
-    return Shape(dims);
+    return Shape(dims, SourceLoc{});  // whoever reports it knows the line
   } catch (const ShapeError& error) {
     return error.shared_error();
   }

@@ -11,6 +11,7 @@
 
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
 
 namespace hearth {
 
@@ -18,11 +19,12 @@ inline constexpr int kMaxRank = 8;
 
 class Shape {
  public:
-  constexpr Shape() = default;                      ///< A scalar: rank 0, one element.
-  Shape(std::initializer_list<std::int64_t> dims);  // NOLINT(google-explicit-constructor)
+  constexpr Shape() = default;                     ///< A scalar: rank 0, one element.
+  Shape(std::initializer_list<std::int64_t> dims,  // NOLINT(google-explicit-constructor)
+        SourceLoc loc = SourceLoc::current());
   /// Errors: ShapeError when there are more than 8 dimensions, one is negative, or the element
   /// count overflows.
-  explicit Shape(std::span<const std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims, SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] constexpr int rank() const noexcept { return rank_; }
   [[nodiscard]] constexpr std::int64_t operator[](int axis) const noexcept {
@@ -33,7 +35,7 @@ class Shape {
     dims_[static_cast<std::size_t>(axis)] = size;
   }
   /// Appends a dimension. Errors: ShapeError beyond 8.
-  void push_back(std::int64_t size);
+  void push_back(std::int64_t size, SourceLoc loc = SourceLoc::current());
   [[nodiscard]] std::span<const std::int64_t> dims() const noexcept {
     return {dims_.data(), static_cast<std::size_t>(rank_)};
   }

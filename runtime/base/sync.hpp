@@ -10,9 +10,12 @@
 //   runtime/base/chrome_trace.cpp         spans from all threads
 //   runtime/base/log.cpp                  the sink of all loggers (a std::mutex inside spdlog)
 //   runtime/device_endpoint.hpp           a device's control inbox and its waiters
+//   parallel/served_model.hpp             the newest weights, copied when they change
+//   runtime/recorder.hpp                  one recording of all threads
 //   streams/slot_pool.hpp                 blocks of slot numbers
 // Invariants: (1) a Mutex is held for a few instructions and never across a park, a push that may
-// wait, or a schedule point (asserted); (2) no user code runs under one.
+// wait, or a schedule point (asserted); (2) no user code runs under one; (3) nor is another Mutex
+// locked under one: to the manual executor each lock() is a place where others may go first.
 #pragma once
 
 #include <mutex>
@@ -44,10 +47,12 @@ class HEARTH_CAPABILITY("mutex") Mutex final {
   ~Mutex() = default;
 
   void lock() HEARTH_ACQUIRE() {
+    lock_point();
     mutex_.lock();
     count_locked();
   }
   [[nodiscard]] bool try_lock() HEARTH_TRY_ACQUIRE(true) {
+    lock_point();
     if (!mutex_.try_lock()) {
       return false;
     }

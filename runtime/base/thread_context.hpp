@@ -133,4 +133,13 @@ inline void schedule_point() {
   }
 }
 
+/// Where a lock is about to be taken; others may go first if the manual executor is told so.
+inline void lock_point() {
+  ThreadContext* const context = detail::thread_context;
+  if (context != nullptr && context->logical_thread() != nullptr) {
+    HEARTH_ASSERT(context->held_lock_count() == 0, "a Mutex is locked while another is held");
+    context->logical_thread()->reach_lock();
+  }
+}
+
 }  // namespace hearth

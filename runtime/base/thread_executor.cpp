@@ -33,6 +33,11 @@ class OsThread final : public Joinable {
   ~OsThread() override { finish(); }
 
   void join() override { finish(); }
+  void detach() override {
+    if (thread_.joinable()) {
+      thread_.detach();
+    }
+  }
 
  private:
   void finish() {

@@ -15,7 +15,7 @@ TEST(Mailbox, GivesMessagesInTheOrderOfPushing) {
   mailbox.push(std::make_unique<int>(1));
   mailbox.push(std::make_unique<int>(2));
   EXPECT_EQ(mailbox.size(), 2U);
-  EXPECT_EQ(**mailbox.pop(), 1);
+  EXPECT_EQ(**mailbox.pop(Deadline::never()), 1);
   EXPECT_EQ(**mailbox.try_pop(), 2);
   EXPECT_FALSE(mailbox.try_pop().has_value());
 }
@@ -44,8 +44,8 @@ TEST(Mailbox, AfterCloseTheRestCanBeTakenAndThenNothing) {
   Mailbox<int> mailbox;
   mailbox.push(7);
   mailbox.close();
-  EXPECT_EQ(mailbox.pop(), 7);
-  EXPECT_FALSE(mailbox.pop().has_value());
+  EXPECT_EQ(mailbox.pop(Deadline::never()), 7);
+  EXPECT_FALSE(mailbox.pop(Deadline::never()).has_value());
 }
 
 TEST(Mailbox, CloseWakesEveryWaitingThread) {
@@ -57,7 +57,7 @@ TEST(Mailbox, CloseWakesEveryWaitingThread) {
       full.push(0);
       std::vector<std::unique_ptr<Joinable>> threads;
       for (int i = 0; i < 3; ++i) {
-        threads.push_back(executor.spawn({.name = "popper"}, [&] { EXPECT_FALSE(empty.pop()); }));
+        threads.push_back(executor.spawn({.name = "popper"}, [&] { EXPECT_FALSE(empty.pop(Deadline::never())); }));
         threads.push_back(executor.spawn({.name = "pusher"},
                                          [&] { EXPECT_EQ(full.push(1), MailboxPush::closed); }));
       }
@@ -82,7 +82,7 @@ TEST(Mailbox, APushIntoAFullOneWaitsForRoom) {
     current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
     EXPECT_EQ(pushed, 2);
     for (int i = 0; i < 5; ++i) {
-      EXPECT_EQ(mailbox.pop(), i);
+      EXPECT_EQ(mailbox.pop(Deadline::never()), i);
     }
   });
 }
@@ -102,7 +102,7 @@ int exchange_numbers(Executor& executor) {
       }
     }));
     consumers.push_back(executor.spawn({.name = "consumer"}, [&] {
-      while (const auto number = mailbox.pop()) {
+      while (const auto number = mailbox.pop(Deadline::never())) {
         sum += *number;
       }
     }));

@@ -40,7 +40,7 @@ std::vector<int> play(Executor& executor) {
   });
   int last = 0;
   const auto ping = executor.spawn({.name = "ping"}, [&] {
-    const IntrusivePtr<Parker> waiting = *introductions.pop();
+    const IntrusivePtr<Parker> waiting = *introductions.pop(Deadline::never());
     while (last < kHits) {
       to_pong.push(static_cast<int>(last));
       last = to_ping.pop(Deadline::in(kDefaultWait)).value_or(kHits);
@@ -123,7 +123,7 @@ TEST(ManualExecutor, ADeadlockIsReportedWithTheNamesOfTheParked) {
   EXPECT_EQ(message_of(
                 executor,
                 [&] {
-                  executor.spawn({.name = "cpu:0 actor"}, [&] { static_cast<void>(silent.pop()); })
+                  executor.spawn({.name = "cpu:0 actor"}, [&] { static_cast<void>(silent.pop(Deadline::never())); })
                       ->join();
                 }),
             "deadlock: every thread is parked and none has a deadline: main, cpu:0 actor");
