@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 namespace hearth::detail {
 
@@ -83,6 +84,7 @@ void BlockHeap::link(std::uint32_t index) noexcept {
   const SizeClass at = class_of(piece.size_bytes);
   std::uint32_t& head = heads_[at.row][at.column];
   piece.is_free = true;
+  free_bytes_ += piece.size_bytes;
   piece.previous = kNone;
   piece.next = head;
   if (head != kNone) {
@@ -96,6 +98,7 @@ void BlockHeap::link(std::uint32_t index) noexcept {
 void BlockHeap::unlink(std::uint32_t index) noexcept {
   Piece& piece = pieces_[index];
   piece.is_free = false;
+  free_bytes_ -= piece.size_bytes;
   if (piece.next != kNone) {
     pieces_[piece.next].previous = piece.previous;
   }
@@ -122,6 +125,31 @@ void BlockHeap::add_page(Page page) {
   reserved_bytes_ += page.size_bytes;
 }
 
+void BlockHeap::open_growing_page(Page page) {
+  HEARTH_ASSERT(!has_growing_page() && page.size_bytes == 0, "one page grows, from nothing");
+  growing_ = page;
+}
+
+void BlockHeap::extend(Page longer) {
+  const std::int64_t more_bytes = longer.size_bytes - growing_.size_bytes;
+  if (tail_bytes() > 0) {
+    unlink(tail_);
+    pieces_[tail_].size_bytes += more_bytes;
+  } else {
+    const std::uint32_t index = new_piece();
+    pieces_[index].data = growing_.data + growing_.size_bytes;
+    pieces_[index].size_bytes = more_bytes;
+    pieces_[index].left = tail_;
+    if (tail_ != kNone) {
+      pieces_[tail_].right = index;
+    }
+    tail_ = index;
+  }
+  link(tail_);
+  growing_ = longer;
+  reserved_bytes_ += more_bytes;
+}
+
 std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
   const std::uint32_t index = find(size_bytes);
   if (index == kNone) {
@@ -129,22 +157,29 @@ std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
   }
   unlink(index);
   if (pieces_[index].size_bytes > size_bytes) {
-    const std::uint32_t rest = new_piece();
-    Piece& taken = pieces_[index];
-    Piece& left_over = pieces_[rest];
-    left_over.data = taken.data + size_bytes;
-    left_over.size_bytes = taken.size_bytes - size_bytes;
-    left_over.ready_after = taken.ready_after;
-    left_over.left = index;
-    left_over.right = taken.right;
-    if (taken.right != kNone) {
-      pieces_[taken.right].left = rest;
-    }
-    taken.right = rest;
-    taken.size_bytes = size_bytes;
-    link(rest);
+    link(split_off(index, pieces_[index].size_bytes - size_bytes));
   }
   return index;
+}
+
+std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes) {
+  const std::uint32_t rest = new_piece();
+  Piece& kept = pieces_[index];
+  Piece& split = pieces_[rest];
+  kept.size_bytes -= size_bytes;
+  split.data = kept.data + kept.size_bytes;
+  split.size_bytes = size_bytes;
+  split.ready_after = kept.ready_after;
+  split.left = index;
+  split.right = kept.right;
+  if (kept.right != kNone) {
+    pieces_[kept.right].left = rest;
+  }
+  kept.right = rest;
+  if (tail_ == index) {
+    tail_ = rest;
+  }
+  return rest;
 }
 
 void BlockHeap::absorb_right(std::uint32_t index) noexcept {
@@ -156,6 +191,9 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   piece.right = absorbed.right;
   if (absorbed.right != kNone) {
     pieces_[absorbed.right].left = index;
+  }
+  if (tail_ == right) {
+    tail_ = index;
   }
   drop_piece(right);
 }
@@ -177,15 +215,196 @@ void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   link(index);
 }
 
+bool BlockHeap::is_in_growing_page(std::uint32_t index) const noexcept {
+  const std::byte* data = pieces_[index].data;
+  return has_growing_page() && !std::less<>{}(data, growing_.data) &&
+         std::less<>{}(data, growing_.data + growing_.size_bytes);
+}
+
+// A gap is filled from the side on which a free piece lies already, and only as far as need be.
+BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) const noexcept {
+  Room best{.size_bytes = std::max<std::int64_t>(size_bytes - tail_bytes(), 0)};
+  const auto free_beside = [this](std::uint32_t index) {
+    return index != kNone && pieces_[index].is_free ? pieces_[index].size_bytes : 0;
+  };
+  for (const std::uint32_t gap : gaps_) {
+    const std::int64_t gap_bytes = pieces_[gap].size_bytes;
+    const std::int64_t left_bytes = free_beside(pieces_[gap].left);
+    const std::int64_t right_bytes = free_beside(pieces_[gap].right);
+    const std::int64_t missing_bytes = size_bytes - std::max(left_bytes, right_bytes);
+    std::int64_t fill_bytes = (missing_bytes + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
+    if (fill_bytes > gap_bytes) {
+      fill_bytes = gap_bytes;
+    }
+    const bool is_filled = fill_bytes == gap_bytes;
+    const std::int64_t room_bytes = is_filled ? left_bytes + gap_bytes + right_bytes
+                                              : std::max(left_bytes, right_bytes) + fill_bytes;
+    if (fill_bytes > 0 && room_bytes >= size_bytes && fill_bytes <= best.size_bytes) {
+      const bool from_right = right_bytes > left_bytes;
+      best = {.gap = gap,
+              .offset_bytes = from_right ? gap_bytes - fill_bytes : 0,
+              .size_bytes = fill_bytes};
+    }
+  }
+  return best;
+}
+
+Status BlockHeap::fill_gap(PageProvider& provider, const Room& room) {
+  const std::int64_t gap_bytes = pieces_[room.gap].size_bytes;
+  HEARTH_TRY_STATUS(
+      provider.fill_gap(growing_, offset_of(room.gap) + room.offset_bytes, room.size_bytes));
+  reserved_bytes_ += room.size_bytes;
+  gap_bytes_ -= room.size_bytes;
+  std::uint32_t filled = room.gap;
+  if (room.offset_bytes > 0) {
+    filled = split_off(room.gap, gap_bytes - room.offset_bytes);
+  } else {
+    if (room.size_bytes < gap_bytes) {
+      const std::uint32_t rest = split_off(room.gap, gap_bytes - room.size_bytes);
+      pieces_[rest].is_gap = true;
+      gaps_.push_back(rest);
+    }
+    pieces_[room.gap].is_gap = false;
+    std::erase(gaps_, room.gap);
+  }
+  give(filled, 0);
+  return {};
+}
+
+std::vector<std::uint32_t> BlockHeap::large_free_pieces() const {
+  std::vector<std::uint32_t> found;
+  const SizeClass least = class_of(kPageGapBytes);
+  for (std::uint32_t row = kRows; row-- > least.row;) {
+    for (std::uint32_t column = kColumns; column-- > 0;) {
+      for (std::uint32_t i = heads_[row][column]; i != kNone; i = pieces_[i].next) {
+        if (i != tail_ && is_in_growing_page(i)) {
+          found.push_back(i);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+std::int64_t BlockHeap::make_gaps(PageProvider& provider,
+                                  std::int64_t size_bytes,
+                                  std::uint64_t completed) {
+  std::int64_t given_bytes = 0;
+  for (const std::uint32_t index : large_free_pieces()) {
+    if (given_bytes >= size_bytes) {
+      break;
+    }
+    if (pieces_[index].ready_after <= completed) {
+      given_bytes += make_gap(provider, index, size_bytes - given_bytes);
+    }
+  }
+  return given_bytes;
+}
+
+// Of the piece's last bytes, so that its beginning, where the next block of its size will lie, stays.
+std::int64_t BlockHeap::make_gap(PageProvider& provider,
+                                 std::uint32_t index,
+                                 std::int64_t size_bytes) {
+  const std::int64_t piece_begin = offset_of(index);
+  const std::int64_t piece_end = piece_begin + pieces_[index].size_bytes;
+  const std::int64_t end = piece_end / kPageGapBytes * kPageGapBytes;
+  const std::int64_t least = (piece_begin + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
+  const std::int64_t wanted = (size_bytes + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
+  const std::int64_t begin = std::max(least, end - wanted);
+  if (begin >= end || !provider.make_gap(growing_, begin, end - begin).has_value()) {
+    return 0;
+  }
+  unlink(index);
+  if (piece_end > end) {
+    link(split_off(index, piece_end - end));
+  }
+  std::uint32_t gap = index;
+  if (begin > piece_begin) {
+    gap = split_off(index, end - begin);
+    link(index);
+  }
+  pieces_[gap].is_gap = true;
+  pieces_[gap].ready_after = 0;
+  gaps_.push_back(gap);
+  gap_bytes_ += end - begin;
+  reserved_bytes_ -= end - begin;
+  join_gaps(gap);
+  return end - begin;
+}
+
+void BlockHeap::join_gaps(std::uint32_t index) noexcept {
+  const auto is_gap = [this](std::uint32_t i) { return i != kNone && pieces_[i].is_gap; };
+  if (const std::uint32_t right = pieces_[index].right; is_gap(right)) {
+    std::erase(gaps_, right);
+    absorb_right(index);
+  }
+  if (const std::uint32_t left = pieces_[index].left; is_gap(left)) {
+    std::erase(gaps_, index);
+    absorb_right(left);
+  }
+}
+
 bool BlockHeap::is_whole_page(const PageEntry& entry) const noexcept {
   const Piece& first = pieces_[entry.first];
   return first.is_free && first.right == kNone;
 }
 
-std::int64_t BlockHeap::trim(PageProvider& provider, std::uint64_t completed) noexcept {
+// A provider that cannot shorten the page leaves everything as it is, and nothing was trimmed.
+std::int64_t BlockHeap::trim_tail(PageProvider& provider,
+                                  std::int64_t size_bytes,
+                                  std::uint64_t completed) noexcept {
+  const std::int64_t free_bytes = tail_bytes();
+  if (free_bytes == 0 || pieces_[tail_].ready_after > completed) {
+    return 0;
+  }
+  const std::int64_t wanted = (size_bytes + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
+  Page shorter = growing_;
+  if (!provider.resize_page(shorter, growing_.size_bytes - std::min(free_bytes, wanted))
+           .has_value()) {
+    return 0;
+  }
+  const std::int64_t lost_bytes = growing_.size_bytes - shorter.size_bytes;
+  unlink(tail_);
+  if (lost_bytes == free_bytes) {
+    const std::uint32_t left = pieces_[tail_].left;
+    drop_piece(tail_);
+    tail_ = left;
+    if (left != kNone) {
+      pieces_[left].right = kNone;
+    }
+  } else {
+    pieces_[tail_].size_bytes -= lost_bytes;
+    link(tail_);
+  }
+  growing_ = shorter;
+  reserved_bytes_ -= lost_bytes;
+  return lost_bytes;
+}
+
+// Nothing but gaps is left of it.
+void BlockHeap::drop_empty_growing_page(PageProvider& provider) noexcept {
+  if (gap_bytes_ == 0 || growing_.size_bytes != gap_bytes_) {
+    return;
+  }
+  provider.free_page(growing_);
+  for (const std::uint32_t gap : gaps_) {
+    drop_piece(gap);
+  }
+  gaps_.clear();
+  gap_bytes_ = 0;
+  growing_ = {};
+  tail_ = kNone;
+}
+
+std::int64_t BlockHeap::trim(PageProvider& provider,
+                             std::int64_t size_bytes,
+                             std::uint64_t completed) noexcept {
   const std::int64_t before_bytes = reserved_bytes_;
+  const auto missing_bytes = [&] { return size_bytes - (before_bytes - reserved_bytes_); };
+  static_cast<void>(trim_tail(provider, size_bytes, completed));
   std::erase_if(pages_, [&](const PageEntry& entry) {
-    if (!is_whole_page(entry) || pieces_[entry.first].ready_after > completed) {
+    if (missing_bytes() <= 0 || !is_whole_page(entry) ||
+        pieces_[entry.first].ready_after > completed) {
       return false;
     }
     unlink(entry.first);
@@ -194,13 +413,23 @@ std::int64_t BlockHeap::trim(PageProvider& provider, std::uint64_t completed) no
     provider.free_page(entry.page);
     return true;
   });
+  if (missing_bytes() > 0) {
+    static_cast<void>(make_gaps(provider, missing_bytes(), completed));
+  }
+  drop_empty_growing_page(provider);
   return before_bytes - reserved_bytes_;
 }
 
-bool BlockHeap::has_page_in_flight(std::uint64_t completed) const noexcept {
-  return std::any_of(pages_.begin(), pages_.end(), [&](const PageEntry& entry) {
-    return is_whole_page(entry) && pieces_[entry.first].ready_after > completed;
+bool BlockHeap::has_page_in_flight(std::uint64_t completed) const {
+  const bool tail_waits = tail_bytes() > 0 && pieces_[tail_].ready_after > completed;
+  const std::vector<std::uint32_t> others = large_free_pieces();
+  const bool gap_waits = std::any_of(others.begin(), others.end(), [&](std::uint32_t index) {
+    return pieces_[index].ready_after > completed;
   });
+  return tail_waits || gap_waits ||
+         std::any_of(pages_.begin(), pages_.end(), [&](const PageEntry& entry) {
+           return is_whole_page(entry) && pieces_[entry.first].ready_after > completed;
+         });
 }
 
 void BlockHeap::free_all_pages(PageProvider& provider) noexcept {
@@ -208,6 +437,10 @@ void BlockHeap::free_all_pages(PageProvider& provider) noexcept {
     provider.free_page(entry.page);
   }
   pages_.clear();
+  if (has_growing_page()) {
+    provider.free_page(growing_);
+    growing_ = {};
+  }
 }
 
 std::int64_t BlockHeap::largest_free_bytes() const {

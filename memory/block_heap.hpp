@@ -3,7 +3,9 @@
 // All bookkeeping lies beside the pages, whose bytes the host need not be able to touch.
 // Invariants: (1) the pieces of a page tile it, in address order, each a multiple of the granule;
 // (2) no two free neighbours; (3) a free piece is in exactly one list, the one of its size class;
-// (4) a page's first piece keeps its index.
+// (4) a page's first piece keeps its index; (5) at most one page grows, and `tail_` is its last
+// piece; (6) a gap is a piece of that page without memory, in no list but `gaps_`, and no neighbour
+// of another.
 #pragma once
 
 #include <hearth/memory/page_provider.hpp>
@@ -30,12 +32,35 @@ class BlockHeap {
         kNone;  ///< Neighbours in the free list; next also links unused entries.
     std::uint32_t next = kNone;
     bool is_free = false;
+    bool is_gap = false;
+  };
+  /// What more memory would make room, and where: at the end of the growing page, or in a gap of it.
+  struct Room {
+    std::uint32_t gap = kNone;
+    std::int64_t offset_bytes = 0;  ///< In the gap.
+    std::int64_t size_bytes = 0;    ///< Of more memory.
   };
 
   explicit BlockHeap(std::int64_t granule_bytes);
 
   /// All of the page becomes one free piece.
   void add_page(Page page);
+  /// Makes this empty page, one that grows, the heap's own.
+  void open_growing_page(Page page);
+  [[nodiscard]] bool has_growing_page() const noexcept { return growing_.data != nullptr; }
+  /// The growing page is longer now. Its free end is the first that take() looks at in its class.
+  void extend(Page longer);
+  [[nodiscard]] Page growing_page() const noexcept { return growing_; }
+  /// The least memory after which a piece of this size is free.
+  ///
+  /// Cost: O(gaps).
+  [[nodiscard]] Room cheapest_room(std::int64_t size_bytes) const noexcept;
+  /// Errors: the provider's, and then nothing has changed.
+  [[nodiscard]] Status fill_gap(PageProvider& provider, const Room& room);
+  /// Free bytes at the end of the growing page.
+  [[nodiscard]] std::int64_t tail_bytes() const noexcept {
+    return tail_ != kNone && pieces_[tail_].is_free ? pieces_[tail_].size_bytes : 0;
+  }
   /// Takes a piece of exactly size_bytes, a positive multiple of the granule; kNone when no free
   /// piece is large enough.
   ///
@@ -47,17 +72,25 @@ class BlockHeap {
   void give(std::uint32_t index, std::uint64_t ready_after) noexcept;
   [[nodiscard]] const Piece& piece(std::uint32_t index) const noexcept { return pieces_[index]; }
 
-  /// Hands every wholly free page whose uses are done at home value `completed` to the provider;
-  /// the bytes of those pages.
-  std::int64_t trim(PageProvider& provider, std::uint64_t completed) noexcept;
-  /// Whether some page is wholly free, but not done at `completed`.
-  [[nodiscard]] bool has_page_in_flight(std::uint64_t completed) const noexcept;
+  /// Hands what is free to the provider where its uses are done at home value `completed`, until
+  /// that many bytes went: the end of the growing page, other pages as a whole, gaps. How many went.
+  std::int64_t trim(PageProvider& provider,
+                    std::int64_t size_bytes,
+                    std::uint64_t completed) noexcept;
+  /// Makes gaps in the growing page, the largest free pieces first, until that many bytes went to
+  /// the provider; how many did. Its free end stays.
+  ///
+  /// Cost: O(free pieces of kPageGapBytes and more).
+  std::int64_t make_gaps(PageProvider& provider, std::int64_t size_bytes, std::uint64_t completed);
+  /// Whether there is something to trim, but not done at `completed`.
+  [[nodiscard]] bool has_page_in_flight(std::uint64_t completed) const;
   void free_all_pages(PageProvider& provider) noexcept;
 
   [[nodiscard]] std::int64_t reserved_bytes() const noexcept { return reserved_bytes_; }
   [[nodiscard]] std::int64_t page_count() const noexcept {
-    return static_cast<std::int64_t>(pages_.size());
+    return static_cast<std::int64_t>(pages_.size()) + (growing_.size_bytes > gap_bytes_ ? 1 : 0);
   }
+  [[nodiscard]] std::int64_t free_bytes() const noexcept { return free_bytes_; }
   [[nodiscard]] std::int64_t largest_free_bytes() const;
 
  private:
@@ -82,15 +115,33 @@ class BlockHeap {
   void link(std::uint32_t index) noexcept;
   void unlink(std::uint32_t index) noexcept;
   void absorb_right(std::uint32_t index) noexcept;
+  /// A new piece between this one and its right neighbour, with the last bytes of this one.
+  std::uint32_t split_off(std::uint32_t index, std::int64_t size_bytes);
+  [[nodiscard]] std::int64_t offset_of(std::uint32_t index) const noexcept {
+    return pieces_[index].data - growing_.data;
+  }
+  [[nodiscard]] bool is_in_growing_page(std::uint32_t index) const noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> large_free_pieces() const;
+  std::int64_t make_gap(PageProvider& provider, std::uint32_t index, std::int64_t size_bytes);
+  void join_gaps(std::uint32_t index) noexcept;
+  std::int64_t trim_tail(PageProvider& provider,
+                         std::int64_t size_bytes,
+                         std::uint64_t completed) noexcept;
+  void drop_empty_growing_page(PageProvider& provider) noexcept;
 
   std::uint32_t granule_shift_;
   std::int64_t reserved_bytes_ = 0;
+  std::int64_t free_bytes_ = 0;
   std::uint64_t row_bits_ = 0;
   std::array<std::uint32_t, kRows> column_bits_{};
   std::array<std::array<std::uint32_t, kColumns>, kRows> heads_{};
   std::vector<Piece> pieces_;
   std::uint32_t unused_ = kNone;
   std::vector<PageEntry> pages_;
+  Page growing_;
+  std::int64_t gap_bytes_ = 0;
+  std::vector<std::uint32_t> gaps_;
+  std::uint32_t tail_ = kNone;
 };
 
 }  // namespace hearth::detail

@@ -3,12 +3,22 @@
 #include <hearth/runtime/base/assert.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace hearth {
 namespace {
 
 // Beyond any machine; keeps all sums of sizes far from overflow.
 constexpr std::int64_t kLargestRequestBytes = std::int64_t{1} << 47;
+// Of a page that grows: addresses, not memory; three heaps of a device have one each. A page with
+// gaps is longer than the memory in it.
+constexpr std::int64_t kLongestPageBytes = std::int64_t{1} << 40;
+std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
+  return budget_bytes < kLongestPageBytes / 16 ? budget_bytes * 16 : kLongestPageBytes;
+}
+constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
+// A hole in the middle costs less than what this is for: taking and giving memory in every step.
+constexpr std::int64_t kLeastSlackBytes = std::int64_t{512} << 10;
 
 void raise_peaks(MemoryUsage& usage) noexcept {
   usage.peak_live_bytes = std::max(usage.peak_live_bytes, usage.live_bytes);
@@ -19,14 +29,6 @@ void add_live(MemoryUsage& usage, std::int64_t bytes, std::int64_t count) noexce
   usage.live_bytes += bytes;
   usage.live_count += count;
 }
-
-// The order that makes the standard heap functions keep the earliest value in front.
-struct IsLater {
-  template <class Release>
-  bool operator()(const Release& a, const Release& b) const noexcept {
-    return a.value > b.value;
-  }
-};
 
 }  // namespace
 
@@ -50,7 +52,8 @@ std::uint32_t DevicePool::heap_for(std::int64_t size_bytes, PoolKind kind) const
   if (kind == PoolKind::exclusive) {
     return kExclusiveHeap;
   }
-  return size_bytes < options_.small_bytes ? kSmallHeap : kLargeHeap;
+  return size_bytes < std::max(options_.small_bytes, most_live_bytes_ / 64) ? kSmallHeap
+                                                                            : kLargeHeap;
 }
 
 MemoryUsage& DevicePool::usage_of(std::uint32_t heap) noexcept {
@@ -67,15 +70,16 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
   }
   const std::int64_t rounded_bytes =
       (std::max<std::int64_t>(size_bytes, 1) + granule_bytes_ - 1) & -granule_bytes_;
-  const std::uint32_t heap = heap_for(size_bytes, kind);
+  std::uint32_t heap = heap_for(size_bytes, kind);
   std::uint32_t index = heaps_[heap].take(rounded_bytes);
   if (index == detail::BlockHeap::kNone) {
-    if (const Acquire answer = grow(heap, rounded_bytes); answer != Acquire::ok) {
-      return answer;
+    const Acquire answer = grow(heap, rounded_bytes);
+    // What was added stands first in its size class, where the search begins.
+    index = answer == Acquire::ok ? heaps_[heap].take(rounded_bytes) : borrow(heap, rounded_bytes);
+    if (index == detail::BlockHeap::kNone) {
+      HEARTH_ASSERT(answer != Acquire::ok, "a fresh page fits what it was had for");
+      return answer != Acquire::needs_wait && can_wait() ? Acquire::needs_wait : answer;
     }
-    // The new page stands first in its size class, where the search begins.
-    index = heaps_[heap].take(rounded_bytes);
-    HEARTH_ASSERT(index != detail::BlockHeap::kNone, "a fresh page fits what it was had for");
   }
   const detail::BlockHeap::Piece& piece = heaps_[heap].piece(index);
   out = Block{.data = piece.data,
@@ -88,10 +92,62 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     ++usage->acquire_count;
     raise_peaks(*usage);
   }
+  most_live_bytes_ = std::max(most_live_bytes_, counts_.total.live_bytes);
   return Acquire::ok;
 }
 
 Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
+  Acquire answer = add_room(heap, size_bytes);
+  if (answer != Acquire::ok && (pages_grow_ ? give_back(heap, size_bytes) : trim()) > 0) {
+    ++counts_.rungs.trim_count;
+    answer = add_room(heap, size_bytes);
+  }
+  return answer;
+}
+
+std::int64_t DevicePool::give_back(std::uint32_t heap, std::int64_t size_bytes) {
+  std::int64_t given_bytes = 0;
+  for (std::uint32_t i = 0; i < kHeapCount && given_bytes < size_bytes; ++i) {
+    const std::uint64_t completed = waiting_.completed(0);
+    const std::int64_t pages_before = heaps_[i].page_count();
+    std::int64_t bytes = 0;
+    if (i != heap) {
+      bytes = heaps_[i].trim(provider_, size_bytes - given_bytes, completed);
+    } else {
+      bytes = heaps_[i].make_gaps(provider_, size_bytes - given_bytes, completed);
+    }
+    count_reserved(i, -bytes, heaps_[i].page_count() - pages_before);
+    given_bytes += bytes;
+  }
+  return given_bytes;
+}
+
+std::int64_t DevicePool::most_reserved_bytes(std::int64_t size_bytes) const noexcept {
+  const std::int64_t live_bytes = std::max(most_live_bytes_, counts_.total.live_bytes + size_bytes);
+  return live_bytes + std::max(live_bytes / 10, kLeastSlackBytes);
+}
+
+std::uint32_t DevicePool::borrow(std::uint32_t& heap, std::int64_t size_bytes) {
+  for (std::uint32_t other = 0; other < kHeapCount; ++other) {
+    const std::uint32_t index =
+        other == heap ? detail::BlockHeap::kNone : heaps_[other].take(size_bytes);
+    if (index != detail::BlockHeap::kNone) {
+      ++counts_.rungs.borrow_count;
+      heap = other;
+      return index;
+    }
+  }
+  return detail::BlockHeap::kNone;
+}
+
+Acquire DevicePool::add_room(std::uint32_t heap, std::int64_t size_bytes) {
+  const std::int64_t reach_bytes = reach_for(options_.budget_bytes);
+  if (pages_grow_ && heaps_[heap].growing_page().size_bytes <= reach_bytes - size_bytes) {
+    const Acquire answer = lengthen(heap, size_bytes);
+    if (pages_grow_) {
+      return answer;
+    }
+  }
   const std::int64_t usual_bytes =
       size_bytes > options_.page_bytes / 2
           ? size_bytes
@@ -102,11 +158,77 @@ Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
   if (answer != Acquire::ok && wanted_bytes > size_bytes) {
     answer = add_page(heap, size_bytes);
   }
-  if (answer != Acquire::ok && trim() > 0) {
-    answer = add_page(heap, size_bytes);
+  return answer;
+}
+
+Acquire DevicePool::fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room) {
+  if (room.size_bytes > options_.budget_bytes - counts_.total.reserved_bytes) {
+    return Acquire::over_budget;
   }
-  if (answer != Acquire::ok && can_wait()) {
-    return Acquire::needs_wait;
+  if (!heaps_[heap].fill_gap(provider_, room).has_value()) {
+    return Acquire::exhausted;
+  }
+  ++counts_.page_acquire_count;
+  count_reserved(heap, room.size_bytes, 0);
+  return Acquire::ok;
+}
+
+Acquire DevicePool::lengthen(std::uint32_t heap, std::int64_t size_bytes) {
+  detail::BlockHeap& grown = heaps_[heap];
+  if (!grown.has_growing_page()) {
+    const Result<Page> page = provider_.open_growing_page(reach_for(options_.budget_bytes));
+    if (!page.has_value()) {
+      pages_grow_ = false;  // then pages of one size do
+      return Acquire::exhausted;
+    }
+    grown.open_growing_page(page.value());
+  }
+  const std::int64_t excess_bytes = counts_.total.reserved_bytes +
+                                    grown.cheapest_room(size_bytes).size_bytes -
+                                    most_reserved_bytes(size_bytes);
+  if (excess_bytes > 0 && give_back(heap, excess_bytes) > 0) {
+    ++counts_.give_back_count;
+  }
+  const detail::BlockHeap::Room room = grown.cheapest_room(size_bytes);
+  return room.gap != detail::BlockHeap::kNone ? fill_gap(heap, room)
+                                              : stretch(heap, room.size_bytes);
+}
+
+// In steps that waste at most 1/64, and from 128 MiB on whole huge pages.
+Acquire DevicePool::stretch(std::uint32_t heap, std::int64_t more_bytes) {
+  detail::BlockHeap& grown = heaps_[heap];
+  const auto held_bytes = static_cast<std::uint64_t>(grown.reserved_bytes());
+  const std::int64_t usual_step = std::clamp(
+      static_cast<std::int64_t>(std::bit_floor(held_bytes / 64)), kPageGapBytes, kStepBytes);
+  Acquire answer = Acquire::over_budget;
+  std::int64_t tried_bytes = -1;
+  for (const std::int64_t step_bytes : {usual_step, granule_bytes_}) {
+    Page page = grown.growing_page();
+    const std::int64_t length_bytes =
+        more_bytes == 0 ? page.size_bytes
+                        : (page.size_bytes + more_bytes + step_bytes - 1) / step_bytes * step_bytes;
+    if (length_bytes == tried_bytes) {
+      continue;
+    }
+    tried_bytes = length_bytes;
+    const std::int64_t room_bytes = options_.budget_bytes - counts_.total.reserved_bytes;
+    if (length_bytes - page.size_bytes > room_bytes) {
+      continue;
+    }
+    const std::int64_t before_bytes = page.size_bytes;
+    if (!provider_.resize_page(page, length_bytes).has_value()) {
+      answer = Acquire::exhausted;
+      continue;
+    }
+    if (page.size_bytes - before_bytes > room_bytes) {
+      static_cast<void>(provider_.resize_page(page, before_bytes));
+      return Acquire::over_budget;
+    }
+    const std::int64_t pages_before = grown.page_count();
+    grown.extend(page);
+    counts_.page_acquire_count += page.size_bytes > before_bytes ? 1 : 0;
+    count_reserved(heap, page.size_bytes - before_bytes, grown.page_count() - pages_before);
+    return Acquire::ok;
   }
   return answer;
 }
@@ -143,10 +265,10 @@ void DevicePool::count_reserved(std::uint32_t heap,
 
 // Waiting helps when a release stands in a queue, or when a page is free but the home stream is not
 // done with it.
-bool DevicePool::can_wait() const noexcept {
+bool DevicePool::can_wait() const {
   return counts_.total.waiting_bytes > 0 ||
          std::any_of(heaps_.begin(), heaps_.end(), [this](const detail::BlockHeap& heap) {
-           return heap.has_page_in_flight(completed_[0]);
+           return heap.has_page_in_flight(waiting_.completed(0));
          });
 }
 
@@ -158,19 +280,14 @@ void DevicePool::release(const Block& block, const LastUse& last_use) noexcept {
     add_live(*usage, -bytes, -1);
     usage->waiting_bytes += bytes;
   }
-  settle({.value = 0, .last_use = last_use, .heap = block.heap, .index = block.index});
+  const detail::ReleaseQueue::Entry entry{
+      .last_use = last_use, .index = block.index, .heap = block.heap};
+  if (waiting_.is_ready_or_kept(entry)) {
+    free_piece(entry);
+  }
 }
 
-// Frees the bytes, or queues them behind the first stream that is not done with them.
-void DevicePool::settle(WaitingRelease release) noexcept {
-  for (std::size_t stream = 1; stream < kMaxPhysicalStreams; ++stream) {
-    if (release.last_use.values[stream] > completed_[stream]) {
-      release.value = release.last_use.values[stream];
-      waiting_[stream].push_back(release);
-      std::push_heap(waiting_[stream].begin(), waiting_[stream].end(), IsLater{});
-      return;
-    }
-  }
+void DevicePool::free_piece(const detail::ReleaseQueue::Entry& release) noexcept {
   const std::int64_t bytes = heaps_[release.heap].piece(release.index).size_bytes;
   counts_.total.waiting_bytes -= bytes;
   usage_of(release.heap).waiting_bytes -= bytes;
@@ -178,16 +295,8 @@ void DevicePool::settle(WaitingRelease release) noexcept {
 }
 
 void DevicePool::retire(std::size_t stream, std::uint64_t value) noexcept {
-  HEARTH_ASSERT(stream < kMaxPhysicalStreams && value >= completed_[stream],
-                "timeline values of a stream never fall");
-  completed_[stream] = value;
-  std::vector<WaitingRelease>& queue = waiting_[stream];
-  while (!queue.empty() && queue.front().value <= value) {
-    std::pop_heap(queue.begin(), queue.end(), IsLater{});
-    const WaitingRelease ready = queue.back();
-    queue.pop_back();
-    settle(ready);
-  }
+  waiting_.retire(
+      stream, value, [this](const detail::ReleaseQueue::Entry& ready) { free_piece(ready); });
 }
 
 void DevicePool::count_in_place(std::int64_t size_bytes) noexcept {
@@ -202,6 +311,15 @@ MemoryReport DevicePool::report() const {
   report.exclusive.largest_free_bytes = heaps_[kExclusiveHeap].largest_free_bytes();
   report.total.largest_free_bytes =
       std::max(report.temporary.largest_free_bytes, report.exclusive.largest_free_bytes);
+  constexpr std::array<std::string_view, kHeapCount> kNames{
+      "small temporaries", "large temporaries", "exclusive"};
+  for (std::uint32_t i = 0; i < kHeapCount; ++i) {
+    report.pools.push_back({.name = kNames[i],
+                            .reserved_bytes = heaps_[i].reserved_bytes(),
+                            .free_bytes = heaps_[i].free_bytes(),
+                            .largest_free_bytes = heaps_[i].largest_free_bytes(),
+                            .page_count = heaps_[i].page_count()});
+  }
   for (MemoryUsage* usage : {&report.total, &report.temporary, &report.exclusive}) {
     usage->free_bytes = usage->reserved_bytes - usage->live_bytes - usage->waiting_bytes;
   }
@@ -219,7 +337,8 @@ std::int64_t DevicePool::trim() noexcept {
   std::int64_t trimmed_bytes = 0;
   for (std::uint32_t i = 0; i < kHeapCount; ++i) {
     const std::int64_t pages_before = heaps_[i].page_count();
-    const std::int64_t bytes = heaps_[i].trim(provider_, completed_[0]);
+    const std::int64_t bytes =
+        heaps_[i].trim(provider_, heaps_[i].reserved_bytes(), waiting_.completed(0));
     count_reserved(i, -bytes, heaps_[i].page_count() - pages_before);
     trimmed_bytes += bytes;
   }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,8 @@ namespace hearth {
 namespace {
 
 constexpr std::int64_t kHugeMask = HostPageProvider::kHugePageBytes - 1;
+// Beyond any machine; keeps sums of sizes far from overflow.
+constexpr std::int64_t kLargestPageBytes = std::int64_t{1} << 47;
 
 Error refused(std::int64_t size_bytes, const std::string& why) {
   return Error{.code = ErrorCode::out_of_memory,
@@ -28,10 +31,9 @@ void unmap(std::byte* begin, const std::byte* end) noexcept {
 }
 
 // mmap aligns to 4 KiB only, so a huge-page piece is cut out of a mapping one huge page larger.
-std::byte* map_bytes(std::int64_t size_bytes, std::int64_t slack_bytes) {
+std::byte* map_bytes(std::int64_t size_bytes, std::int64_t slack_bytes, int protection) {
   const auto length = static_cast<std::size_t>(size_bytes + slack_bytes);
-  void* mapped =
-      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = ::mmap(nullptr, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
     return nullptr;
   }
@@ -47,6 +49,24 @@ std::byte* map_bytes(std::int64_t size_bytes, std::int64_t slack_bytes) {
   return aligned;
 }
 
+Status usable(std::byte* begin, std::int64_t size_bytes) {
+  if (::mprotect(begin, static_cast<std::size_t>(size_bytes), PROT_READ | PROT_WRITE) != 0) {
+    return refused(size_bytes, std::strerror(errno));
+  }
+  return {};
+}
+
+// A fresh mapping over the old one gives the bytes back and takes the right to use them.
+Status take_back(std::byte* begin, std::int64_t size_bytes) {
+  const auto length = static_cast<std::size_t>(size_bytes);
+  void* lost = ::mmap(begin, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (lost == MAP_FAILED) {
+    return refused(size_bytes, std::strerror(errno));
+  }
+  ::madvise(lost, length, MADV_HUGEPAGE);
+  return {};
+}
+
 }  // namespace
 
 HostPageProvider::HostPageProvider(HostPageOptions options)
@@ -57,24 +77,12 @@ Result<Page> HostPageProvider::allocate_page(std::int64_t size_bytes) {
     return Error{.code = ErrorCode::invalid_argument,
                  .text = "host pages: the size is negative: " + std::to_string(size_bytes)};
   }
-  ++allocation_count_;
-  if (options_.fail_allocation > 0 && allocation_count_ >= options_.fail_allocation &&
-      allocation_count_ - options_.fail_allocation < options_.fail_count) {
-    return refused(size_bytes,
-                   "allocation " + std::to_string(allocation_count_) + " fails by request");
-  }
   const bool is_huge = size_bytes >= kHugePageBytes;
   const std::int64_t unit = is_huge ? kHugePageBytes : machine_page_bytes_;
-  if (size_bytes > std::numeric_limits<std::int64_t>::max() - 2 * unit) {
-    return refused(size_bytes, "more than the address space");
-  }
-  const std::int64_t rounded = size_bytes == 0 ? unit : (size_bytes + unit - 1) / unit * unit;
-  if (rounded > options_.budget_bytes - mapped_bytes_) {
-    return refused(size_bytes,
-                   std::to_string(mapped_bytes_) + " of " + std::to_string(options_.budget_bytes) +
-                       " bytes of the budget are mapped already");
-  }
-  std::byte* data = map_bytes(rounded, is_huge ? kHugePageBytes : 0);
+  const std::int64_t rounded =
+      size_bytes == 0 ? unit : (std::min(size_bytes, kLargestPageBytes) + unit - 1) / unit * unit;
+  HEARTH_TRY_STATUS(admit(size_bytes, rounded));
+  std::byte* data = map_bytes(rounded, is_huge ? kHugePageBytes : 0, PROT_READ | PROT_WRITE);
   if (data == nullptr) {
     return refused(size_bytes, std::strerror(errno));
   }
@@ -87,9 +95,100 @@ Result<Page> HostPageProvider::allocate_page(std::int64_t size_bytes) {
   return Page{.data = data, .size_bytes = rounded};
 }
 
+Status HostPageProvider::admit(std::int64_t size_bytes, std::int64_t rounded_bytes) {
+  ++allocation_count_;
+  if (options_.fail_allocation > 0 && allocation_count_ >= options_.fail_allocation &&
+      allocation_count_ - options_.fail_allocation < options_.fail_count) {
+    return refused(size_bytes,
+                   "allocation " + std::to_string(allocation_count_) + " fails by request");
+  }
+  if (size_bytes > kLargestPageBytes) {
+    return refused(size_bytes, "more than the address space");
+  }
+  if (rounded_bytes > options_.budget_bytes - mapped_bytes_) {
+    return refused(size_bytes,
+                   std::to_string(mapped_bytes_) + " of " + std::to_string(options_.budget_bytes) +
+                       " bytes of the budget are mapped already");
+  }
+  return {};
+}
+
+Result<Page> HostPageProvider::open_growing_page(std::int64_t reach_bytes) {
+  if (reach_bytes <= 0 || reach_bytes > kLargestPageBytes) {
+    return refused(reach_bytes, "no reach of a page");
+  }
+  const std::int64_t rounded = (reach_bytes + kHugeMask) & ~kHugeMask;
+  std::byte* data = map_bytes(rounded, kHugePageBytes, PROT_NONE);
+  if (data == nullptr) {
+    return refused(reach_bytes, std::strerror(errno));
+  }
+  ::madvise(data, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
+  reaches_.push_back({.data = data, .reach_bytes = rounded});
+  ++page_count_;
+  return Page{.data = data, .size_bytes = 0};
+}
+
+Status HostPageProvider::resize_page(Page& page, std::int64_t size_bytes) {
+  const auto reach = find_reach(page);
+  HEARTH_ASSERT(reach != reaches_.end() && size_bytes >= 0, "the page grows and is from here");
+  const std::int64_t rounded = (std::min(size_bytes, kLargestPageBytes) + machine_page_bytes_ - 1) /
+                               machine_page_bytes_ * machine_page_bytes_;
+  const std::int64_t more_bytes = rounded - page.size_bytes;
+  if (more_bytes > 0) {
+    HEARTH_TRY_STATUS(admit(more_bytes, more_bytes));
+    if (rounded > reach->reach_bytes) {
+      return refused(more_bytes, "the page is as long as its addresses");
+    }
+    HEARTH_TRY_STATUS(usable(page.data + page.size_bytes, more_bytes));
+  } else if (more_bytes < 0) {
+    HEARTH_TRY_STATUS(take_back(page.data + rounded, -more_bytes));
+  }
+  page.size_bytes = rounded;
+  mapped_bytes_ += more_bytes;
+  return {};
+}
+
+std::vector<HostPageProvider::Reach>::iterator HostPageProvider::find_reach(
+    const Page& page) noexcept {
+  return std::find_if(
+      reaches_.begin(), reaches_.end(), [&](const Reach& it) { return it.data == page.data; });
+}
+
+Status HostPageProvider::make_gap(const Page& page,
+                                  std::int64_t offset_bytes,
+                                  std::int64_t size_bytes) {
+  const auto reach = find_reach(page);
+  HEARTH_ASSERT(reach != reaches_.end() && offset_bytes + size_bytes <= page.size_bytes,
+                "the gap lies in a page that grows");
+  HEARTH_TRY_STATUS(take_back(page.data + offset_bytes, size_bytes));
+  reach->gap_bytes += size_bytes;
+  mapped_bytes_ -= size_bytes;
+  return {};
+}
+
+Status HostPageProvider::fill_gap(const Page& page,
+                                  std::int64_t offset_bytes,
+                                  std::int64_t size_bytes) {
+  const auto reach = find_reach(page);
+  HEARTH_ASSERT(reach != reaches_.end() && size_bytes <= reach->gap_bytes,
+                "what is filled is a gap of a page that grows");
+  HEARTH_TRY_STATUS(admit(size_bytes, size_bytes));
+  HEARTH_TRY_STATUS(usable(page.data + offset_bytes, size_bytes));
+  reach->gap_bytes -= size_bytes;
+  mapped_bytes_ += size_bytes;
+  return {};
+}
+
 void HostPageProvider::free_page(Page page) noexcept {
   HEARTH_ASSERT(page.data != nullptr && page_count_ > 0, "freed page did not come from here");
-  unmap(page.data, page.data + page.size_bytes);
+  const auto reach = find_reach(page);
+  if (reach != reaches_.end()) {
+    mapped_bytes_ += reach->gap_bytes;
+    unmap(reach->data, reach->data + reach->reach_bytes);
+    reaches_.erase(reach);
+  } else {
+    unmap(page.data, page.data + page.size_bytes);
+  }
   mapped_bytes_ -= page.size_bytes;
   --page_count_;
 }

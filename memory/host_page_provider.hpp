@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace hearth {
 
@@ -38,6 +39,20 @@ class HostPageProvider final : public PageProvider {
   /// when they are first written.
   [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override;
   void free_page(Page page) noexcept override;
+  /// Addresses without memory; the kernel gives huge pages where the page has grown over them.
+  [[nodiscard]] Result<Page> open_growing_page(std::int64_t reach_bytes) override;
+  /// Rounds up to whole pages of the machine. Counts as an allocation when the page grows.
+  ///
+  /// Cost: one or two system calls.
+  [[nodiscard]] Status resize_page(Page& page, std::int64_t size_bytes) override;
+  /// Cost: one or two system calls, and the kernel clears what is filled when it is first written.
+  [[nodiscard]] Status make_gap(const Page& page,
+                                std::int64_t offset_bytes,
+                                std::int64_t size_bytes) override;
+  /// Counts as an allocation.
+  [[nodiscard]] Status fill_gap(const Page& page,
+                                std::int64_t offset_bytes,
+                                std::int64_t size_bytes) override;
   /// 64, a cache line and an AVX-512 vector. Pages themselves start on at least 4096.
   [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return 64; }
 
@@ -45,11 +60,21 @@ class HostPageProvider final : public PageProvider {
   [[nodiscard]] std::int64_t page_count() const noexcept { return page_count_; }
 
  private:
+  struct Reach {
+    std::byte* data = nullptr;
+    std::int64_t reach_bytes = 0;
+    std::int64_t gap_bytes = 0;
+  };
+  [[nodiscard]] std::vector<Reach>::iterator find_reach(const Page& page) noexcept;
+  /// The error of an allocation that shall or must fail.
+  [[nodiscard]] Status admit(std::int64_t size_bytes, std::int64_t rounded_bytes);
+
   HostPageOptions options_;
   std::int64_t machine_page_bytes_;
   std::int64_t mapped_bytes_ = 0;
   std::int64_t page_count_ = 0;
   std::int64_t allocation_count_ = 0;
+  std::vector<Reach> reaches_;  // of the growing pages
 };
 
 /// Bytes that the machine could still give without swapping (MemAvailable), the base of a host

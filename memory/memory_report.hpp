@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace hearth {
 
@@ -28,6 +30,24 @@ struct MemoryUsage {
   }
 };
 
+/// How often the device was short of memory, and which step of the ladder helped. Counts since the
+/// start.
+struct MemoryRungs {
+  std::uint64_t trim_count = 0;    ///< Idle pages were given back to make room for others.
+  std::uint64_t borrow_count = 0;  ///< A block went into pages kept for another kind.
+  std::uint64_t wait_count = 0;    ///< An op waited until others had released memory.
+  std::uint64_t refuse_count = 0;  ///< Nothing helped: out_of_memory.
+};
+
+/// A kind of pages and what lies in them: a line of the pool table.
+struct PoolUsage {
+  std::string_view name;  ///< Of static storage.
+  std::int64_t reserved_bytes = 0;
+  std::int64_t free_bytes = 0;
+  std::int64_t largest_free_bytes = 0;
+  std::int64_t page_count = 0;
+};
+
 struct MemoryReport {
   std::int64_t budget_bytes = 0;
   MemoryUsage total;
@@ -36,6 +56,11 @@ struct MemoryReport {
   std::uint64_t in_place_count = 0;  ///< Ops that wrote into an input's bytes instead of acquiring.
   std::int64_t in_place_bytes = 0;   ///< What they did not acquire.
   std::uint64_t page_acquire_count = 0;  ///< Pages had from the provider since the start.
+  std::uint64_t give_back_count = 0;  ///< Free bytes went back to the machine so that not much more
+                                      ///< is held than was ever live.
+  MemoryRungs rungs;
+  std::uint64_t damage_count = 0;     ///< debug only: writes outside of blocks, or after a release.
+  std::vector<PoolUsage> pools = {};  ///< Made by report(), in the strategy's order.
 };
 
 }  // namespace hearth

@@ -1,5 +1,6 @@
-// The seam between a device and what hands out its memory. DevicePool is the strategy of every
-// device today. Owned by the device actor, driven by the holder of its token: no locks. Physical
+// The seam between a device and what hands out its memory. The library's strategies are named in
+// memory_pooling.hpp; a program may bring its own (DeviceOptions::make_memory,
+// examples/memory_strategy.cpp). Owned by the device actor, driven by the holder of its token: no locks. Physical
 // streams of a device are numbered 0..3. Stream 0, the home stream, is the in-order queue on which
 // ops run. Invariants: (1) a block given out shares no byte with another that is out; (2) a
 // released block is given out again at once for work submitted later to the home stream, but only
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <hearth/memory/memory_report.hpp>
+#include <hearth/runtime/base/result.hpp>
 
 #include <algorithm>
 #include <array>
@@ -81,6 +83,14 @@ class MemoryStrategy {
   /// Returns pages without a block to the provider and says how many bytes that were. Pages that
   /// the home stream may still use stay.
   virtual std::int64_t trim() noexcept = 0;
+  /// Whether check() looks at anything. Then the device calls it for every block of each kernel.
+  [[nodiscard]] virtual bool is_checked() const noexcept { return false; }
+  /// Whether nobody wrote outside of this block, or into released ones, since the last call.
+  /// Errors: kernel_failed.
+  [[nodiscard]] virtual Status check(const Block& block) {
+    static_cast<void>(block);
+    return {};
+  }
 };
 
 }  // namespace hearth

@@ -9,6 +9,8 @@
 namespace hearth::detail {
 namespace {
 
+constexpr std::int64_t kAll = std::int64_t{1} << 40;
+
 class BlockHeapTest : public ::testing::Test {
  protected:
   void add_page(std::int64_t size_bytes) { heap.add_page(pages.allocate_page(size_bytes).value()); }
@@ -96,10 +98,10 @@ TEST_F(BlockHeapTest, TrimReturnsWhollyFreePagesOnly) {
   add_page(1 << 20);
   const std::uint32_t kept = take(64);
   add_page(2 << 20);
-  EXPECT_EQ(heap.trim(pages, 0), 2 << 20);
+  EXPECT_EQ(heap.trim(pages, kAll, 0), 2 << 20);
   EXPECT_EQ(pages.out_bytes, 1 << 20);
   heap.give(kept, 0);
-  EXPECT_EQ(heap.trim(pages, 0), 1 << 20);
+  EXPECT_EQ(heap.trim(pages, kAll, 0), 1 << 20);
   EXPECT_EQ(heap.reserved_bytes(), 0);
   EXPECT_EQ(take(64), BlockHeap::kNone);
 }

@@ -35,9 +35,16 @@ struct Range {
   LastUse last_use;
 };
 
+enum class PageStyle { fixed, growing, growing_with_gaps };
+
 class Model {
  public:
-  explicit Model(std::uint64_t seed) : random_(seed) {}
+  Model(std::uint64_t seed, PageStyle style)
+      : budget_bytes_(style == PageStyle::growing_with_gaps ? 32 * kMiB : 64 * kMiB),
+        random_(seed) {
+    pages_.grows = style != PageStyle::fixed;
+    pages_.has_gaps = style == PageStyle::growing_with_gaps;
+  }
 
   void step() {
     const std::uint64_t dice = next(100);
@@ -209,7 +216,7 @@ class Model {
                        pages_.out_bytes,
                        peak_live_bytes_}));
     EXPECT_EQ(total.acquire_count, acquire_count_);
-    EXPECT_LE(total.reserved_bytes, kBudget);
+    EXPECT_LE(total.reserved_bytes, budget_bytes_);
     EXPECT_LE(total.largest_free_bytes, total.free_bytes);
     EXPECT_EQ(total.largest_free_bytes == 0, total.free_bytes == 0);
     Numbers parts = numbers(report.temporary);
@@ -230,10 +237,10 @@ class Model {
             usage.peak_live_bytes};
   }
 
-  static constexpr std::int64_t kBudget = 64 * kMiB;
+  const std::int64_t budget_bytes_;  // less where gaps make more fit
   std::mt19937_64 random_;
   test::CountingPages pages_;
-  DevicePool pool_{pages_, {.budget_bytes = kBudget, .page_bytes = 8 * kMiB}};
+  DevicePool pool_{pages_, {.budget_bytes = budget_bytes_, .page_bytes = 8 * kMiB}};
   std::map<std::uintptr_t, Range> ranges_;  // live, or released and waiting
   std::multimap<std::uintptr_t, std::pair<std::uintptr_t, std::uint64_t>> home_uses_;
   std::vector<Block> live_;
@@ -245,10 +252,12 @@ class Model {
   int refused_count_ = 0;
 };
 
-TEST(DevicePoolModel, RandomProgramsNeverOverlapAndCountExactly) {
+class DevicePoolModel : public ::testing::TestWithParam<PageStyle> {};
+
+TEST_P(DevicePoolModel, RandomProgramsNeverOverlapAndCountExactly) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Model model(seed);
+    Model model(seed, GetParam());
     for (int i = 0; i < 2500 && !::testing::Test::HasFailure(); ++i) {
       model.step();
     }
@@ -256,6 +265,17 @@ TEST(DevicePoolModel, RandomProgramsNeverOverlapAndCountExactly) {
     EXPECT_GT(model.refused_count(), 0) << "the budget never bit: the programs are too tame";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Pages,
+                         DevicePoolModel,
+                         ::testing::Values(PageStyle::fixed,
+                                           PageStyle::growing,
+                                           PageStyle::growing_with_gaps),
+                         [](const auto& it) {
+                           return it.param == PageStyle::fixed     ? "KeepTheirSize"
+                                  : it.param == PageStyle::growing ? "Grow"
+                                                                   : "GrowAndHaveGaps";
+                         });
 
 struct Marked {
   Block block;
@@ -269,7 +289,7 @@ struct Marked {
 
 // Each block is filled with its own number, so that a shared byte shows even where the bookkeeping
 // is wrong everywhere.
-TEST(DevicePoolModel, RealBlocksKeepTheirBytes) {
+TEST(DevicePoolBytes, RealBlocksKeepTheirBytes) {
   constexpr std::uint64_t seed = 20261121;
   HostPageProvider pages;
   DevicePool pool(pages);
@@ -289,6 +309,12 @@ TEST(DevicePoolModel, RealBlocksKeepTheirBytes) {
     live.push_back(next);
     if (live.size() > 100 && random() % 3 != 0) {
       release_one();
+    }
+    if (i % 500 == 499) {
+      while (live.size() > 20) {
+        release_one();
+      }
+      pool.trim();
     }
   }
   while (!live.empty()) {

@@ -82,7 +82,7 @@ TEST(DevicePool, StartsSmallAndDoublesItsPages) {
   for (int i = 0; i < 1000; ++i) {
     static_cast<void>(must_acquire(pool, kMiB / 2));
   }
-  EXPECT_LE(pages.allocate_count, 14);
+  EXPECT_LE(pages.allocate_count, 20) << "half a MiB was large at first and small in the end";
   EXPECT_LT(pages.out_bytes, 600 * kMiB);
 }
 
@@ -101,7 +101,7 @@ TEST(DevicePool, KeepsWeightsOutOfThePagesOfActivations) {
   for (int i = 0; i < 16; ++i) {
     activations.push_back(must_acquire(pool, 4 * kMiB));
     static_cast<void>(must_acquire(pool, 100'000, PoolKind::exclusive));
-    static_cast<void>(must_acquire(pool, 100'000));
+    static_cast<void>(must_acquire(pool, 10'000));
   }
   for (const Block& block : activations) {
     pool.release(block, {});
@@ -292,9 +292,10 @@ MemoryReport run_training(DevicePool& pool, int steps) {
   return pool.report();
 }
 
-class TrainingTrace : public ::testing::Test {
+class TrainingTrace : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
+    pages.grows = GetParam();
     for (std::int64_t layer = 0; layer < 12; ++layer) {
       static_cast<void>(
           must_acquire(pool, (1 + layer % 3) * 2'359'296 + 3072, PoolKind::exclusive));
@@ -306,23 +307,30 @@ class TrainingTrace : public ::testing::Test {
   DevicePool pool{pages};
 };
 
-TEST_F(TrainingTrace, StopsGrowingAfterTheFirstStepOfEachLength) {
+INSTANTIATE_TEST_SUITE_P(Pages, TrainingTrace, ::testing::Values(false, true), [](const auto& it) {
+  return it.param ? "Grow" : "KeepTheirSize";
+});
+
+TEST_P(TrainingTrace, StopsGrowingAfterTheFirstStepOfEachLength) {
   const MemoryReport warm = run_training(pool, 4);
   const MemoryReport later = run_training(pool, 36);
   EXPECT_EQ(later.total.reserved_bytes, warm.total.reserved_bytes);
   EXPECT_EQ(later.page_acquire_count, warm.page_acquire_count);
 }
 
-TEST_F(TrainingTrace, ReservesAtMostAFifthAndOnePageOverItsPeak) {
+TEST_P(TrainingTrace, ReservesLittleMoreThanItsPeak) {
   const MemoryReport report = run_training(pool, 40);
-  EXPECT_LE(static_cast<double>(report.temporary.peak_reserved_bytes),
-            1.2 * static_cast<double>(report.temporary.peak_live_bytes) + 64.0 * kMiB);
+  const double allowed_bytes =
+      (GetParam() ? 1.1 : 1.2) * static_cast<double>(report.temporary.peak_live_bytes) +
+      (GetParam() ? 0.0 : 64.0 * kMiB);
+  EXPECT_LE(static_cast<double>(report.temporary.peak_reserved_bytes), allowed_bytes);
 }
 
-TEST_F(TrainingTrace, LeavesOnlyWholePagesFreeAtRest) {
+TEST_P(TrainingTrace, LeavesOnlyWholePagesFreeAtRest) {
   const MemoryReport report = run_training(pool, 40);
   EXPECT_EQ(report.temporary.live_bytes, 0);
-  EXPECT_EQ(pool.trim(), report.temporary.reserved_bytes);
+  EXPECT_GE(pool.trim(), report.temporary.reserved_bytes);  // the weights' pages may end free too
+  EXPECT_EQ(pool.report().temporary.reserved_bytes, 0);
   EXPECT_TRUE(is_balanced(pool.report().total));
   EXPECT_TRUE(is_balanced(pool.report().exclusive));
 }
