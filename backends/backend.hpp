@@ -39,6 +39,13 @@ class Backend {
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.
   [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;
+  /// How many calls like this one, which share all but input 0 and output 0, may run as one call with
+  /// those two put together along their first axis, so that every result has the bits it has alone.
+  /// 1: none.
+  [[nodiscard]] virtual std::int64_t joinable_calls(const KernelCall& call) const noexcept {
+    static_cast<void>(call);
+    return 1;
+  }
   /// Runs or enqueues one op. A failure is the op's own (kernel_failed, out_of_range, unsupported);
   /// device_lost is the device's.
   [[nodiscard]] virtual Status submit(const KernelCall& call) = 0;

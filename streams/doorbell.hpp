@@ -8,15 +8,16 @@
 // (34 µs across cores, design study M3).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include <hearth/streams/lane.hpp>
 
 namespace hearth {
 
-class Doorbell {
+template <class Policy>
+class BasicDoorbell {
  public:
+  using Lane = BasicLane<Policy>;
   enum class Ring : std::uint8_t {
     quiet,    ///< Someone holds the token, or will look by itself.
     wake,     ///< The actor's thread must be woken.
@@ -69,7 +70,12 @@ class Doorbell {
 
   [[nodiscard]] static Rung to_rung(std::uintptr_t word) noexcept;
 
-  std::atomic<std::uintptr_t> word_{kFree};
+  using Atomics = typename Policy::Atomics;
+  typename Atomics::template Atomic<std::uintptr_t> word_{kFree};
 };
+
+/// The doorbell of programs.
+using Doorbell = BasicDoorbell<LanePolicy>;
+extern template class BasicDoorbell<LanePolicy>;
 
 }  // namespace hearth

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include <hearth/runtime/base/atomics.hpp>
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/parker.hpp>
@@ -21,15 +21,28 @@
 
 namespace hearth {
 
-class Lane {
- public:
+/// What a lane is made of; the model checker (tests/model) has one of its own, with small rings.
+struct LanePolicy {
+  using Atomics = StdAtomics;
+  using WaitingParker = Parker;
   static constexpr std::uint64_t kCapacity = 256;           ///< records
   static constexpr std::uint64_t kBlobBytes = 64U * 1024U;  ///< bytes of the overflow ring
+  /// How often a consumer looks whether the producer waits; divides kCapacity / 2.
+  static constexpr std::uint64_t kLookEvery = 16;
 
-  explicit Lane(LaneId id);
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
-  ~Lane();
+  [[nodiscard]] static WaitingParker& current_parker() noexcept;
+};
+
+template <class Policy>
+class BasicLane {
+ public:
+  static constexpr std::uint64_t kCapacity = Policy::kCapacity;    ///< records
+  static constexpr std::uint64_t kBlobBytes = Policy::kBlobBytes;  ///< bytes of the overflow ring
+
+  explicit BasicLane(LaneId id);
+  BasicLane(const BasicLane&) = delete;
+  BasicLane& operator=(const BasicLane&) = delete;
+  ~BasicLane();
 
   [[nodiscard]] LaneId id() const noexcept { return id_; }
 
@@ -88,27 +101,37 @@ class Lane {
     return tail_.load(std::memory_order_acquire);  // partner: try_push
   }
 
-  Lane* doorbell_next = nullptr;  ///< Link in the doorbell's stack; written by the ringing side.
+  BasicLane* doorbell_next =
+      nullptr;  ///< Link in the doorbell's stack; written by the ringing side.
 
  private:
+  using Atomics = typename Policy::Atomics;
+  using WaitingParker = typename Policy::WaitingParker;
+  template <class T>
+  using Atomic = typename Atomics::template Atomic<T>;
+
   [[nodiscard]] bool reserve_blob(OpRecord& record, std::span<const std::byte> blob);
 
   const LaneId id_;
   std::unique_ptr<std::array<OpRecord, kCapacity>> records_;
   std::unique_ptr<std::array<std::byte, kBlobBytes>> blobs_;
 
-  alignas(64) std::uint64_t tail_local_ = 0;   // producer
-  std::uint64_t head_seen_ = 0;                // producer's last look at head_
-  std::uint64_t blob_tail_ = 0;                // producer
-  std::vector<IntrusivePtr<Parker>> parkers_;  // producer: keeps alive whoever waited here
-  alignas(64) std::atomic<std::uint64_t> tail_{0};
-  alignas(64) std::atomic<std::uint64_t> head_{0};
-  std::atomic<std::uint64_t> blob_head_{0};
+  alignas(64) std::uint64_t tail_local_ = 0;          // producer
+  std::uint64_t head_seen_ = 0;                       // producer's last look at head_
+  std::uint64_t blob_tail_ = 0;                       // producer
+  std::vector<IntrusivePtr<WaitingParker>> parkers_;  // producer: keeps alive whoever waited here
+  alignas(64) Atomic<std::uint64_t> tail_{0};
+  alignas(64) Atomic<std::uint64_t> head_{0};
+  Atomic<std::uint64_t> blob_head_{0};
   std::uint64_t tail_seen_ = 0;  // consumer
   bool is_orphaned_ = false;     // consumer
-  alignas(64) std::atomic<std::uint32_t> rung_{0};
-  std::atomic<std::uint32_t> producer_waits_{0};
-  std::atomic<Parker*> waiter_{nullptr};
+  alignas(64) Atomic<std::uint32_t> rung_{0};
+  Atomic<std::uint32_t> producer_waits_{0};
+  Atomic<WaitingParker*> waiter_{nullptr};
 };
+
+/// The lane of programs.
+using Lane = BasicLane<LanePolicy>;
+extern template class BasicLane<LanePolicy>;
 
 }  // namespace hearth

@@ -98,6 +98,11 @@ bool CpuBackend::may_alias(OpKind kind, int input_index) const noexcept {
   return (machine_->row(kind).may_alias_mask >> static_cast<unsigned>(input_index) & 1U) != 0;
 }
 
+std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {
+  const KernelRow& row = machine_->row(call.op.kind());
+  return row.joinable_calls == nullptr ? 1 : row.joinable_calls(call);
+}
+
 Status CpuBackend::submit(const KernelCall& call) {
   const KernelRow& row = machine_->row(call.op.kind());
   if (row.run == nullptr) {

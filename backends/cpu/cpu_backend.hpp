@@ -37,6 +37,9 @@ class CpuBackend final : public Backend {
   /// no for a kind that has no kernel here, and for element types outside the op table's.
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  /// Products of a few rows: as many as together stay few, since such a product treats each row by
+  /// itself.
+  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
   /// Runs the op; it is done on return.
   ///
   /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside

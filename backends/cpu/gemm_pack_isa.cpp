@@ -184,7 +184,7 @@ void narrow(const float* from, Half* to, std::int64_t count) {
   }
 #endif
   for (; at < count; ++at) {
-    to[at].bits = __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(from[at]));
+    to[at] = to_half(from[at]);
   }
 }
 

@@ -48,7 +48,8 @@ struct Pack {
   std::int64_t panel_step = 0;
 };
 
-/// A few rows times a matrix: y[r][j] = start[j] + Σ_k x[r][k]·w(k, j) for r < rows ≤ kMaxThinRows.
+/// A few rows times a matrix: y[r][j] = start[j] + Σ_k x[r][k]·w(k, j) for r < rows ≤ kMaxThinRows,
+/// in the dot form ≤ kMaxDotRows. A row's bits do not depend on the other rows.
 /// by_columns: w(k, j) = w[j·w_step + k] (dot form); else w(k, j) = w[k·w_step + j] (axpy form).
 template <class T>
 struct Thin {
@@ -65,6 +66,7 @@ struct Thin {
   bool backwards = false;  ///< Dot form: last column first. The bits are the same.
 };
 inline constexpr int kMaxThinRows = 8;
+inline constexpr int kMaxDotRows = 16;
 
 /// The loops for sums in T (f32 or f64). Operands of f32 sums may be stored as f32, f16 or bf16.
 template <class T>

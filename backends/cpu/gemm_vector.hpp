@@ -9,6 +9,9 @@
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
+#if defined(__clang__) && !defined(__AVX512FP16__)
+#include <hearth/runtime/base/dtype.hpp>
+#endif
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
@@ -126,9 +129,24 @@ struct Brain {
 [[gnu::always_inline]] inline double widen(double value) {
   return value;
 }
+// clang 14 knows _Float16 from avx512fp16 on only; it builds the fuzzers, where speed does not matter.
+#if defined(__clang__) && !defined(__AVX512FP16__)
+[[gnu::always_inline]] inline float widen(Half value) {
+  f16 half;
+  half.bits = value.bits;
+  return static_cast<float>(half);
+}
+[[gnu::always_inline]] inline Half to_half(float value) {
+  return {f16(value).bits};
+}
+#else
 [[gnu::always_inline]] inline float widen(Half value) {
   return static_cast<float>(__builtin_bit_cast(_Float16, value.bits));
 }
+[[gnu::always_inline]] inline Half to_half(float value) {
+  return {__builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value))};
+}
+#endif
 [[gnu::always_inline]] inline float widen(Brain value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16U);
 }

@@ -30,12 +30,14 @@ struct KernelContext {
 
 using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);
 using SupportFn = Support (*)(const KernelCall& call);
+using JoinFn = std::int64_t (*)(const KernelCall& call) noexcept;
 
 struct KernelRow {
   OpKind kind;
   KernelFn run;
   SupportFn supports;                ///< nullptr: all dtypes and layouts of the op table.
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
+  JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
 };
 
 [[nodiscard]] std::span<const KernelRow>

@@ -128,7 +128,23 @@ Status matmul(const KernelCall& call, KernelContext& context) {
   return {};
 }
 
-constexpr KernelRow kRows[] = {{.kind = OpKind::matmul, .run = &matmul, .supports = nullptr}};
+// Thin products go through each row by itself: its bits do not depend on the others.
+std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
+  const TensorView& a = call.inputs[0];
+  const TensorView& b = call.inputs[1];
+  if (a.shape().rank() != 2 || b.shape().rank() != 2 || call.outputs[0].element_count() == 0) {
+    return 1;
+  }
+  const std::int64_t rows = b.strides()[0] == 1   ? kMaxDotRows
+                            : b.strides()[1] == 1 ? kMaxThinRows
+                                                  : 0;
+  return std::max<std::int64_t>(1, rows / a.shape()[0]);
+}
+
+constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
+                                .run = &matmul,
+                                .supports = nullptr,
+                                .joinable_calls = &joinable_matmuls}};
 
 }  // namespace
 

@@ -29,8 +29,8 @@ class Product {
         dtype_(product.a.dtype),
         product_(product) {
     // With few columns the transposed product has the better shape: cᵀ = bᵀ·aᵀ.
-    swapped_ =
-        product.m > product.n && product.n <= kernels_.vector_columns && product.m > kMaxThinRows;
+    swapped_ = product.m > product.n && product.n <= kernels_.vector_columns &&
+               !suits_thin(product.m, product.b);
     m_ = product.m;
     n_ = product.n;
     a_ = product.a;
@@ -40,8 +40,7 @@ class Product {
       a_ = transposed(product.b);
       b_ = transposed(product.a);
     }
-    const bool contiguous = b_.row_step == 1 || b_.column_step == 1;
-    if (m_ <= kMaxThinRows && contiguous) {
+    if (suits_thin(m_, b_)) {
       form_ = Form::thin;
     } else if (context.use_blas && blas_suits(packed(), context.isa)) {
       form_ = Form::blas;
@@ -78,6 +77,10 @@ class Product {
  private:
   static GemmOperand transposed(const GemmOperand& operand) {
     return {operand.data, operand.dtype, operand.column_step, operand.row_step};
+  }
+
+  static bool suits_thin(std::int64_t rows, const GemmOperand& b) {
+    return b.row_step == 1 ? rows <= kMaxDotRows : b.column_step == 1 && rows <= kMaxThinRows;
   }
 
   [[nodiscard]] bool writes_directly() const { return !swapped_ && dtype_ == dtype_of<T>; }

@@ -88,7 +88,7 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
-bool divides_by_zero(OpKind kind, std::int64_t a, std::int64_t b) {
+bool is_undefined(OpKind kind, std::int64_t a, std::int64_t b) {
   return (kind == OpKind::div && b == 0) || (kind == OpKind::pow && a == 0 && b < 0);
 }
 
@@ -155,11 +155,16 @@ Status evaluate_arithmetic(const KernelCall& call) {
   }
   auto [a, b] = load_operands<std::int64_t>(call);
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (divides_by_zero(kind, a[i], b[i])) {
+    if (is_undefined(kind, a[i], b[i])) {
       const std::string op(name(kind));
       return Error{
           .code = ErrorCode::kernel_failed,
-          .text = fmt::format("{}: division by zero at element {}: {} and {}", op, i, a[i], b[i]),
+          .text = fmt::format("{}: {} at element {}: {} and {}",
+                              op,
+                              kind == OpKind::div ? "division by zero" : "zero to a negative power",
+                              i,
+                              a[i],
+                              b[i]),
           .op = op};
     }
     a[i] = integer_value(kind, a[i], b[i]);

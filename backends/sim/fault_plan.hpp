@@ -1,6 +1,7 @@
 // What goes wrong on a sim device, and when. Numbers count from 1. Values, any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -12,6 +13,19 @@ struct FaultPlan {
   std::uint64_t lost_at_submit = 0;  ///< This submit and all later work is device_lost; 0 = never.
   std::int64_t failing_allocation = 0;        ///< This page is out_of_memory; 0 = none.
   std::int64_t failing_allocation_count = 1;  ///< As many pages in a row.
+  /// These compilations are kernel_failed. A kernel is compiled when its kind, types and shapes
+  /// come for the first time, and again after a failure.
+  std::vector<std::uint64_t> failing_compiles = {};
+  /// The device is lost when its clock gets here; what has not ended by then never does.
+  std::chrono::nanoseconds lost_at = std::chrono::nanoseconds::max();
+  /// This submit never ends, nor does what waits for it; reads of it are deadline_exceeded; 0 =
+  /// none.
+  std::uint64_t hanging_submit = 0;
+  /// One bit of these downloads is turned over.
+  std::vector<std::uint64_t> corrupted_downloads = {};
+  /// These submits do not wait for the work whose bytes they touch: a bug of a backend, which
+  /// shadow memory finds. Only with several queues or out of order.
+  std::vector<std::uint64_t> forgotten_barriers = {};
 };
 
 }  // namespace hearth::sim

@@ -1,0 +1,181 @@
+// The functions of BasicLane, for the programs that make one: lane.cpp and the model checker.
+// Threads: as lane.hpp says of each.
+#pragma once
+
+#include <hearth/streams/lane.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hearth {
+namespace detail {
+constexpr std::uint64_t round_up_blob(std::uint64_t size) {
+  return (size + 15U) & ~std::uint64_t{15};
+}
+}  // namespace detail
+
+template <class Policy>
+BasicLane<Policy>::BasicLane(LaneId id)
+    : id_(id),
+      records_(std::make_unique<std::array<OpRecord, kCapacity>>()),
+      blobs_(std::make_unique<std::array<std::byte, kBlobBytes>>()) {}
+
+template <class Policy>
+BasicLane<Policy>::~BasicLane() {
+  while (front() != nullptr) {
+    pop();
+  }
+}
+
+template <class Policy>
+bool BasicLane<Policy>::reserve_blob(OpRecord& record, std::span<const std::byte> blob) {
+  record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+  if (blob.size() > kBlobBytes / 4) {
+    // The pointer to a heap copy takes the place of the bytes in the ring.
+    auto bytes = std::make_unique<std::byte[]>(blob.size());  // NOLINT(modernize-avoid-c-arrays)
+    std::memcpy(bytes.get(), blob.data(), blob.size());
+    std::byte* raw = bytes.get();
+    OpRecord pointer_record = record;
+    if (!reserve_blob(pointer_record, std::as_bytes(std::span(&raw, 1)))) {
+      return false;
+    }
+    static_cast<void>(bytes.release());
+    record.blob_offset = pointer_record.blob_offset;
+    return true;
+  }
+  const std::uint64_t need = detail::round_up_blob(blob.size());
+  std::uint64_t start = blob_tail_;
+  const std::uint64_t room_to_end = kBlobBytes - start % kBlobBytes;
+  if (need > room_to_end) {
+    start += room_to_end;  // a blob never wraps
+  }
+  if (start + need - blob_head_.load(std::memory_order_acquire) > kBlobBytes) {  // partner: pop
+    return false;
+  }
+  Atomics::note_write(blobs_->data() + start % kBlobBytes);
+  std::memcpy(blobs_->data() + start % kBlobBytes, blob.data(), blob.size());
+  record.blob_offset = static_cast<std::uint32_t>(start % kBlobBytes);
+  blob_tail_ = start + need;
+  return true;
+}
+
+template <class Policy>
+bool BasicLane<Policy>::try_push(OpRecord& record, std::span<const std::byte> blob) {
+  if (tail_local_ - head_seen_ == kCapacity) {
+    head_seen_ = consumed();
+    if (tail_local_ - head_seen_ == kCapacity) {
+      return false;
+    }
+  }
+  record.blob_size_bytes = 0;
+  if (!blob.empty() && !reserve_blob(record, blob)) {
+    return false;
+  }
+  record.sequence = tail_local_ + 1;
+  OpRecord& place = (*records_)[tail_local_ % kCapacity];
+  Atomics::note_write(&place);
+  place = record;
+  ++tail_local_;
+  tail_.store(tail_local_, std::memory_order_release);  // partner: front
+  return true;
+}
+
+template <class Policy>
+bool BasicLane<Policy>::announce_waiting() {
+  WaitingParker& parker = Policy::current_parker();
+  if (waiter_.load(std::memory_order_acquire) != &parker) {
+    const auto is_this = [&](const auto& known) { return known.get() == &parker; };
+    if (std::ranges::none_of(parkers_, is_this)) {
+      parkers_.emplace_back(&parker);
+    }
+    waiter_.store(&parker, std::memory_order_release);  // partner: pop
+  }
+  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop
+  head_seen_ = consumed();
+  if (has_room()) {
+    producer_waits_.exchange(0, std::memory_order_acq_rel);
+    return false;
+  }
+  return true;
+}
+
+template <class Policy>
+const OpRecord* BasicLane<Policy>::front() noexcept {
+  const std::uint64_t head = consumed();
+  if (head >= tail_seen_) {
+    tail_seen_ = pushed_seen();
+    if (head == tail_seen_) {
+      return nullptr;
+    }
+  }
+  const OpRecord& record = (*records_)[head % kCapacity];
+  Atomics::note_read(&record);
+  return &record;
+}
+
+template <class Policy>
+const std::byte* BasicLane<Policy>::front_blob() const noexcept {
+  const OpRecord& record = (*records_)[consumed() % kCapacity];
+  if (record.blob_size_bytes == 0) {
+    return nullptr;
+  }
+  const std::byte* place = blobs_->data() + record.blob_offset;
+  Atomics::note_read(place);
+  if (record.blob_size_bytes > kBlobBytes / 4) {
+    const std::byte* heap = nullptr;
+    std::memcpy(&heap, place, sizeof heap);
+    return heap;
+  }
+  return place;
+}
+
+template <class Policy>
+void BasicLane<Policy>::pop() noexcept {
+  const std::uint64_t head = consumed();
+  const OpRecord& record = (*records_)[head % kCapacity];
+  Atomics::note_read(&record);
+  if (record.blob_size_bytes != 0) {
+    std::uint64_t size = record.blob_size_bytes;
+    if (size > kBlobBytes / 4) {
+      std::byte* heap = nullptr;
+      std::memcpy(&heap, blobs_->data() + record.blob_offset, sizeof heap);
+      const std::unique_ptr<std::byte[]> owner(heap);  // NOLINT(modernize-avoid-c-arrays)
+      size = sizeof heap;
+    }
+    // Its place in the ring's running count: the first such offset at or after the old head.
+    const std::uint64_t old_head = blob_head_.load(std::memory_order_acquire);
+    const std::uint64_t start =
+        old_head + (record.blob_offset + kBlobBytes - old_head % kBlobBytes) % kBlobBytes;
+    blob_head_.store(start + detail::round_up_blob(size),
+                     std::memory_order_release);  // partner: reserve_blob
+  }
+  head_.store(head + 1, std::memory_order_release);  // partner: consumed
+  // Partner: announce_waiting, which raises the flag by exchange and then looks at head_. Looking at
+  // every kLookEvery-th record and at the last one is enough, because a waiting producer pushes nothing,
+  // so the consumer comes past one of them.
+  const std::uint64_t left = pushed_seen() - (head + 1);
+  if (left <= kCapacity / 2 && ((head + 1) % Policy::kLookEvery == 0 || left == 0) &&
+      producer_waits_.exchange(0, std::memory_order_acq_rel) != 0) {
+    waiter_.load(std::memory_order_acquire)->unpark();
+  }
+}
+
+template <class Policy>
+typename BasicLane<Policy>::Turn BasicLane<Policy>::finish_turn() noexcept {
+  if (rung_.exchange(0, std::memory_order_acq_rel) == 2) {  // partners: needs_ring, orphan
+    is_orphaned_ = true;
+  }
+  // The lane is out of these hands: once the doorbell has stopped, its producer may be the consumer
+  // now, so that only atomics are looked at.
+  if (consumed() == pushed_seen()) {
+    return Turn::empty;
+  }
+  // More came between the last look and the unlink. Whoever sets the flag back owns the lane.
+  const std::uint32_t old = rung_.exchange(1, std::memory_order_acq_rel);
+  if (old == 2) {
+    is_orphaned_ = true;
+  }
+  return old == 0 ? Turn::more : Turn::rung_again;
+}
+
+}  // namespace hearth

@@ -1,0 +1,130 @@
+#include <hearth/backends/sim/sim_machine.hpp>
+
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth::sim {
+namespace {
+
+using std::chrono::nanoseconds;
+using ::testing::ElementsAre;
+
+SimCommand writing(std::string& log, char letter, int engine, std::int64_t cost) {
+  return {.engine = engine, .cost = nanoseconds(cost), .effect = [&log, letter] { log += letter; }};
+}
+SimCommand after(SimCommand command, std::vector<std::uint64_t> numbers) {
+  command.after = std::move(numbers);
+  return command;
+}
+
+TEST(SimMachine, AnEngineRunsOneCommandAtATime) {
+  std::string log;
+  SimMachine machine;
+  machine.submit(writing(log, 'a', 0, 10));
+  machine.submit(writing(log, 'b', 0, 5));
+  EXPECT_EQ(machine.busy_until(), nanoseconds(15));
+  machine.advance(nanoseconds(10));
+  EXPECT_EQ(log, "a");
+  machine.advance(nanoseconds(4));
+  EXPECT_EQ(log, "a");
+  machine.advance(nanoseconds(1));
+  EXPECT_EQ(log, "ab");
+}
+
+TEST(SimMachine, EnginesRunSideBySide) {
+  std::string log;
+  SimMachine machine({.queues = 2, .copy_engines = 1});
+  machine.submit(writing(log, 'a', 0, 10));
+  machine.submit(writing(log, 'b', 1, 5));
+  machine.submit(writing(log, 'c', 2, 7));
+  EXPECT_EQ(machine.busy_until(), nanoseconds(10));
+  machine.advance(nanoseconds(10));
+  EXPECT_EQ(log, "bca");
+}
+
+TEST(SimMachine, ACommandWaitsForAnotherEngine) {
+  std::string log;
+  SimMachine machine({.queues = 2});
+  const std::uint64_t first = machine.submit(writing(log, 'a', 0, 10));
+  const std::uint64_t second = machine.submit(after(writing(log, 'b', 1, 5), {first}));
+  EXPECT_TRUE(machine.is_ordered(first, second));
+  EXPECT_FALSE(machine.is_ordered(second, first));
+  EXPECT_TRUE(machine.run_until(second));
+  EXPECT_EQ(machine.now(), nanoseconds(15));
+  EXPECT_EQ(log, "ab");
+}
+
+TEST(SimMachine, OrderGoesThroughOthers) {
+  std::string log;
+  SimMachine machine({.queues = 3});
+  const std::uint64_t a = machine.submit(writing(log, 'a', 0, 10));
+  const std::uint64_t b = machine.submit(after(writing(log, 'b', 1, 1), {a}));
+  const std::uint64_t c = machine.submit(after(writing(log, 'c', 2, 1), {b}));
+  const std::uint64_t d = machine.submit(writing(log, 'd', 1, 1));
+  EXPECT_TRUE(machine.is_ordered(a, c));
+  EXPECT_TRUE(machine.is_ordered(b, d)) << "one engine keeps its order";
+  EXPECT_FALSE(machine.is_ordered(c, d));
+}
+
+TEST(SimMachine, UnorderedWorkRunsInAnyOrderAndOrderedWorkDoesNot) {
+  std::set<std::string> logs;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    std::string log;
+    std::string again;
+    for (std::string* each : {&log, &again}) {
+      SimMachine machine({.reorder_seed = seed});
+      const std::uint64_t a = machine.submit(writing(*each, 'a', 0, 1));
+      const std::uint64_t b = machine.submit(writing(*each, 'b', 0, 1));
+      const std::uint64_t c = machine.submit(writing(*each, 'c', 0, 1));
+      EXPECT_FALSE(machine.is_ordered(b, c));
+      const std::uint64_t last = machine.submit(after(writing(*each, 'd', 0, 1), {a, b, c}));
+      EXPECT_TRUE(machine.run_until(last));
+    }
+    EXPECT_EQ(log, again) << "seed " << seed;
+    logs.insert(log);
+  }
+  // The first begins at its submit, when it is alone.
+  EXPECT_THAT(logs, ElementsAre("abcd", "acbd"));
+}
+
+TEST(SimMachine, WhatHangsStopsWhatWaitsForItAlone) {
+  std::string log;
+  SimMachine machine({.queues = 2});
+  SimCommand hanging = writing(log, 'a', 0, 1);
+  hanging.hangs = true;
+  const std::uint64_t a = machine.submit(std::move(hanging));
+  const std::uint64_t b = machine.submit(writing(log, 'b', 0, 1));
+  const std::uint64_t c = machine.submit(writing(log, 'c', 1, 1));
+  const std::uint64_t d = machine.submit(after(writing(log, 'd', 1, 1), {b}));
+  machine.advance(std::chrono::hours(1));
+  EXPECT_EQ(log, "c");
+  EXPECT_TRUE(machine.is_stuck(a) && machine.is_stuck(b) && machine.is_stuck(d));
+  EXPECT_FALSE(machine.is_stuck(c));
+  EXPECT_FALSE(machine.run_until(d));
+}
+
+TEST(SimMachine, AWaitEndsAtItsLimit) {
+  std::string log;
+  SimMachine machine;
+  const std::uint64_t a = machine.submit(writing(log, 'a', 0, 100));
+  EXPECT_FALSE(machine.run_until(a, nanoseconds(99)));
+  EXPECT_EQ(log, "");
+  EXPECT_TRUE(machine.run_until(a, nanoseconds(100)));
+}
+
+TEST(SimMachine, WorkGoesWhereTheLeastIs) {
+  std::string log;
+  SimMachine machine({.queues = 2, .copy_engines = 2});
+  EXPECT_EQ(machine.least_busy_queue(), 0);
+  machine.submit(writing(log, 'a', 0, 1));
+  EXPECT_EQ(machine.least_busy_queue(), 1);
+  EXPECT_EQ(machine.least_busy_copy_engine(), 2);
+  machine.submit(writing(log, 'b', 2, 1));
+  EXPECT_EQ(machine.least_busy_copy_engine(), 3);
+}
+
+}  // namespace
+}  // namespace hearth::sim
