@@ -71,6 +71,10 @@ template <class Fn>
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's visit() names.
 /// fn gets a const Model& whose tensors are tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss
 /// and anything else. `on_ready` is called on this thread as each gradient becomes final, last layers first.
+///
+/// A loss that became NaN or infinite is no error here, since finding out would mean to wait: DataParallel checks it at every step;
+/// your own loop does with require_finite(loss.item(), step), and require_finite(gradients, step) names the parameter where it
+/// began (modules/metrics.hpp). A failed op is an error of whoever reads the loss or steps with the gradients.
 template <class Model, class Fn>
 [[nodiscard]] auto value_and_grad(const Model& model,
                                   Fn&& fn,

@@ -1,6 +1,9 @@
 #include <hearth/runtime/device.hpp>
 
+#include <memory>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "device_actor.hpp"
 #include "device_endpoint.hpp"
@@ -57,6 +60,38 @@ void Device::sync(std::chrono::nanoseconds limit) const {
   sync_later().get(Deadline::in(limit));
 }
 
+bool Device::is_lost() const {
+  return endpoint().is_lost();
+}
+std::uint64_t Device::generation() const {
+  return endpoint().generation();
+}
+
+void Device::restart(std::chrono::nanoseconds limit) const {
+  DeviceEndpoint& endpoint = this->endpoint();
+  if (endpoint.is_closed()) {
+    throw_error(endpoint.closed_error());
+  }
+  const auto given_up = std::make_shared<const Error>(
+      Error{.code = ErrorCode::device_lost,
+            .text = fmt::format("device {} was restarted", endpoint.name()),
+            .device = endpoint.name()});
+  Promise<bool> promise(PendingOptions{.subject = "a restart", .helper = helper_of(endpoint)});
+  Pending<bool> pending = promise.pending();
+  endpoint.post([given_up, promise = std::move(promise), backend = endpoint.reopen().value()](
+                    DeviceActor& actor) mutable {
+    actor.lose(given_up);
+    actor.when_idle([promise = std::move(promise),
+                     backend = std::move(backend)](DeviceActor& idle) mutable {
+      fulfil_with(promise, [&] {
+        idle.restart(std::move(backend));
+        return true;
+      });
+    });
+  });
+  std::move(pending).get(Deadline::in(limit));
+}
+
 MemoryStatistics Device::memory() const {
   return ask_actor<MemoryStatistics>(endpoint(), [](DeviceActor& actor) { return actor.memory(); });
 }
@@ -66,6 +101,36 @@ void Device::reset_peak_memory() const {
     actor.reset_peak();
     return true;
   }));
+}
+
+MemoryReport Device::memory_report() const {
+  return ask_actor<MemoryReport>(endpoint(),
+                                 [](DeviceActor& actor) { return actor.memory_report(); });
+}
+
+std::int64_t Device::trim() const {
+  return ask_actor<std::int64_t>(endpoint(), [](DeviceActor& actor) { return actor.trim(); });
+}
+
+std::vector<LiveTensor> Device::largest_tensors(int count) const {
+  DeviceEndpoint& asked = endpoint();
+  return ask_actor<std::vector<LiveTensor>>(asked, [&asked, count](DeviceActor& actor) {
+    return actor.handles().largest_tensors(count, asked.tables());
+  });
+}
+
+void Device::start_memory_trace() const {
+  static_cast<void>(ask_actor<bool>(endpoint(), [](DeviceActor& actor) {
+    actor.handles().start_trace();
+    return true;
+  }));
+}
+
+MemoryTrace Device::take_memory_trace() const {
+  DeviceEndpoint& asked = endpoint();
+  return ask_actor<MemoryTrace>(asked, [&asked](DeviceActor& actor) {
+    return actor.handles().take_trace(asked.tables());
+  });
 }
 
 DeviceStatistics Device::statistics() const {

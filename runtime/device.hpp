@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include <hearth/memory/memory_report.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/tensor_origin.hpp>
 
 namespace hearth {
 
@@ -34,6 +36,7 @@ struct DeviceStatistics {
   std::uint64_t poisoned_ops = 0;  ///< ops skipped or failed
   std::uint64_t tokens_lent = 0;   ///< times a waiting thread ran the device's loop
   std::uint64_t foreign_uses = 0;  ///< operands used by a lane that is not their home
+  std::uint64_t joined_ops = 0;    ///< ops that ran as one kernel with like ops of other streams
 };
 
 class Device {
@@ -58,8 +61,30 @@ class Device {
   /// The same as a future.
   [[nodiscard]] Pending<void> sync_later() const;
   [[nodiscard]] MemoryStatistics memory() const;
+  /// The same and more: by kind, by pool, the rungs of the ladder.
+  [[nodiscard]] MemoryReport memory_report() const;
+  /// The peaks start again from what is live and reserved now.
   void reset_peak_memory() const;
+  /// Gives memory that no tensor needs back to the machine; how many bytes that were.
+  std::int64_t trim() const;
+  /// Who holds most of its memory, the largest first.
+  [[nodiscard]] std::vector<LiveTensor> largest_tensors(int count = 10) const;
+  /// Writes down who gets and frees memory from now on; starts anew when it was on.
+  ///
+  /// Cost: a look at the clock for each op, and 64 bytes.
+  void start_memory_trace() const;
+  /// What was written down; ends it. Empty when it was not on, or the device was restarted meanwhile.
+  [[nodiscard]] MemoryTrace take_memory_trace() const;
   [[nodiscard]] DeviceStatistics statistics() const;
+  /// Whether it stopped working. Then its tensors and all that is asked of it fail with device_lost, until restart().
+  [[nodiscard]] bool is_lost() const;
+  /// Begins a new generation, lost or not: a fresh backend with empty memory behind the same handles and streams. What was made or
+  /// queued before stays lost: each use of it fails with device_lost. Other devices notice nothing.
+  /// Errors: those of opening the device, which then stays lost; DeadlineExceeded when its actor does not answer; DeviceError
+  /// device_closed.
+  void restart(std::chrono::nanoseconds limit = std::chrono::seconds(60)) const;
+  /// How often it was restarted.
+  [[nodiscard]] std::uint64_t generation() const;
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
   friend bool operator==(const Device& a, const Device& b) noexcept {
     return a.endpoint_ == b.endpoint_;

@@ -18,14 +18,43 @@ ErrorRef cancelled(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
 }
 
+// Whether an urgent lane waits for lanes that may be less urgent.
+bool waits_urgently(const LaneState& lane) {
+  return lane.priority != Priority::background &&
+         (lane.parked == ParkReason::slot || lane.parked == ParkReason::lanes);
+}
+
 }  // namespace
+
+std::string what_was_thrown() {
+  try {
+    throw;
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  } catch (...) {
+    return "something that is no std::exception";
+  }
+}
+
+DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options)
+    : backend(std::move(with)),
+      strategy(options.make_memory ? options.make_memory(backend->pages(), options.budget_bytes)
+                                   : make_memory_strategy(
+                                         options.pooling, backend->pages(), options.budget_bytes)) {
+  if (!strategy) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "DeviceOptions: make_memory gave no strategy",
+                      .device = backend->info().name});
+  }
+}
 
 DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
                          std::unique_ptr<Backend> backend,
                          const DeviceActorOptions& options)
     : endpoint_(std::move(endpoint)),
-      memory_(std::make_shared<DeviceMemory>(std::move(backend), options.budget_bytes)),
-      handles_(memory_->pool),
+      options_(options),
+      memory_(std::make_shared<DeviceMemory>(std::move(backend), options)),
+      handles_(*memory_->strategy),
       dispatch_(*endpoint_, *memory_->backend, handles_) {}
 
 DeviceActor::~DeviceActor() = default;
@@ -79,23 +108,34 @@ void DeviceActor::run_borrowed_erased(UntilFn until,
 bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
   // Once the token is given back the actor may be gone: whoever called keeps the endpoint, and nothing else is touched then.
   DeviceEndpoint& endpoint = *endpoint_;
+  endpoint.note_holder();
   while (true) {
     schedule_point();
     collect();
-    if (!questions_.empty() && (ready_.empty() || ++question_turns_ > kQuestionTurns)) {
+    if (memory_waits_ > 0) {
+      serve_memory_waits();
+    }
+    const bool is_idle = ready_.empty() && join_.is_empty();
+    if (!questions_.empty() && (is_idle || ++question_turns_ > kQuestionTurns)) {
       answer_questions();
       continue;
     }
     const bool is_enough = until != nullptr && (until(context) || deadline.has_passed());
+    if (run_held(is_enough)) {
+      continue;
+    }
     const bool ends_here = is_stopping_ && until == nullptr;
     if (ends_here && (stop_limit_.has_passed() || (ready_.empty() && parked_.empty()))) {
       finish_stop();
       return true;
     }
     if (!ready_.empty() && !is_enough) {
-      LaneState* lane = ready_.front();
-      ready_.pop_front();
-      take_turn(*lane, until, context);
+      LaneState& lane = ready_.take(urgent_waits_ > 0);
+      const bool may_join = join_.count_turn(lane);
+      while (!may_join && !join_.is_empty()) {
+        run_join_group();  // nobody waits for a lane of another kind
+      }
+      take_turn(lane, until, context);
       continue;
     }
     records_seen_.store(records_, std::memory_order_release);
@@ -116,6 +156,22 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
   }
 }
 
+void DeviceActor::serve_memory_waits() {
+  if (released_blocks_ != handles_.release_count()) {
+    released_blocks_ = handles_.release_count();
+    for (LaneState* lane : std::vector<LaneState*>(parked_)) {
+      if (lane->parked == ParkReason::memory) {
+        unpark(*lane);
+      }
+    }
+  } else if (ready_.empty()) {
+    const auto youngest = std::find_if(parked_.rbegin(), parked_.rend(), [](const LaneState* lane) {
+      return lane->parked == ParkReason::memory;
+    });
+    expire(**youngest);
+  }
+}
+
 void DeviceActor::when_idle(DeviceEndpoint::ControlFn question) {
   questions_.push_back(std::move(question));
   question_turns_ = 0;
@@ -131,9 +187,9 @@ void DeviceActor::answer_questions() {
 void DeviceActor::obey(DeviceEndpoint::ControlFn& message) {
   try {
     message(*this);
-  } catch (const std::exception& thrown) {
-    endpoint_->tables().log.error(
-        fmt::format("device {}: a control message failed: {}", endpoint_->name(), thrown.what()));
+  } catch (...) {
+    endpoint_->tables().log.error(fmt::format(
+        "device {}: a control message failed: {}", endpoint_->name(), what_was_thrown()));
   }
 }
 
@@ -179,17 +235,23 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
     if (record == nullptr) {
       break;
     }
-    if (consume(lane, OpView(*record, lane.lane->front_blob())) == Step::parked) {
+    endpoint_->note_record(lane.id, record->kind, record->sequence);
+    const OpView op(*record, lane.lane->front_blob());
+    if (op.kind() == OpKind::matmul && hold_for_join(lane, op)) {
+      break;
+    }
+    if (consume(lane, op) == Step::parked) {
       break;
     }
     ++records_;
     lane.has_expired = false;
     lane.lane->pop();
-    if (!dispatch_.woken.empty()) {
-      wake_readers();
-    }
+    after_record();
     if (endpoint_->doorbell.has_news()) {
       break;  // another lane or a message came: a long turn must not keep it waiting
+    }
+    if (ready_.has_before(lane.priority)) {
+      break;
     }
     if (until != nullptr && until(context)) {
       break;
@@ -201,8 +263,8 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
   if (!lane.watchers.empty()) {
     notify_watchers(lane);
   }
-  if (lane.parked != ParkReason::none) {
-    return;  // stays rung; its waker makes it ready again
+  if (lane.parked != ParkReason::none || lane.is_ready) {
+    return;  // stays rung; its waker makes it ready again, or the join does
   }
   if (lane.lane->front() != nullptr) {
     make_ready(lane);
@@ -222,7 +284,25 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
   }
 }
 
+void DeviceActor::after_record() {
+  if (!dispatch_.woken.empty()) {
+    wake_readers();
+  }
+  if (dispatch_.lost() && !is_lost_) {
+    note_loss();
+  }
+}
+
 // ---- lanes ----
+
+void DeviceActor::set_priority(LaneId id, Priority priority) {
+  if (endpoint_->lanes.find(id) != nullptr) {
+    LaneState& lane = state_of(id);
+    urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
+    lane.priority = priority;
+    urgent_waits_ += waits_urgently(lane) ? 1 : 0;
+  }
+}
 
 LaneState& DeviceActor::state_of(LaneId id) {
   if (id.value >= lanes_.size()) {
@@ -237,11 +317,14 @@ LaneState& DeviceActor::state_of(LaneId id) {
 void DeviceActor::make_ready(LaneState& lane) {
   if (!lane.is_ready && lane.parked == ParkReason::none) {
     lane.is_ready = true;
-    ready_.push_back(&lane);
+    ready_.push(lane);
+    join_.expect(lane);
   }
 }
 
 void DeviceActor::park(LaneState& lane, ParkReason reason, Deadline deadline) {
+  memory_waits_ += reason == ParkReason::memory ? 1 : 0;
+  urgent_waits_ += waits_urgently(lane) ? 1 : 0;
   lane.parked = reason;
   lane.deadline = deadline;
   parked_.push_back(&lane);
@@ -258,18 +341,17 @@ void DeviceActor::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
   park(lane, ParkReason::slot, deadline);
 }
 
-ErrorRef DeviceActor::late(const OpView& op, const LaneState& lane) const {
+ErrorRef DeviceActor::late(const OpView& op, const LaneState& lane, const char* text) {
   return dispatch_.with_provenance(
-      Error{.code = ErrorCode::deadline_exceeded,
-            .text = "an operand from another stream was not made in time"},
-      op,
-      lane.id);
+      Error{.code = ErrorCode::deadline_exceeded, .text = text, .report = report()}, op, lane.id);
 }
 
 void DeviceActor::unpark(LaneState& lane) {
   if (lane.parked == ParkReason::none) {
     return;
   }
+  memory_waits_ -= lane.parked == ParkReason::memory ? 1 : 0;
+  urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
   lane.parked = ParkReason::none;
   std::erase(parked_, &lane);
   make_ready(lane);
@@ -277,7 +359,12 @@ void DeviceActor::unpark(LaneState& lane) {
 
 void DeviceActor::expire(LaneState& lane) {
   if (lane.parked == ParkReason::loan) {
-    expire_loan(lane);
+    expire_loan(lane,
+                dispatch_.lost() ? dispatch_.lost()
+                                 : std::make_shared<const Error>(Error{
+                                       .code = ErrorCode::deadline_exceeded,
+                                       .text = "lent bytes were not given back before the deadline",
+                                       .report = report()}));
   } else {
     if (lane.parked == ParkReason::slot) {
       std::erase(lane.awaited_slot->waiting, &lane);
@@ -373,6 +460,15 @@ void DeviceActor::reject_all(Lane& lane, const ErrorRef& error) {
   } while (lane.finish_turn() == Lane::Turn::more);
 }
 
+void DeviceActor::refuse(GroupTicket& ticket, const ErrorRef& error) {
+  if (ticket.joint.decision) {
+    ticket.joint.decision->abort(error);
+    if (auto hear = std::exchange(ticket.joint.prepared, {})) {  // once: it may wait already
+      hear(error);
+    }
+  }
+}
+
 void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
   switch (op.kind()) {
     case OpKind::upload: {
@@ -392,11 +488,17 @@ void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
       ticket->ready(error);
       return;
     }
-    case OpKind::sync:
-    case OpKind::group_end: {
+    case OpKind::sync: {
       const std::unique_ptr<SyncTicket> ticket(
           static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
+      ticket->finish(error);
+      return;
+    }
+    case OpKind::group_end: {
+      const std::unique_ptr<GroupTicket> ticket(
+          static_cast<GroupTicket*>(op.attributes<TicketAttributes>().ticket));
       if (ticket) {
+        refuse(*ticket, error);
         ticket->finish(error);
       }
       return;
@@ -409,7 +511,7 @@ void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
 // ---- figures ----
 
 MemoryStatistics DeviceActor::memory() const {
-  const MemoryReport report = memory_->pool.report();
+  const MemoryReport report = memory_->strategy->report();
   return MemoryStatistics{.live_bytes = report.total.live_bytes,
                           .reserved_bytes = report.total.reserved_bytes,
                           .peak_live_bytes = report.total.peak_live_bytes,
@@ -419,6 +521,13 @@ MemoryStatistics DeviceActor::memory() const {
                           .in_place_count = static_cast<std::int64_t>(report.in_place_count),
                           .live_tensor_count = handles_.live_count(),
                           .fragmentation = report.total.fragmentation()};
+}
+
+MemoryReport DeviceActor::memory_report() const {
+  MemoryReport report = memory_->strategy->report();
+  report.rungs.wait_count += dispatch_.rungs().wait_count;
+  report.rungs.refuse_count += dispatch_.rungs().refuse_count;
+  return report;
 }
 
 DeviceStatistics DeviceActor::statistics() noexcept {

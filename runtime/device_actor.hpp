@@ -7,13 +7,13 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
-#include <hearth/memory/device_pool.hpp>
+#include <hearth/memory/make_memory_strategy.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/device.hpp>
@@ -22,22 +22,31 @@
 #include "dispatch.hpp"
 #include "handle_table.hpp"
 #include "lane_state.hpp"
+#include "ready_lanes.hpp"
+#include "row_join.hpp"
 
 namespace hearth {
 
+struct GroupTicket;
+
 struct DeviceActorOptions {
   std::int64_t budget_bytes = 0;
+  MemoryPooling pooling = MemoryPooling::default_pooling;
+  /// Instead of `pooling`, when set.
+  std::function<std::unique_ptr<MemoryStrategy>(PageProvider&, std::int64_t)> make_memory = {};
 };
 
 /// The backend and its memory. Loans that outlive the actor keep it, so that lent bytes stay mapped until they are given back.
 struct DeviceMemory {
-  DeviceMemory(std::unique_ptr<Backend> with, std::int64_t budget_bytes)
-      : backend(std::move(with)),
-        pool(backend->pages(), PoolOptions{.budget_bytes = budget_bytes}) {}
+  /// Errors: ArgumentError when make_memory gives nothing; what it throws.
+  DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options);
 
   std::unique_ptr<Backend> backend;
-  DevicePool pool;
+  std::unique_ptr<MemoryStrategy> strategy;
 };
+
+/// What the exception being handled says, whatever it is.
+[[nodiscard]] std::string what_was_thrown();
 
 class DeviceActor {
  public:
@@ -74,8 +83,25 @@ class DeviceActor {
   void transfer_arrived(LaneId lane);
   /// The end of a loan; `status` poisons the lent tensor.
   void end_loan(LaneId lane, std::uint64_t loan, const Status& status);
+  /// Work on lent bytes failed: whatever the borrower says at the end, the tensor carries this.
+  void spoil_loan(LaneId lane, std::uint64_t loan, ErrorRef error);
+  /// The borrower keeps the bytes too long: the loan ends as at its deadline.
+  void recall_loan(LaneId lane, std::uint64_t loan, const ErrorRef& error);
+  /// Gives this generation up: from now on everything fails with `error`, unless the device is lost already.
+  void lose(ErrorRef error);
+  /// A new generation on a fresh backend. What the old one still owns is lost.
+  void restart(std::unique_ptr<Backend> backend);
+  /// The lane's turns come with this priority from now on.
+  void set_priority(LaneId lane, Priority priority);
+  /// The lane's update group may have been decided.
+  void settle_update(LaneId lane);
+  /// What its lanes wait for, a line each.
+  [[nodiscard]] std::string describe();
   [[nodiscard]] MemoryStatistics memory() const;
-  void reset_peak() noexcept { memory_->pool.reset_peak(); }
+  [[nodiscard]] MemoryReport memory_report() const;
+  void reset_peak() noexcept { memory_->strategy->reset_peak(); }
+  [[nodiscard]] std::int64_t trim() noexcept { return memory_->strategy->trim(); }
+  [[nodiscard]] HandleTable& handles() noexcept { return handles_; }
   [[nodiscard]] DeviceStatistics statistics() noexcept;
   [[nodiscard]] Backend& backend() noexcept { return *memory_->backend; }
 
@@ -92,8 +118,21 @@ class DeviceActor {
   bool run(UntilFn until, const void* context, Deadline deadline) noexcept;
   void collect();
   void answer_questions();
+  /// Lanes that wait for memory go on when some was released; when nobody else can run, the youngest fails.
+  void serve_memory_waits();
+  /// Only what runs now can release some: a lane that is parked may itself wait for this one.
+  [[nodiscard]] bool may_wait_for_memory(const LaneState& lane) const noexcept {
+    return !lane.has_expired && !ready_.empty();
+  }
   void obey(DeviceEndpoint::ControlFn& message);
   void take_turn(LaneState& lane, UntilFn until, const void* context);
+  /// Whether the lane's front shall wait for like ops of other lanes; then it is held.
+  [[nodiscard]] bool hold_for_join(LaneState& lane, const OpView& op);
+  /// Runs the op held longest and those like it (true), once no lane is left that could join; lets all go when it is enough.
+  [[nodiscard]] bool run_held(bool is_enough);
+  void run_join_group();
+  /// What a record's work brings about for other lanes.
+  void after_record();
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& op);
@@ -104,21 +143,32 @@ class DeviceActor {
   [[nodiscard]] Step upload(LaneState& lane, const OpView& op);
   [[nodiscard]] Step lend(LaneState& lane, const OpView& op);
   [[nodiscard]] Step finish_group(LaneState& lane, const OpView& op);
+  /// Gets the memory of the lane's group; parks the lane while the group's decision is open. `status`: why it must not run.
+  [[nodiscard]] Step prepare_group(LaneState& lane, GroupTicket& ticket, Status& status);
+  void announce(const LaneState& lane, GroupTicket& ticket);
   void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
   /// The lanes that must still move on before these uses are done; registers `lane` with the first of them.
   [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
   [[nodiscard]] bool has_done(LaneId lane, std::uint64_t sequence) const;
   static void reject_record(const OpView& op, const ErrorRef& error);
+  /// A joint group that cannot run says no.
+  static void refuse(GroupTicket& ticket, const ErrorRef& error);
 
   [[nodiscard]] LaneState& state_of(LaneId id);
   void make_ready(LaneState& lane);
   void park(LaneState& lane, ParkReason reason, Deadline deadline);
   void park_on(Slot& slot, LaneState& lane, Deadline deadline);
-  /// The error of an op that waited in vain for an operand.
-  [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane) const;
+  [[nodiscard]] std::string describe(const LaneState& lane);
+  /// The report of a deadline that passed here.
+  [[nodiscard]] std::string report();
+  /// The error of an op that waited in vain, with a report.
+  [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, const char* text);
   void unpark(LaneState& lane);
   void expire(LaneState& lane);
-  void expire_loan(LaneState& lane);
+  void expire_loan(LaneState& lane, const ErrorRef& error);
+  [[nodiscard]] Status blame_loan(const LaneState& lane, const Status& status) const;
+  /// The device is lost: lets go of everyone who waits here for what will not come.
+  void note_loss();
   /// Makes the lanes ready that waited for a slot which is made now.
   void wake_readers();
   void notify_watchers(LaneState& lane);
@@ -127,13 +177,19 @@ class DeviceActor {
   void sleep(int& timed_sleeps, std::uint64_t& seen_records);
 
   IntrusivePtr<DeviceEndpoint> endpoint_;
+  const DeviceActorOptions options_;
   std::shared_ptr<DeviceMemory> memory_;
   HandleTable handles_;
   Dispatch dispatch_;
   std::vector<std::unique_ptr<LaneState>> lanes_;  // by lane id
-  std::deque<LaneState*> ready_;
+  ReadyLanes ready_;
+  RowJoin join_;
   std::vector<LaneState*> parked_;
   std::vector<DeferredDrop> outside_drops_;
+  bool is_lost_ = false;
+  int urgent_waits_ = 0;               // parked lanes above background that wait for others
+  int memory_waits_ = 0;               // of the parked lanes
+  std::uint64_t released_blocks_ = 0;  // when those were last woken
   bool is_stopping_ = false;
   bool has_stopped_ = false;
   Deadline stop_limit_ = Deadline::never();

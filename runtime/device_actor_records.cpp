@@ -35,12 +35,12 @@ DeviceActor::Step DeviceActor::consume(LaneState& lane, const OpView& op) {
       return Step::consumed;
     }
     return run_op(lane, op);
-  } catch (const std::exception& thrown) {
-    // Our own bug: an actor must go on, so the op carries the blame.
+  } catch (...) {
+    // Our own bug, or a memory strategy's: an actor must go on, so the op carries the blame.
     dispatch_.fail(op,
                    lane,
                    dispatch_.with_provenance(
-                       Error{.code = ErrorCode::internal, .text = thrown.what()}, op, lane.id));
+                       Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane.id));
     return Step::consumed;
   }
 }
@@ -59,7 +59,7 @@ DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
       park_on(*unborn, lane, Deadline::in(kDefaultWait));
       return Step::parked;
     }
-    const ErrorRef error = late(op, lane);
+    const ErrorRef error = late(op, lane, "an operand from another stream was not made in time");
     dispatch_.fail(op, lane, error);
     reject_record(op, error);  // a readback or lend has someone who waits
     return Step::consumed;
@@ -71,7 +71,12 @@ DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
     case OpKind::lend:
       return lend(lane, op);
     default:
-      dispatch_.run(op, lane);
+      if (!may_wait_for_memory(lane)) {
+        dispatch_.run(op, lane);
+      } else if (!dispatch_.run_or_wait(op, lane)) {
+        park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
+        return Step::parked;
+      }
   }
   return Step::consumed;
 }
@@ -208,12 +213,20 @@ DeviceActor::Step DeviceActor::adopt(LaneState& lane, const OpView& op) {
 
 DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
   const auto* ticket = static_cast<const UploadTicket*>(op.attributes<TicketAttributes>().ticket);
-  if (ticket->transfer && !ticket->transfer->is_ready && !lane.has_expired) {
-    ticket->transfer->waiting_lane = lane.id;
-    park(lane, ParkReason::transfer, Deadline::in(kDefaultWait));
+  if (ticket->transfer && !ticket->transfer->is_ready) {
+    if (!lane.has_expired) {
+      ticket->transfer->waiting_lane = lane.id;
+      park(lane, ParkReason::transfer, Deadline::in(kDefaultWait));
+      return Step::parked;
+    }
+    ticket->transfer->error = late(op, lane, "bytes from another device did not come in time");
+  }
+  if (!may_wait_for_memory(lane)) {
+    dispatch_.upload(op, lane);
+  } else if (!dispatch_.upload_or_wait(op, lane)) {
+    park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
     return Step::parked;
   }
-  dispatch_.upload(op, lane);
   return Step::consumed;
 }
 
@@ -237,7 +250,7 @@ DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
   }
   const Layout& layout = endpoint_->tables().shapes.layout(out.shape);
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
-  lane.loan = Loan{next_loan_++, out, storage.value()};
+  lane.loan = Loan{next_loan_++, out, storage.value(), op.record()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   lane.has_expired = false;
   lane.lane->pop();
@@ -250,10 +263,12 @@ DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
                              lane.loan.number,
                              std::span<std::byte>(storage.value()->block.data, size),
                              out.dtype));
-  } catch (const std::exception& thrown) {
-    // The region went down with the call and has reported `cancelled`, which ends the loan.
-    endpoint_->tables().log.error(
-        fmt::format("device {}: the taker of a loan threw: {}", endpoint_->name(), thrown.what()));
+  } catch (...) {
+    // The region went down with the call: what it reports of its end comes too late.
+    end_loan(lane.id,
+             lane.loan.number,
+             Error{.code = ErrorCode::worker_failed,
+                   .text = fmt::format("the taker of lent bytes threw: {}", what_was_thrown())});
   }
   return Step::parked;
 }
@@ -266,23 +281,46 @@ void DeviceActor::end_loan(LaneId id, std::uint64_t loan, const Status& status) 
       return;
     }
   }
-  LaneState& lane = state_of(id);
-  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, status);
+  if (id.value >= lanes_.size() || !lanes_[id.value] ||
+      lanes_[id.value]->parked != ParkReason::loan || lanes_[id.value]->loan.number != loan) {
+    return;  // it was made by a generation that is gone
+  }
+  LaneState& lane = *lanes_[id.value];
+  const Status& outcome = lane.loan.error ? Status(lane.loan.error) : status;
+  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, blame_loan(lane, outcome));
   unpark(lane);
   wake_readers();
 }
 
-void DeviceActor::expire_loan(LaneState& lane) {
+void DeviceActor::spoil_loan(LaneId id, std::uint64_t loan, ErrorRef error) {
+  if (id.value < lanes_.size() && lanes_[id.value] &&
+      lanes_[id.value]->parked == ParkReason::loan && lanes_[id.value]->loan.number == loan &&
+      !lanes_[id.value]->loan.error) {
+    lanes_[id.value]->loan.error = std::move(error);
+  }
+}
+
+void DeviceActor::recall_loan(LaneId id, std::uint64_t loan, const ErrorRef& error) {
+  if (id.value < lanes_.size() && lanes_[id.value] &&
+      lanes_[id.value]->parked == ParkReason::loan && lanes_[id.value]->loan.number == loan) {
+    expire_loan(*lanes_[id.value], error);
+    unpark(*lanes_[id.value]);
+    wake_readers();
+  }
+}
+
+// An error that no op has signed says where the bytes were lent.
+Status DeviceActor::blame_loan(const LaneState& lane, const Status& status) const {
+  if (status.has_value() || status.error().lane != 0) {
+    return status;
+  }
+  return dispatch_.with_provenance(status.error(), OpView(lane.loan.record, nullptr), lane.id);
+}
+
+void DeviceActor::expire_loan(LaneState& lane, const ErrorRef& error) {
   HandleTable::share(*lane.loan.storage);
   quarantine_.push_back(lane.loan);
-  dispatch_.finish_loan(lane.loan.out,
-                        lane.id,
-                        lane.loan.storage,
-                        Error{.code = ErrorCode::deadline_exceeded,
-                              .text = "lent bytes were not given back before the deadline",
-                              .op = "lend",
-                              .device = endpoint_->name(),
-                              .lane = lane.id.value});
+  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, blame_loan(lane, error));
 }
 
 // ---- update groups ----
@@ -296,18 +334,28 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
     park_on(*unborn, lane, Deadline::in(kDefaultWait));
     return Step::parked;
   }
-  const std::unique_ptr<SyncTicket> ticket(
-      static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
+  auto* const asked = static_cast<GroupTicket*>(op.attributes<TicketAttributes>().ticket);
+  Status status;
+  if (asked == nullptr) {  // the client gave the group up
+    status = cancelled("the update group was not committed");
+  } else if (unborn != nullptr) {
+    status = late(op, lane, "an operand from another stream was not made in time");
+  } else if (prepare_group(lane, *asked, status) == Step::parked) {
+    return Step::parked;
+  }
+  const std::unique_ptr<GroupTicket> ticket(asked);
   lane.in_group = false;
   const std::vector<GroupRecord> group = std::exchange(lane.group, {});
-  Status status;
-  if (ticket == nullptr) {  // the client gave the group up
-    dispatch_.abandon_group(group, lane, cancelled("the update group was not committed"));
-  } else if (unborn != nullptr) {
-    status = late(op, lane);
-    dispatch_.abandon_group(group, lane, status.shared_error());
+  const std::optional<GroupMemory> memory = std::exchange(lane.prepared, {});
+  if (status.has_value()) {
+    status = dispatch_.run_group(group, *memory, lane);
   } else {
-    status = dispatch_.run_group(group, lane);
+    if (memory) {
+      dispatch_.release_group(*memory);
+    } else if (ticket != nullptr) {
+      refuse(*ticket, status.shared_error());
+    }
+    dispatch_.abandon_group(group, lane, status.shared_error());
   }
   for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
     drop(lane, OpView(entry.record, entry.blob.data()));
@@ -316,6 +364,67 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
     ticket->finish(status.shared_error());
   }
   return Step::consumed;
+}
+
+// The first time here it gets what the group needs and announces it; then it is called again when the decision may be there.
+DeviceActor::Step DeviceActor::prepare_group(LaneState& lane, GroupTicket& ticket, Status& status) {
+  const bool is_new = !lane.prepared;
+  if (is_new) {
+    bool is_short = false;
+    Result<GroupMemory> memory =
+        dispatch_.prepare_group(lane.group, lane, may_wait_for_memory(lane) ? &is_short : nullptr);
+    if (is_short) {
+      park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
+      return Step::parked;
+    }
+    if (!memory.has_value()) {
+      status = memory.status();
+      return Step::consumed;
+    }
+    lane.prepared = std::move(memory).value();
+  }
+  const std::shared_ptr<UpdateDecision>& decision = ticket.joint.decision;
+  if (!decision) {
+    return Step::consumed;
+  }
+  if (!is_new && dispatch_.lost()) {
+    decision->abort(dispatch_.lost());
+  } else if (!is_new && lane.has_expired) {
+    decision->abort(std::make_shared<const Error>(
+        Error{.code = ErrorCode::deadline_exceeded,
+              .text = "a prepared update was not decided before the deadline",
+              .op = "update group",
+              .device = endpoint_->name(),
+              .lane = lane.id.value,
+              .report = report()}));
+  }
+  if (decision->is_open()) {
+    park(lane, ParkReason::decision, ticket.joint.deadline);
+    if (is_new) {
+      announce(lane, ticket);
+    }
+    return Step::parked;
+  }
+  status = decision->error();
+  return Step::consumed;
+}
+
+void DeviceActor::announce(const LaneState& lane, GroupTicket& ticket) {
+  try {
+    auto hear = std::exchange(ticket.joint.prepared, {});
+    hear(PreparedUpdate(endpoint_, lane.id, ticket.joint.decision));
+  } catch (...) {
+    // The handle went down with the call, which has said no.
+    endpoint_->tables().log.error(fmt::format(
+        "device {}: who waits for an update threw: {}", endpoint_->name(), what_was_thrown()));
+  }
+}
+
+void DeviceActor::settle_update(LaneId id) {
+  if (id.value < lanes_.size() && lanes_[id.value] &&
+      lanes_[id.value]->parked == ParkReason::decision) {
+    unpark(*lanes_[id.value]);
+  }
 }
 
 }  // namespace hearth

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/op_table.hpp>
+
 #include "device_actor.hpp"
 #include "tensor_impl.hpp"
 
@@ -60,13 +62,15 @@ DeviceEndpoint::DeviceEndpoint(std::string name,
                                std::shared_ptr<RuntimeTables> tables,
                                std::uint64_t key,
                                bool is_host,
-                               std::vector<int> cores)
+                               std::vector<int> cores,
+                               ReopenFn reopen)
     : name_(std::move(name)),
       description_(std::move(description)),
       tables_(std::move(tables)),
       key_(key),
       is_host_(is_host),
-      cores_(std::move(cores)) {}
+      cores_(std::move(cores)),
+      reopen_(std::move(reopen)) {}
 
 DeviceEndpoint::~DeviceEndpoint() = default;
 
@@ -74,6 +78,18 @@ Error DeviceEndpoint::closed_error() const {
   return Error{.code = ErrorCode::device_closed,
                .text = fmt::format("device {} is closed: its runtime was shut down", name_),
                .device = name_};
+}
+
+std::string DeviceEndpoint::what_holder_does() const {
+  if (doorbell.is_free()) {
+    return "nobody holds its token";
+  }
+  const std::uint64_t record = at_record_.load(std::memory_order_acquire);  // partner: note_record
+  return fmt::format("thread number {} holds its token and was last seen with op number {} of stream {}, {}",
+                     holder_.load(std::memory_order_acquire),
+                     record & 0xffffffffU,
+                     record >> 40U,
+                     op_info(static_cast<OpKind>((record >> 32U) & 0xffU)).name);
 }
 
 void DeviceEndpoint::attach_actor(DeviceActor* actor, IntrusivePtr<Parker> parker) noexcept {
@@ -116,6 +132,9 @@ void DeviceEndpoint::post(ControlFn message) {
 void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
   if (is_closed()) {
     return;
+  }
+  if (tables_->recorder.is_on()) {
+    tables_->recorder.note_drop(*this, LaneId{}, impl.operand(Use::read_last));
   }
   post([slot = impl.slot, uses = impl.last_uses(LaneId{})](DeviceActor& actor) {
     actor.drop_from_outside(slot, uses);

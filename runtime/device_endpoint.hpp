@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,9 +23,13 @@
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
+#include <hearth/runtime/base/watchdog.hpp>
+#include <hearth/backends/backend.hpp>
 #include <hearth/streams/doorbell.hpp>
 #include <hearth/streams/lane.hpp>
 #include <hearth/streams/slot_pool.hpp>
+
+#include "recorder.hpp"
 
 namespace hearth {
 
@@ -41,6 +46,8 @@ struct RuntimeTables {
   PathTable paths;
   Trace trace;
   Log log;
+  const IntrusivePtr<Watchdog> watchdog = make_intrusive<Watchdog>();
+  Recorder recorder{shapes, sources, paths};
 };
 
 /// All lanes of one device by their ids, which are dense and never reused.
@@ -74,13 +81,16 @@ class LaneDirectory {
 class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  public:
   using ControlFn = UniqueFunction<void(DeviceActor&)>;
+  /// Opens the device's backend once more.
+  using ReopenFn = std::function<Result<std::unique_ptr<Backend>>()>;
 
   DeviceEndpoint(std::string name,
                  std::string description,
                  std::shared_ptr<RuntimeTables> tables,
                  std::uint64_t key,
                  bool is_host,
-                 std::vector<int> cores);
+                 std::vector<int> cores,
+                 ReopenFn reopen = {});
   ~DeviceEndpoint();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -98,6 +108,34 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   void close() noexcept { closed_.store(true, std::memory_order_release); }
   /// The error that a closed device answers with.
   [[nodiscard]] Error closed_error() const;
+
+  /// The device stopped working; sticky until a new generation begins.
+  [[nodiscard]] bool is_lost() const noexcept {
+    return lost_.load(std::memory_order_acquire);  // partners: mark_lost, mark_restarted
+  }
+  /// How many generations came before this one.
+  [[nodiscard]] std::uint64_t generation() const noexcept {
+    return generation_.load(std::memory_order_acquire);  // partner: mark_restarted
+  }
+  /// Threads: token holder only.
+  void mark_lost() noexcept { lost_.store(true, std::memory_order_release); }
+  void mark_restarted() noexcept {
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+    lost_.store(false, std::memory_order_release);
+  }
+  /// What the token holder is at, for a watchdog. Threads: token holder only. Cost: a store.
+  void note_record(LaneId lane, OpKind kind, std::uint64_t sequence) noexcept {
+    at_record_.store((std::uint64_t{lane.value} << 40U) |
+                         (static_cast<std::uint64_t>(kind) << 32U) | (sequence & 0xffffffffU),
+                     std::memory_order_release);  // partner: what_holder_does
+  }
+  void note_holder() noexcept {
+    holder_.store(current_context().id().value, std::memory_order_release);
+  }
+  /// Who holds the token and with which record, as seen from outside.
+  [[nodiscard]] std::string what_holder_does() const;
+  /// A fresh backend for the next generation. Errors: those of opening the device.
+  [[nodiscard]] Result<std::unique_ptr<Backend>> reopen() const { return reopen_(); }
 
   /// After a push that must ring: links the lane, wakes the actor where that is needed.
   void ring(Lane& lane) noexcept;
@@ -128,7 +166,12 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::uint64_t key_;
   const bool is_host_;
   const std::vector<int> cores_;
+  const ReopenFn reopen_;
   std::atomic<bool> closed_{false};
+  std::atomic<bool> lost_{false};
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<std::uint64_t> at_record_{0};  ///< lane, kind, sequence; 0 = none yet
+  std::atomic<std::uint64_t> holder_{0};     ///< the thread that took the token last
   DeviceActor* actor_ = nullptr;  ///< set before the first client; used by the token holder only
   IntrusivePtr<Parker> actor_parker_;
   Mutex inbox_mutex_;

@@ -10,6 +10,7 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
+#include "memory_shortage.hpp"
 #include "tickets.hpp"
 #include "view_layout.hpp"
 
@@ -21,8 +22,27 @@ int updated_input(int output_index) noexcept {
   return output_index == 0 ? 0 : output_index + 1;
 }
 
+/// What a backend throws is the op's failure, like what it returns.
+template <class Call>
+Status guarded(const char* what, const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& thrown) {
+    return Error{.code = ErrorCode::kernel_failed,
+                 .text = fmt::format("{} threw: {}", what, thrown.what())};
+  }
+}
+
 bool is_optimizer(OpKind kind) noexcept {
   return op_info(kind).op_class == OpClass::optimizer;
+}
+
+BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
+  return {.kind = op.kind(),
+          .dtype = out.dtype,
+          .source = op.record().source,
+          .path = op.record().path,
+          .shape = out.shape};
 }
 
 std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
@@ -79,6 +99,33 @@ void Dispatch::run(const OpView& op, LaneState& lane) {
   }
 }
 
+bool Dispatch::run_or_wait(const OpView& op, LaneState& lane) {
+  const std::uint64_t foreign_uses = statistics_.foreign_uses;
+  const bool is_short = attempt([&] { run(op, lane); });
+  if (is_short) {
+    statistics_.foreign_uses = foreign_uses;
+  }
+  return !is_short;
+}
+
+bool Dispatch::upload_or_wait(const OpView& op, LaneState& lane) {
+  return !attempt([&] { upload(op, lane); });
+}
+
+template <class Run>
+bool Dispatch::attempt(const Run& run) {
+  const std::uint64_t releases = handles_.release_count();
+  may_wait_ = true;
+  run();
+  may_wait_ = false;
+  if (!std::exchange(is_short_, false)) {
+    return false;
+  }
+  handles_.forget_releases(releases);
+  ++rungs_.wait_count;
+  return true;
+}
+
 void Dispatch::fail(const OpView& op, LaneState& lane, ErrorRef error) {
   ++statistics_.poisoned_ops;
   poison_outputs(op, lane, error);
@@ -93,18 +140,19 @@ void Dispatch::run_kernel(const OpView& op, LaneState& lane) {
       for (Storage* taken : storages_) {
         handles_.unuse(taken);
       }
-      fail(op, lane, with_provenance(storage.error(), op, lane.id));
+      if (!is_short_) {
+        fail(op, lane, with_provenance(storage.error(), op, lane.id));
+      }
       return;
     }
     storages_.push_back(storage.value());
   }
   const Status status = submit(op, storages_);
   if (!status.has_value()) {
-    note_status(status);
     for (Storage* taken : storages_) {
       handles_.unuse(taken);
     }
-    fail(op, lane, with_provenance(status.error(), op, lane.id));
+    fail(op, lane, blame(status, op, lane.id));
     return;
   }
   make_outputs(op, lane, storages_);
@@ -124,13 +172,30 @@ Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
         storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
   }
   const std::span<const TensorView> views(views_);
-  const KernelCall call{op,
-                        views.first(static_cast<std::size_t>(inputs)),
-                        views.subspan(static_cast<std::size_t>(inputs))};
+  Status status = submit_views(op,
+                               views.first(static_cast<std::size_t>(inputs)),
+                               views.subspan(static_cast<std::size_t>(inputs)));
+  return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
+}
+
+Status Dispatch::check_blocks(const OpView& op, std::span<Storage* const> storages) {
+  for (const Storage* storage : storages) {
+    HEARTH_TRY_STATUS(handles_.check(*storage));
+  }
+  for (int i = 0; i < op.record().input_count; ++i) {
+    HEARTH_TRY_STATUS(handles_.check(*handles_.slot(op.input(i).slot).storage));
+  }
+  return {};
+}
+
+Status Dispatch::submit_views(const OpView& op,
+                              std::span<const TensorView> inputs,
+                              std::span<const TensorView> outputs) {
+  const KernelCall call{op, inputs, outputs};
   const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
   ++statistics_.kernels;
   try {
-    return backend_.submit(call);
+    return backend_->submit(call);
   } catch (const std::exception& thrown) {
     return Error{.code = ErrorCode::kernel_failed,
                  .text = fmt::format("the kernel threw: {}", thrown.what())};
@@ -155,7 +220,7 @@ Storage* Dispatch::reusable_storage(const OpView& op, int output_index) {
     if (slot.storage != nullptr && slot.storage->uses == 1 && slot.layout->contiguous &&
         slot.data == slot.storage->block.data &&
         slot.layout->shape.element_count() == out_layout.shape.element_count() &&
-        (optimizer || backend_.may_alias(op.kind(), i))) {
+        (optimizer || backend_->may_alias(op.kind(), i))) {
       return slot.storage;
     }
   }
@@ -166,30 +231,27 @@ Result<Storage*> Dispatch::storage_for(const OpView& op, int output_index) {
   const Operand out = op.output(output_index);
   const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
   if (Storage* reused = reusable_storage(op, output_index)) {
-    HandleTable::share(*reused);
-    handles_.memory().count_in_place(size);
+    handles_.replace(*reused, origin_of(op, out), size);
     return reused;
   }
   const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind())
                             ? PoolKind::exclusive
                             : PoolKind::temporary;
   Acquire outcome = Acquire::ok;
-  Storage* storage = handles_.allocate(size, kind, outcome);
-  if (storage == nullptr) {
-    return out_of_memory(size, outcome);
+  Storage* storage = handles_.allocate(size, kind, outcome, origin_of(op, out));
+  if (storage != nullptr) {
+    return storage;
   }
-  return storage;
+  if (may_wait_) {
+    is_short_ = true;  // nobody will read what the error says
+    return Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"};
+  }
+  return out_of_memory(size, outcome);
 }
 
-Error Dispatch::out_of_memory(std::int64_t size_bytes, Acquire outcome) const {
-  const MemoryReport report = handles_.memory().report();
-  return Error{.code = ErrorCode::out_of_memory,
-               .text = fmt::format("{} bytes do not fit: {}; {} bytes are live, {} reserved",
-                                   size_bytes,
-                                   outcome == Acquire::exhausted ? "the machine has no more memory"
-                                                                 : "the device's budget is used up",
-                                   report.total.live_bytes,
-                                   report.total.reserved_bytes)};
+Error Dispatch::out_of_memory(std::int64_t size_bytes, Acquire outcome) {
+  ++rungs_.refuse_count;
+  return out_of_memory_error(handles_, endpoint_.tables(), size_bytes, outcome);
 }
 
 void Dispatch::wake_waiting(Slot& slot) {
@@ -254,10 +316,12 @@ ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId 
   return std::make_shared<const Error>(std::move(full));
 }
 
-void Dispatch::note_status(const Status& status) {
-  if (!status.has_value() && status.error().code == ErrorCode::device_lost) {
-    lost_ = status.shared_error();
+ErrorRef Dispatch::blame(const Status& status, const OpView& op, LaneId lane) {
+  ErrorRef error = with_provenance(status.error(), op, lane);
+  if (error->code == ErrorCode::device_lost && !lost_) {
+    lost_ = error;
   }
+  return error;
 }
 
 void Dispatch::run_view(const OpView& op, LaneState& lane) {
@@ -269,13 +333,13 @@ void Dispatch::run_view(const OpView& op, LaneState& lane) {
   if (!view.possible) {
     // Only reshape gets here: the elements must be laid out anew. The kernel reads the input through its own shape.
     Acquire outcome = Acquire::ok;
-    Storage* storage = handles_.allocate(bytes_of(out, interned), PoolKind::temporary, outcome);
+    Storage* storage = handles_.allocate(
+        bytes_of(out, interned), PoolKind::temporary, outcome, origin_of(op, out));
     Status status = storage == nullptr ? Status(out_of_memory(bytes_of(out, interned), outcome))
                                        : copy_to_contiguous(from, *storage);
     if (!status.has_value()) {
-      note_status(status);
       handles_.unuse(storage);
-      fail(op, lane, with_provenance(status.error(), op, lane.id));
+      fail(op, lane, blame(status, op, lane.id));
       return;
     }
     fill(handles_.slot(out.slot), out, lane.id, storage);
@@ -304,7 +368,7 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to) {
   const TensorView out{to.block.data, &target, from.dtype};
   ++statistics_.kernels;
   try {
-    return backend_.submit(KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}});
+    return backend_->submit(KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}});
   } catch (const std::exception& thrown) {
     return Error{.code = ErrorCode::kernel_failed,
                  .text = fmt::format("the copy kernel threw: {}", thrown.what())};
@@ -313,32 +377,31 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to) {
 
 void Dispatch::upload(const OpView& op, LaneState& lane) {
   const auto attributes = op.attributes<TicketAttributes>();
-  const std::unique_ptr<UploadTicket> ticket(static_cast<UploadTicket*>(attributes.ticket));
+  std::unique_ptr<UploadTicket> ticket(static_cast<UploadTicket*>(attributes.ticket));
   ErrorRef error = lost_;
   if (!error && ticket->transfer) {
     error = ticket->transfer->error;
     ticket->bytes = ticket->transfer->bytes;
-    if (!error && !ticket->transfer->is_ready) {
-      error = with_provenance(Error{.code = ErrorCode::deadline_exceeded,
-                                    .text = "bytes from another device did not come in time"},
-                              op,
-                              lane.id);
-    }
   }
   if (error) {
     fail(op, lane, std::move(error));
     return;
   }
   Result<Storage*> storage = storage_for(op, 0);
+  if (is_short_) {
+    static_cast<void>(ticket.release());  // the record keeps it
+    return;
+  }
   if (!storage.has_value()) {
     fail(op, lane, with_provenance(storage.error(), op, lane.id));
     return;
   }
-  const Status status = backend_.upload(storage.value()->block.data, ticket->bytes);
+  const Status status = guarded("the upload", [&] {
+    return backend_->upload(storage.value()->block.data, ticket->bytes);
+  });
   if (!status.has_value()) {
-    note_status(status);
     handles_.unuse(storage.value());
-    fail(op, lane, with_provenance(status.error(), op, lane.id));
+    fail(op, lane, blame(status, op, lane.id));
     return;
   }
   const Operand out = op.output(0);
@@ -354,21 +417,23 @@ void Dispatch::readback(const OpView& op, LaneState& lane) {
     const Slot& slot = handles_.slot(op.input(0).slot);
     Status status;
     if (slot.layout->contiguous) {
-      status = backend_.download(ticket->target, slot.data);
+      status = guarded("the download",
+                       [&] { return backend_->download(ticket->target, slot.data); });
     } else {
       Acquire outcome = Acquire::ok;
       const auto size = static_cast<std::int64_t>(ticket->target.size());
-      Storage* packed = handles_.allocate(size, PoolKind::temporary, outcome);
+      Storage* packed = handles_.allocate(
+          size, PoolKind::temporary, outcome, origin_of(op, op.input(0)));
       status = packed == nullptr ? Status(out_of_memory(size, outcome))
                                  : copy_to_contiguous(slot, *packed);
       if (status.has_value()) {
-        status = backend_.download(ticket->target, packed->block.data);
+        status = guarded("the download",
+                         [&] { return backend_->download(ticket->target, packed->block.data); });
       }
       handles_.unuse(packed);
     }
     if (!status.has_value()) {
-      note_status(status);
-      error = with_provenance(status.error(), op, lane.id);
+      error = blame(status, op, lane.id);
     }
   }
   consume_inputs(op);
@@ -392,13 +457,12 @@ Result<Storage*> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
   } else {
     Acquire outcome = Acquire::ok;
     const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
-    storage = handles_.allocate(size, PoolKind::temporary, outcome);
+    storage = handles_.allocate(size, PoolKind::temporary, outcome, origin_of(op, out));
     Status status = storage == nullptr ? Status(out_of_memory(size, outcome))
                                        : copy_to_contiguous(from, *storage);
     if (!status.has_value()) {
-      note_status(status);
       handles_.unuse(storage);
-      ErrorRef error = with_provenance(status.error(), op, lane.id);
+      ErrorRef error = blame(status, op, lane.id);
       fail(op, lane, error);
       return error;
     }
@@ -424,47 +488,62 @@ void Dispatch::finish_loan(const Operand& out,
 
 // ---- update groups ----
 
-Status Dispatch::run_group(std::span<const GroupRecord> group, LaneState& lane) {
-  std::vector<std::vector<Storage*>> storages(group.size());
-  Status status;
-  for (std::size_t i = 0; i < group.size() && status.has_value(); ++i) {
+Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
+                                            LaneState& lane,
+                                            bool* is_short) {
+  if (is_short == nullptr) {
+    return memory_of_group(group, lane);
+  }
+  Result<GroupMemory> memory = GroupMemory();
+  *is_short = attempt([&] { memory = memory_of_group(group, lane); });
+  return memory;
+}
+
+Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group, LaneState& lane) {
+  GroupMemory memory(group.size());
+  for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView op(group[i].record, group[i].blob.data());
     if (ErrorRef poison = first_poison(op)) {
-      status = std::move(poison);
-      break;
+      release_group(memory);
+      return poison;
     }
-    for (int output = 0; output < op.record().output_count && status.has_value(); ++output) {
+    for (int output = 0; output < op.record().output_count; ++output) {
       Result<Storage*> storage = storage_for(op, output);
-      if (storage.has_value()) {
-        storages[i].push_back(storage.value());
-      } else {
-        status = with_provenance(storage.error(), op, lane.id);
+      if (!storage.has_value()) {
+        release_group(memory);
+        return with_provenance(storage.error(), op, lane.id);
       }
+      memory[i].push_back(storage.value());
     }
   }
-  if (!status.has_value()) {
-    for (const std::vector<Storage*>& taken : storages) {
-      for (Storage* storage : taken) {
-        handles_.unuse(storage);
-      }
+  return memory;
+}
+
+void Dispatch::release_group(const GroupMemory& memory) noexcept {
+  for (const std::vector<Storage*>& taken : memory) {
+    for (Storage* storage : taken) {
+      handles_.unuse(storage);
     }
-    abandon_group(group, lane, status.shared_error());
-    return status;
   }
+}
+
+Status Dispatch::run_group(std::span<const GroupRecord> group,
+                           const GroupMemory& memory,
+                           LaneState& lane) {
+  Status status(lost_);  // it may have been lost since the group was prepared
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView op(group[i].record, group[i].blob.data());
     if (status.has_value()) {
-      Status ran = submit(op, storages[i]);
+      Status ran = submit(op, memory[i]);
       if (!ran.has_value()) {
-        note_status(ran);
-        status = with_provenance(ran.error(), op, lane.id);
+        status = blame(ran, op, lane.id);
       }
     }
     // Some of the group has written in place already: what follows a failure cannot keep its old value, so it is poisoned.
     if (status.has_value()) {
-      make_outputs(op, lane, storages[i]);
+      make_outputs(op, lane, memory[i]);
     } else {
-      for (Storage* storage : storages[i]) {
+      for (Storage* storage : memory[i]) {
         handles_.unuse(storage);
       }
       poison_outputs(op, lane, status.shared_error());

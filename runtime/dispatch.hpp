@@ -21,21 +21,39 @@ namespace hearth {
 class Dispatch {
  public:
   Dispatch(DeviceEndpoint& endpoint, Backend& backend, HandleTable& handles) noexcept
-      : endpoint_(endpoint), backend_(backend), handles_(handles) {}
+      : endpoint_(endpoint), backend_(&backend), handles_(handles) {}
 
   /// The slot of the first input that no record has made yet, or nullptr: then the lane must wait.
   [[nodiscard]] Slot* find_unborn_input(const OpView& op);
   /// Runs a kernel op, a view, or poisons the outputs.
   void run(const OpView& op, LaneState& lane);
+  /// The same, but where memory is short nothing happens and the answer is false: others may release some.
+  [[nodiscard]] bool run_or_wait(const OpView& op, LaneState& lane);
+  /// How many ops like this one, of as many lanes, may run as one call without a bit of any result changing. 1: it runs alone.
+  [[nodiscard]] std::int64_t joinable_calls(const OpView& op);
+  /// Whether two joinable ops differ in input 0 and output alone.
+  [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
+  /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many lanes have their result; the ops of
+  /// the others, from there on, were not touched.
+  [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, ErrorRef error);
-  /// Runs an update group: all or nothing. The status is the step's.
-  [[nodiscard]] Status run_group(std::span<const GroupRecord> group, LaneState& lane);
+  /// Checks an update group's inputs and gets all its memory: then it can run. On failure it has taken nothing.
+  /// `is_short`, where given: memory was short, and it may be asked again when others have released some.
+  [[nodiscard]] Result<GroupMemory> prepare_group(std::span<const GroupRecord> group,
+                                                  LaneState& lane,
+                                                  bool* is_short);
+  void release_group(const GroupMemory& memory) noexcept;
+  /// Runs a prepared group. The status is the step's.
+  [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
+                                 const GroupMemory& memory,
+                                 LaneState& lane);
   /// Drops a group that will not run: outputs keep their old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
 
   /// upload, readback and lend.
   void upload(const OpView& op, LaneState& lane);
+  [[nodiscard]] bool upload_or_wait(const OpView& op, LaneState& lane);
   void readback(const OpView& op, LaneState& lane);
   /// The bytes to lend: the input's own when this is its last use, else a copy. Consumes the input; the output is made when the loan
   /// ends, so that nobody reads it before. On failure the output is poisoned.
@@ -51,7 +69,14 @@ class Dispatch {
   /// The device is lost: everything fails with this from now on.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
   [[nodiscard]] const ErrorRef& lost() const noexcept { return lost_; }
+  /// It runs again, on a fresh backend.
+  void restart(Backend& backend) noexcept {
+    backend_ = &backend;
+    lost_ = nullptr;
+  }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
+  /// Waits and refusals for want of memory; the strategy counts the other rungs.
+  [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
 
  private:
   struct Operands;
@@ -60,6 +85,13 @@ class Dispatch {
   void run_view(const OpView& op, LaneState& lane);
   /// Runs the kernel with outputs in these storages.
   [[nodiscard]] Status submit(const OpView& op, std::span<Storage* const> storages);
+  [[nodiscard]] Status submit_joined(std::span<LaneState* const> lanes,
+                                     const Storage& in,
+                                     const Storage& out,
+                                     std::int64_t in_bytes);
+  [[nodiscard]] Status submit_views(const OpView& op,
+                                    std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs);
   /// The storage of output `index` if it may take an input's bytes.
   [[nodiscard]] Storage* reusable_storage(const OpView& op, int output_index);
   [[nodiscard]] Result<Storage*> storage_for(const OpView& op, int output_index);
@@ -69,15 +101,26 @@ class Dispatch {
   void fill(Slot& slot, const Operand& operand, LaneId home, Storage* storage);
   void wake_waiting(Slot& slot);
   void count_foreign(const OpView& op, const LaneState& lane);
-  [[nodiscard]] Error out_of_memory(std::int64_t size_bytes, Acquire outcome) const;
+  /// Runs something that may be put off for want of memory; whether it was.
+  template <class Run>
+  [[nodiscard]] bool attempt(const Run& run);
+  [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
+                                                    LaneState& lane);
+  [[nodiscard]] Error out_of_memory(std::int64_t size_bytes, Acquire outcome);
+  /// Whether the kernel wrote where it should not; for a strategy that can tell.
+  [[nodiscard]] Status check_blocks(const OpView& op, std::span<Storage* const> storages);
   [[nodiscard]] Status copy_to_contiguous(const Slot& from, Storage& to);
-  void note_status(const Status& status);
+  /// From what the backend said of this op to an error that says where it came from. A lost device is remembered.
+  [[nodiscard]] ErrorRef blame(const Status& status, const OpView& op, LaneId lane);
 
   DeviceEndpoint& endpoint_;
-  Backend& backend_;
+  Backend* backend_;
   HandleTable& handles_;
   DeviceStatistics statistics_;
   ErrorRef lost_;
+  MemoryRungs rungs_;
+  bool may_wait_ = false;  // the op under way may be put off for want of memory
+  bool is_short_ = false;  // and was
   std::vector<TensorView> views_;   // scratch, reused: inputs then outputs
   std::vector<Storage*> storages_;  // scratch, reused
 

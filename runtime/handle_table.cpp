@@ -1,5 +1,6 @@
 #include "handle_table.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -17,9 +18,12 @@ Slot& HandleTable::slot(SlotId id) {
   return (*chunks_[chunk])[id.value % kSlotsPerBlock];
 }
 
-Storage* HandleTable::allocate(std::int64_t size_bytes, PoolKind kind, Acquire& outcome) {
+Storage* HandleTable::allocate(std::int64_t size_bytes,
+                               PoolKind kind,
+                               Acquire& outcome,
+                               const BlockOrigin& origin) {
   Block block;
-  outcome = memory_.acquire(size_bytes, kind, block);
+  outcome = memory_->acquire(size_bytes, kind, block);
   if (outcome != Acquire::ok) {
     return nullptr;
   }
@@ -28,15 +32,32 @@ Storage* HandleTable::allocate(std::int64_t size_bytes, PoolKind kind, Acquire& 
     free_storage_ = storages_.back().get();
   }
   Storage* storage = std::exchange(free_storage_, free_storage_->next_free);
-  *storage = Storage{.block = block, .uses = 1, .kind = kind};
+  *storage =
+      Storage{.block = block, .uses = 1, .kind = kind, .origin = origin, .number = ++last_number_};
+  if (journal_) {
+    note(MemoryEvent::What::made, *storage);
+  }
   return storage;
+}
+
+void HandleTable::replace(Storage& storage, const BlockOrigin& origin, std::int64_t size_bytes) {
+  share(storage);
+  memory_->count_in_place(size_bytes);
+  storage.origin = origin;
+  if (journal_) {
+    note(MemoryEvent::What::replaced, storage);
+  }
 }
 
 void HandleTable::unuse(Storage* storage) noexcept {
   if (storage == nullptr || --storage->uses > 0) {
     return;
   }
-  memory_.release(storage->block, LastUse{});
+  if (journal_) {
+    note(MemoryEvent::What::freed, *storage);
+  }
+  memory_->release(storage->block, LastUse{});
+  ++release_count_;
   storage->next_free = std::exchange(free_storage_, storage);
 }
 
@@ -81,6 +102,89 @@ void HandleTable::poison(Slot& slot, ErrorRef error) {
     slot.error = std::move(error);
   }
 }
+
+void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
+  for (const std::unique_ptr<Chunk>& chunk : chunks_) {
+    for (std::size_t i = 0; chunk && i < chunk->size(); ++i) {
+      Slot& slot = (*chunk)[i];
+      poison(slot, error);
+      slot.storage = nullptr;
+      slot.data = nullptr;
+      slot.layout = nullptr;
+      slot.view_layout.reset();
+    }
+  }
+  storages_.clear();
+  free_storage_ = nullptr;
+  memory_ = &memory;
+  is_checked_ = memory.is_checked();
+  journal_.reset();
+}
+
+// ---- who holds the memory ----
+
+namespace {
+
+MemoryJournal::Entry entry_of(MemoryEvent::What what, const Storage& storage) {
+  return {.what = what,
+          .is_exclusive = storage.kind == PoolKind::exclusive,
+          .block = storage.number,
+          .size_bytes = storage.block.size_bytes,
+          .origin = storage.origin,
+          .time = {}};
+}
+
+}  // namespace
+
+void HandleTable::note(MemoryEvent::What what, const Storage& storage) {
+  journal_->note(entry_of(what, storage));
+}
+
+void HandleTable::start_trace() {
+  journal_ = std::make_unique<MemoryJournal>();
+  std::vector<const Storage*> live;
+  for (const std::unique_ptr<Storage>& storage : storages_) {
+    if (storage->uses > 0) {
+      live.push_back(storage.get());
+    }
+  }
+  std::ranges::sort(live, {}, &Storage::number);
+  for (const Storage* storage : live) {
+    journal_->note_present(entry_of(MemoryEvent::What::made, *storage));
+  }
+}
+
+MemoryTrace HandleTable::take_trace(const RuntimeTables& tables) {
+  const std::unique_ptr<MemoryJournal> journal = std::move(journal_);
+  return journal ? journal->read(tables) : MemoryTrace();
+}
+
+std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTables& tables) const {
+  std::vector<const Storage*> live;
+  for (const std::unique_ptr<Storage>& storage : storages_) {
+    if (storage->uses > 0) {
+      live.push_back(storage.get());
+    }
+  }
+  const auto named = std::min(live.size(), static_cast<std::size_t>(std::max(count, 0)));
+  std::ranges::partial_sort(live,
+                            live.begin() + static_cast<std::ptrdiff_t>(named),
+                            [](const Storage* a, const Storage* b) {
+                              return a->block.size_bytes != b->block.size_bytes
+                                         ? a->block.size_bytes > b->block.size_bytes
+                                         : a->number < b->number;
+                            });
+  live.resize(named);
+  std::vector<LiveTensor> tensors;
+  for (const Storage* storage : live) {
+    tensors.push_back({.size_bytes = storage->block.size_bytes,
+                       .is_exclusive = storage->kind == PoolKind::exclusive,
+                       .origin = describe(storage->origin, tables)});
+  }
+  return tensors;
+}
+
+// ---- tensors ----
 
 void HandleTable::clear(Slot& slot) noexcept {
   if (slot.state == SlotState::empty) {

@@ -15,6 +15,8 @@
 #include <hearth/streams/op_record.hpp>
 #include <hearth/streams/slot_pool.hpp>
 
+#include "memory_journal.hpp"
+
 namespace hearth {
 
 struct LaneState;
@@ -24,6 +26,8 @@ struct Storage {
   Block block;
   std::uint32_t uses = 0;
   PoolKind kind = PoolKind::temporary;
+  BlockOrigin origin;
+  std::uint64_t number = 0;  ///< of its block in the journal
   Storage* next_free = nullptr;
 };
 
@@ -50,14 +54,20 @@ struct Slot {
 
 class HandleTable {
  public:
-  explicit HandleTable(MemoryStrategy& memory) noexcept : memory_(memory) {}
+  explicit HandleTable(MemoryStrategy& memory) noexcept
+      : memory_(&memory), is_checked_(memory.is_checked()) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() = default;
 
   [[nodiscard]] Slot& slot(SlotId id);
   /// Bytes for a new tensor; nullptr with `outcome` saying why when there are none.
-  [[nodiscard]] Storage* allocate(std::int64_t size_bytes, PoolKind kind, Acquire& outcome);
+  [[nodiscard]] Storage* allocate(std::int64_t size_bytes,
+                                  PoolKind kind,
+                                  Acquire& outcome,
+                                  const BlockOrigin& origin = {});
+  /// One more slot uses it, an op's result that takes the bytes over in place.
+  void replace(Storage& storage, const BlockOrigin& origin, std::int64_t size_bytes);
   /// One more slot uses it.
   static void share(Storage& storage) noexcept { ++storage.uses; }
   /// One slot less; the last one gives the block back.
@@ -80,19 +90,43 @@ class HandleTable {
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
   /// Spoils a live slot; the first cause stays.
   void poison(Slot& slot, ErrorRef error);
+  /// A new generation: all tensors there are carry `error` from now on, their bytes go with the old memory, and new ones lie in
+  /// `memory`.
+  void restart(MemoryStrategy& memory, const ErrorRef& error);
   /// Empties a slot: its tensor is gone.
   void clear(Slot& slot) noexcept;
   [[nodiscard]] std::int64_t live_count() const noexcept { return live_count_; }
-  [[nodiscard]] MemoryStrategy& memory() noexcept { return memory_; }
+  [[nodiscard]] MemoryStrategy& memory() const noexcept { return *memory_; }
+  /// Whether nobody wrote outside of the storage's bytes; asks a checking strategy, costs nothing with others.
+  [[nodiscard]] Status check(const Storage& storage) const {
+    return is_checked_ ? memory_->check(storage.block) : Status();
+  }
+  [[nodiscard]] bool is_checked() const noexcept { return is_checked_; }
+  /// How many blocks were given back so far: whether a shortage may be over.
+  [[nodiscard]] std::uint64_t release_count() const noexcept { return release_count_; }
+  /// The releases since then gave back only what the same attempt had taken.
+  void forget_releases(std::uint64_t count_before) noexcept { release_count_ = count_before; }
+  /// The largest first.
+  [[nodiscard]] std::vector<LiveTensor> largest_tensors(int count,
+                                                        const RuntimeTables& tables) const;
+  /// From now on every change is written down, up to take_trace(); what is there already comes first.
+  void start_trace();
+  [[nodiscard]] MemoryTrace take_trace(const RuntimeTables& tables);
 
  private:
   using Chunk = std::array<Slot, kSlotsPerBlock>;
 
-  MemoryStrategy& memory_;
+  MemoryStrategy* memory_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<std::unique_ptr<Storage>> storages_;
   Storage* free_storage_ = nullptr;
   std::int64_t live_count_ = 0;
+  bool is_checked_ = false;
+  std::uint64_t release_count_ = 0;
+  std::uint64_t last_number_ = 0;
+  std::unique_ptr<MemoryJournal> journal_;
+
+  void note(MemoryEvent::What what, const Storage& storage);
 };
 
 }  // namespace hearth

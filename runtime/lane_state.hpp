@@ -1,14 +1,16 @@
 // The actor's side of a lane: whether it may run, what it waits for, what waits for it.
 // Private to runtime. Touched by the token holder only.
-// Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, or a loan) and a deadline.
+// Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, a loan, a transfer, a decision, released memory) and a deadline.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/priority.hpp>
 #include <hearth/streams/lane.hpp>
 
 #include "handle_table.hpp"
@@ -37,16 +39,24 @@ struct Loan {
   std::uint64_t number = 0;
   Operand out;
   Storage* storage = nullptr;
+  OpRecord record = {};  ///< The lend, for errors.
+  ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
 };
 
-enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer };
+/// The results' memory of an update group, by record and output.
+using GroupMemory = std::vector<std::vector<Storage*>>;
+
+enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer, decision, memory };
 
 struct LaneState {
   explicit LaneState(Lane& of) : lane(&of), id(of.id()) {}
 
   Lane* lane;
   LaneId id;
-  bool is_ready = false;  ///< in the ready queue
+  Priority priority = Priority::normal;
+  bool is_ready = false;  ///< in the ready queue, or held by the row join
+  bool is_expected = false;               ///< while ready: the row join counts on it
+  std::uint8_t turns_without_join = 255;  ///< since it came to an op that could join
   ParkReason parked = ParkReason::none;
   bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
   Deadline deadline = Deadline::never();
@@ -57,6 +67,7 @@ struct LaneState {
   std::uint64_t group_start = 0;  ///< the sequence of the open group's first record
   std::vector<GroupRecord> group;
   std::vector<GroupRecord> group_drops;  ///< drops that came inside the group; they follow it
+  std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
   Loan loan;                             ///< the loan it waits for
 
   /// How far its records have done their work. An open group's records have left the lane and still have theirs to do; so has a lend

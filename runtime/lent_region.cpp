@@ -65,7 +65,32 @@ void LentRegion::done(Status status) {
 }
 
 void LentRegion::run_on_device(UniqueFunction<void()> work) const {
-  endpoint_->post([work = std::move(work)](DeviceActor&) mutable { work(); });
+  endpoint_->post([lane = lane_, loan = loan_, work = std::move(work)](DeviceActor& actor) mutable {
+    try {
+      work();
+    } catch (...) {
+      actor.spoil_loan(
+          lane,
+          loan,
+          std::make_shared<const Error>(
+              Error{.code = ErrorCode::worker_failed,
+                    .text = fmt::format("work on lent bytes threw: {}", what_was_thrown())}));
+    }
+  });
+}
+
+LoanRecall::LoanRecall(const LentRegion& region)
+    : endpoint_(region.endpoint_), lane_(region.lane_), loan_(region.loan_) {}
+LoanRecall::LoanRecall(const LoanRecall&) = default;
+LoanRecall& LoanRecall::operator=(const LoanRecall&) = default;
+LoanRecall::LoanRecall(LoanRecall&&) noexcept = default;
+LoanRecall& LoanRecall::operator=(LoanRecall&&) noexcept = default;
+LoanRecall::~LoanRecall() = default;
+
+void LoanRecall::recall(ErrorRef error) const {
+  endpoint_->post([lane = lane_, loan = loan_, error = std::move(error)](DeviceActor& actor) {
+    actor.recall_loan(lane, loan, error);
+  });
 }
 
 Tensor lend(Tensor tensor,
@@ -107,6 +132,10 @@ Tensor lend(Tensor tensor,
     stream.recycle(tensor.release_impl());
   } else {
     impl.note_use(stream.id(), record.sequence);
+  }
+  if (stream.endpoint().tables().recorder.is_on()) {
+    // Nobody knows what the borrower makes of the bytes: a recording reads them once they are back.
+    static_cast<void>(result.read_bytes(loc));
   }
   stream.endpoint().wake_if_free();  // other devices wait for these bytes
   return result;

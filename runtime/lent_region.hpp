@@ -42,16 +42,39 @@ class LentRegion {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   /// Gives the bytes back; a failure poisons the tensor with that error.
   void done(Status status = {});
-  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent. Must not block.
+  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent. Must not block. What it throws poisons
+  /// the tensor.
   void run_on_device(UniqueFunction<void()> work) const;
 
  private:
+  friend class LoanRecall;
   IntrusivePtr<DeviceEndpoint> endpoint_;
   std::shared_ptr<const void> memory_;  ///< Keeps the bytes mapped, whatever becomes of the device.
   LaneId lane_;
   std::uint64_t loan_ = 0;
   std::span<std::byte> bytes_;
   DType dtype_ = DType::f32;
+};
+
+/// A hand on a loan for whoever watches over the borrower. Copyable. Threads: any.
+class LoanRecall final {
+ public:
+  /// Of a valid region.
+  explicit LoanRecall(const LentRegion& region);
+  LoanRecall(const LoanRecall& other);
+  LoanRecall& operator=(const LoanRecall& other);
+  LoanRecall(LoanRecall&& other) noexcept;
+  LoanRecall& operator=(LoanRecall&& other) noexcept;
+  ~LoanRecall();
+
+  /// Ends the loan as its deadline does: the tensor carries `error`, its lane goes on, and the bytes stay the borrower's until done().
+  /// Without effect when the loan has ended.
+  void recall(ErrorRef error) const;
+
+ private:
+  IntrusivePtr<DeviceEndpoint> endpoint_;
+  LaneId lane_;
+  std::uint64_t loan_ = 0;
 };
 
 /// Lends the bytes of `tensor` once they are computed, and gives back the tensor as it will be after done(): the same memory in

@@ -4,19 +4,49 @@
 
 namespace hearth::detail {
 
-void throw_op_error(const Error& error, OpKind kind, SourceLoc location) {
+std::string module_path_of(std::span<const Arg> operands) {
+  for (const Arg& operand : operands) {
+    const TensorImpl* impl = operand.is_scalar() ? nullptr : operand.tensor().impl();
+    if (impl != nullptr && impl->path.value != 0) {
+      return std::string(impl->endpoint->tables().paths.path(impl->path));
+    }
+  }
+  return {};
+}
+
+void throw_op_error(const Error& error,
+                    OpKind kind,
+                    SourceLoc location,
+                    std::span<const Arg> operands) {
   Error located = error;
   if (located.op.empty()) {
     located.op = name(kind);
+  }
+  if (located.module_path.empty()) {
+    located.module_path = module_path_of(operands);
   }
   located.location = location;
   throw_error(std::move(located));
 }
 
-void throw_op_error(ErrorCode code, OpKind kind, std::string_view what, SourceLoc location) {
+void throw_op_error(const Error& error, OpKind kind, const Arg& operand) {
+  throw_op_error(error, kind, operand.location(), {&operand, 1});
+}
+
+void throw_op_error(ErrorCode code,
+                    OpKind kind,
+                    std::string_view what,
+                    SourceLoc location,
+                    std::span<const Arg> operands) {
   const std::string op(name(kind));
-  throw_op_error(
-      Error{.code = code, .text = op + ": " + std::string(what), .op = op}, kind, location);
+  throw_op_error(Error{.code = code, .text = op + ": " + std::string(what), .op = op},
+                 kind,
+                 location,
+                 operands);
+}
+
+void throw_op_error(ErrorCode code, OpKind kind, std::string_view what, const Arg& operand) {
+  throw_op_error(code, kind, what, operand.location(), {&operand, 1});
 }
 
 void throw_no_tensor(OpKind kind, const Arg& arg) {
@@ -34,7 +64,7 @@ void throw_dtype_error(OpKind kind, const Arg& arg) {
                  "does not take " + std::string(name(impl.dtype)) + ", only " +
                      describe(op_info(kind).dtypes) + ": " +
                      describe(impl.dtype, impl.layout->shape),
-                 arg.location());
+                 arg);
 }
 
 }  // namespace hearth::detail

@@ -3,6 +3,8 @@
 // Threads: any; pure functions.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -14,23 +16,48 @@
 
 namespace hearth::detail {
 
-/// Throws the error with op and location filled in.
-[[noreturn]] void throw_op_error(const Error& error, OpKind kind, SourceLoc location);
+/// The path of the first operand that has one ("encoder.inner.weight"); empty when none has.
+[[nodiscard]] std::string module_path_of(std::span<const Arg> operands);
+
+/// Throws the error with op and location filled in, and the module path of the operands.
+[[noreturn]] void throw_op_error(const Error& error,
+                                 OpKind kind,
+                                 SourceLoc location,
+                                 std::span<const Arg> operands = {});
+[[noreturn]] void throw_op_error(const Error& error, OpKind kind, const Arg& operand);
 /// The same from a code and a sentence; the text becomes "<op>: <what>".
 [[noreturn]] void throw_op_error(ErrorCode code,
                                  OpKind kind,
                                  std::string_view what,
-                                 SourceLoc location);
+                                 SourceLoc location,
+                                 std::span<const Arg> operands = {});
+[[noreturn]] void throw_op_error(ErrorCode code,
+                                 OpKind kind,
+                                 std::string_view what,
+                                 const Arg& operand);
 [[noreturn]] void throw_no_tensor(OpKind kind, const Arg& arg);
 /// The dtype rule of the kind's row is broken by this one operand.
 [[noreturn]] void throw_dtype_error(OpKind kind, const Arg& arg);
 
+/// The result of a rule, or its error thrown with the place of the call.
 template <class T>
-[[nodiscard]] T checked(Result<T>&& result, OpKind kind, SourceLoc location) {
+[[nodiscard]] T checked(Result<T>&& result,
+                        OpKind kind,
+                        SourceLoc location,
+                        std::span<const Arg> operands) {
   if (!result.has_value()) [[unlikely]] {
-    throw_op_error(result.error(), kind, location);
+    throw_op_error(result.error(), kind, location, operands);
   }
   return std::move(result).value();
+}
+/// The same with the first operand's place; there is one.
+template <class T>
+[[nodiscard]] T checked(Result<T>&& result, OpKind kind, std::span<const Arg> operands) {
+  return checked(std::move(result), kind, operands[0].location(), operands);
+}
+template <class T>
+[[nodiscard]] T checked(Result<T>&& result, OpKind kind, const Arg& operand) {
+  return checked(std::move(result), kind, std::span<const Arg>(&operand, 1));
 }
 
 /// The tensor behind an operand. Errors: ArgumentError when it is a number or empty.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "op_operand.hpp"
 #include "stream_state.hpp"
 #include "tape.hpp"
 #include "tensor_impl.hpp"
@@ -34,6 +35,7 @@ namespace {
           describe(b.dtype, b.layout->shape),
           b.endpoint->name()),
       .op = std::string(op),
+      .module_path = module_path_of(submission.inputs),
       .location = submission.location});
 }
 
@@ -133,6 +135,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   }
   RecordBuilder builder(submission, outputs.size());
   OpRecord& record = builder.record;
+  record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
   record.source = stream.source(submission.location);
   std::uint64_t last_uses = 0;  // bit i: input i is given away (inputs beyond 64 never are)
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {

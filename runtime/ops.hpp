@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <hearth/runtime/axes.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/tensor.hpp>
@@ -82,6 +83,8 @@ namespace hearth {
 [[nodiscard]] Tensor sigmoid(Arg x);
 [[nodiscard]] Tensor recip(Arg x);
 [[nodiscard]] Tensor relu(Arg x);
+/// Whether it is neither NaN nor infinite, as bool. Dtypes: floats.
+[[nodiscard]] Tensor is_finite(Arg x);
 /// Sets each element to 0 with probability p and divides the others by 1 - p.
 /// Paper: Srivastava et al., Dropout, JMLR 15 (2014).
 [[nodiscard]] Tensor dropout(Arg x, double p, Generator& generator);
@@ -104,13 +107,9 @@ namespace hearth {
 /// condition ? a : b, element by element; condition is bool.
 [[nodiscard]] Tensor where(Arg condition, Arg a, Arg b);
 
-namespace detail {
-template <class A, class B>
-inline constexpr bool is_operand_pair = (std::is_same_v<std::remove_cvref_t<A>, Tensor> ||
-                                         std::is_same_v<std::remove_cvref_t<B>, Tensor>);
-}  // namespace detail
-
 // Operators take Arg, so that they know the line of the caller and whether an operand was moved in. `a + 1`, `1 / a` work.
+// Comparisons go element by element and give a bool tensor, as in PyTorch: == and != too. A tensor is never a condition by
+// itself, so `if (a == b)` does not compile; ask all_equal(a, b), which waits for the answer.
 [[nodiscard]] inline Tensor operator+(Arg a, Arg b) {
   return add(a, b);
 }
@@ -126,6 +125,12 @@ inline constexpr bool is_operand_pair = (std::is_same_v<std::remove_cvref_t<A>, 
 [[nodiscard]] inline Tensor operator-(Arg x) {
   return neg(x);
 }
+[[nodiscard]] inline Tensor operator==(Arg a, Arg b) {
+  return equal(a, b);
+}
+[[nodiscard]] inline Tensor operator!=(Arg a, Arg b) {
+  return not_equal(a, b);
+}
 [[nodiscard]] inline Tensor operator<(Arg a, Arg b) {
   return less(a, b);
 }
@@ -138,6 +143,19 @@ inline constexpr bool is_operand_pair = (std::is_same_v<std::remove_cvref_t<A>, 
 [[nodiscard]] inline Tensor operator>=(Arg a, Arg b) {
   return greater_equal(a, b);
 }
+
+/// a = a + b. The name `a` gets the result; other copies of the tensor keep their values, since tensors never change. When there
+/// are none, the device reuses a's memory. A path set on `a` stays.
+///
+/// Errors: ShapeError when b would make a's shape grow, besides those of add(); then `a` is as it was.
+Tensor& operator+=(Tensor& a, Arg b);
+Tensor& operator-=(Tensor& a, Arg b);
+Tensor& operator*=(Tensor& a, Arg b);
+Tensor& operator/=(Tensor& a, Arg b);
+
+/// Whether shape, dtype and every element are the same. Waits for the values; NaN equals nothing.
+/// Errors: DeviceMismatch now; DeviceError when one of them is poisoned.
+[[nodiscard]] bool all_equal(Arg a, Arg b);
 
 // ---- views: no bytes move unless the strides demand it ----
 /// One entry of `shape` may be -1: it is worked out.
@@ -162,21 +180,30 @@ struct Range {
 [[nodiscard]] Tensor squeeze(Arg x, int axis);
 /// The same values in row-major memory.
 [[nodiscard]] Tensor contiguous(Arg x);
+/// One after another along an axis that is there: concat({a, b}), concat(vector, -1).
 [[nodiscard]] Tensor concat(std::span<const Tensor> tensors,
-                            int axis,
+                            int axis = 0,
                             SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor concat(std::initializer_list<Tensor> tensors,
+                            int axis = 0,
+                            SourceLoc loc = SourceLoc::current());
+/// One after another along a new axis. Shapes: all equal; the result has one axis more, of size tensors.size().
+[[nodiscard]] Tensor stack(std::span<const Tensor> tensors,
+                           int axis = 0,
+                           SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor stack(std::initializer_list<Tensor> tensors,
+                           int axis = 0,
+                           SourceLoc loc = SourceLoc::current());
 
-// ---- reductions; an empty list of axes means all ----
-[[nodiscard]] Tensor sum(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
-[[nodiscard]] Tensor mean(Arg x, std::initializer_list<int> axes = {}, bool keep_dims = false);
-[[nodiscard]] Tensor max(Arg x,
-                         std::initializer_list<int> axes = {},
-                         bool keep_dims = false);  ///< Equal largest values share the gradient.
-[[nodiscard]] Tensor sum(Arg x, std::span<const int> axes, bool keep_dims);
-[[nodiscard]] Tensor mean(Arg x, std::span<const int> axes, bool keep_dims);
-[[nodiscard]] Tensor max(Arg x, std::span<const int> axes, bool keep_dims);
+// ---- reductions: sum(x) over all, sum(x, -1) over one axis, sum(x, {0, 2}) over several ----
+[[nodiscard]] Tensor sum(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor mean(Arg x, Axes axes = {}, bool keep_dims = false);
+/// Equal largest values share the gradient.
+[[nodiscard]] Tensor max(Arg x, Axes axes = {}, bool keep_dims = false);
 /// Position of the largest value along `axis`, i64; the first of equal ones.
 [[nodiscard]] Tensor argmax(Arg x, int axis, bool keep_dims = false);
+/// Its position among all elements in row-major order.
+[[nodiscard]] Tensor argmax(Arg x);
 
 // ---- contractions ----
 /// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act as in NumPy.

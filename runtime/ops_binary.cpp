@@ -42,7 +42,7 @@ ScalarAttributes scalar_of(OpKind kind, const Arg& number, const TensorImpl& ten
         fmt::format("the number {} is a float and the tensor is {}: cast the tensor first",
                     number.real(),
                     describe(tensor.dtype, tensor.layout->shape)),
-        number.location());
+        number);
   }
   if (!fits(number.integer(), tensor.dtype)) [[unlikely]] {
     detail::throw_op_error(ErrorCode::invalid_argument,
@@ -50,7 +50,7 @@ ScalarAttributes scalar_of(OpKind kind, const Arg& number, const TensorImpl& ten
                            fmt::format("the number {} does not fit {}: cast the tensor first",
                                        number.integer(),
                                        describe(tensor.dtype, tensor.layout->shape)),
-                           number.location());
+                           number);
   }
   return {.real = 0, .integer = number.integer()};
 }
@@ -93,8 +93,39 @@ Tensor binary(OpKind kind, const Arg& a, const Arg& b) {
   const TensorSpec spec = detail::checked(
       rules::binary(kind, {left.dtype, left.layout->shape}, {right.dtype, right.layout->shape}),
       kind,
-      a.location());
+      std::span<const Arg>(inputs));
   return detail::submit(submission, spec.dtype, spec.shape);
+}
+
+// The result takes the name of the left operand, whose memory it may take too.
+Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
+  const SourceLoc loc = b.location();
+  const Arg target(std::move(a), loc);  // taken only once the op is queued
+  const TensorImpl& left = detail::operand(kind, target);
+  const PathId path = left.path;
+  if (!b.is_scalar()) {
+    const TensorImpl& right = detail::operand(kind, b);
+    const std::array inputs{target, b};
+    const TensorSpec spec = detail::checked(
+        rules::binary(kind, {left.dtype, left.layout->shape}, {right.dtype, right.layout->shape}),
+        kind,
+        std::span<const Arg>(inputs));
+    if (spec.shape != left.layout->shape) {
+      detail::throw_op_error(
+          ErrorCode::shape_mismatch,
+          kind,
+          fmt::format("an assignment keeps the shape of its left side: {} would become {} with {}",
+                      describe(left.dtype, left.layout->shape),
+                      spec.shape.to_string(),
+                      describe(right.dtype, right.layout->shape)),
+          loc,
+          inputs);
+    }
+  }
+  Tensor result = binary(kind, target, b);
+  result.impl()->path = path;
+  a = std::move(result);
+  return a;
 }
 
 // where has no immediates: a number becomes a tensor of rank 0, of the other side's type.
@@ -150,6 +181,30 @@ Tensor greater_equal(Arg a, Arg b) {
   return binary(OpKind::greater_equal, a, b);
 }
 
+Tensor& operator+=(Tensor& a, Arg b) {
+  return assign(OpKind::add, a, b);
+}
+Tensor& operator-=(Tensor& a, Arg b) {
+  return assign(OpKind::sub, a, b);
+}
+Tensor& operator*=(Tensor& a, Arg b) {
+  return assign(OpKind::mul, a, b);
+}
+Tensor& operator/=(Tensor& a, Arg b) {
+  return assign(OpKind::div, a, b);
+}
+
+bool all_equal(Arg a, Arg b) {
+  const TensorImpl& left = detail::operand(OpKind::equal, a);
+  const TensorImpl& right = detail::operand(OpKind::equal, b);
+  if (left.dtype != right.dtype || left.layout->shape != right.layout->shape) {
+    return false;
+  }
+  const SourceLoc loc = a.location();
+  const Tensor different = cast(Arg(not_equal(a, b), loc), DType::i64);
+  return sum(Arg(different, loc)).item<std::int64_t>(loc) == 0;
+}
+
 Tensor where(Arg condition, Arg a, Arg b) {
   const SourceLoc location = condition.location();
   if (a.is_scalar() && b.is_scalar()) {
@@ -165,23 +220,24 @@ Tensor where(Arg condition, Arg a, Arg b) {
     const TensorSpec spec = detail::spec_of(OpKind::where, beside);
     const TensorSpec number{spec.dtype, {}};
     static_cast<void>(detail::operand(OpKind::where, condition));
+    const std::array given{condition, a, b};
     static_cast<void>(
         detail::checked(rules::where(detail::spec_of(OpKind::where, condition), spec, number),
                         OpKind::where,
-                        location));
+                        std::span<const Arg>(given)));
     Tensor filled = number_tensor(a.is_scalar() ? a : b, beside);
     const Arg filled_arg(std::move(filled), location);
     return a.is_scalar() ? where(condition, filled_arg, b) : where(condition, a, filled_arg);
   }
-  for (const Arg& arg : {condition, a, b}) {
+  const std::array inputs{condition, a, b};
+  for (const Arg& arg : inputs) {
     static_cast<void>(detail::operand(OpKind::where, arg));
   }
   const TensorSpec spec = detail::checked(rules::where(detail::spec_of(OpKind::where, condition),
                                                        detail::spec_of(OpKind::where, a),
                                                        detail::spec_of(OpKind::where, b)),
                                           OpKind::where,
-                                          location);
-  const std::array inputs{condition, a, b};
+                                          std::span<const Arg>(inputs));
   return detail::submit(
       {.kind = OpKind::where, .location = location, .inputs = inputs}, spec.dtype, spec.shape);
 }

@@ -18,17 +18,21 @@ struct Factors {
 
   [[nodiscard]] Tensor submit(const TensorSpec& result,
                               std::span<const std::byte> attributes) const {
-    std::array inputs{a, b, b};
-    if (bias != nullptr) {
-      inputs[2] = *bias;
-    }
+    const std::array<Arg, 3> inputs = all();
     return detail::submit({.kind = kind,
                            .location = a.location(),
-                           .inputs = std::span<const Arg>(inputs).first(bias != nullptr ? 3U : 2U),
+                           .inputs = std::span<const Arg>(inputs).first(count()),
                            .attributes = attributes},
                           result.dtype,
                           result.shape);
   }
+  /// What the kind's rule says, with the place and the operands in its errors.
+  [[nodiscard]] TensorSpec checked(Result<TensorSpec>&& rule) const {
+    const std::array<Arg, 3> inputs = all();
+    return detail::checked(std::move(rule), kind, std::span<const Arg>(inputs).first(count()));
+  }
+  [[nodiscard]] std::array<Arg, 3> all() const { return {a, b, bias != nullptr ? *bias : b}; }
+  [[nodiscard]] std::size_t count() const noexcept { return bias != nullptr ? 3 : 2; }
   void require_tensors() const {
     static_cast<void>(detail::operand(kind, a));
     static_cast<void>(detail::operand(kind, b));
@@ -43,9 +47,7 @@ TensorSpec checked_matmul(const Factors& factors, const TensorSpec& a, const Ten
   if (factors.bias != nullptr) {
     bias = detail::spec_of(OpKind::matmul, *factors.bias);
   }
-  return detail::checked(rules::matmul(a, b, factors.bias != nullptr ? &bias : nullptr),
-                         OpKind::matmul,
-                         factors.a.location());
+  return factors.checked(rules::matmul(a, b, factors.bias != nullptr ? &bias : nullptr));
 }
 
 // A row vector on the left and a column on the right, whose extra axis the result loses again.
@@ -96,12 +98,10 @@ Tensor conv2d_of(const Factors& factors, const Conv2dOptions& options) {
   if (factors.bias != nullptr) {
     bias = detail::spec_of(OpKind::conv2d, *factors.bias);
   }
-  const TensorSpec spec = detail::checked(rules::conv2d(detail::spec_of(OpKind::conv2d, factors.a),
+  const TensorSpec spec = factors.checked(rules::conv2d(detail::spec_of(OpKind::conv2d, factors.a),
                                                         detail::spec_of(OpKind::conv2d, factors.b),
                                                         factors.bias != nullptr ? &bias : nullptr,
-                                                        attributes),
-                                          OpKind::conv2d,
-                                          factors.a.location());
+                                                        attributes));
   return factors.submit(spec, detail::bytes_of(attributes));
 }
 
@@ -134,7 +134,7 @@ Tensor max_pool2d(Arg x, Pool2dOptions options) {
   const TensorSpec spec = detail::checked(
       rules::pool2d(OpKind::max_pool2d, detail::spec_of(OpKind::max_pool2d, x), attributes),
       OpKind::max_pool2d,
-      x.location());
+      x);
   // Only the gradient needs the positions.
   const std::array specs{spec, TensorSpec{DType::i32, spec.shape}};
   const std::size_t count = x.tensor().is_tracked() ? 2 : 1;
@@ -154,7 +154,7 @@ Tensor avg_pool2d(Arg x, Pool2dOptions options) {
   const TensorSpec spec = detail::checked(
       rules::pool2d(OpKind::avg_pool2d, detail::spec_of(OpKind::avg_pool2d, x), attributes),
       OpKind::avg_pool2d,
-      x.location());
+      x);
   return detail::submit({.kind = OpKind::avg_pool2d,
                          .location = x.location(),
                          .inputs = {&x, 1},

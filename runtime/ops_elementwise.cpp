@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace hearth {
 namespace {
 
@@ -71,13 +73,27 @@ Tensor relu(Arg x) {
   return unary(OpKind::relu, x);
 }
 
+Tensor is_finite(Arg x) {
+  const TensorImpl& impl = detail::operand(OpKind::abs, x);
+  if (!is_float(impl.dtype)) {
+    detail::throw_op_error(ErrorCode::dtype_mismatch,
+                           OpKind::abs,
+                           fmt::format("is_finite asks about floats, not {}",
+                                       describe(impl.dtype, impl.layout->shape)),
+                           x);
+  }
+  const SourceLoc loc = x.location();
+  // NaN is less than nothing.
+  return less(Arg(abs(x), loc), Arg(std::numeric_limits<double>::infinity(), loc));
+}
+
 Tensor dropout(Arg x, double p, Generator& generator) {
   const TensorImpl& impl = detail::accepted_operand(OpKind::dropout, x);
   if (!(p >= 0 && p <= 1)) {
     detail::throw_op_error(ErrorCode::invalid_argument,
                            OpKind::dropout,
                            fmt::format("the probability {} is not in 0 to 1", p),
-                           x.location());
+                           x);
   }
   if (p == 0) {
     return detail::take(x);

@@ -10,7 +10,7 @@ Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_di
   const TensorImpl& impl = detail::accepted_operand(kind, x);
   ReduceAttributes attributes;
   const Shape shape = detail::checked(
-      rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x.location());
+      rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x);
   if (attributes.axes == 0) {
     return detail::take(x);
   }
@@ -22,37 +22,22 @@ Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_di
                         shape);
 }
 
-std::span<const int> span_of(std::initializer_list<int> axes) noexcept {
-  return {axes.begin(), axes.size()};
-}
-
 }  // namespace
 
-Tensor sum(Arg x, std::span<const int> axes, bool keep_dims) {
-  return reduce(OpKind::reduce_sum, x, axes, keep_dims);
+Tensor sum(Arg x, Axes axes, bool keep_dims) {
+  return reduce(OpKind::reduce_sum, x, axes.list(), keep_dims);
 }
-Tensor mean(Arg x, std::span<const int> axes, bool keep_dims) {
-  return reduce(OpKind::reduce_mean, x, axes, keep_dims);
+Tensor mean(Arg x, Axes axes, bool keep_dims) {
+  return reduce(OpKind::reduce_mean, x, axes.list(), keep_dims);
 }
-Tensor max(Arg x, std::span<const int> axes, bool keep_dims) {
-  return reduce(OpKind::reduce_max, x, axes, keep_dims);
-}
-
-Tensor sum(Arg x, std::initializer_list<int> axes, bool keep_dims) {
-  return sum(x, span_of(axes), keep_dims);
-}
-Tensor mean(Arg x, std::initializer_list<int> axes, bool keep_dims) {
-  return mean(x, span_of(axes), keep_dims);
-}
-Tensor max(Arg x, std::initializer_list<int> axes, bool keep_dims) {
-  return max(x, span_of(axes), keep_dims);
+Tensor max(Arg x, Axes axes, bool keep_dims) {
+  return reduce(OpKind::reduce_max, x, axes.list(), keep_dims);
 }
 
 Tensor argmax(Arg x, int axis, bool keep_dims) {
   const TensorImpl& impl = detail::accepted_operand(OpKind::argmax, x);
   const Shape& from = impl.layout->shape;
-  const Shape shape =
-      detail::checked(rules::argmax(from, axis, keep_dims), OpKind::argmax, x.location());
+  const Shape shape = detail::checked(rules::argmax(from, axis, keep_dims), OpKind::argmax, x);
   const AxisAttributes attributes{.axis = axis < 0 ? axis + from.rank() : axis,
                                   .keep_dims = keep_dims ? 1 : 0};
   return detail::submit({.kind = OpKind::argmax,
@@ -61,6 +46,10 @@ Tensor argmax(Arg x, int axis, bool keep_dims) {
                          .attributes = detail::bytes_of(attributes)},
                         DType::i64,
                         shape);
+}
+Tensor argmax(Arg x) {
+  const SourceLoc loc = x.location();
+  return argmax(Arg(flatten(x), loc), 0);
 }
 
 }  // namespace hearth

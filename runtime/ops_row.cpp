@@ -12,7 +12,7 @@ Tensor along_axis(OpKind kind, const Arg& x, int axis) {
   const TensorImpl& impl = detail::accepted_operand(kind, x);
   const Shape& shape = impl.layout->shape;
   const AxisAttributes attributes{
-      .axis = detail::checked(normalize_axis(name(kind), axis, shape.rank()), kind, x.location()),
+      .axis = detail::checked(normalize_axis(name(kind), axis, shape.rank()), kind, x),
       .keep_dims = 0};
   return detail::submit({.kind = kind,
                          .location = x.location(),
@@ -36,13 +36,15 @@ Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   static_cast<void>(detail::operand(kKind, logits));
   static_cast<void>(detail::operand(kKind, targets));
   const TensorSpec rows = detail::spec_of(kKind, logits);
-  const TensorSpec losses = detail::checked(
-      rules::cross_entropy(rows, detail::spec_of(kKind, targets)), kKind, logits.location());
+  const std::array inputs{logits, targets};
+  const TensorSpec losses =
+      detail::checked(rules::cross_entropy(rows, detail::spec_of(kKind, targets)),
+                      kKind,
+                      std::span<const Arg>(inputs));
   // Only the gradient needs the probabilities.
   const std::array specs{losses, rows};
   const std::size_t count = logits.tensor().is_tracked() ? 2 : 1;
   std::array<Tensor, 2> results;
-  const std::array inputs{logits, targets};
   detail::submit({.kind = kKind, .location = logits.location(), .inputs = inputs},
                  std::span(specs).first(count),
                  std::span(results).first(count));

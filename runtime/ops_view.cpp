@@ -18,10 +18,13 @@ Tensor view(OpKind kind,
             const Arg& x,
             const Shape& shape,
             std::span<const std::byte> attributes = {}) {
-  return detail::submit(
+  const PathId path = x.tensor().impl()->path;
+  Tensor result = detail::submit(
       {.kind = kind, .location = x.location(), .inputs = {&x, 1}, .attributes = attributes},
       x.tensor().dtype(),
       shape);
+  result.impl()->path = path;  // a part of a parameter still is that parameter to error texts
+  return result;
 }
 
 Tensor reshape_to(const Arg& x, const Shape& shape) {
@@ -32,8 +35,8 @@ Tensor reshape_to(const Arg& x, const Shape& shape) {
 
 Tensor reshape(Arg x, std::span<const std::int64_t> shape) {
   const TensorImpl& impl = detail::operand(OpKind::reshape, x);
-  return reshape_to(
-      x, detail::checked(rules::reshape(impl.layout->shape, shape), OpKind::reshape, x.location()));
+  return reshape_to(x,
+                    detail::checked(rules::reshape(impl.layout->shape, shape), OpKind::reshape, x));
 }
 Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape) {
   return reshape(x, std::span<const std::int64_t>(shape.begin(), shape.size()));
@@ -43,7 +46,7 @@ Tensor flatten(Arg x, int first) {
   const Shape from = detail::operand(OpKind::reshape, x).layout->shape;
   // A scalar flattens to one element, as in NumPy.
   const int axis = detail::checked(
-      normalize_axis("flatten", first, std::max(from.rank(), 1)), OpKind::reshape, x.location());
+      normalize_axis("flatten", first, std::max(from.rank(), 1)), OpKind::reshape, x);
   Shape shape;
   for (int i = 0; i < axis; ++i) {
     shape.push_back(from[i]);
@@ -59,7 +62,7 @@ Tensor flatten(Arg x, int first) {
 Tensor permute(Arg x, std::span<const int> axes) {
   const TensorImpl& impl = detail::operand(OpKind::permute, x);
   const Shape& from = impl.layout->shape;
-  const Shape shape = detail::checked(rules::permute(from, axes), OpKind::permute, x.location());
+  const Shape shape = detail::checked(rules::permute(from, axes), OpKind::permute, x);
   PermuteAttributes attributes;
   bool is_identity = true;
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -76,10 +79,8 @@ Tensor permute(Arg x, std::initializer_list<int> axes) {
 
 Tensor transpose(Arg x, int axis_a, int axis_b) {
   const int rank = detail::operand(OpKind::permute, x).layout->shape.rank();
-  const int a =
-      detail::checked(normalize_axis("transpose", axis_a, rank), OpKind::permute, x.location());
-  const int b =
-      detail::checked(normalize_axis("transpose", axis_b, rank), OpKind::permute, x.location());
+  const int a = detail::checked(normalize_axis("transpose", axis_a, rank), OpKind::permute, x);
+  const int b = detail::checked(normalize_axis("transpose", axis_b, rank), OpKind::permute, x);
   std::array<int, kMaxRank> axes{};
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[static_cast<std::size_t>(a)], axes[static_cast<std::size_t>(b)]);
@@ -95,7 +96,7 @@ Tensor slice(Arg x, int axis, Range range) {
   const std::int64_t stop = range.stop.value_or(range.step < 0 ? kFarLeft : kFarRight);
   SliceAttributes attributes;
   const Shape shape = detail::checked(
-      rules::slice(from, axis, start, stop, range.step, &attributes), OpKind::slice, x.location());
+      rules::slice(from, axis, start, stop, range.step, &attributes), OpKind::slice, x);
   if (shape == from && attributes.start == decltype(attributes.start){} &&
       std::ranges::all_of(attributes.step,
                           [](std::int64_t step) { return step == 0 || step == 1; })) {
@@ -106,14 +107,14 @@ Tensor slice(Arg x, int axis, Range range) {
 
 Tensor expand(Arg x, const Shape& shape) {
   const Shape& from = detail::operand(OpKind::expand, x).layout->shape;
-  const Shape result = detail::checked(rules::expand(from, shape), OpKind::expand, x.location());
+  const Shape result = detail::checked(rules::expand(from, shape), OpKind::expand, x);
   return result == from ? detail::take(x) : view(OpKind::expand, x, result);
 }
 
 Tensor unsqueeze(Arg x, int axis) {
   const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
-  const int place = detail::checked(
-      normalize_axis("unsqueeze", axis, from.rank() + 1), OpKind::reshape, x.location());
+  const int place =
+      detail::checked(normalize_axis("unsqueeze", axis, from.rank() + 1), OpKind::reshape, x);
   std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
   dims.insert(dims.begin() + place, 1);
   return reshape(x, dims);
@@ -122,13 +123,13 @@ Tensor unsqueeze(Arg x, int axis) {
 Tensor squeeze(Arg x, int axis) {
   const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
   const int place =
-      detail::checked(normalize_axis("squeeze", axis, from.rank()), OpKind::reshape, x.location());
+      detail::checked(normalize_axis("squeeze", axis, from.rank()), OpKind::reshape, x);
   if (from[place] != 1) {
     detail::throw_op_error(
         Error{.code = ErrorCode::shape_mismatch,
               .text = fmt::format("squeeze: axis {} of {} has not size 1", axis, from.to_string())},
         OpKind::reshape,
-        x.location());
+        x);
   }
   std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
   dims.erase(dims.begin() + place);
@@ -140,6 +141,9 @@ Tensor contiguous(Arg x) {
   return view(OpKind::copy, x, shape);
 }
 
+Tensor concat(std::initializer_list<Tensor> tensors, int axis, SourceLoc loc) {
+  return concat(std::span<const Tensor>(tensors.begin(), tensors.size()), axis, loc);
+}
 Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
   std::vector<Arg> inputs;
   std::vector<TensorSpec> specs;
@@ -150,7 +154,8 @@ Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
     const TensorImpl& impl = detail::operand(OpKind::concat, inputs.back());
     specs.push_back({impl.dtype, impl.layout->shape});
   }
-  const TensorSpec spec = detail::checked(rules::concat(specs, axis), OpKind::concat, loc);
+  const TensorSpec spec = detail::checked(
+      rules::concat(specs, axis), OpKind::concat, loc, std::span<const Arg>(inputs));
   if (tensors.size() == 1) {
     return tensors[0];
   }
@@ -162,6 +167,32 @@ Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
                          .attributes = detail::bytes_of(attributes)},
                         spec.dtype,
                         spec.shape);
+}
+
+Tensor stack(std::initializer_list<Tensor> tensors, int axis, SourceLoc loc) {
+  return stack(std::span<const Tensor>(tensors.begin(), tensors.size()), axis, loc);
+}
+Tensor stack(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
+  std::vector<Tensor> parts;
+  parts.reserve(tensors.size());
+  int place = 0;
+  for (const Tensor& tensor : tensors) {
+    const Arg part(tensor, loc);
+    const Shape& shape = detail::operand(OpKind::concat, part).layout->shape;
+    const Shape& first = tensors[0].shape();
+    if (shape != first) {
+      detail::throw_op_error(
+          Error{.code = ErrorCode::shape_mismatch,
+                .text = fmt::format("stack: the tensors have different shapes: {} and {}",
+                                    first.to_string(),
+                                    shape.to_string())},
+          OpKind::concat,
+          part);
+    }
+    place = detail::checked(normalize_axis("stack", axis, shape.rank() + 1), OpKind::concat, part);
+    parts.push_back(unsqueeze(part, place));
+  }
+  return concat(parts, place, loc);
 }
 
 }  // namespace hearth

@@ -171,14 +171,23 @@ PendingOptions UpdateGroup::pending_options() const {
   return {.subject = "an update", .helper = helper_of(device_.endpoint())};
 }
 
-void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish) {
+void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdate joint) {
   StreamState& stream = current_stream(device_.endpoint());
-  auto ticket = std::make_unique<SyncTicket>(SyncTicket{std::move(finish)});
+  const bool is_joint = joint.decision != nullptr;
+  if (is_joint && !joint.prepared) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "update group: nobody would hear that it waits for its decision",
+                      .location = loc_});
+  }
+  auto ticket = std::make_unique<GroupTicket>(GroupTicket{std::move(finish), std::move(joint)});
   OpRecord record;
   record.kind = OpKind::group_end;
   record.source = stream.source(loc_);
   submit_ticket(stream, record, std::move(ticket));
   open_ = false;
+  if (is_joint) {
+    stream.endpoint().wake_if_free();  // other devices wait for this one
+  }
 }
 
 Pending<void> UpdateGroup::commit() {

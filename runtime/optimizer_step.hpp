@@ -5,10 +5,14 @@
 #pragma once
 
 #include <cstdint>
-#include <hearth/runtime/base/unique_function.hpp>
+#include <memory>
 #include <vector>
 
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/prepared_update.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 namespace hearth {
@@ -32,6 +36,15 @@ struct AdamUpdate {
   std::int64_t step = 1;  ///< From 1.
 };
 
+/// How a group takes part in one step of several devices.
+struct JointUpdate {
+  std::shared_ptr<UpdateDecision> decision = nullptr;  ///< nullptr: it happens by itself.
+  /// Hears on the device's loop that the group can run and waits, or why it cannot (then it has said no); nothing when the decision was
+  /// there first. It must only hand this on.
+  UniqueFunction<void(Result<PreparedUpdate> prepared)> prepared = {};
+  Deadline deadline = Deadline::never();  ///< When the group says no by itself.
+};
+
 class UpdateGroup {
  public:
   /// Opens a group on the calling thread's stream of `device`. Nothing but updates may be submitted there until commit().
@@ -52,7 +65,9 @@ class UpdateGroup {
   [[nodiscard]] Pending<void> commit();
   /// The same for callers who fulfil promises of their own: `finish` hears nullptr when the step is done, else why it was not. It runs
   /// on the device's loop and must not block; it is dropped uncalled when the commit itself throws.
-  void commit(UniqueFunction<void(ErrorRef error)> finish);
+  /// With `joint`, the group is prepared and then waits for its decision, as does what comes behind it on this stream.
+  /// Errors: ArgumentError for a decision without `prepared`.
+  void commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdate joint = {});
   /// For those promises: their readers may run the device's loop meanwhile, as with commit().
   [[nodiscard]] PendingOptions pending_options() const;
 

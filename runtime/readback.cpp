@@ -11,6 +11,8 @@ PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
           },
       .object = &endpoint,
       .release = [](void* object) noexcept { static_cast<DeviceEndpoint*>(object)->release(); },
+      .whom = endpoint.name(),
+      .watchdog = endpoint.tables().watchdog,
   };
 }
 

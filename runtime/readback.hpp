@@ -26,6 +26,19 @@ void submit_ticket(StreamState& stream, OpRecord& record, std::unique_ptr<Ticket
   static_cast<void>(ticket.release());
 }
 
+/// The promise gets what `make` gives or throws.
+template <class Answer, class Make>
+void fulfil_with(Promise<Answer>& promise, const Make& make) {
+  try {
+    promise.set_value(make());
+  } catch (const Exception& thrown) {
+    promise.set_error(thrown.shared_error());
+  } catch (const std::exception& thrown) {
+    promise.set_error(std::make_shared<const Error>(
+        Error{.code = ErrorCode::internal, .text = thrown.what()}));
+  }
+}
+
 /// Asks the actor, once it has consumed what is queued, and waits for the answer.
 template <class Answer, class Question>
 [[nodiscard]] Answer ask_actor(DeviceEndpoint& endpoint, Question question) {
@@ -37,7 +50,7 @@ template <class Answer, class Question>
   Pending<Answer> pending = promise.pending();
   endpoint.post([promise = std::move(promise), question](DeviceActor& actor) mutable {
     actor.when_idle([promise = std::move(promise), question](DeviceActor& idle) mutable {
-      promise.set_value(question(idle));
+      fulfil_with(promise, [&] { return question(idle); });
     });
   });
   return std::move(pending).get();

@@ -13,6 +13,7 @@
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
+#include <hearth/runtime/recording.hpp>
 
 #include "backend_factory.hpp"
 #include "device_actor.hpp"
@@ -32,12 +33,34 @@ std::vector<DeviceOptions> default_devices(int cpu_count) {
   return devices;
 }
 
-void share_cores(std::vector<DeviceOptions>& devices) {
+// Cores that were named must be there: a device that quietly ran elsewhere would be slow, and nobody would know why.
+void require_cores(const DeviceOptions& device, const std::vector<int>& available, SourceLoc loc) {
+  std::vector<int> sorted = device.cores;
+  std::ranges::sort(sorted);
+  const bool is_repeated = std::ranges::adjacent_find(sorted) != sorted.end();
+  if (is_repeated || !std::ranges::includes(available, sorted)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("DeviceOptions: '{}' is given cores {{{}}}, but this "
+                                          "process may use {{{}}}, each once",
+                                          device.name,
+                                          fmt::join(device.cores, ", "),
+                                          fmt::join(available, ", ")),
+                      .device = device.name,
+                      .location = loc});
+  }
+}
+
+void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   const std::vector<int> cores = available_cores();
   std::vector<DeviceOptions*> cpus;
   for (DeviceOptions& device : devices) {
-    if (device.name.starts_with("cpu:") && device.cores.empty()) {
+    if (!device.name.starts_with("cpu:")) {
+      continue;
+    }
+    if (device.cores.empty()) {
       cpus.push_back(&device);
+    } else {
+      require_cores(device, cores, loc);
     }
   }
   const std::size_t count = cpus.size();
@@ -68,8 +91,10 @@ void share_memory(std::vector<DeviceOptions>& devices) {
 struct Runtime::Impl {
   struct Node {
     IntrusivePtr<DeviceEndpoint> endpoint;
-    std::unique_ptr<DeviceActor> actor;
+    std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
     std::unique_ptr<Joinable> thread;
+    Pending<void> ended;  ///< the actor's loop
+    std::shared_ptr<const void> witness;
   };
 
   ThreadExecutor threads;
@@ -78,6 +103,7 @@ struct Runtime::Impl {
   std::shared_ptr<RuntimeTables> tables;
   std::string trace_file;
   std::unique_ptr<ChromeTrace> chrome_trace;
+  std::unique_ptr<RecordScope> recording;  // of the whole run
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
   const BackendFactory* backend_factory = nullptr;
@@ -87,7 +113,7 @@ struct Runtime::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl() { close(); }  // also when the Runtime's constructor gave up half-way
 
-  void open(const DeviceOptions& options);
+  void open(const DeviceOptions& options, SourceLoc loc);
   /// Ends the devices' actors and threads.
   void close();
 };
@@ -99,52 +125,93 @@ void Runtime::Impl::close() {
         [limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
   }
   for (Node& node : nodes) {
+    node.witness.reset();
+    constexpr std::chrono::seconds kGrace{5};  // for the op that runs when the limit passes
+    if (!node.ended.wait_for(shutdown_limit + kGrace)) {
+      // A kernel does not come back: its thread, with all it may touch, is left to itself.
+      tables->log.error(fmt::format("device {} does not end: {}; its thread is left behind",
+                                    node.endpoint->name(),
+                                    node.endpoint->what_holder_does()));
+      node.thread->detach();
+      continue;
+    }
     node.thread->join();
     node.actor.reset();
   }
   nodes.clear();
 }
 
-void Runtime::Impl::open(const DeviceOptions& options) {
+void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
   for (const Node& node : nodes) {
     if (node.endpoint->name() == options.name) {
       throw_error(
           Error{.code = ErrorCode::invalid_argument,
-                .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name)});
+                .text = fmt::format("RuntimeOptions: two devices are called '{}'", options.name),
+                .location = loc});
     }
   }
   const BackendRequest request{.name = options.name,
                                .cores = options.cores,
                                .is_serial = executor->is_manual(),
                                .sim_computes = options.sim_computes};
-  std::unique_ptr<Backend> backend =
-      backend_factory != nullptr ? backend_factory->make(request) : nullptr;
-  if (!backend) {
-    backend = make_backend(request).value();
+  const auto reopen = [request,
+                       factory = backend_factory != nullptr
+                                     ? *backend_factory
+                                     : BackendFactory{}]() -> Result<std::unique_ptr<Backend>> {
+    std::unique_ptr<Backend> backend = factory.make ? factory.make(request) : nullptr;
+    return backend ? Result(std::move(backend)) : make_backend(request);
+  };
+  Result<std::unique_ptr<Backend>> opened = reopen();
+  if (!opened.has_value()) {
+    Error refused = opened.error();
+    refused.location = loc;
+    throw_error(std::move(refused));
   }
+  std::unique_ptr<Backend> backend = std::move(opened).value();
   const BackendInfo info = backend->info();
   auto endpoint = make_intrusive<DeviceEndpoint>(
-      info.name, info.description, tables, unique_number(), info.is_host, options.cores);
-  auto actor = std::make_unique<DeviceActor>(
-      endpoint,
-      std::move(backend),
-      DeviceActorOptions{.budget_bytes = options.memory_budget_bytes});
-  DeviceActor* running = actor.get();
+      info.name, info.description, tables, unique_number(), info.is_host, options.cores, reopen);
+  auto actor =
+      std::make_shared<DeviceActor>(endpoint,
+                                    std::move(backend),
+                                    DeviceActorOptions{.budget_bytes = options.memory_budget_bytes,
+                                                       .pooling = options.memory,
+                                                       .make_memory = options.make_memory});
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
   Pending<void> ready = started.pending();
-  auto body = [running, endpoint, started = std::move(started)]() mutable {
-    endpoint->attach_actor(running, IntrusivePtr<Parker>(&current_context().parker()));
+  Promise<void> ended(PendingOptions{.subject = "the end of a device"});
+  Pending<void> over = ended.pending();
+  auto body = [running = actor,
+               endpoint,
+               started = std::move(started),
+               ended = std::move(ended)]() mutable {
+    endpoint->attach_actor(running.get(), IntrusivePtr<Parker>(&current_context().parker()));
     started.set_value();
     running->thread_main();
+    running.reset();
     endpoint.detach()->release();
+    ended.set_value();
   };
   std::unique_ptr<Joinable> thread =
       executor->spawn({.name = info.name, .cores = options.cores}, std::move(body));
   std::move(ready).get();
-  nodes.push_back(Node{std::move(endpoint), std::move(actor), std::move(thread)});
+  std::shared_ptr<const void> witness = tables->watchdog->watch(
+      {.name = fmt::format("device {}", info.name),
+       .ask =
+           [endpoint](Promise<std::string> answer) {
+             endpoint->post([answer = std::move(answer)](DeviceActor& asked) mutable {
+               answer.set_value(asked.describe());
+             });
+           },
+       .observe = [endpoint] { return endpoint->what_holder_does(); }});
+  nodes.push_back(Node{std::move(endpoint),
+                       std::move(actor),
+                       std::move(thread),
+                       std::move(over),
+                       std::move(witness)});
 }
 
-Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
+Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique<Impl>()) {
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
   impl_->backend_factory = options.backend_factory;
@@ -169,14 +236,21 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
     }
     devices = default_devices(count);
   }
-  share_cores(devices);
+  share_cores(devices, loc);
   share_memory(devices);
   for (const DeviceOptions& device : devices) {
-    impl_->open(device);
+    impl_->open(device, loc);
+  }
+  const std::string record_file = options.record_file.empty()
+                                      ? settings.text(Setting::record_file).value_or("")
+                                      : options.record_file;
+  if (!record_file.empty()) {
+    impl_->recording = std::make_unique<RecordScope>(*this, record_file);
   }
 }
 
 Runtime::~Runtime() {
+  impl_->recording.reset();
   impl_->close();
   impl_->continuations.reset();
   if (impl_->chrome_trace) {
@@ -187,7 +261,7 @@ Runtime::~Runtime() {
   }
 }
 
-Device Runtime::device(std::string_view name) const {
+Device Runtime::device(std::string_view name, SourceLoc loc) const {
   std::vector<std::string_view> names;
   for (const Impl::Node& node : impl_->nodes) {
     if (node.endpoint->name() == name) {
@@ -197,7 +271,8 @@ Device Runtime::device(std::string_view name) const {
   }
   throw_error(Error{
       .code = ErrorCode::not_found,
-      .text = fmt::format("no device '{}': this runtime has {}", name, fmt::join(names, ", "))});
+      .text = fmt::format("no device '{}': this runtime has {}", name, fmt::join(names, ", ")),
+      .location = loc});
 }
 
 std::vector<Device> Runtime::devices() const {
@@ -213,6 +288,9 @@ Executor& Runtime::executor() const noexcept {
 }
 Trace& Runtime::trace() const noexcept {
   return impl_->tables->trace;
+}
+Watchdog& Runtime::watchdog() const noexcept {
+  return *impl_->tables->watchdog;
 }
 ContinuationRunner& Runtime::continuations() const noexcept {
   return *impl_->continuations;

@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <hearth/memory/memory_pooling.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
@@ -18,14 +20,22 @@
 namespace hearth {
 
 struct BackendFactory;
+class MemoryStrategy;
+class PageProvider;
 
 /// One device that the runtime shall have.
 struct DeviceOptions {
   std::string name;  ///< "cpu:0", "reference:0", "sim:0"
   std::vector<int> cores =
-      {};  ///< Logical CPUs of a cpu device; empty = its share of what the process may use.
+      {};  ///< Logical CPUs of a cpu device, each once; empty = its share of what the process may use.
   std::int64_t memory_budget_bytes =
       0;                     ///< 0 = an equal share of 60 % of the memory that is free at start.
+  /// How it hands out its memory.
+  MemoryPooling memory = MemoryPooling::default_pooling;
+  /// A strategy of the program's own instead, which keeps to the budget given with the pages (examples/memory_strategy.cpp). Called
+  /// when the device opens, and again at each restart.
+  std::function<std::unique_ptr<MemoryStrategy>(PageProvider& pages, std::int64_t budget_bytes)>
+      make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
 };
 
@@ -36,6 +46,8 @@ struct RuntimeOptions {
   int cpu_device_count = 0;
   /// How long the destructor waits for work in flight.
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
+  /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. HEARTH_RECORD_FILE sets it when empty.
+  std::string record_file = {};
   /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must outlive the Runtime.
   Executor* executor = nullptr;
   /// For the library's own tests: other backends than the built-in ones. Must outlive the constructor.
@@ -44,17 +56,21 @@ struct RuntimeOptions {
 
 class Runtime {
  public:
-  explicit Runtime(RuntimeOptions options = {});
+  /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or repeated device, cores that this
+  /// process may not use.
+  explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime();
 
   /// Errors: ArgumentError not_found, with the names that exist.
-  [[nodiscard]] Device device(std::string_view name) const;
+  [[nodiscard]] Device device(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] std::vector<Device> devices() const;
   [[nodiscard]] Executor& executor() const noexcept;
   /// Hooks that hear of every kernel: what ran when, on which device. HEARTH_TRACE_FILE writes them to a file.
   [[nodiscard]] Trace& trace() const noexcept;
+  /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers, servers) enter themselves.
+  [[nodiscard]] Watchdog& watchdog() const noexcept;
   /// Where continuations of Pending::then run.
   [[nodiscard]] ContinuationRunner& continuations() const noexcept;
 

@@ -2,17 +2,30 @@
 
 #include <utility>
 
+#include "device_actor.hpp"
 #include "stream_state.hpp"
 
 namespace hearth {
 
-Stream::Stream(const Device& device) {
+Stream::Stream(const Device& device, SourceLoc loc) {
   DeviceEndpoint& endpoint = device.endpoint();
   if (endpoint.is_closed()) {
-    throw_error(endpoint.closed_error());
+    Error closed = endpoint.closed_error();
+    closed.location = loc;
+    throw_error(std::move(closed));
   }
   state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
 }
+
+Stream::Stream(const Device& device, StreamOptions options, SourceLoc loc) : Stream(device, loc) {
+  if (options.priority != Priority::normal) {
+    // Before the first record: the actor obeys what is in its inbox before it looks at a lane rung later.
+    state_->endpoint().post([id = state_->id(), priority = options.priority](DeviceActor& actor) {
+      actor.set_priority(id, priority);
+    });
+  }
+}
+
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
@@ -24,14 +37,15 @@ std::uint32_t Stream::id() const noexcept {
   return state_->id().value;
 }
 
-StreamScope::StreamScope(Stream& stream)
+StreamScope::StreamScope(Stream& stream, SourceLoc loc)
     : state_(stream.state_.get()), client_(nullptr), previous_(nullptr) {
   if (state_ == nullptr) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "StreamScope: the stream was moved from"});
+                      .text = "StreamScope: the stream was moved from",
+                      .location = loc});
   }
   client_ = &current_client(state_->endpoint());
-  state_->enter();
+  state_->enter(loc);
   previous_ = std::exchange(client_->current, state_);
 }
 

@@ -6,16 +6,23 @@
 #include <memory>
 
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/priority.hpp>
 
 namespace hearth {
 
 class DeviceClient;
 class StreamState;
 
+struct StreamOptions {
+  /// Streams of a device take turns; those of a higher priority come first, and none starves.
+  Priority priority = Priority::normal;
+};
+
 class Stream {
  public:
   /// Errors: DeviceError device_closed.
-  explicit Stream(const Device& device);
+  explicit Stream(const Device& device, SourceLoc loc = SourceLoc::current());
+  Stream(const Device& device, StreamOptions options, SourceLoc loc = SourceLoc::current());
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   Stream(const Stream&) = delete;
@@ -35,7 +42,8 @@ class Stream {
 /// Makes `stream` the calling thread's current stream on its device until the scope ends. Scopes nest.
 class StreamScope {
  public:
-  explicit StreamScope(Stream& stream);
+  /// Errors: ArgumentError stream_misuse when another thread has it as its current stream.
+  explicit StreamScope(Stream& stream, SourceLoc loc = SourceLoc::current());
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
   ~StreamScope();

@@ -1,9 +1,13 @@
 #include "stream_state.hpp"
 
+#include "tickets.hpp"
+
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
 
@@ -94,14 +98,55 @@ void StreamState::submit(OpRecord& record, std::span<const std::byte> blob) {
   if (endpoint_->is_closed()) {
     throw_error(endpoint_->closed_error());
   }
+  if (endpoint_->tables().recorder.is_on()) {
+    submit_recorded(record, blob);
+    return;
+  }
+  push_waiting(record, blob);
+}
+
+void StreamState::push_waiting(OpRecord& record, std::span<const std::byte> blob) {
   while ((first_drop_ != nullptr && !flush_drops()) || !push(record, blob)) {
     wait_for_room();
+  }
+}
+
+void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> blob) {
+  Recorder& recorder = endpoint_->tables().recorder;
+  OpRecord noted = record;
+  noted.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+  const OpView op(noted, blob.data());
+  for (Recorder::Stranger& stranger : recorder.admit_strangers(*endpoint_, lane_id_, op)) {
+    OpRecord read;
+    read.kind = OpKind::readback;
+    read.input_count = 1;
+    read.source = record.source;
+    read.operands[0] = stranger.operand;
+    read.operands[0].use = Use::read;
+    const TicketAttributes attributes{.ticket = stranger.read.get()};
+    std::memcpy(read.immediate, &attributes, sizeof attributes);
+    push_waiting(read, {});
+    static_cast<void>(stranger.read.release());
+  }
+  while (first_drop_ != nullptr && !flush_drops()) {
+    wait_for_room();
+  }
+  const auto mark = recorder.note(*endpoint_, lane_id_, lane_.pushed() + 1, op);
+  try {
+    push_waiting(record, blob);
+  } catch (...) {
+    if (mark) {
+      recorder.cancel(*mark);
+    }
+    throw;
   }
 }
 
 void StreamState::wait_for_room() {
   const Deadline deadline = Deadline::in(kDefaultWait);
   endpoint_->help_drain(lane_, deadline);
+  Watchdog& watchdog = *endpoint_->tables().watchdog;
+  const Watchdog::Wait watched(&watchdog, "room in a stream", endpoint_->name(), deadline);
   while (lane_.announce_waiting()) {
     endpoint_->wake_if_free();
     if (current_context().parker().park(deadline) == Wake::deadline) {
@@ -111,7 +156,8 @@ void StreamState::wait_for_room() {
                                             endpoint_->name(),
                                             lane_.backlog()),
                         .device = endpoint_->name(),
-                        .lane = lane_id_.value});
+                        .lane = lane_id_.value,
+                        .report = watchdog.report("room in a stream")});
     }
     if (endpoint_->is_closed()) {
       throw_error(endpoint_->closed_error());
@@ -125,11 +171,17 @@ bool StreamState::push_drop(TensorImpl& impl) {
   record.input_count = 1;
   record.operands[0] = impl.operand(Use::read_last);
   const bool is_elsewhere = impl.home != lane_id_;
+  bool is_pushed = false;
   if (!is_elsewhere && !impl.is_foreign.load(std::memory_order_acquire)) {
-    return push(record, {});
+    is_pushed = push(record, {});
+  } else {
+    const LastUsesBlob blob = impl.last_uses(lane_id_);
+    is_pushed = push(record, std::as_bytes(std::span(&blob, 1)));
   }
-  const LastUsesBlob blob = impl.last_uses(lane_id_);
-  return push(record, std::as_bytes(std::span(&blob, 1)));
+  if (is_pushed && endpoint_->tables().recorder.is_on()) {
+    endpoint_->tables().recorder.note_drop(*endpoint_, lane_id_, record.operands[0]);
+  }
+  return is_pushed;
 }
 
 bool StreamState::flush_drops() {
@@ -158,7 +210,7 @@ void StreamState::drop(TensorImpl* impl) noexcept {
   last_drop_ = impl;
 }
 
-void StreamState::enter() {
+void StreamState::enter(SourceLoc loc) {
   const std::uint64_t me = current_context().id().value;
   std::uint64_t user = 0;
   if (!user_.compare_exchange_strong(
@@ -169,7 +221,8 @@ void StreamState::enter() {
                                           lane_id_.value,
                                           endpoint_->name()),
                       .device = endpoint_->name(),
-                      .lane = lane_id_.value});
+                      .lane = lane_id_.value,
+                      .location = loc});
   }
   ++depth_;
 }

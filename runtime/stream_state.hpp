@@ -44,8 +44,12 @@ class StreamState final : public Sink {
     return sources_.intern(endpoint_->tables().sources, location);
   }
 
+  /// RecordFlag bits that every record which makes tensors gets: a WeightScope is open.
+  [[nodiscard]] std::uint16_t record_flags() const noexcept { return record_flags_; }
+  void set_record_flags(std::uint16_t flags) noexcept { record_flags_ = flags; }
+
   /// Binds the stream to the calling thread. Errors: ArgumentError stream_misuse when another thread uses it.
-  void enter();
+  void enter(SourceLoc loc);
   void leave() noexcept;
 
  private:
@@ -53,6 +57,8 @@ class StreamState final : public Sink {
   static constexpr std::size_t kKeptObjects = 512;
 
   [[nodiscard]] bool push(OpRecord& record, std::span<const std::byte> blob);
+  void push_waiting(OpRecord& record, std::span<const std::byte> blob);
+  void submit_recorded(OpRecord& record, std::span<const std::byte> blob);
   [[nodiscard]] bool push_drop(TensorImpl& impl);
   [[nodiscard]] bool flush_drops();
   void wait_for_room();
@@ -67,6 +73,7 @@ class StreamState final : public Sink {
   TensorImpl* last_drop_ = nullptr;
   std::atomic<std::uint64_t> user_{0};
   std::uint32_t depth_ = 0;
+  std::uint16_t record_flags_ = 0;
 };
 
 /// A thread's streams on one device: its default one, and the one a StreamScope made current.
@@ -75,9 +82,10 @@ class DeviceClient final : public ContextAttachment {
   explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
       : default_stream_(std::move(endpoint)), current(&default_stream_) {}
 
-  /// The device is closed and no scope is open on it.
+  /// The device is closed and no scope is open on it, neither a StreamScope nor a WeightScope.
   [[nodiscard]] bool is_obsolete() const noexcept override {
-    return current == &default_stream_ && default_stream_.endpoint().is_closed();
+    return current == &default_stream_ && default_stream_.record_flags() == 0 &&
+           default_stream_.endpoint().is_closed();
   }
 
  private:

@@ -108,6 +108,7 @@ Tensor Tensor::from_owned_bytes(const Device& device,
   Tensor result(stream.make_tensor(dtype, endpoint.tables().shapes.intern(shape).value()));
   OpRecord record;
   record.kind = OpKind::upload;
+  record.flags = stream.record_flags();
   record.output_count = 1;
   record.source = stream.source(loc);
   record.operands[0] = result.impl()->operand(Use::out);
@@ -121,18 +122,27 @@ Tensor Tensor::from_owned_bytes(const Device& device,
   return result;
 }
 
-const Shape& Tensor::shape() const {
-  return impl_of(*this, "shape").layout->shape;
+const Shape& Tensor::shape(SourceLoc loc) const {
+  return impl_of(*this, "shape", loc).layout->shape;
 }
-DType Tensor::dtype() const {
-  return impl_of(*this, "dtype").dtype;
+DType Tensor::dtype(SourceLoc loc) const {
+  return impl_of(*this, "dtype", loc).dtype;
 }
-Device Tensor::device() const {
-  return Device(impl_of(*this, "device").endpoint);
+Device Tensor::device(SourceLoc loc) const {
+  return Device(impl_of(*this, "device", loc).endpoint);
 }
 
-std::int64_t Tensor::size(int axis) const {
-  return shape()[normalize_axis("size", axis, shape().rank()).value()];
+std::int64_t Tensor::size(int axis, SourceLoc loc) const {
+  const TensorImpl& impl = impl_of(*this, "size", loc);
+  const Result<int> place = normalize_axis("size", axis, impl.layout->shape.rank());
+  if (!place.has_value()) {
+    Error located = place.error();
+    located.op = "size";
+    located.module_path = impl.endpoint->tables().paths.path(impl.path);
+    located.location = loc;
+    throw_error(std::move(located));
+  }
+  return impl.layout->shape[place.value()];
 }
 
 Tensor Tensor::detach() const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -122,12 +123,15 @@ class Tensor {
 
   // ---- asking ----
   [[nodiscard]] bool is_empty() const noexcept { return impl_ == nullptr; }
-  [[nodiscard]] const Shape& shape() const;
-  [[nodiscard]] DType dtype() const;
-  [[nodiscard]] Device device() const;
-  [[nodiscard]] int rank() const { return shape().rank(); }
-  [[nodiscard]] std::int64_t size(int axis) const;  ///< Negative axes count from the end.
-  [[nodiscard]] std::int64_t element_count() const { return shape().element_count(); }
+  [[nodiscard]] const Shape& shape(SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] DType dtype(SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] Device device(SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] int rank(SourceLoc loc = SourceLoc::current()) const { return shape(loc).rank(); }
+  /// Negative axes count from the end. Errors: ArgumentError when there is no such axis.
+  [[nodiscard]] std::int64_t size(int axis, SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] std::int64_t element_count(SourceLoc loc = SourceLoc::current()) const {
+    return shape(loc).element_count();
+  }
   /// True inside value_and_grad for whatever depends on what is differentiated.
   [[nodiscard]] bool is_tracked() const noexcept {
     return tape_ != nullptr && detail::is_open(*tape_);
@@ -162,8 +166,8 @@ class Tensor {
   /// Queues the copy to `device`; the same tensor when it is there already. Differentiable.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Tensor to(DType dtype, SourceLoc loc = SourceLoc::current()) const;  ///< cast
-  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits.
-  [[nodiscard]] std::string to_string() const;
+  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits; `out << tensor` is the same.
+  [[nodiscard]] std::string to_string(SourceLoc loc = SourceLoc::current()) const;
 
   // ---- threads ----
   /// A flush point in this thread's program: what the tensor needs may be used by another thread from here on.
@@ -204,6 +208,9 @@ class Tensor {
   Tape* tape_ = nullptr;
   std::uint32_t node_ = 0;
 };
+
+/// Prints to_string(): the values, then shape, dtype and device. Waits. Errors: DeviceError when the tensor is poisoned.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line of the call.
 class Arg {

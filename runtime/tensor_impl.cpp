@@ -2,7 +2,15 @@
 
 namespace hearth {
 
+void TensorImpl::freeze() noexcept {
+  is_foreign.store(true, std::memory_order_release);
+  has_many_users.store(true, std::memory_order_release);
+}
+
 void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
+  if (has_many_users.load(std::memory_order_acquire)) {
+    return;  // its drop waits for all lanes: what threads share is not written to
+  }
   if (lane == home) {
     home_sequence.store(sequence,
                         std::memory_order_release);  // partner: the dropping thread's load

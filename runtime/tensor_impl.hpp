@@ -55,6 +55,9 @@ struct TensorImpl {
 
   /// Notes that record `sequence` of `lane` names it. Threads: the lane's.
   void note_use(LaneId lane, std::uint64_t sequence) noexcept;
+  /// Counts as used by many lanes from now on: no use is noted any more, and its memory is never reused in place. Threads: one,
+  /// before others use it.
+  void freeze() noexcept;
   /// What must be consumed before its slot is free, seen from `lane`, which needs no waiting for itself.
   [[nodiscard]] LastUsesBlob last_uses(LaneId lane) const noexcept;
   [[nodiscard]] Operand operand(Use use) const noexcept {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ostream>
 #include <type_traits>
 #include <vector>
 
@@ -196,16 +197,20 @@ std::string print_values(std::span<const std::byte> bytes,
 
 }  // namespace detail
 
-std::string Tensor::to_string() const {
+std::string Tensor::to_string(SourceLoc loc) const {
   if (is_empty()) {
     return "empty tensor";
   }
-  const std::vector<std::byte> bytes = read_bytes().get();
+  const std::vector<std::byte> bytes = read_bytes(loc).get();
   return fmt::format("{}\nshape {}, {}, {}",
                      detail::print_values(bytes, dtype(), shape()),
                      shape().to_string(),
                      hearth::name(dtype()),
                      device().name());
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  return out << tensor.to_string();
 }
 
 }  // namespace hearth

@@ -13,6 +13,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/optimizer_step.hpp>
 
 namespace hearth {
 
@@ -37,11 +38,18 @@ struct ReadTicket {
   std::vector<std::byte> bytes;      ///< Owns the target where the reader brought none.
   std::shared_ptr<void> owner = {};  ///< Keeps a target alive whose reader may give up waiting.
   UniqueFunction<void(ReadTicket& ticket, ErrorRef error)> finish;
+  const Transfer* transfer = nullptr;  ///< The copy to another device that this is one half of.
 };
 
-/// sync and group_end: `finish` hears of success (nullptr) or of why not. It runs on the token holder, so it only fulfils promises.
+/// sync: `finish` hears of success (nullptr) or of why not. It runs on the token holder, so it only fulfils promises.
 struct SyncTicket {
   UniqueFunction<void(ErrorRef error)> finish;
+};
+
+/// group_end: `finish` as in SyncTicket. With a decision, the group waits for it once it is prepared.
+struct GroupTicket {
+  UniqueFunction<void(ErrorRef error)> finish;
+  JointUpdate joint;
 };
 
 /// lend: `ready` hears of the region or of the error. It runs on the token holder, so it only hands the region on.

@@ -25,6 +25,7 @@ void submit_export(const Tensor& from,
   ticket->bytes.resize(
       static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype)));
   ticket->target = ticket->bytes;
+  ticket->transfer = transfer.get();
   ticket->finish = [transfer, endpoint = IntrusivePtr<DeviceEndpoint>(&destination)](
                        ReadTicket& done, ErrorRef error) {
     endpoint->post([transfer, bytes = std::move(done.bytes), error = std::move(error)](
@@ -68,9 +69,14 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
       stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
   OpRecord record;
   record.kind = OpKind::upload;
+  record.flags = stream.record_flags();
   record.output_count = 1;
   record.source = stream.source(loc);
   record.operands[0] = result.impl()->operand(Use::out);
+  if (&impl()->endpoint->tables() == &destination.tables()) {
+    record.path = impl()->path;
+    result.impl()->path = impl()->path;
+  }
   try {
     submit_export(*this, destination, transfer, loc);
     submit_ticket(stream, record, std::move(ticket));

@@ -157,6 +157,26 @@ TEST(Actor, AParkedLaneLeavesItsDeadlineToTheActorsThread) {
   });
 }
 
+TEST(Actor, AReaderWithMorePatienceThanALaneHearsOfTheLanesDeadline) {
+  stepped([](const World& world) {
+    Stream stuck(world.device);
+    std::optional<HeldStream> held;
+    Tensor late;
+    {
+      const StreamScope scope(stuck);
+      held.emplace(world.device);
+      late = world.f32({5});
+    }
+    pass(1s);
+    const Tensor sum = late + 1;
+    const TimePoint start = testing::now();
+    const Status status = sum.read_bytes().wait(Deadline::in(10 * kDefaultWait));
+    EXPECT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
+    EXPECT_EQ(testing::now() - start, kDefaultWait);
+    held->let_go();
+  });
+}
+
 // Fine print 12.
 TEST(Actor, AContinuationNeverRunsOnTheTokenHolder) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

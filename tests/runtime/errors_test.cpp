@@ -1,6 +1,10 @@
 // How failures travel: to exactly the dependants, with the first cause and where it came from.
 #include "stepped_runtime.hpp"
 
+#include <functional>
+
+#include <hearth/runtime/optimizer_step.hpp>
+
 namespace hearth {
 namespace {
 
@@ -76,6 +80,86 @@ TEST(Errors, AnErrorSaysWhereItCameFrom) {
   });
 }
 
+// Each way to fail on sim:0, by the call on the line after a `line =`.
+TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
+  struct Case {
+    std::string op;
+    sim::FaultPlan faults;
+    std::function<Error(const World& world, Tensor weight, std::uint32_t& line)> fail;
+  };
+  const std::vector<Case> cases = {
+      {"add",
+       {.failing_submits = {1}},
+       [](const World&, const Tensor& weight, std::uint32_t& line) {
+         line = __LINE__ + 1;
+         const Tensor sum = weight + 1;
+         return read_error(sum);
+       }},
+      {"add",
+       {.failing_allocation = 2},
+       [](const World&, const Tensor& weight, std::uint32_t& line) {
+         line = __LINE__ + 1;
+         const Tensor sum = weight + 1;
+         return read_error(sum * 2);
+       }},
+      {"readback",  // the copy that lays it out anew
+       {.failing_submits = {1}},
+       [](const World&, const Tensor& weight, std::uint32_t& line) {
+         const Tensor turned = transpose(weight);
+         line = __LINE__ + 1;
+         return turned.read_bytes().wait().error();
+       }},
+      {"lend",  // the copy for the borrower
+       {.failing_submits = {1}},
+       [](const World&, const Tensor& weight, std::uint32_t& line) {
+         line = __LINE__ + 1;
+         const Tensor lent = lend(
+             weight, [](const Result<LentRegion>&) {}, Deadline::in(1s));
+         return read_error(lent);
+       }},
+      {"sgd_step",
+       {.failing_submits = {1}},
+       [](const World& world, Tensor weight, std::uint32_t& line) {
+         Tensor none;
+         const Tensor gradient = Tensor::from<float>(world.device, {1, 2, 3, 4, 5, 6}, {2, 3});
+         line = __LINE__ + 1;
+         UpdateGroup group(world.device);
+         group.sgd(weight, gradient, none, {.learning_rate = 1});
+         return group.commit().wait().error();
+       }},
+      {"upload",
+       {.failing_allocation = 2},
+       [](const World& world, const Tensor& weight, std::uint32_t& line) {
+         const Tensor there = weight.to(world.runtime.device("sim:1"));
+         line = __LINE__ + 1;
+         const Tensor back = there.to(world.device);
+         return read_error(back);
+       }},
+  };
+  for (const Case& each : cases) {
+    const SteppedOptions options{
+        .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}, {.name = "sim:1"}},
+        .faults = {{"sim:0", each.faults}}};
+    stepped(options, [&](const World& world) {
+      Stream stream(world.device);
+      const StreamScope scope(stream);
+      const Tensor weight = Tensor::from<float>(world.device, {1, 2, 3, 4, 5, 6}, {2, 3});
+      weight.set_path("encoder.inner.weight");
+      std::uint32_t line = 0;
+      const Error error = each.fail(world, weight, line);
+      SCOPED_TRACE(each.op + ": " + error.to_string());
+      EXPECT_EQ(error.device, "sim:0");
+      EXPECT_EQ(error.lane, stream.id());
+      EXPECT_GT(error.sequence, 1U);
+      EXPECT_EQ(error.module_path, "encoder.inner.weight");
+      EXPECT_THAT(error.location.file, EndsWith("errors_test.cpp"));
+      EXPECT_EQ(error.location.line, line);
+      EXPECT_FALSE(error.text.empty());
+      EXPECT_EQ(error.op, each.op);
+    });
+  }
+}
+
 TEST(Errors, EveryReadOfAPoisonedTensorThrows) {
   stepped(kFirstFails, [](const World& world) {
     const Tensor bad = world.f32({1}) + 1;
@@ -115,13 +199,15 @@ TEST(Errors, OutOfMemoryLeavesTheDeviceUsable) {
 }
 
 TEST(Errors, AFailingAllocationFailsOneOp) {
-  const SteppedOptions options{.faults = {{"sim:0", {.failing_allocation = 2}}}};
+  // A page for each tensor.
+  const SteppedOptions options{.devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}},
+                               .faults = {{"sim:0", {.failing_allocation = 2}}}};
   stepped(options, [](const World& world) {
-    const Tensor small = world.f32({1});
-    const Tensor large = zeros(world.device, {8 << 20});  // a page of its own
-    EXPECT_EQ(read_error(large).code, ErrorCode::out_of_memory);
-    EXPECT_EQ(small.item(), 1);
-    EXPECT_EQ(mean(ones(world.device, {8 << 20})).item(), 1);
+    const Tensor first = world.f32({1});
+    const Tensor second = zeros(world.device, {100});
+    EXPECT_EQ(read_error(second).code, ErrorCode::out_of_memory);
+    EXPECT_EQ(first.item(), 1);
+    EXPECT_EQ(mean(ones(world.device, {100})).item(), 1);
   });
 }
 

@@ -66,6 +66,16 @@ TEST_F(OpsTest, ArangeStopsBeforeTheEnd) {
               HasSubstr("does not make bool"));
 }
 
+TEST_F(OpsTest, FiniteIsWhatIsNeitherNanNorInfinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Tensor x =
+      f32({1, kInfinity, std::numeric_limits<float>::quiet_NaN(), -kInfinity, -3e38F}, {5});
+  EXPECT_THAT(integers(is_finite(x)), ElementsAre(1, 0, 0, 0, 1));
+  EXPECT_THAT(integers(is_finite(cast(x, DType::f16))), ElementsAre(1, 0, 0, 0, 0));
+  EXPECT_THAT(thrown_text<DtypeError>([&] { (void)is_finite(i32({1}, {1})); }),
+              HasSubstr("is_finite asks about floats, not i32[1]"));
+}
+
 TEST_F(OpsTest, RandomOpsFollowTheGeneratorAlone) {
   Generator first(7);
   Generator second(7);

@@ -29,7 +29,7 @@ namespace hearth::testing {
 }
 struct SteppedOptions {
   std::vector<DeviceOptions> devices = two_sims();
-  /// What goes wrong on which sim device.
+  /// What goes wrong on which sim device; on its first generation only.
   std::map<std::string, sim::FaultPlan, std::less<>> faults = {};
   std::uint64_t seed = 0;
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
@@ -53,14 +53,14 @@ struct World {
 
 [[nodiscard]] inline BackendFactory faulty_sims(
     std::map<std::string, sim::FaultPlan, std::less<>> faults) {
-  return {.make = [faults = std::move(faults)](
+  return {.make = [left = std::make_shared<decltype(faults)>(std::move(faults))](
                       const BackendRequest& request) -> std::unique_ptr<Backend> {
-    const auto plan = faults.find(request.name);
-    if (plan == faults.end()) {
+    const auto plan = left->extract(request.name);
+    if (plan.empty()) {
       return nullptr;
     }
     return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = plan->second});
+        sim::SimOptions{.name = request.name, .faults = plan.mapped()});
   }};
 }
 

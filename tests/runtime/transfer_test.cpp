@@ -61,7 +61,10 @@ TEST(Transfer, BytesThatDoNotComeInTimeFailTheTensorAndTheLaneGoesOn) {
     HeldStream held(world.device);
     const Tensor there = world.f32({1}).to(other);
     const Tensor after = Tensor::from<float>(other, {3}, {1});
-    EXPECT_EQ(testing::read_error(there).code, ErrorCode::deadline_exceeded);
+    const Error error = testing::read_error(there);
+    EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(error.device, "sim:1");
+    EXPECT_NE(error.report.find("device sim:1: generation 0, alive"), std::string::npos);
     EXPECT_EQ(after.item(), 3);
     held.let_go();  // the late bytes find nobody
     world.device.sync();

@@ -151,7 +151,9 @@ TEST(UpdateGroup, OutOfMemoryKeepsEverythingAsItWas) {
     Tensor small = world.f32({1, 2});
     Tensor large = ones(world.device, {1 << 20});
     const Tensor held = large;  // so that it needs new memory
+    const Tensor held_too = small;
     const Tensor filler = zeros(world.device, {1 << 20});
+    const std::int64_t live_bytes = world.device.memory().live_bytes;
     Tensor gradient = zeros(world.device, {1 << 20});
     Tensor none;
     UpdateGroup group(world.device);
@@ -159,6 +161,7 @@ TEST(UpdateGroup, OutOfMemoryKeepsEverythingAsItWas) {
     group.sgd(large, std::move(gradient), none, kPlain);
     const Status status = group.commit().wait();
     ASSERT_EQ(testing::code_of(status), ErrorCode::out_of_memory);
+    EXPECT_EQ(world.device.memory().live_bytes, live_bytes) << "what the group had taken is lost";
     EXPECT_THAT(small.to_vector<float>(), ElementsAre(1, 2));
     EXPECT_EQ(mean(large).item(), 1);
   });

@@ -252,7 +252,7 @@ TEST_F(VjpTest, MovingToAnotherDeviceBringsTheGradientBack) {
 
 TEST_F(VjpTest, ReductionsMatchDifferencesOverAnyAxes) {
   HostRandom random(10);
-  Tensor (*const ops[])(Arg, std::span<const int>, bool) = {sum, mean, max};
+  Tensor (*const ops[])(Arg, Axes, bool) = {sum, mean, max};
   const std::vector<int> axis_lists[] = {{}, {0}, {-1}, {0, 2}, {1, 0, 2}};
   for (const auto op : ops) {
     for (const std::vector<int>& axes : axis_lists) {

@@ -1,0 +1,12 @@
+#include <hearth/runtime/freeze_tensor.hpp>
+
+#include "tensor_impl.hpp"
+
+namespace hearth {
+
+void freeze_tensor(const Tensor& tensor) {
+  tensor.publish();  // throws when it is empty
+  tensor.impl()->freeze();
+}
+
+}  // namespace hearth

@@ -1,0 +1,57 @@
+#include "memory_shortage.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+
+namespace hearth {
+namespace {
+
+constexpr int kNamedTensors = 10;
+
+double mebibytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+std::string pool_table(const MemoryReport& report) {
+  std::string text = fmt::format(
+      "\n  {:<32}{:>12}{:>12}{:>16}{:>8}", "pool", "reserved", "free", "largest free", "pages");
+  for (const PoolUsage& pool : report.pools) {
+    text += fmt::format("\n  {:<32}{:>8.2f} MiB{:>8.2f} MiB{:>12.2f} MiB{:>8}",
+                        pool.name,
+                        mebibytes(pool.reserved_bytes),
+                        mebibytes(pool.free_bytes),
+                        mebibytes(pool.largest_free_bytes),
+                        pool.page_count);
+  }
+  return text;
+}
+
+}  // namespace
+
+Error out_of_memory_error(const HandleTable& handles,
+                          const RuntimeTables& tables,
+                          std::int64_t size_bytes,
+                          Acquire outcome) {
+  const MemoryReport report = handles.memory().report();
+  std::string text = fmt::format(
+      "{} bytes do not fit: {}; of a budget of {:.2f} MiB, {:.2f} MiB are live and {:.2f} MiB "
+      "reserved, and the largest free block is {} bytes",
+      size_bytes,
+      outcome == Acquire::exhausted ? "the machine has no more memory"
+                                    : "the device's budget is used up",
+      mebibytes(report.budget_bytes),
+      mebibytes(report.total.live_bytes),
+      mebibytes(report.total.reserved_bytes),
+      report.total.largest_free_bytes);
+  text += pool_table(report);
+  const std::vector<LiveTensor> largest = handles.largest_tensors(kNamedTensors, tables);
+  text += largest.empty() ? "\n  no tensor is live" : "\n  the largest live tensors";
+  for (const LiveTensor& tensor : largest) {
+    text += fmt::format(
+        "\n  {:>8.2f} MiB  {}", mebibytes(tensor.size_bytes), tensor.origin.to_string());
+  }
+  return Error{.code = ErrorCode::out_of_memory, .text = std::move(text)};
+}
+
+}  // namespace hearth

@@ -1,0 +1,39 @@
+// PreparedUpdate: an update group that has all it needs on its device and waits there for its decision.
+// Held by whoever decides. Threads: move-only; one at a time, any.
+// Invariants: (1) the group waits until settle(), or until its deadline, when it says no itself unless yes was said before; (2) dropped
+// without settle(), it says no.
+#pragma once
+
+#include <memory>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/update_decision.hpp>
+
+namespace hearth {
+
+class DeviceEndpoint;
+
+class PreparedUpdate final {
+ public:
+  PreparedUpdate() noexcept;  ///< Empty: is_valid() is false.
+  PreparedUpdate(IntrusivePtr<DeviceEndpoint> endpoint,
+                 LaneId lane,
+                 std::shared_ptr<UpdateDecision> decision) noexcept;
+  PreparedUpdate(PreparedUpdate&& other) noexcept;
+  PreparedUpdate& operator=(PreparedUpdate&& other) noexcept;
+  PreparedUpdate(const PreparedUpdate&) = delete;
+  PreparedUpdate& operator=(const PreparedUpdate&) = delete;
+  ~PreparedUpdate();
+
+  [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
+  /// The group runs or is given up now, as decided; where nobody has decided, it is given up.
+  void settle();
+
+ private:
+  IntrusivePtr<DeviceEndpoint> endpoint_;
+  LaneId lane_;
+  std::shared_ptr<UpdateDecision> decision_;
+};
+
+}  // namespace hearth

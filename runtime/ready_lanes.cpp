@@ -1,0 +1,23 @@
+#include "ready_lanes.hpp"
+
+namespace hearth {
+
+LaneState& ReadyLanes::take(bool is_urgent_parked) {
+  std::size_t chosen = queues_.size();
+  for (std::size_t index = 0; index < queues_.size(); ++index) {
+    const int patience = is_urgent_parked && index > 0 ? 1 : kPatience[index];
+    const bool has_waited = index > 0 && passed_over_[index] >= patience;
+    if (!queues_[index].empty() && (chosen == queues_.size() || has_waited)) {
+      chosen = index;
+    }
+  }
+  for (std::size_t index = 0; index < queues_.size(); ++index) {
+    passed_over_[index] = index == chosen || queues_[index].empty() ? 0 : passed_over_[index] + 1;
+  }
+  LaneState& lane = *queues_[chosen].front();
+  queues_[chosen].pop_front();
+  --size_;
+  return lane;
+}
+
+}  // namespace hearth

@@ -1,0 +1,68 @@
+// Where a value is undefined, the cpu and the reference refuse with the same code and words.
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <gmock/gmock.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+class BackendsAgree : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] Device device() const { return runtime_.device(GetParam()); }
+  [[nodiscard]] Tensor i64(const std::vector<std::int64_t>& values, const Shape& shape) const {
+    return Tensor::from(device(), values, shape);
+  }
+  static std::string refusal(const Tensor& tensor) {
+    try {
+      static_cast<void>(tensor.read_bytes().get());
+    } catch (const DeviceError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kernel_failed);
+      return error.error().text;
+    }
+    return "none";
+  }
+
+ private:
+  Runtime runtime_{{.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}}};
+};
+
+TEST_P(BackendsAgree, ZeroHasNoNegativePowerAmongIntegers) {
+  const Tensor bases = i64({2, -1, 0, 0}, {4});
+  const auto kRefused = StartsWith("pow: zero to a negative power at element 2");
+  EXPECT_THAT(refusal(pow(bases, -1)), kRefused);
+  EXPECT_THAT(refusal(pow(bases, i64({-1, -1, -1, 3}, {4}))), kRefused);
+  EXPECT_THAT(refusal(pow(bases, i64({-3}, {1}))), kRefused);
+  EXPECT_THAT(refusal(pow(0, i64({0, 1, -2, -3}, {4}))), kRefused);
+  EXPECT_THAT(refusal(pow(transpose(i64({2, 0, 5, 1}, {2, 2})), -2)), kRefused);
+  EXPECT_EQ(refusal(pow(bases, 0)), "none");
+}
+
+TEST_P(BackendsAgree, OtherNegativePowersOfIntegersAreRoundedTowardsZero) {
+  EXPECT_THAT(pow(i64({1, -1, 2, -3}, {4}), -3).to_vector<std::int64_t>(),
+              ElementsAre(1, -1, 0, 0));
+}
+
+TEST_P(BackendsAgree, ZeroToANegativePowerIsInfiniteAmongFloats) {
+  const Tensor zeros_of_both_signs = Tensor::from(device(), {0.0F, -0.0F}, {2});
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(pow(zeros_of_both_signs, -1).to_vector<float>(), ElementsAre(kInfinity, -kInfinity));
+  EXPECT_THAT(pow(zeros_of_both_signs, -2).to_vector<float>(), ElementsAre(kInfinity, kInfinity));
+  EXPECT_THAT(pow(zeros_of_both_signs, -0.5).to_vector<float>(), ElementsAre(kInfinity, kInfinity));
+}
+
+TEST_P(BackendsAgree, IntegersAreNotDividedByZero) {
+  EXPECT_THAT(refusal(i64({1, 2}, {2}) / i64({1, 0}, {2})),
+              StartsWith("div: division by zero at element 1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices,
+                         BackendsAgree,
+                         ::testing::Values("cpu:0", "reference:0"),
+                         [](const auto& param) { return std::string(param.param).substr(0, 3); });
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,87 @@
+// What a Runtime refuses to be made of, and that it says so at the line that asked.
+#include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+namespace hearth {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+template <class Fn>
+Error refusal(const Fn& fn) {
+  try {
+    fn();
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.error().location.file, EndsWith("options_test.cpp")) << error.what();
+    return error.error();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+void open(const DeviceOptions& device) {
+  const Runtime runtime({.devices = {device}});
+}
+
+TEST(RuntimeOptions, CoresThatDoNotExistAreRefused) {
+  const int beyond = 1 << 20;
+  EXPECT_THAT(refusal([&] { open({.name = "cpu:0", .cores = {beyond}}); }).text,
+              AllOf(HasSubstr("'cpu:0' is given cores {1048576}"),
+                    HasSubstr("may use {" + std::to_string(available_cores().front()))));
+  EXPECT_THAT(refusal([&] { open({.name = "cpu:0", .cores = {-1}}); }).text, HasSubstr("{-1}"));
+}
+
+TEST(RuntimeOptions, ACoreNamedTwiceIsRefused) {
+  const int core = available_cores().front();
+  EXPECT_THAT(refusal([&] {
+                open({.name = "cpu:0", .cores = {core, core}});
+              }).text,
+              HasSubstr("each once"));
+}
+
+TEST(RuntimeOptions, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
+  EXPECT_THAT(refusal([&] { open({.name = "gpu:0"}); }).text,
+              HasSubstr("no device 'gpu:0': this build has cpu:N"));
+  EXPECT_EQ(refusal([&] { open({.name = "cpu:x"}); }).code, ErrorCode::not_found);
+  EXPECT_THAT(refusal([] {
+                const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:0"}}});
+              }).text,
+              HasSubstr("two devices are called 'sim:0'"));
+}
+
+TEST(RuntimeOptions, AMissingDeviceNamesTheLineThatAskedForIt) {
+  const Runtime runtime({.devices = {{.name = "sim:0"}}});
+  const std::uint32_t line = __LINE__ + 1;
+  EXPECT_EQ(refusal([&] { static_cast<void>(runtime.device("sim:1")); }).location.line, line);
+}
+
+TEST(RuntimeOptions, AStreamUsedTwiceNamesTheLineOfTheSecondUse) {
+  const Runtime runtime({.devices = {{.name = "sim:0"}}});
+  Stream stream(runtime.device("sim:0"));
+  const StreamScope here(stream);
+  std::thread([&] {
+    const std::uint32_t line = __LINE__ + 1;
+    const Error error = refusal([&] { const StreamScope there(stream); });
+    EXPECT_EQ(error.code, ErrorCode::stream_misuse);
+    EXPECT_EQ(error.location.line, line);
+    EXPECT_EQ(error.lane, stream.id());
+  }).join();
+}
+
+TEST(RuntimeOptions, AMovedStreamIsRefusedAtItsUse) {
+  const Runtime runtime({.devices = {{.name = "sim:0"}}});
+  Stream stream(runtime.device("sim:0"));
+  const Stream moved(std::move(stream));
+  const std::uint32_t line = __LINE__ + 1;
+  EXPECT_EQ(refusal([&] { const StreamScope scope(stream); }).location.line, line);  // NOLINT
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,228 @@
+// Deadlines that pass tell who waits for whom; actors that do not answer are named; whatever throws in an actor fails its op.
+#include "stepped_runtime.hpp"
+#include "stuck_backend.hpp"
+
+#include <optional>
+#include <stdexcept>
+#include <thread>
+
+namespace hearth {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::HeldStream;
+using testing::read_error;
+using testing::stepped;
+using testing::stuck;
+using testing::StuckControl;
+using testing::World;
+
+TEST(Watchdog, ADeadlineThatPassesTellsWhatTheStreamsWaitFor) {
+  stepped([](const World& world) {
+    Stream stuck(world.device);
+    std::optional<HeldStream> held;
+    Tensor late;
+    {
+      const StreamScope scope(stuck);
+      held.emplace(world.device, Deadline::in(300s));
+      late = world.f32({5});
+    }
+    const Tensor sum = late + 1;
+    const auto other = world.spawn("other user", [&] { EXPECT_EQ(sum.item(), 6); });
+    try {
+      static_cast<void>(sum.read_bytes().get(Deadline::in(3s)));
+      FAIL() << "the value came";
+    } catch (const DeadlineExceeded& error) {
+      const std::string& report = error.error().report;
+      EXPECT_THAT(report, HasSubstr("thread main (number "));
+      EXPECT_THAT(report, HasSubstr("gave up on a readback"));
+      EXPECT_THAT(report, HasSubstr("thread other user (number "));
+      EXPECT_THAT(report, HasSubstr("waits for a readback of sim:0: 57.000 s more"));
+      EXPECT_THAT(report, HasSubstr("device sim:0: generation 0, alive"));
+      EXPECT_THAT(report, HasSubstr("waits for the bytes of loan 1 to come back: 297.000 s more"));
+      EXPECT_THAT(report, HasSubstr("waits for a tensor that another stream has not made yet"));
+      EXPECT_THAT(report, HasSubstr("next is op number 1, add, called at "));
+      EXPECT_THAT(report, HasSubstr("watchdog_report_test.cpp:"));
+      EXPECT_THAT(report, HasSubstr("device sim:1: generation 0, alive"));
+      EXPECT_THAT(error.what(), HasSubstr(report)) << "what() prints it";
+    }
+    held->let_go();
+    EXPECT_EQ(sum.item(), 6);
+    other->join();
+  });
+}
+
+TEST(Watchdog, AnOperandThatNeverComesReportsToo) {
+  stepped([](const World& world) {
+    Stream stuck(world.device);
+    std::optional<HeldStream> held;
+    Tensor late;
+    {
+      const StreamScope scope(stuck);
+      held.emplace(world.device);
+      late = world.f32({5});
+    }
+    const Error error = read_error(late + 1);
+    EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
+    EXPECT_THAT(error.report, HasSubstr("waits for the bytes of loan 1 to come back: for ever"));
+    EXPECT_THAT(error.report, HasSubstr("thread main"));
+    held->let_go();
+  });
+}
+
+TEST(Watchdog, ALoanThatIsNotGivenBackReportsAndSaysWhereItWasLent) {
+  stepped([](const World& world) {
+    HeldStream held(world.device, Deadline::in(5s));
+    const Error error = read_error(held.tensor());
+    EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(error.op, "lend");
+    EXPECT_EQ(error.device, "sim:0");
+    EXPECT_NE(error.lane, 0U);
+    EXPECT_EQ(error.sequence, 2U);
+    EXPECT_THAT(error.location.file, EndsWith("stepped_runtime.hpp"));
+    EXPECT_THAT(error.report, HasSubstr("device sim:0: generation 0, alive"));
+  });
+}
+
+TEST(Watchdog, AStreamThatStaysFullReports) {
+  stepped([](const World& world) {
+    HeldStream held(world.device);
+    std::vector<Tensor> kept;
+    try {
+      for (int i = 0; i < 1000; ++i) {
+        kept.push_back(zeros(world.device, {1}));
+      }
+      FAIL() << "the stream took everything";
+    } catch (const DeadlineExceeded& error) {
+      EXPECT_THAT(error.what(), HasSubstr("stayed full: 256 ops wait"));
+      EXPECT_THAT(error.error().report, HasSubstr("256 ops queued, waits for the bytes of loan 1"));
+    }
+    held.let_go();
+  });
+}
+
+TEST(Watchdog, AnActorThatDoesNotAnswerIsNamedWithTheOpItIsAt) {
+  StuckControl control(2);
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+                     .executor = &executor,
+                     .backend_factory = &factory});
+    const Device device = runtime.device("sim:0");
+    const Device other = runtime.device("sim:1");
+    const Tensor sum = exp(zeros(device, {1}));
+    const Pending<void> done = device.sync_later();
+    EXPECT_TRUE(control.is_in.wait_for(1s));
+    const TimePoint start = testing::now();
+    const Status status = done.wait(Deadline::in(5s));
+    ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
+    EXPECT_EQ(testing::now() - start, 5s + Watchdog::kAnswerLimit);
+    EXPECT_THAT(status.error().report, HasSubstr("device sim:0: does not answer; thread number "));
+    EXPECT_THAT(status.error().report, HasSubstr("op number 2 of stream 1, exp"));
+    EXPECT_THAT(status.error().report, HasSubstr("device sim:1: generation 0, alive"));
+    EXPECT_EQ((zeros(other, {1}) + 1).item(), 1) << "the others go on";
+    control.release.set_value();
+    EXPECT_EQ(sum.item(), 1) << "it comes back";
+  });
+}
+
+TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
+  StuckControl control(1);
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    std::optional<Runtime> runtime;
+    runtime.emplace(RuntimeOptions{.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+                                   .shutdown_limit = 10s,
+                                   .executor = &executor,
+                                   .backend_factory = &factory});
+    const Tensor stuck_one = zeros(runtime->device("sim:0"), {1});
+    const Tensor good = zeros(runtime->device("sim:1"), {1});
+    EXPECT_EQ(good.item(), 0);
+    EXPECT_TRUE(control.is_in.wait_for(1s));
+    const TimePoint start = testing::now();
+    runtime.reset();
+    EXPECT_EQ(testing::now() - start, 15s) << "the limit, and a little";
+    EXPECT_THROW(static_cast<void>(stuck_one.item()), DeviceError);
+    control.release.set_value();  // it ends after all, and finds what it needs
+    testing::pass(1s);
+  });
+}
+
+TEST(Supervision, ADownloadThatThrowsFailsItsReadAlone) {
+  StuckControl control;
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    Runtime runtime(
+        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
+    const Tensor x = zeros(runtime.device("sim:0"), {1}) + 1;
+    control.throws_at_download = true;
+    const Error error = read_error(x);
+    EXPECT_EQ(error.code, ErrorCode::kernel_failed);
+    EXPECT_EQ(error.op, "readback");
+    EXPECT_THAT(error.text, HasSubstr("the cable was pulled"));
+    control.throws_at_download = false;
+    EXPECT_EQ(x.item(), 1);
+  });
+}
+
+TEST(Supervision, ATakerOfALoanThatThrowsPoisonsTheTensorWithWhatItSaid) {
+  stepped([](const World& world) {
+    const Tensor lent = lend(
+        world.f32({1}),
+        [](const Result<LentRegion>&) { throw std::runtime_error("no room for it"); },
+        Deadline::in(5s));
+    const std::uint32_t line = __LINE__ - 3;
+    const Error error = read_error(lent);
+    EXPECT_EQ(error.code, ErrorCode::worker_failed);
+    EXPECT_THAT(error.text, HasSubstr("no room for it"));
+    EXPECT_EQ(error.op, "lend");
+    EXPECT_NEAR(error.location.line, line, 2);
+    EXPECT_EQ(world.f32({2}).item(), 2) << "the actor goes on";
+  });
+}
+
+TEST(Supervision, WorkOnLentBytesThatThrowsPoisonsTheTensor) {
+  stepped([](const World& world) {
+    HeldStream held(world.device);
+    held.region().run_on_device([] { throw std::runtime_error("a chunk went wrong"); });
+    held.let_go();
+    const Error error = read_error(held.tensor());
+    EXPECT_EQ(error.code, ErrorCode::worker_failed);
+    EXPECT_THAT(error.text, HasSubstr("a chunk went wrong"));
+    EXPECT_EQ(world.f32({2}).item(), 2);
+  });
+}
+
+// With real threads: two devices wait for one another in a collective that nobody finishes.
+TEST(Watchdog, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProcessLives) {
+  const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}}});
+  std::vector<LentRegion> regions(2);
+  std::vector<Tensor> results;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const Device device = runtime.devices()[rank];
+    const auto region = std::make_shared<Promise<LentRegion>>();
+    Pending<LentRegion> pending = region->pending();
+    results.push_back(lend(
+        ones(device, {4}),
+        [region](Result<LentRegion> lent) { region->set_value(std::move(lent).value()); },
+        Deadline::in(200ms)));
+    regions[rank] = std::move(pending).get();
+  }
+  for (const Tensor& result : results) {
+    const Error error = read_error(result);
+    EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
+    EXPECT_THAT(error.report, HasSubstr("watchdog report"));
+    EXPECT_THAT(error.report, HasSubstr("device " + error.device));
+  }
+  for (const Device& device : runtime.devices()) {
+    EXPECT_EQ(sum(ones(device, {3})).item(), 3) << "everything goes on";
+  }
+}
+
+}  // namespace
+}  // namespace hearth
