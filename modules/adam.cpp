@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-void require_in(std::string_view setting, double value, double end) {
+void require_in(std::string_view setting, double value, double end, SourceLoc loc) {
   if (!(value >= 0 && value < end)) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
@@ -20,38 +20,44 @@ void require_in(std::string_view setting, double value, double end) {
                                   setting,
                                   value,
                                   end == kNoLimit ? "finite" : fmt::format("below {}", end)),
-              .op = "Adam"});
+              .op = "Adam",
+              .location = loc});
   }
 }
 
 }  // namespace
 
-Adam::Adam(const Config& config) : config_(config), state_("Adam", {"mean", "variance"}) {
-  require_in("learning_rate", config.learning_rate, kNoLimit);
-  require_in("beta1", config.beta1, 1);
-  require_in("beta2", config.beta2, 1);
-  require_in("epsilon", config.epsilon, kNoLimit);
-  require_in("weight_decay", config.weight_decay, kNoLimit);
+Adam::Adam(const Config& config, SourceLoc loc)
+    : config_(config), state_("Adam", {"mean", "variance"}) {
+  require_in("learning_rate", config.learning_rate, kNoLimit, loc);
+  require_in("beta1", config.beta1, 1, loc);
+  require_in("beta2", config.beta2, 1, loc);
+  require_in("epsilon", config.epsilon, kNoLimit, loc);
+  require_in("weight_decay", config.weight_decay, kNoLimit, loc);
 }
 
-AdamW::AdamW(const Config& config)
+AdamW::AdamW(const Config& config, SourceLoc loc)
     : Adam({.learning_rate = config.learning_rate,
             .beta1 = config.beta1,
             .beta2 = config.beta2,
             .epsilon = config.epsilon,
             .weight_decay = config.weight_decay,
-            .is_decoupled = true}) {}
+            .is_decoupled = true},
+           loc) {}
 
-void Adam::set_learning_rate(double rate) {
-  require_in("learning_rate", rate, kNoLimit);
+void Adam::set_learning_rate(double rate, SourceLoc loc) {
+  require_in("learning_rate", rate, kNoLimit, loc);
   config_.learning_rate = rate;
 }
 
-Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters, Gradients&& gradients) {
-  state_.require_fit(parameters, gradients);
+Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
+                                 Gradients&& gradients,
+                                 JointUpdate joint,
+                                 SourceLoc loc) {
+  state_.require_fit(parameters, gradients, loc);
   const std::int64_t step =
       state_.step_count() + 1;  // settles the step before, which may have lost the state
-  state_.prepare(parameters);
+  state_.prepare(parameters, loc);
   const AdamUpdate settings{.learning_rate = config_.learning_rate,
                             .beta1 = config_.beta1,
                             .beta2 = config_.beta2,
@@ -59,7 +65,7 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters, Gradi
                             .weight_decay = config_.weight_decay,
                             .decoupled = config_.is_decoupled,
                             .step = step};
-  UpdateGroup group(parameters.front().tensor->device());
+  UpdateGroup group(parameters.front().tensor->device(), loc);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Tensor& parameter = *parameters[i].tensor;
     if (is_float(parameter.dtype())) {
@@ -67,7 +73,8 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters, Gradi
           parameter, std::move(gradients[i]), state_.slot(0, i), state_.slot(1, i), settings);
     }
   }
-  return state_.commit(group, {.step = step, .learning_rate = config_.learning_rate});
+  return state_.commit(
+      group, {.step = step, .learning_rate = config_.learning_rate}, std::move(joint));
 }
 
 }  // namespace hearth

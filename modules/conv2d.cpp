@@ -2,6 +2,8 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/weight_scope.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace hearth {
 namespace {
 
-void require_valid(const Conv2d::Config& config) {
+void require_valid(const Conv2d::Config& config, SourceLoc loc) {
   const auto reaches = [](const std::array<std::int64_t, 2>& values, std::int64_t least) {
     return std::min(values[0], values[1]) >= least;
   };
@@ -34,23 +36,26 @@ void require_valid(const Conv2d::Config& config) {
                             config.padding[0],
                             config.padding[1],
                             config.dilation[0],
-                            config.dilation[1])});
+                            config.dilation[1]),
+        .location = loc});
   }
 }
 
 }  // namespace
 
-Conv2d::Conv2d(const Config& config, const Device& device, Generator& generator, DType dtype)
+Conv2d::Conv2d(
+    const Config& config, const Device& device, Generator& generator, DType dtype, SourceLoc loc)
     : options{.stride = config.stride,
               .padding = config.padding,
               .dilation = config.dilation,
               .groups = config.groups} {
-  require_valid(config);
+  require_valid(config, loc);
+  const WeightScope weights(device);
   const Shape shape{config.out, config.in / config.groups, config.kernel[0], config.kernel[1]};
-  weight = kaiming_uniform(device, shape, generator, dtype);
+  weight = kaiming_uniform(device, shape, generator, dtype, loc);
   if (config.has_bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
-    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype);
+    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }
   set_paths(*this);
 }

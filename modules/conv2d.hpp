@@ -37,7 +37,8 @@ struct Conv2d {
   Conv2d(const Config& config,
          const Device& device,
          Generator& generator,
-         DType dtype = DType::f32);
+         DType dtype = DType::f32,
+         SourceLoc loc = SourceLoc::current());
 
   /// Shapes: x [n, in, height, width]; result [n, out, height', width'].
   /// Dtypes: floats, x as the weight.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -108,7 +109,10 @@ void DataLoader::start_workers() {
       for (bool goes_on = true; goes_on; number += step) {
         Result<HostBatch> batch = assembler.assemble(number);
         goes_on = batch.has_value();
-        goes_on = worker->batches.push(std::move(batch)) == MailboxPush::accepted && goes_on;
+        // A prefetched batch waits as long as the program takes for the one before.
+        goes_on = worker->batches.push(std::move(batch), Deadline::never()) ==
+                      MailboxPush::accepted &&
+                  goes_on;
       }
     };
     worker->thread = executor_.spawn({.name = fmt::format("loader-{}", i)}, std::move(body));
@@ -143,7 +147,14 @@ Result<HostBatch> DataLoader::take() {
       throw;
     }
   }
-  std::optional<Result<HostBatch>> batch = workers_[turn_]->batches.pop();
+  std::optional<Result<HostBatch>> batch =
+      workers_[turn_]->batches.pop(Deadline::in(kDefaultWait));
+  if (!batch) {
+    return Error{.code = ErrorCode::deadline_exceeded,
+                 .text = fmt::format("the data set did not give batch {} of epoch {} in time",
+                                     cursor_.batch,
+                                     cursor_.epoch)};
+  }
   turn_ = (turn_ + 1) % workers_.size();
   return *std::move(batch);
 }
@@ -178,7 +189,10 @@ std::optional<Batch> DataLoader::next(const Device& device) {
 }
 
 void DataLoader::seek(LoaderCursor cursor) {
-  require(cursor.epoch >= 0 && cursor.batch >= 0 && cursor.batch <= batch_count_,
+  // Batches are counted through all epochs, so these may not be without end.
+  const std::int64_t most_epochs = std::numeric_limits<std::int64_t>::max() / 2 / batch_count_;
+  require(cursor.epoch >= 0 && cursor.epoch < most_epochs && cursor.batch >= 0 &&
+              cursor.batch <= batch_count_,
           fmt::format("there is no batch {} of epoch {}: an epoch has {}",
                       cursor.batch,
                       cursor.epoch,

@@ -6,10 +6,11 @@
 
 namespace hearth {
 
-Dropout::Dropout(const Config& config) : p(config.p) {
+Dropout::Dropout(const Config& config, SourceLoc loc) : p(config.p) {
   if (!(p >= 0 && p <= 1)) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("Dropout: the probability {} is not in 0 to 1", p)});
+                      .text = fmt::format("Dropout: the probability {} is not in 0 to 1", p),
+                      .location = loc});
   }
 }
 

@@ -21,7 +21,7 @@ struct Dropout {
   double p = 0.5;
 
   /// Errors: ArgumentError when p is not in 0 to 1.
-  explicit Dropout(const Config& config);
+  explicit Dropout(const Config& config, SourceLoc loc = SourceLoc::current());
 
   /// Draws from `generator` when mode is train and p is not 0.
   [[nodiscard]] Tensor forward(Arg x, Mode mode, Generator& generator) const;

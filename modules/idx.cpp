@@ -207,6 +207,14 @@ LabelledImages read_labelled_images(const std::filesystem::path& images,
                 "the rank is " + std::to_string(pictures.dims.size()) +
                     ", expected 3 (count, height, width)");
   }
+  constexpr std::array<const char*, 3> kAxes = {"count", "height", "width"};
+  for (std::size_t axis = 0; axis < kAxes.size(); ++axis) {
+    if (pictures.dims[axis] == 0) {
+      fail_format(images,
+                  4 + 4 * axis,
+                  std::string("the ") + kAxes[axis] + " is 0, expected pictures: 1 or more");
+    }
+  }
   IdxArray classes = read_idx(labels);
   if (classes.dims.size() != 1) {
     fail_format(
@@ -256,6 +264,9 @@ MnistData find_mnist(const std::filesystem::path& folder) {
   MnistData data;
   LabelledImages test = read_labelled_images(test_images, test_labels);
   if (train_images.empty()) {
+    if (test.count < 2) {
+      fail_format(test_images, 4, "the count is 1, expected 2 or more to train and to test with");
+    }
     const std::int64_t train_count = test.count * 4 / 5;
     data.train = slice(test, 0, train_count);
     data.test = slice(test, train_count, test.count);

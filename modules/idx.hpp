@@ -30,8 +30,8 @@ struct IdxArray {
 /// Reads pictures and their classes and checks that they belong together.
 ///
 /// Shapes: images [count, height, width], labels [count].
-/// Errors: those of read_idx(); bad_format for another rank, different counts, or a label from
-/// class_count on.
+/// Errors: those of read_idx(); bad_format for another rank, no pictures, pictures without pixels,
+/// different counts, or a label from class_count on.
 [[nodiscard]] LabelledImages read_labelled_images(const std::filesystem::path& images,
                                                   const std::filesystem::path& labels,
                                                   int class_count = 10);

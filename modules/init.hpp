@@ -12,29 +12,32 @@ namespace hearth {
 
 /// Inputs that reach one output: the product of all dimensions but the first.
 /// Errors: ArgumentError when the rank is below 2 or a dimension is 0.
-[[nodiscard]] std::int64_t fan_in(const Shape& shape);
+[[nodiscard]] std::int64_t fan_in(const Shape& shape, SourceLoc loc = SourceLoc::current());
 /// Outputs that one input reaches: the product of all dimensions but the second.
 /// Errors: as fan_in().
-[[nodiscard]] std::int64_t fan_out(const Shape& shape);
+[[nodiscard]] std::int64_t fan_out(const Shape& shape, SourceLoc loc = SourceLoc::current());
 
 /// Uniform in ±1/sqrt(fan_in): what PyTorch gives Linear and Conv2d (Kaiming with a = sqrt(5)).
 /// Paper: He et al., Delving Deep into Rectifiers, arXiv:1502.01852.
 [[nodiscard]] Tensor kaiming_uniform(const Device& device,
                                      const Shape& shape,
                                      Generator& generator,
-                                     DType dtype = DType::f32);
+                                     DType dtype = DType::f32,
+                                     SourceLoc loc = SourceLoc::current());
 /// Normal with deviation sqrt(2/fan_in), which keeps the size of activations through relu.
 /// Paper: He et al., Delving Deep into Rectifiers, arXiv:1502.01852.
 [[nodiscard]] Tensor kaiming_normal(const Device& device,
                                     const Shape& shape,
                                     Generator& generator,
-                                    DType dtype = DType::f32);
+                                    DType dtype = DType::f32,
+                                    SourceLoc loc = SourceLoc::current());
 /// Uniform in ±sqrt(6/(fan_in + fan_out)).
 /// Paper: Glorot, Bengio, Understanding the difficulty of training deep feedforward neural
 /// networks, AISTATS 2010.
 [[nodiscard]] Tensor xavier_uniform(const Device& device,
                                     const Shape& shape,
                                     Generator& generator,
-                                    DType dtype = DType::f32);
+                                    DType dtype = DType::f32,
+                                    SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

@@ -2,23 +2,28 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/weight_scope.hpp>
+
 #include <fmt/format.h>
 
 #include <cmath>
 
 namespace hearth {
 
-Linear::Linear(const Config& config, const Device& device, Generator& generator, DType dtype) {
+Linear::Linear(
+    const Config& config, const Device& device, Generator& generator, DType dtype, SourceLoc loc) {
   if (config.in < 1 || config.out < 1) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
               .text = fmt::format(
-                  "Linear: needs 1 or more features, got in {}, out {}", config.in, config.out)});
+                  "Linear: needs 1 or more features, got in {}, out {}", config.in, config.out),
+              .location = loc});
   }
-  weight = kaiming_uniform(device, {config.out, config.in}, generator, dtype);
+  const WeightScope weights(device);
+  weight = kaiming_uniform(device, {config.out, config.in}, generator, dtype, loc);
   if (config.has_bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(config.in));
-    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype);
+    bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }
   set_paths(*this);
 }

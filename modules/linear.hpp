@@ -26,7 +26,8 @@ struct Linear {
   Linear(const Config& config,
          const Device& device,
          Generator& generator,
-         DType dtype = DType::f32);
+         DType dtype = DType::f32,
+         SourceLoc loc = SourceLoc::current());
 
   /// Shapes: x [..., in]; result [..., out].
   /// Dtypes: floats, x as the weight.

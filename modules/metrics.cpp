@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace hearth {
 namespace {
@@ -31,10 +33,38 @@ Tensor accuracy(const Tensor& logits, const Tensor& labels) {
   return mean(cast(hits(logits, labels), DType::f32));
 }
 
-void require_finite(double loss, std::int64_t step) {
+void require_finite(double loss, std::int64_t step, SourceLoc loc) {
   if (!std::isfinite(loss)) {
     throw_error(Error{.code = ErrorCode::non_finite,
-                      .text = fmt::format("the loss of step {} is {}", step, loss)});
+                      .text = fmt::format("the loss of step {} is {}", step, loss),
+                      .location = loc});
+  }
+}
+
+void require_finite(const Gradients& gradients, std::int64_t step, SourceLoc loc) {
+  std::vector<Pending<double>> bad_counts;  // all are queued before the first is waited for
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (is_float(gradients[i].dtype())) {
+      const Tensor is_good = is_finite(Arg(gradients[i], loc));
+      bad_counts.push_back(sum(cast(is_good == 0, DType::i64)).item_later(loc));
+      indices.push_back(i);
+    }
+  }
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const double count = bad_counts[i].get();
+    if (count > 0) {
+      const std::string& path = gradients.path(indices[i]);
+      throw_error(Error{.code = ErrorCode::non_finite,
+                        .text = fmt::format("the gradient of '{}' in step {} has {} values of {} "
+                                            "that are NaN or infinite",
+                                            path,
+                                            step,
+                                            count,
+                                            gradients[indices[i]].element_count()),
+                        .module_path = path,
+                        .location = loc});
+    }
   }
 }
 

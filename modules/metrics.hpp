@@ -1,6 +1,7 @@
 // Figures that say how good a model is. Stateless. Threads: any; on the calling thread's stream.
 #pragma once
 
+#include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 #include <cstdint>
@@ -19,6 +20,14 @@ namespace hearth {
 /// A loss that training can go on with.
 ///
 /// Errors: Exception non_finite naming the step and the value, when it is NaN or infinite.
-void require_finite(double loss, std::int64_t step);
+void require_finite(double loss, std::int64_t step, SourceLoc loc = SourceLoc::current());
+/// The same for gradients, to find the parameter where a NaN begins. Waits for all of them: for
+/// looking into trouble, not for every step.
+///
+/// Errors: Exception non_finite naming the step and the first such parameter in visit order;
+/// DeviceError when a gradient is poisoned.
+void require_finite(const Gradients& gradients,
+                    std::int64_t step,
+                    SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

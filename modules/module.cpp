@@ -1,6 +1,7 @@
 #include <hearth/modules/module.hpp>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,13 @@ Tensor taken(const Arg& x, std::string_view module) {
   return x.movable() != nullptr ? std::move(*x.movable()) : x.tensor();
 }
 
+Tensor with_dtype(const Tensor& tensor, DType dtype) {
+  const WeightScope weights(tensor.device());
+  return tensor.detach().to(dtype);
+}
+
 Tensor forked(const Tensor& tensor, const Device& device) {
+  const WeightScope weights(device);
   const Tensor values = tensor.detach();
   return values.device() == device ? contiguous(values) : values.to(device);
 }

@@ -54,6 +54,8 @@ namespace detail {
 [[nodiscard]] Tensor taken(const Arg& x, std::string_view module);
 /// The same values in memory of their own on `device`, cut from any tape.
 [[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device);
+/// The same values in another type, cut from any tape.
+[[nodiscard]] Tensor with_dtype(const Tensor& tensor, DType dtype);
 /// Errors: ArgumentError naming the path, when a copy of `from` cannot stand in for `to`.
 void require_copyable(const std::string& from_path,
                       const Tensor& from,
@@ -118,7 +120,7 @@ template <Module Model>
   Model copy = model;
   copy.visit("", [&](const std::string& path, Tensor& tensor) {
     if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
-      tensor = tensor.detach().to(dtype);
+      tensor = detail::with_dtype(tensor, dtype);
       tensor.set_path(path);
     }
   });
@@ -144,7 +146,7 @@ void copy_values(const From& from, To& to) {
   std::size_t index = 0;
   to.visit("", [&](const std::string& path, Tensor& tensor) {
     const DType dtype = tensor.dtype();
-    tensor = detail::forked(sources[index++].tensor, tensor.device()).to(dtype);
+    tensor = detail::with_dtype(detail::forked(sources[index++].tensor, tensor.device()), dtype);
     tensor.set_path(path);
   });
 }

@@ -20,26 +20,32 @@ class Optimizer final {
 
   /// As Sgd's and Adam's.
   template <Module Model>
-  Pending<StepReport> step(Model& model, Gradients&& gradients) {
-    return std::visit([&](auto& content) { return content.step(model, std::move(gradients)); },
-                      content_);
+  Pending<StepReport> step(Model& model,
+                           Gradients&& gradients,
+                           JointUpdate joint = {},
+                           SourceLoc loc = SourceLoc::current()) {
+    return std::visit(
+        [&](auto& content) {
+          return content.step(model, std::move(gradients), std::move(joint), loc);
+        },
+        content_);
   }
   template <Module Model>
-  void prepare(Model& model) {
-    std::visit([&](auto& content) { content.prepare(model); }, content_);
+  void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
+    std::visit([&](auto& content) { content.prepare(model, loc); }, content_);
   }
 
   [[nodiscard]] double learning_rate() const noexcept {
     return std::visit([](const auto& content) { return content.learning_rate(); }, content_);
   }
-  void set_learning_rate(double rate) {
-    std::visit([&](auto& content) { content.set_learning_rate(rate); }, content_);
+  void set_learning_rate(double rate, SourceLoc loc = SourceLoc::current()) {
+    std::visit([&](auto& content) { content.set_learning_rate(rate, loc); }, content_);
   }
   [[nodiscard]] std::int64_t step_count() {
     return std::visit([](auto& content) { return content.step_count(); }, content_);
   }
-  void set_step_count(std::int64_t count) {
-    std::visit([&](auto& content) { content.set_step_count(count); }, content_);
+  void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
+    std::visit([&](auto& content) { content.set_step_count(count, loc); }, content_);
   }
 
   template <class Fn>

@@ -1,6 +1,7 @@
 #include <hearth/modules/optimizer_state.hpp>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
@@ -13,11 +14,13 @@ namespace {
 [[noreturn]] void throw_misfit(ErrorCode code,
                                const std::string& optimizer,
                                std::string_view text,
-                               const std::string& path) {
+                               const std::string& path,
+                               SourceLoc loc) {
   throw_error(Error{.code = code,
                     .text = fmt::format("{}: {}", optimizer, text),
                     .op = optimizer,
-                    .module_path = path});
+                    .module_path = path,
+                    .location = loc});
 }
 
 std::string describe(const Tensor& tensor) {
@@ -30,7 +33,7 @@ std::string describe(const Tensor& tensor) {
 OptimizerState::OptimizerState(std::string optimizer, std::vector<std::string> slots)
     : optimizer_(std::move(optimizer)), slots_(std::move(slots)), tensors_(slots_.size()) {}
 
-void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
+void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
   if (!paths_.empty()) {
     const bool is_same =
         std::ranges::equal(parameters, paths_, {}, &ParameterRef::path, std::identity{});
@@ -38,7 +41,8 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
       throw_misfit(ErrorCode::invalid_argument,
                    optimizer_,
                    "the model has other parameters than the one that was stepped before",
-                   {});
+                   {},
+                   loc);
     }
     return;
   }
@@ -51,15 +55,20 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
                                describe(*parameters.front().tensor),
                                parameter.path,
                                describe(*parameter.tensor)),
-                   parameter.path);
+                   parameter.path,
+                   loc);
     }
   }
+  if (parameters.empty()) {
+    return;
+  }
+  const WeightScope weights(parameters.front().tensor->device());
   std::vector<std::vector<Tensor>> tensors(slots_.size());
   std::vector<std::string> paths;
   for (const ParameterRef& parameter : parameters) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       const bool has_state = is_float(parameter.tensor->dtype());
-      tensors[slot].push_back(has_state ? zeros_like(*parameter.tensor) : Tensor());
+      tensors[slot].push_back(has_state ? zeros_like(*parameter.tensor, loc) : Tensor());
       if (has_state) {
         tensors[slot].back().set_path(detail::join_path(slots_[slot], parameter.path));
       }
@@ -71,15 +80,17 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters) {
 }
 
 void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
-                                 const Gradients& gradients) const {
+                                 const Gradients& gradients,
+                                 SourceLoc loc) const {
   if (parameters.empty()) {
-    throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {});
+    throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {}, loc);
   }
   if (gradients.size() != parameters.size()) {
     throw_misfit(ErrorCode::invalid_argument,
                  optimizer_,
                  fmt::format("{} gradients for {} parameters", gradients.size(), parameters.size()),
-                 {});
+                 {},
+                 loc);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = *parameters[i].tensor;
@@ -91,7 +102,8 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                                i,
                                gradients.path(i),
                                parameters[i].path),
-                   parameters[i].path);
+                   parameters[i].path,
+                   loc);
     }
     if (gradient.is_empty() || gradient.shape() != parameter.shape() ||
         gradient.dtype() != parameter.dtype() || gradient.device() != parameter.device()) {
@@ -101,7 +113,8 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                                parameters[i].path,
                                gradient.is_empty() ? "empty" : describe(gradient),
                                describe(parameter)),
-                   parameters[i].path);
+                   parameters[i].path,
+                   loc);
     }
   }
 }
@@ -123,18 +136,21 @@ std::int64_t OptimizerState::step_count() {
   return step_count_;
 }
 
-void OptimizerState::set_step_count(std::int64_t count) {
+void OptimizerState::set_step_count(std::int64_t count, SourceLoc loc) {
   static_cast<void>(step_count());
   if (count < 0) {
     throw_misfit(ErrorCode::invalid_argument,
                  optimizer_,
                  fmt::format("a count of {} steps is below 0", count),
-                 {});
+                 {},
+                 loc);
   }
   step_count_ = count;
 }
 
-Pending<StepReport> OptimizerState::commit(UpdateGroup& group, StepReport report) {
+Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
+                                           StepReport report,
+                                           JointUpdate joint) {
   Promise<void> outcome(group.pending_options());
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
@@ -148,7 +164,8 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group, StepReport report
           outcome.set_value();
           promise.set_value(report);
         }
-      });
+      },
+      std::move(joint));
   return pending;
 }
 

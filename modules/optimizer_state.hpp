@@ -45,18 +45,22 @@ class OptimizerState final {
   /// Makes the tensors, all zero, unless they are there.
   /// Errors: ArgumentError when they are there for other parameters, or the parameters live on
   /// several devices or are not there at all.
-  void prepare(std::span<const ParameterRef> parameters);
+  void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
-  void require_fit(std::span<const ParameterRef> parameters, const Gradients& gradients) const;
+  void require_fit(std::span<const ParameterRef> parameters,
+                   const Gradients& gradients,
+                   SourceLoc loc) const;
 
   [[nodiscard]] Tensor& slot(std::size_t slot, std::size_t parameter) {
     return tensors_[slot][parameter];
   }
   /// Steps that happened. Waits for the one under way.
   [[nodiscard]] std::int64_t step_count();
-  void set_step_count(std::int64_t count);
+  void set_step_count(std::int64_t count, SourceLoc loc);
   /// Closes the group; the count moves on if the group is done.
-  [[nodiscard]] Pending<StepReport> commit(UpdateGroup& group, StepReport report);
+  [[nodiscard]] Pending<StepReport> commit(UpdateGroup& group,
+                                           StepReport report,
+                                           JointUpdate joint = {});
 
   template <class Fn>
   void visit(const std::string& prefix, Fn&& fn) {

@@ -3,6 +3,7 @@
 #include "safetensors_header.hpp"
 
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
@@ -156,6 +157,7 @@ std::span<const std::byte> SafetensorsFile::bytes(const Entry& entry) const noex
 
 Tensor SafetensorsFile::tensor(std::string_view name, const Device& device) const {
   const Entry& entry = at(name);
+  const WeightScope weights(device);
   return Tensor::from_owned_bytes(device, bytes(entry), file_, entry.dtype, entry.shape);
 }
 

@@ -28,33 +28,43 @@ class Sgd final {
 
   /// Errors: ArgumentError when a setting is negative or not finite, or Nesterov's form is asked
   /// for without momentum or with dampening.
-  explicit Sgd(const Config& config);
+  explicit Sgd(const Config& config, SourceLoc loc = SourceLoc::current());
 
   /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
   /// at once; their memory is reused where nobody else holds them.
+  ///
+  /// With `joint`, it happens together with steps on other devices, or not at all.
   ///
   /// Errors: ArgumentError now when gradients and parameters do not fit; a poisoned gradient comes
   /// with the Pending, and the model keeps its values.
   /// Threads: waits for this optimizer's step before, if that is still under way.
   template <Module Model>
-  Pending<StepReport> step(Model& model, Gradients&& gradients) {
-    return update(parameter_refs(model), std::move(gradients));
+  Pending<StepReport> step(Model& model,
+                           Gradients&& gradients,
+                           JointUpdate joint = {},
+                           SourceLoc loc = SourceLoc::current()) {
+    return update(parameter_refs(model), std::move(gradients), std::move(joint), loc);
   }
-  Pending<StepReport> update(std::span<const ParameterRef> parameters, Gradients&& gradients);
+  Pending<StepReport> update(std::span<const ParameterRef> parameters,
+                             Gradients&& gradients,
+                             JointUpdate joint = {},
+                             SourceLoc loc = SourceLoc::current());
 
   /// Makes the state that step() would make, so that it can be loaded.
   template <Module Model>
-  void prepare(Model& model) {
-    state_.prepare(parameter_refs(model));
+  void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
+    state_.prepare(parameter_refs(model), loc);
   }
 
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] double learning_rate() const noexcept { return config_.learning_rate; }
   /// Errors: ArgumentError when negative or not finite.
-  void set_learning_rate(double rate);
+  void set_learning_rate(double rate, SourceLoc loc = SourceLoc::current());
   /// Steps that really happened. Waits for the one under way.
   [[nodiscard]] std::int64_t step_count() { return state_.step_count(); }
-  void set_step_count(std::int64_t count) { state_.set_step_count(count); }
+  void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
+    state_.set_step_count(count, loc);
+  }
 
   /// The state: "momentum.<parameter>". Nothing before the first step or prepare().
   template <class Fn>

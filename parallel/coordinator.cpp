@@ -10,9 +10,13 @@ CoordinatorInbox::CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) 
     : mailbox_(std::move(mailbox)) {}
 
 // try_push throughout: the mailbox has no limit, and the holder of a device's token must not stop
-// at a schedule point. A refused message dies here, which gives a lent region back.
+// at a schedule point. A refused message dies here, which gives a lent region back, or
+// says no to an update.
 void CoordinatorInbox::arrive(BucketArrival arrival) const {
   mailbox_->messages.try_push(std::move(arrival));
+}
+void CoordinatorInbox::prepared(std::int64_t step, int rank, PreparedUpdate update) const {
+  mailbox_->messages.try_push(message::Prepared{step, rank, std::move(update)});
 }
 void CoordinatorInbox::abort(std::int64_t step, ErrorRef error) const {
   mailbox_->messages.try_push(message::Abort{step, std::move(error)});
@@ -21,8 +25,12 @@ void CoordinatorInbox::finish(std::int64_t step, int rank, ErrorRef error) const
   mailbox_->messages.try_push(message::Finish{step, rank, std::move(error)});
 }
 
+bool detail::is_device_loss(const Error& error) noexcept {
+  return error.code == ErrorCode::device_lost || (error.cause && is_device_loss(*error.cause));
+}
+
 Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
-    : mailbox_(std::make_shared<CoordinatorMailbox>()) {
+    : mailbox_(std::make_shared<CoordinatorMailbox>()), watchdog_(options.watchdog) {
   auto loop = std::make_unique<CoordinatorLoop>(mailbox_, engine, std::move(options));
   thread_ = executor.spawn({.name = "coordinator"}, [loop = std::move(loop)] { loop->run(); });
 }
@@ -32,10 +40,13 @@ Coordinator::~Coordinator() {
   thread_->join();
 }
 
-Pending<DataParallelReport> Coordinator::begin(std::int64_t step, std::int64_t sample_count) {
-  Promise<DataParallelReport> outcome(PendingOptions{.subject = "a data-parallel step"});
+Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
+                                               std::int64_t sample_count,
+                                               std::shared_ptr<UpdateDecision> decision) {
+  Promise<DataParallelReport> outcome(PendingOptions{.subject = "a data-parallel step", .helper = {.watchdog = watchdog_}});
   Pending<DataParallelReport> pending = outcome.pending();
-  mailbox_->messages.push(message::Begin{step, sample_count, std::move(outcome)});
+  mailbox_->messages.push(
+      message::Begin{step, sample_count, std::move(decision), std::move(outcome)});
   return pending;
 }
 
@@ -43,22 +54,22 @@ void Coordinator::cancel(ErrorRef error) {
   mailbox_->messages.push(message::Cancel{std::move(error)});
 }
 
-std::vector<int> Coordinator::stragglers() {
-  if (!mailbox_->has_stragglers.load(std::memory_order_acquire)) {  // partner: close
+CoordinatorTrouble Coordinator::trouble() {
+  if (!mailbox_->has_trouble.load(std::memory_order_acquire)) {  // partner: close, decide
     return {};
   }
-  Promise<std::vector<int>> answer(PendingOptions{.subject = "an answer of the coordinator"});
-  Pending<std::vector<int>> pending = answer.pending();
-  mailbox_->messages.push(message::AskStragglers{std::move(answer)});
+  Promise<CoordinatorTrouble> answer(PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
+  Pending<CoordinatorTrouble> pending = answer.pending();
+  mailbox_->messages.push(message::AskTrouble{std::move(answer)});
   return std::move(pending).get();
 }
 
-void Coordinator::rejoin() {
-  mailbox_->messages.push(message::Rejoin{});
+void Coordinator::rejoin(std::vector<std::string> ranks) {
+  mailbox_->messages.push(message::Rejoin{std::move(ranks)});
 }
 
 CoordinatorStatistics Coordinator::statistics() {
-  Promise<CoordinatorStatistics> answer(PendingOptions{.subject = "an answer of the coordinator"});
+  Promise<CoordinatorStatistics> answer(PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
   Pending<CoordinatorStatistics> pending = answer.pending();
   mailbox_->messages.push(message::AskStatistics{std::move(answer)});
   return std::move(pending).get();

@@ -2,11 +2,12 @@
 // gradient buckets; when all ranks of a bucket are there, the engine reduces it. The first thing
 // that goes wrong on any rank (an exception, a poisoned gradient, a loss that is not finite, a
 // missing rank) ends the step for all: from then on every bucket of it comes back with that error.
+// Then each rank prepares its update, and the coordinator decides for all of them.
 // Owned by a trainer; the Runtime and the engine outlive it. Runs on a thread of its own.
-// Threads: any; everything is a message, so that nothing but stragglers() and statistics() waits.
-// Invariants: (1) the last bucket of a step is reduced only when every rank has lent it, so no rank
-// commits a step which another one did not get through; (2) every bucket comes back: reduced, or
-// with the step's error; (3) a step is decided when every rank is through with it or was given up.
+// Threads: any; everything is a message, so that nothing but trouble() and statistics() waits.
+// Invariants: (1) it says yes to a step's updates when every rank has prepared its own, so all of
+// them happen or none; (2) every bucket comes back: reduced, or with the step's error; (3) a step
+// is over when every rank is through with it or was given up.
 #pragma once
 
 #include <hearth/parallel/collective.hpp>
@@ -14,6 +15,8 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/prepared_update.hpp>
+#include <hearth/runtime/update_decision.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,19 +32,26 @@ struct DataParallelReport {
   std::int64_t step = 0;  ///< From 1; failed steps count too.
   double loss = 0;        ///< Mean over the samples of all ranks.
   std::int64_t sample_count = 0;
+  /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
+  /// else nullptr. The step has happened; a rank that failed gets the state of another before the
+  /// next one.
+  ErrorRef late_failure = nullptr;
 };
 
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< How error texts call each rank: "rank 1 on cpu:1".
   std::size_t bucket_count = 0;
-  /// How long the first rank of a bucket waits for the last one.
+  /// How long the first rank of a bucket waits for the last one, the engine may keep a bucket, the
+  /// first prepared update waits for the last one, and all take to commit.
   Duration deadline = std::chrono::seconds(5);
+  /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
+  IntrusivePtr<Watchdog> watchdog = nullptr;
 };
 
 /// How far a trainer has come. Counts and bytes.
 struct CoordinatorStatistics {
-  std::uint64_t steps = 0;          ///< decided
-  std::uint64_t failed_steps = 0;   ///< decided with an error
+  std::uint64_t steps = 0;          ///< over
+  std::uint64_t failed_steps = 0;   ///< of these: with an error
   std::uint64_t buckets = 0;        ///< handed to the engine
   std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
   std::uint64_t bytes = 0;          ///< of these buckets, counted on one rank
@@ -58,6 +68,18 @@ struct BucketArrival {
   Result<LentRegion> region;
 };
 
+/// What must be mended before the next step.
+struct CoordinatorTrouble {
+  /// Ranks whose update failed after all had been told to commit, while others' did not. Told once.
+  std::vector<int> stragglers = {};
+  bool has_lost_device = false;  ///< A step met a device that is lost.
+};
+
+namespace detail {
+/// Whether the error, or a cause of it, is device_lost.
+[[nodiscard]] bool is_device_loss(const Error& error) noexcept;
+}  // namespace detail
+
 struct CoordinatorMailbox;
 
 /// What a rank says to the coordinator. It may outlive the coordinator: then nothing is heard, and
@@ -67,6 +89,8 @@ class CoordinatorInbox final {
   explicit CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) noexcept;
 
   void arrive(BucketArrival arrival) const;
+  /// The rank's update waits for the step's decision.
+  void prepared(std::int64_t step, int rank, PreparedUpdate update) const;
   /// Something went wrong: the step ends on every rank.
   void abort(std::int64_t step, ErrorRef error) const;
   /// The rank is through with the step: it has committed it (null) or not, for this reason.
@@ -84,20 +108,25 @@ class Coordinator final {
   /// Cancels what is open.
   ~Coordinator();
 
-  /// Opens a step; comes before the ranks' messages about it. The Pending has the sum of the ranks'
-  /// losses once every rank is through, or the first error.
-  [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step, std::int64_t sample_count);
+  /// Opens a step; comes before the ranks' messages about it. The ranks' updates wait for
+  /// `decision`. The Pending has the sum of the ranks' losses once every rank is through, or the
+  /// first error.
+  [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step,
+                                                  std::int64_t sample_count,
+                                                  std::shared_ptr<UpdateDecision> decision);
   /// Ends all open steps, and those to come, with this error.
   void cancel(ErrorRef error);
-  /// Ranks that did not commit a step which others did (their device failed in between). Until
-  /// rejoin() every step fails. Cost: an atomic load when there are none.
-  [[nodiscard]] std::vector<int> stragglers();
-  void rejoin();
+  /// With stragglers, every step fails until rejoin(). Cost: an atomic load when there is no trouble.
+  [[nodiscard]] CoordinatorTrouble trouble();
+  /// All is mended: these are the ranks from here on. Each of them is through with every step that
+  /// was begun.
+  void rejoin(std::vector<std::string> ranks);
   [[nodiscard]] CoordinatorStatistics statistics();
   [[nodiscard]] CoordinatorInbox inbox() const noexcept { return CoordinatorInbox(mailbox_); }
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
+  const IntrusivePtr<Watchdog> watchdog_;
   std::unique_ptr<Joinable> thread_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace hearth {
@@ -14,12 +15,45 @@ ErrorRef shared(Error error) {
   return std::make_shared<const Error>(std::move(error));
 }
 
+/// The ranks whose place is empty.
+template <class T>
+std::vector<std::size_t> missing_from(const std::vector<T>& places) {
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (!places[rank].is_valid()) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+std::string names_of(const std::vector<std::string>& names, const std::vector<std::size_t>& ranks) {
+  std::string text;
+  for (const std::size_t rank : ranks) {
+    text += (text.empty() ? "" : ", ") + names.at(rank);
+  }
+  return text;
+}
+
 }  // namespace
 
 CoordinatorLoop::CoordinatorLoop(std::shared_ptr<CoordinatorMailbox> mailbox,
                                  Collective& engine,
                                  CoordinatorOptions options)
-    : mailbox_(std::move(mailbox)), engine_(engine), options_(std::move(options)) {}
+    : mailbox_(std::move(mailbox)),
+      engine_(engine),
+      options_(std::move(options)),
+      names_(std::make_shared<const std::vector<std::string>>(options_.ranks)) {
+  if (options_.watchdog) {
+    witness_ = options_.watchdog->watch(
+        {.name = "coordinator",
+         .ask =
+             [mailbox = mailbox_](Promise<std::string> answer) {
+               mailbox->messages.try_push(message::AskReport{std::move(answer)});
+             },
+         .observe = [] { return std::string("its engine keeps it"); }});
+  }
+}
 
 void CoordinatorLoop::run() {
   while (true) {
@@ -37,8 +71,40 @@ void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
-  step.ranks.resize(options_.ranks.size());
-  step.failure = refusal_;
+  step.names = names_;
+  step.ranks.resize(names_->size());
+  step.prepared.resize(names_->size());
+  step.decision = std::move(begin.decision);
+  if (refusal_) {
+    fail(step, refusal_);
+  }
+}
+
+void CoordinatorLoop::handle(message::Prepared prepared) {
+  const auto found = steps_.find(prepared.step);
+  if (found == steps_.end()) {
+    return;  // the rank was given up and the step is over; dropped, the update says no
+  }
+  Step& step = found->second;
+  PreparedUpdate& place = step.prepared[static_cast<std::size_t>(prepared.rank)];
+  place = std::move(prepared.update);
+  if (step.failure) {
+    place.settle();
+    return;
+  }
+  if (step.prepared_count == 0) {
+    step.prepared_deadline = Deadline::in(options_.deadline);
+  }
+  if (++step.prepared_count < step.ranks.size()) {
+    return;
+  }
+  step.prepared_deadline = Deadline::never();
+  if (step.decision->commit()) {
+    step.commit_deadline = Deadline::in(options_.deadline);
+    settle(step);
+  } else {
+    fail(step, step.decision->error());  // a rank could not wait any longer
+  }
 }
 
 void CoordinatorLoop::handle(BucketArrival arrival) {
@@ -61,15 +127,15 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   }
   WaitingBucket& bucket = step.buckets[arrival.bucket];
   if (bucket.count == 0) {
-    bucket.regions.resize(options_.ranks.size());
+    bucket.regions.resize(step.ranks.size());
     bucket.deadline = Deadline::in(options_.deadline);
   }
   bucket.regions[static_cast<std::size_t>(arrival.rank)] = std::move(region);
   bucket.is_early = bucket.is_early && arrival.is_early;
-  if (++bucket.count == options_.ranks.size()) {
+  if (++bucket.count == step.ranks.size()) {
     WaitingBucket complete = std::move(bucket);
     step.buckets.erase(arrival.bucket);
-    reduce(arrival.step, std::move(complete));
+    reduce(arrival.step, step, arrival.bucket, std::move(complete));
   }
 }
 
@@ -88,18 +154,31 @@ void CoordinatorLoop::note_loss(std::int64_t number,
          shared(
              {.code = ErrorCode::non_finite,
               .text = fmt::format(
-                  "step {}: the loss of {} is {}", number, options_.ranks[index], loss.value())}));
+                  "step {}: the loss of {} is {}", number, step.names->at(index), loss.value())}));
   }
 }
 
-void CoordinatorLoop::reduce(std::int64_t number, WaitingBucket bucket) {
+void CoordinatorLoop::reduce(std::int64_t number,
+                             Step& step,
+                             std::size_t index,
+                             WaitingBucket bucket) {
   ++statistics_.buckets;
   statistics_.early_buckets += bucket.is_early ? 1 : 0;
   statistics_.bytes += bucket.regions.front().bytes().size();
+  std::erase_if(step.reducing, [](const ReducingBucket& each) {
+    return each.is_over->load(std::memory_order_acquire);  // partner: `finished` below
+  });
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  step.reducing.push_back({.index = index,
+                           .loans = {bucket.regions.begin(), bucket.regions.end()},
+                           .is_over = is_over,
+                           .deadline = Deadline::in(options_.deadline)});
   try {
     engine_.all_reduce(std::move(bucket.regions),
                        ReduceOp::sum,
-                       [inbox = CoordinatorInbox(mailbox_), number](const Status& status) {
+                       [inbox = CoordinatorInbox(mailbox_), number, is_over](const Status& status) {
+                         is_over->store(true,
+                                        std::memory_order_release);  // partner: reduce, expire
                          if (!status.has_value()) {
                            inbox.abort(number, status.shared_error());
                          }
@@ -115,10 +194,19 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
     return;
   }
   step.failure = error;
+  step.decision->abort(error);  // without effect when the ranks have been told to commit
+  step.prepared_deadline = Deadline::never();
+  settle(step);
   for (auto& [index, bucket] : std::exchange(step.buckets, {})) {
     for (LentRegion& region : bucket.regions) {
       region.done(error);
     }
+  }
+}
+
+void CoordinatorLoop::settle(Step& step) {
+  for (PreparedUpdate& update : step.prepared) {
+    update.settle();
   }
 }
 
@@ -149,18 +237,57 @@ void CoordinatorLoop::handle(message::Cancel cancel) {
   }
 }
 
-void CoordinatorLoop::handle(message::AskStragglers question) {
-  question.answer.set_value(stragglers_);
+void CoordinatorLoop::handle(message::AskTrouble question) {
+  question.answer.set_value(CoordinatorTrouble{.stragglers = std::exchange(trouble_.stragglers, {}),
+                                               .has_lost_device = trouble_.has_lost_device});
 }
 
 void CoordinatorLoop::handle(message::AskStatistics question) {
   question.answer.set_value(statistics_);
 }
 
-void CoordinatorLoop::handle(message::Rejoin /*rejoin*/) {
-  stragglers_.clear();
+void CoordinatorLoop::handle(message::AskReport question) {
+  question.answer.set_value(describe());
+}
+
+std::string CoordinatorLoop::describe() const {
+  std::string text = fmt::format("{} steps open", steps_.size());
+  for (const auto& [number, step] : steps_) {
+    for (const auto& [index, bucket] : step.buckets) {
+      text += fmt::format("\n    step {}, bucket {} waits for {}: {}",
+                          number,
+                          index,
+                          names_of(*step.names, missing_from(bucket.regions)),
+                          time_left(bucket.deadline));
+    }
+    for (const ReducingBucket& bucket : step.reducing) {
+      if (!bucket.is_over->load(std::memory_order_acquire)) {  // partner: reduce
+        text += fmt::format("\n    step {}, bucket {} waits for the engine: {}",
+                            number,
+                            bucket.index,
+                            time_left(bucket.deadline));
+      }
+    }
+    if (step.prepared_count > 0 && step.prepared_count < step.prepared.size()) {
+      text += fmt::format("\n    step {}, the update waits for {}: {}",
+                          number,
+                          names_of(*step.names, missing_from(step.prepared)),
+                          time_left(step.prepared_deadline));
+    }
+    for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+      if (!step.ranks[rank].is_finished) {
+        text += fmt::format("\n    step {}: {} is not through", number, step.names->at(rank));
+      }
+    }
+  }
+  return text;
+}
+
+void CoordinatorLoop::handle(message::Rejoin rejoin) {
+  names_ = std::make_shared<const std::vector<std::string>>(std::move(rejoin.ranks));
+  trouble_ = {};
   refusal_ = nullptr;
-  mailbox_->has_stragglers.store(false, std::memory_order_release);
+  mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: trouble
 }
 
 void CoordinatorLoop::decide(Step& step) {
@@ -171,7 +298,13 @@ void CoordinatorLoop::decide(Step& step) {
     return;
   }
   ++statistics_.steps;
-  if (step.failure) {
+  if (step.failure && detail::is_device_loss(*step.failure)) {
+    trouble_.has_lost_device = true;
+    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: trouble
+  }
+  const bool has_happened = step.decision->is_committed() &&
+                            std::ranges::any_of(step.ranks, std::logical_not(), &RankState::error);
+  if (step.failure && !has_happened) {
     ++statistics_.failed_steps;
     step.outcome.set_error(step.failure);
     return;
@@ -179,6 +312,7 @@ void CoordinatorLoop::decide(Step& step) {
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
   }
+  step.report.late_failure = step.failure;
   step.outcome.set_value(step.report);
 }
 
@@ -190,16 +324,17 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
   if (is_divided) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (ranks[rank].error) {
-        stragglers_.push_back(static_cast<int>(rank));
+        trouble_.stragglers.push_back(static_cast<int>(rank));
       }
     }
     refusal_ =
         shared({.code = ErrorCode::collective_failed,
-                .text = fmt::format("{} did not commit step {}, which others did",
-                                    options_.ranks[static_cast<std::size_t>(stragglers_.front())],
-                                    found->first),
+                .text = fmt::format(
+                    "{} did not commit step {}, which others did",
+                    found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
+                    found->first),
                 .cause = found->second.failure});
-    mailbox_->has_stragglers.store(true, std::memory_order_release);  // partner: stragglers
+    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: trouble
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
     }
@@ -213,7 +348,11 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
 Deadline CoordinatorLoop::next_deadline() const {
   Deadline earliest = Deadline::never();
   for (const auto& [number, step] : steps_) {
+    earliest = std::min({earliest, step.prepared_deadline, step.commit_deadline});
     for (const auto& [index, bucket] : step.buckets) {
+      earliest = std::min(earliest, bucket.deadline);
+    }
+    for (const ReducingBucket& bucket : step.reducing) {
       earliest = std::min(earliest, bucket.deadline);
     }
   }
@@ -224,27 +363,82 @@ void CoordinatorLoop::expire() {
   for (auto& [number, step] : steps_) {
     const auto late = std::ranges::find_if(
         step.buckets, [](const auto& entry) { return entry.second.deadline.has_passed(); });
-    if (late == step.buckets.end()) {
-      continue;
+    if (late != step.buckets.end()) {
+      give_up(step,
+              missing_from(late->second.regions),
+              fmt::format("bucket {} of {}", late->first, options_.bucket_count));
+    } else if (step.prepared_deadline.has_passed()) {
+      give_up(step, missing_from(step.prepared), "its update");
+    } else if (step.commit_deadline.has_passed()) {
+      step.commit_deadline = Deadline::never();
+      give_up(step, unfinished(step), "the end of its update");
     }
-    std::vector<std::string> missing;
-    for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
-      if (!late->second.regions[rank].is_valid()) {
-        step.ranks[rank].is_given_up = true;
-        missing.push_back(options_.ranks[rank]);
-      }
-    }
-    fail(step,
-         shared({.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format(
-                     "step {}, bucket {} of {}: {} did not come within {}",
-                     number,
-                     late->first,
-                     options_.bucket_count,
-                     fmt::join(missing, ", "),
-                     std::chrono::duration_cast<std::chrono::milliseconds>(options_.deadline))}));
-    decide(step);
+    recall(step);
   }
+}
+
+std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+    if (!step.ranks[rank].is_finished) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void CoordinatorLoop::recall(Step& step) {
+  std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
+    return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
+  });
+  const auto is_late = [](const ReducingBucket& bucket) { return bucket.deadline.has_passed(); };
+  const auto first = std::ranges::find_if(step.reducing, is_late);
+  if (first == step.reducing.end()) {
+    return;
+  }
+  if (!step.failure) {
+    fail(step,
+         late(step,
+              fmt::format("bucket {} of {}", first->index, options_.bucket_count),
+              "the engine"));
+  }
+  for (const ReducingBucket& bucket : step.reducing) {
+    for (const LoanRecall& loan : bucket.loans) {
+      loan.recall(step.failure);
+    }
+  }
+  step.reducing.clear();
+  for (RankState& rank : step.ranks) {
+    rank.is_given_up = true;
+  }
+  decide(step);
+}
+
+void CoordinatorLoop::give_up(Step& step,
+                              const std::vector<std::size_t>& missing,
+                              const std::string& what) {
+  const ErrorRef error = late(step, what, names_of(*step.names, missing));
+  for (const std::size_t rank : missing) {
+    step.ranks[rank].is_given_up = true;
+  }
+  fail(step, error);
+  decide(step);
+}
+
+ErrorRef CoordinatorLoop::late(const Step& step, const std::string& what, const std::string& who) {
+  std::string report;
+  if (options_.watchdog) {
+    report =
+        fmt::format("{}\n  coordinator: {}", options_.watchdog->report(what, witness_), describe());
+  }
+  return shared({.code = ErrorCode::deadline_exceeded,
+                 .text = fmt::format(
+                     "step {}, {}: {} did not come within {}",
+                     step.report.step,
+                     what,
+                     who,
+                     std::chrono::duration_cast<std::chrono::milliseconds>(options_.deadline)),
+                 .report = std::move(report)});
 }
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
 // The coordinator's loop: its messages, and what it knows of the open steps. Private to parallel.
 // Threads: the coordinator's own, but for CoordinatorMailbox, which is anyone's.
-// Invariant: a bucket is waiting (its regions are here), with the engine, or over.
+// Invariant: a bucket is waiting (its regions are here), reducing (the engine has them), or over.
 #pragma once
 
 #include <hearth/parallel/coordinator.hpp>
@@ -20,7 +20,13 @@ namespace message {
 struct Begin {
   std::int64_t step = 0;
   std::int64_t sample_count = 0;
+  std::shared_ptr<UpdateDecision> decision;
   Promise<DataParallelReport> outcome;
+};
+struct Prepared {
+  std::int64_t step = 0;
+  int rank = 0;
+  PreparedUpdate update;
 };
 struct Abort {
   std::int64_t step = 0;
@@ -34,27 +40,34 @@ struct Finish {
 struct Cancel {
   ErrorRef error;
 };
-struct AskStragglers {
-  Promise<std::vector<int>> answer;
+struct AskTrouble {
+  Promise<CoordinatorTrouble> answer;
 };
 struct AskStatistics {
   Promise<CoordinatorStatistics> answer;
 };
-struct Rejoin {};
+struct AskReport {
+  Promise<std::string> answer;
+};
+struct Rejoin {
+  std::vector<std::string> ranks;
+};
 }  // namespace message
 
 using CoordinatorMessage = std::variant<BucketArrival,
                                         message::Begin,
+                                        message::Prepared,
                                         message::Abort,
                                         message::Finish,
                                         message::Cancel,
-                                        message::AskStragglers,
+                                        message::AskTrouble,
                                         message::AskStatistics,
+                                        message::AskReport,
                                         message::Rejoin>;
 
 struct CoordinatorMailbox {
   Mailbox<CoordinatorMessage> messages;
-  std::atomic<bool> has_stragglers{false};
+  std::atomic<bool> has_trouble{false};
 };
 
 class CoordinatorLoop final {
@@ -73,6 +86,14 @@ class CoordinatorLoop final {
     bool is_early = true;
     Deadline deadline = Deadline::never();
   };
+  /// A bucket that the engine has.
+  struct ReducingBucket {
+    std::size_t index = 0;
+    std::vector<LoanRecall> loans;  ///< By rank.
+    std::shared_ptr<std::atomic<bool>>
+        is_over;  ///< The engine writes it: no message, nobody wakes.
+    Deadline deadline = Deadline::never();
+  };
   struct RankState {
     bool is_finished = false;
     bool is_given_up = false;  ///< It missed a deadline: the step is decided without it.
@@ -81,24 +102,43 @@ class CoordinatorLoop final {
   };
   struct Step {
     DataParallelReport report;
+    std::shared_ptr<UpdateDecision> decision;
     Promise<DataParallelReport> outcome;
+    std::shared_ptr<const std::vector<std::string>> names;  ///< Of its ranks.
     std::vector<RankState> ranks;
     std::map<std::size_t, WaitingBucket> buckets;
+    std::vector<ReducingBucket> reducing;
+    std::vector<PreparedUpdate> prepared;  ///< By rank; invalid: not there yet, or told.
+    std::size_t prepared_count = 0;
+    Deadline prepared_deadline = Deadline::never();
+    Deadline commit_deadline = Deadline::never();
     ErrorRef failure;
   };
 
   void handle(BucketArrival arrival);
   void handle(message::Begin begin);
+  void handle(message::Prepared prepared);
   void handle(message::Abort abort);
   void handle(message::Finish finish);
   void handle(message::Cancel cancel);
-  void handle(message::AskStragglers question);
+  void handle(message::AskTrouble question);
   void handle(message::AskStatistics question);
+  void handle(message::AskReport question);
   void handle(message::Rejoin rejoin);
 
+  /// What the open steps wait for.
+  [[nodiscard]] std::string describe() const;
   void note_loss(std::int64_t number, Step& step, int rank, const Result<double>& loss);
-  void reduce(std::int64_t number, WaitingBucket bucket);
+  void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
   static void fail(Step& step, const ErrorRef& error);
+  static void settle(Step& step);
+  /// Ranks that did not come in time are given up.
+  void give_up(Step& step, const std::vector<std::size_t>& missing, const std::string& what);
+  [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
+  /// The engine did not come back in time: its loans end, and the ranks that are left are given up.
+  void recall(Step& step);
+  /// The error of a deadline of the step, with a report.
+  [[nodiscard]] ErrorRef late(const Step& step, const std::string& what, const std::string& who);
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
   /// Fulfils the promise once every rank is through or given up.
@@ -109,10 +149,12 @@ class CoordinatorLoop final {
   const std::shared_ptr<CoordinatorMailbox> mailbox_;
   Collective& engine_;
   const CoordinatorOptions options_;
+  std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
   ErrorRef refusal_;  ///< Why no step can succeed any more.
-  std::vector<int> stragglers_;
+  CoordinatorTrouble trouble_;
+  std::shared_ptr<const void> witness_;  ///< At the watchdog.
 };
 
 }  // namespace hearth

@@ -4,7 +4,8 @@
 // Owned by the training loop; the Runtime and a given engine outlive it. Threads: one at a time;
 // the workers and the coordinator are its own.
 // Invariants: (1) between steps all replicas have the same bits; (2) a step happens on all of them
-// or on none; (3) the same seed, shards and number of devices give the same bits.
+// or on none; (3) the same seed, shards and number of devices give the same bits; (4) a lost device
+// costs no step that has happened.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -13,11 +14,10 @@
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
+#include <hearth/parallel/rank_group.hpp>
 #include <hearth/parallel/replica.hpp>
-#include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/runtime.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,30 +44,16 @@ class DataParallel final {
         plan_(forms_of(model), options_.bucket_bytes),
         coordinator_(runtime.executor(),
                      *engine_,
-                     detail::coordinator_options(options_, plan_.buckets().size())) {
-    detail::require_trainable(plan_);
-    const int world = static_cast<int>(options_.devices.size());
-    for (int rank = 0; rank < world; ++rank) {
-      const Device& device = options_.devices[static_cast<std::size_t>(rank)];
-      ranks_.push_back(
-          std::make_unique<Rank>(runtime,
-                                 device,
-                                 WorkerOptions{.rank = rank, .world = world, .seed = options_.seed},
-                                 make_optimizer(options_.optimizer),
-                                 loss));
-    }
-    for (const auto& rank : ranks_) {
-      place(*rank, fork(model, rank->worker.device()));
-    }
-  }
+                     detail::coordinator_options(runtime, options_, plan_.buckets().size())),
+        ranks_((detail::require_trainable(plan_), runtime), model, std::move(loss), options_) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
   /// Gives up the step under way and those behind it; waits for the workers.
   ~DataParallel() {
     coordinator_.cancel(std::make_shared<const Error>(
         Error{.code = ErrorCode::cancelled, .text = "the trainer was destroyed"}));
-    for (const auto& rank : ranks_) {
-      rank->worker.stop();
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      ranks_[index].worker.stop();
     }
   }
 
@@ -77,14 +63,29 @@ class DataParallel final {
   /// worker_failed with the cause when the loss function threw; non_finite, with the step's number,
   /// for a loss that is NaN or infinite; deadline_exceeded naming the ranks that did not come; what
   /// poisoned a gradient. ArgumentError when there is not one shard a rank, or no sample at all.
-  /// One exception: when a device fails in the update itself (its memory is used up, say), the
-  /// error comes although the step has happened on the other ranks; that rank gets their state
-  /// before anything else is done.
+  /// After a loss, whatever the policy: device_lost. A step that returns has happened, even when a
+  /// rank failed in committing it (see DataParallelReport::late_failure).
   DataParallelReport step(Shards shards) { return wait(step_later(std::move(shards))); }
   /// One step over several micro-batches, as over one batch of all their samples. Gradients are
   /// added up on each rank and reduced once.
   DataParallelReport step(std::vector<Shards> micro_batches) {
     return wait(step_later(std::move(micro_batches)));
+  }
+  /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
+  /// these devices. When a device is lost before the step has happened, the trainer mends itself as
+  /// LossPolicy says and does the step with the ranks that there are then.
+  /// Errors: as above; the loss when the policy is to stop.
+  template <class Divide>
+  requires std::is_invocable_r_v < Shards, Divide&, const std::vector<Device>
+  & > DataParallelReport step(Divide divide) {
+    for (std::size_t left = ranks_.size() + options_.spares.size();; --left) {
+      Pending<DataParallelReport> report = step_later(divide(devices()));
+      const Status status = report.wait(step_deadline());
+      const bool is_lost = !status.has_value() && detail::is_device_loss(status.error());
+      if (!is_lost || left == 0 || options_.on_loss == LossPolicy::stop) {
+        return std::move(report).get(step_deadline());
+      }
+    }
   }
   /// The same without waiting. Steps run in the order of the calls.
   Pending<DataParallelReport> step_later(Shards shards) {
@@ -100,10 +101,11 @@ class DataParallel final {
   auto evaluate(Fn fn) {
     using R = std::invoke_result_t<Fn&, const Model&, WorkerContext&>;
     static_assert(!std::is_void_v<R>, "evaluate() gathers what the function returns");
-    replace_stragglers();
+    require_all();
     std::vector<Pending<R>> pending;
-    for (const auto& rank : ranks_) {
-      pending.push_back(rank->worker.run([fn, place = rank.get()](WorkerContext& context) mutable {
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      Rank& rank = ranks_[index];
+      pending.push_back(rank.worker.run([fn, place = &rank](WorkerContext& context) mutable {
         return fn(std::as_const(place->replica.model()), context);
       }));
     }
@@ -120,10 +122,11 @@ class DataParallel final {
   /// end up with the same. Errors: worker_failed with the cause.
   template <class Fn>
   void update_replicas(Fn fn) {
-    replace_stragglers();
+    require_all();
     std::vector<Pending<void>> pending;
-    for (const auto& rank : ranks_) {
-      pending.push_back(rank->worker.run([fn, place = rank.get()](WorkerContext&) mutable {
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      Rank& rank = ranks_[index];
+      pending.push_back(rank.worker.run([fn, place = &rank](WorkerContext&) mutable {
         fn(place->replica.model(), place->replica.optimizer());
       }));
     }
@@ -135,41 +138,37 @@ class DataParallel final {
     update_replicas([rate](Model&, Optimizer& optimizer) { optimizer.set_learning_rate(rate); });
   }
 
-  /// A copy of the model as it is after the steps that were asked for, on rank 0's device.
+  /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
+  /// of the first one that has the model still.
   [[nodiscard]] Model snapshot() {
-    replace_stragglers();
-    Rank& rank = *ranks_.front();
+    mend();
+    Rank& rank = ranks_.good();
     return retrieve(rank.worker.run([place = &rank](WorkerContext& context) {
       return fork(place->replica.model(), context.device);
     }));
   }
-  /// Ends the training: rank 0's replica moves back to the caller, after the steps that were asked
-  /// for. The trainer can only be destroyed then.
+  /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
+  /// steps that were asked for. The trainer can only be destroyed then.
   [[nodiscard]] Model take_model() {
-    replace_stragglers();
+    mend();
     is_model_taken_ = true;
-    Rank& rank = *ranks_.front();
+    Rank& rank = ranks_.good();
     return retrieve(
         rank.worker.run([place = &rank](WorkerContext&) { return place->replica.take(); }));
   }
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(ranks_.size()); }
+  /// Where the ranks of the next step are, in their order: after a loss, others than before.
+  [[nodiscard]] std::vector<Device> devices() {
+    mend();
+    return ranks_.devices();
+  }
   [[nodiscard]] const BucketPlan& buckets() const noexcept { return plan_; }
   /// Waits for nothing but the coordinator.
   [[nodiscard]] CoordinatorStatistics statistics() { return coordinator_.statistics(); }
 
  private:
-  struct Rank {
-    Rank(const Runtime& runtime,
-         const Device& device,
-         const WorkerOptions& options,
-         Optimizer with,
-         LossFn loss)
-        : replica(std::move(with), std::move(loss)), worker(runtime, device, options) {}
-
-    Replica<Model, Shard> replica;  ///< Touched by the worker's thread only.
-    Worker worker;                  // last: its thread ends before what it uses
-  };
+  using Rank = typename RankGroup<Model, Shard>::Rank;
 
   static std::vector<ParameterForm> forms_of(const Model& model) {
     std::vector<ParameterForm> forms;
@@ -177,12 +176,6 @@ class DataParallel final {
       forms.push_back({tensor.dtype(), tensor.shape()});
     });
     return forms;
-  }
-  static void place(Rank& rank, Model model) {
-    rank.worker
-        .run([at = &rank](WorkerContext&, Model copy) { at->replica.place(std::move(copy)); },
-             std::move(model))
-        .get();
   }
   Model retrieve(Pending<Model> pending) {
     Model model = std::move(pending).get(step_deadline());
@@ -193,13 +186,19 @@ class DataParallel final {
     return std::move(pending).get(step_deadline());
   }
 
-  /// After a step which some ranks committed and others could not: gives these the others' state.
-  void replace_stragglers();
+  /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
+  void mend();
+  /// Errors: DeviceError device_lost when there was a loss and the policy is to stop.
+  void require_all() {
+    mend();
+    if (loss_) {
+      throw_error(loss_);
+    }
+  }
+  [[nodiscard]] Duration step_wait() const { return options_.step_limit + 2 * options_.deadline; }
   // A lane gives a lost bucket up after step_limit, a worker waits a little longer, so that it hears
   // why, and the caller longer still.
-  [[nodiscard]] Deadline step_deadline() const {
-    return Deadline::in(options_.step_limit + 2 * options_.deadline);
-  }
+  [[nodiscard]] Deadline step_deadline() const { return Deadline::in(step_wait()); }
 
   const DataParallelOptions options_;
   InprocCollective inproc_;
@@ -210,7 +209,8 @@ class DataParallel final {
                          .coordinator = coordinator_.inbox(),
                          .lane_limit = options_.step_limit,
                          .update_limit = options_.step_limit + options_.deadline};
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  RankGroup<Model, Shard> ranks_;
+  ErrorRef loss_;  ///< Why there are no steps any more.
   std::int64_t last_step_ = 0;
   bool is_model_taken_ = false;
 };
@@ -221,6 +221,7 @@ Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
   if (is_model_taken_) {
     detail::throw_model_taken();
   }
+  require_all();
   std::int64_t sample_count = 0;
   for (const Shards& shards : micro_batches) {
     detail::require_shard_count(shards.size(), ranks_.size());
@@ -229,16 +230,16 @@ Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
     }
   }
   detail::require_samples(sample_count);
-  replace_stragglers();
   const std::int64_t step = ++last_step_;
-  Pending<DataParallelReport> report = coordinator_.begin(step, sample_count);
+  const auto decision = std::make_shared<UpdateDecision>();
+  Pending<DataParallelReport> report = coordinator_.begin(step, sample_count, decision);
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
-    ReplicaTask<Shard> task{.step = step, .sample_count = sample_count};
+    ReplicaTask<Shard> task{.step = step, .sample_count = sample_count, .decision = decision};
     for (Shards& shards : micro_batches) {
       hand_over(shards[index]);
       task.shards.push_back(std::move(shards[index]));
     }
-    Rank* const rank = ranks_[index].get();
+    Rank* const rank = &ranks_[index];
     rank->worker.post([this, rank, task = std::move(task)](WorkerContext& context) mutable {
       rank->replica.run(std::move(task), terms_, rank->worker, context);
     });
@@ -247,34 +248,16 @@ Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
 }
 
 template <Module Model, BatchShard Shard>
-void DataParallel<Model, Shard>::replace_stragglers() {
-  const std::vector<int> stragglers = coordinator_.stragglers();
-  if (stragglers.empty()) {
+void DataParallel<Model, Shard>::mend() {
+  const CoordinatorTrouble trouble = coordinator_.trouble();
+  const bool is_whole = trouble.stragglers.empty() && !trouble.has_lost_device && ranks_.is_whole();
+  if (is_whole || loss_) {
     return;
   }
-  const auto is_good = [&](const auto& rank) {
-    return std::ranges::find(stragglers, rank->worker.rank()) == stragglers.end();
-  };
-  Rank* const good = std::ranges::find_if(ranks_, is_good)->get();
-  for (const int number : stragglers) {
-    Rank* const straggler = ranks_[static_cast<std::size_t>(number)].get();
-    auto copy =
-        [good, device = straggler->worker.device(), config = options_.optimizer](WorkerContext&) {
-          Model model = fork(good->replica.model(), device);
-          Optimizer optimizer = make_optimizer(config);
-          optimizer.prepare(model);
-          copy_values(good->replica.optimizer(), optimizer);
-          optimizer.set_step_count(good->replica.optimizer().step_count());
-          optimizer.set_learning_rate(good->replica.optimizer().learning_rate());
-          return std::pair<Model, Optimizer>(std::move(model), std::move(optimizer));
-        };
-    auto [model, optimizer] = good->worker.run(std::move(copy)).get(step_deadline());
-    auto replace = [straggler](WorkerContext&, Model with, Optimizer state) {
-      straggler->replica.place(std::move(with), std::move(state));
-    };
-    straggler->worker.run(replace, std::move(model), std::move(optimizer)).get(step_deadline());
+  loss_ = ranks_.mend(trouble.stragglers, step_wait());
+  if (!loss_) {
+    coordinator_.rejoin(detail::rank_names(ranks_.devices()));
   }
-  coordinator_.rejoin();
 }
 
 }  // namespace hearth

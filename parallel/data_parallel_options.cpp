@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -41,12 +42,26 @@ void require_sound(const DataParallelOptions& options) {
       throw_argument("a device is empty");
     }
   }
+  for (const Device& device : options.spares) {
+    if (!device.is_valid() || std::ranges::find(options.devices, device) != options.devices.end()) {
+      throw_argument("a spare device is empty, or trains already");
+    }
+  }
+  if (!options.spares.empty() && options.on_loss != LossPolicy::replace) {
+    throw_argument("there are spare devices, but on_loss is not LossPolicy::replace");
+  }
   if (options.bucket_bytes < 1) {
     throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes));
   }
   if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
     throw_argument("deadline and step_limit must be above 0");
   }
+}
+
+void throw_no_replica() {
+  throw_error(Error{.code = ErrorCode::device_lost,
+                    .text = "DataParallel: no rank is left that has the model",
+                    .op = "DataParallel"});
 }
 
 void require_trainable(const BucketPlan& plan) {
@@ -74,14 +89,21 @@ void require_samples(std::int64_t sample_count) {
   }
 }
 
-CoordinatorOptions coordinator_options(const DataParallelOptions& options,
-                                       std::size_t bucket_count) {
-  CoordinatorOptions coordinator{
-      .ranks = {}, .bucket_count = bucket_count, .deadline = options.deadline};
-  for (std::size_t rank = 0; rank < options.devices.size(); ++rank) {
-    coordinator.ranks.push_back(fmt::format("rank {} on {}", rank, options.devices[rank].name()));
+std::vector<std::string> rank_names(const std::vector<Device>& devices) {
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    names.push_back(fmt::format("rank {} on {}", rank, devices[rank].name()));
   }
-  return coordinator;
+  return names;
+}
+
+CoordinatorOptions coordinator_options(const Runtime& runtime,
+                                       const DataParallelOptions& options,
+                                       std::size_t bucket_count) {
+  return {.ranks = rank_names(options.devices),
+          .bucket_count = bucket_count,
+          .deadline = options.deadline,
+          .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog())};
 }
 
 }  // namespace detail

@@ -8,9 +8,11 @@
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/runtime.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -19,23 +21,34 @@ namespace hearth {
 using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
 [[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config);
 
+/// What a trainer does when a device is lost.
+enum class LossPolicy : std::uint8_t {
+  stop,  ///< No step after it: each throws the loss. The model can be taken, if a replica is left.
+  shrink,  ///< The other ranks go on without it.
+  replace  ///< The next spare device takes its place; when there is none, the device is restarted.
+};
+
 struct DataParallelOptions {
   std::vector<Device> devices = {};  ///< One rank each.
   OptimizerConfig optimizer = Adam::Config{};
   /// Gradients travel in buckets of at least this size (bench: BM_DataParallel_Cnn).
   std::int64_t bucket_bytes = std::int64_t{1} << 20;
-  /// How long the first rank of a bucket waits for the last one.
+  /// How long the first rank of a bucket waits for the last one, and how long the collective, and
+  /// then the commit, may take.
   Duration deadline = std::chrono::seconds(5);
   /// How long a whole step may take.
   Duration step_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Of the workers' generators.
   Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
+  LossPolicy on_loss = LossPolicy::stop;
+  std::vector<Device> spares = {};  ///< For LossPolicy::replace, in the order of their use.
 };
 
 namespace detail {
 
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
 void require_sound(const DataParallelOptions& options);
+[[noreturn]] void throw_no_replica();
 /// Errors: ArgumentError when a model has nothing to train.
 void require_trainable(const BucketPlan& plan);
 /// Errors: ArgumentError when there is not one shard a rank.
@@ -44,7 +57,10 @@ void require_shard_count(std::size_t shards, std::size_t ranks);
 [[nodiscard]] std::int64_t checked_size(std::int64_t size);
 /// Errors: ArgumentError when a batch is empty.
 void require_samples(std::int64_t sample_count);
-[[nodiscard]] CoordinatorOptions coordinator_options(const DataParallelOptions& options,
+/// How error texts call the ranks on these devices.
+[[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
+[[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,
+                                                     const DataParallelOptions& options,
                                                      std::size_t bucket_count);
 
 }  // namespace detail

@@ -20,28 +20,84 @@ constexpr std::size_t kLeastChunkBytes = std::size_t{16} * 1024;
 // Chunks begin at cache lines of the regions, so that no two devices write to one.
 constexpr std::size_t kChunkAlignment = 64;
 
-// What combines bytes [begin, end) of all regions.
+// What combines bytes [begin, end) of all regions. `detail` is the root of a broadcast, or the size
+// of the regions where their chunks matter.
 using Combine = void (*)(std::span<std::byte* const> ranks,
                          DType dtype,
-                         int root,
+                         std::size_t detail,
                          std::size_t begin,
                          std::size_t end) noexcept;
 
 void sum_bytes(std::span<std::byte* const> ranks,
                DType dtype,
-               int /*root*/,
+               std::size_t /*detail*/,
                std::size_t begin,
                std::size_t end) noexcept {
   const auto element_bytes = static_cast<std::size_t>(size_bytes(dtype));
-  detail::sum_ranks(ranks, dtype, begin / element_bytes, end / element_bytes);
+  detail::sum_ranks(ranks, ranks, dtype, begin / element_bytes, end / element_bytes);
+}
+
+// Calls fn(rank, from, to), in bytes, for the part of each rank's chunk that lies in [begin, end).
+template <class Fn>
+void for_each_chunk(std::size_t region_bytes,
+                    std::size_t element_bytes,
+                    std::size_t world,
+                    std::size_t begin,
+                    std::size_t end,
+                    Fn fn) {
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    const ElementRange chunk = chunk_of(region_bytes / element_bytes, world, rank);
+    const std::size_t from = std::max(begin, chunk.begin * element_bytes);
+    const std::size_t to = std::min(end, chunk.end * element_bytes);
+    if (from < to) {
+      fn(rank, from, to);
+    }
+  }
+}
+
+void sum_chunks(std::span<std::byte* const> ranks,
+                DType dtype,
+                std::size_t region_bytes,
+                std::size_t begin,
+                std::size_t end) noexcept {
+  const auto element_bytes = static_cast<std::size_t>(size_bytes(dtype));
+  for_each_chunk(
+      region_bytes,
+      element_bytes,
+      ranks.size(),
+      begin,
+      end,
+      [&](std::size_t rank, std::size_t from, std::size_t to) {
+        detail::sum_ranks(
+            ranks, ranks.subspan(rank, 1), dtype, from / element_bytes, to / element_bytes);
+      });
+}
+
+void copy_chunks(std::span<std::byte* const> ranks,
+                 DType dtype,
+                 std::size_t region_bytes,
+                 std::size_t begin,
+                 std::size_t end) noexcept {
+  for_each_chunk(region_bytes,
+                 static_cast<std::size_t>(size_bytes(dtype)),
+                 ranks.size(),
+                 begin,
+                 end,
+                 [&](std::size_t rank, std::size_t from, std::size_t to) {
+                   for (std::byte* const target : ranks) {
+                     if (target != ranks[rank]) {
+                       std::memcpy(target + from, ranks[rank] + from, to - from);
+                     }
+                   }
+                 });
 }
 
 void copy_bytes(std::span<std::byte* const> ranks,
                 DType /*dtype*/,
-                int root,
+                std::size_t root,
                 std::size_t begin,
                 std::size_t end) noexcept {
-  const std::byte* const source = ranks[static_cast<std::size_t>(root)];
+  const std::byte* const source = ranks[root];
   for (std::byte* const target : ranks) {
     if (target != source && begin != end) {
       std::memcpy(target + begin, source + begin, end - begin);
@@ -93,8 +149,12 @@ class Round final {
 // A chunk on its way to a device. A device that stops drops it unrun, and it counts all the same.
 class Chunk final {
  public:
-  Chunk(std::shared_ptr<Round> round, Combine combine, int root, std::size_t begin, std::size_t end)
-      : round_(std::move(round)), combine_(combine), root_(root), begin_(begin), end_(end) {}
+  Chunk(std::shared_ptr<Round> round,
+        Combine combine,
+        std::size_t detail,
+        std::size_t begin,
+        std::size_t end)
+      : round_(std::move(round)), combine_(combine), detail_(detail), begin_(begin), end_(end) {}
   Chunk(Chunk&&) noexcept = default;
   Chunk& operator=(Chunk&&) noexcept = delete;
   Chunk(const Chunk&) = delete;
@@ -107,14 +167,14 @@ class Chunk final {
 
   void run() {
     const auto round = std::exchange(round_, nullptr);
-    combine_(round->bytes(), round->regions().front().dtype(), root_, begin_, end_);
+    combine_(round->bytes(), round->regions().front().dtype(), detail_, begin_, end_);
     round->finish_chunk(true);
   }
 
  private:
   std::shared_ptr<Round> round_;
   Combine combine_;
-  int root_;
+  std::size_t detail_;
   std::size_t begin_;
   std::size_t end_;
 };
@@ -152,7 +212,7 @@ Status check(std::span<const LentRegion> regions, bool must_sum) {
 void start(std::vector<LentRegion> regions,
            const Status& checked,
            Combine combine,
-           int root,
+           std::size_t detail,
            Collective::Finished finished) {
   const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
   if (!checked.has_value() || size == 0) {
@@ -167,7 +227,7 @@ void start(std::vector<LentRegion> regions,
   for (std::size_t index = 0; index < count; ++index) {
     // The regions stay valid until the last chunk has run, so until this one is posted at least.
     round->regions()[index].run_on_device(
-        [chunk = Chunk(round, combine, root, edge(index), edge(index + 1))]() mutable {
+        [chunk = Chunk(round, combine, detail, edge(index), edge(index + 1))]() mutable {
           chunk.run();
         });
   }
@@ -182,6 +242,20 @@ void InprocCollective::all_reduce(std::vector<LentRegion> regions,
   start(std::move(regions), checked, &sum_bytes, 0, std::move(finished));
 }
 
+void InprocCollective::reduce_scatter(std::vector<LentRegion> regions,
+                                      ReduceOp /*op*/,
+                                      Finished finished) {
+  const Status checked = check(regions, true);
+  const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
+  start(std::move(regions), checked, &sum_chunks, size, std::move(finished));
+}
+
+void InprocCollective::all_gather(std::vector<LentRegion> regions, Finished finished) {
+  const Status checked = check(regions, false);
+  const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
+  start(std::move(regions), checked, &copy_chunks, size, std::move(finished));
+}
+
 void InprocCollective::broadcast(std::vector<LentRegion> regions, int root, Finished finished) {
   Status checked = check(regions, false);
   if (checked.has_value() && (root < 0 || static_cast<std::size_t>(root) >= regions.size())) {
@@ -189,7 +263,11 @@ void InprocCollective::broadcast(std::vector<LentRegion> regions, int root, Fini
         Error{.code = ErrorCode::out_of_range,
               .text = fmt::format("collective: root {} of a world of {}", root, regions.size())};
   }
-  start(std::move(regions), checked, &copy_bytes, root, std::move(finished));
+  start(std::move(regions),
+        checked,
+        &copy_bytes,
+        static_cast<std::size_t>(root),
+        std::move(finished));
 }
 
 }  // namespace hearth

@@ -12,6 +12,9 @@ class InprocCollective final : public Collective {
  public:
   /// Cost: 2·world·bytes of memory traffic in all; a device is woken for each 16 KiB at most.
   void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override;
+  /// Cost of either: (world + 1)·bytes.
+  void reduce_scatter(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override;
+  void all_gather(std::vector<LentRegion> regions, Finished finished) override;
   void broadcast(std::vector<LentRegion> regions, int root, Finished finished) override;
 };
 

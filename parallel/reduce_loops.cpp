@@ -37,7 +37,10 @@ inline constexpr bool kCanSum = !std::is_same_v<T, std::uint8_t> && !std::is_sam
 constexpr std::size_t kBlock = 1024;
 
 template <class T>
-void sum_block(std::span<std::byte* const> ranks, std::size_t begin, std::size_t count) noexcept {
+void sum_block(std::span<std::byte* const> ranks,
+               std::span<std::byte* const> targets,
+               std::size_t begin,
+               std::size_t count) noexcept {
   using Sum = typename Wide<T>::Type;
   alignas(64) std::array<Sum, kBlock> sums;  // NOLINT: filled by the first rank
   const T* const first = reinterpret_cast<const T*>(ranks.front()) + begin;
@@ -50,8 +53,8 @@ void sum_block(std::span<std::byte* const> ranks, std::size_t begin, std::size_t
       sums[i] += static_cast<Sum>(values[i]);
     }
   }
-  for (std::byte* const rank : ranks) {
-    T* const values = reinterpret_cast<T*>(rank) + begin;
+  for (std::byte* const target : targets) {
+    T* const values = reinterpret_cast<T*>(target) + begin;
     for (std::size_t i = 0; i < count; ++i) {
       values[i] = static_cast<T>(sums[i]);
     }
@@ -65,6 +68,7 @@ bool can_sum(DType dtype) noexcept {
 }
 
 void sum_ranks(std::span<std::byte* const> ranks,
+               std::span<std::byte* const> targets,
                DType dtype,
                std::size_t begin,
                std::size_t end) noexcept {
@@ -72,7 +76,7 @@ void sum_ranks(std::span<std::byte* const> ranks,
     using T = decltype(zero);
     if constexpr (kCanSum<T>) {
       for (std::size_t i = begin; i < end; i += kBlock) {
-        sum_block<T>(ranks, i, std::min(kBlock, end - i));
+        sum_block<T>(ranks, targets, i, std::min(kBlock, end - i));
       }
     }
   });

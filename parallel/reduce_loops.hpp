@@ -14,9 +14,10 @@ namespace hearth::detail {
 /// Whether sum_ranks knows the type: f32, f64, f16, bf16, i32, i64.
 [[nodiscard]] bool can_sum(DType dtype) noexcept;
 
-/// Element by element, first rank to last, the sum goes to every rank. Integers wrap around.
-/// Requires can_sum(dtype); elements [begin, end) exist in each of `ranks`.
+/// Element by element, first rank to last; the sum goes to each of `targets`, which may be ranks.
+/// Integers wrap around. Requires can_sum(dtype); elements [begin, end) exist in each of them.
 void sum_ranks(std::span<std::byte* const> ranks,
+               std::span<std::byte* const> targets,
                DType dtype,
                std::size_t begin,
                std::size_t end) noexcept;

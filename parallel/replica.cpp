@@ -1,5 +1,6 @@
 #include <hearth/parallel/replica.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,12 @@ void throw_model_taken() {
   throw_error(Error{.code = ErrorCode::invalid_argument,
                     .text = "DataParallel: the model was taken: the training has ended",
                     .op = "DataParallel"});
+}
+
+ErrorRef given_up() {
+  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled,
+                                             .text = "DataParallel: the trainer was destroyed",
+                                             .op = "DataParallel"});
 }
 
 Gradients without_values(const std::vector<NamedTensor>& parameters) {

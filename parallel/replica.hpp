@@ -1,7 +1,8 @@
 // Replica: one rank's copy of the model, with its optimizer and loss function, and how it takes
 // part in a step.
 // Owned by a trainer. Threads: its worker's only.
-// Invariant: run() tells the coordinator how its step ended, whatever happens in it.
+// Invariants: (1) run() tells the coordinator how its step ended, whatever happens in it; (2) a step
+// that did not happen leaves no trace: weights, optimizer and generator are as before.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -31,7 +32,8 @@ concept BatchShard = std::movable<T> && requires(const T& shard) {
 template <BatchShard Shard>
 struct ReplicaTask {
   std::int64_t step = 0;
-  std::int64_t sample_count = 0;   ///< Of all ranks.
+  std::int64_t sample_count = 0;  ///< Of all ranks.
+  std::shared_ptr<UpdateDecision> decision = nullptr;
   std::vector<Shard> shards = {};  ///< By micro-batch.
 };
 
@@ -39,7 +41,7 @@ struct ReplicaTask {
 struct StepTerms {
   const BucketPlan& plan;
   CoordinatorInbox coordinator;
-  Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent.
+  Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
   Duration update_limit;  ///< How long the worker waits for the end of the step.
 };
 
@@ -47,6 +49,8 @@ namespace detail {
 /// Gradients whose tensors come later; those of integers are zeros.
 [[nodiscard]] Gradients without_values(const std::vector<NamedTensor>& parameters);
 [[noreturn]] void throw_model_taken();
+/// The worker was stopped in the middle of a step.
+[[nodiscard]] ErrorRef given_up();
 }  // namespace detail
 
 template <Module Model, BatchShard Shard>
@@ -78,10 +82,12 @@ class Replica final {
   }
 
   /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
-  /// model. Waits for the update.
+  /// model, when all ranks can. Waits for the update.
   void run(Task task, const StepTerms& terms, const Worker& worker, WorkerContext& context);
 
  private:
+  /// Where the coordinator hears of this rank's update.
+  [[nodiscard]] static JointUpdate joint_update(const Task& task, const StepTerms& terms, int rank);
   [[nodiscard]] Gradients differentiate(Task& task,
                                         GradientExchange& exchange,
                                         WorkerContext& context);
@@ -107,18 +113,41 @@ void Replica<Model, Shard>::run(Task task,
                                 const Worker& worker,
                                 WorkerContext& context) {
   ErrorRef error;
+  const Generator generator = context.generator;
   try {
     take_over(task.shards);
     GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
     Gradients gradients = differentiate(task, exchange, context);
     exchange.collect(gradients);
-    const Pending<StepReport> update = optimizer_.step(model(), std::move(gradients));
-    error = update.wait(Deadline::in(terms.update_limit)).shared_error();
+    const Pending<StepReport> update =
+        optimizer_.step(model(), std::move(gradients), joint_update(task, terms, context.rank));
+    error = update.wait_for(terms.update_limit, context.stop) || !context.stop.stop_requested()
+                ? update.wait(Deadline::in(Duration::zero())).shared_error()
+                : detail::given_up();
   } catch (...) {
     error = worker.failure();
     terms.coordinator.abort(task.step, error);
   }
+  if (error && task.decision->abort(error)) {
+    context.generator = generator;
+  }
   terms.coordinator.finish(task.step, context.rank, std::move(error));
+}
+
+template <Module Model, BatchShard Shard>
+JointUpdate Replica<Model, Shard>::joint_update(const Task& task,
+                                                const StepTerms& terms,
+                                                int rank) {
+  const auto prepared =
+      [coordinator = terms.coordinator, step = task.step, rank](Result<PreparedUpdate> update) {
+        if (update.has_value()) {
+          coordinator.prepared(step, rank, std::move(update).value());
+        } else {
+          coordinator.abort(step, update.shared_error());
+        }
+      };
+  return {
+      .decision = task.decision, .prepared = prepared, .deadline = Deadline::in(terms.lane_limit)};
 }
 
 template <Module Model, BatchShard Shard>

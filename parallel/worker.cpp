@@ -12,7 +12,18 @@ namespace hearth {
 Worker::Worker(const Runtime& runtime, const Device& device, WorkerOptions options)
     : device_(device),
       options_(options),
-      subject_(fmt::format("worker {} on {}", options.rank, device.name())) {
+      subject_(fmt::format("worker {} on {}", options.rank, device.name())),
+      watchdog_(&runtime.watchdog()) {
+  // It may be in the middle of a function for long, so what it is at is seen from outside.
+  const auto look = [books = books_] {
+    return fmt::format("{}; {} functions wait",
+                       books->is_running.load(std::memory_order_acquire) ? "runs one" : "is idle",
+                       books->queued.load(std::memory_order_acquire));
+  };
+  witness_ =
+      watchdog_->watch({.name = subject_,
+                        .ask = [look](Promise<std::string> answer) { answer.set_value(look()); },
+                        .observe = look});
   thread_ = runtime.executor().spawn(
       {.name = fmt::format("worker:{}", options.rank), .cores = device.cores()},
       [this] { thread_main(); });
@@ -24,12 +35,14 @@ Worker::~Worker() {
 }
 
 void Worker::stop() noexcept {
-  is_stopping_.store(true, std::memory_order_release);  // partner: thread_main
+  stop_.request_stop();
   jobs_.close();
 }
 
 void Worker::post(Job job) {
+  books_->queued.fetch_add(1, std::memory_order_acq_rel);
   if (jobs_.push(std::move(job)) != MailboxPush::accepted) {
+    books_->queued.fetch_sub(1, std::memory_order_acq_rel);
     throw_error(Error{.code = ErrorCode::cancelled, .text = subject_ + " has ended"});
   }
 }
@@ -40,11 +53,15 @@ void Worker::thread_main() {
       .world = options_.world,
       .device = device_,
       .generator = Generator(options_.seed).fork(static_cast<std::uint64_t>(options_.rank)),
-      .communication = Stream(device_)};
+      .communication = Stream(device_),
+      .stop = stop_.get_token()};
   const GeneratorScope generator(context.generator);
-  while (std::optional<Job> job = jobs_.pop()) {
-    if (!is_stopping_.load(std::memory_order_acquire)) {  // partner: stop
+  while (std::optional<Job> job = jobs_.pop(Deadline::never())) {
+    books_->queued.fetch_sub(1, std::memory_order_acq_rel);
+    if (!stop_.stop_requested()) {
+      books_->is_running.store(true, std::memory_order_release);  // partner: the witness
       (*job)(context);
+      books_->is_running.store(false, std::memory_order_release);
     }
   }
 }

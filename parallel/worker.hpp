@@ -41,6 +41,8 @@ struct WorkerContext {
   Generator generator;
   /// Beside the thread's default stream: for transfers that go on while that one computes.
   Stream communication;
+  /// Requested when the worker is to end: for functions that wait (Pending::get) or go on for long.
+  std::stop_token stop;
 };
 
 class Worker final {
@@ -48,7 +50,8 @@ class Worker final {
   Worker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  /// Waits for the function that runs now; drops those behind it.
+  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it; drops those
+  /// behind it.
   ~Worker();
 
   /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
@@ -60,7 +63,7 @@ class Worker final {
   auto run(Fn fn, Args... args) {
     using R = std::invoke_result_t<Fn&, WorkerContext&, Args...>;
     static_assert(!std::is_reference_v<R>, "a worker's function returns a value");
-    Promise<R> promise(PendingOptions{.subject = subject_});
+    Promise<R> promise(PendingOptions{.subject = subject_, .helper = {.watchdog = watchdog_}});
     Pending<R> pending = promise.pending();
     (hand_over(args), ...);
     post([this,
@@ -93,18 +96,28 @@ class Worker final {
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   [[nodiscard]] int rank() const noexcept { return options_.rank; }
-  /// Gives up what is queued, now and from here on, without waiting.
+  /// Gives up what is queued, now and from here on, and asks the function that runs now to stop,
+  /// without waiting.
   void stop() noexcept;
 
  private:
   using Job = UniqueFunction<void(WorkerContext&)>;
+
+  /// What others may see of it.
+  struct Books {
+    std::atomic<bool> is_running{false};
+    std::atomic<std::int64_t> queued{0};
+  };
 
   void thread_main();
 
   const Device device_;
   const WorkerOptions options_;
   const std::string subject_;
-  std::atomic<bool> is_stopping_{false};
+  const IntrusivePtr<Watchdog> watchdog_;
+  const std::shared_ptr<Books> books_ = std::make_shared<Books>();
+  std::shared_ptr<const void> witness_;
+  std::stop_source stop_;
   Mailbox<Job> jobs_;
   std::unique_ptr<Joinable> thread_;
 };

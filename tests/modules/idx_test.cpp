@@ -191,6 +191,24 @@ TEST_F(IdxTest, RefusesPicturesAndLabelsThatDoNotBelongTogether) {
   });
 }
 
+TEST_F(IdxTest, RefusesFilesWithoutPictures) {
+  const auto no_labels = write("l", idx_bytes({0}, {}));
+  expect_error(
+      ErrorCode::bad_format, "none: at byte 4: the count is 0, expected pictures: 1 or more", [&] {
+        return read_labelled_images(write("none", idx_bytes({0, 28, 28}, {})), no_labels);
+      });
+  expect_error(ErrorCode::bad_format, "at byte 12: the width is 0, expected pictures", [&] {
+    return read_labelled_images(write("thin", idx_bytes({2, 28, 0}, {})), no_labels);
+  });
+}
+
+TEST_F(IdxTest, ASinglePictureCannotBothTrainAndTest) {
+  write_pair("t10k", 1, 4);
+  expect_error(ErrorCode::bad_format, "the count is 1, expected 2 or more", [&] {
+    return find_mnist(folder);
+  });
+}
+
 TEST_F(IdxTest, NamesTheByteOfALabelOutOfRange) {
   const auto images = write("i", idx_bytes({3, 1, 1}, {1, 2, 3}));
   const auto labels = write("l", idx_bytes({3}, {0, 9, 10}));

@@ -2,14 +2,17 @@
 
 #include "test_runtime.hpp"
 
+#include <hearth/modules/adam.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <array>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -191,6 +194,35 @@ TEST(Module, CopyValuesRefusesAnotherShapeAndChangesNothing) {
   Tree tree{.children = {}, .value = ones(test.cpu, {3})};
   EXPECT_THROW(copy_values(from, tree), ArgumentError);
   EXPECT_THROW(copy_values(Empty{}, tree), ArgumentError);
+}
+
+TEST(Weights, LieApartFromTemporariesFromTheStart) {
+  TestRuntime test;
+  Generator generator(1);
+  std::int64_t known = 0;
+  const auto added = [&] {
+    test.cpu.sync();
+    const std::int64_t bytes = test.cpu.memory_report().exclusive.live_bytes;
+    return bytes - std::exchange(known, bytes);
+  };
+  static_cast<void>(added());
+  constexpr std::int64_t kBytes = (64 * 64 + 64) * 4;
+  Linear layer({.in = 64, .out = 64}, test.cpu, generator);
+  EXPECT_EQ(added(), kBytes);
+  Adam adam({});
+  adam.prepare(layer);
+  EXPECT_EQ(added(), 2 * kBytes) << "optimizer state";
+  const Linear copy = fork(layer, test.cpu);
+  EXPECT_EQ(added(), kBytes) << "a fork";
+  const Linear wide = to_dtype(layer, DType::f64);
+  EXPECT_EQ(added(), 2 * kBytes) << "another type";
+  const Tensor result = layer.forward(ones(test.cpu, {64, 64})) * 2;
+  EXPECT_EQ(added(), 0) << "temporaries";
+  const Tensor own = [&] {
+    const WeightScope weights(test.cpu);
+    return Tensor::from(test.cpu, std::vector<float>(64), {64});
+  }();
+  EXPECT_EQ(added(), 256) << "a module of one's own";
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 
 #include <hearth/runtime/runtime.hpp>
 
+#include "tests/support/crowd.hpp"
+
 namespace hearth {
 
 struct TestRuntime {
-  Runtime runtime{{.devices = {{.name = "reference:0"}, {.name = "cpu:0"}}}};
+  Runtime runtime{{.devices = crowded({{.name = "reference:0"}, {.name = "cpu:0"}})}};
   Device reference = runtime.device("reference:0");
   Device cpu = runtime.device("cpu:0");
 };

@@ -3,8 +3,10 @@
 
 #include "loan_desk.hpp"
 
+#include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/base/philox.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -101,11 +103,52 @@ class CollectiveConformance : public ::testing::TestWithParam<Engine> {
           << count << " of " << name(dtype_of<T>) << ", root " << root << " of " << world;
     }
   }
+  /// Chunk r of region r has the sums, the rest its old values.
+  template <class T>
+  void expect_scattered_sums(int world, std::size_t count) {
+    std::vector<Tensor> results;
+    Outcome outcome;
+    engine_->reduce_scatter(
+        desk_.borrow(tensors<T>(world, count), results), ReduceOp::sum, outcome.finished());
+    ASSERT_TRUE(outcome.wait().has_value());
+    const std::vector<T> sums = sum_of<T>(world, count);
+    for (int rank = 0; rank < world; ++rank) {
+      std::vector<T> expected = values_of<T>(rank, count);
+      const auto [begin, end] = chunk_of(count, ranks_of(world), ranks_of(rank));
+      std::copy(sums.begin() + static_cast<std::ptrdiff_t>(begin),
+                sums.begin() + static_cast<std::ptrdiff_t>(end),
+                expected.begin() + static_cast<std::ptrdiff_t>(begin));
+      EXPECT_TRUE(results[ranks_of(rank)].read_bytes().get() == bytes_of(expected))
+          << count << " of " << name(dtype_of<T>) << ", rank " << rank << " of " << world;
+    }
+  }
+  template <class T>
+  void expect_gathered_chunks(int world, std::size_t count) {
+    std::vector<Tensor> results;
+    Outcome outcome;
+    engine_->all_gather(desk_.borrow(tensors<T>(world, count), results), outcome.finished());
+    ASSERT_TRUE(outcome.wait().has_value());
+    std::vector<T> expected;
+    for (int rank = 0; rank < world; ++rank) {
+      const std::vector<T> values = values_of<T>(rank, count);
+      const auto [begin, end] = chunk_of(count, ranks_of(world), ranks_of(rank));
+      expected.insert(expected.end(),
+                      values.begin() + static_cast<std::ptrdiff_t>(begin),
+                      values.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    for (const Tensor& result : results) {
+      EXPECT_TRUE(result.read_bytes().get() == bytes_of(expected))
+          << count << " of " << name(dtype_of<T>) << " on " << world;
+    }
+  }
+  static std::size_t ranks_of(int number) { return static_cast<std::size_t>(number); }
   template <class T>
   void expect_all() {
     for (int world = 1; world <= kMostRanks; ++world) {
       for (const std::size_t count : kSizes) {
         expect_sums<T>(world, count);
+        expect_scattered_sums<T>(world, count);
+        expect_gathered_chunks<T>(world, count);
         expect_copies<T>(world, world / 2, count);
       }
     }
@@ -175,10 +218,117 @@ TEST_P(CollectiveConformance, RefusesARootOutsideOfTheWorld) {
   }
 }
 
+TEST_P(CollectiveConformance, ScatteredSumsThatAreGatheredAreTheReducedOnes) {
+  constexpr std::size_t kCount = 20'011;
+  const auto inexact = [&] {
+    std::vector<Tensor> given;
+    for (int rank = 0; rank < 3; ++rank) {
+      given.push_back(full(desk_.device(rank), {kCount}, 0.1 + rank * 1000.7));
+    }
+    return given;
+  };
+  std::vector<Tensor> reduced;
+  engine_->all_reduce(desk_.borrow(inexact(), reduced), ReduceOp::sum, {});
+  std::vector<Tensor> scattered;
+  engine_->reduce_scatter(desk_.borrow(inexact(), scattered), ReduceOp::sum, {});
+  std::vector<Tensor> gathered;
+  engine_->all_gather(desk_.borrow(std::move(scattered), gathered), {});
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(gathered[rank].to_vector<float>(), reduced[rank].to_vector<float>());
+  }
+}
+
+TEST_P(CollectiveConformance, WhatRanksDisagreeOnIsRefusedByAllKinds) {
+  const auto expect_refusal = [&](const auto& call) {
+    std::vector<Tensor> given = tensors<float>(3, 6);
+    given[1] = ones(desk_.device(1), {7});
+    std::vector<Tensor> results;
+    Outcome outcome;
+    call(desk_.borrow(std::move(given), results), outcome.finished());
+    EXPECT_EQ(outcome.wait().error().code, ErrorCode::invalid_argument);
+    for (const Tensor& result : results) {
+      EXPECT_THROW(static_cast<void>(result.read_bytes().get()), ArgumentError);
+    }
+  };
+  expect_refusal([&](std::vector<LentRegion> regions, Collective::Finished finished) {
+    engine_->reduce_scatter(std::move(regions), ReduceOp::sum, std::move(finished));
+  });
+  expect_refusal([&](std::vector<LentRegion> regions, Collective::Finished finished) {
+    engine_->all_gather(std::move(regions), std::move(finished));
+  });
+}
+
+// One rank has ended its loan: all others come back with the error, none is left waiting.
+TEST_P(CollectiveConformance, ARankThatIsGoneEndsItForAll) {
+  std::vector<Tensor> results;
+  std::vector<LentRegion> regions = desk_.borrow(tensors<float>(3, 6), results);
+  regions[1].done(Error{.code = ErrorCode::cancelled, .text = "it went home"});
+  Outcome outcome;
+  engine_->reduce_scatter(std::move(regions), ReduceOp::sum, outcome.finished());
+  EXPECT_EQ(outcome.wait().error().code, ErrorCode::invalid_argument);
+  EXPECT_THROW(static_cast<void>(results[0].read_bytes().get()), ArgumentError);
+  EXPECT_EQ(results[1].read_bytes().wait().error().code, ErrorCode::cancelled);
+  EXPECT_THROW(static_cast<void>(results[2].read_bytes().get()), ArgumentError);
+}
+
+// A tensor whose loan has run out stays poisoned, whatever the engine does with the bytes later.
+TEST_P(CollectiveConformance, ALoanThatHasRunOutIsNotFilledLater) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const LoanDesk desk(2, &executor);
+    const auto engine = GetParam().make();
+    std::vector<Tensor> given;
+    given.push_back(ones(desk.device(0), {5}));
+    given.push_back(ones(desk.device(1), {5}));
+    std::vector<Tensor> results;
+    std::vector<LentRegion> regions =
+        desk.borrow(std::move(given), results, Deadline::in(std::chrono::seconds(5)));
+    current_context().parker().park(Deadline::in(std::chrono::seconds(6)));
+    Outcome outcome;
+    engine->all_reduce(std::move(regions), ReduceOp::sum, outcome.finished());
+    EXPECT_TRUE(outcome.wait().has_value());
+    for (const Tensor& result : results) {
+      EXPECT_EQ(result.read_bytes().wait().error().code, ErrorCode::deadline_exceeded);
+    }
+  });
+}
+
+// A device that stops drops the work that it was to do: the others hear of it at once.
+TEST_P(CollectiveConformance, ADeviceThatStopsEndsItForAll) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const LoanDesk desk(1, &executor);
+    LoanDesk other(1, &executor);
+    const auto engine = GetParam().make();
+    constexpr std::int64_t kCount = 40'013;  // so that both devices get work
+    const auto lend_ones = [](const LoanDesk& at, std::vector<Tensor>& results) {
+      std::vector<Tensor> given;
+      given.push_back(ones(at.device(0), {kCount}));
+      return std::move(at.borrow(std::move(given), results)[0]);
+    };
+    std::vector<Tensor> here;
+    std::vector<Tensor> there;
+    std::vector<LentRegion> regions;
+    regions.push_back(lend_ones(desk, here));
+    regions.push_back(lend_ones(other, there));
+    other.end();
+    Outcome outcome;
+    engine->all_reduce(std::move(regions), ReduceOp::sum, outcome.finished());
+    EXPECT_EQ(outcome.wait().error().code, ErrorCode::collective_failed);
+    EXPECT_EQ(here[0].read_bytes().wait().error().code, ErrorCode::collective_failed);
+  });
+}
+
 TEST_P(CollectiveConformance, RefusesNoRegionsAtAll) {
   Outcome outcome;
   engine_->all_reduce({}, ReduceOp::sum, outcome.finished());
   EXPECT_EQ(outcome.wait().error().code, ErrorCode::invalid_argument);
+  Outcome scattered;
+  engine_->reduce_scatter({}, ReduceOp::sum, scattered.finished());
+  EXPECT_EQ(scattered.wait().error().code, ErrorCode::invalid_argument);
+  Outcome gathered;
+  engine_->all_gather({}, gathered.finished());
+  EXPECT_EQ(gathered.wait().error().code, ErrorCode::invalid_argument);
 }
 
 TEST_P(CollectiveConformance, ATensorThatSomeoneHoldsKeepsItsValues) {

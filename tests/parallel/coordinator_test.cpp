@@ -25,7 +25,8 @@ class CoordinatorTest : public ::testing::Test {
   static constexpr std::int64_t kSamples = 10;
 
   [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step) {
-    return coordinator_->begin(step, kSamples);
+    decision_ = std::make_shared<UpdateDecision>();
+    return coordinator_->begin(step, kSamples, decision_);
   }
   /// Rank `rank` lends a tensor with this value; returns what becomes of it.
   Tensor arrive(std::int64_t step, std::size_t bucket, int rank, float value, double loss = 0) {
@@ -53,6 +54,7 @@ class CoordinatorTest : public ::testing::Test {
   }
 
   LoanDesk desk_{2};
+  std::shared_ptr<UpdateDecision> decision_;  ///< Of the last step.
   InprocCollective engine_;
   std::unique_ptr<Coordinator> coordinator_ = std::make_unique<Coordinator>(
       desk_.runtime().executor(),
@@ -139,19 +141,20 @@ TEST_F(CoordinatorTest, ItsInboxMayOutliveIt) {
 }
 
 TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
-  const Pending<DataParallelReport> step = begin(1);
-  EXPECT_TRUE(coordinator_->stragglers().empty());
+  Pending<DataParallelReport> step = begin(1);
+  EXPECT_TRUE(coordinator_->trouble().stragglers.empty());
+  EXPECT_TRUE(decision_->commit());
   finish(1, 0);
   finish(1, 1, error(ErrorCode::out_of_memory));
-  EXPECT_EQ(step.wait().error().code, ErrorCode::out_of_memory);
-  EXPECT_EQ(coordinator_->stragglers(), std::vector<int>{1});
+  EXPECT_EQ(std::move(step).get().late_failure->code, ErrorCode::out_of_memory);
+  EXPECT_EQ(coordinator_->trouble().stragglers, std::vector<int>{1});
   const Pending<DataParallelReport> refused = begin(2);
   EXPECT_EQ(code_of(arrive(2, 0, 0, 1)), ErrorCode::collective_failed);
   finish(2, 0, error(ErrorCode::collective_failed));
   finish(2, 1, error(ErrorCode::collective_failed));
   EXPECT_THAT(refused.wait().error().text, HasSubstr("rank 1 did not commit step 1"));
-  coordinator_->rejoin();
-  EXPECT_TRUE(coordinator_->stragglers().empty());
+  coordinator_->rejoin({"rank 0", "rank 1"});
+  EXPECT_TRUE(coordinator_->trouble().stragglers.empty());
   const Pending<DataParallelReport> again = begin(3);
   finish(3, 0);
   finish(3, 1);
@@ -195,7 +198,8 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
            .region = std::move(desk.borrow(std::move(tensors), results)[0])});
       return std::move(results[0]);
     };
-    const Pending<DataParallelReport> step = coordinator.begin(1, 1);
+    const Pending<DataParallelReport> step =
+        coordinator.begin(1, 1, std::make_shared<UpdateDecision>());
     rest(std::chrono::seconds(30));
     const Tensor first = lend_one(1);
     rest(std::chrono::seconds(4));
@@ -209,7 +213,7 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
     EXPECT_EQ(step.wait().error().code, ErrorCode::deadline_exceeded);
     EXPECT_FALSE(lend_one(0).item_later().wait().has_value());
     coordinator.inbox().finish(1, 0, error(ErrorCode::deadline_exceeded));
-    EXPECT_TRUE(coordinator.stragglers().empty());
+    EXPECT_TRUE(coordinator.trouble().stragglers.empty());
   });
 }
 

@@ -95,6 +95,18 @@ TEST(DataParallel, TrainsTheCnnLikeOneDeviceWithAdamInF64) {
   const Trained one = train<Cnn>({.world = 1, .dtype = DType::f64, .optimizer = adam});
   const Trained two = train<Cnn>({.world = 2, .dtype = DType::f64, .optimizer = adam});
   EXPECT_LE(largest_difference(two.weights, one.weights), 1e-12);
+  const Trained four = train<Cnn>({.world = 4, .dtype = DType::f64, .optimizer = adam});
+  EXPECT_LE(largest_difference(four.weights, one.weights), 1e-12);
+}
+
+TEST(DataParallel, TwoRunsOfTheCnnGiveTheSameBits) {
+  for (const int world : {2, 4}) {
+    const Training how{.world = world, .steps = 3};
+    const Trained first = train<Cnn>(how);
+    const Trained second = train<Cnn>(how);
+    EXPECT_EQ(first.weights, second.weights) << world << " devices";
+    EXPECT_EQ(first.losses, second.losses) << world << " devices";
+  }
 }
 
 TEST(DataParallel, IsTheSameAsATrainingLoopWithoutIt) {

@@ -21,14 +21,18 @@ namespace hearth::testing {
 class LoanDesk {
  public:
   explicit LoanDesk(int devices, Executor* executor = nullptr)
-      : runtime_(cpu_devices(devices, executor)) {}
+      : runtime_(std::in_place, cpu_devices(devices, executor)) {}
 
-  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
+  [[nodiscard]] const Runtime& runtime() const { return runtime_.value(); }
   [[nodiscard]] Device device(int rank) const {
-    return runtime_.device("cpu:" + std::to_string(rank));
+    return runtime_->device("cpu:" + std::to_string(rank));
   }
+  /// The devices stop; loans stay out.
+  void end() { runtime_.reset(); }
   /// Lends one tensor a rank; `results[r]` is what becomes of it.
-  std::vector<LentRegion> borrow(std::vector<Tensor> tensors, std::vector<Tensor>& results) const {
+  std::vector<LentRegion> borrow(std::vector<Tensor> tensors,
+                                 std::vector<Tensor>& results,
+                                 Deadline deadline = Deadline::in(kDefaultWait)) const {
     struct Arrival {
       std::size_t rank;
       Result<LentRegion> region;
@@ -41,7 +45,7 @@ class LoanDesk {
           [arrivals, rank](Result<LentRegion> region) {
             arrivals->try_push({rank, std::move(region)});
           },
-          Deadline::in(kDefaultWait)));
+          deadline));
     }
     std::vector<LentRegion> regions(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -52,7 +56,7 @@ class LoanDesk {
   }
 
  private:
-  Runtime runtime_;
+  std::optional<Runtime> runtime_;
 };
 
 /// Waits for a collective.

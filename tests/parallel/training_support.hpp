@@ -13,6 +13,8 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "tests/support/crowd.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -29,6 +31,7 @@ inline RuntimeOptions cpu_devices(int count, Executor* executor = nullptr) {
     options.devices.push_back(
         {.name = "cpu:" + std::to_string(i), .memory_budget_bytes = std::int64_t{256} << 20});
   }
+  options.devices = crowded(std::move(options.devices));
   return options;
 }
 

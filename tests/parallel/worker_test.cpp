@@ -142,6 +142,24 @@ TEST(Worker, RunsOnTheCoresOfItsDevice) {
             std::vector<int>{core});
 }
 
+TEST(Worker, AsksTheFunctionThatRunsToStop) {
+  OneDevice test;
+  Mailbox<int> started;
+  Promise<void> never;
+  Pending<void> nothing = never.pending();
+  auto worker = std::make_unique<Worker>(test.runtime, test.device);
+  const Pending<void> patient = worker->run([&](WorkerContext& context) {
+    started.push(1);
+    nothing.get(context.stop);
+  });
+  ASSERT_TRUE(started.pop(Deadline::in(kDefaultWait)).has_value());
+  worker.reset();
+  const Status status = patient.wait();
+  ASSERT_FALSE(status.has_value());
+  ASSERT_NE(status.error().cause, nullptr) << status.error().to_string();
+  EXPECT_EQ(status.error().cause->code, ErrorCode::cancelled);
+}
+
 TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
   OneDevice test;
   Mailbox<int> started;

@@ -1,0 +1,113 @@
+#include <hearth/modules/training_state.hpp>
+
+#include <hearth/runtime/base/file.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hearth::detail {
+namespace {
+
+constexpr std::string_view kOwnNames = "hearth.";  // before our names in the metadata
+
+// The numbers in a file's metadata, or the error that says which one is wrong.
+class Numbers {
+ public:
+  Numbers(const std::filesystem::path& file, const Metadata& metadata)
+      : file_(file), metadata_(metadata) {}
+
+  template <class Number>
+  [[nodiscard]] Number read(const std::string& name) const {
+    const auto found = metadata_.find(std::string(kOwnNames) + name);
+    if (found == metadata_.end()) {
+      fail(fmt::format("'{}{}' is missing: expected the state of a training run", kOwnNames, name));
+    }
+    const std::string& text = found->second;
+    const char* const end = text.data() + text.size();
+    Number number{};
+    const std::from_chars_result result = std::from_chars(text.data(), end, number);
+    if (result.ec != std::errc() || result.ptr != end) {
+      fail(fmt::format("'{}{}' is '{}': expected a number", kOwnNames, name, text));
+    }
+    return number;
+  }
+  /// The same, which must not be negative.
+  template <class Number>
+  [[nodiscard]] Number read_count(const std::string& name) const {
+    const auto number = read<Number>(name);
+    if (!(number >= 0)) {
+      fail(fmt::format("'{}{}' is {}: expected 0 or more", kOwnNames, name, number));
+    }
+    return number;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& text) const {
+    throw FileError(Error{.code = ErrorCode::bad_format,
+                          .text = fmt::format("file {}: {}", file_.string(), text)});
+  }
+
+  const std::filesystem::path& file_;
+  const Metadata& metadata_;
+};
+
+}  // namespace
+
+void write_training(const std::filesystem::path& file,
+                    const std::vector<NamedTensor>& tensors,
+                    Optimizer& optimizer,
+                    const TrainingProgress& progress) {
+  Metadata metadata = progress.notes;
+  const auto set = [&](const std::string& name, const auto& value) {
+    metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);  // floats come back exactly
+  };
+  set("step_count", optimizer.step_count());
+  set("learning_rate", optimizer.learning_rate());
+  set("epoch", progress.cursor.epoch);
+  set("batch", progress.cursor.batch);
+  set("generators", progress.generators.size());
+  for (std::size_t i = 0; i < progress.generators.size(); ++i) {
+    set(fmt::format("generator.{}.seed", i), progress.generators[i].seed());
+    set(fmt::format("generator.{}.counter", i), progress.generators[i].counter());
+  }
+  if (file.has_parent_path()) {
+    const Status made = make_folder(file.parent_path());
+    if (!made.has_value()) {
+      throw FileError(made.shared_error());
+    }
+  }
+  write_safetensors(file, tensors, metadata);
+}
+
+LoadedTraining read_training(const std::filesystem::path& file,
+                             const std::vector<NamedTensor>& expected) {
+  const SafetensorsFile content = SafetensorsFile::read(file);
+  content.require_exactly(expected);
+  const Numbers numbers(file, content.metadata());
+  LoadedTraining loaded;
+  loaded.step_count = numbers.read_count<std::int64_t>("step_count");
+  loaded.learning_rate = numbers.read_count<double>("learning_rate");
+  loaded.progress.cursor = {.epoch = numbers.read_count<std::int64_t>("epoch"),
+                            .batch = numbers.read_count<std::int64_t>("batch")};
+  const auto count = numbers.read_count<std::int64_t>("generators");
+  for (std::int64_t i = 0; i < count; ++i) {
+    loaded.progress.generators.emplace_back(
+        numbers.read<std::uint64_t>(fmt::format("generator.{}.seed", i)),
+        numbers.read<std::uint64_t>(fmt::format("generator.{}.counter", i)));
+  }
+  for (const auto& [name, text] : content.metadata()) {
+    if (!name.starts_with(kOwnNames)) {
+      loaded.progress.notes[name] = text;
+    }
+  }
+  for (const NamedTensor& named : expected) {
+    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device()));
+  }
+  return loaded;
+}
+
+}  // namespace hearth::detail

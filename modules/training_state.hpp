@@ -1,0 +1,94 @@
+// What a training run needs to go on where it stopped: weights, optimizer, generators and the place
+// in the data, in one file. A run that stops anywhere and goes on from it computes the same bits as
+// one that never stopped.
+// Stateless. Threads: as the module.
+// Invariants: (1) the file is replaced in one step: whoever is killed while saving leaves the old
+// one; (2) a run is loaded whole or stays as it was.
+#pragma once
+
+#include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/module.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/safetensors.hpp>
+
+#include <hearth/runtime/generator.hpp>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+/// The part of a run's state that is no tensor.
+struct TrainingProgress {
+  LoaderCursor cursor;                     ///< The batch to be read next.
+  std::vector<Generator> generators = {};  ///< One a rank, in order.
+  Metadata notes = {};  ///< What the program wants to know again; names without "hearth.".
+};
+
+namespace detail {
+/// The tensors of model and optimizer under their names in the file.
+template <Module Model>
+[[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model, Optimizer& optimizer) {
+  optimizer.prepare(model);
+  std::vector<NamedTensor> all;
+  const auto add = [&](const std::string& path, const Tensor& tensor) {
+    all.push_back({path, tensor});
+  };
+  std::as_const(model).visit("model", add);
+  std::as_const(optimizer).visit("optimizer", add);
+  return all;
+}
+/// Errors: those of write_safetensors(); FileError io_error when the folder cannot be made.
+void write_training(const std::filesystem::path& file,
+                    const std::vector<NamedTensor>& tensors,
+                    Optimizer& optimizer,
+                    const TrainingProgress& progress);
+
+/// The contents of a file that fits.
+struct LoadedTraining {
+  std::vector<Tensor> tensors;  ///< As training_tensors() lists them.
+  double learning_rate = 0;
+  std::int64_t step_count = 0;
+  TrainingProgress progress;
+};
+[[nodiscard]] LoadedTraining read_training(const std::filesystem::path& file,
+                                           const std::vector<NamedTensor>& expected);
+}  // namespace detail
+
+/// Writes the state of a run to `file`, making its folder if need be. Waits for the step under way.
+///
+/// Errors: DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
+template <Module Model>
+void save_training(Model& model,
+                   Optimizer& optimizer,
+                   const TrainingProgress& progress,
+                   const std::filesystem::path& file) {
+  detail::write_training(file, detail::training_tensors(model, optimizer), optimizer, progress);
+}
+
+/// Gives model and optimizer, on the devices where they are, the state in `file`; the caller seeks
+/// its loaders and sets its generators by what is returned.
+///
+/// Errors: FileError: not_found, io_error; bad_format when the file is damaged, or is of another
+/// model or kind of optimizer.
+template <Module Model>
+[[nodiscard]] TrainingProgress load_training(Model& model,
+                                             Optimizer& optimizer,
+                                             const std::filesystem::path& file) {
+  detail::LoadedTraining loaded =
+      detail::read_training(file, detail::training_tensors(model, optimizer));
+  std::size_t index = 0;
+  const auto take = [&](const std::string& path, Tensor& tensor) {
+    tensor = std::move(loaded.tensors[index++]);
+    tensor.set_path(path);
+  };
+  model.visit("", take);
+  optimizer.visit("", take);
+  optimizer.set_learning_rate(loaded.learning_rate);
+  optimizer.set_step_count(loaded.step_count);
+  return std::move(loaded.progress);
+}
+
+}  // namespace hearth

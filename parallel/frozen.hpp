@@ -1,0 +1,65 @@
+// Frozen<Model>: a model whose weights will not change any more, for inference by many threads at once. Every stream of the device
+// reads the same weights: no copy, no waiting of one stream for another, no lock; a request writes nothing that another one reads.
+// Owned by whoever holds it; a value: a copy shares the weights.
+// Threads: any number may use one Frozen at once. Invariant: all weights lie on one device, and all of them are there.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/freeze_tensor.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+namespace detail {
+/// Takes in the weights of a model one by one: cuts them from their tapes, freezes them, waits for them.
+class Freezing {
+ public:
+  /// Errors: ArgumentError for an empty tensor, or one on another device than the first, naming the path.
+  void take(const std::string& path, Tensor& tensor);
+  /// Errors: ArgumentError without a tensor; DeviceError when a weight is poisoned; DeadlineExceeded.
+  [[nodiscard]] Device finish();
+
+ private:
+  Device device_;
+  std::vector<Pending<std::vector<std::byte>>> corners_;  // one element of each
+};
+}  // namespace detail
+
+template <Module Model>
+class Frozen {
+ public:
+  [[nodiscard]] const Model& operator*() const noexcept { return model_; }
+  [[nodiscard]] const Model* operator->() const noexcept { return &model_; }
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+
+ private:
+  template <Module Other>
+  friend Frozen<Other> freeze(const Other& model);
+  Frozen(Model model, Device device) : model_(std::move(model)), device_(std::move(device)) {}
+
+  Model model_;
+  Device device_;
+};
+
+/// The model's weights as they are now, for any number of threads. They are shared with `model`, not copied; when `model` is trained
+/// on, its weights move to memory of their own and the frozen ones stay. For another device: freeze(fork(model, device)).
+///
+/// Errors: ArgumentError when the model has no tensor, an empty one, or tensors on several devices; DeviceError when a weight carries an
+/// error. Threads: the model's owner; waits until the weights are there. Cost: one record and one element read back per weight.
+template <Module Model>
+[[nodiscard]] Frozen<Model> freeze(const Model& model) {
+  Model copy = model;
+  detail::Freezing freezing;
+  copy.visit("", [&](const std::string& path, Tensor& tensor) { freezing.take(path, tensor); });
+  Device device = freezing.finish();
+  return Frozen<Model>(std::move(copy), std::move(device));
+}
+
+}  // namespace hearth

@@ -1,0 +1,122 @@
+// What modules refuse: each refusal names the line that asked and, where there is one, the parameter.
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/dropout.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/metrics.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/sequential.hpp>
+
+#include "test_runtime.hpp"
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <limits>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+template <class Fn>
+Error refusal(const Fn& fn) {
+  try {
+    fn();
+  } catch (const Exception& error) {
+    EXPECT_THAT(error.error().location.file, EndsWith("refusals_test.cpp")) << error.what();
+    return error.error();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+struct Block {
+  Linear inner;
+  Conv2d filter;
+  HEARTH_MODULE(Block, inner, filter)
+};
+
+TEST(Refusals, ConfigurationsNameTheLineThatWroteThem) {
+  TestRuntime test;
+  Generator generator(1);
+  const auto line_of = [](const auto& fn) { return refusal(fn).location.line; };
+  std::uint32_t line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { const Linear refused({.in = 0, .out = 1}, test.cpu, generator); }), line);
+  line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { const Conv2d refused({.in = 3}, test.cpu, generator); }), line);
+  line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { const Dropout refused({.p = 2}); }), line);
+  line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { const Sgd refused({.learning_rate = -1}); }), line);
+  line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { const AdamW refused({.beta1 = 1}); }), line);
+  Optimizer optimizer = Adam({});
+  line = __LINE__ + 1;
+  EXPECT_EQ(line_of([&] { optimizer.set_learning_rate(-1); }), line);
+}
+
+TEST(Refusals, AWrongInputNamesTheParameterThatItMet) {
+  TestRuntime test;
+  Generator generator(1);
+  Block block{.inner = {{.in = 4, .out = 2}, test.cpu, generator},
+              .filter = {{.in = 1, .out = 2}, test.cpu, generator}};
+  set_paths(block, "encoder");
+  const Error wide = refusal([&] { (void)block.inner.forward(zeros(test.cpu, {3, 5})); });
+  EXPECT_EQ(wide.code, ErrorCode::shape_mismatch);
+  EXPECT_EQ(wide.module_path, "encoder.inner.weight")
+      << "the view of a parameter is called like it";
+  const Error deep = refusal([&] { (void)block.filter.forward(zeros(test.cpu, {1, 3, 8, 8})); });
+  EXPECT_EQ(deep.module_path, "encoder.filter.weight");
+  const Error type = refusal([&] {
+    (void)block.inner.forward(zeros(test.cpu, {3, 4}, DType::f64));
+  });
+  EXPECT_EQ(type.code, ErrorCode::dtype_mismatch);
+  EXPECT_EQ(type.module_path, "encoder.inner.weight");
+  const Error away = refusal([&] { (void)block.inner.forward(zeros(test.reference, {3, 4})); });
+  EXPECT_EQ(away.code, ErrorCode::device_mismatch);
+  EXPECT_EQ(away.module_path, "encoder.inner.weight");
+}
+
+TEST(Refusals, AStepWithTheGradientsOfAnotherModelNamesItsLine) {
+  TestRuntime test;
+  Generator generator(1);
+  Linear model({.in = 4, .out = 2}, test.cpu, generator);
+  const Linear other({.in = 3, .out = 2}, test.cpu, generator);
+  Adam adam({});
+  auto [loss, gradients] = value_and_grad(other, [&](const Linear& m) {
+    return sum(m.forward(ones(test.cpu, {1, 3})));
+  });
+  const std::uint32_t line = __LINE__ + 1;
+  const Error error = refusal([&] { (void)adam.step(model, std::move(gradients)); });
+  EXPECT_EQ(error.location.line, line);
+  EXPECT_EQ(error.module_path, "weight");
+}
+
+TEST(Refusals, AGradientThatIsNoNumberNamesItsParameterAndStep) {
+  TestRuntime test;
+  Generator generator(1);
+  const Sequential model(Linear({.in = 2, .out = 2}, test.cpu, generator),
+                         Linear({.in = 2, .out = 1}, test.cpu, generator));
+  const auto gradients_at = [&](float x) {
+    return value_and_grad(model,
+                          [&](const auto& m) {
+                            return sum(m.forward(Tensor::from(test.cpu, {x, 1.0F}, {1, 2})));
+                          })
+        .gradients;
+  };
+  require_finite(gradients_at(1), 1);
+  const Error error =
+      refusal([&] { require_finite(gradients_at(std::numeric_limits<float>::infinity()), 7); });
+  EXPECT_EQ(error.code, ErrorCode::non_finite);
+  EXPECT_EQ(error.module_path, "0.weight");
+  EXPECT_THAT(error.text, HasSubstr("gradient of '0.weight' in step 7 has 2 values of 4"));
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,266 @@
+// A training run that is stopped anywhere, killed in the middle of a save too, goes on to the same bits.
+#include <hearth/modules/training_state.hpp>
+
+#include "test_runtime.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/dropout.hpp>
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/generator_scope.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Network {
+  Linear inner, outer;
+  Dropout dropout;
+  [[nodiscard]] Tensor forward(const Tensor& x, Generator& generator) const {
+    const Tensor hidden = relu(inner.forward(flatten(x, 1)));
+    return outer.forward(dropout.forward(hidden, Mode::train, generator));
+  }
+  HEARTH_MODULE(Network, inner, outer, dropout)
+};
+
+Network make_network(const Device& device, std::int64_t width = 16) {
+  Generator generator(1);
+  return {.inner = {{.in = 784, .out = width}, device, generator},
+          .outer = {{.in = width, .out = 10}, device, generator},
+          .dropout = Dropout({.p = 0.3})};
+}
+
+/// A run of two epochs of five batches, with everything that a checkpoint has to keep.
+class Training {
+ public:
+  static constexpr std::int64_t kSteps = 10;
+
+  explicit Training(const Device& device, const Runtime& runtime)
+      : device_(device),
+        digits_(make_digits({.count = 50})),
+        loader_(digits_, runtime.executor(), {.batch_size = 10, .seed = 4, .worker_count = 0}),
+        model_(make_network(device)),
+        optimizer_(Adam({.learning_rate = 1e-2})) {}
+
+  [[nodiscard]] std::int64_t step_count() { return optimizer_.step_count(); }
+  void step() {
+    std::optional<Batch> batch = loader_.next(device_);
+    if (!batch) {
+      optimizer_.set_learning_rate(optimizer_.learning_rate() / 3);  // the schedule
+      batch = loader_.next(device_);
+    }
+    auto [loss, gradients] = value_and_grad(model_, [&](const Network& network) {
+      return cross_entropy(network.forward(batch->inputs, generator_), batch->targets);
+    });
+    optimizer_.step(model_, std::move(gradients)).get();
+  }
+  void save(const std::filesystem::path& file) {
+    const TrainingProgress progress{
+        .cursor = loader_.cursor(), .generators = {generator_}, .notes = {{"who", "the test"}}};
+    save_training(model_, optimizer_, progress, file);
+  }
+  TrainingProgress load(const std::filesystem::path& file) {
+    TrainingProgress progress = load_training(model_, optimizer_, file);
+    loader_.seek(progress.cursor);
+    generator_ = progress.generators.at(0);
+    return progress;
+  }
+  void finish(const std::filesystem::path& weights) {
+    while (step_count() < kSteps) {
+      step();
+    }
+    save_weights(model_, weights);
+  }
+  [[nodiscard]] const Network& model() const { return model_; }
+  [[nodiscard]] double learning_rate() const { return optimizer_.learning_rate(); }
+
+ private:
+  Device device_;
+  ImageDataset digits_;
+  DataLoader loader_;
+  Network model_;
+  Optimizer optimizer_;
+  Generator generator_{11};
+};
+
+std::vector<std::byte> bytes_of(const std::filesystem::path& file) {
+  return read_file(file).value();
+}
+
+class TrainingState : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path file(const char* name) const { return folder.path() / name; }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(TrainingState, ARunThatStoppedAnywhereEndsWithTheBitsOfOneThatDidNot) {
+  const TestRuntime test;
+  Training whole(test.cpu, test.runtime);
+  whole.finish(file("whole.safetensors"));
+  for (std::int64_t stop = 0; stop <= Training::kSteps; ++stop) {
+    {
+      Training first(test.cpu, test.runtime);
+      while (first.step_count() < stop) {
+        first.step();
+      }
+      first.save(file("state.safetensors"));
+    }
+    Training second(test.cpu, test.runtime);
+    EXPECT_EQ(second.load(file("state.safetensors")).notes, (Metadata{{"who", "the test"}}));
+    EXPECT_EQ(second.step_count(), stop);
+    second.finish(file("resumed.safetensors"));
+    EXPECT_EQ(second.learning_rate(), whole.learning_rate());
+    EXPECT_EQ(bytes_of(file("resumed.safetensors")), bytes_of(file("whole.safetensors")))
+        << "stopped after step " << stop;
+  }
+}
+
+TEST_F(TrainingState, AStateOfAnotherModelOrOptimizerIsRefusedAndChangesNothing) {
+  const TestRuntime test;
+  Training(test.cpu, test.runtime).save(file("state.safetensors"));
+  const auto refusal = [&](Network& model, Optimizer& optimizer) {
+    const std::vector<float> before = model.inner.weight.to_vector<float>();
+    std::string text = "loaded";
+    try {
+      static_cast<void>(load_training(model, optimizer, file("state.safetensors")));
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      text = error.what();
+    }
+    EXPECT_EQ(model.inner.weight.to_vector<float>(), before);
+    return text;
+  };
+  Optimizer adam = Adam({});
+  Network wider = make_network(test.cpu, 17);
+  EXPECT_THAT(refusal(wider, adam), HasSubstr("'model.inner.weight' is f32[16, 784]"));
+  Optimizer sgd = Sgd({.momentum = 0.9});
+  Network same = make_network(test.cpu);
+  EXPECT_THAT(refusal(same, sgd), HasSubstr("'optimizer.momentum.inner.weight' is missing"));
+  save_weights(same, file("weights.safetensors"));
+}
+
+TEST_F(TrainingState, WeightsAloneAreNoTrainingState) {
+  const TestRuntime test;
+  Network model = make_network(test.cpu);
+  Optimizer sgd = Sgd({});
+  std::vector<NamedTensor> tensors = detail::training_tensors(model, sgd);
+  write_safetensors(file("state.safetensors"), tensors, {{"hearth.step_count", "minus one"}});
+  try {
+    static_cast<void>(load_training(model, sgd, file("state.safetensors")));
+    FAIL() << "loaded";
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'hearth.step_count' is 'minus one': expected a number"));
+  }
+  write_safetensors(file("state.safetensors"), tensors);
+  EXPECT_THROW(static_cast<void>(load_training(model, sgd, file("state.safetensors"))), FileError);
+}
+
+// ---- kill -9 ----
+
+/// What the killed program does: goes on from the state, if there is one, and saves after each step.
+/// Each byte in the pipe says that a step was made and its save begins.
+[[noreturn]] void run_child(const std::filesystem::path& state,
+                            const std::filesystem::path& weights,
+                            int pipe_end) {
+  {
+    const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+    Training run(runtime.device("cpu:0"), runtime);
+    if (std::filesystem::exists(state)) {
+      run.load(state);
+    }
+    while (run.step_count() < Training::kSteps) {
+      run.step();
+      if (::write(pipe_end, "s", 1) != 1) {
+        std::_Exit(2);
+      }
+      run.save(state);
+    }
+    run.finish(weights);
+  }
+  std::_Exit(0);
+}
+
+/// Starts the program and kills it at a random point after it has begun a save; returns whether it
+/// was killed before it was done.
+bool run_and_kill(const std::filesystem::path& state,
+                  const std::filesystem::path& weights,
+                  std::mt19937& random) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    run_child(state, weights, ends[1]);
+  }
+  ::close(ends[1]);
+  char byte = 0;
+  const auto saves = 1 + random() % 3;
+  bool goes_on = true;
+  for (auto i = saves; i > 0 && goes_on; --i) {
+    goes_on = ::read(ends[0], &byte, 1) == 1;
+  }
+  // A save takes some hundred microseconds: some kills fall before it, most inside, some behind.
+  std::atomic<int> spins{static_cast<int>(random() % 200'000)};
+  while (spins.fetch_sub(1, std::memory_order_acq_rel) > 0) {
+  }
+  ::kill(child, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ends[0]);
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << "the program failed by itself";
+  return WIFSIGNALED(status);
+}
+
+// RESUME_KILLS=200 for the full count.
+TEST_F(TrainingState, KilledAtAnyPointOfASaveARunGoesOnToTheSameBits) {
+  const char* const count = std::getenv("RESUME_KILLS");
+  const int kills = count != nullptr ? std::atoi(count) : 12;
+  std::random_device device;
+  const auto seed = device();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto whole = file("whole.safetensors");
+  {
+    const TestRuntime test;
+    Training run(test.cpu, test.runtime);
+    run.finish(whole);
+  }
+  int killed = 0;
+  for (int round = 0; killed < kills; ++round) {
+    ASSERT_LT(round, 2 * kills + 10) << "the program ends before it is killed";
+    const auto state = file(("state" + std::to_string(round) + ".safetensors").c_str());
+    const auto weights = file(("weights" + std::to_string(round) + ".safetensors").c_str());
+    while (run_and_kill(state, weights, random)) {
+      ++killed;
+    }
+    ASSERT_EQ(bytes_of(weights), bytes_of(whole)) << "after " << killed << " kills";
+  }
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,214 @@
+// What hangs in a step (a collective, a kernel on one of the devices) is reported at the deadline, with who waits for whom; the
+// process lives, the other devices work, and when the hang is over the training goes on.
+#include <hearth/parallel/data_parallel.hpp>
+
+#include "training_support.hpp"
+
+#include <hearth/runtime/base/manual_executor.hpp>
+
+#include "tests/runtime/stuck_backend.hpp"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using Trainer = DataParallel<TinyNet, Samples>;
+
+// While it is told to, what it does on the first rank's device does not come back before release().
+class HangingEngine final : public Collective {
+ public:
+  void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
+    if (hangs.exchange(false, std::memory_order_acq_rel)) {
+      regions.front().run_on_device(
+          [released = released_] { static_cast<void>(released->wait(Deadline::never())); });
+    }
+    inproc_.all_reduce(std::move(regions), op, std::move(finished));
+  }
+  void reduce_scatter(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
+    inproc_.reduce_scatter(std::move(regions), op, std::move(finished));
+  }
+  void all_gather(std::vector<LentRegion> regions, Finished finished) override {
+    inproc_.all_gather(std::move(regions), std::move(finished));
+  }
+  void broadcast(std::vector<LentRegion> regions, int root, Finished finished) override {
+    inproc_.broadcast(std::move(regions), root, std::move(finished));
+  }
+  void release() { release_.set_value(); }
+
+  std::atomic<bool> hangs{false};
+
+ private:
+  InprocCollective inproc_;
+  Promise<void> release_;
+  const std::shared_ptr<const Pending<void>> released_ =
+      std::make_shared<const Pending<void>>(release_.pending());
+};
+
+Runtime three_sims(Executor* executor, const BackendFactory* factory = nullptr) {
+  return Runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
+                  .executor = executor,
+                  .backend_factory = factory});
+}
+
+std::vector<Samples> batch_of(int step) {
+  return divide(random_samples(6, TinyNet::kSide, static_cast<std::uint64_t>(step)), 2);
+}
+
+// Trains on the first two devices.
+class Training {
+ public:
+  explicit Training(const Runtime& runtime, DataParallelOptions options = {})
+      : trainer(runtime,
+                first_model(runtime),
+                loss_in<TinyNet>(DType::f32),
+                complete(runtime, std::move(options))) {}
+
+  Trainer trainer;
+
+ private:
+  static TinyNet first_model(const Runtime& runtime) {
+    Generator generator(3);
+    return TinyNet(runtime.device("sim:0"), generator, DType::f32);
+  }
+  static DataParallelOptions complete(const Runtime& runtime, DataParallelOptions options) {
+    options.devices = {runtime.device("sim:0"), runtime.device("sim:1")};
+    options.optimizer = Sgd::Config{.learning_rate = 0.05};
+    return options;
+  }
+};
+
+std::vector<double> weights_after(const std::vector<int>& steps) {
+  std::vector<double> weights;
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime = three_sims(&executor);
+    Training training(runtime);
+    for (const int step : steps) {
+      training.trainer.step(batch_of(step));
+    }
+    weights = weights_of(training.trainer.snapshot());
+  });
+  return weights;
+}
+
+void expect_wait_graph(const Error& error) {
+  EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
+  EXPECT_THAT(error.text, HasSubstr("step 2, bucket 0 of 1: the engine did not come within"));
+  for (const char* line : {"thread coordinator (number ",
+                           "waits for a data-parallel step: ",
+                           "device sim:0: does not answer; thread number ",
+                           "device sim:1: generation 0, alive",
+                           ": 1 ops queued, waits for the bytes of loan",
+                           "waits for a tensor that another stream has not made yet",
+                           "worker 0 on sim:0: runs one",
+                           "worker 1 on sim:1: runs one",
+                           "step 2, bucket 0 waits for the engine: 0.000 s more",
+                           "step 2: rank 0 on sim:0 is not through"}) {
+    EXPECT_THAT(error.report, HasSubstr(line));
+  }
+}
+
+TEST(DataParallelHang, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProcessLives) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime = three_sims(&executor);
+    HangingEngine engine;
+    Training training(runtime, {.engine = &engine});
+    training.trainer.step(batch_of(0));
+    engine.hangs.store(true, std::memory_order_release);
+    const TimePoint start = current_context().clock().now();
+    const Status status = training.trainer.step_later(batch_of(1)).wait();
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(current_context().clock().now() - start, 5s + Watchdog::kAnswerLimit);
+    expect_wait_graph(status.error());
+    EXPECT_EQ(sum(ones(runtime.device("sim:1"), {3})).item(), 3);
+    EXPECT_EQ(sum(ones(runtime.device("sim:2"), {3})).item(), 3);
+    engine.release();
+    training.trainer.step(batch_of(2));
+    EXPECT_TRUE(has_equal_replicas(training.trainer));
+    EXPECT_EQ(weights_of(training.trainer.snapshot()), weights_after({0, 2}));
+  });
+}
+
+// Nobody chooses the order of threads here.
+TEST(DataParallelHang, ThreadsReportAHangInACollectiveToo) {
+  const Runtime runtime = three_sims(nullptr);
+  HangingEngine engine;
+  Training training(runtime, {.deadline = 200ms, .engine = &engine});
+  training.trainer.step(batch_of(0));
+  engine.hangs.store(true, std::memory_order_release);
+  const Status status = training.trainer.step_later(batch_of(1)).wait();
+  ASSERT_FALSE(status.has_value());
+  expect_wait_graph(status.error());
+  EXPECT_EQ(sum(ones(runtime.device("sim:2"), {3})).item(), 3);
+  engine.release();
+  training.trainer.step(batch_of(2));
+  EXPECT_TRUE(has_equal_replicas(training.trainer));
+  EXPECT_EQ(weights_of(training.trainer.snapshot()), weights_after({0, 2}));
+}
+
+TEST(DataParallelHang, ATrainerThatIsDestroyedWaitsForNoHang) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime = three_sims(&executor);
+    HangingEngine engine;
+    const TimePoint start = current_context().clock().now();
+    {
+      Training training(runtime, {.engine = &engine});
+      engine.hangs.store(true, std::memory_order_release);
+      const Pending<DataParallelReport> step = training.trainer.step_later(batch_of(0));
+      EXPECT_FALSE(step.wait_for(1s));
+    }
+    EXPECT_EQ(current_context().clock().now() - start, 1s);
+    engine.release();
+  });
+}
+
+// Wherever in two steps a kernel of one device hangs: nothing is half done, and it goes on later.
+TEST(DataParallelHang, AKernelThatHangsHoldsUpItsStepAlone) {
+  int hangs = 0;
+  for (std::uint64_t submit = 20; submit < 140; submit += 4) {
+    SCOPED_TRACE("submit " + std::to_string(submit));
+    StuckControl control(submit);
+    const BackendFactory factory = stuck(control, "sim:1");
+    ManualExecutor executor;
+    executor.run([&] {
+      const Runtime runtime = three_sims(&executor, &factory);
+      Training training(runtime);
+      std::vector<int> happened;
+      for (int step = 0; step < 4; ++step) {
+        const TimePoint start = current_context().clock().now();
+        Pending<DataParallelReport> report = training.trainer.step_later(batch_of(step));
+        ErrorRef failure = report.wait().shared_error();
+        if (!failure) {
+          happened.push_back(step);
+          failure = report.get().late_failure;
+        }
+        if (failure) {
+          ++hangs;
+          EXPECT_EQ(failure->code, ErrorCode::deadline_exceeded);
+          EXPECT_THAT(failure->text, HasSubstr("rank 1 on sim:1"));
+          EXPECT_THAT(failure->report, HasSubstr("device sim:1: does not answer"));
+          EXPECT_EQ(current_context().clock().now() - start, 5s + Watchdog::kAnswerLimit);
+          control.release.set_value();
+        }
+      }
+      if (control.stuck_at != 0 && !control.is_in.is_ready()) {
+        control.stuck_at = 0;  // it would be looking at the weights that hangs
+      }
+      EXPECT_TRUE(has_equal_replicas(training.trainer));
+      EXPECT_EQ(weights_of(training.trainer.snapshot()), weights_after(happened));
+    });
+  }
+  EXPECT_GT(hangs, 10);
+}
+
+}  // namespace
+}  // namespace hearth
