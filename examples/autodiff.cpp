@@ -18,6 +18,6 @@ int main() {
         return hearth::sum(hearth::exp(hearth::matmul(x + inputs[0], x)));
       },
       {y});
-  std::cout << "gradient of y =\n" << gradients[0].to_string() << "\n";
+  std::cout << "gradient of y =\n" << gradients[0] << "\n";
   return 0;
 }

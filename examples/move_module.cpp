@@ -33,7 +33,7 @@ int main() {
   hearth::Gradients gradients = std::move(pending).get();
   gradients.adopt();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    std::cout << "gradient of " << gradients.path(i) << ":\n" << gradients[i].to_string() << "\n";
+    std::cout << "gradient of " << gradients.path(i) << ":\n" << gradients[i] << "\n";
   }
   worker->join();
   return 0;

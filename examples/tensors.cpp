@@ -16,23 +16,27 @@ int main() {
 
   // Every op returns at once; the device computes meanwhile. Printing waits for the values.
   const hearth::Tensor b = a * 2 + row;  // the row is broadcast
-  std::cout << "a * 2 + row =\n" << b.to_string() << "\n\n";
+  std::cout << "a * 2 + row =\n" << b << "\n\n";
 
   // Views share the memory of what they look at.
   const hearth::Tensor backwards = hearth::slice(b, 1, {.step = -1});
-  std::cout << "columns backwards =\n" << backwards.to_string() << "\n\n";
-  std::cout << "as half floats =\n"
-            << hearth::transpose(b).to(hearth::DType::f16).to_string() << "\n\n";
+  std::cout << "columns backwards =\n" << backwards << "\n\n";
+  std::cout << "as half floats =\n" << hearth::transpose(b).to(hearth::DType::f16) << "\n\n";
+
+  // One axis or all, lists of tensors, comparisons element by element.
+  std::cout << "sums of rows =\n" << hearth::sum(b, -1) << "\n\n";
+  std::cout << "the row twice =\n" << hearth::stack({row, row}) << "\n\n";
+  std::cout << "above 25 =\n" << (b > 25) << "\n\n";
 
   // Moving a tensor into an op lets the device reuse its memory for the result.
   hearth::Tensor c = hearth::exp(b - hearth::max(b));
-  c = std::move(c) / hearth::sum(c);
+  c /= hearth::sum(c);  // so does an assignment
   std::cout << "softmax over all, sum " << hearth::sum(c).item() << "\n";
 
   // Mistakes are found at the call, with nothing queued, and name the line.
   try {
-    std::cout << hearth::matmul(a, row).to_string() << "\n";
-    std::cout << hearth::matmul(a, a).to_string() << "\n";
+    std::cout << "a matmul row =\n" << hearth::matmul(a, row) << "\n";
+    std::cout << hearth::matmul(a, a) << "\n";
   } catch (const hearth::ShapeError& error) {
     std::cout << "\nas expected: " << error.what() << "\n";
   }

@@ -1,9 +1,10 @@
 // Trains a small network on digits, data-parallel on several device actors, and tests it.
 //   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N --optimizer adam --json FILE
-// Ctrl-C finishes the step under way, saves the weights and ends.
+// Ctrl-C finishes the step under way, saves weights and training state and ends; --resume goes on from there, to the same bits.
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +29,7 @@
 #include <hearth/modules/image_dataset.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/metrics.hpp>
+#include <hearth/modules/training_state.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -48,13 +50,17 @@ struct Options {
   std::uint64_t seed = 1;
   std::string checkpoint = "checkpoints/mnist";
   std::string json;
+  int save_every = 0;
+  bool resume = false;
 };
 
-/// 784-512-512-10 with relu.
+/// Pixels-512-512-10 with relu.
 struct Mlp {
   hearth::Linear a, b, c;
-  Mlp(const hearth::Device& device, hearth::Generator& generator)
-      : a({.in = 784, .out = 512}, device, generator),
+  Mlp(const hearth::LabelledImages& images,
+      const hearth::Device& device,
+      hearth::Generator& generator)
+      : a({.in = images.height * images.width, .out = 512}, device, generator),
         b({.in = 512, .out = 512}, device, generator),
         c({.in = 512, .out = 10}, device, generator) {}
   [[nodiscard]] Tensor forward(const Tensor& x) const {
@@ -67,14 +73,24 @@ struct Mlp {
 struct Cnn {
   hearth::Conv2d a, b;
   hearth::Linear c;
-  Cnn(const hearth::Device& device, hearth::Generator& generator)
+  Cnn(const hearth::LabelledImages& images,
+      const hearth::Device& device,
+      hearth::Generator& generator)
       : a({.in = 1, .out = 32, .padding = {1, 1}}, device, generator),
         b({.in = 32, .out = 64, .padding = {1, 1}}, device, generator),
-        c({.in = 3136, .out = 10}, device, generator) {}
+        c({.in = 64 * pooled(images.height) * pooled(images.width), .out = 10}, device, generator) {
+  }
   [[nodiscard]] Tensor forward(const Tensor& x) const {
     Tensor y = max_pool2d(relu(a.forward(x)));
     y = max_pool2d(relu(b.forward(std::move(y))));
     return c.forward(flatten(std::move(y), 1));
+  }
+  /// What two poolings leave of a side.
+  static std::int64_t pooled(std::int64_t side) {
+    if (side < 4) {
+      throw std::runtime_error("--model cnn needs pictures of 4x4 pixels or more; mlp takes any");
+    }
+    return side / 2 / 2;
   }
   HEARTH_MODULE(Cnn, a, b, c)
 };
@@ -161,7 +177,7 @@ class ProgressBar {
 };
 
 struct Result {
-  std::vector<double> train_loss;
+  std::vector<double> train_loss;  ///< Of each epoch.
   double test_accuracy = 0;
   double samples_per_s = 0;
   double median_step_us = 0;
@@ -223,6 +239,81 @@ double test_accuracy(Trainer<Model>& trainer, const hearth::ImageDataset& test) 
   return sum / static_cast<double>(test.size());
 }
 
+/// How far an epoch has come: part of the training state, so that a resumed run reports the same figures.
+struct EpochSums {
+  double loss = 0;  ///< Of all samples so far.
+  double samples = 0;
+};
+
+std::filesystem::path state_file(const Options& options) {
+  return std::filesystem::path(options.checkpoint) / "training.safetensors";
+}
+
+/// What must be as it was for a resumed run to mean anything.
+hearth::Metadata run_notes(const Options& options) {
+  return {{"data", options.data},
+          {"model", options.model},
+          {"optimizer", options.optimizer},
+          {"batch_size", std::to_string(options.batch_size)},
+          {"devices", std::to_string(options.devices.size())},
+          {"seed", std::to_string(options.seed)}};
+}
+
+/// Numbers in JSON come back bit by bit.
+template <class Model>
+void save_state(Trainer<Model>& trainer,
+                const hearth::LoaderCursor& cursor,
+                const std::vector<double>& train_loss,
+                const EpochSums& sums,
+                const Options& options) {
+  hearth::TrainingProgress progress{.cursor = cursor, .notes = run_notes(options)};
+  progress.notes["figures"] = nlohmann::json({train_loss, {sums.loss, sums.samples}}).dump();
+  progress.generators = trainer.evaluate(
+      [](const Model&, hearth::WorkerContext& context) { return context.generator; });
+  // All replicas hold the same; the first that comes writes it.
+  const auto is_written = std::make_shared<std::atomic<bool>>(false);
+  trainer.update_replicas(
+      [=, file = state_file(options)](Model& model, hearth::Optimizer& optimizer) {
+        if (!is_written->exchange(true)) {
+          hearth::save_training(model, optimizer, progress, file);
+        }
+      });
+}
+
+/// Gives every rank the saved state. Returns it and sets the figures so far.
+template <class Model>
+hearth::LoaderCursor load_state(Trainer<Model>& trainer,
+                                std::vector<double>& train_loss,
+                                EpochSums& sums,
+                                const Options& options) {
+  const auto progress = std::make_shared<std::vector<hearth::TrainingProgress>>(
+      static_cast<std::size_t>(trainer.world()));
+  const auto count = std::make_shared<std::atomic<std::size_t>>(0);
+  trainer.update_replicas(
+      [=, file = state_file(options)](Model& model, hearth::Optimizer& optimizer) {
+        (*progress)[count->fetch_add(1)] = hearth::load_training(model, optimizer, file);
+      });
+  const hearth::TrainingProgress& saved = progress->front();
+  for (const auto& [name, wanted] : run_notes(options)) {
+    const auto found = saved.notes.find(name);
+    const std::string was = found == saved.notes.end() ? "unknown" : found->second;
+    if (was != wanted) {
+      throw std::runtime_error("--resume: the run in " + state_file(options).string() + " had " +
+                               name + " " + was + ", this one has " + wanted);
+    }
+  }
+  static_cast<void>(trainer.evaluate(
+      [generators = saved.generators](const Model&, hearth::WorkerContext& context) {
+        context.generator = generators.at(static_cast<std::size_t>(context.rank));
+        return context.rank;
+      }));
+  const nlohmann::json figures = nlohmann::json::parse(saved.notes.at("figures"));
+  figures.at(0).get_to(train_loss);
+  figures.at(1).at(0).get_to(sums.loss);
+  figures.at(1).at(1).get_to(sums.samples);
+  return saved.cursor;
+}
+
 template <class Model>
 Result train(const hearth::Runtime& runtime,
              const hearth::MnistData& data,
@@ -250,44 +341,73 @@ Result train(const hearth::Runtime& runtime,
       };
   Trainer<Model> trainer(
       runtime,
-      Model(devices.front(), generator),
+      Model(data.train, devices.front(), generator),
       loss,
       {.devices = devices, .optimizer = optimizer_config(options), .seed = options.seed});
 
   Result result;
+  EpochSums sums;
+  if (options.resume) {
+    const hearth::LoaderCursor cursor = load_state(trainer, result.train_loss, sums, options);
+    for (const auto& loader : loaders) {
+      loader->seek(cursor);
+    }
+    std::printf("resumed at epoch %ld, batch %ld\n",
+                static_cast<long>(cursor.epoch + 1),
+                static_cast<long>(cursor.batch + 1));
+  }
   ProgressBar progress(options.epochs);
   std::vector<double> step_us;
   double trained_samples = 0;
   double training_seconds = 0;
   const std::int64_t batches = loaders.front()->batch_count();
-  for (int epoch = 1; epoch <= options.epochs && interrupted == 0; ++epoch) {
-    double loss_sum = 0;
-    double samples = 0;
-    std::int64_t batch = 0;
+  const auto save = [&] {
+    save_state(trainer, loaders.front()->cursor(), result.train_loss, sums, options);
+  };
+  const auto first_epoch = static_cast<int>(loaders.front()->cursor().epoch) + 1;
+  for (int epoch = first_epoch; epoch <= options.epochs && interrupted == 0; ++epoch) {
+    const double samples_before = sums.samples;
     const auto epoch_start = Clock::now();
+    const auto samples_per_s = [&] {
+      return (sums.samples - samples_before) / seconds_since(epoch_start);
+    };
     for (auto shards = next_shards(loaders); !shards.empty(); shards = next_shards(loaders)) {
       const auto step_start = Clock::now();
       const hearth::DataParallelReport report = trainer.step(std::move(shards));
       step_us.push_back(seconds_since(step_start) * 1e6);
-      loss_sum += report.loss * static_cast<double>(report.sample_count);
-      samples += static_cast<double>(report.sample_count);
-      progress.show(
-          epoch, ++batch, batches, loss_sum / samples, samples / seconds_since(epoch_start));
+      sums.loss += report.loss * static_cast<double>(report.sample_count);
+      sums.samples += static_cast<double>(report.sample_count);
+      const std::int64_t batch = loaders.front()->cursor().batch;
+      progress.show(epoch, batch, batches, sums.loss / sums.samples, samples_per_s());
       if (interrupted != 0) {
-        std::printf("\ninterrupted after step %ld: saving the weights\n",
-                    static_cast<long>(report.step));
+        std::printf(
+            "\ninterrupted in epoch %d after batch %ld: saving\n", epoch, static_cast<long>(batch));
         break;
+      }
+      if (options.save_every > 0 && batch % options.save_every == 0) {
+        save();
       }
     }
     training_seconds += seconds_since(epoch_start);
-    trained_samples += samples;
-    result.train_loss.push_back(loss_sum / samples);
+    trained_samples += sums.samples - samples_before;
+    const double epoch_speed = samples_per_s();
+    const double epoch_loss = sums.loss / sums.samples;
+    const bool is_whole = loaders.front()->cursor().epoch == epoch;  // counted from 0: the next one
+    if (is_whole) {
+      result.train_loss.push_back(epoch_loss);
+      sums = {};
+    }
+    save();
+    if (!is_whole) {
+      result.train_loss.push_back(epoch_loss);  // of what there was of it
+    }
     result.test_accuracy = test_accuracy<Model>(trainer, test_set);
+    progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed);
+  }
+  if (trained_samples > 0) {
     result.samples_per_s = trained_samples / training_seconds;
-    progress.end_epoch(epoch,
-                       result.train_loss.back(),
-                       result.test_accuracy,
-                       samples / seconds_since(epoch_start));
+  } else {
+    result.test_accuracy = test_accuracy<Model>(trainer, test_set);  // resumed at the end
   }
   result.median_step_us = median(std::move(step_us));
   for (const hearth::Device& device : devices) {
@@ -377,8 +497,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1e-12, 1e3))
       ->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
-  app.add_option("--checkpoint", options.checkpoint, "folder for the weights")
+  app.add_option("--checkpoint", options.checkpoint, "folder for weights and training state")
       ->capture_default_str();
+  app.add_option("--save-every", options.save_every, "batches between saves; 0: after each epoch")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_flag("--resume", options.resume, "go on with the run in the checkpoint folder");
   app.add_option("--json", options.json, "file for one JSON object with the figures");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGINT, on_interrupt);

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/crowd.hpp"
+
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/module.hpp>
@@ -53,7 +55,7 @@ double train(const Device& device, std::uint64_t seed, int steps) {
 }
 
 TEST(ManyThreads, TwoModelsTrainSideBySideAsAlone) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");
   const int steps = 40;
   const double alone_a = train(device, 1, steps);
@@ -72,7 +74,7 @@ TEST(ManyThreads, TwoModelsTrainSideBySideAsAlone) {
 // Four threads pass tensors around in a ring; each adds one, keeps copies for a while and drops them while others still use them.
 TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   constexpr int kThreads = 4;
-  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");
   const int turns = rounds(300);
   {
@@ -119,7 +121,7 @@ TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
 
 // More threads than a tensor remembers use one weight; the owner drops it while their uses are queued.
 TEST(ManyThreads, AWeightUsedByEightThreadsOutlivesTheirUses) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");
   for (int round = 0; round < rounds(300) / 10; ++round) {
     Tensor weight = full(device, {64}, 3);
@@ -175,7 +177,7 @@ TEST(ManyThreads, RuntimesEndWithWorkInFlight) {
 }
 
 TEST(ManyThreads, ShortThreadsMakeAndEndStreams) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");
   const Tensor base = full(device, {8}, 2);
   base.publish();

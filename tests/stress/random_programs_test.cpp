@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include <hearth/runtime/recording.hpp>
+#include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
 
 #include "random_program.hpp"
@@ -53,6 +56,28 @@ void compare(const Values& cpu,
   }
 }
 
+// What fails is kept, whole and cut down, for hearth-bench replay.
+void keep_failure(const Runtime& runtime, const RandomProgram& program) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path();
+  const std::string name = "random_program_" + std::to_string(program.seed);
+  const Device cpu = runtime.device("cpu:0");
+  {
+    const RecordScope scope(runtime, folder / (name + ".trace"));
+    static_cast<void>(run_program(program, cpu, 0, 0));
+  }
+  const auto failure =
+      reduce_recording(folder / (name + ".trace"),
+                       folder / (name + ".min.trace"),
+                       cpu,
+                       {.against = runtime.device("reference:0"), .tolerance = 2e-5});
+  std::printf("seed %lu: %s.trace in %s, %s\n",
+              program.seed,
+              name.c_str(),
+              folder.c_str(),
+              failure ? ("cut down to " + name + ".min.trace: " + failure->to_string()).c_str()
+                      : "which agrees when it is replayed");
+}
+
 TEST(RandomPrograms, CpuAgreesWithReference) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});
   const Device cpu = runtime.device("cpu:0");
@@ -69,6 +94,9 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
             run_program(program, reference, kFewUlp, seed + 1'000'000'007),
             seed,
             tally);
+    if (HasFatalFailure()) {
+      keep_failure(runtime, program);
+    }
   }
   std::printf(
       "%lu programs, %lu values compared, %lu skipped\n", count, tally.compared, tally.skipped);

@@ -1,0 +1,19 @@
+// The subcommands of hearth-bench: `hearth-bench NAME ...` runs one of these, anything else the benchmarks.
+#pragma once
+
+#include <span>
+
+namespace hearth::bench {
+
+/// `hearth-bench replay FILE`: runs a recording again and prints how what it reads differs.
+int replay_command(int argc, char** argv);
+/// `hearth-bench memory EXAMPLE --out FILE.svg`: draws who holds memory during a training step.
+int memory_command(int argc, char** argv);
+
+struct Command {
+  const char* name;
+  int (*run)(int argc, char** argv);  ///< Without the program's name; returns the exit status.
+};
+[[nodiscard]] std::span<const Command> commands() noexcept;
+
+}  // namespace hearth::bench

@@ -1,0 +1,43 @@
+// Runs one of the example programs and keeps what it printed.
+// Threads: the test's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace hearth::testing {
+
+/// What a program did.
+struct Outcome {
+  int exit_code = -1;  ///< -1: ended by a signal.
+  std::string out;     ///< What it printed, errors too.
+};
+
+/// A program that runs, with its output in a pipe.
+class Program final {
+ public:
+  /// `name` is one of examples/; errors go where the output goes.
+  Program(const std::string& name, const std::vector<std::string>& arguments);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program();
+
+  /// Reads on until the output holds `text`; false when it ends before.
+  [[nodiscard]] bool wait_for(const std::string& text);
+  void send(int signal) const;
+  /// Reads the rest and waits for the end.
+  [[nodiscard]] Outcome finish();
+
+ private:
+  [[nodiscard]] bool read_some();
+
+  pid_t process_ = -1;
+  int output_ = -1;
+  std::string text_;
+};
+
+[[nodiscard]] Outcome run(const std::string& name, const std::vector<std::string>& arguments = {});
+
+}  // namespace hearth::testing

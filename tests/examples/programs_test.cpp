@@ -1,0 +1,51 @@
+// The small examples end by themselves and print what their comments promise.
+#include <gmock/gmock.h>
+
+#include "program.hpp"
+
+namespace hearth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class ExampleTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(ExampleTest, EndsWellAndPrintsItsResult) {
+  const auto [name, text] = GetParam();
+  const Outcome outcome = run(name);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr(text));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs,
+    ExampleTest,
+    ::testing::Values(
+        std::pair("first_program", "epoch 5: loss of the last batch 0."),
+        std::pair("tensors",
+                  "a * 2 + row =\n[[12., 24., 36.],\n [18., 30., 42.]]\nshape [2, 3], f32"),
+        std::pair("tensors", "sums of rows =\n[72., 90.]\nshape [2], f32"),
+        std::pair("tensors", "above 25 =\n[[false, false,  true],\n [false,  true,  true]]"),
+        std::pair("tensors", "softmax over all, sum 1\n"),
+        std::pair("tensors", "as expected: matmul: inner dimensions differ"),
+        std::pair("autodiff", "gradient of y =\n[["),
+        std::pair("custom_module", "2128 parameters:\n  inner.weight f32[64, 16]\n"),
+        std::pair("streams", "sum of squares 3.32833e+08, mean of roots 21.0658"),
+        std::pair("streams", "largest: 999.000000\n"),
+        std::pair("streams", "the device works on: 499500\n"),
+        std::pair("move_module", "gradient of weight:\n[["),
+        std::pair("data_parallel", "epoch 5, step 100: loss 0.")),
+    [](const auto& param) {
+      return std::string(param.param.first) + "_" + std::to_string(param.index);
+    });
+
+TEST(Examples, MistakesNameTheLineOfTheProgram) {
+  EXPECT_THAT(run("tensors").out, ContainsRegex("called at [^ ]*tensors.cpp:[0-9]+"));
+  EXPECT_THAT(run("streams").out,
+              AllOf(HasSubstr("as expected: cross_entropy"), ContainsRegex("streams.cpp:[0-9]+")));
+}
+
+}  // namespace
+}  // namespace hearth::testing

@@ -1,0 +1,204 @@
+// train_mnist as a user runs it: figures, Ctrl-C, going on, and every kind of bad input.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+namespace hearth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes bytes_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+Bytes idx_bytes(const std::vector<std::uint32_t>& dims, const Bytes& values) {
+  Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};
+  for (const std::uint32_t dim : dims) {
+    for (const unsigned shift : {24U, 16U, 8U, 0U}) {
+      bytes.push_back(static_cast<std::uint8_t>(dim >> shift));
+    }
+  }
+  bytes.insert(bytes.end(), values.begin(), values.end());
+  return bytes;
+}
+
+class TrainMnist : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return (folder.path() / name).string();
+  }
+  void write(const std::string& name, const Bytes& bytes) const {
+    std::ofstream stream(folder.path() / name, std::ios::binary);
+    stream.write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+  }
+  /// Test files alone, of `count` pictures of side×side.
+  void write_digits(std::uint32_t count, std::uint32_t side) const {
+    Bytes pixels;
+    Bytes labels;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      labels.push_back(static_cast<std::uint8_t>(i % 10));
+      pixels.insert(pixels.end(), std::size_t{side} * side, static_cast<std::uint8_t>(i % 10 * 25));
+    }
+    write("t10k-images-idx3-ubyte", idx_bytes({count, side, side}, pixels));
+    write("t10k-labels-idx1-ubyte", idx_bytes({count}, labels));
+  }
+  /// A short run on the files in the folder; options in `more` stand in place of these.
+  [[nodiscard]] std::vector<std::string> arguments(
+      const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = more;
+    const auto add = [&](const std::string& option, const std::string& value) {
+      if (std::ranges::find(more, option) == more.end()) {
+        words.insert(words.end(), {option, value});
+      }
+    };
+    add("--data", folder.path().string());
+    add("--model", "mlp");
+    add("--batch-size", "10");
+    add("--checkpoint", path("checkpoint"));
+    return words;
+  }
+  void expect_refused(const std::vector<std::string>& words, const std::string& text) const {
+    const Outcome outcome = run("train_mnist", words);
+    EXPECT_NE(outcome.exit_code, 0) << outcome.out;
+    EXPECT_NE(outcome.exit_code, -1) << "it crashed: " << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(text));
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(TrainMnist, WritesItsFiguresAndWeights) {
+  write_digits(50, 6);
+  const Outcome outcome =
+      run("train_mnist", arguments({"--epochs", "2", "--json", path("figures.json")}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("the first 40 of the 50 test pictures train, the last 10 test"));
+  const nlohmann::json figures = nlohmann::json::parse(std::ifstream(path("figures.json")));
+  EXPECT_EQ(figures.at("devices"), nlohmann::json({"cpu:0", "cpu:1"}));
+  EXPECT_EQ(figures.at("epochs"), 2);
+  EXPECT_EQ(figures.at("train_loss").size(), 2U);
+  EXPECT_GE(figures.at("test_accuracy").get<double>(), 0);
+  EXPECT_LE(figures.at("test_accuracy").get<double>(), 1);
+  EXPECT_GT(figures.at("samples_per_s").get<double>(), 0);
+  EXPECT_GT(figures.at("step_us").get<double>(), 0);
+  EXPECT_EQ(figures.at("peak_bytes").size(), 2U);
+  EXPECT_GT(figures.at("peak_bytes").at(1).get<std::int64_t>(), 0);
+  EXPECT_TRUE(std::filesystem::exists(path("checkpoint/model.safetensors")));
+}
+
+TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
+  write_digits(30, 9);
+  const Outcome outcome = run("train_mnist",
+                              {"--data",
+                               folder.path().string(),
+                               "--model",
+                               "cnn",
+                               "--epochs",
+                               "1",
+                               "--checkpoint",
+                               path("c")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  write_digits(30, 3);
+  expect_refused({"--data", folder.path().string(), "--model", "cnn", "--checkpoint", path("c")},
+                 "--model cnn needs pictures of 4x4 pixels or more");
+}
+
+TEST_F(TrainMnist, CtrlCFinishesTheStepAndSavesAndAResumedRunEndsWithTheSameBits) {
+  write_digits(400, 6);
+  ASSERT_EQ(
+      run("train_mnist", arguments({"--epochs", "3", "--json", path("whole.json")})).exit_code, 0);
+  const Bytes whole = bytes_of(path("checkpoint/model.safetensors"));
+  std::filesystem::remove_all(path("checkpoint"));
+
+  Program stopped("train_mnist", arguments({"--epochs", "1000000"}));
+  ASSERT_TRUE(stopped.wait_for("\nepoch 1/"));
+  stopped.send(SIGINT);
+  const Outcome at_stop = stopped.finish();
+  EXPECT_EQ(at_stop.exit_code, 0) << at_stop.out;
+  EXPECT_THAT(at_stop.out, AllOf(HasSubstr("saving"), HasSubstr("weights: ")));
+
+  std::filesystem::remove_all(path("checkpoint"));
+  Program killed("train_mnist", arguments({"--epochs", "3", "--save-every", "1"}));
+  ASSERT_TRUE(killed.wait_for("\nepoch 1/"));
+  killed.send(SIGKILL);
+  EXPECT_EQ(killed.finish().exit_code, -1);
+  const Outcome resumed =
+      run("train_mnist",
+          arguments(
+              {"--epochs", "3", "--save-every", "1", "--resume", "--json", path("resumed.json")}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.out;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed at epoch "));
+  EXPECT_EQ(bytes_of(path("checkpoint/model.safetensors")), whole);
+  const auto loss = [&](const char* name) {
+    return nlohmann::json::parse(std::ifstream(path(name))).at("train_loss");
+  };
+  EXPECT_EQ(loss("resumed.json"), loss("whole.json"));
+}
+
+TEST_F(TrainMnist, ARunOfOtherSettingsIsNotResumed) {
+  write_digits(30, 4);
+  expect_refused(arguments({"--resume"}), "training.safetensors");
+  ASSERT_EQ(run("train_mnist", arguments({"--epochs", "1"})).exit_code, 0);
+  expect_refused(arguments({"--resume", "--batch-size", "20"}), "had batch_size 10");
+  expect_refused(arguments({"--resume", "--devices", "cpu:0"}), "had devices 2, this one has 1");
+}
+
+TEST_F(TrainMnist, BadInputIsRefusedWithWhatWasExpected) {
+  expect_refused(arguments(), "expected t10k-images-idx3-ubyte");
+  write_digits(0, 4);
+  expect_refused(arguments(),
+                 "t10k-images-idx3-ubyte: at byte 4: the count is 0, expected pictures");
+  write_digits(30, 4);
+  expect_refused(arguments({"--devices", "cpu:0,gpu:0"}), "no device 'gpu:0'");
+  expect_refused(arguments({"--devices", "cpu:0,cpu:0"}), "two devices are called 'cpu:0'");
+  expect_refused(arguments({"--model", "transformer"}), "--model");
+  expect_refused(arguments({"--epochs", "0"}), "--epochs");
+  expect_refused({"--data", "mnist", "--data", "there"}, "--data");
+  expect_refused({"--data", path("nowhere"), "--checkpoint", path("c")}, "nowhere");
+  Bytes images = bytes_of(path("t10k-images-idx3-ubyte"));
+  images.pop_back();
+  write("t10k-images-idx3-ubyte", images);
+  expect_refused(arguments(), "the file ends, expected 480 values");
+  images[2] = 13;
+  write("t10k-images-idx3-ubyte", images);
+  expect_refused(arguments(), "the element type is 13, expected 8");
+}
+
+TEST_F(TrainMnist, ALossThatIsNoNumberEndsTheRunWithItsStep) {
+  write_digits(40, 6);
+  const Outcome outcome =
+      run("train_mnist", arguments({"--optimizer", "sgd", "--lr", "1000", "--epochs", "50"}));
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(
+      outcome.out,
+      AllOf(HasSubstr(": step "), HasSubstr("the loss of rank "), Not(HasSubstr("terminate"))));
+}
+
+TEST_F(TrainMnist, AFolderThatCannotBeWrittenIsFoundOutBeforeTheTraining) {
+  write_digits(30, 4);
+  write("file", {1});
+  expect_refused(arguments({"--checkpoint", path("file/below")}), "file/below");
+  expect_refused(arguments({"--json", path("missing/figures.json")}), "cannot write");
+}
+
+}  // namespace
+}  // namespace hearth::testing

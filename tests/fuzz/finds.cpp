@@ -1,0 +1,38 @@
+#include "finds.hpp"
+
+#include <string>
+
+namespace hearth::fuzz {
+namespace {
+
+struct Find {
+  std::string_view target;
+  std::string_view hex;
+  std::string_view what;  // it broke
+};
+
+constexpr Find kFinds[] = {
+    {"idx", "", "nothing yet: an empty file"},
+};
+
+std::vector<std::byte> bytes_of(std::string_view hex) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::byte>> finds(std::string_view target) {
+  std::vector<std::vector<std::byte>> all;
+  for (const Find& find : kFinds) {
+    if (find.target == target) {
+      all.push_back(bytes_of(find.hex));
+    }
+  }
+  return all;
+}
+
+}  // namespace hearth::fuzz

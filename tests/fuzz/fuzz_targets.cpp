@@ -1,0 +1,24 @@
+#include "fuzz_targets.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace hearth::fuzz {
+
+std::span<const Target> targets() noexcept {
+  static constexpr std::array<Target, 4> kTargets{{{"op_stream", fuzz_op_stream},
+                                                   {"op_trace", fuzz_op_trace},
+                                                   {"idx", fuzz_idx},
+                                                   {"safetensors", fuzz_safetensors}}};
+  return kTargets;
+}
+
+const Target& target(std::string_view name) {
+  const auto found = std::ranges::find(targets(), name, &Target::name);
+  if (found == targets().end()) {
+    throw std::out_of_range("no fuzz target " + std::string(name));
+  }
+  return *found;
+}
+
+}  // namespace hearth::fuzz

@@ -1,0 +1,144 @@
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include <hearth/streams/op_trace_file.hpp>
+
+#include "fuzz_targets.hpp"
+#include "tests/streams/op_trace_builder.hpp"
+
+namespace hearth::fuzz {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(const std::string& text) {
+  const auto view = std::as_bytes(std::span(text.data(), text.size()));
+  return {view.begin(), view.end()};
+}
+
+std::vector<Bytes> op_stream_seeds() {
+  std::vector<Bytes> all;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 96; ++i) {
+    Bytes bytes(static_cast<std::size_t>(8 + random() % 300));
+    for (std::byte& byte : bytes) {
+      byte = static_cast<std::byte>(random() & 0xffU);
+    }
+    bytes[2] = static_cast<std::byte>(i);  // every kind of run
+    all.push_back(std::move(bytes));
+  }
+  return all;
+}
+
+Bytes with_head(const OpTrace& trace) {
+  Bytes bytes(1);
+  const Bytes payload = encode_trace(trace);
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  return bytes;
+}
+
+std::vector<Bytes> op_trace_seeds() {
+  using testing::OpTraceBuilder;
+  std::vector<Bytes> all;
+  all.push_back(with_head(OpTrace{}));
+  all.push_back(with_head(testing::small_program().trace()));
+  const TensorSpec plane{DType::f32, {1, 2, 4, 4}};
+  OpTraceBuilder pictures;
+  const std::uint32_t x = pictures.fill(plane.shape, 1);
+  const std::uint32_t w = pictures.fill({3, 2, 3, 3}, 0.5);
+  const std::uint32_t y = pictures.op(
+      OpKind::conv2d, {x, w}, {DType::f32, {1, 3, 4, 4}}, ConvAttributes{.padding = {1, 1}});
+  pictures.add(OpKind::max_pool2d, {y}, {{DType::f32, {1, 3, 2, 2}}, {DType::i32, {1, 3, 2, 2}}});
+  OpTraceBuilder::give(pictures.trace().ops.back(), PoolAttributes{});
+  const std::uint32_t positions = pictures.last();
+  pictures.op(OpKind::max_pool2d_backward,
+              {positions - 1, positions},
+              {DType::f32, {1, 3, 4, 4}},
+              PoolAttributes{});
+  pictures.about(OpKind::readback, pictures.last());
+  all.push_back(with_head(pictures.trace()));
+  OpTraceBuilder rows;
+  const TensorSpec table{DType::f32, {2, 3}};
+  const std::uint32_t logits = rows.upload(table.shape, {1, 2, 3, 4, 5, 6});
+  const std::uint32_t targets = rows.fill({2}, 0, DType::i64);
+  rows.add(OpKind::cross_entropy, {logits, targets}, {{DType::f32, {2}}, table});
+  const std::uint32_t losses = rows.last() - 1;
+  rows.op(OpKind::cross_entropy_backward, {losses, losses + 1, targets}, table);
+  const std::uint32_t soft = rows.op(OpKind::softmax, {logits}, table, AxisAttributes{.axis = 1});
+  rows.op(OpKind::reduce_sum, {soft}, {DType::f32, {2}}, ReduceAttributes{.axes = 2});
+  const std::uint32_t turned =
+      rows.op(OpKind::permute, {soft}, {DType::f32, {3, 2}}, PermuteAttributes{.axes = {1, 0}});
+  rows.op(OpKind::reshape, {turned}, {DType::f32, {6}});
+  rows.op(OpKind::expand, {turned}, {DType::f32, {2, 3, 2}});
+  rows.op(OpKind::matmul, {soft, turned}, {DType::f32, {2, 2}});
+  rows.op(OpKind::cast, {turned}, {DType::f16, {3, 2}});
+  rows.about(OpKind::sync, 0);
+  all.push_back(with_head(rows.trace()));
+  OpTraceBuilder copies;
+  const std::uint32_t here = copies.fill({4}, 3);
+  copies.about(OpKind::readback, here);
+  copies.on(1, 1).add(OpKind::upload, {}, {{DType::f32, {4}}}).copied_from = 2;
+  copies.add(OpKind::lend, {2}, {{DType::f32, {4}}});
+  copies.about(OpKind::adopt, copies.last());
+  copies.about(OpKind::readback, copies.last());
+  all.push_back(with_head(copies.trace()));
+  return all;
+}
+
+std::vector<Bytes> idx_seeds() {
+  const auto text = [](std::initializer_list<int> values) {
+    std::string out;
+    for (const int value : values) {
+      out.push_back(static_cast<char>(value));
+    }
+    return out;
+  };
+  return {bytes_of(text({0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9})),
+          bytes_of(text({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4})),
+          bytes_of(text({0, 0, 8, 1, 0, 0, 0, 0})),
+          bytes_of(text({0, 0, 13, 1, 0, 0, 0, 1, 0, 0, 0, 0})),
+          bytes_of(text({0, 0, 8, 2, 127, 255, 255, 255, 127, 255, 255, 255, 1})),
+          // gzip of the first
+          bytes_of(text({31, 139, 8,   0,   0,   0, 0, 0,   0,   3,   99,  96, 224, 96, 100, 96,
+                         96, 96,  102, 231, 224, 4, 0, 136, 113, 128, 139, 11, 0,   0,  0}))};
+}
+
+std::vector<Bytes> safetensors_seeds() {
+  const auto file = [](std::string header, std::size_t data) {
+    while (header.size() % 8 != 0) {
+      header.push_back(' ');
+    }
+    const std::uint64_t size = header.size();
+    std::string text(sizeof size, '\0');
+    std::memcpy(text.data(), &size, sizeof size);
+    return bytes_of(text + header + std::string(data, '\x3f'));
+  };
+  return {
+      file("{}", 0),
+      file(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8),
+      file(
+          R"({"__metadata__":{"step":"12"},"w":{"dtype":"F16","shape":[2,3],"data_offsets":[0,12]},)"
+          R"("b":{"dtype":"I64","shape":[],"data_offsets":[12,20]}})",
+          20),
+      file(
+          R"({"a":{"dtype":"U8","shape":[0,4],"data_offsets":[0,0]},"a":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})",
+          1),
+      file(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0),
+      bytes_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{", 9))};
+}
+
+}  // namespace
+
+std::vector<std::vector<std::byte>> seeds(std::string_view target) {
+  if (target == "op_stream") {
+    return op_stream_seeds();
+  }
+  if (target == "op_trace") {
+    return op_trace_seeds();
+  }
+  return target == "idx" ? idx_seeds() : safetensors_seeds();
+}
+
+}  // namespace hearth::fuzz
