@@ -150,18 +150,6 @@ void BlockHeap::extend(Page longer) {
   reserved_bytes_ += more_bytes;
 }
 
-std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
-  const std::uint32_t index = find(size_bytes);
-  if (index == kNone) {
-    return kNone;
-  }
-  unlink(index);
-  if (pieces_[index].size_bytes > size_bytes) {
-    link(split_off(index, pieces_[index].size_bytes - size_bytes));
-  }
-  return index;
-}
-
 std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes) {
   const std::uint32_t rest = new_piece();
   Piece& kept = pieces_[index];
@@ -180,6 +168,18 @@ std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes)
     tail_ = rest;
   }
   return rest;
+}
+
+std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
+  const std::uint32_t index = find(size_bytes);
+  if (index == kNone) {
+    return kNone;
+  }
+  unlink(index);
+  if (pieces_[index].size_bytes > size_bytes) {
+    link(split_off(index, pieces_[index].size_bytes - size_bytes));
+  }
+  return index;
 }
 
 void BlockHeap::absorb_right(std::uint32_t index) noexcept {

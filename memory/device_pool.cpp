@@ -18,7 +18,7 @@ std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
 }
 constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
 // A hole in the middle costs less than what this is for: taking and giving memory in every step.
-constexpr std::int64_t kLeastSlackBytes = std::int64_t{512} << 10;
+constexpr std::int64_t kLeastSlackBytes = std::int64_t{256} << 10;
 
 void raise_peaks(MemoryUsage& usage) noexcept {
   usage.peak_live_bytes = std::max(usage.peak_live_bytes, usage.live_bytes);
@@ -52,8 +52,7 @@ std::uint32_t DevicePool::heap_for(std::int64_t size_bytes, PoolKind kind) const
   if (kind == PoolKind::exclusive) {
     return kExclusiveHeap;
   }
-  return size_bytes < std::max(options_.small_bytes, most_live_bytes_ / 64) ? kSmallHeap
-                                                                            : kLargeHeap;
+  return size_bytes < options_.small_bytes ? kSmallHeap : kLargeHeap;
 }
 
 MemoryUsage& DevicePool::usage_of(std::uint32_t heap) noexcept {
@@ -92,7 +91,6 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     ++usage->acquire_count;
     raise_peaks(*usage);
   }
-  most_live_bytes_ = std::max(most_live_bytes_, counts_.total.live_bytes);
   return Acquire::ok;
 }
 
@@ -101,6 +99,10 @@ Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
   if (answer != Acquire::ok && (pages_grow_ ? give_back(heap, size_bytes) : trim()) > 0) {
     ++counts_.rungs.trim_count;
     answer = add_room(heap, size_bytes);
+  }
+  if (answer == Acquire::ok) {
+    most_live_bytes_ = std::max(most_live_bytes_, counts_.total.live_bytes + size_bytes);
+    options_.small_bytes = std::max(options_.small_bytes, most_live_bytes_ / 64);
   }
   return answer;
 }

@@ -87,7 +87,7 @@ class DevicePool final : public MemoryStrategy {
   std::int64_t granule_bytes_;
   std::array<detail::BlockHeap, kHeapCount> heaps_;
   bool pages_grow_ = true;            // until the provider says no
-  std::int64_t most_live_bytes_ = 0;  // since the start
+  std::int64_t most_live_bytes_ = 0;  // since the start, as far as the pool had to grow for it
   detail::ReleaseQueue waiting_;
   MemoryReport counts_;
 };

@@ -110,9 +110,9 @@ void DataLoader::start_workers() {
         Result<HostBatch> batch = assembler.assemble(number);
         goes_on = batch.has_value();
         // A prefetched batch waits as long as the program takes for the one before.
-        goes_on = worker->batches.push(std::move(batch), Deadline::never()) ==
-                      MailboxPush::accepted &&
-                  goes_on;
+        goes_on =
+            worker->batches.push(std::move(batch), Deadline::never()) == MailboxPush::accepted &&
+            goes_on;
       }
     };
     worker->thread = executor_.spawn({.name = fmt::format("loader-{}", i)}, std::move(body));
@@ -147,8 +147,7 @@ Result<HostBatch> DataLoader::take() {
       throw;
     }
   }
-  std::optional<Result<HostBatch>> batch =
-      workers_[turn_]->batches.pop(Deadline::in(kDefaultWait));
+  std::optional<Result<HostBatch>> batch = workers_[turn_]->batches.pop(Deadline::in(kDefaultWait));
   if (!batch) {
     return Error{.code = ErrorCode::deadline_exceeded,
                  .text = fmt::format("the data set did not give batch {} of epoch {} in time",

@@ -43,7 +43,8 @@ Coordinator::~Coordinator() {
 Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
                                                std::int64_t sample_count,
                                                std::shared_ptr<UpdateDecision> decision) {
-  Promise<DataParallelReport> outcome(PendingOptions{.subject = "a data-parallel step", .helper = {.watchdog = watchdog_}});
+  Promise<DataParallelReport> outcome(
+      PendingOptions{.subject = "a data-parallel step", .helper = {.watchdog = watchdog_}});
   Pending<DataParallelReport> pending = outcome.pending();
   mailbox_->messages.push(
       message::Begin{step, sample_count, std::move(decision), std::move(outcome)});
@@ -58,7 +59,8 @@ CoordinatorTrouble Coordinator::trouble() {
   if (!mailbox_->has_trouble.load(std::memory_order_acquire)) {  // partner: close, decide
     return {};
   }
-  Promise<CoordinatorTrouble> answer(PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
+  Promise<CoordinatorTrouble> answer(
+      PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
   Pending<CoordinatorTrouble> pending = answer.pending();
   mailbox_->messages.push(message::AskTrouble{std::move(answer)});
   return std::move(pending).get();
@@ -69,7 +71,8 @@ void Coordinator::rejoin(std::vector<std::string> ranks) {
 }
 
 CoordinatorStatistics Coordinator::statistics() {
-  Promise<CoordinatorStatistics> answer(PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
+  Promise<CoordinatorStatistics> answer(
+      PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
   Pending<CoordinatorStatistics> pending = answer.pending();
   mailbox_->messages.push(message::AskStatistics{std::move(answer)});
   return std::move(pending).get();

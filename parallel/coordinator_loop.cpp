@@ -361,12 +361,12 @@ Deadline CoordinatorLoop::next_deadline() const {
 
 void CoordinatorLoop::expire() {
   for (auto& [number, step] : steps_) {
-    const auto late = std::ranges::find_if(
+    const auto overdue = std::ranges::find_if(
         step.buckets, [](const auto& entry) { return entry.second.deadline.has_passed(); });
-    if (late != step.buckets.end()) {
+    if (overdue != step.buckets.end()) {
       give_up(step,
-              missing_from(late->second.regions),
-              fmt::format("bucket {} of {}", late->first, options_.bucket_count));
+              missing_from(overdue->second.regions),
+              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count));
     } else if (step.prepared_deadline.has_passed()) {
       give_up(step, missing_from(step.prepared), "its update");
     } else if (step.commit_deadline.has_passed()) {

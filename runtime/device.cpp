@@ -81,13 +81,13 @@ void Device::restart(std::chrono::nanoseconds limit) const {
   endpoint.post([given_up, promise = std::move(promise), backend = endpoint.reopen().value()](
                     DeviceActor& actor) mutable {
     actor.lose(given_up);
-    actor.when_idle([promise = std::move(promise),
-                     backend = std::move(backend)](DeviceActor& idle) mutable {
-      fulfil_with(promise, [&] {
-        idle.restart(std::move(backend));
-        return true;
-      });
-    });
+    actor.when_idle(
+        [promise = std::move(promise), backend = std::move(backend)](DeviceActor& idle) mutable {
+          fulfil_with(promise, [&] {
+            idle.restart(std::move(backend));
+            return true;
+          });
+        });
   });
   std::move(pending).get(Deadline::in(limit));
 }
@@ -128,9 +128,8 @@ void Device::start_memory_trace() const {
 
 MemoryTrace Device::take_memory_trace() const {
   DeviceEndpoint& asked = endpoint();
-  return ask_actor<MemoryTrace>(asked, [&asked](DeviceActor& actor) {
-    return actor.handles().take_trace(asked.tables());
-  });
+  return ask_actor<MemoryTrace>(
+      asked, [&asked](DeviceActor& actor) { return actor.handles().take_trace(asked.tables()); });
 }
 
 DeviceStatistics Device::statistics() const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/log.hpp>
@@ -24,7 +25,6 @@
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/base/watchdog.hpp>
-#include <hearth/backends/backend.hpp>
 #include <hearth/streams/doorbell.hpp>
 #include <hearth/streams/lane.hpp>
 #include <hearth/streams/slot_pool.hpp>

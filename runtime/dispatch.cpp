@@ -396,9 +396,8 @@ void Dispatch::upload(const OpView& op, LaneState& lane) {
     fail(op, lane, with_provenance(storage.error(), op, lane.id));
     return;
   }
-  const Status status = guarded("the upload", [&] {
-    return backend_->upload(storage.value()->block.data, ticket->bytes);
-  });
+  const Status status = guarded(
+      "the upload", [&] { return backend_->upload(storage.value()->block.data, ticket->bytes); });
   if (!status.has_value()) {
     handles_.unuse(storage.value());
     fail(op, lane, blame(status, op, lane.id));
@@ -417,13 +416,13 @@ void Dispatch::readback(const OpView& op, LaneState& lane) {
     const Slot& slot = handles_.slot(op.input(0).slot);
     Status status;
     if (slot.layout->contiguous) {
-      status = guarded("the download",
-                       [&] { return backend_->download(ticket->target, slot.data); });
+      status =
+          guarded("the download", [&] { return backend_->download(ticket->target, slot.data); });
     } else {
       Acquire outcome = Acquire::ok;
       const auto size = static_cast<std::int64_t>(ticket->target.size());
-      Storage* packed = handles_.allocate(
-          size, PoolKind::temporary, outcome, origin_of(op, op.input(0)));
+      Storage* packed =
+          handles_.allocate(size, PoolKind::temporary, outcome, origin_of(op, op.input(0)));
       status = packed == nullptr ? Status(out_of_memory(size, outcome))
                                  : copy_to_contiguous(slot, *packed);
       if (status.has_value()) {

@@ -119,8 +119,8 @@ class Dispatch {
   DeviceStatistics statistics_;
   ErrorRef lost_;
   MemoryRungs rungs_;
-  bool may_wait_ = false;  // the op under way may be put off for want of memory
-  bool is_short_ = false;  // and was
+  bool may_wait_ = false;           // the op under way may be put off for want of memory
+  bool is_short_ = false;           // and was
   std::vector<TensorView> views_;   // scratch, reused: inputs then outputs
   std::vector<Storage*> storages_;  // scratch, reused
 

@@ -54,7 +54,7 @@ struct LaneState {
   Lane* lane;
   LaneId id;
   Priority priority = Priority::normal;
-  bool is_ready = false;  ///< in the ready queue, or held by the row join
+  bool is_ready = false;                  ///< in the ready queue, or held by the row join
   bool is_expected = false;               ///< while ready: the row join counts on it
   std::uint8_t turns_without_join = 255;  ///< since it came to an op that could join
   ParkReason parked = ParkReason::none;

@@ -34,8 +34,8 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
   } catch (const Exception& thrown) {
     promise.set_error(thrown.shared_error());
   } catch (const std::exception& thrown) {
-    promise.set_error(std::make_shared<const Error>(
-        Error{.code = ErrorCode::internal, .text = thrown.what()}));
+    promise.set_error(
+        std::make_shared<const Error>(Error{.code = ErrorCode::internal, .text = thrown.what()}));
   }
 }
 

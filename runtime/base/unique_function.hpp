@@ -26,8 +26,9 @@ class UniqueFunction<R(Args...)> {
   UniqueFunction(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
 
   template <class F,
-            class = std::enable_if_t<!std::is_same_v<std::remove_cvref_t<F>, UniqueFunction> &&
-                                     std::is_invocable_r_v<R, std::decay_t<F>&, Args...>>>
+            class = std::enable_if_t<std::conjunction_v<
+                std::negation<std::is_same<std::remove_cvref_t<F>, UniqueFunction>>,
+                std::is_invocable_r<R, std::decay_t<F>&, Args...>>>>
   UniqueFunction(F&& function) {  // NOLINT(google-explicit-constructor)
     using Stored = std::decay_t<F>;
     if constexpr (kFitsInside<Stored>) {

@@ -56,8 +56,7 @@ std::string Watchdog::waits() {
   return text;
 }
 
-std::string Watchdog::report(std::string_view subject,
-                             const std::shared_ptr<const void>& myself) {
+std::string Watchdog::report(std::string_view subject, const std::shared_ptr<const void>& myself) {
   std::string text = waits();
   std::vector<std::shared_ptr<Witness>> witnesses;
   {

@@ -57,7 +57,8 @@ TEST(Mailbox, CloseWakesEveryWaitingThread) {
       full.push(0);
       std::vector<std::unique_ptr<Joinable>> threads;
       for (int i = 0; i < 3; ++i) {
-        threads.push_back(executor.spawn({.name = "popper"}, [&] { EXPECT_FALSE(empty.pop(Deadline::never())); }));
+        threads.push_back(executor.spawn({.name = "popper"},
+                                         [&] { EXPECT_FALSE(empty.pop(Deadline::never())); }));
         threads.push_back(executor.spawn({.name = "pusher"},
                                          [&] { EXPECT_EQ(full.push(1), MailboxPush::closed); }));
       }

@@ -120,12 +120,13 @@ TEST(ManualExecutor, TheSameSeedGivesTheSameOrder) {
 TEST(ManualExecutor, ADeadlockIsReportedWithTheNamesOfTheParked) {
   ManualExecutor executor(3);
   Mailbox<int> silent;
-  EXPECT_EQ(message_of(
-                executor,
-                [&] {
-                  executor.spawn({.name = "cpu:0 actor"}, [&] { static_cast<void>(silent.pop(Deadline::never())); })
-                      ->join();
-                }),
+  EXPECT_EQ(message_of(executor,
+                       [&] {
+                         executor
+                             .spawn({.name = "cpu:0 actor"},
+                                    [&] { static_cast<void>(silent.pop(Deadline::never())); })
+                             ->join();
+                       }),
             "deadlock: every thread is parked and none has a deadline: main, cpu:0 actor");
 }
 

@@ -129,7 +129,7 @@ TEST(TrainingMemory, IsGoneWithTheThreadsAndHardlyMoreThanTheirTensors) {
     threads.emplace_back([&device, seed] {
       Trainer trainer(device, seed);
       for (int step = 0; step < 20; ++step) {
-        trainer.step(16);
+        trainer.step(64);
       }
     });
   }

@@ -368,6 +368,7 @@ std::string Checker::story(const std::string& text) const {
 
 void Checker::end_fibers() {
   is_quitting_ = true;
+  bool has_stopped = false;
   for (ThreadIndex i = 1; i < kMaxThreads; ++i) {
     Thread& thread = threads_[i];
     if (!thread.fiber) {
@@ -378,8 +379,14 @@ void Checker::end_fibers() {
     } else {
       // Stopped in the middle of a counterexample: its stack stays, and what it uses.
       thread.fiber.release()->keep_reachable();
-      static_cast<void>(program_.release());
+      has_stopped = true;
     }
+  }
+  if (has_stopped) {
+    // Never destroyed: its destructors would use atomics without a checker.
+    static std::vector<std::unique_ptr<Program>>* const stopped =
+        std::make_unique<std::vector<std::unique_ptr<Program>>>().release();
+    stopped->push_back(std::move(program_));
   }
 }
 

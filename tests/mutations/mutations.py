@@ -106,7 +106,7 @@ MUTATIONS = [
      "        slot.data",
      "slot.layout->contiguous &&\n"
      "        slot.data",
-     ["runtime_actor_test", "random_programs_test"]),
+     ["runtime_actor_test", "random_programs_test", "random_faults_test"]),
     ("in place on an input that is read again",
      "runtime/dispatch.cpp",
      "operand.use != Use::read_last || operand.dtype",
@@ -128,7 +128,7 @@ MUTATIONS = [
      "  }\n"
      "  make_outputs",
      "  make_outputs",
-     ["runtime_actor_test"]),
+     ["runtime_actor_test", "random_faults_test"]),
     ("poison stops after one op",
      "runtime/dispatch.cpp",
      "  if (ErrorRef poison = first_poison(op)) {\n"
@@ -141,14 +141,14 @@ MUTATIONS = [
      "    return;\n"
      "  }\n"
      "  if (op_info",
-     ["runtime_actor_test"]),
+     ["runtime_actor_test", "random_faults_test"]),
     ("a later cause replaces the first",
      "runtime/dispatch.cpp",
      "    if (slot.state == SlotState::poisoned) {\n"
      "      return slot.error;",
      "    if (slot.state == SlotState::poisoned) {\n"
      "      return with_provenance(*slot.error, op, LaneId{});",
-     ["runtime_actor_test"]),
+     ["runtime_actor_test", "random_faults_test"]),
     ("a poisoned op keeps its operands",
      "runtime/dispatch.cpp",
      "  poison_outputs(op, lane, error);\n"
@@ -156,7 +156,7 @@ MUTATIONS = [
      "}",
      "  poison_outputs(op, lane, error);\n"
      "}",
-     ["runtime_actor_test"]),
+     ["runtime_actor_test", "random_faults_test"]),
     ("device loss is forgotten",
      "runtime/dispatch.cpp",
      "    lost_ = error;",

@@ -247,19 +247,20 @@ TEST(DataParallelLoss, ADeviceThatSomeoneRestartsGetsTheModelAgain) {
                         trainer_options(fleet, options));
         const Device device = fleet.runtime().device(kLost);
         const auto other_hands = executor.spawn({.name = "other hands"}, [&] {
-          for (std::uint64_t i = 0; i < seed * 17; ++i) {
+          for (std::uint64_t i = 0; i < seed * 7; ++i) {
             schedule_point();
           }
           device.restart();
         });
         std::vector<double> losses;
         for (int step = 0; step < kSteps; ++step) {
-          restarts += device.generation() == 0 ? 0 : 1;
+          const std::uint64_t before = device.generation();
           losses.push_back(trainer
                                .step([&](const std::vector<Device>& ranks) {
                                  return divide(batch_of(step), static_cast<int>(ranks.size()));
                                })
                                .loss);
+          restarts += device.generation() == before ? 0 : 1;
         }
         other_hands->join();
         EXPECT_EQ(trainer.world(), kWorld);
@@ -268,7 +269,7 @@ TEST(DataParallelLoss, ADeviceThatSomeoneRestartsGetsTheModelAgain) {
         EXPECT_TRUE(has_equal_replicas(trainer));
       });
     }
-    EXPECT_GT(restarts, 60) << "most of them in the middle of the training";
+    EXPECT_GT(restarts, 30) << "most of them in the middle of a step";
   }
 }
 

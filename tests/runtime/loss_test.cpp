@@ -1,6 +1,7 @@
 // A device that stops working: it alone fails, at once, and restart() gives a new one behind the same handle.
 #include "stepped_runtime.hpp"
 
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -267,6 +268,24 @@ std::vector<std::vector<float>> run_three(std::uint64_t lost_at_submit) {
     user.join();
   }
   return results;
+}
+
+std::ptrdiff_t thread_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+// What is left of memory is for the address sanitizer to see.
+TEST(Loss, KillingOneOfThreeDevicesLeavesNoThread) {
+  const std::ptrdiff_t before = thread_count();
+  for (const std::uint64_t submit : {1U, 37U, 120U}) {
+    static_cast<void>(run_three(submit));
+    // The system may count a thread for a moment after it was joined.
+    for (int look = 0; thread_count() != before && look < 1'000'000; ++look) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(thread_count(), before);
+  }
 }
 
 TEST(Loss, KillingOneOfThreeDevicesLeavesTheOthersTheSameBits) {

@@ -110,8 +110,9 @@ const std::vector<KnownBug>& known_bugs() {
 // Programs that are right, and near to the ones above.
 void keep_the_wake(ManualExecutor& executor) {
   Mailbox<int> mailbox;
-  const auto waiting =
-      executor.spawn({.name = "sleeper"}, [&] { require(mailbox.pop(Deadline::never()) == 1, "not the message"); });
+  const auto waiting = executor.spawn({.name = "sleeper"}, [&] {
+    require(mailbox.pop(Deadline::never()) == 1, "not the message");
+  });
   const auto waking = executor.spawn({.name = "waker"}, [&] { mailbox.push(1); });
   waiting->join();
   waking->join();
