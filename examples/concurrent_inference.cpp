@@ -310,7 +310,7 @@ int run(const Options& options) {
   const hearth::Runtime runtime(runtime_options);
   const std::vector<hearth::Device> devices = runtime.devices();
   const hearth::ImageDataset pictures(
-      hearth::make_digits({.count = 2000, .seed = 1, .first = 8000}),
+      hearth::make_digits({.count = 2000, .seed = 1, .first = 12000}),
       {.mean = 0.1307F, .deviation = 0.3081F});
   const bool is_named = !options.weights.empty();
   const std::filesystem::path file =

@@ -1,4 +1,4 @@
-// Data-parallel training: one model, two devices, and the same result as on one.
+// Data-parallel training: one model, two devices; each batch is divided between them.
 #include <iostream>
 #include <utility>
 #include <vector>

@@ -29,6 +29,7 @@
 #include <hearth/modules/image_dataset.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/metrics.hpp>
+#include <hearth/modules/safetensors.hpp>
 #include <hearth/modules/training_state.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -102,12 +103,12 @@ extern "C" void on_interrupt(int) {
 
 hearth::MnistData load_data(const Options& options) {
   if (options.data == "builtin") {
-    constexpr std::int64_t kTrain = 8000;
+    constexpr std::int64_t kTrain = 12000;  // concurrent_inference asks about those after them
     constexpr std::int64_t kTest = 2000;
     hearth::MnistData data;
     data.train = hearth::make_digits({.count = kTrain, .seed = 1});
     data.test = hearth::make_digits({.count = kTest, .seed = 1, .first = kTrain});
-    data.description = "built-in digits, 8,000 to train and 2,000 to test";
+    data.description = "built-in digits, 12,000 to train and 2,000 to test";
     return data;
   }
   std::filesystem::path folder = options.data;
@@ -254,6 +255,7 @@ hearth::Metadata run_notes(const Options& options) {
   return {{"data", options.data},
           {"model", options.model},
           {"optimizer", options.optimizer},
+          {"lr", nlohmann::json(options.learning_rate).dump()},
           {"batch_size", std::to_string(options.batch_size)},
           {"devices", std::to_string(options.devices.size())},
           {"seed", std::to_string(options.seed)}};
@@ -280,6 +282,19 @@ void save_state(Trainer<Model>& trainer,
       });
 }
 
+/// Finds out before anything is made whether the saved run is this one.
+void require_same_run(const Options& options) {
+  const auto file = hearth::SafetensorsFile::read(state_file(options));
+  for (const auto& [name, wanted] : run_notes(options)) {
+    const auto found = file.metadata().find(name);
+    const std::string was = found == file.metadata().end() ? "unknown" : found->second;
+    if (was != wanted) {
+      throw std::runtime_error("--resume: the run in " + file.path().string() + " had " + name +
+                               " " + was + ", this one has " + wanted);
+    }
+  }
+}
+
 /// Gives every rank the saved state. Returns it and sets the figures so far.
 template <class Model>
 hearth::LoaderCursor load_state(Trainer<Model>& trainer,
@@ -294,14 +309,6 @@ hearth::LoaderCursor load_state(Trainer<Model>& trainer,
         (*progress)[count->fetch_add(1)] = hearth::load_training(model, optimizer, file);
       });
   const hearth::TrainingProgress& saved = progress->front();
-  for (const auto& [name, wanted] : run_notes(options)) {
-    const auto found = saved.notes.find(name);
-    const std::string was = found == saved.notes.end() ? "unknown" : found->second;
-    if (was != wanted) {
-      throw std::runtime_error("--resume: the run in " + state_file(options).string() + " had " +
-                               name + " " + was + ", this one has " + wanted);
-    }
-  }
   static_cast<void>(trainer.evaluate(
       [generators = saved.generators](const Model&, hearth::WorkerContext& context) {
         context.generator = generators.at(static_cast<std::size_t>(context.rank));
@@ -352,9 +359,15 @@ Result train(const hearth::Runtime& runtime,
     for (const auto& loader : loaders) {
       loader->seek(cursor);
     }
-    std::printf("resumed at epoch %ld, batch %ld\n",
-                static_cast<long>(cursor.epoch + 1),
-                static_cast<long>(cursor.batch + 1));
+    if (cursor.epoch >= options.epochs) {
+      std::printf("nothing left to train: the run in %s has had %ld epochs\n",
+                  options.checkpoint.c_str(),
+                  static_cast<long>(cursor.epoch));
+    } else {
+      std::printf("resumed at epoch %ld, batch %ld\n",
+                  static_cast<long>(cursor.epoch + 1),
+                  static_cast<long>(cursor.batch + 1));
+    }
   }
   ProgressBar progress(options.epochs);
   std::vector<double> step_us;
@@ -404,6 +417,9 @@ Result train(const hearth::Runtime& runtime,
     result.test_accuracy = test_accuracy<Model>(trainer, test_set);
     progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed);
   }
+  if (interrupted != 0 && trained_samples == 0) {
+    throw std::runtime_error("interrupted before the first step: nothing was written");
+  }
   if (trained_samples > 0) {
     result.samples_per_s = trained_samples / training_seconds;
   } else {
@@ -419,7 +435,7 @@ Result train(const hearth::Runtime& runtime,
 
 void write_json(const Options& options, const Result& result) {
   const nlohmann::json object = {{"devices", options.devices},
-                                 {"epochs", options.epochs},
+                                 {"epochs", result.train_loss.size()},  // the last perhaps in part
                                  {"train_loss", result.train_loss},
                                  {"test_accuracy", result.test_accuracy},
                                  {"samples_per_s", result.samples_per_s},
@@ -444,6 +460,9 @@ void require_writable(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (options.resume) {
+    require_same_run(options);
+  }
   require_writable(options);
   hearth::RuntimeOptions runtime_options;
   for (const std::string& name : options.devices) {
@@ -496,7 +515,13 @@ int main(int argc, char** argv) {
   app.add_option("--lr", options.learning_rate, "learning rate")
       ->check(CLI::Range(1e-12, 1e3))
       ->capture_default_str();
-  app.add_option("--seed", options.seed)->capture_default_str();
+  app.add_option("--seed", options.seed)
+      ->check([](const std::string& text) {
+        const bool is_number =
+            text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
+        return is_number ? "" : text + " is no whole number of at most 19 digits";
+      })
+      ->capture_default_str();
   app.add_option("--checkpoint", options.checkpoint, "folder for weights and training state")
       ->capture_default_str();
   app.add_option("--save-every", options.save_every, "batches between saves; 0: after each epoch")

@@ -24,6 +24,8 @@
 ///     HEARTH_MODULE(Classifier, inner, outer)
 ///   };
 ///
+/// A member that is not named is no part of the module: it is neither trained, moved nor saved.
+///
 /// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
 /// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
 /// std::tuple; a std::optional has its content's path, or none. The tensor is const where the

@@ -159,6 +159,8 @@ TEST_F(TrainMnist, ARunOfOtherSettingsIsNotResumed) {
   expect_refused(arguments({"--resume"}), "training.safetensors");
   ASSERT_EQ(run("train_mnist", arguments({"--epochs", "1"})).exit_code, 0);
   expect_refused(arguments({"--resume", "--batch-size", "20"}), "had batch_size 10");
+  expect_refused(arguments({"--resume", "--lr", "0.5"}), "had lr ");
+  expect_refused(arguments({"--resume", "--model", "cnn"}), "had model mlp");
   expect_refused(arguments({"--resume", "--devices", "cpu:0"}), "had devices 2, this one has 1");
 }
 

@@ -1,4 +1,4 @@
-// The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With HEARTH_FUZZ_SEEDS=folder in the environment, writes the seeds there
+// The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With FUZZ_SEEDS=folder in the environment, writes the seeds there
 // and ends.
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include "fuzz_targets.hpp"
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
-  const char* folder = std::getenv("HEARTH_FUZZ_SEEDS");
+  const char* folder = std::getenv("FUZZ_SEEDS");
   if (folder == nullptr) {
     return 0;
   }
