@@ -23,10 +23,13 @@ struct Shard {
 void BM_DataParallel_Cnn(benchmark::State& state) {
   const auto workers = static_cast<std::size_t>(state.range(0));
   const std::vector<int> cores = available_cores();
+  if (cores.size() < workers) {
+    state.SkipWithError("a pinned core for each worker: this machine has too few");
+    return;
+  }
   RuntimeOptions options;
   for (std::size_t i = 0; i < workers; ++i) {
-    options.devices.push_back(
-        {.name = "cpu:" + std::to_string(i), .cores = {cores[i % cores.size()]}});
+    options.devices.push_back({.name = "cpu:" + std::to_string(i), .cores = {cores[i]}});
   }
   const Runtime runtime(options);
   Generator generator(1);
@@ -56,6 +59,8 @@ BENCHMARK(BM_DataParallel_Cnn)
     ->ArgName("workers")
     ->Arg(1)
     ->Arg(2)
+    ->Arg(4)
+    ->Arg(8)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

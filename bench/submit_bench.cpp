@@ -135,23 +135,41 @@ void BM_Submit_Wake(benchmark::State& state) {
 }
 BENCHMARK(BM_Submit_Wake)->UseManualTime()->Iterations(50);
 
-// End to end: every thread submits adds on its own stream, the device retires them; no kernels.
-void BM_Submit_Threads(benchmark::State& state) {
-  static const Runtime runtime(sim_without_kernels());
-  const Device device = runtime.device("sim:0");
+// Adds on the calling thread's stream, in bursts that the device retires; no kernels.
+constexpr std::int64_t kBursts = 20;
+constexpr std::int64_t kBurstAdds = 2000;
+void submit_bursts(const Device& device) {
   const Tensor a = ones(device, {64});
   const Tensor b = ones(device, {64});
-  constexpr int kOps = 2000;
-  for (auto _ : state) {
-    for (int i = 0; i < kOps; ++i) {
+  for (std::int64_t burst = 0; burst < kBursts; ++burst) {
+    for (std::int64_t i = 0; i < kBurstAdds; ++i) {
       const Tensor sum = a + b;
       benchmark::DoNotOptimize(sum.impl());
     }
     device.sync();
   }
-  state.SetItemsProcessed(state.iterations() * (2 * kOps + 1));
 }
-BENCHMARK(BM_Submit_Threads)->Threads(1)->Threads(4)->UseRealTime();
+
+// End to end: every thread submits on its own stream, the one device retires all of it.
+void BM_Submit_Threads(benchmark::State& state) {
+  const Runtime runtime(sim_without_kernels());
+  const Device device = runtime.device("sim:0");
+  const auto thread_count = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) {
+    std::vector<std::jthread> threads;
+    for (std::size_t t = 0; t < thread_count; ++t) {
+      threads.emplace_back([&device] { submit_bursts(device); });
+    }
+  }
+  // A burst retires its adds, their drops and the sync.
+  state.SetItemsProcessed(state.iterations() * state.range(0) * kBursts * (2 * kBurstAdds + 1));
+}
+BENCHMARK(BM_Submit_Threads)
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(4)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 // The actor's time for an add of no cost and the drop of its result: the burst is queued while the token is held, then timed.
 void BM_Actor_TinyOps(benchmark::State& state) {

@@ -1,5 +1,5 @@
 // Many clients at once on one model: loads the weights that train_mnist saved and lets client threads ask for the class of test pictures.
-//   concurrent_inference --clients N --seconds T --weights FOLDER --devices cpu:0,cpu:1
+//   concurrent_inference --clients N --seconds T --weights FOLDER --data builtin|mnist|DIR --devices cpu:0,cpu:1
 // Each thread owns a Stream; the weights are frozen, so that all of them read the same memory without a lock. Where nothing was saved
 // and no folder is named, it trains a small network first.
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -29,6 +30,7 @@
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/data_loader.hpp>
 #include <hearth/modules/digits.hpp>
+#include <hearth/modules/idx.hpp>
 #include <hearth/modules/image_dataset.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/parallel/frozen.hpp>
@@ -48,6 +50,7 @@ struct Options {
   int clients = 16;
   double seconds = 5;
   std::string weights;
+  std::string data;  // empty: what the weights were trained on
   std::vector<std::string> devices = {"cpu:0", "cpu:1"};
 };
 
@@ -302,6 +305,27 @@ Mlp trained_now(const hearth::Runtime& runtime, const hearth::Device& device) {
   return model;
 }
 
+/// Pictures that train_mnist tests with, and does not train on.
+hearth::ImageDataset test_pictures(const std::string& data) {
+  constexpr hearth::ImageOptions kLikeTraining{.mean = 0.1307F, .deviation = 0.3081F};
+  if (data == "builtin") {
+    return hearth::ImageDataset(hearth::make_digits({.count = 2000, .seed = 1, .first = 12000}),
+                                kLikeTraining);
+  }
+  if (data != "mnist") {
+    return hearth::ImageDataset(hearth::find_mnist(data).test, kLikeTraining);
+  }
+  const char* root =
+      std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before the clients
+  if (root == nullptr) {
+    throw std::runtime_error(
+        "the pictures of 'mnist' are in mnist/ of the folder HEARTH_DATA_DIR, which is not set; "
+        "--data builtin asks about the built-in ones");
+  }
+  return hearth::ImageDataset(hearth::find_mnist(std::filesystem::path(root) / "mnist").test,
+                              kLikeTraining);
+}
+
 int run(const Options& options) {
   hearth::RuntimeOptions runtime_options;
   for (const std::string& name : options.devices) {
@@ -309,9 +333,6 @@ int run(const Options& options) {
   }
   const hearth::Runtime runtime(runtime_options);
   const std::vector<hearth::Device> devices = runtime.devices();
-  const hearth::ImageDataset pictures(
-      hearth::make_digits({.count = 2000, .seed = 1, .first = 12000}),
-      {.mean = 0.1307F, .deviation = 0.3081F});
   const bool is_named = !options.weights.empty();
   const std::filesystem::path file =
       hearth::detail::weights_file(is_named ? options.weights : kSavedWeights);
@@ -319,12 +340,21 @@ int run(const Options& options) {
     std::printf("no %s, which train_mnist makes: training a small mlp first, %d clients\n",
                 file.c_str(),
                 options.clients);
-    return serve(trained_now(runtime, devices.front()), devices, pictures, options);
+    return serve(trained_now(runtime, devices.front()), devices, test_pictures("builtin"), options);
   }
   const auto metadata = hearth::SafetensorsFile::read(file).metadata();
-  const auto kind = metadata.find("model");
-  const std::string name = kind == metadata.end() ? "mlp" : kind->second;
-  std::printf("%s from %s, %d clients\n", name.c_str(), file.c_str(), options.clients);
+  const auto note = [&metadata](const std::string& key, const std::string& otherwise) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? otherwise : found->second;
+  };
+  const std::string name = note("model", "mlp");
+  const std::string data = options.data.empty() ? note("data", "builtin") : options.data;
+  const hearth::ImageDataset pictures = test_pictures(data);
+  std::printf("%s from %s, asked about pictures of '%s' by %d clients\n",
+              name.c_str(),
+              file.c_str(),
+              data.c_str(),
+              options.clients);
   hearth::Generator generator(1);
   if (name == "cnn") {
     Cnn model(devices.front(), generator);
@@ -345,13 +375,20 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "how long")
-      ->check(CLI::PositiveNumber)
+      ->check([](const std::string& text) {
+        const double seconds = std::strtod(text.c_str(), nullptr);
+        return seconds > 0 && seconds <= 1e6 ? "" : text + " is not above 0 and at most 1000000";
+      })
       ->capture_default_str();
   app.add_option(
       "--weights",
       options.weights,
       "folder or file that train_mnist has saved; without: checkpoints/mnist, or a small "
       "network trained now");
+  app.add_option(
+      "--data",
+      options.data,
+      "pictures to ask about: builtin, mnist, or a folder; without: those of the training");
   app.add_option("--devices", options.devices, "devices, each with a copy of the weights")
       ->delimiter(',')
       ->capture_default_str();

@@ -393,8 +393,6 @@ Result train(const hearth::Runtime& runtime,
       const std::int64_t batch = loaders.front()->cursor().batch;
       progress.show(epoch, batch, batches, sums.loss / sums.samples, samples_per_s());
       if (interrupted != 0) {
-        std::printf(
-            "\ninterrupted in epoch %d after batch %ld: saving\n", epoch, static_cast<long>(batch));
         break;
       }
       if (options.save_every > 0 && batch % options.save_every == 0) {
@@ -416,6 +414,9 @@ Result train(const hearth::Runtime& runtime,
     }
     result.test_accuracy = test_accuracy<Model>(trainer, test_set);
     progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed);
+    if (interrupted != 0) {
+      std::printf("interrupted %s epoch %d: saving\n", is_whole ? "after" : "in", epoch);
+    }
   }
   if (interrupted != 0 && trained_samples == 0) {
     throw std::runtime_error("interrupted before the first step: nothing was written");
@@ -429,7 +430,8 @@ Result train(const hearth::Runtime& runtime,
   for (const hearth::Device& device : devices) {
     result.peak_bytes.push_back(device.memory().peak_reserved_bytes);
   }
-  hearth::save_weights(trainer.take_model(), options.checkpoint, {{"model", options.model}});
+  hearth::save_weights(
+      trainer.take_model(), options.checkpoint, {{"model", options.model}, {"data", options.data}});
   return result;
 }
 
@@ -454,8 +456,14 @@ void require_writable(const Options& options) {
   if (access(options.checkpoint.c_str(), W_OK) != 0) {
     throw std::runtime_error("cannot write into the folder " + options.checkpoint);
   }
-  if (!options.json.empty() && !std::ofstream(options.json, std::ios::app)) {
-    throw std::runtime_error("cannot write " + options.json);
+  if (!options.json.empty()) {
+    const bool was_there = std::filesystem::exists(options.json);
+    if (!std::ofstream(options.json, std::ios::app)) {
+      throw std::runtime_error("cannot write " + options.json);
+    }
+    if (!was_there) {
+      std::filesystem::remove(options.json);  // a run that fails leaves none
+    }
   }
 }
 
@@ -513,7 +521,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
   app.add_option("--lr", options.learning_rate, "learning rate")
-      ->check(CLI::Range(1e-12, 1e3))
+      ->check([](const std::string& text) {
+        const double rate = std::strtod(text.c_str(), nullptr);
+        return rate > 0 && rate <= 1e3 ? "" : text + " is not above 0 and at most 1000";
+      })
       ->capture_default_str();
   app.add_option("--seed", options.seed)
       ->check([](const std::string& text) {

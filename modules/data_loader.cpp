@@ -14,29 +14,36 @@
 namespace hearth {
 namespace {
 
-void require(bool is_right, const std::string& text) {
+void require(bool is_right, const std::string& text, SourceLoc where = {}) {
   if (!is_right) {
-    throw_error(Error{.code = ErrorCode::invalid_argument, .text = "DataLoader: " + text});
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument, .text = "DataLoader: " + text, .location = where});
   }
 }
 
-std::int64_t checked_batch_count(const Dataset& dataset, const LoaderOptions& options) {
+std::int64_t checked_batch_count(const Dataset& dataset,
+                                 const LoaderOptions& options,
+                                 SourceLoc where) {
   const std::int64_t size = dataset.size();
-  require(size > 0, "the data set is empty");
+  require(size > 0, "the data set is empty", where);
   require(options.batch_size > 0,
-          fmt::format("batch_size is {}, but must be 1 or more", options.batch_size));
+          fmt::format("batch_size is {}, but must be 1 or more", options.batch_size),
+          where);
   require(options.worker_count >= 0 && options.prefetch >= 1,
           fmt::format("worker_count is {} and prefetch {}, but must be 0 or more and 1 or more",
                       options.worker_count,
-                      options.prefetch));
+                      options.prefetch),
+          where);
   require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
-          fmt::format("rank {} is not one of a world of {}", options.rank, options.world));
+          fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
+          where);
   const std::int64_t whole = size / options.batch_size;
   const std::int64_t count =
       options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
   require(count > 0,
           fmt::format(
-              "drop_last leaves no batch: {} examples, batches of {}", size, options.batch_size));
+              "drop_last leaves no batch: {} examples, batches of {}", size, options.batch_size),
+          where);
   return count;
 }
 
@@ -87,11 +94,14 @@ class DataLoader::Assembler {
   std::vector<std::int64_t> order_;
 };
 
-DataLoader::DataLoader(const Dataset& dataset, Executor& executor, LoaderOptions options)
+DataLoader::DataLoader(const Dataset& dataset,
+                       Executor& executor,
+                       LoaderOptions options,
+                       SourceLoc where)
     : dataset_(dataset),
       executor_(executor),
       options_(options),
-      batch_count_(checked_batch_count(dataset, options)) {}
+      batch_count_(checked_batch_count(dataset, options, where)) {}
 
 DataLoader::~DataLoader() {
   stop_workers();

@@ -12,6 +12,7 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/tensor.hpp>
 
@@ -71,7 +72,10 @@ class DataLoader final {
   /// first batch.
   /// Errors: ArgumentError for an empty data set, for options out of range, and when drop_last
   /// leaves no batch.
-  DataLoader(const Dataset& dataset, Executor& executor, LoaderOptions options);
+  DataLoader(const Dataset& dataset,
+             Executor& executor,
+             LoaderOptions options,
+             SourceLoc where = SourceLoc::current());
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   ~DataLoader();

@@ -65,11 +65,14 @@ class DataParallel final {
   /// poisoned a gradient. ArgumentError when there is not one shard a rank, or no sample at all.
   /// After a loss, whatever the policy: device_lost. A step that returns has happened, even when a
   /// rank failed in committing it (see DataParallelReport::late_failure).
-  DataParallelReport step(Shards shards) { return wait(step_later(std::move(shards))); }
+  DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
+    return wait(step_later(std::move(shards), where));
+  }
   /// One step over several micro-batches, as over one batch of all their samples. Gradients are
   /// added up on each rank and reduced once.
-  DataParallelReport step(std::vector<Shards> micro_batches) {
-    return wait(step_later(std::move(micro_batches)));
+  DataParallelReport step(std::vector<Shards> micro_batches,
+                          SourceLoc where = SourceLoc::current()) {
+    return wait(step_later(std::move(micro_batches), where));
   }
   /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
   /// these devices. When a device is lost before the step has happened, the trainer mends itself as
@@ -77,9 +80,9 @@ class DataParallel final {
   /// Errors: as above; the loss when the policy is to stop.
   template <class Divide>
   requires std::is_invocable_r_v < Shards, Divide&, const std::vector<Device>
-  & > DataParallelReport step(Divide divide) {
+  & > DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
     for (std::size_t left = ranks_.size() + options_.spares.size();; --left) {
-      Pending<DataParallelReport> report = step_later(divide(devices()));
+      Pending<DataParallelReport> report = step_later(divide(devices()), where);
       const Status status = report.wait(step_deadline());
       const bool is_lost = !status.has_value() && detail::is_device_loss(status.error());
       if (!is_lost || left == 0 || options_.on_loss == LossPolicy::stop) {
@@ -88,12 +91,13 @@ class DataParallel final {
     }
   }
   /// The same without waiting. Steps run in the order of the calls.
-  Pending<DataParallelReport> step_later(Shards shards) {
+  Pending<DataParallelReport> step_later(Shards shards, SourceLoc where = SourceLoc::current()) {
     std::vector<Shards> micro_batches;
     micro_batches.push_back(std::move(shards));
-    return step_later(std::move(micro_batches));
+    return step_later(std::move(micro_batches), where);
   }
-  Pending<DataParallelReport> step_later(std::vector<Shards> micro_batches);
+  Pending<DataParallelReport> step_later(std::vector<Shards> micro_batches,
+                                         SourceLoc where = SourceLoc::current());
 
   /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
   /// The results by rank. Errors: worker_failed with the cause.
@@ -217,19 +221,19 @@ class DataParallel final {
 
 template <Module Model, BatchShard Shard>
 Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
-    std::vector<Shards> micro_batches) {
+    std::vector<Shards> micro_batches, SourceLoc where) {
   if (is_model_taken_) {
-    detail::throw_model_taken();
+    detail::throw_model_taken(where);
   }
   require_all();
   std::int64_t sample_count = 0;
   for (const Shards& shards : micro_batches) {
-    detail::require_shard_count(shards.size(), ranks_.size());
+    detail::require_shard_count(shards.size(), ranks_.size(), where);
     for (const Shard& shard : shards) {
-      sample_count += detail::checked_size(shard.size);
+      sample_count += detail::checked_size(shard.size, where);
     }
   }
-  detail::require_samples(sample_count);
+  detail::require_samples(sample_count, where);
   const std::int64_t step = ++last_step_;
   const auto decision = std::make_shared<UpdateDecision>();
   Pending<DataParallelReport> report = coordinator_.begin(step, sample_count, decision);

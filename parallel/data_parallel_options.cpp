@@ -9,10 +9,11 @@
 namespace hearth {
 namespace {
 
-[[noreturn]] void throw_argument(std::string text) {
+[[noreturn]] void throw_argument(std::string text, SourceLoc where = {}) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
                     .text = "DataParallel: " + std::move(text),
-                    .op = "DataParallel"});
+                    .op = "DataParallel",
+                    .location = where});
 }
 
 Optimizer made_of(const Sgd::Config& config) {
@@ -70,22 +71,22 @@ void require_trainable(const BucketPlan& plan) {
   }
 }
 
-void require_shard_count(std::size_t shards, std::size_t ranks) {
+void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where) {
   if (shards != ranks) {
-    throw_argument(fmt::format("{} shards for {} devices", shards, ranks));
+    throw_argument(fmt::format("{} shards for {} devices", shards, ranks), where);
   }
 }
 
-std::int64_t checked_size(std::int64_t size) {
+std::int64_t checked_size(std::int64_t size, SourceLoc where) {
   if (size < 0) {
-    throw_argument(fmt::format("a shard has {} samples", size));
+    throw_argument(fmt::format("a shard has {} samples", size), where);
   }
   return size;
 }
 
-void require_samples(std::int64_t sample_count) {
+void require_samples(std::int64_t sample_count, SourceLoc where) {
   if (sample_count == 0) {
-    throw_argument("the batch is empty");
+    throw_argument("the batch is empty", where);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <hearth/parallel/collective.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/runtime.hpp>
 
@@ -52,11 +53,11 @@ void require_sound(const DataParallelOptions& options);
 /// Errors: ArgumentError when a model has nothing to train.
 void require_trainable(const BucketPlan& plan);
 /// Errors: ArgumentError when there is not one shard a rank.
-void require_shard_count(std::size_t shards, std::size_t ranks);
+void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where);
 /// Errors: ArgumentError when a shard's size is negative.
-[[nodiscard]] std::int64_t checked_size(std::int64_t size);
+[[nodiscard]] std::int64_t checked_size(std::int64_t size, SourceLoc where);
 /// Errors: ArgumentError when a batch is empty.
-void require_samples(std::int64_t sample_count);
+void require_samples(std::int64_t sample_count, SourceLoc where);
 /// How error texts call the ranks on these devices.
 [[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
 [[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,

@@ -6,10 +6,11 @@
 
 namespace hearth::detail {
 
-void throw_model_taken() {
+void throw_model_taken(SourceLoc where) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
                     .text = "DataParallel: the model was taken: the training has ended",
-                    .op = "DataParallel"});
+                    .op = "DataParallel",
+                    .location = where});
 }
 
 ErrorRef given_up() {

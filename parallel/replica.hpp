@@ -48,7 +48,7 @@ struct StepTerms {
 namespace detail {
 /// Gradients whose tensors come later; those of integers are zeros.
 [[nodiscard]] Gradients without_values(const std::vector<NamedTensor>& parameters);
-[[noreturn]] void throw_model_taken();
+[[noreturn]] void throw_model_taken(SourceLoc where = {});
 /// The worker was stopped in the middle of a step.
 [[nodiscard]] ErrorRef given_up();
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
@@ -83,6 +84,12 @@ void share_memory(std::vector<DeviceOptions>& devices) {
     if (device.memory_budget_bytes == 0) {
       device.memory_budget_bytes = all / std::max<std::int64_t>(count, 1);
     }
+  }
+}
+
+void require_writable(const std::string& file) {
+  if (const Status status = check_writable(file); !status.has_value()) {
+    throw FileError(status.shared_error());
   }
 }
 
@@ -222,6 +229,14 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
     impl_->tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
   }
   impl_->trace_file = settings.text(Setting::trace_file).value_or("");
+  const std::string record_file = options.record_file.empty()
+                                      ? settings.text(Setting::record_file).value_or("")
+                                      : options.record_file;
+  for (const std::string& written_at_the_end : {impl_->trace_file, record_file}) {
+    if (!written_at_the_end.empty()) {
+      require_writable(written_at_the_end);
+    }
+  }
   if (!impl_->trace_file.empty()) {
     impl_->chrome_trace = std::make_unique<ChromeTrace>(impl_->tables->trace);
   }
@@ -241,9 +256,6 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
   for (const DeviceOptions& device : devices) {
     impl_->open(device, loc);
   }
-  const std::string record_file = options.record_file.empty()
-                                      ? settings.text(Setting::record_file).value_or("")
-                                      : options.record_file;
   if (!record_file.empty()) {
     impl_->recording = std::make_unique<RecordScope>(*this, record_file);
   }

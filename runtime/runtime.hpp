@@ -57,7 +57,7 @@ struct RuntimeOptions {
 class Runtime {
  public:
   /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or repeated device, cores that this
-  /// process may not use.
+  /// process may not use. FileError when a recording or a trace could not be written where it shall be.
   explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;

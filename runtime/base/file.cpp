@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace hearth {
 namespace {
@@ -163,6 +164,17 @@ Status write_file_atomically(const fs::path& path,
   }
   HEARTH_TRY_STATUS(temporary.rename_to(path));
   return sync_folder(path);
+}
+
+Status check_writable(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return file_error("write into its folder", path, errno);
+  }
+  if (std::error_code none; fs::is_directory(path, none)) {
+    return file_error("write a file", path, EISDIR);
+  }
+  return {};
 }
 
 Status make_folder(const fs::path& path) {

@@ -51,6 +51,10 @@ class FileWriter final {
 [[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
                                            const std::function<Status(FileWriter&)>& write);
 
+/// Whether write_file_atomically() could write there now, for a program that writes at its end.
+/// Errors: io_error: the folder is not there, or may not be written.
+[[nodiscard]] Status check_writable(const std::filesystem::path& path);
+
 /// Makes a folder and those above it; one that exists is fine. Errors: io_error.
 [[nodiscard]] Status make_folder(const std::filesystem::path& path);
 

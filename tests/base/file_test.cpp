@@ -172,6 +172,13 @@ TEST(FileWriter, SaysThatTheDiskIsFull) {
   EXPECT_EQ(writer.size_bytes(), 0U);
 }
 
+TEST(CheckWritable, TellsWhetherAFileCanBeWrittenThere) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(check_writable(folder.path() / "new").has_value());
+  EXPECT_EQ(check_writable(folder.path() / "none" / "new").error().code, ErrorCode::io_error);
+  EXPECT_THAT(check_writable(folder.path()).error().text, HasSubstr("Is a directory"));
+}
+
 TEST(MakeFolder, MakesThoseAboveAndAcceptsWhatIsThere) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "a" / "b";

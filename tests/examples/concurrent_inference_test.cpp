@@ -24,10 +24,28 @@ TEST(ConcurrentInference, ServesTheModelThatTrainMnistSaved) {
   EXPECT_EQ(served.exit_code, 0) << served.out;
   EXPECT_THAT(served.out,
               AllOf(HasSubstr("cnn from " + weights),
-                    HasSubstr("5 clients"),
+                    HasSubstr("pictures of 'builtin' by 5 clients"),
                     ContainsRegex("requests/s  p50 +[0-9]+ us  p99 +[0-9]+ us  memory"),
                     ContainsRegex("cpu:1 +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ +9[0-9]\\.[0-9]+ %"),
                     ContainsRegex("all +[0-9]+ .* 9[0-9]\\.[0-9]+ %")));
+}
+
+TEST(ConcurrentInference, SaysWhenItDoesNotFindThePicturesOfTheTraining) {
+  const TemporaryFolder folder;
+  const std::string weights = (folder.path() / "ck").string();
+  ASSERT_EQ(
+      run("train_mnist", {"--model", "mlp", "--epochs", "1", "--checkpoint", weights}).exit_code,
+      0);
+  const Outcome elsewhere =
+      run("concurrent_inference", {"--weights", weights, "--data", folder.path().string()});
+  EXPECT_EQ(elsewhere.exit_code, 1);
+  EXPECT_THAT(elsewhere.out, HasSubstr("t10k-images-idx3-ubyte"));
+  for (const char* seconds : {"0", "nan"}) {
+    const Outcome refused =
+        run("concurrent_inference", {"--weights", weights, "--seconds", seconds});
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.out, HasSubstr("not above 0"));
+  }
 }
 
 TEST(ConcurrentInference, RefusesWeightsAndDevicesThatAreNotThere) {

@@ -165,7 +165,13 @@ TEST_F(TrainMnist, ARunOfOtherSettingsIsNotResumed) {
 }
 
 TEST_F(TrainMnist, BadInputIsRefusedWithWhatWasExpected) {
-  expect_refused(arguments(), "expected t10k-images-idx3-ubyte");
+  expect_refused(arguments({"--json", path("none.json")}), "expected t10k-images-idx3-ubyte");
+  EXPECT_FALSE(std::filesystem::exists(path("none.json")));
+  for (const char* rate : {"nan", "0", "-1"}) {
+    const Outcome refused = run("train_mnist", arguments({"--lr", rate}));
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.out, HasSubstr("is not above 0 and at most 1000"));
+  }
   write_digits(0, 4);
   expect_refused(arguments(),
                  "t10k-images-idx3-ubyte: at byte 4: the count is 0, expected pictures");

@@ -19,6 +19,7 @@
 namespace hearth {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -213,10 +214,11 @@ TEST(DataLoader, RefusesAnEmptyDataSet) {
   ThreadExecutor executor;
   const Numbers data(0);
   try {
-    const DataLoader loader(data, executor, {});
+    const DataLoader loader(data, executor, {}, SourceLoc{"program.cpp", 7});
     FAIL() << "nothing was loaded";
   } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the data set is empty"));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("the data set is empty"), HasSubstr("program.cpp:7")));
   }
 }
 

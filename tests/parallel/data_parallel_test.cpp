@@ -261,7 +261,14 @@ TEST(DataParallel, TheLearningRateCanBeChanged) {
 
 TEST(DataParallel, RefusesWhatMakesNoSense) {
   SmallTrainer small(2);
-  EXPECT_THROW(small.trainer.step(divide(random_samples(6, TinyNet::kSide, 1), 3)), ArgumentError);
+  try {
+    small.trainer.step(divide(random_samples(6, TinyNet::kSide, 1), 3));
+    FAIL() << "three shards for two ranks";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::AllOf(::testing::HasSubstr("3 shards for 2 devices"),
+                                 ::testing::HasSubstr("data_parallel_test.cpp:")));
+  }
   EXPECT_THROW(small.trainer.step(small.batch(0)), ArgumentError);
   EXPECT_THROW(small.trainer.step(std::vector<std::vector<Samples>>{}), ArgumentError);
   const auto open = [&](DataParallelOptions options) {

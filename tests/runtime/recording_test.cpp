@@ -244,6 +244,11 @@ TEST_F(Recording, OfAWholeRunGoesToTheFileOfTheOptions) {
   EXPECT_EQ(replay(file, reference_).count(Verdict::same_bits), 1U);
 }
 
+TEST_F(Recording, ToAFolderThatIsNotThereIsRefusedBeforeTheRun) {
+  const std::filesystem::path file = folder_.path() / "none" / "run.trace";
+  EXPECT_THROW(Runtime({.devices = {{.name = "cpu:0"}}, .record_file = file.string()}), FileError);
+}
+
 TEST_F(Recording, OfAWholeRunGoesToTheFileOfTheEnvironment) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   ASSERT_EQ(setenv("HEARTH_RECORD_FILE", file.c_str(), 1),
