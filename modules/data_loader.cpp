@@ -34,6 +34,7 @@ std::int64_t checked_batch_count(const Dataset& dataset,
                       options.worker_count,
                       options.prefetch),
           where);
+  require(options.deadline > Duration::zero(), "deadline must be above 0", where);
   require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
           fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
           where);
@@ -157,12 +158,19 @@ Result<HostBatch> DataLoader::take() {
       throw;
     }
   }
-  std::optional<Result<HostBatch>> batch = workers_[turn_]->batches.pop(Deadline::in(kDefaultWait));
+  std::optional<Result<HostBatch>> batch =
+      workers_[turn_]->batches.pop(Deadline::in(options_.deadline));
   if (!batch) {
-    return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format("the data set did not give batch {} of epoch {} in time",
-                                     cursor_.batch,
-                                     cursor_.epoch)};
+    return Error{
+        .code = ErrorCode::deadline_exceeded,
+        .text = fmt::format("DataLoader: the data set did not give batch {} of epoch {} in time",
+                            cursor_.batch,
+                            cursor_.epoch),
+        .report =
+            fmt::format("watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
+                        "  loader-{}: is in Dataset::read()",
+                        turn_,
+                        turn_)};
   }
   turn_ = (turn_ + 1) % workers_.size();
   return *std::move(batch);

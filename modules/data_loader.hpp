@@ -11,6 +11,7 @@
 
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
@@ -30,8 +31,10 @@ struct LoaderOptions {
   bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
   int worker_count = 2;    ///< 0: the reader assembles the batches itself.
   int prefetch = 2;        ///< Batches that each worker keeps ready.
-  int rank = 0;            ///< This loader's part of each global batch …
-  int world = 1;           ///< … of so many.
+  /// How long next() waits for a worker's batch.
+  Duration deadline = kDefaultWait;
+  int rank = 0;   ///< This loader's part of each global batch …
+  int world = 1;  ///< … of so many.
 
   /// These options for one of `size` ranks.
   [[nodiscard]] LoaderOptions shard(int of_rank, int size) const {
@@ -82,8 +85,9 @@ class DataLoader final {
 
   /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
   ///
-  /// Errors: what the data set threw, as an Exception worker_failed with its cause; again at each
-  /// further call, until seek().
+  /// Errors: what the data set threw, as an Exception worker_failed with its cause;
+  /// DeadlineExceeded, whose report names the worker that is late. Again at each further call,
+  /// until seek().
   [[nodiscard]] std::optional<HostBatch> next();
   /// The same on a device; its upload is queued on the calling thread's stream.
   [[nodiscard]] std::optional<Batch> next(const Device& device);

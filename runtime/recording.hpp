@@ -3,7 +3,8 @@
 // A RecordScope belongs to the thread that made it; what it records are all threads of the runtime.
 // Invariants: (1) one recording at a time in a runtime; (2) the file is whole or not there; (3) while nothing is recorded, an op pays
 // one load for the possibility.
-// The file is written where the scope or the runtime ends. An exception that leaves main ends the program without that: catch it there.
+// The file is written where the scope or the runtime ends. RuntimeOptions::record_file and HEARTH_RECORD_FILE are also kept when the
+// program dies of an exception that nobody catches; a scope of your own is not, as nothing is unwound then.
 #pragma once
 
 #include <chrono>

@@ -11,6 +11,7 @@
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/last_act.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
@@ -110,7 +111,8 @@ struct Runtime::Impl {
   std::shared_ptr<RuntimeTables> tables;
   std::string trace_file;
   std::unique_ptr<ChromeTrace> chrome_trace;
-  std::unique_ptr<RecordScope> recording;  // of the whole run
+  std::shared_ptr<RecordScope> recording;  // of the whole run
+  std::unique_ptr<LastAct> saves_recording;
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
   const BackendFactory* backend_factory = nullptr;
@@ -257,11 +259,18 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
     impl_->open(device, loc);
   }
   if (!record_file.empty()) {
-    impl_->recording = std::make_unique<RecordScope>(*this, record_file);
+    impl_->recording = std::make_shared<RecordScope>(*this, record_file);
+    impl_->saves_recording =
+        std::make_unique<LastAct>([recording = impl_->recording, tables = impl_->tables] {
+          if (const Status status = recording->stop(); !status.has_value()) {
+            tables->log.error(status.error().to_string());
+          }
+        });
   }
 }
 
 Runtime::~Runtime() {
+  impl_->saves_recording.reset();
   impl_->recording.reset();
   impl_->close();
   impl_->continuations.reset();

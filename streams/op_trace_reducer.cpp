@@ -188,13 +188,13 @@ class Reducer {
         until_(options.until) {}
 
   OpTrace reduce() {
-    std::size_t before = 0;
+    // Ends: what succeeds makes the trace shorter, or puts zeros where there was another op.
     do {
-      before = best_.ops.size();
+      has_changed_ = false;
       remove_beginning();
       remove_chunks();
       put_zeros();
-    } while (best_.ops.size() < before && has_runs_left());
+    } while (has_changed_ && has_runs_left());
     return std::move(best_);
   }
 
@@ -210,6 +210,7 @@ class Reducer {
       return false;
     }
     best_ = std::move(candidate);
+    has_changed_ = true;
     return true;
   }
 
@@ -255,6 +256,7 @@ class Reducer {
   }
 
   OpTrace best_;
+  bool has_changed_ = false;
   const TraceQuestion& still_fails_;
   int runs_left_;
   const Deadline until_;

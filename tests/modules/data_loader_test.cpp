@@ -9,6 +9,8 @@
 #include <hearth/runtime/base/thread_executor.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -243,6 +245,43 @@ TEST(DataLoader, WhatADataSetThrowsReachesTheReaderAtItsBatch) {
     loader.seek({.epoch = 0, .batch = 3});
     EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(12, 13, 14, 15));
   }
+}
+
+// Gives nothing before it is told to.
+class LateNumbers final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return numbers_.size(); }
+  [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override {
+    may_read_.wait(false);
+    return numbers_.read(indices);
+  }
+  void let_read() {
+    may_read_ = true;
+    may_read_.notify_all();
+  }
+
+ private:
+  Numbers numbers_{8};
+  std::atomic<bool> may_read_ = false;
+};
+
+TEST(DataLoader, AWorkerThatIsLateEndsTheWaitAtItsDeadlineAndIsNamed) {
+  ThreadExecutor executor;
+  LateNumbers data;
+  DataLoader loader(data,
+                    executor,
+                    {.batch_size = 4,
+                     .is_shuffled = false,
+                     .worker_count = 2,
+                     .deadline = std::chrono::milliseconds(1)});
+  try {
+    static_cast<void>(loader.next());
+    FAIL() << "nothing was there to be read";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did not give batch 0 of epoch 0 in time"));
+    EXPECT_THAT(error.error().report, HasSubstr("the reader: waits for loader-0"));
+  }
+  data.let_read();
 }
 
 TEST(DataLoader, PutsBatchesOnADevice) {

@@ -309,6 +309,29 @@ TEST_F(Recording, OfAFailureLeavesTheSmallProgramBesideTheFile) {
   EXPECT_EQ(small.ops.size(), 5U);  // logits, targets, the loss, its mean, the read
 }
 
+// Without a runtime outside: the dying program is a fork of this one.
+TEST(RecordingDeathTest, OfAProgramThatDiesOfAnExceptionIsKept) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer knows no threads in a fork";
+#endif
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "run.trace";
+  EXPECT_DEATH(
+      [&]() noexcept {
+        const Runtime runtime({.devices = {{.name = "cpu:0"}}, .record_file = file.string()});
+        const Device cpu = runtime.device("cpu:0");
+        const Tensor loss = cross_entropy(tanh(ones(cpu, {1, 3}) * 0.5),
+                                          Tensor::from(cpu, std::vector<std::int64_t>{9}, {1}));
+        static_cast<void>(loss.item());
+      }(),
+      "out_of_range|outside");
+  const OpTrace small = read_trace(folder.path() / "run.trace.min").value();
+  const Runtime runtime({.devices = {{.name = "reference:0"}}});
+  EXPECT_EQ(failure_of(replay(small, runtime.device("reference:0")))->to_string(),
+            "cross_entropy: out_of_range");
+  EXPECT_GT(read_trace(file).value().ops.size(), small.ops.size());
+}
+
 TEST_F(Recording, OfAFailureThatDoesNotComeAgainLeavesNoSmallProgram) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   sim::FaultPlan faults;
