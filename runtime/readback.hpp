@@ -41,7 +41,9 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
 
 /// Asks the actor, once it has consumed what is queued, and waits for the answer.
 template <class Answer, class Question>
-[[nodiscard]] Answer ask_actor(DeviceEndpoint& endpoint, Question question) {
+[[nodiscard]] Answer ask_actor(DeviceEndpoint& endpoint,
+                               Question question,
+                               Duration limit = kDefaultWait) {
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
@@ -53,7 +55,7 @@ template <class Answer, class Question>
       fulfil_with(promise, [&] { return question(idle); });
     });
   });
-  return std::move(pending).get();
+  return std::move(pending).get(Deadline::in(limit));
 }
 
 }  // namespace hearth

@@ -39,23 +39,36 @@ RecordScope::~RecordScope() {
   }
 }
 
-Result<OpTrace> RecordScope::take() {
+bool RecordScope::wait_for_reads(Duration limit) {
   is_open_ = false;
+  bool have_all_answered = true;
   for (const Device& device : devices_) {
     // What was read comes into the trace by itself; a device that is closed has answered all it will.
     if (!device.endpoint().is_closed()) {
       try {
-        static_cast<void>(ask_actor<bool>(device.endpoint(), [](DeviceActor&) { return true; }));
+        static_cast<void>(ask_actor<bool>(
+            device.endpoint(), [](DeviceActor&) { return true; }, limit));
       } catch (const Exception& error) {
         device.endpoint().tables().log.warn("record: " + error.error().to_string());
+        have_all_answered = false;
       }
     }
   }
+  return have_all_answered;
+}
+
+Result<OpTrace> RecordScope::take() {
+  static_cast<void>(wait_for_reads(kDefaultWait));
   return recorder_of(devices_).stop();
 }
 
 Status RecordScope::stop() {
-  HEARTH_TRY(const OpTrace trace, take());
+  return stop_within(kDefaultWait);
+}
+
+Status RecordScope::stop_within(std::chrono::nanoseconds limit) {
+  const bool have_all_answered = wait_for_reads(limit);
+  HEARTH_TRY(const OpTrace trace, recorder_of(devices_).stop());
   const auto ended = trace.notes.find("ended early");
   if (ended != trace.notes.end()) {
     devices_.front().endpoint().tables().log.warn("the recording ended early " + ended->second);
@@ -64,7 +77,7 @@ Status RecordScope::stop() {
     return {};
   }
   HEARTH_TRY_STATUS(write_trace(file_, trace));
-  return reduces_failures_ ? write_reduced(trace) : Status();
+  return reduces_failures_ && have_all_answered ? write_reduced(trace) : Status();
 }
 
 Status RecordScope::write_reduced(const OpTrace& trace) const {

@@ -262,7 +262,8 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
     impl_->recording = std::make_shared<RecordScope>(*this, record_file);
     impl_->saves_recording =
         std::make_unique<LastAct>([recording = impl_->recording, tables = impl_->tables] {
-          if (const Status status = recording->stop(); !status.has_value()) {
+          if (const Status status = recording->stop_within(std::chrono::seconds(1));
+              !status.has_value()) {
             tables->log.error(status.error().to_string());
           }
         });

@@ -283,6 +283,7 @@ void Tensor::adopt() {
   uses.all_lanes = 0;  // a lane that waited for all others could wait for one that waits for it
   stream.submit(record, std::as_bytes(std::span(&uses, 1)));
   impl.home = stream.id();
+  impl.home_sequence.store(record.sequence, std::memory_order_release);  // a number of that stream
   for (LaneUse& use : impl.foreign_uses) {
     use.lane.store(0, std::memory_order_release);
     use.sequence.store(0, std::memory_order_release);
@@ -291,7 +292,6 @@ void Tensor::adopt() {
   if (!impl.has_many_users.load(std::memory_order_acquire)) {
     impl.is_foreign.store(false, std::memory_order_release);
   }
-  impl.note_use(stream.id(), record.sequence);
 }
 
 }  // namespace hearth

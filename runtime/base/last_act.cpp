@@ -2,7 +2,10 @@
 
 #include <hearth/runtime/base/sync.hpp>
 
+#include <atomic>
 #include <exception>
+#include <future>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,7 +15,7 @@ namespace {
 struct LastActs {
   Mutex mutex;
   std::vector<LastAct*> acts HEARTH_GUARDED_BY(mutex);
-  std::terminate_handler handler HEARTH_GUARDED_BY(mutex) = nullptr;
+  std::atomic<std::terminate_handler> handler = nullptr;  // of before
 };
 
 // Never destroyed: a program may die while statics are.
@@ -26,8 +29,8 @@ LastActs& last_acts() {
 LastAct::LastAct(UniqueFunction<void()> act) : act_(std::move(act)) {
   LastActs& all = last_acts();
   const MutexLock lock(all.mutex);
-  if (all.handler == nullptr) {
-    all.handler = std::set_terminate(&LastAct::run_all);
+  if (all.handler.load() == nullptr) {
+    all.handler.store(std::set_terminate(&LastAct::die));
   }
   all.acts.push_back(this);
 }
@@ -45,24 +48,31 @@ void LastAct::run_all() noexcept {
     {
       const MutexLock lock(all.mutex);
       if (all.acts.empty()) {
-        break;
+        return;
       }
       act = std::move(all.acts.back()->act_);
       all.acts.pop_back();
     }
     try {
       act();
-    } catch (
-        const std::
-            exception&) {  // NOLINT(bugprone-empty-catch): what the program dies of comes first
+    } catch (const std::
+                 exception&) {  // NOLINT(bugprone-empty-catch): the program dies of something else
     }
   }
-  std::terminate_handler handler = nullptr;
-  {
-    const MutexLock lock(all.mutex);
-    handler = all.handler;
+}
+
+void LastAct::die() noexcept {
+  try {
+    std::packaged_task<void()> acts(&LastAct::run_all);
+    const std::future<void> over = acts.get_future();
+    std::thread(std::move(acts)).detach();
+    static_cast<void>(over.wait_for(kLimit));
+  } catch (
+      const std::
+          exception&) {  // NOLINT(bugprone-empty-catch): no thread can be had, so nothing can be done
   }
-  handler();
+  LastActs& all = last_acts();
+  all.handler.load()();
 }
 
 }  // namespace hearth

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,19 @@ TEST(LastActDeathTest, TheNewestRunsFirstAndAllRunBeforeTheProgramDies) {
         [&]() noexcept { fail(); }();
       },
       "^last first .*nobody catches this");
+}
+
+// So that one may take a lock, or ask a device, that the dying thread holds.
+TEST(LastActDeathTest, ActsRunOnAThreadOfTheirOwn) {
+  const auto fail = [] { throw std::runtime_error("nobody catches this"); };
+  EXPECT_DEATH(
+      {
+        const LastAct act([dying = std::this_thread::get_id()] {
+          std::fputs(std::this_thread::get_id() == dying ? "here " : "elsewhere ", stderr);
+        });
+        [&]() noexcept { fail(); }();
+      },
+      "^elsewhere .*nobody catches this");
 }
 
 }  // namespace

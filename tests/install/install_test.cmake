@@ -1,4 +1,5 @@
 # Installs BUILD_DIR into a fresh prefix, then builds and runs consumer/ against the prefix alone.
+# Then configures the same program with the sources beside it, and compiles it, without the library once more.
 # Nothing in the prefix may lead back to the source or the build tree: no links, no mention in any text.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -41,3 +42,11 @@ execute_process(COMMAND ${WORK_DIR}/consumer/build/consumer
 if(NOT status EQUAL 0 OR NOT output MATCHES "^loss after one step on two devices: [0-9]+\\.[0-9]+\n$")
   message(FATAL_ERROR "the consumer ended with ${status}, printed: '${output}' and logged: '${log}'")
 endif()
+
+run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/beside -G ${GENERATOR}
+    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D HEARTH_SOURCES=${SOURCE_DIR})
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer/beside --target help)
+if(output MATCHES "hearth-bench|train_mnist|streams_test")
+  message(FATAL_ERROR "add_subdirectory() brings Hearth's own programs along:\n${output}")
+endif()
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer/beside --target CMakeFiles/consumer.dir/consumer.cpp.o)

@@ -338,6 +338,29 @@ TEST(Lifetime, AdoptWaitsAsLongAsTheOtherLaneDoes) {
   });
 }
 
+TEST(Lifetime, AnAdoptedTensorOfManyUsersIsFreedWithoutFurtherWorkInItsNewLane) {
+  stepped([](const World& world) {
+    const std::int64_t before = live_tensors(world.device);
+    for (int i = 0; i < 100; ++i) {
+      static_cast<void>(world.f32({1}));  // the old home's numbers run ahead of the new one's
+    }
+    Tensor x = world.f32({1, 2});
+    for (int user = 0; user < 6; ++user) {
+      Stream stream(world.device);
+      const StreamScope scope(stream);
+      static_cast<void>((x + 1).to_vector<float>());
+    }
+    Stream adopter(world.device);
+    {
+      const StreamScope scope(adopter);
+      x.adopt();
+    }
+    const auto dropper = world.spawn("dropper", [x = std::move(x)]() mutable { x = Tensor(); });
+    dropper->join();
+    EXPECT_EQ(live_tensors(world.device), before);
+  });
+}
+
 TEST(Lifetime, AnAdoptedTensorIsReusedInPlace) {
   stepped([](const World& world) {
     std::optional<Tensor> handed;
