@@ -13,6 +13,7 @@ void Freezing::take(const std::string& path, Tensor& tensor) {
                       .op = "freeze",
                       .module_path = path});
   }
+  tensor.set_path(path);
   const Device device = tensor.device();
   if (!device_.is_valid()) {
     device_ = device;

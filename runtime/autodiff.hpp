@@ -84,6 +84,7 @@ template <class Model, class Fn>
   Model tracked = model;  // shares the values
   std::vector<std::string> paths;
   tracked.visit("", [&](const std::string& path, Tensor& parameter) {
+    parameter.set_path(path);
     parameter = scope.track(parameter);
     paths.push_back(path);
   });

@@ -38,8 +38,10 @@ struct TensorImpl;
 
 /// What all devices of one Runtime share: intern tables, trace and log. Every endpoint keeps them alive.
 struct RuntimeTables {
-  explicit RuntimeTables(RuntimeId runtime, LogOptions log_options = {})
-      : sources(runtime), log(std::move(log_options)) {}
+  explicit RuntimeTables(RuntimeId runtime,
+                         LogOptions log_options = {},
+                         Duration limit = kDefaultWait)
+      : sources(runtime), log(std::move(log_options)), wait_limit(limit) {}
 
   ShapeTable shapes;
   SourceTable sources;
@@ -48,6 +50,7 @@ struct RuntimeTables {
   Log log;
   const IntrusivePtr<Watchdog> watchdog = make_intrusive<Watchdog>();
   Recorder recorder{shapes, sources, paths};
+  const Duration wait_limit;  ///< Of a wait that names none.
 };
 
 /// All lanes of one device by their ids, which are dense and never reused.
@@ -148,7 +151,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<ControlFn> take_inbox();
   /// On a host device: runs the device's loop on this thread while the token is free, until `waiter` is ready, the deadline passes
-  /// or nothing is runnable. Else wakes the actor.
+  /// or nothing is runnable. With a deadline that is near, the actor's thread does it.
   void help(PendingStateBase& waiter, Deadline deadline) noexcept;
   /// The same until `lane` has room.
   void help_drain(Lane& lane, Deadline deadline) noexcept;

@@ -112,13 +112,13 @@ Tensor lend(Tensor tensor,
   const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&
                        impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
   Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
-  result.impl()->path = impl.path;
+  result.impl()->path.store(impl.path.load(std::memory_order_acquire), std::memory_order_release);
   OpRecord record;
   record.kind = OpKind::lend;
   record.input_count = 1;
   record.output_count = 1;
   record.source = stream.source(loc);
-  record.path = impl.path;
+  record.path = impl.path.load(std::memory_order_acquire);
   record.operands[0] = impl.operand(is_last ? Use::read_last : Use::read);
   record.operands[1] = result.impl()->operand(Use::out);
   try {

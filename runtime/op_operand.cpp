@@ -7,8 +7,9 @@ namespace hearth::detail {
 std::string module_path_of(std::span<const Arg> operands) {
   for (const Arg& operand : operands) {
     const TensorImpl* impl = operand.is_scalar() ? nullptr : operand.tensor().impl();
-    if (impl != nullptr && impl->path.value != 0) {
-      return std::string(impl->endpoint->tables().paths.path(impl->path));
+    const PathId path = impl != nullptr ? impl->path.load(std::memory_order_acquire) : PathId{};
+    if (path.value != 0) {
+      return std::string(impl->endpoint->tables().paths.path(path));
     }
   }
   return {};

@@ -144,7 +144,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     last_uses |= is_last ? std::uint64_t{1} << i : 0;
     builder.add(impl.operand(is_last ? Use::read_last : Use::read));
     if (record.path.value == 0) {
-      record.path = impl.path;
+      record.path = impl.path.load(std::memory_order_acquire);
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {

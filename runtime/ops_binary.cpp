@@ -102,7 +102,7 @@ Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
   const SourceLoc loc = b.location();
   const Arg target(std::move(a), loc);  // taken only once the op is queued
   const TensorImpl& left = detail::operand(kind, target);
-  const PathId path = left.path;
+  const PathId path = left.path.load(std::memory_order_acquire);
   if (!b.is_scalar()) {
     const TensorImpl& right = detail::operand(kind, b);
     const std::array inputs{target, b};
@@ -123,7 +123,7 @@ Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
     }
   }
   Tensor result = binary(kind, target, b);
-  result.impl()->path = path;
+  result.impl()->path.store(path, std::memory_order_release);
   a = std::move(result);
   return a;
 }

@@ -18,12 +18,14 @@ Tensor view(OpKind kind,
             const Arg& x,
             const Shape& shape,
             std::span<const std::byte> attributes = {}) {
-  const PathId path = x.tensor().impl()->path;
+  const PathId path = x.tensor().impl()->path.load(std::memory_order_acquire);
   Tensor result = detail::submit(
       {.kind = kind, .location = x.location(), .inputs = {&x, 1}, .attributes = attributes},
       x.tensor().dtype(),
       shape);
-  result.impl()->path = path;  // a part of a parameter still is that parameter to error texts
+  result.impl()->path.store(
+      path,
+      std::memory_order_release);  // a part of a parameter still is that parameter to error texts
   return result;
 }
 

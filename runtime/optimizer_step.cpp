@@ -56,7 +56,7 @@ void update(OpKind kind,
   std::array<Tensor, 3> results;
   std::array<TensorSpec, 3> specs;
   const TensorImpl& parameter = *inputs[0].tensor().impl();
-  const PathId path = parameter.path;
+  const PathId path = parameter.path.load(std::memory_order_acquire);
   specs.fill(TensorSpec{parameter.dtype, parameter.layout->shape});
   detail::submit({.kind = kind,
                   .location = loc,
@@ -66,7 +66,7 @@ void update(OpKind kind,
                  std::span<const TensorSpec>(specs).first(replaced.size()),
                  std::span<Tensor>(results).first(replaced.size()));
   for (std::size_t i = 0; i < replaced.size(); ++i) {
-    results[i].impl()->path = path;
+    results[i].impl()->path.store(path, std::memory_order_release);
     *replaced[i] = std::move(results[i]);
   }
 }

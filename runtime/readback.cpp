@@ -13,6 +13,7 @@ PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
       .release = [](void* object) noexcept { static_cast<DeviceEndpoint*>(object)->release(); },
       .whom = endpoint.name(),
       .watchdog = endpoint.tables().watchdog,
+      .limit = endpoint.tables().wait_limit,
   };
 }
 

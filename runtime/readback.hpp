@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <hearth/runtime/base/pending.hpp>
@@ -43,7 +44,7 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
 template <class Answer, class Question>
 [[nodiscard]] Answer ask_actor(DeviceEndpoint& endpoint,
                                Question question,
-                               Duration limit = kDefaultWait) {
+                               std::optional<Duration> limit = std::nullopt) {
   if (endpoint.is_closed()) {
     throw_error(endpoint.closed_error());
   }
@@ -55,7 +56,7 @@ template <class Answer, class Question>
       fulfil_with(promise, [&] { return question(idle); });
     });
   });
-  return std::move(pending).get(Deadline::in(limit));
+  return limit ? std::move(pending).get(Deadline::in(*limit)) : std::move(pending).get();
 }
 
 }  // namespace hearth

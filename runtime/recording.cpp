@@ -39,7 +39,7 @@ RecordScope::~RecordScope() {
   }
 }
 
-bool RecordScope::wait_for_reads(Duration limit) {
+bool RecordScope::wait_for_reads(std::optional<Duration> limit) {
   is_open_ = false;
   bool have_all_answered = true;
   for (const Device& device : devices_) {
@@ -58,15 +58,19 @@ bool RecordScope::wait_for_reads(Duration limit) {
 }
 
 Result<OpTrace> RecordScope::take() {
-  static_cast<void>(wait_for_reads(kDefaultWait));
+  static_cast<void>(wait_for_reads(std::nullopt));
   return recorder_of(devices_).stop();
 }
 
 Status RecordScope::stop() {
-  return stop_within(kDefaultWait);
+  return finish(std::nullopt);
 }
 
-Status RecordScope::stop_within(std::chrono::nanoseconds limit) {
+Status RecordScope::stop_within(Duration limit) {
+  return finish(limit);
+}
+
+Status RecordScope::finish(std::optional<Duration> limit) {
   const bool have_all_answered = wait_for_reads(limit);
   HEARTH_TRY(const OpTrace trace, recorder_of(devices_).stop());
   const auto ended = trace.notes.find("ended early");

@@ -52,6 +52,31 @@ void require_cores(const DeviceOptions& device, const std::vector<int>& availabl
   }
 }
 
+void require_sound(const RuntimeOptions& options, SourceLoc loc) {
+  const auto refuse = [loc](std::string text) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument, .text = std::move(text), .location = loc});
+  };
+  if (options.shutdown_limit < Duration::zero()) {
+    refuse("RuntimeOptions: shutdown_limit is below 0");
+  }
+  if (options.wait_limit <= Duration::zero()) {
+    refuse("RuntimeOptions: wait_limit is not above 0");
+  }
+  for (const DeviceOptions& device : options.devices) {
+    if (device.memory_budget_bytes < 0) {
+      refuse(fmt::format("device '{}': memory_budget_bytes is {}, but must be 0 or more",
+                         device.name,
+                         device.memory_budget_bytes));
+    }
+    if (device.memory > MemoryPooling::debug) {
+      refuse(fmt::format("device '{}': memory is {}, which is no MemoryPooling",
+                         device.name,
+                         static_cast<int>(device.memory)));
+    }
+  }
+}
+
 void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   const std::vector<int> cores = available_cores();
   std::vector<DeviceOptions*> cpus;
@@ -221,12 +246,14 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
 }
 
 Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique<Impl>()) {
+  require_sound(options, loc);
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
   impl_->backend_factory = options.backend_factory;
   const Settings settings = Settings::from_environment();
   impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
-                                                  LogOptions{.level = log_level(settings).value()});
+                                                  LogOptions{.level = log_level(settings).value()},
+                                                  options.wait_limit);
   for (const std::string& variable : unknown_settings()) {
     impl_->tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
   }

@@ -14,6 +14,7 @@
 
 #include <hearth/memory/memory_pooling.hpp>
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
 
@@ -44,8 +45,11 @@ struct RuntimeOptions {
   std::vector<DeviceOptions> devices = {};
   /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it when 0; then 1.
   int cpu_device_count = 0;
-  /// How long the destructor waits for work in flight.
+  /// How long the destructor waits for work in flight. A kernel that does not come back then gets five seconds more; after them its
+  /// thread is left behind.
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
+  /// How long a read, or another wait that names no deadline of its own, takes at most: then DeadlineExceeded says who waits for whom.
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};
   /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must outlive the Runtime.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "device_actor.hpp"
 #include "stream_state.hpp"
 
@@ -18,6 +20,12 @@ Stream::Stream(const Device& device, SourceLoc loc) {
 }
 
 Stream::Stream(const Device& device, StreamOptions options, SourceLoc loc) : Stream(device, loc) {
+  if (options.priority > Priority::background) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("Stream: {} is no Priority", static_cast<int>(options.priority)),
+              .location = loc});
+  }
   if (options.priority != Priority::normal) {
     // Before the first record: the actor obeys what is in its inbox before it looks at a lane rung later.
     state_->endpoint().post([id = state_->id(), priority = options.priority](DeviceActor& actor) {

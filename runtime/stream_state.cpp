@@ -51,7 +51,7 @@ TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
   impl->shape_id = shape;
   impl->dtype = dtype;
   impl->home = lane_id_;
-  impl->path = PathId{};
+  impl->path.store(PathId{}, std::memory_order_release);
   impl->layout = &endpoint_->tables().shapes.layout(shape);
   return impl;
 }
@@ -143,7 +143,7 @@ void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> b
 }
 
 void StreamState::wait_for_room() {
-  const Deadline deadline = Deadline::in(kDefaultWait);
+  const Deadline deadline = Deadline::in(endpoint_->tables().wait_limit);
   endpoint_->help_drain(lane_, deadline);
   Watchdog& watchdog = *endpoint_->tables().watchdog;
   const Watchdog::Wait watched(&watchdog, "room in a stream", endpoint_->name(), deadline);

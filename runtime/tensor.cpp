@@ -36,7 +36,7 @@ OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, 
   record.kind = kind;
   record.input_count = 1;
   record.source = stream.source(loc);
-  record.path = impl.path;
+  record.path = impl.path.load(std::memory_order_acquire);
   record.operands[0] = impl.operand(Use::read);
   return record;
 }
@@ -138,7 +138,8 @@ std::int64_t Tensor::size(int axis, SourceLoc loc) const {
   if (!place.has_value()) {
     Error located = place.error();
     located.op = "size";
-    located.module_path = impl.endpoint->tables().paths.path(impl.path);
+    located.module_path =
+        impl.endpoint->tables().paths.path(impl.path.load(std::memory_order_acquire));
     located.location = loc;
     throw_error(std::move(located));
   }
@@ -154,7 +155,10 @@ Tensor Tensor::detach() const {
 void Tensor::set_path(std::string_view path) const {
   TensorImpl& impl =
       const_cast<TensorImpl&>(impl_of(*this, "set_path"));  // NOLINT: facts for error texts only
-  impl.path = impl.endpoint->tables().paths.intern(path);
+  const PathId id = impl.endpoint->tables().paths.intern(path);
+  if (impl.path.load(std::memory_order_acquire) != id) {
+    impl.path.store(id, std::memory_order_release);  // partner: whoever names it in an error
+  }
 }
 
 void Tensor::require_dtype(DType wanted, SourceLoc loc) const {

@@ -42,7 +42,8 @@ struct TensorImpl {
   SlotId slot;
   ShapeId shape_id;
   LaneId home;
-  PathId path;
+  std::atomic<PathId> path{
+      PathId{}};  ///< set again while others read it: by those who share a model, to the same value
   DType dtype = DType::f32;
   std::atomic<bool> is_foreign{
       false};  ///< used by a lane that is not its home since it was made or adopted

@@ -40,7 +40,7 @@ void submit_export(const Tensor& from,
   record.kind = OpKind::readback;
   record.input_count = 1;
   record.source = stream.source(loc);
-  record.path = impl.path;
+  record.path = impl.path.load(std::memory_order_acquire);
   record.operands[0] = impl.operand(Use::read);
   submit_ticket(stream, record, std::move(ticket));
   impl.note_use(stream.id(), record.sequence);
@@ -74,8 +74,9 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   record.source = stream.source(loc);
   record.operands[0] = result.impl()->operand(Use::out);
   if (&impl()->endpoint->tables() == &destination.tables()) {
-    record.path = impl()->path;
-    result.impl()->path = impl()->path;
+    record.path = impl()->path.load(std::memory_order_acquire);
+    result.impl()->path.store(impl()->path.load(std::memory_order_acquire),
+                              std::memory_order_release);
   }
   try {
     submit_export(*this, destination, transfer, loc);

@@ -59,6 +59,9 @@ Status check(const fs::path& path,
                fmt::format(
                    "has schema version {}, this program reads {}", header.version, format.version));
   }
+  if (header.zero != 0) {
+    return bad(path, "is damaged: bytes 12 to 15 are not 0");
+  }
   if (header.payload_size_bytes != payload.size()) {
     return bad(path,
                fmt::format("has {} bytes of payload, its header says {}",

@@ -120,6 +120,8 @@ void throw_error(ErrorRef error) {
     case ErrorCode::stream_misuse:
     case ErrorCode::not_found:
       throw ArgumentError(std::move(error));
+    case ErrorCode::out_of_memory:
+      throw OutOfMemory(std::move(error));
     case ErrorCode::deadline_exceeded:
       throw DeadlineExceeded(std::move(error));
     case ErrorCode::io_error:

@@ -94,9 +94,15 @@ class DeviceMismatch final : public ArgumentError {
   using ArgumentError::ArgumentError;
 };
 /// What happened on a device after the call had returned; thrown by each read of what it spoiled.
-class DeviceError final : public Exception {
+class DeviceError : public Exception {
  public:
   using Exception::Exception;
+};
+/// A tensor found no memory: its text has the bytes asked for, how the pools stand, the largest free
+/// block, and the largest tensors with the lines that made them.
+class OutOfMemory final : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
 };
 /// A file could not be read, written or understood.
 class FileError final : public Exception {

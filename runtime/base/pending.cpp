@@ -23,7 +23,9 @@ bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
     return true;
   }
   if (options_.helper.help != nullptr) {
-    options_.helper.help(options_.helper.object, *this, deadline);
+    // A stop, too, shall be noticed at once.
+    const Deadline helps_until = stop.stop_possible() ? Deadline::in(Duration::zero()) : deadline;
+    options_.helper.help(options_.helper.object, *this, helps_until);
     if (is_ready()) {
       return true;
     }

@@ -36,6 +36,7 @@ struct PendingHelper {
   void (*release)(void* object) noexcept = nullptr;  ///< Called when the state dies; may be null.
   std::string_view whom = {};  ///< Who is waited for, for reports; lives as long as `object`.
   IntrusivePtr<Watchdog> watchdog = {};  ///< Who reports when the deadline passes; may be null.
+  Duration limit = kDefaultWait;         ///< Of a wait that names none.
 };
 
 struct PendingOptions {
@@ -60,6 +61,10 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   [[nodiscard]] const std::string& subject() const noexcept { return options_.subject; }
   [[nodiscard]] const IntrusivePtr<Watchdog>& watchdog() const noexcept {
     return options_.helper.watchdog;
+  }
+  /// The deadline of a wait that begins now and names none.
+  [[nodiscard]] Deadline default_deadline() const noexcept {
+    return Deadline::in(options_.helper.limit);
   }
   /// Null for a value. Once ready.
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
@@ -124,13 +129,14 @@ class [[nodiscard]] Pending {
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   [[nodiscard]] bool is_ready() const { return state().is_ready(); }
 
-  /// The value, waited for up to kDefaultWait. From a temporary it is moved out, else it stays and
-  /// may be read again.
+  /// The value, waited for up to the runtime's wait_limit (kDefaultWait where there is none). From a temporary it is moved out, else it stays and
+  /// may be read again. Who is ready to wait ten seconds or more, without a stop, may meanwhile do a
+  /// host device's work itself, which is faster; a kernel that does not come back keeps that thread.
   ///
   /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);
   /// DeadlineExceeded. Threads: any, but not one that holds a device's token.
-  decltype(auto) get() & { return get(Deadline::in(kDefaultWait)); }
-  decltype(auto) get() && { return std::move(*this).get(Deadline::in(kDefaultWait)); }
+  decltype(auto) get() & { return get(state().default_deadline()); }
+  decltype(auto) get() && { return std::move(*this).get(state().default_deadline()); }
   decltype(auto) get(Deadline deadline) & {
     state().wait_status(deadline).value();
     if constexpr (!std::is_void_v<T>) {
@@ -145,23 +151,27 @@ class [[nodiscard]] Pending {
     }
   }
 
-  /// The same for as long as nobody asks `stop` to. The work goes on, and may be waited for again. While this thread helps a host
-  /// device with its work, a stop is noticed when that has nothing left to run.
+  /// The same for as long as nobody asks `stop` to. The work goes on, and may be waited for again.
   ///
   /// Errors: DeviceError cancelled when the stop came first, besides those above.
-  decltype(auto) get(const std::stop_token& stop,
-                     Deadline deadline = Deadline::in(kDefaultWait)) & {
+  decltype(auto) get(const std::stop_token& stop) & {
+    return get(stop, state().default_deadline());
+  }
+  T get(const std::stop_token& stop) && {
+    return std::move(*this).get(stop, state().default_deadline());
+  }
+  decltype(auto) get(const std::stop_token& stop, Deadline deadline) & {
     state().wait_status(deadline, stop).value();
     return get(Deadline::in(Duration::zero()));
   }
-  T get(const std::stop_token& stop, Deadline deadline = Deadline::in(kDefaultWait)) && {
+  T get(const std::stop_token& stop, Deadline deadline) && {
     state().wait_status(deadline, stop).value();
     return std::move(*this).get(Deadline::in(Duration::zero()));
   }
 
   /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
   Status wait(Deadline deadline) const { return state().wait_status(deadline); }
-  Status wait() const { return wait(Deadline::in(kDefaultWait)); }
+  Status wait() const { return wait(state().default_deadline()); }
   /// Whether it is ready within that time.
   [[nodiscard]] bool wait_for(Duration duration, const std::stop_token& stop = {}) const {
     return state().wait(Deadline::in(duration), stop);

@@ -208,7 +208,9 @@ TEST(Restart, ADeviceThatCannotBeOpenedAgainStaysLost) {
     EXPECT_EQ(read_error(zeros(device, {1})).code, ErrorCode::device_lost);
     device.restart();
     EXPECT_EQ(device.generation(), 1U);
+    EXPECT_FALSE(device.is_lost());
     EXPECT_EQ(read_error(zeros(device, {1})).code, ErrorCode::device_lost) << "the next one too";
+    EXPECT_TRUE(device.is_lost());
   });
 }
 

@@ -129,6 +129,32 @@ TEST(Watchdog, AnActorThatDoesNotAnswerIsNamedWithTheOpItIsAt) {
   });
 }
 
+TEST(Watchdog, AShortWaitIsExactThoughNobodyElseHasBegunTheWork) {
+  StuckControl control(2);
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
+    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
+    const TimePoint start = testing::now();
+    EXPECT_THROW(static_cast<void>(sum.item_later().get(Deadline::in(3s))), DeadlineExceeded);
+    EXPECT_EQ(testing::now() - start, 3s + Watchdog::kAnswerLimit);
+    const std::stop_source stop;
+    const auto asker =
+        executor.spawn({.name = "asker"}, [asked = stop]() mutable { asked.request_stop(); });
+    try {
+      static_cast<void>(sum.item_later().get(stop.get_token()));
+      ADD_FAILURE() << "nobody has begun the work";
+    } catch (const DeviceError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::cancelled);
+    }
+    asker->join();
+    control.release.set_value();
+    EXPECT_EQ(sum.item(), 1);
+  });
+}
+
 TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
   StuckControl control(1);
   const BackendFactory factory = stuck(control);

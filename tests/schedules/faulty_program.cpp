@@ -86,7 +86,7 @@ void FaultyProgram::apply(std::vector<std::size_t> operands, const Op& op) {
     drop(operands.back());
   }
   const std::size_t index = add_node(std::move(operands), device);
-  const SourceLoc loc{kFile, static_cast<std::uint32_t>(index)};
+  const SourceLoc loc{kFile, line_of(index)};
   Tensor made = op(InOp{tested, loc, moves});
   Tensor wanted = op(InOp{expected, loc, moves});
   nodes_[index].tested = std::move(made);
@@ -108,7 +108,7 @@ void FaultyProgram::make_input(std::size_t device) {
     value = static_cast<float>(pick(2001) - 1000) / 256;
   }
   const std::size_t index = add_node({}, device);
-  const SourceLoc loc{kFile, static_cast<std::uint32_t>(index)};
+  const SourceLoc loc{kFile, line_of(index)};
   Tensor made = Tensor::from(devices_.at(device), values, shape, loc);
   Tensor wanted = Tensor::from(reference_, values, shape, loc);
   nodes_[index].tested = std::move(made);
@@ -236,7 +236,7 @@ void FaultyProgram::cross(std::size_t a) {
   const Tensor expected = nodes_[a].expected;
   const std::size_t to = 1 - nodes_[a].device;
   const std::size_t index = add_node({a}, to);
-  Tensor made = tested.to(devices_.at(to), {kFile, static_cast<std::uint32_t>(index)});
+  Tensor made = tested.to(devices_.at(to), {kFile, line_of(index)});
   nodes_[index].tested = std::move(made);
   nodes_[index].expected = expected;
 }

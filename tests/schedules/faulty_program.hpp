@@ -38,6 +38,8 @@ class FaultyProgram {
  public:
   /// The file of all its ops' calls.
   static constexpr const char* kFile = "program";
+  /// Where a node stands in it: from line 1 on, as line 0 means that the place is not known.
+  static std::uint32_t line_of(std::size_t node) { return static_cast<std::uint32_t>(node) + 1; }
 
   FaultyProgram(const std::array<Device, 2>& devices,
                 const Device& reference,

@@ -74,6 +74,9 @@ Plan plan_of(std::uint64_t seed) {
 bool is_of_a_program(const Error& error) {
   return std::string(error.location.file) == FaultyProgram::kFile;
 }
+std::size_t node_at(SourceLoc place) {
+  return place.line - FaultyProgram::line_of(0);
+}
 bool is_of_a_read(const Error& error) {
   return error.op == "readback" && !is_of_a_program(error);
 }
@@ -125,10 +128,10 @@ class Judge {
       ++failed_reads_;  // a view's bytes are put in order by an op of the read's own
       return;
     }
-    if (!is_of_a_program(root) || !descends(seen.node, root.location.line)) {
+    if (!is_of_a_program(root) || !descends(seen.node, node_at(root.location))) {
       return say(seen.node, "is poisoned by something else: " + seen.error->to_string());
     }
-    failed_.insert(root.location.line);
+    failed_.insert(node_at(root.location));
   }
   [[nodiscard]] bool descends(std::size_t node, std::size_t from) const {
     if (node == from) {
