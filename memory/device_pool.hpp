@@ -20,7 +20,7 @@
 namespace hearth {
 
 struct PoolOptions {
-  /// Pages together stay at or under this. Host devices take 60 % of available_host_bytes().
+  /// Pages together stay at or under this. A runtime's host devices share 60 % of available_host_bytes().
   std::int64_t budget_bytes = std::numeric_limits<std::int64_t>::max();
   // Where the provider's pages grow, each heap has one that is lengthened as need be; where they
   // keep their size, or a page has come to its end, the next three hold.

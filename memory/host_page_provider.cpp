@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <fstream>
 #include <string>
 
 namespace hearth {
@@ -193,20 +193,34 @@ void HostPageProvider::free_page(Page page) noexcept {
   --page_count_;
 }
 
-std::int64_t available_host_bytes() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::fopen("/proc/meminfo", "r"),
-                                                             &std::fclose};
-  if (!file) {
-    return 0;
+std::optional<std::int64_t> detail::control_group_bytes_left(const std::filesystem::path& folder) {
+  std::int64_t most = 0;
+  std::int64_t used = 0;
+  if (!(std::ifstream(folder / "memory.max") >> most) ||  // "max" is no number: no limit
+      !(std::ifstream(folder / "memory.current") >> used)) {
+    return std::nullopt;
   }
-  char line[160];
-  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
-    long long kibibytes = 0;
-    if (std::sscanf(line, "MemAvailable: %lld kB", &kibibytes) == 1) {
-      return std::int64_t{kibibytes} * 1024;
+  std::ifstream statistics(folder / "memory.stat");
+  std::string name;
+  for (std::int64_t bytes = 0; statistics >> name >> bytes;) {
+    if (name == "file") {
+      used -= bytes;  // cached files make room for memory
     }
   }
-  return 0;
+  return std::clamp<std::int64_t>(most - used, 0, most);
+}
+
+std::int64_t available_host_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::int64_t available = 0;
+  for (std::string line; available == 0 && std::getline(file, line);) {
+    long long kibibytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kibibytes) == 1) {
+      available = std::int64_t{kibibytes} * 1024;
+    }
+  }
+  return std::min(available,
+                  detail::control_group_bytes_left("/sys/fs/cgroup").value_or(available));
 }
 
 }  // namespace hearth

@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace hearth {
@@ -77,8 +79,16 @@ class HostPageProvider final : public PageProvider {
   std::vector<Reach> reaches_;  // of the growing pages
 };
 
-/// Bytes that the machine could still give without swapping (MemAvailable), the base of a host
-/// device's default budget; 0 when it cannot be read.
+/// Bytes that the machine could still give without swapping (MemAvailable), or the control group
+/// of the process (a container, say) when that allows fewer: the base of the host devices' default
+/// budgets. 0 when it cannot be read.
 [[nodiscard]] std::int64_t available_host_bytes();
+
+namespace detail {
+/// What is left of memory.max in the folder of a control group (version 2); nothing when there is
+/// no limit, or no such folder.
+[[nodiscard]] std::optional<std::int64_t> control_group_bytes_left(
+    const std::filesystem::path& folder);
+}  // namespace detail
 
 }  // namespace hearth

@@ -242,7 +242,9 @@ Result<Storage*> Dispatch::storage_for(const OpView& op, int output_index) {
   if (storage != nullptr) {
     return storage;
   }
-  if (may_wait_) {
+  const std::int64_t budget = handles_.memory().report().budget_bytes;
+  const bool can_ever_fit = budget == 0 || size <= budget;  // 0: a strategy that does not tell
+  if (may_wait_ && can_ever_fit) {
     is_short_ = true;  // nobody will read what the error says
     return Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"};
   }

@@ -3,11 +3,11 @@
 // these files only:
 //   runtime/base/mailbox.hpp              queues between threads
 //   runtime/base/pending.hpp              waiters of a result
-//   runtime/base/timeline.hpp             waiters of a device's progress
+//   runtime/base/timeline.hpp, watchdog.hpp   waiters of a device's progress, and of anything
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
 //   runtime/base/trace.hpp                one tracer for all threads
-//   runtime/base/chrome_trace.cpp         spans from all threads
+//   runtime/base/chrome_trace.cpp, last_act.cpp   spans from all threads; acts of the terminate handler
 //   runtime/base/log.cpp                  the sink of all loggers (a std::mutex inside spdlog)
 //   runtime/device_endpoint.hpp           a device's control inbox and its waiters
 //   parallel/served_model.hpp             the newest weights, copied when they change

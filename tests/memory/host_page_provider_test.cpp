@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <string>
+
+#include "tests/base/temporary_folder.hpp"
 
 namespace hearth {
 namespace {
@@ -89,6 +92,23 @@ TEST(HostPageProvider, FailsExactlyTheAllocationsThatItIsToldTo) {
 
 TEST(AvailableHostBytes, AreMoreThanNoneOnThisMachine) {
   EXPECT_GT(available_host_bytes(), 0);
+}
+
+TEST(HostPageProvider, AContainersLimitIsReadFromItsControlGroup) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const char* text) {
+    std::ofstream(folder.path() / name) << text;
+  };
+  EXPECT_FALSE(detail::control_group_bytes_left(folder.path()).has_value());
+  write("memory.max", "max\n");
+  write("memory.current", "1000\n");
+  EXPECT_FALSE(detail::control_group_bytes_left(folder.path()).has_value());
+  write("memory.max", "5000\n");
+  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 4000);
+  write("memory.stat", "anon 100\nfile 300\nkernel 50\n");
+  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 4300) << "cached files make room";
+  write("memory.max", "400\n");
+  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 0);
 }
 
 }  // namespace

@@ -92,6 +92,30 @@ TEST(DeviceMemory, AStreamWaitsForWhatAnotherReleases) {
   EXPECT_GT(waits, 0U) << "nobody ever waited: the streams are too tame";
 }
 
+TEST(DeviceMemory, WhatTheWholeBudgetDoesNotHoldIsNotWaitedFor) {
+  stepped(one_sim({.name = "sim:0", .memory_budget_bytes = 8 * kMiB}), [](const World& world) {
+    Stream busy(world.device);
+    Stream greedy(world.device);
+    Tensor count;
+    {
+      const StreamScope scope(busy);
+      Tensor x = ones(world.device, {10 * kUnit});
+      count = world.f32({0});
+      for (int i = 0; i < 60; ++i) {
+        count = count + 1;
+      }
+      x = Tensor();
+    }
+    {
+      const StreamScope scope(greedy);
+      EXPECT_EQ(read_error(ones(world.device, {20 * kUnit})).code, ErrorCode::out_of_memory);
+    }
+    const StreamScope scope(busy);
+    EXPECT_EQ(count.item(), 60);
+    EXPECT_EQ(world.device.memory_report().rungs.wait_count, 0U);
+  });
+}
+
 // Each has a tensor, and wants another beside it that does not fit: the younger request fails, which lets the older go on.
 TEST(DeviceMemory, WhenAllWaitTheYoungestFailsAndTheOthersGoOn) {
   stepped(one_sim({.name = "sim:0", .memory_budget_bytes = 8 * kMiB}), [](const World& world) {
