@@ -55,9 +55,8 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
                                  JointUpdate joint,
                                  SourceLoc loc) {
   state_.require_fit(parameters, gradients, loc);
-  const std::int64_t step =
-      state_.step_count() + 1;  // settles the step before, which may have lost the state
   state_.prepare(parameters, loc);
+  const std::int64_t step = state_.step_count() + 1;
   const AdamUpdate settings{.learning_rate = config_.learning_rate,
                             .beta1 = config_.beta1,
                             .beta2 = config_.beta2,

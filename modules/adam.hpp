@@ -51,7 +51,7 @@ class Adam {
                              JointUpdate joint = {},
                              SourceLoc loc = SourceLoc::current());
 
-  /// Makes the state that step() would make, so that it can be loaded.
+  /// Makes the state that step() would make, so that it can be loaded. Waits for the step under way.
   template <Module Model>
   void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
     state_.prepare(parameter_refs(model), loc);
@@ -63,6 +63,7 @@ class Adam {
   void set_learning_rate(double rate, SourceLoc loc = SourceLoc::current());
   /// Steps that really happened. Waits for the one under way.
   [[nodiscard]] std::int64_t step_count() { return state_.step_count(); }
+  /// Says that the state stands after so many steps; comes behind the loading of it.
   void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
     state_.set_step_count(count, loc);
   }

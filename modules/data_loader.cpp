@@ -198,11 +198,16 @@ std::optional<Batch> DataLoader::next(const Device& device) {
   if (!batch) {
     return std::nullopt;
   }
-  return Batch{.inputs = std::move(batch->examples.inputs).to(device),
-               .targets = std::move(batch->examples.targets).to(device),
-               .size = batch->size,
-               .global_size = batch->global_size,
-               .cursor = batch->cursor};
+  try {
+    return Batch{.inputs = std::move(batch->examples.inputs).to(device),
+                 .targets = std::move(batch->examples.targets).to(device),
+                 .size = batch->size,
+                 .global_size = batch->global_size,
+                 .cursor = batch->cursor};
+  } catch (...) {
+    seek(batch->cursor);
+    throw;
+  }
 }
 
 void DataLoader::seek(LoaderCursor cursor) {

@@ -81,6 +81,8 @@ class DataLoader final {
              SourceLoc where = SourceLoc::current());
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
+  /// Waits for the workers, and so for a Dataset::read() that is under way, however long it takes:
+  /// they use the data set. seek() does the same.
   ~DataLoader();
 
   /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
@@ -90,6 +92,7 @@ class DataLoader final {
   /// until seek().
   [[nodiscard]] std::optional<HostBatch> next();
   /// The same on a device; its upload is queued on the calling thread's stream.
+  /// Errors: what the device says to an upload, too; the batch is the next one still.
   [[nodiscard]] std::optional<Batch> next(const Device& device);
 
   /// Batches in an epoch.

@@ -34,7 +34,8 @@ OptimizerState::OptimizerState(std::string optimizer, std::vector<std::string> s
     : optimizer_(std::move(optimizer)), slots_(std::move(slots)), tensors_(slots_.size()) {}
 
 void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
-  if (!paths_.empty()) {
+  static_cast<void>(step_count());  // what it ends in says whether the tensors are to be kept
+  if (!paths_.empty() && !is_in_doubt_) {
     const bool is_same =
         std::ranges::equal(parameters, paths_, {}, &ParameterRef::path, std::identity{});
     if (!is_same) {
@@ -77,6 +78,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   }
   tensors_ = std::move(tensors);
   paths_ = std::move(paths);
+  is_in_doubt_ = false;
 }
 
 void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
@@ -127,11 +129,7 @@ std::int64_t OptimizerState::step_count() {
     }
     step_count_ += status.has_value() ? 1 : 0;
     under_way_ = {};
-    if (!status.has_value() && step_count_ == 0) {
-      // Nothing was learned yet, and the state itself may be what failed (no memory for it): the next step makes it anew.
-      paths_.clear();
-      tensors_.assign(slots_.size(), {});
-    }
+    is_in_doubt_ = !status.has_value() && step_count_ == 0;
   }
   return step_count_;
 }
@@ -146,6 +144,7 @@ void OptimizerState::set_step_count(std::int64_t count, SourceLoc loc) {
                  loc);
   }
   step_count_ = count;
+  is_in_doubt_ = false;
 }
 
 Pending<StepReport> OptimizerState::commit(UpdateGroup& group,

@@ -42,9 +42,9 @@ class OptimizerState final {
   /// The optimizer's name, for errors, and a name for each tensor that it keeps per parameter.
   OptimizerState(std::string optimizer, std::vector<std::string> slots);
 
-  /// Makes the tensors, all zero, unless they are there.
+  /// Makes the tensors, all zero, unless they are there. Waits for the step under way.
   /// Errors: ArgumentError when they are there for other parameters, or the parameters live on
-  /// several devices or are not there at all.
+  /// several devices or are not there at all; DeadlineExceeded when that step does not end.
   void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
   void require_fit(std::span<const ParameterRef> parameters,
@@ -56,6 +56,7 @@ class OptimizerState final {
   }
   /// Steps that happened. Waits for the one under way.
   [[nodiscard]] std::int64_t step_count();
+  /// The tensors are kept as they are: whoever sets the count has given them their values.
   void set_step_count(std::int64_t count, SourceLoc loc);
   /// Closes the group; the count moves on if the group is done.
   [[nodiscard]] Pending<StepReport> commit(UpdateGroup& group,
@@ -89,6 +90,9 @@ class OptimizerState final {
   std::vector<std::string> paths_;
   std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty for integer tensors.
   std::int64_t step_count_ = 0;
+  /// The first step failed, and the tensors may be why (no memory for them): prepare() makes them
+  /// anew.
+  bool is_in_doubt_ = false;
   Pending<void> under_way_;
 };
 

@@ -50,9 +50,8 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
                                 JointUpdate joint,
                                 SourceLoc loc) {
   state_.require_fit(parameters, gradients, loc);
-  const std::int64_t done =
-      state_.step_count();  // settles the step before, which may have lost the state
   state_.prepare(parameters, loc);
+  const std::int64_t done = state_.step_count();
   const SgdUpdate settings{.learning_rate = config_.learning_rate,
                            .momentum = config_.momentum,
                            .dampening = config_.dampening,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,11 +36,11 @@ class Numbers {
     }
     return number;
   }
-  /// The same, which must not be negative.
+  /// The same, which must be finite and not negative.
   template <class Number>
   [[nodiscard]] Number read_count(const std::string& name) const {
     const auto number = read<Number>(name);
-    if (!(number >= 0)) {
+    if (!(number >= 0 && number <= std::numeric_limits<Number>::max())) {
       fail(fmt::format("'{}{}' is {}: expected 0 or more", kOwnNames, name, number));
     }
     return number;

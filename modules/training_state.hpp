@@ -28,7 +28,7 @@ struct TrainingProgress {
 };
 
 namespace detail {
-/// The tensors of model and optimizer under their names in the file.
+/// The tensors of model and optimizer under their names in the file. Waits for the step under way.
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model, Optimizer& optimizer) {
   optimizer.prepare(model);
@@ -71,8 +71,10 @@ void save_training(Model& model,
 /// Gives model and optimizer, on the devices where they are, the state in `file`; the caller seeks
 /// its loaders and sets its generators by what is returned.
 ///
+/// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
+///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, or is of another
-/// model or kind of optimizer.
+/// model or kind of optimizer; DeadlineExceeded when the step under way does not end.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,
@@ -80,14 +82,19 @@ template <Module Model>
   detail::LoadedTraining loaded =
       detail::read_training(file, detail::training_tensors(model, optimizer));
   std::size_t index = 0;
-  const auto take = [&](const std::string& path, Tensor& tensor) {
+  const auto name = [&](const std::string& path, const Tensor&) {
+    loaded.tensors[index++].set_path(path);
+  };
+  model.visit("", name);
+  optimizer.visit("", name);
+  optimizer.set_learning_rate(loaded.learning_rate);
+  optimizer.set_step_count(loaded.step_count);
+  index = 0;
+  const auto take = [&](const std::string&, Tensor& tensor) {
     tensor = std::move(loaded.tensors[index++]);
-    tensor.set_path(path);
   };
   model.visit("", take);
   optimizer.visit("", take);
-  optimizer.set_learning_rate(loaded.learning_rate);
-  optimizer.set_step_count(loaded.step_count);
   return std::move(loaded.progress);
 }
 

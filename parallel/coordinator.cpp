@@ -55,10 +55,11 @@ void Coordinator::cancel(ErrorRef error) {
   mailbox_->messages.push(message::Cancel{std::move(error)});
 }
 
+bool Coordinator::has_trouble() const noexcept {
+  return mailbox_->has_trouble.load(std::memory_order_acquire);  // partner: close, decide
+}
+
 CoordinatorTrouble Coordinator::trouble() {
-  if (!mailbox_->has_trouble.load(std::memory_order_acquire)) {  // partner: close, decide
-    return {};
-  }
   Promise<CoordinatorTrouble> answer(
       PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
   Pending<CoordinatorTrouble> pending = answer.pending();

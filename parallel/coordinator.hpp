@@ -105,7 +105,7 @@ class Coordinator final {
   Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
-  /// Cancels what is open.
+  /// Cancels what is open. Waits for the engine's call that is under way, however long it takes.
   ~Coordinator();
 
   /// Opens a step; comes before the ranks' messages about it. The ranks' updates wait for
@@ -116,7 +116,10 @@ class Coordinator final {
                                                   std::shared_ptr<UpdateDecision> decision);
   /// Ends all open steps, and those to come, with this error.
   void cancel(ErrorRef error);
-  /// With stragglers, every step fails until rejoin(). Cost: an atomic load when there is no trouble.
+  /// Whether there is anything to mend; with stragglers, every step fails until rejoin(). Cost: an
+  /// atomic load.
+  [[nodiscard]] bool has_trouble() const noexcept;
+  /// What it is, after all that the ranks have said so far.
   [[nodiscard]] CoordinatorTrouble trouble();
   /// All is mended: these are the ranks from here on. Each of them is through with every step that
   /// was begun.

@@ -287,7 +287,7 @@ void CoordinatorLoop::handle(message::Rejoin rejoin) {
   names_ = std::make_shared<const std::vector<std::string>>(std::move(rejoin.ranks));
   trouble_ = {};
   refusal_ = nullptr;
-  mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: trouble
+  mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: has_trouble
 }
 
 void CoordinatorLoop::decide(Step& step) {
@@ -300,7 +300,7 @@ void CoordinatorLoop::decide(Step& step) {
   ++statistics_.steps;
   if (step.failure && detail::is_device_loss(*step.failure)) {
     trouble_.has_lost_device = true;
-    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: trouble
+    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
   }
   const bool has_happened = step.decision->is_committed() &&
                             std::ranges::any_of(step.ranks, std::logical_not(), &RankState::error);
@@ -334,7 +334,7 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
                     found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
                     found->first),
                 .cause = found->second.failure});
-    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: trouble
+    mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
     }

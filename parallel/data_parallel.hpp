@@ -18,6 +18,7 @@
 #include <hearth/parallel/replica.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -123,23 +124,22 @@ class DataParallel final {
   }
 
   /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
-  /// end up with the same. Errors: worker_failed with the cause.
+  /// end up with the same. Waits for the values.
+  ///
+  /// Errors: worker_failed with the cause, when fn throws, or a value that it made is poisoned. Then
+  /// all ranks get the state of one on which it did not fail: the update has happened. Where it
+  /// failed on all, they get that of the first rank, as fn left it.
   template <class Fn>
   void update_replicas(Fn fn) {
-    require_all();
-    std::vector<Pending<void>> pending;
-    for (std::size_t index = 0; index < ranks_.size(); ++index) {
-      Rank& rank = ranks_[index];
-      pending.push_back(rank.worker.run([fn, place = &rank](WorkerContext&) mutable {
-        fn(place->replica.model(), place->replica.optimizer());
-      }));
-    }
-    for (Pending<void>& each : pending) {
-      each.get(step_deadline());
-    }
+    change_replicas([fn = std::move(fn)](Replica<Model, Shard>& replica) mutable {
+      fn(replica.model(), replica.optimizer());
+      replica.require_values();
+    });
   }
+  /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
   void set_learning_rate(double rate) {
-    update_replicas([rate](Model&, Optimizer& optimizer) { optimizer.set_learning_rate(rate); });
+    change_replicas(
+        [rate](Replica<Model, Shard>& replica) { replica.optimizer().set_learning_rate(rate); });
   }
 
   /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
@@ -190,6 +190,27 @@ class DataParallel final {
     return std::move(pending).get(step_deadline());
   }
 
+  template <class Fn>
+  void change_replicas(Fn fn) {
+    require_all();
+    std::vector<Pending<void>> pending;
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      Rank& rank = ranks_[index];
+      pending.push_back(
+          rank.worker.run([fn, place = &rank](WorkerContext&) mutable { fn(place->replica); }));
+    }
+    const Deadline deadline = step_deadline();
+    std::vector<Status> outcomes;
+    for (const Pending<void>& each : pending) {
+      outcomes.push_back(each.wait(deadline));
+    }
+    if (!std::ranges::all_of(outcomes, &Status::has_value)) {
+      ranks_.keep_alike(outcomes, coordinator_.trouble().stragglers);
+    }
+    for (const Status& outcome : outcomes) {
+      outcome.value();
+    }
+  }
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();
   /// Errors: DeviceError device_lost when there was a loss and the policy is to stop.
@@ -253,12 +274,10 @@ Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
 
 template <Module Model, BatchShard Shard>
 void DataParallel<Model, Shard>::mend() {
-  const CoordinatorTrouble trouble = coordinator_.trouble();
-  const bool is_whole = trouble.stragglers.empty() && !trouble.has_lost_device && ranks_.is_whole();
-  if (is_whole || loss_) {
+  if (loss_ || (!coordinator_.has_trouble() && ranks_.is_whole())) {
     return;
   }
-  loss_ = ranks_.mend(trouble.stragglers, step_wait());
+  loss_ = ranks_.mend([this] { return coordinator_.trouble().stragglers; }, step_wait());
   if (!loss_) {
     coordinator_.rejoin(detail::rank_names(ranks_.devices()));
   }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,7 +35,8 @@ class RankGroup final {
         : replica(std::move(with), std::move(loss)), worker(runtime, device, options) {}
 
     Replica<Model, Shard> replica;  ///< Touched by the worker's thread only.
-    bool is_stale = false;         ///< It did not commit a step that others did, or lost its state.
+    bool is_stale = false;         ///< It did not commit a step that others did, or lost its state,
+                                   ///< or may have another one than they.
     std::uint64_t generation = 0;  ///< Of the device on which it has its state.
     Worker worker;                 // last: its thread ends before what it uses
   };
@@ -81,11 +83,16 @@ class RankGroup final {
   }
 
   /// Ranks that fell behind, or whose device someone restarted, get a good one's state; those with a lost device are dropped, or get
-  /// another device, as the policy says. Waits until each rank has done what was asked of it before.
+  /// another device, as the policy says. Waits until each rank has done what was asked of it before,
+  /// and only then asks who fell behind: a rank may do so while others are waited for.
   /// The loss, when the policy is to stop; else nullptr.
   ///
   /// Errors: what kept it from mending; then it can be called again.
-  [[nodiscard]] ErrorRef mend(const std::vector<int>& stragglers, Duration limit);
+  [[nodiscard]] ErrorRef mend(const std::function<std::vector<int>()>& stragglers, Duration limit);
+  /// Each rank was to change its state in the same way, some failed, and these ranks fell behind
+  /// before. The next mend() gives those that failed the state of one that did not; where all did,
+  /// the others that of good(). Errors: DeviceError device_lost when no rank is left.
+  void keep_alike(const std::vector<Status>& outcomes, const std::vector<int>& stragglers);
 
  private:
   using Place = std::unique_ptr<Rank>;
@@ -124,6 +131,11 @@ class RankGroup final {
               .op = "DataParallel",
               .device = device.name()});
   }
+  void mark_stale(const std::vector<int>& stragglers) {
+    for (const int rank : stragglers) {
+      ranks_[static_cast<std::size_t>(rank)]->is_stale = true;
+    }
+  }
   /// Gives `rank` the state of a good one.
   void renew(Rank& rank, Duration limit);
   /// A rank on another device, or on the same one, restarted, goes on where the lost one was.
@@ -140,20 +152,39 @@ class RankGroup final {
 };
 
 template <Module Model, BatchShard Shard>
-ErrorRef RankGroup<Model, Shard>::mend(const std::vector<int>& stragglers, Duration limit) {
-  for (const int rank : stragglers) {
-    ranks_[static_cast<std::size_t>(rank)]->is_stale = true;
+void RankGroup<Model, Shard>::keep_alike(const std::vector<Status>& outcomes,
+                                         const std::vector<int>& stragglers) {
+  mark_stale(stragglers);
+  bool has_happened = false;
+  for (std::size_t index = 0; index < outcomes.size(); ++index) {
+    has_happened = has_happened || (outcomes[index].has_value() && is_good(ranks_[index]));
   }
+  const Rank* const first = &good();
+  for (std::size_t index = 0; index < outcomes.size(); ++index) {
+    Rank& rank = *ranks_[index];
+    const bool is_kept = has_happened ? outcomes[index].has_value() : &rank == first;
+    rank.is_stale = rank.is_stale || !is_kept;
+  }
+}
+
+template <Module Model, BatchShard Shard>
+ErrorRef RankGroup<Model, Shard>::mend(const std::function<std::vector<int>()>& stragglers,
+                                       Duration limit) {
   std::vector<Pending<Status>> answers;
   for (const Place& rank : ranks_) {
     answers.push_back(rank->worker.run(
         [](WorkerContext& context) { return context.device.sync_later().wait(); }));
   }
+  std::vector<Status> healths;
+  for (Pending<Status>& answer : answers) {
+    healths.push_back(std::move(answer).get(Deadline::in(limit)));
+  }
+  mark_stale(stragglers());
   std::vector<std::size_t> lost;
   ErrorRef loss;
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = *ranks_[index];
-    const Status health = std::move(answers[index]).get(Deadline::in(limit));
+    const Status& health = healths[index];
     if (!health.has_value() && detail::is_device_loss(health.error())) {
       lost.push_back(index);
       loss = loss ? loss : health.shared_error();
@@ -186,6 +217,7 @@ void RankGroup<Model, Shard>::renew(Rank& rank, Duration limit) {
   begin_placing(rank);
   auto copy =
       [from = &source.replica, device = rank.worker.device(), config = optimizer_](WorkerContext&) {
+        from->optimizer().prepare(from->model());  // it may not have stepped yet
         Model model = fork(from->model(), device);
         Optimizer optimizer = make_optimizer(config);
         optimizer.prepare(model);

@@ -81,6 +81,23 @@ class Replica final {
     return taken;
   }
 
+  /// Waits for the values of model and optimizer. Errors: DeviceError when one is poisoned.
+  void require_values() {
+    std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
+    const auto ask = [&](const std::string& /*path*/, const Tensor& tensor) {
+      const std::int64_t count = tensor.shape().element_count();
+      if (count > 0) {
+        first_values.push_back(
+            slice(reshape(tensor, {count}), 0, {.start = 0, .stop = 1}).item_later());
+      }
+    };
+    std::as_const(model()).visit("", ask);
+    std::as_const(optimizer_).visit("", ask);
+    for (Pending<double>& each : first_values) {
+      static_cast<void>(each.get());
+    }
+  }
+
   /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
   /// model, when all ranks can. Waits for the update.
   void run(Task task, const StepTerms& terms, const Worker& worker, WorkerContext& context);

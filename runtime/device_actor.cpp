@@ -1,7 +1,6 @@
 #include "device_actor.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,16 +24,6 @@ bool waits_urgently(const LaneState& lane) {
 }
 
 }  // namespace
-
-std::string what_was_thrown() {
-  try {
-    throw;
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  } catch (...) {
-    return "something that is no std::exception";
-  }
-}
 
 DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options)
     : backend(std::move(with)),
@@ -83,7 +72,9 @@ void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
     seen_records = records;
     timed_sleeps = 0;
   }
-  const std::int64_t lane_deadline = next_deadline_.load(std::memory_order_acquire);
+  // Who holds the token looks after the deadlines, and wakes this thread when it leaves some behind.
+  const std::int64_t lane_deadline =
+      endpoint_->doorbell.is_free() ? next_deadline_.load(std::memory_order_acquire) : 0;
   const Deadline until =
       lane_deadline == 0 ? Deadline::never() : Deadline::at(TimePoint(Duration(lane_deadline)));
   const bool timed = endpoint_->is_host() && timed_sleeps < kTimedSleeps;
@@ -115,8 +106,7 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     if (memory_waits_ > 0) {
       serve_memory_waits();
     }
-    const bool is_idle = ready_.empty() && join_.is_empty();
-    if (!questions_.empty() && (is_idle || ++question_turns_ > kQuestionTurns)) {
+    if (!questions_.empty() && (is_idle() || ++question_turns_ > kQuestionTurns)) {
       answer_questions();
       continue;
     }
@@ -164,7 +154,7 @@ void DeviceActor::serve_memory_waits() {
         unpark(*lane);
       }
     }
-  } else if (ready_.empty()) {
+  } else if (is_idle()) {
     const auto youngest = std::find_if(parked_.rbegin(), parked_.rend(), [](const LaneState* lane) {
       return lane->parked == ParkReason::memory;
     });
@@ -188,8 +178,7 @@ void DeviceActor::obey(DeviceEndpoint::ControlFn& message) {
   try {
     message(*this);
   } catch (...) {
-    endpoint_->tables().log.error(fmt::format(
-        "device {}: a control message failed: {}", endpoint_->name(), what_was_thrown()));
+    static_cast<void>(note_thrown(*endpoint_, "a control message"));
   }
 }
 
@@ -305,13 +294,8 @@ void DeviceActor::set_priority(LaneId id, Priority priority) {
 }
 
 LaneState& DeviceActor::state_of(LaneId id) {
-  if (id.value >= lanes_.size()) {
-    lanes_.resize(id.value + 1);
-  }
-  if (!lanes_[id.value]) {
-    lanes_[id.value] = std::make_unique<LaneState>(*endpoint_->lanes.find(id));
-  }
-  return *lanes_[id.value];
+  LaneState* const known = lanes_.find(id);
+  return known != nullptr ? *known : lanes_.make(*endpoint_->lanes.find(id));
 }
 
 void DeviceActor::make_ready(LaneState& lane) {
@@ -387,10 +371,11 @@ void DeviceActor::notify_watchers(LaneState& lane) {
       settle(outside_drops_, LaneId{});
       continue;
     }
-    if (id.value >= lanes_.size() || !lanes_[id.value]) {
+    LaneState* const known = lanes_.find(id);
+    if (known == nullptr) {
       continue;
     }
-    LaneState& watcher = *lanes_[id.value];
+    LaneState& watcher = *known;
     if (!watcher.deferred.empty()) {
       settle(watcher.deferred, watcher.id);
     }
@@ -418,7 +403,7 @@ void DeviceActor::close_lane(LaneState& lane) {
   if (!lane.deferred.empty()) {
     return;  // the group's drops wait for other lanes, whose progress brings this one back
   }
-  lanes_[id.value].reset();
+  lanes_.erase(id);
   endpoint_->lanes.close(id);
 }
 
@@ -432,80 +417,32 @@ void DeviceActor::stop(Deadline limit) noexcept {
 void DeviceActor::finish_stop() noexcept {
   const auto closed = std::make_shared<const Error>(endpoint_->closed_error());
   has_stopped_ = true;
-  const Doorbell::Rung rung = endpoint_->doorbell.stop();
   for (DeviceEndpoint::ControlFn& message : endpoint_->stop_inbox()) {
-    obey(message);
+    obey(message);  // it may look into the lanes, which are the actor's up to here
   }
   answer_questions();
+  const Doorbell::Rung rung = endpoint_->doorbell.stop();
   // Only the lanes in this actor's hands: any other has its producer for a consumer now, which finds the doorbell stopped when it
   // rings. The lanes themselves end with the endpoint.
   for (Lane* lane = rung.lanes; lane != nullptr;) {
     Lane* next = lane->doorbell_next;
-    reject_all(*lane, closed);
+    reject_all(*endpoint_, *lane, closed);
     lane = next;
   }
-  for (const std::unique_ptr<LaneState>& lane : lanes_) {
-    if (lane && (lane->is_ready || lane->parked != ParkReason::none)) {
-      reject_all(*lane->lane, closed);
+  lanes_.for_each([&](const LaneState& lane) {
+    if (lane.is_ready || lane.parked != ParkReason::none) {
+      reject_all(*endpoint_, *lane.lane, closed);
     }
-  }
+  });
 }
 
-void DeviceActor::reject_all(Lane& lane, const ErrorRef& error) {
+void DeviceActor::reject_all(DeviceEndpoint& endpoint, Lane& lane, const ErrorRef& error) {
   do {
     while (const OpRecord* record = lane.front()) {
-      reject_record(OpView(*record, lane.front_blob()), error);
+      reject_ticket(endpoint, OpView(*record, lane.front_blob()), error);
       lane.pop();
     }
   } while (lane.finish_turn() == Lane::Turn::more);
-}
-
-void DeviceActor::refuse(GroupTicket& ticket, const ErrorRef& error) {
-  if (ticket.joint.decision) {
-    ticket.joint.decision->abort(error);
-    if (auto hear = std::exchange(ticket.joint.prepared, {})) {  // once: it may wait already
-      hear(error);
-    }
-  }
-}
-
-void DeviceActor::reject_record(const OpView& op, const ErrorRef& error) {
-  switch (op.kind()) {
-    case OpKind::upload: {
-      const std::unique_ptr<UploadTicket> ticket(
-          static_cast<UploadTicket*>(op.attributes<TicketAttributes>().ticket));
-      return;
-    }
-    case OpKind::readback: {
-      const std::unique_ptr<ReadTicket> ticket(
-          static_cast<ReadTicket*>(op.attributes<TicketAttributes>().ticket));
-      ticket->finish(*ticket, error);
-      return;
-    }
-    case OpKind::lend: {
-      const std::unique_ptr<LendTicket> ticket(
-          static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
-      ticket->ready(error);
-      return;
-    }
-    case OpKind::sync: {
-      const std::unique_ptr<SyncTicket> ticket(
-          static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
-      ticket->finish(error);
-      return;
-    }
-    case OpKind::group_end: {
-      const std::unique_ptr<GroupTicket> ticket(
-          static_cast<GroupTicket*>(op.attributes<TicketAttributes>().ticket));
-      if (ticket) {
-        refuse(*ticket, error);
-        ticket->finish(error);
-      }
-      return;
-    }
-    default:
-      return;
-  }
 }
 
 // ---- figures ----

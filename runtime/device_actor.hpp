@@ -21,7 +21,7 @@
 #include "device_endpoint.hpp"
 #include "dispatch.hpp"
 #include "handle_table.hpp"
-#include "lane_state.hpp"
+#include "lane_states.hpp"
 #include "ready_lanes.hpp"
 #include "row_join.hpp"
 
@@ -45,9 +45,6 @@ struct DeviceMemory {
   std::unique_ptr<MemoryStrategy> strategy;
 };
 
-/// What the exception being handled says, whatever it is.
-[[nodiscard]] std::string what_was_thrown();
-
 class DeviceActor {
  public:
   DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
@@ -70,7 +67,7 @@ class DeviceActor {
   }
 
   /// Consumes everything in a lane of a stopped device, failing what waits for it.
-  static void reject_all(Lane& lane, const ErrorRef& error);
+  static void reject_all(DeviceEndpoint& endpoint, Lane& lane, const ErrorRef& error);
 
   // ---- for control messages ----
   /// Calls `question` when all that is queued now has been consumed, or after some turns on a device that is never idle.
@@ -122,8 +119,9 @@ class DeviceActor {
   void serve_memory_waits();
   /// Only what runs now can release some: a lane that is parked may itself wait for this one.
   [[nodiscard]] bool may_wait_for_memory(const LaneState& lane) const noexcept {
-    return !lane.has_expired && !ready_.empty();
+    return !lane.has_expired && !is_idle();
   }
+  [[nodiscard]] bool is_idle() const noexcept { return ready_.empty() && join_.is_empty(); }
   void obey(DeviceEndpoint::ControlFn& message);
   void take_turn(LaneState& lane, UntilFn until, const void* context);
   /// Whether the lane's front shall wait for like ops of other lanes; then it is held.
@@ -145,14 +143,12 @@ class DeviceActor {
   [[nodiscard]] Step finish_group(LaneState& lane, const OpView& op);
   /// Gets the memory of the lane's group; parks the lane while the group's decision is open. `status`: why it must not run.
   [[nodiscard]] Step prepare_group(LaneState& lane, GroupTicket& ticket, Status& status);
-  void announce(const LaneState& lane, GroupTicket& ticket);
+  /// Runs the lane's group, or gives it up.
+  [[nodiscard]] Status end_group(LaneState& lane, Status status);
   void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
   /// The lanes that must still move on before these uses are done; registers `lane` with the first of them.
   [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
   [[nodiscard]] bool has_done(LaneId lane, std::uint64_t sequence) const;
-  static void reject_record(const OpView& op, const ErrorRef& error);
-  /// A joint group that cannot run says no.
-  static void refuse(GroupTicket& ticket, const ErrorRef& error);
 
   [[nodiscard]] LaneState& state_of(LaneId id);
   void make_ready(LaneState& lane);
@@ -165,6 +161,8 @@ class DeviceActor {
   [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, const char* text);
   void unpark(LaneState& lane);
   void expire(LaneState& lane);
+  /// The lane, if it waits for this loan.
+  [[nodiscard]] LaneState* find_borrowed(LaneId lane, std::uint64_t loan) const noexcept;
   void expire_loan(LaneState& lane, const ErrorRef& error);
   [[nodiscard]] Status blame_loan(const LaneState& lane, const Status& status) const;
   /// The device is lost: lets go of everyone who waits here for what will not come.
@@ -181,7 +179,7 @@ class DeviceActor {
   std::shared_ptr<DeviceMemory> memory_;
   HandleTable handles_;
   Dispatch dispatch_;
-  std::vector<std::unique_ptr<LaneState>> lanes_;  // by lane id
+  LaneStates lanes_;
   ReadyLanes ready_;
   RowJoin join_;
   std::vector<LaneState*> parked_;

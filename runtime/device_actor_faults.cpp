@@ -52,12 +52,11 @@ std::string DeviceActor::describe() {
                                  is_lost_ ? "lost" : "alive",
                                  memory_->backend->completed(),
                                  memory_->backend->submitted());
-  for (const std::unique_ptr<LaneState>& lane : lanes_) {
-    if (lane &&
-        (lane->lane->front() != nullptr || lane->parked != ParkReason::none || lane->in_group)) {
-      text += "\n    " + describe(*lane);
+  lanes_.for_each([&](const LaneState& lane) {
+    if (lane.lane->front() != nullptr || lane.parked != ParkReason::none || lane.in_group) {
+      text += "\n    " + describe(lane);
     }
-  }
+  });
   return text;
 }
 

@@ -2,10 +2,7 @@
 #include "device_actor.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -36,11 +33,8 @@ DeviceActor::Step DeviceActor::consume(LaneState& lane, const OpView& op) {
     }
     return run_op(lane, op);
   } catch (...) {
-    // Our own bug, or a memory strategy's: an actor must go on, so the op carries the blame.
-    dispatch_.fail(op,
-                   lane,
-                   dispatch_.with_provenance(
-                       Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane.id));
+    // Our own bug: an actor must go on, so the op carries the blame. It has not consumed its inputs, which comes last and throws nothing.
+    dispatch_.fail(op, lane, dispatch_.thrown_by(op, lane.id));
     return Step::consumed;
   }
 }
@@ -61,7 +55,7 @@ DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
     }
     const ErrorRef error = late(op, lane, "an operand from another stream was not made in time");
     dispatch_.fail(op, lane, error);
-    reject_record(op, error);  // a readback or lend has someone who waits
+    reject_ticket(*endpoint_, op, error);  // a readback or lend has someone who waits
     return Step::consumed;
   }
   switch (op.kind()) {
@@ -106,9 +100,8 @@ DeviceActor::Step DeviceActor::consume_lifetime(LaneState& lane, const OpView& o
       return finish_group(lane, op);
     case OpKind::sync:
     default: {
-      const std::unique_ptr<SyncTicket> ticket(
-          static_cast<SyncTicket*>(op.attributes<TicketAttributes>().ticket));
-      ticket->finish(dispatch_.lost());
+      const auto ticket = take_ticket<SyncTicket>(op);
+      tell(*endpoint_, "who waits for a stream", ticket->finish, dispatch_.lost());
       return Step::consumed;
     }
   }
@@ -123,10 +116,9 @@ std::vector<DeferredDrop::Use> DeviceActor::uses_of_drop(const LastUsesBlob& blo
   }
   if (blob.all_lanes != 0) {
     // More lanes than a tensor remembers used it: all that is queued anywhere now must go first.
-    for (std::uint32_t id = 1; id <= endpoint_->lanes.last_id(); ++id) {
-      const Lane* other = endpoint_->lanes.find(LaneId{id});
-      if (other != nullptr && !has_done(LaneId{id}, other->pushed_seen())) {
-        uses.push_back({LaneId{id}, other->pushed_seen()});
+    for (const Lane* other : endpoint_->lanes.open_lanes()) {
+      if (const std::uint64_t pushed = other->pushed_seen(); !has_done(other->id(), pushed)) {
+        uses.push_back({other->id(), pushed});
       }
     }
   }
@@ -138,8 +130,8 @@ bool DeviceActor::has_done(LaneId id, std::uint64_t sequence) const {
   if (lane == nullptr) {
     return true;  // it has ended
   }
-  const bool is_known = id.value < lanes_.size() && lanes_[id.value];
-  return (is_known ? lanes_[id.value]->done() : lane->consumed()) >= sequence;
+  const LaneState* known = lanes_.find(id);
+  return (known != nullptr ? known->done() : lane->consumed()) >= sequence;
 }
 
 bool DeviceActor::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
@@ -231,44 +223,39 @@ DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
 }
 
 void DeviceActor::transfer_arrived(LaneId id) {
-  if (id.value != 0 && id.value < lanes_.size() && lanes_[id.value] &&
-      lanes_[id.value]->parked == ParkReason::transfer) {
-    unpark(*lanes_[id.value]);
+  LaneState* const lane = lanes_.find(id);
+  if (lane != nullptr && lane->parked == ParkReason::transfer) {
+    unpark(*lane);
   }
 }
 
 // ---- loans ----
 
 DeviceActor::Step DeviceActor::lend(LaneState& lane, const OpView& op) {
-  const std::unique_ptr<LendTicket> ticket(
-      static_cast<LendTicket*>(op.attributes<TicketAttributes>().ticket));
+  constexpr const char* kTaker = "the taker of lent bytes";
+  const auto ticket = take_ticket<LendTicket>(op);
   const Operand out = op.output(0);
-  const Result<Storage*> storage = dispatch_.prepare_loan(op, lane);
+  Result<HeldStorage> storage = dispatch_.prepare_loan(op, lane);
   if (!storage.has_value()) {
-    ticket->ready(storage.shared_error());
+    tell(*endpoint_, kTaker, ticket->ready, storage.shared_error());
     return Step::consumed;
   }
   const Layout& layout = endpoint_->tables().shapes.layout(out.shape);
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
-  lane.loan = Loan{next_loan_++, out, storage.value(), op.record()};
+  lane.loan = Loan{next_loan_++, out, storage.value().release(), op.record()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   lane.has_expired = false;
   lane.lane->pop();
   ++records_;
   park(lane, ParkReason::loan, ticket->deadline);
-  try {
-    ticket->ready(LentRegion(endpoint_,
-                             memory_,
-                             lane.id,
-                             lane.loan.number,
-                             std::span<std::byte>(storage.value()->block.data, size),
-                             out.dtype));
-  } catch (...) {
-    // The region went down with the call: what it reports of its end comes too late.
-    end_loan(lane.id,
-             lane.loan.number,
-             Error{.code = ErrorCode::worker_failed,
-                   .text = fmt::format("the taker of lent bytes threw: {}", what_was_thrown())});
+  LentRegion region(endpoint_,
+                    memory_,
+                    lane.id,
+                    lane.loan.number,
+                    std::span<std::byte>(lane.loan.storage->block.data, size),
+                    out.dtype);
+  if (const ErrorRef thrown = tell(*endpoint_, kTaker, ticket->ready, std::move(region))) {
+    recall_loan(lane.id, lane.loan.number, thrown);  // the taker may have kept the bytes
   }
   return Step::parked;
 }
@@ -281,30 +268,34 @@ void DeviceActor::end_loan(LaneId id, std::uint64_t loan, const Status& status) 
       return;
     }
   }
-  if (id.value >= lanes_.size() || !lanes_[id.value] ||
-      lanes_[id.value]->parked != ParkReason::loan || lanes_[id.value]->loan.number != loan) {
+  LaneState* const lane = find_borrowed(id, loan);
+  if (lane == nullptr) {
     return;  // it was made by a generation that is gone
   }
-  LaneState& lane = *lanes_[id.value];
-  const Status& outcome = lane.loan.error ? Status(lane.loan.error) : status;
-  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, blame_loan(lane, outcome));
-  unpark(lane);
+  const Status& outcome = lane->loan.error ? Status(lane->loan.error) : status;
+  dispatch_.finish_loan(
+      lane->loan.out, id, dispatch_.hold(lane->loan.storage), blame_loan(*lane, outcome));
+  unpark(*lane);
   wake_readers();
 }
 
+LaneState* DeviceActor::find_borrowed(LaneId id, std::uint64_t loan) const noexcept {
+  LaneState* const lane = lanes_.find(id);
+  return lane != nullptr && lane->parked == ParkReason::loan && lane->loan.number == loan ? lane
+                                                                                          : nullptr;
+}
+
 void DeviceActor::spoil_loan(LaneId id, std::uint64_t loan, ErrorRef error) {
-  if (id.value < lanes_.size() && lanes_[id.value] &&
-      lanes_[id.value]->parked == ParkReason::loan && lanes_[id.value]->loan.number == loan &&
-      !lanes_[id.value]->loan.error) {
-    lanes_[id.value]->loan.error = std::move(error);
+  LaneState* const lane = find_borrowed(id, loan);
+  if (lane != nullptr && !lane->loan.error) {
+    lane->loan.error = std::move(error);
   }
 }
 
 void DeviceActor::recall_loan(LaneId id, std::uint64_t loan, const ErrorRef& error) {
-  if (id.value < lanes_.size() && lanes_[id.value] &&
-      lanes_[id.value]->parked == ParkReason::loan && lanes_[id.value]->loan.number == loan) {
-    expire_loan(*lanes_[id.value], error);
-    unpark(*lanes_[id.value]);
+  if (LaneState* const lane = find_borrowed(id, loan)) {
+    expire_loan(*lane, error);
+    unpark(*lane);
     wake_readers();
   }
 }
@@ -320,7 +311,8 @@ Status DeviceActor::blame_loan(const LaneState& lane, const Status& status) cons
 void DeviceActor::expire_loan(LaneState& lane, const ErrorRef& error) {
   HandleTable::share(*lane.loan.storage);
   quarantine_.push_back(lane.loan);
-  dispatch_.finish_loan(lane.loan.out, lane.id, lane.loan.storage, blame_loan(lane, error));
+  dispatch_.finish_loan(
+      lane.loan.out, lane.id, dispatch_.hold(lane.loan.storage), blame_loan(lane, error));
 }
 
 // ---- update groups ----
@@ -334,36 +326,45 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
     park_on(*unborn, lane, Deadline::in(kDefaultWait));
     return Step::parked;
   }
-  auto* const asked = static_cast<GroupTicket*>(op.attributes<TicketAttributes>().ticket);
-  Status status;
-  if (asked == nullptr) {  // the client gave the group up
-    status = cancelled("the update group was not committed");
-  } else if (unborn != nullptr) {
-    status = late(op, lane, "an operand from another stream was not made in time");
-  } else if (prepare_group(lane, *asked, status) == Step::parked) {
-    return Step::parked;
+  std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
+  if (ticket == nullptr) {
+    static_cast<void>(end_group(lane, cancelled("the update group was not committed")));
+    return Step::consumed;
   }
-  const std::unique_ptr<GroupTicket> ticket(asked);
+  Status status;
+  try {
+    if (unborn != nullptr) {
+      status = late(op, lane, "an operand from another stream was not made in time");
+    } else if (prepare_group(lane, *ticket, status) == Step::parked) {
+      static_cast<void>(ticket.release());  // the record keeps it
+      return Step::parked;
+    }
+  } catch (...) {
+    status = dispatch_.thrown_by(op, lane.id);
+    lane.prepared.reset();
+  }
+  if (!status.has_value() && !lane.prepared) {
+    refuse(*endpoint_, *ticket, status.shared_error());
+  }
+  status = end_group(lane, std::move(status));
+  tell(*endpoint_, "who waits for an update", ticket->finish, status.shared_error());
+  return Step::consumed;
+}
+
+Status DeviceActor::end_group(LaneState& lane, Status status) {
   lane.in_group = false;
   const std::vector<GroupRecord> group = std::exchange(lane.group, {});
-  const std::optional<GroupMemory> memory = std::exchange(lane.prepared, {});
+  std::optional<GroupMemory> memory = std::exchange(lane.prepared, {});
   if (status.has_value()) {
     status = dispatch_.run_group(group, *memory, lane);
   } else {
-    if (memory) {
-      dispatch_.release_group(*memory);
-    } else if (ticket != nullptr) {
-      refuse(*ticket, status.shared_error());
-    }
+    memory.reset();
     dispatch_.abandon_group(group, lane, status.shared_error());
   }
   for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
     drop(lane, OpView(entry.record, entry.blob.data()));
   }
-  if (ticket != nullptr) {
-    ticket->finish(status.shared_error());
-  }
-  return Step::consumed;
+  return status;
 }
 
 // The first time here it gets what the group needs and announces it; then it is called again when the decision may be there.
@@ -401,7 +402,12 @@ DeviceActor::Step DeviceActor::prepare_group(LaneState& lane, GroupTicket& ticke
   if (decision->is_open()) {
     park(lane, ParkReason::decision, ticket.joint.deadline);
     if (is_new) {
-      announce(lane, ticket);
+      // Where this throws, the handle goes down with the call, which says no.
+      auto hear = std::exchange(ticket.joint.prepared, {});
+      tell(*endpoint_,
+           "who waits for an update",
+           hear,
+           PreparedUpdate(endpoint_, lane.id, decision));
     }
     return Step::parked;
   }
@@ -409,21 +415,10 @@ DeviceActor::Step DeviceActor::prepare_group(LaneState& lane, GroupTicket& ticke
   return Step::consumed;
 }
 
-void DeviceActor::announce(const LaneState& lane, GroupTicket& ticket) {
-  try {
-    auto hear = std::exchange(ticket.joint.prepared, {});
-    hear(PreparedUpdate(endpoint_, lane.id, ticket.joint.decision));
-  } catch (...) {
-    // The handle went down with the call, which has said no.
-    endpoint_->tables().log.error(fmt::format(
-        "device {}: who waits for an update threw: {}", endpoint_->name(), what_was_thrown()));
-  }
-}
-
 void DeviceActor::settle_update(LaneId id) {
-  if (id.value < lanes_.size() && lanes_[id.value] &&
-      lanes_[id.value]->parked == ParkReason::decision) {
-    unpark(*lanes_[id.value]);
+  LaneState* const lane = lanes_.find(id);
+  if (lane != nullptr && lane->parked == ParkReason::decision) {
+    unpark(*lane);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "device_endpoint.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,8 +16,8 @@ LaneDirectory::LaneDirectory()
     : chunks_(std::make_unique<std::array<std::atomic<Chunk*>, kMaxChunks>>()) {}
 
 LaneDirectory::~LaneDirectory() {
-  for (std::uint32_t id = 1; id <= last_id(); ++id) {
-    close(LaneId{id});
+  for (const Lane* lane : open_lanes()) {
+    close(lane->id());
   }
   for (std::atomic<Chunk*>& chunk : *chunks_) {
     const std::unique_ptr<Chunk> owner(chunk.load(std::memory_order_acquire));
@@ -32,12 +33,16 @@ Lane& LaneDirectory::open() {
   }
   std::atomic<Chunk*>& place = (*chunks_)[id / kChunk];
   if (place.load(std::memory_order_acquire) == nullptr) {
-    place.store(std::make_unique<Chunk>().release(), std::memory_order_release);  // partner: find
+    auto chunk = std::make_unique<Chunk>();
+    chunk->left = id == 1 ? kChunk - 1 : kChunk;              // there is no id 0
+    place.store(chunk.release(), std::memory_order_release);  // partner: find
   }
   auto lane = std::make_unique<Lane>(LaneId{id});
   Lane& opened = *lane;
-  (*place.load(std::memory_order_acquire))[id % kChunk].store(
-      lane.release(), std::memory_order_release);  // partner: find
+  open_.push_back(&opened);
+  place.load(std::memory_order_acquire)
+      ->lanes[id % kChunk]
+      .store(lane.release(), std::memory_order_release);  // partner: find
   last_id_.store(id, std::memory_order_release);
   return opened;
 }
@@ -48,13 +53,27 @@ Lane* LaneDirectory::find(LaneId id) const noexcept {
   }
   const Chunk* chunk =
       (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);  // partner: open
-  return (*chunk)[id.value % kChunk].load(std::memory_order_acquire);
+  return chunk == nullptr ? nullptr
+                          : chunk->lanes[id.value % kChunk].load(std::memory_order_acquire);
 }
 
 void LaneDirectory::close(LaneId id) noexcept {
-  Chunk* chunk = (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);
-  const std::unique_ptr<Lane> ended(
-      (*chunk)[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
+  std::unique_ptr<Lane> ended;
+  std::unique_ptr<Chunk> spent;
+  const MutexLock lock(mutex_);
+  std::atomic<Chunk*>& place = (*chunks_)[id.value / kChunk];
+  Chunk* chunk = place.load(std::memory_order_acquire);
+  ended.reset(chunk->lanes[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
+  open_.erase(std::ranges::lower_bound(
+      open_, id.value, {}, [](const Lane* lane) { return lane->id().value; }));
+  if (--chunk->left == 0) {
+    spent.reset(place.exchange(nullptr, std::memory_order_acq_rel));  // partner: find
+  }
+}
+
+std::vector<Lane*> LaneDirectory::open_lanes() const {
+  const MutexLock lock(mutex_);
+  return open_;
 }
 
 DeviceEndpoint::DeviceEndpoint(std::string name,
@@ -106,7 +125,7 @@ void DeviceEndpoint::ring(Lane& lane) noexcept {
       actor_parker_->unpark();
       return;
     case Doorbell::Ring::stopped:
-      DeviceActor::reject_all(lane, std::make_shared<const Error>(closed_error()));
+      DeviceActor::reject_all(*this, lane, std::make_shared<const Error>(closed_error()));
       return;
   }
 }

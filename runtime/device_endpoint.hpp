@@ -53,7 +53,7 @@ struct RuntimeTables {
   const Duration wait_limit;  ///< Of a wait that names none.
 };
 
-/// All lanes of one device by their ids, which are dense and never reused.
+/// All lanes of one device by their ids, which are dense and never reused. Of lanes that have ended it keeps a pointer for every kChunk.
 class LaneDirectory {
  public:
   LaneDirectory();
@@ -63,10 +63,12 @@ class LaneDirectory {
 
   /// A new lane. Errors: DeviceError out_of_memory when all ids are used up.
   [[nodiscard]] Lane& open();
-  /// The lane, or nullptr when it has ended (then all its records count as consumed).
+  /// The lane, or nullptr when it has ended (then all its records count as consumed). Threads: token holder only.
   [[nodiscard]] Lane* find(LaneId id) const noexcept;
   /// Ends a drained lane. Threads: token holder only.
   void close(LaneId id) noexcept;
+  /// Those opened and not closed now, by id. Threads: token holder only, so that they stay.
+  [[nodiscard]] std::vector<Lane*> open_lanes() const;
   [[nodiscard]] std::uint32_t last_id() const noexcept {
     return last_id_.load(std::memory_order_acquire);
   }
@@ -74,11 +76,15 @@ class LaneDirectory {
  private:
   static constexpr std::uint32_t kChunk = 1024;
   static constexpr std::uint32_t kMaxChunks = 1U << 14;
-  using Chunk = std::array<std::atomic<Lane*>, kChunk>;
+  struct Chunk {
+    std::array<std::atomic<Lane*>, kChunk> lanes{};
+    std::uint32_t left = 0;  ///< ids whose lanes have not ended; under the lock
+  };
 
   std::unique_ptr<std::array<std::atomic<Chunk*>, kMaxChunks>> chunks_;
   std::atomic<std::uint32_t> last_id_{0};
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  std::vector<Lane*> open_ HEARTH_GUARDED_BY(mutex_);
 };
 
 class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {

@@ -27,10 +27,16 @@ template <class Call>
 Status guarded(const char* what, const Call& call) {
   try {
     return call();
-  } catch (const std::exception& thrown) {
+  } catch (...) {
     return Error{.code = ErrorCode::kernel_failed,
-                 .text = fmt::format("{} threw: {}", what, thrown.what())};
+                 .text = fmt::format("{} threw: {}", what, what_was_thrown())};
   }
+}
+
+/// Out of line, like all that is for failures only: every op allocates.
+[[gnu::noinline]] Status strategy_threw() {
+  return Error{.code = ErrorCode::internal,
+               .text = fmt::format("the memory strategy threw: {}", what_was_thrown())};
 }
 
 bool is_optimizer(OpKind kind) noexcept {
@@ -77,18 +83,23 @@ ErrorRef Dispatch::first_poison(const OpView& op) {
   return nullptr;
 }
 
-void Dispatch::count_foreign(const OpView& op, const LaneState& lane) {
+ErrorRef Dispatch::look_at_inputs(const OpView& op, const LaneState& lane) {
+  const Slot* poisoned = nullptr;
   for (int i = 0; i < op.record().input_count; ++i) {
     const Slot& slot = handles_.slot(op.input(i).slot);
-    if (slot.home != lane.id && !slot.is_published) {
-      ++statistics_.foreign_uses;
+    statistics_.foreign_uses += slot.home != lane.id && !slot.is_published ? 1U : 0U;
+    if (slot.state == SlotState::poisoned && poisoned == nullptr) {
+      poisoned = &slot;
     }
   }
+  if (lost_) {
+    return lost_;
+  }
+  return poisoned != nullptr ? poisoned->error : nullptr;
 }
 
 void Dispatch::run(const OpView& op, LaneState& lane) {
-  count_foreign(op, lane);
-  if (ErrorRef poison = first_poison(op)) {
+  if (ErrorRef poison = look_at_inputs(op, lane)) {
     fail(op, lane, std::move(poison));
     return;
   }
@@ -115,10 +126,9 @@ bool Dispatch::upload_or_wait(const OpView& op, LaneState& lane) {
 template <class Run>
 bool Dispatch::attempt(const Run& run) {
   const std::uint64_t releases = handles_.release_count();
-  may_wait_ = true;
+  const ShortageRule rule(*this, OnShortage::wait);
   run();
-  may_wait_ = false;
-  if (!std::exchange(is_short_, false)) {
+  if (!is_short_) {
     return false;
   }
   handles_.forget_releases(releases);
@@ -128,6 +138,7 @@ bool Dispatch::attempt(const Run& run) {
 
 void Dispatch::fail(const OpView& op, LaneState& lane, ErrorRef error) {
   ++statistics_.poisoned_ops;
+  storages_.clear();
   poison_outputs(op, lane, error);
   consume_inputs(op);
 }
@@ -135,23 +146,19 @@ void Dispatch::fail(const OpView& op, LaneState& lane, ErrorRef error) {
 void Dispatch::run_kernel(const OpView& op, LaneState& lane) {
   storages_.clear();
   for (int i = 0; i < op.record().output_count; ++i) {
-    Result<Storage*> storage = storage_for(op, i);
+    Result<HeldStorage> storage = storage_for(op, i);
     if (!storage.has_value()) {
-      for (Storage* taken : storages_) {
-        handles_.unuse(taken);
-      }
-      if (!is_short_) {
+      if (is_short_) {
+        storages_.clear();
+      } else {
         fail(op, lane, with_provenance(storage.error(), op, lane.id));
       }
       return;
     }
-    storages_.push_back(storage.value());
+    storages_.push_back(std::move(storage).value());
   }
   const Status status = submit(op, storages_);
   if (!status.has_value()) {
-    for (Storage* taken : storages_) {
-      handles_.unuse(taken);
-    }
     fail(op, lane, blame(status, op, lane.id));
     return;
   }
@@ -159,7 +166,7 @@ void Dispatch::run_kernel(const OpView& op, LaneState& lane) {
   consume_inputs(op);
 }
 
-Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
+Status Dispatch::submit(const OpView& op, std::span<const HeldStorage> storages) {
   const int inputs = op.record().input_count;
   views_.clear();
   for (int i = 0; i < inputs; ++i) {
@@ -178,14 +185,16 @@ Status Dispatch::submit(const OpView& op, std::span<Storage* const> storages) {
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
-Status Dispatch::check_blocks(const OpView& op, std::span<Storage* const> storages) {
-  for (const Storage* storage : storages) {
-    HEARTH_TRY_STATUS(handles_.check(*storage));
-  }
-  for (int i = 0; i < op.record().input_count; ++i) {
-    HEARTH_TRY_STATUS(handles_.check(*handles_.slot(op.input(i).slot).storage));
-  }
-  return {};
+Status Dispatch::check_blocks(const OpView& op, std::span<const HeldStorage> storages) {
+  return guarded("the check of the memory strategy", [&]() -> Status {
+    for (const HeldStorage& storage : storages) {
+      HEARTH_TRY_STATUS(handles_.check(*storage));
+    }
+    for (int i = 0; i < op.record().input_count; ++i) {
+      HEARTH_TRY_STATUS(handles_.check(*handles_.slot(op.input(i).slot).storage));
+    }
+    return {};
+  });
 }
 
 Status Dispatch::submit_views(const OpView& op,
@@ -194,12 +203,7 @@ Status Dispatch::submit_views(const OpView& op,
   const KernelCall call{op, inputs, outputs};
   const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
   ++statistics_.kernels;
-  try {
-    return backend_->submit(call);
-  } catch (const std::exception& thrown) {
-    return Error{.code = ErrorCode::kernel_failed,
-                 .text = fmt::format("the kernel threw: {}", thrown.what())};
-  }
+  return guarded("the kernel", [&] { return backend_->submit(call); });
 }
 
 Storage* Dispatch::reusable_storage(const OpView& op, int output_index) {
@@ -227,33 +231,45 @@ Storage* Dispatch::reusable_storage(const OpView& op, int output_index) {
   return nullptr;
 }
 
-Result<Storage*> Dispatch::storage_for(const OpView& op, int output_index) {
+Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
+                                       PoolKind kind,
+                                       const BlockOrigin& origin) {
+  Storage* storage = nullptr;
+  try {
+    Acquire outcome = Acquire::ok;
+    storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    if (storage == nullptr) {
+      return shortage(size_bytes, outcome);
+    }
+  } catch (...) {
+    return strategy_threw();
+  }
+  return hold(storage);
+}
+
+Status Dispatch::shortage(std::int64_t size_bytes, Acquire outcome) {
+  const std::int64_t budget = handles_.memory().report().budget_bytes;
+  // 0: a strategy that does not tell.
+  const bool can_ever_fit = budget == 0 || size_bytes <= budget;
+  if (on_shortage_ == OnShortage::give_up || (on_shortage_ == OnShortage::wait && can_ever_fit)) {
+    is_short_ = true;  // nobody will read what the error says
+    return Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"};
+  }
+  ++rungs_.refuse_count;
+  return out_of_memory_error(handles_, endpoint_.tables(), size_bytes, outcome);
+}
+
+Result<HeldStorage> Dispatch::storage_for(const OpView& op, int output_index) {
   const Operand out = op.output(output_index);
   const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
   if (Storage* reused = reusable_storage(op, output_index)) {
     handles_.replace(*reused, origin_of(op, out), size);
-    return reused;
+    return hold(reused);
   }
   const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind())
                             ? PoolKind::exclusive
                             : PoolKind::temporary;
-  Acquire outcome = Acquire::ok;
-  Storage* storage = handles_.allocate(size, kind, outcome, origin_of(op, out));
-  if (storage != nullptr) {
-    return storage;
-  }
-  const std::int64_t budget = handles_.memory().report().budget_bytes;
-  const bool can_ever_fit = budget == 0 || size <= budget;  // 0: a strategy that does not tell
-  if (may_wait_ && can_ever_fit) {
-    is_short_ = true;  // nobody will read what the error says
-    return Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"};
-  }
-  return out_of_memory(size, outcome);
-}
-
-Error Dispatch::out_of_memory(std::int64_t size_bytes, Acquire outcome) {
-  ++rungs_.refuse_count;
-  return out_of_memory_error(handles_, endpoint_.tables(), size_bytes, outcome);
+  return allocate(size, kind, origin_of(op, out));
 }
 
 void Dispatch::wake_waiting(Slot& slot) {
@@ -263,20 +279,17 @@ void Dispatch::wake_waiting(Slot& slot) {
   }
 }
 
-void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, Storage* storage) {
-  handles_.make_live(slot,
-                     operand,
-                     home,
-                     storage,
-                     storage->block.data,
-                     &endpoint_.tables().shapes.layout(operand.shape));
+void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage) {
+  const Layout* const layout = &endpoint_.tables().shapes.layout(operand.shape);
+  std::byte* const data = storage->block.data;
+  handles_.make_live(slot, operand, home, storage.release(), data, layout);
   wake_waiting(slot);
 }
 
-void Dispatch::make_outputs(const OpView& op, LaneState& lane, std::span<Storage* const> storages) {
+void Dispatch::make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages) {
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const Operand operand = op.output(static_cast<int>(i));
-    fill(handles_.slot(operand.slot), operand, lane.id, storages[i]);
+    fill(handles_.slot(operand.slot), operand, lane.id, std::move(storages[i]));
   }
 }
 
@@ -293,7 +306,7 @@ void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef&
   }
 }
 
-void Dispatch::consume_inputs(const OpView& op) {
+void Dispatch::consume_inputs(const OpView& op) noexcept {
   for (int i = 0; i < op.record().input_count; ++i) {
     const Operand operand = op.input(i);
     if (operand.use == Use::read_last) {
@@ -302,7 +315,7 @@ void Dispatch::consume_inputs(const OpView& op) {
   }
 }
 
-void Dispatch::release_slot(SlotId id) {
+void Dispatch::release_slot(SlotId id) noexcept {
   handles_.clear(handles_.slot(id));
   endpoint_.slots.give_back(id);
 }
@@ -316,6 +329,10 @@ ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId 
   full.sequence = op.record().sequence;
   full.location = endpoint_.tables().sources.location(op.record().source);
   return std::make_shared<const Error>(std::move(full));
+}
+
+ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
+  return with_provenance(Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane);
 }
 
 ErrorRef Dispatch::blame(const Status& status, const OpView& op, LaneId lane) {
@@ -334,17 +351,15 @@ void Dispatch::run_view(const OpView& op, LaneState& lane) {
   const ViewLayout view = view_layout(op, *from.layout, interned);
   if (!view.possible) {
     // Only reshape gets here: the elements must be laid out anew. The kernel reads the input through its own shape.
-    Acquire outcome = Acquire::ok;
-    Storage* storage = handles_.allocate(
-        bytes_of(out, interned), PoolKind::temporary, outcome, origin_of(op, out));
-    Status status = storage == nullptr ? Status(out_of_memory(bytes_of(out, interned), outcome))
-                                       : copy_to_contiguous(from, *storage);
-    if (!status.has_value()) {
-      handles_.unuse(storage);
-      fail(op, lane, blame(status, op, lane.id));
+    Result<HeldStorage> storage = packed(op, out, from);
+    if (is_short_) {
       return;
     }
-    fill(handles_.slot(out.slot), out, lane.id, storage);
+    if (!storage.has_value()) {
+      fail(op, lane, blame(storage.status(), op, lane.id));
+      return;
+    }
+    fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
     consume_inputs(op);
     return;
   }
@@ -369,17 +384,20 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to) {
   const TensorView in{from.data, from.layout, from.dtype};
   const TensorView out{to.block.data, &target, from.dtype};
   ++statistics_.kernels;
-  try {
+  return guarded("the copy kernel", [&] {
     return backend_->submit(KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}});
-  } catch (const std::exception& thrown) {
-    return Error{.code = ErrorCode::kernel_failed,
-                 .text = fmt::format("the copy kernel threw: {}", thrown.what())};
-  }
+  });
+}
+
+Result<HeldStorage> Dispatch::packed(const OpView& op, const Operand& operand, const Slot& from) {
+  const std::int64_t size = bytes_of(operand, endpoint_.tables().shapes.layout(operand.shape));
+  HEARTH_TRY(HeldStorage storage, allocate(size, PoolKind::temporary, origin_of(op, operand)));
+  HEARTH_TRY_STATUS(copy_to_contiguous(from, *storage));
+  return storage;
 }
 
 void Dispatch::upload(const OpView& op, LaneState& lane) {
-  const auto attributes = op.attributes<TicketAttributes>();
-  std::unique_ptr<UploadTicket> ticket(static_cast<UploadTicket*>(attributes.ticket));
+  std::unique_ptr<UploadTicket> ticket = take_ticket<UploadTicket>(op);
   ErrorRef error = lost_;
   if (!error && ticket->transfer) {
     error = ticket->transfer->error;
@@ -389,7 +407,7 @@ void Dispatch::upload(const OpView& op, LaneState& lane) {
     fail(op, lane, std::move(error));
     return;
   }
-  Result<Storage*> storage = storage_for(op, 0);
+  Result<HeldStorage> storage = storage_for(op, 0);
   if (is_short_) {
     static_cast<void>(ticket.release());  // the record keeps it
     return;
@@ -401,88 +419,71 @@ void Dispatch::upload(const OpView& op, LaneState& lane) {
   const Status status = guarded(
       "the upload", [&] { return backend_->upload(storage.value()->block.data, ticket->bytes); });
   if (!status.has_value()) {
-    handles_.unuse(storage.value());
     fail(op, lane, blame(status, op, lane.id));
     return;
   }
   const Operand out = op.output(0);
-  fill(handles_.slot(out.slot), out, lane.id, storage.value());
+  fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
 }
 
 void Dispatch::readback(const OpView& op, LaneState& lane) {
-  const auto attributes = op.attributes<TicketAttributes>();
-  const std::unique_ptr<ReadTicket> ticket(static_cast<ReadTicket*>(attributes.ticket));
-  count_foreign(op, lane);
-  ErrorRef error = first_poison(op);
+  const std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op);
+  ErrorRef error = look_at_inputs(op, lane);
   if (!error) {
-    const Slot& slot = handles_.slot(op.input(0).slot);
-    Status status;
-    if (slot.layout->contiguous) {
-      status =
-          guarded("the download", [&] { return backend_->download(ticket->target, slot.data); });
-    } else {
-      Acquire outcome = Acquire::ok;
-      const auto size = static_cast<std::int64_t>(ticket->target.size());
-      Storage* packed =
-          handles_.allocate(size, PoolKind::temporary, outcome, origin_of(op, op.input(0)));
-      status = packed == nullptr ? Status(out_of_memory(size, outcome))
-                                 : copy_to_contiguous(slot, *packed);
-      if (status.has_value()) {
-        status = guarded("the download",
-                         [&] { return backend_->download(ticket->target, packed->block.data); });
-      }
-      handles_.unuse(packed);
-    }
+    const Status status = download(op, ticket->target);
     if (!status.has_value()) {
       error = blame(status, op, lane.id);
     }
   }
   consume_inputs(op);
-  ticket->finish(*ticket, std::move(error));
+  tell(endpoint_, "the reader of a tensor", ticket->finish, *ticket, std::move(error));
 }
 
-Result<Storage*> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
-  count_foreign(op, lane);
-  if (ErrorRef poison = first_poison(op)) {
-    fail(op, lane, poison);
-    return poison;
+Status Dispatch::download(const OpView& op, std::span<std::byte> target) {
+  const Slot& slot = handles_.slot(op.input(0).slot);
+  const auto bring = [&](const std::byte* data) {
+    return guarded("the download", [&] { return backend_->download(target, data); });
+  };
+  if (slot.layout->contiguous) {
+    return bring(slot.data);
   }
-  const Operand in = op.input(0);
-  const Operand out = op.output(0);
-  Slot& from = handles_.slot(in.slot);
-  Storage* storage = nullptr;
-  if (in.use == Use::read_last && from.storage->uses == 1 && from.layout->contiguous &&
-      from.data == from.storage->block.data) {
-    storage = from.storage;
-    HandleTable::share(*storage);
-  } else {
-    Acquire outcome = Acquire::ok;
-    const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
-    storage = handles_.allocate(size, PoolKind::temporary, outcome, origin_of(op, out));
-    Status status = storage == nullptr ? Status(out_of_memory(size, outcome))
-                                       : copy_to_contiguous(from, *storage);
-    if (!status.has_value()) {
-      handles_.unuse(storage);
-      ErrorRef error = blame(status, op, lane.id);
-      fail(op, lane, error);
-      return error;
-    }
+  HEARTH_TRY(const HeldStorage storage, packed(op, op.input(0), slot));
+  return bring(storage->block.data);
+}
+
+Result<HeldStorage> Dispatch::prepare_loan(const OpView& op, LaneState& lane) {
+  ErrorRef error = look_at_inputs(op, lane);
+  Result<HeldStorage> storage = error ? Result<HeldStorage>(error) : storage_to_lend(op);
+  if (!storage.has_value()) {
+    error = error ? error : blame(storage.status(), op, lane.id);
+    fail(op, lane, error);
+    return error;
   }
   consume_inputs(op);
   return storage;
 }
 
+Result<HeldStorage> Dispatch::storage_to_lend(const OpView& op) {
+  const Operand in = op.input(0);
+  const Slot& from = handles_.slot(in.slot);
+  if (in.use == Use::read_last && from.storage->uses == 1 && from.layout->contiguous &&
+      from.data == from.storage->block.data) {
+    HandleTable::share(*from.storage);
+    return hold(from.storage);
+  }
+  return packed(op, op.output(0), from);
+}
+
 void Dispatch::finish_loan(const Operand& out,
                            LaneId lane,
-                           Storage* storage,
+                           HeldStorage storage,
                            const Status& status) {
   Slot& slot = handles_.slot(out.slot);
   if (status.has_value()) {
-    fill(slot, out, lane, storage);
+    fill(slot, out, lane, std::move(storage));
     return;
   }
   ++statistics_.poisoned_ops;
-  handles_.unuse(storage);
   handles_.make_poisoned(slot, out, lane, status.shared_error());
   wake_waiting(slot);
 }
@@ -505,31 +506,21 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView op(group[i].record, group[i].blob.data());
     if (ErrorRef poison = first_poison(op)) {
-      release_group(memory);
       return poison;
     }
     for (int output = 0; output < op.record().output_count; ++output) {
-      Result<Storage*> storage = storage_for(op, output);
+      Result<HeldStorage> storage = storage_for(op, output);
       if (!storage.has_value()) {
-        release_group(memory);
         return with_provenance(storage.error(), op, lane.id);
       }
-      memory[i].push_back(storage.value());
+      memory[i].push_back(std::move(storage).value());
     }
   }
   return memory;
 }
 
-void Dispatch::release_group(const GroupMemory& memory) noexcept {
-  for (const std::vector<Storage*>& taken : memory) {
-    for (Storage* storage : taken) {
-      handles_.unuse(storage);
-    }
-  }
-}
-
 Status Dispatch::run_group(std::span<const GroupRecord> group,
-                           const GroupMemory& memory,
+                           GroupMemory& memory,
                            LaneState& lane) {
   Status status(lost_);  // it may have been lost since the group was prepared
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -544,9 +535,7 @@ Status Dispatch::run_group(std::span<const GroupRecord> group,
     if (status.has_value()) {
       make_outputs(op, lane, memory[i]);
     } else {
-      for (Storage* storage : memory[i]) {
-        handles_.unuse(storage);
-      }
+      memory[i].clear();
       poison_outputs(op, lane, status.shared_error());
     }
     consume_inputs(op);

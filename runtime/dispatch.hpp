@@ -1,7 +1,8 @@
 // Dispatch: runs one op: operands to views, memory for the results, the kernel, and what is left of the inputs.
 // The only place where streams, memory and a backend meet. Private to runtime. Touched by the token holder only.
-// Invariants: (1) an op that fails poisons its outputs and nothing else; (2) its inputs are consumed whether it ran or not;
-// (3) in-place reuse happens only for a last use whose storage nobody else shares.
+// Invariants: (1) an op that fails poisons its outputs and nothing else, whether a backend or a memory strategy refuses or throws;
+// (2) its inputs are consumed whether it ran or not, once, and as the last thing; (3) in-place reuse happens only for a last use whose
+// storage nobody else shares.
 #pragma once
 
 #include <array>
@@ -43,10 +44,9 @@ class Dispatch {
   [[nodiscard]] Result<GroupMemory> prepare_group(std::span<const GroupRecord> group,
                                                   LaneState& lane,
                                                   bool* is_short);
-  void release_group(const GroupMemory& memory) noexcept;
   /// Runs a prepared group. The status is the step's.
   [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
-                                 const GroupMemory& memory,
+                                 GroupMemory& memory,
                                  LaneState& lane);
   /// Drops a group that will not run: outputs keep their old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
@@ -57,14 +57,19 @@ class Dispatch {
   void readback(const OpView& op, LaneState& lane);
   /// The bytes to lend: the input's own when this is its last use, else a copy. Consumes the input; the output is made when the loan
   /// ends, so that nobody reads it before. On failure the output is poisoned.
-  [[nodiscard]] Result<Storage*> prepare_loan(const OpView& op, LaneState& lane);
+  [[nodiscard]] Result<HeldStorage> prepare_loan(const OpView& op, LaneState& lane);
   /// The end of a loan: the tensor is there, or carries the error.
-  void finish_loan(const Operand& out, LaneId lane, Storage* storage, const Status& status);
+  void finish_loan(const Operand& out, LaneId lane, HeldStorage storage, const Status& status);
+  [[nodiscard]] HeldStorage hold(Storage* storage) noexcept {
+    return HeldStorage(storage, GiveBack{&handles_});
+  }
 
   /// Frees a slot and gives its number back.
-  void release_slot(SlotId slot);
+  void release_slot(SlotId slot) noexcept;
   /// From a failure of this op to an error that says where it came from.
   [[nodiscard]] ErrorRef with_provenance(const Error& error, const OpView& op, LaneId lane) const;
+  /// The exception being handled, as the failure of this op.
+  [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const;
 
   /// The device is lost: everything fails with this from now on.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
@@ -79,12 +84,32 @@ class Dispatch {
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
 
  private:
-  struct Operands;
+  /// What an op does that finds no memory: fails with a report; is put off, unless it can never fit; or ends what it tries.
+  enum class OnShortage : std::uint8_t { report, wait, give_up };
+  /// For its lifetime; is_short_ says whether it came to that.
+  class ShortageRule {
+   public:
+    ShortageRule(Dispatch& dispatch, OnShortage rule) noexcept : dispatch_(dispatch) {
+      dispatch_.on_shortage_ = rule;
+    }
+    ShortageRule(const ShortageRule&) = delete;
+    ShortageRule& operator=(const ShortageRule&) = delete;
+    ~ShortageRule() {
+      dispatch_.on_shortage_ = OnShortage::report;
+      dispatch_.is_short_ = false;
+    }
+
+   private:
+    Dispatch& dispatch_;
+  };
+
   [[nodiscard]] ErrorRef first_poison(const OpView& op);
+  /// The same, and counts the inputs that another lane made and has not published.
+  [[nodiscard]] ErrorRef look_at_inputs(const OpView& op, const LaneState& lane);
   void run_kernel(const OpView& op, LaneState& lane);
   void run_view(const OpView& op, LaneState& lane);
   /// Runs the kernel with outputs in these storages.
-  [[nodiscard]] Status submit(const OpView& op, std::span<Storage* const> storages);
+  [[nodiscard]] Status submit(const OpView& op, std::span<const HeldStorage> storages);
   [[nodiscard]] Status submit_joined(std::span<LaneState* const> lanes,
                                      const Storage& in,
                                      const Storage& out,
@@ -94,22 +119,32 @@ class Dispatch {
                                     std::span<const TensorView> outputs);
   /// The storage of output `index` if it may take an input's bytes.
   [[nodiscard]] Storage* reusable_storage(const OpView& op, int output_index);
-  [[nodiscard]] Result<Storage*> storage_for(const OpView& op, int output_index);
-  void make_outputs(const OpView& op, LaneState& lane, std::span<Storage* const> storages);
+  /// Bytes for a result, or the shortage, or what the memory strategy threw.
+  [[nodiscard]] Result<HeldStorage> allocate(std::int64_t size_bytes,
+                                             PoolKind kind,
+                                             const BlockOrigin& origin);
+  [[nodiscard]] Result<HeldStorage> storage_for(const OpView& op, int output_index);
+  void make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages);
   void poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error);
-  void consume_inputs(const OpView& op);
-  void fill(Slot& slot, const Operand& operand, LaneId home, Storage* storage);
+  void consume_inputs(const OpView& op) noexcept;
+  void fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage);
   void wake_waiting(Slot& slot);
-  void count_foreign(const OpView& op, const LaneState& lane);
   /// Runs something that may be put off for want of memory; whether it was.
   template <class Run>
   [[nodiscard]] bool attempt(const Run& run);
   [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
                                                     LaneState& lane);
-  [[nodiscard]] Error out_of_memory(std::int64_t size_bytes, Acquire outcome);
+  /// What OnShortage says, as a failure.
+  [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome);
   /// Whether the kernel wrote where it should not; for a strategy that can tell.
-  [[nodiscard]] Status check_blocks(const OpView& op, std::span<Storage* const> storages);
+  [[nodiscard]] Status check_blocks(const OpView& op, std::span<const HeldStorage> storages);
   [[nodiscard]] Status copy_to_contiguous(const Slot& from, Storage& to);
+  /// The elements of `operand`, whose slot is `from`, anew and without gaps.
+  [[nodiscard]] Result<HeldStorage> packed(const OpView& op,
+                                           const Operand& operand,
+                                           const Slot& from);
+  [[nodiscard]] Status download(const OpView& op, std::span<std::byte> target);
+  [[nodiscard]] Result<HeldStorage> storage_to_lend(const OpView& op);
   /// From what the backend said of this op to an error that says where it came from. A lost device is remembered.
   [[nodiscard]] ErrorRef blame(const Status& status, const OpView& op, LaneId lane);
 
@@ -119,10 +154,10 @@ class Dispatch {
   DeviceStatistics statistics_;
   ErrorRef lost_;
   MemoryRungs rungs_;
-  bool may_wait_ = false;           // the op under way may be put off for want of memory
-  bool is_short_ = false;           // and was
-  std::vector<TensorView> views_;   // scratch, reused: inputs then outputs
-  std::vector<Storage*> storages_;  // scratch, reused
+  OnShortage on_shortage_ = OnShortage::report;
+  bool is_short_ = false;              // the op under way found no memory, and nobody was told
+  std::vector<TensorView> views_;      // scratch, reused: inputs then outputs
+  std::vector<HeldStorage> storages_;  // of the kernel under way; empty uses between ops
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

@@ -75,30 +75,35 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   const std::int64_t out_bytes =
       out_layout.shape.element_count() * size_bytes(first.output(0).dtype);
   const auto count = static_cast<std::int64_t>(lanes.size());
-  Acquire outcome = Acquire::ok;
-  Storage* in = handles_.allocate(count * in_bytes, PoolKind::temporary, outcome);
-  Storage* out =
-      in == nullptr ? nullptr : handles_.allocate(count * out_bytes, PoolKind::temporary, outcome);
-  std::size_t done = 0;
-  if (!lost_ && out != nullptr && submit_joined(lanes, *in, *out, in_bytes).has_value()) {
-    for (; done < lanes.size(); ++done) {
-      LaneState& lane = *lanes[done];
-      const OpView op(*lane.lane->front(), lane.lane->front_blob());
-      const Result<Storage*> storage = storage_for(op, 0);
-      if (!storage.has_value()) {
-        break;
-      }
-      count_foreign(op, lane);
-      std::memcpy(storage.value()->block.data,
-                  row_of(*out, done, out_bytes),
-                  static_cast<std::size_t>(out_bytes));
-      fill(handles_.slot(op.output(0).slot), op.output(0), lane.id, storage.value());
-      consume_inputs(op);
-    }
-    statistics_.joined_ops += done;
+  const ShortageRule rule(
+      *this, OnShortage::give_up);  // what gets nothing here runs alone, and reports then
+  if (lost_) {
+    return 0;
   }
-  handles_.unuse(out);
-  handles_.unuse(in);
+  const Result<HeldStorage> in = allocate(count * in_bytes, PoolKind::temporary, {});
+  if (!in.has_value()) {
+    return 0;
+  }
+  const Result<HeldStorage> out = allocate(count * out_bytes, PoolKind::temporary, {});
+  if (!out.has_value() || !submit_joined(lanes, *in.value(), *out.value(), in_bytes).has_value()) {
+    return 0;
+  }
+  std::size_t done = 0;
+  for (; done < lanes.size(); ++done) {
+    LaneState& lane = *lanes[done];
+    const OpView op(*lane.lane->front(), lane.lane->front_blob());
+    Result<HeldStorage> storage = storage_for(op, 0);
+    if (!storage.has_value()) {
+      break;
+    }
+    static_cast<void>(look_at_inputs(op, lane));  // none is poisoned: they are alike
+    std::memcpy(storage.value()->block.data,
+                row_of(*out.value(), done, out_bytes),
+                static_cast<std::size_t>(out_bytes));
+    fill(handles_.slot(op.output(0).slot), op.output(0), lane.id, std::move(storage).value());
+    consume_inputs(op);
+  }
+  statistics_.joined_ops += done;
   return done;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -43,8 +44,15 @@ struct Loan {
   ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
 };
 
+/// A use of a storage, which is given back unless a slot or a loan takes it over.
+struct GiveBack {
+  HandleTable* handles = nullptr;
+  void operator()(Storage* storage) const noexcept { handles->unuse(storage); }
+};
+using HeldStorage = std::unique_ptr<Storage, GiveBack>;
+
 /// The results' memory of an update group, by record and output.
-using GroupMemory = std::vector<std::vector<Storage*>>;
+using GroupMemory = std::vector<std::vector<HeldStorage>>;
 
 enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer, decision, memory };
 

@@ -1,11 +1,14 @@
 // Tickets: what a client waits for or hands over beside a record (host bytes, promises, callbacks). A record carries a pointer; whoever
 // consumes the record owns the ticket from then on and fulfils it exactly once.
-// Private to runtime. Threads: made by the client, then the token holder's.
+// Private to runtime. Threads: made by the client, then the token holder's (a stopped device's producer's).
+// Invariant: what a ticket calls is the program's: tell() is the only way to call it.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/base/ids.hpp>
@@ -14,8 +17,12 @@
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_record.hpp>
 
 namespace hearth {
+
+class DeviceEndpoint;
 
 /// Bytes on their way from another device. Touched by the destination's token holder only, once the client has queued both records.
 struct Transfer {
@@ -57,5 +64,33 @@ struct LendTicket {
   UniqueFunction<void(Result<LentRegion> region)> ready;
   Deadline deadline = Deadline::never();
 };
+
+/// The ticket of a record, which belongs to the caller from now on; nullptr where the record has none.
+template <class Ticket>
+[[nodiscard]] std::unique_ptr<Ticket> take_ticket(const OpView& op) {
+  return std::unique_ptr<Ticket>(static_cast<Ticket*>(op.attributes<TicketAttributes>().ticket));
+}
+
+/// What the exception being handled says, whatever it is.
+[[nodiscard]] std::string what_was_thrown();
+/// The exception being handled, which `whom` threw, as an error; logged.
+[[nodiscard]] ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept;
+
+/// Tells `whom` something by a function of the program's. What that throws ends nothing here; it is logged, and comes back for a caller
+/// who has a tensor to poison with it.
+template <class Hear, class... Args>
+ErrorRef tell(DeviceEndpoint& endpoint, const char* whom, Hear& hear, Args&&... args) noexcept {
+  try {
+    hear(std::forward<Args>(args)...);
+    return nullptr;
+  } catch (...) {
+    return note_thrown(endpoint, whom);
+  }
+}
+
+/// A joint group that cannot run says no.
+void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error);
+/// Takes the ticket of a record that will not be consumed, and tells whoever waits for it.
+void reject_ticket(DeviceEndpoint& endpoint, const OpView& op, const ErrorRef& error);
 
 }  // namespace hearth

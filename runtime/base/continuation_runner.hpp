@@ -17,7 +17,7 @@ class ContinuationRunner final {
   explicit ContinuationRunner(Executor& executor);
   ContinuationRunner(const ContinuationRunner&) = delete;
   ContinuationRunner& operator=(const ContinuationRunner&) = delete;
-  /// Runs what was posted, then ends the thread.
+  /// Runs what was posted, then ends the thread: a continuation that does not return holds it up.
   ~ContinuationRunner();
 
   /// Where continuations are handed in. Results keep it, so that one that is fulfilled after the

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,20 +46,44 @@ Status sync_folder(const fs::path& path) {
   return {};
 }
 
+// False when someone else has it. The lock ends with the descriptor, so with a process that is killed.
+bool try_lock(const FileDescriptor& file) noexcept {
+  return ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+}
+
+// Whether that is the name of this file, and not of another one meanwhile.
+bool is_name_of(const fs::path& path, const FileDescriptor& file) noexcept {
+  struct stat named {};
+  struct stat open {};
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(file.number(), &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+// Removes a temporary file whose writer was killed. One whose writer lives is locked.
+void remove_leftover(const fs::path& path) noexcept {
+  const FileDescriptor file = FileDescriptor::open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (file.is_open() && try_lock(file) && is_name_of(path, file)) {
+    ::unlink(path.c_str());
+  }
+}
+
 // A file in the folder of `path` that goes away unless it is renamed.
 class TemporaryFile final {
  public:
   explicit TemporaryFile(const fs::path& target) {
-    constexpr int kMaxAttempts = 1000;  // other writers of the same file, and what killed ones left
-    for (int i = 0; i < kMaxAttempts; ++i) {
+    for (int i = 0;; ++i) {  // one for each writer of the same file, and what cannot be removed
       path_ = target;
-      path_ += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
+      path_ += ".hearth-tmp-" + std::to_string(i);
+      remove_leftover(path_);
       file_ = FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL);
-      if (file_.is_open() || errno != EEXIST) {
-        break;
+      if (!file_.is_open() && errno != EEXIST) {
+        error_number_ = errno;
+        return;
+      }
+      if (file_.is_open() && is_mine()) {
+        return;
       }
     }
-    error_number_ = file_.is_open() ? 0 : errno;
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -70,7 +95,7 @@ class TemporaryFile final {
 
   // 0, or why there is no file.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
-  [[nodiscard]] FileDescriptor& file() noexcept { return file_; }
+  [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }
   [[nodiscard]] Status rename_to(const fs::path& target) {
     if (::rename(path_.c_str(), target.c_str()) != 0) {
       return file_error("rename the new file to it", target, errno);
@@ -80,8 +105,14 @@ class TemporaryFile final {
   }
 
  private:
+  // Another writer may have taken it for a leftover before it was locked. A file system without
+  // locks has no such writers.
+  [[nodiscard]] bool is_mine() const noexcept {
+    return (try_lock(file_) || errno != EWOULDBLOCK) && is_name_of(path_, file_);
+  }
+
   fs::path path_;
-  FileDescriptor file_;
+  FileDescriptor file_;  // open, and so locked, until the file has its name
   int error_number_ = 0;
   bool is_renamed_ = false;
 };
@@ -158,9 +189,6 @@ Status write_file_atomically(const fs::path& path,
   HEARTH_TRY_STATUS(write(writer));
   if (const int error_number = sync(temporary.file()); error_number != 0) {
     return file_error("sync", path, error_number);
-  }
-  if (const int error_number = temporary.file().close(); error_number != 0) {
-    return file_error("close", path, error_number);
   }
   HEARTH_TRY_STATUS(temporary.rename_to(path));
   return sync_folder(path);

@@ -1,8 +1,9 @@
 // Files on disk: the one place of the library that opens, writes and renames them.
 // Threads: any; calls block on the disk, so device actors leave them to others.
 // Invariants: (1) a file that we replace is at every moment the whole old one or the whole new one,
-// also after a crash; (2) a failed write leaves no temporary file behind;
-// (3) every error names the path, the step and the operating system's words.
+// also after a crash; (2) a failed write leaves no temporary file behind, and what a killed writer
+// left (FILE.hearth-tmp-0) goes with the next write of that file; (3) every error names the path,
+// the step and the operating system's words.
 #pragma once
 
 #include <cstddef>

@@ -38,10 +38,6 @@ class FileDescriptor final {
   [[nodiscard]] int number() const noexcept { return number_; }
   /// The caller closes it.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
-  /// 0, or the errno of a close that failed.
-  [[nodiscard]] int close() noexcept {
-    return ::close(std::exchange(number_, -1)) == 0 ? 0 : errno;
-  }
 
  private:
   int number_ = -1;

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "temporary_folder.hpp"
@@ -158,6 +160,61 @@ TEST(WriteFileAtomically, DoesNotReplaceAFolder) {
   const Status status = write_file_atomically(folder.path() / "state", as_span("text"));
   EXPECT_THAT(status.error().text, HasSubstr("cannot rename"));
   EXPECT_EQ(folder.file_count(), 1U);
+}
+
+// Writes in another process, which is killed before it is done.
+void write_and_be_killed(const std::filesystem::path& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Status status = write_file_atomically(path, [](FileWriter& writer) -> Status {
+      HEARTH_TRY_STATUS(writer.write(as_span("half of the new")));
+      std::raise(SIGKILL);
+      return {};
+    });
+    std::_Exit(status.has_value() ? 0 : 1);
+  }
+  int end = 0;
+  ASSERT_EQ(::waitpid(child, &end, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(end));
+}
+
+TEST(WriteFileAtomically, RemovesWhatAKilledWriterLeft) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  for (int kill = 0; kill < 3; ++kill) {
+    write_and_be_killed(path);
+    EXPECT_EQ(folder.file_count(), 1U) << "after " << kill << " more";
+  }
+  ASSERT_TRUE(write_file_atomically(path, as_span("new")).has_value());
+  EXPECT_EQ(text_of(path), "new");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, LeavesAWriterThatLivesItsFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  const Status outer = write_file_atomically(path, [&](FileWriter& writer) -> Status {
+    HEARTH_TRY_STATUS(writer.write(as_span("outer")));
+    write_and_be_killed(path);
+    EXPECT_EQ(folder.file_count(), 2U);
+    EXPECT_TRUE(write_file_atomically(path, as_span("inner")).has_value());
+    EXPECT_EQ(text_of(path), "inner");
+    return {};
+  });
+  ASSERT_TRUE(outer.has_value());
+  EXPECT_EQ(text_of(path), "outer");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+// Another user's, say.
+TEST(WriteFileAtomically, GoesAroundWhatItCannotRemove) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(make_folder(folder.path() / "state.hearth-tmp-0").has_value());
+  std::filesystem::create_symlink("nowhere", folder.path() / "state.hearth-tmp-1");
+  ASSERT_TRUE(write_file_atomically(path, as_span("new")).has_value());
+  EXPECT_EQ(text_of(path), "new");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "nowhere"));
 }
 
 TEST(FileWriter, SaysThatTheDiskIsFull) {

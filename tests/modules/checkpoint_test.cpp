@@ -126,5 +126,30 @@ TEST_F(Checkpoint, ATrainingRunGoesOnAsIfItHadNotStopped) {
   expect_equal(resumed, model);
 }
 
+TEST_F(Checkpoint, AnOptimizerKeepsTheStateThatIsLoadedAfterItsFirstStepHasFailed) {
+  const Tensor x = ones(test.cpu, {2, 4});
+  const auto step = [&](Classifier& model, Optimizer& optimizer, std::int64_t label) {
+    const Tensor y = Tensor::from(test.cpu, {std::int64_t{0}, label}, {2});
+    auto [loss, gradients] =
+        value_and_grad(model, [&](const auto& m) { return cross_entropy(m.forward(x), y); });
+    return optimizer.step(model, std::move(gradients)).wait().has_value();
+  };
+  Classifier model = make(test.cpu, 1);
+  Optimizer saved = Adam({});
+  ASSERT_TRUE(step(model, saved, 2));
+  save_weights(saved, folder.path() / "optimizer.safetensors");
+  const Classifier after_one = fork(model, test.cpu);
+  ASSERT_TRUE(step(model, saved, 1));
+
+  Classifier resumed = fork(after_one, test.cpu);
+  Optimizer second = Adam({});
+  ASSERT_FALSE(step(resumed, second, 9)) << "3 classes";
+  load_weights(second, folder.path() / "optimizer.safetensors");
+  second.set_step_count(1);
+  EXPECT_EQ(named_tensors(second).size(), named_tensors(saved).size());
+  ASSERT_TRUE(step(resumed, second, 1));
+  expect_equal(resumed, model);
+}
+
 }  // namespace
 }  // namespace hearth

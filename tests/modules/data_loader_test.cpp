@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -294,6 +295,26 @@ TEST(DataLoader, PutsBatchesOnADevice) {
   EXPECT_THAT(batch->targets.to_vector<std::int64_t>(), ElementsAre(0, -1, -2, -3));
   EXPECT_EQ(loader.next(test.cpu)->size, 1);
   EXPECT_FALSE(loader.next(test.cpu).has_value());
+}
+
+TEST(DataLoader, ABatchThatNoDeviceTookIsTheNextOneAgain) {
+  const TestRuntime test;
+  auto closed = std::make_unique<TestRuntime>();
+  const Device gone = closed->cpu;
+  closed.reset();
+  const Numbers data(10);
+  for (const int workers : {0, 2}) {
+    DataLoader loader(data,
+                      test.runtime.executor(),
+                      {.batch_size = 4, .is_shuffled = false, .worker_count = workers});
+    static_cast<void>(loader.next());
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      EXPECT_THROW(static_cast<void>(loader.next(gone)), DeviceError);
+      ASSERT_EQ(loader.cursor(), (LoaderCursor{.epoch = 0, .batch = 1}));
+    }
+    EXPECT_THAT(loader.next(test.cpu)->inputs.to_vector<std::int64_t>(), ElementsAre(4, 5, 6, 7));
+    EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(8, 9));
+  }
 }
 
 TEST(ImageDataset, ScalesPixels) {

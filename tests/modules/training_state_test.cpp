@@ -14,6 +14,7 @@
 #include <hearth/modules/linear.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -178,6 +180,97 @@ TEST_F(TrainingState, WeightsAloneAreNoTrainingState) {
   }
   write_safetensors(file("state.safetensors"), tensors);
   EXPECT_THROW(static_cast<void>(load_training(model, sgd, file("state.safetensors"))), FileError);
+}
+
+struct Scores {
+  Tensor p;
+  HEARTH_MODULE(Scores, p)
+};
+
+/// A step whose gradient is poisoned when `label` is no class of the two.
+Pending<StepReport> step_towards(std::int64_t label, Scores& scores, Optimizer& optimizer) {
+  const Device device = scores.p.device();
+  return optimizer.step(scores, value_and_grad(scores, [&](const Scores& tracked) {
+                                  return cross_entropy(tracked.p,
+                                                       Tensor::from(device, {label}, {1}));
+                                }).gradients);
+}
+
+/// Saves `count` steps of Adam.
+void save_steps(int count, const Device& device, const std::filesystem::path& file) {
+  Scores scores{zeros(device, {1, 2})};
+  Optimizer adam = Adam({.learning_rate = 0.5});
+  for (int i = 0; i < count; ++i) {
+    step_towards(0, scores, adam).get();
+  }
+  save_training(scores, adam, {.cursor = {}}, file);
+}
+
+TEST_F(TrainingState, IsWholeWhenTheFirstStepBeforeTheLoadHasFailed) {
+  const TestRuntime test;
+  for (const int count : {0, 5}) {
+    save_steps(count, test.cpu, file("state.safetensors"));
+    Scores scores{zeros(test.cpu, {1, 2})};
+    Optimizer adam = Adam({});
+    ASSERT_FALSE(step_towards(9, scores, adam).wait().has_value());
+    static_cast<void>(load_training(scores, adam, file("state.safetensors")));
+    save_training(scores, adam, {.cursor = {}}, file("again.safetensors"));
+    EXPECT_TRUE(bytes_of(file("again.safetensors")) == bytes_of(file("state.safetensors")))
+        << "loaded " << count << " steps";
+  }
+}
+
+TEST_F(TrainingState, ALearningRateThatIsNoNumberIsRefusedAndChangesNothing) {
+  const TestRuntime test;
+  Scores scores{zeros(test.cpu, {1, 2})};
+  Optimizer adam = Adam({.learning_rate = 0.25});
+  for (const char* rate : {"inf", "nan", "-1"}) {
+    const Metadata numbers{{"hearth.step_count", "3"},
+                           {"hearth.learning_rate", rate},
+                           {"hearth.epoch", "0"},
+                           {"hearth.batch", "0"},
+                           {"hearth.generators", "0"}};
+    Scores others{ones(test.cpu, {1, 2})};
+    Optimizer of_others = Adam({});
+    write_safetensors(
+        file("state.safetensors"), detail::training_tensors(others, of_others), numbers);
+    try {
+      static_cast<void>(load_training(scores, adam, file("state.safetensors")));
+      ADD_FAILURE() << rate << " was loaded";
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      EXPECT_THAT(error.what(), HasSubstr("'hearth.learning_rate' is "));
+    }
+    EXPECT_EQ(scores.p.to_vector<float>(), (std::vector<float>{0, 0}));
+    EXPECT_EQ(adam.learning_rate(), 0.25);
+    EXPECT_EQ(adam.step_count(), 0);
+  }
+}
+
+TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime({.devices = {{.name = "cpu:0"}}, .executor = &executor});
+    const Device device = runtime.device("cpu:0");
+    save_steps(3, device, file("state.safetensors"));
+    Scores scores{zeros(device, {1, 2})};
+    Optimizer adam = Adam({.learning_rate = 0.25});
+    const auto decision = std::make_shared<UpdateDecision>();
+    PreparedUpdate held;  // nobody decides
+    const Pending<StepReport> step = adam.step(
+        scores,
+        Gradients({"p"}, {ones(device, {1, 2})}),
+        {.decision = decision,
+         .prepared = [&](Result<PreparedUpdate> update) { held = std::move(update).value(); }});
+    EXPECT_THROW(static_cast<void>(load_training(scores, adam, file("state.safetensors"))),
+                 DeadlineExceeded);
+    ASSERT_TRUE(held.is_valid());
+    held = {};
+    EXPECT_FALSE(step.wait().has_value());
+    EXPECT_EQ(scores.p.to_vector<float>(), (std::vector<float>{0, 0}));
+    EXPECT_EQ(adam.learning_rate(), 0.25);
+    EXPECT_EQ(adam.step_count(), 0);
+  });
 }
 
 // ---- kill -9 ----

@@ -7,6 +7,7 @@
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <limits>
@@ -232,6 +233,76 @@ TEST(DataParallelFailure, AFunctionThatThrowsInEvaluateIsReported) {
 }
 
 // In virtual time: nobody really waits five seconds.
+// An update of the replicas that fails on some ranks: `fails` says on which, before it has doubled
+// a weight there or after.
+enum class FailsAt { never, before, after };
+
+void expect_alike_after_update(const std::vector<FailsAt>& fails, int steps_before) {
+  Training training(loss_in<TinyNet>(DType::f32), {.optimizer = Adam::Config{}});
+  for (int step = 0; step < steps_before; ++step) {
+    training.step(static_cast<std::uint64_t>(step));
+  }
+  std::vector<double> expected = training.weights();
+  const auto rank_of = [&](const TinyNet& model) {
+    return static_cast<std::size_t>(model.first.weight.device().name().back() - '0');
+  };
+  const auto update = [&](TinyNet& model, Optimizer&) {
+    const FailsAt at = fails[rank_of(model)];
+    if (at == FailsAt::before) {
+      throw std::runtime_error("no");
+    }
+    model.first.weight = model.first.weight * 2.0;
+    if (at == FailsAt::after) {
+      throw std::runtime_error("no");
+    }
+  };
+  EXPECT_THROW(training.trainer().update_replicas(update), Exception);
+  const bool has_happened =
+      std::ranges::count(fails, FailsAt::never) > 0 || fails.front() == FailsAt::after;
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+  for (std::size_t i = 0; has_happened && i < TinyNet::kSide * TinyNet::kSide * 8; ++i) {
+    expected[i] *= 2;
+  }
+  EXPECT_EQ(training.weights(), expected);
+  training.step(7);
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+}
+
+TEST(DataParallelFailure, AnUpdateThatFailsOnSomeRanksLeavesAllAlike) {
+  using enum FailsAt;
+  for (const int steps_before : {0, 1}) {
+    expect_alike_after_update({never, before, never}, steps_before);
+    expect_alike_after_update({after, never, before}, steps_before);
+    expect_alike_after_update({before, after, after}, steps_before);
+    expect_alike_after_update({after, before, before}, steps_before);
+  }
+}
+
+TEST(DataParallelFailure, ALearningRateThatIsRefusedChangesNothing) {
+  Training training(loss_in<TinyNet>(DType::f32));
+  Training undisturbed(loss_in<TinyNet>(DType::f32));
+  EXPECT_THROW(training.trainer().set_learning_rate(-1), Exception);
+  training.step(1);
+  undisturbed.step(1);
+  EXPECT_EQ(training.weights(), undisturbed.weights());
+}
+
+// A class that is none, on one rank: nothing throws there, but a weight has no values.
+TEST(DataParallelFailure, AnUpdateThatADeviceCannotDoLeavesAllAlike) {
+  Training training(loss_in<TinyNet>(DType::f32));
+  training.step(1);
+  const auto update = [](TinyNet& model, Optimizer&) {
+    const Device device = model.first.weight.device();
+    const std::int64_t label = device.name() == "cpu:1" ? 9 : 0;
+    model.first.weight = model.first.weight +
+                         cross_entropy(zeros(device, {1, 2}), Tensor::from(device, {label}, {1}));
+  };
+  EXPECT_THROW(training.trainer().update_replicas(update), Exception);
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+  training.step(2);
+  EXPECT_TRUE(has_equal_replicas(training.trainer()));
+}
+
 TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
   for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
     ManualExecutor executor(seed);

@@ -210,5 +210,81 @@ TEST(DataParallelHang, AKernelThatHangsHoldsUpItsStepAlone) {
   EXPECT_GT(hangs, 10);
 }
 
+// A rank that was given up while it committed fails when all wait for it to mend another one.
+TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
+  int late_failures = 0;
+  for (std::uint64_t submit = 20; submit < 140; submit += 2) {
+    SCOPED_TRACE("submit " + std::to_string(submit));
+    StuckControl control(submit);
+    control.fails_when_released = true;
+    const BackendFactory factory = stuck(control, "sim:1");
+    ManualExecutor executor;
+    executor.run([&] {
+      const Runtime runtime = three_sims(&executor, &factory);
+      Generator generator(3);
+      Trainer trainer(runtime,
+                      TinyNet(runtime.device("sim:0"), generator, DType::f32),
+                      loss_in<TinyNet>(DType::f32),
+                      {.devices = runtime.devices(), .on_loss = LossPolicy::replace});
+      const Samples samples = random_samples(6, TinyNet::kSide, 1);
+      ErrorRef late;
+      for (int step = 0; step < 4 && !late; ++step) {
+        Pending<DataParallelReport> report = trainer.step_later(divide(samples, 3));
+        if (!report.wait().has_value()) {
+          break;  // it hung before the commit
+        }
+        late = report.get().late_failure;
+      }
+      if (late) {
+        ++late_failures;
+        runtime.device("sim:0").restart();
+      }
+      const auto rescue = executor.spawn({.name = "rescue"}, [&] {
+        const Deadline end = Deadline::in(1s);
+        while (!end.has_passed()) {
+          current_context().parker().park(end);
+        }
+        control.release.set_value();
+      });
+      if (late) {
+        trainer.step(divide(samples, 3));
+        EXPECT_TRUE(has_equal_replicas(trainer));
+      }
+      rescue->join();
+    });
+  }
+  EXPECT_GT(late_failures, 3);
+}
+
+// An update of the replicas fails on all ranks, and the first of them has not committed the step before.
+TEST(DataParallelHang, ARankThatFellBehindGivesNobodyItsState) {
+  int late_failures = 0;
+  for (std::uint64_t submit = 20; submit < 140; submit += 2) {
+    SCOPED_TRACE("submit " + std::to_string(submit));
+    StuckControl control(submit);
+    control.fails_when_released = true;
+    control.release.set_value();
+    const BackendFactory factory = stuck(control, "sim:0");
+    ManualExecutor executor;
+    executor.run([&] {
+      const Runtime runtime = three_sims(&executor, &factory);
+      Generator generator(3);
+      Trainer trainer(runtime,
+                      TinyNet(runtime.device("sim:2"), generator, DType::f32),
+                      loss_in<TinyNet>(DType::f32),
+                      {.devices = runtime.devices()});
+      for (int step = 0; step < 4; ++step) {
+        Pending<DataParallelReport> report =
+            trainer.step_later(divide(random_samples(6, TinyNet::kSide, 1), 3));
+        EXPECT_THROW(trainer.set_learning_rate(-1), Exception);
+        late_failures += report.wait().has_value() && report.get().late_failure ? 1 : 0;
+      }
+      control.stuck_at = 0;  // it would be looking at the weights that fails
+      EXPECT_TRUE(has_equal_replicas(trainer));
+    });
+  }
+  EXPECT_GT(late_failures, 3);
+}
+
 }  // namespace
 }  // namespace hearth

@@ -1,5 +1,5 @@
 // Fine print 1 to 3 and 12 of the design: rings, giving the token back, parked lanes, user code.
-#include "stepped_runtime.hpp"
+#include "held_token.hpp"
 
 #include <optional>
 
@@ -11,6 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::HeldStream;
+using testing::HeldToken;
 using testing::pass;
 using testing::stepped;
 using testing::World;
@@ -153,6 +154,20 @@ TEST(Actor, AParkedLaneLeavesItsDeadlineToTheActorsThread) {
   stepped([](const World& world) {
     HeldStream held(world.device, Deadline::in(5s));
     pass(6s);
+    EXPECT_EQ(testing::read_error(held.tensor()).code, ErrorCode::deadline_exceeded);
+  });
+}
+
+TEST(Actor, ItsThreadSleepsWhileABorrowerIsAtWorkPastALanesDeadline) {
+  stepped([](const World& world) {
+    HeldStream held(world.device, Deadline::in(5s));
+    pass(1s);  // the actors' short sleeps are over
+    {
+      const HeldToken borrowed(world.device);
+      const std::uint64_t steps = world.executor.step_count();
+      pass(1h);
+      EXPECT_LT(world.executor.step_count(), steps + 10);
+    }
     EXPECT_EQ(testing::read_error(held.tensor()).code, ErrorCode::deadline_exceeded);
   });
 }

@@ -1,13 +1,12 @@
 // Like products of several lanes run as one: each answer has the bits it has alone, each failure stays its own.
-#include "stepped_runtime.hpp"
+#include "held_token.hpp"
+#include "throwing_strategy.hpp"
 
 #include <array>
 #include <optional>
 #include <utility>
 
 #include <hearth/backends/reference/reference_backend.hpp>
-
-#include "runtime/device_endpoint.hpp"
 
 namespace hearth {
 namespace {
@@ -16,9 +15,13 @@ using namespace std::chrono_literals;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::HeldToken;
 using ::testing::IsEmpty;
 using ::testing::Lt;
 using testing::read_error;
+
+constexpr const char* kName = "reference:0";
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 /// What the backend was asked to do.
 struct Calls {
@@ -69,39 +72,18 @@ class JoiningBackend final : public Backend {
   Calls& calls_;
 };
 
-/// Keeps the device's token, so that what is queued meanwhile meets at the actor.
-class HeldToken {
- public:
-  explicit HeldToken(const Device& device) : endpoint_(device.endpoint()) {
-    while (!endpoint_.doorbell.try_claim()) {
-      testing::pass(1ms);
-    }
-  }
-  HeldToken(const HeldToken&) = delete;
-  HeldToken& operator=(const HeldToken&) = delete;
-  ~HeldToken() {
-    endpoint_.doorbell.release_with_work();
-    endpoint_.wake_if_free();
-  }
-
- private:
-  DeviceEndpoint& endpoint_;
-};
-
 class RowJoinTest : public ::testing::Test {
  protected:
   template <class Body>
-  void run(Body body, std::int64_t budget_bytes = 0) {
+  void run(Body body, const DeviceOptions& options = {.name = kName}) {
     ManualExecutor executor(1, {.max_steps = 1'000'000});
     const BackendFactory factory{.make = [&](const BackendRequest& request) {
       return std::make_unique<JoiningBackend>(request.name, calls);
     }};
     executor.run([&] {
       const Runtime runtime(
-          {.devices = {{.name = "reference:0", .memory_budget_bytes = budget_bytes}},
-           .executor = &executor,
-           .backend_factory = &factory});
-      const Device device = runtime.device("reference:0");
+          {.devices = {options}, .executor = &executor, .backend_factory = &factory});
+      const Device device = runtime.device(kName);
       body(device);
     });
   }
@@ -337,8 +319,89 @@ TEST_F(RowJoinTest, WithoutMemoryForTheJoinedRowsEachRunsAlone) {
           EXPECT_THAT(y.to_vector<float>(), ElementsAre(static_cast<float>(kDepth)));
         }
         EXPECT_THAT(calls.product_rows, ElementsAre(1, 1, 1, 1));
+        EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
       },
-      std::int64_t{1} << 20);
+      {.name = kName, .memory_budget_bytes = kMiB});
+}
+
+TEST_F(RowJoinTest, WhatFindsNoMemoryForItsResultRunsAloneAndIsNotCountedAsRefused) {
+  run(
+      [&](const Device& device) {
+        constexpr std::int64_t kWidth = kMiB / 8;  // half a MiB
+        const Tensor w = ones(device, {1, kWidth});
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 4);
+        calls.product_rows.clear();
+        for (const Tensor& y : meet(device, streams, [&](std::size_t) {
+               return matmul(ones(device, {1, 1}), w);
+             })) {
+          EXPECT_EQ(mean(y).item(), 1);
+        }
+        EXPECT_GT(device.statistics().joined_ops, 0U);
+        EXPECT_LT(device.statistics().joined_ops, 4U);
+        EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
+      },
+      {.name = kName, .memory_budget_bytes = 4 * kMiB});
+}
+
+TEST_F(RowJoinTest, WhenAMemoryStrategyThrowsEachRunsAlone) {
+  int throws_at = 0;
+  run(
+      [&](const Device& device) {
+        const Tensor w = weights(device);
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 3);
+        std::vector<Tensor> rows;
+        for (Stream& stream : streams) {
+          const StreamScope scope(stream);
+          rows.push_back(row(device, 1));
+          device.sync();
+        }
+        calls.product_rows.clear();
+        throws_at = 1;
+        for (const Tensor& y :
+             meet(device, streams, [&](std::size_t i) { return matmul(rows[i], w); })) {
+          EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+        }
+        EXPECT_THAT(calls.product_rows, ElementsAre(1, 1, 1));
+      },
+      {.name = kName, .make_memory = testing::throwing_memory(throws_at)});
+}
+
+// Two streams are held with a product each, and release memory behind it.
+TEST_F(RowJoinTest, AStreamWithoutMemoryWaitsForThoseThatAreHeld) {
+  for (const bool could_join : {false, true}) {
+    run(
+        [&](const Device& device) {
+          const Tensor w = weights(device);
+          w.publish();
+          std::vector<Stream> streams = streams_of(device, 3);
+          Stream urgent(device, {.priority = Priority::latency});
+          std::array<Tensor, 2> large;
+          std::array<Tensor, 2> products;
+          for (std::size_t i = 0; i < 2; ++i) {
+            const StreamScope scope(streams[i]);
+            large[i] = ones(device, {5 * kMiB / 8});
+            device.sync();
+          }
+          const StreamScope scope(could_join ? streams[2] : urgent);
+          Tensor wanted;
+          {
+            const HeldToken held(device);
+            for (std::size_t i = 0; i < 2; ++i) {
+              const StreamScope inner(streams[i]);
+              products[i] = matmul(row(device, 1), w);
+              large[i] = Tensor();
+            }
+            wanted = zeros(device, {8 * kMiB / 8});
+          }
+          EXPECT_EQ(sum(wanted).item(), 0);
+          EXPECT_THAT(products[1].to_vector<float>(), ElementsAre(-1, 0));
+          EXPECT_EQ(device.statistics().joined_ops, 2U);
+          EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
+        },
+        {.name = kName, .memory_budget_bytes = 8 * kMiB});
+  }
 }
 
 }  // namespace

@@ -196,5 +196,31 @@ TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
   EXPECT_EQ(about_to_ring.consumed(), 1U);
 }
 
+TEST(Shutdown, WhatAnActorObeysAtItsEndMeetsLanesThatAreStillItsOwn) {
+  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'001}, LogOptions{});
+  const auto endpoint = make_intrusive<DeviceEndpoint>(
+      "sim:0", "", tables, std::uint64_t{1'000'001}, true, std::vector<int>{});
+  DeviceActor actor(endpoint, std::make_unique<sim::SimBackend>(), {.budget_bytes = 1 << 20});
+  endpoint->attach_actor(&actor, IntrusivePtr<Parker>(&current_context().parker()));
+  Lane& lane = endpoint->lanes.open();
+  std::uint64_t consumed_meanwhile = 0;
+  endpoint->post([&](DeviceActor& stopped) {
+    stopped.stop(Deadline::in(0s));
+    endpoint->post([&](DeviceActor&) {
+      OpRecord record;
+      record.kind = OpKind::publish;
+      record.input_count = 1;
+      ASSERT_TRUE(lane.try_push(record, {}));
+      ASSERT_TRUE(lane.needs_ring());
+      endpoint->ring(
+          lane);  // were the lane's producer its consumer now, it would reject the record
+      consumed_meanwhile = lane.consumed();
+    });
+  });
+  actor.thread_main();
+  EXPECT_EQ(consumed_meanwhile, 0U);
+  EXPECT_EQ(lane.consumed(), 1U);
+}
+
 }  // namespace
 }  // namespace hearth

@@ -1,4 +1,5 @@
-// A sim device whose kernel number `stuck_at` does not come back before `release`, and whose downloads throw on demand.
+// A sim device whose kernel number `stuck_at` does not come back before `release`, and whose downloads throw, and that kernel fails, on
+// demand.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct StuckControl {
 
   std::uint64_t stuck_at;
   bool throws_at_download = false;
+  bool fails_when_released = false;
   Promise<void> release;
   Pending<void> released = release.pending();
   Promise<void> entered;
@@ -43,6 +45,9 @@ class StuckBackend final : public Backend {
     if (++count_ == control_->stuck_at) {
       control_->entered.set_value();
       static_cast<void>(control_->released.wait(Deadline::never()));
+      if (control_->fails_when_released) {
+        return Error{.code = ErrorCode::kernel_failed, .text = "the kernel that was stuck failed"};
+      }
     }
     return sim_.submit(call);
   }

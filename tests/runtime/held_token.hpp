@@ -1,0 +1,28 @@
+// A test that keeps a device's token, so that what several streams queue meanwhile meets at the actor.
+#pragma once
+
+#include "stepped_runtime.hpp"
+
+#include "runtime/device_endpoint.hpp"
+
+namespace hearth::testing {
+
+class HeldToken {
+ public:
+  explicit HeldToken(const Device& device) : endpoint_(device.endpoint()) {
+    while (!endpoint_.doorbell.try_claim()) {
+      pass(std::chrono::milliseconds(1));
+    }
+  }
+  HeldToken(const HeldToken&) = delete;
+  HeldToken& operator=(const HeldToken&) = delete;
+  ~HeldToken() {
+    endpoint_.doorbell.release_with_work();
+    endpoint_.wake_if_free();
+  }
+
+ private:
+  DeviceEndpoint& endpoint_;
+};
+
+}  // namespace hearth::testing
