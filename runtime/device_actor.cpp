@@ -100,6 +100,7 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
   // Once the token is given back the actor may be gone: whoever called keeps the endpoint, and nothing else is touched then.
   DeviceEndpoint& endpoint = *endpoint_;
   endpoint.note_holder();
+  bool has_worked = false;  // before that, no deadline needs a look at the clock
   while (true) {
     schedule_point();
     collect();
@@ -110,7 +111,8 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
       answer_questions();
       continue;
     }
-    const bool is_enough = until != nullptr && (until(context) || deadline.has_passed());
+    const bool is_enough =
+        until != nullptr && (until(context) || (has_worked && deadline.has_passed()));
     if (run_held(is_enough)) {
       continue;
     }
@@ -126,6 +128,7 @@ bool DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
         run_join_group();  // nobody waits for a lane of another kind
       }
       take_turn(lane, until, context);
+      has_worked = true;
       continue;
     }
     records_seen_.store(records_, std::memory_order_release);

@@ -103,10 +103,11 @@ std::string DeviceEndpoint::what_holder_does() const {
   if (doorbell.is_free()) {
     return "nobody holds its token";
   }
-  const std::uint64_t record = at_record_.load(std::memory_order_acquire);  // partner: note_record
+  const std::uint64_t record =
+      progress_.record.load(std::memory_order_acquire);  // partner: note_record
   return fmt::format(
       "thread number {} holds its token and was last seen with op number {} of stream {}, {}",
-      holder_.load(std::memory_order_acquire),
+      progress_.holder.load(std::memory_order_acquire),
       record & 0xffffffffU,
       record >> 40U,
       op_info(static_cast<OpKind>((record >> 32U) & 0xffU)).name);

@@ -7,15 +7,11 @@
 
 namespace hearth {
 
-Slot& HandleTable::slot(SlotId id) {
-  const std::size_t chunk = id.value / kSlotsPerBlock;
+void HandleTable::make_chunk(std::size_t chunk) {
   if (chunk >= chunks_.size()) {
     chunks_.resize(chunk + 1);
   }
-  if (!chunks_[chunk]) {
-    chunks_[chunk] = std::make_unique<Chunk>();
-  }
-  return (*chunks_[chunk])[id.value % kSlotsPerBlock];
+  chunks_[chunk] = std::make_unique<Chunk>();
 }
 
 Storage* HandleTable::allocate(std::int64_t size_bytes,

@@ -60,7 +60,13 @@ class HandleTable {
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() = default;
 
-  [[nodiscard]] Slot& slot(SlotId id);
+  [[nodiscard]] Slot& slot(SlotId id) {
+    const std::size_t chunk = id.value / kSlotsPerBlock;
+    if (chunk >= chunks_.size() || !chunks_[chunk]) {
+      make_chunk(chunk);
+    }
+    return (*chunks_[chunk])[id.value % kSlotsPerBlock];
+  }
   /// Bytes for a new tensor; nullptr with `outcome` saying why when there are none.
   [[nodiscard]] Storage* allocate(std::int64_t size_bytes,
                                   PoolKind kind,
@@ -114,6 +120,7 @@ class HandleTable {
   [[nodiscard]] MemoryTrace take_trace(const RuntimeTables& tables);
 
  private:
+  void make_chunk(std::size_t chunk);
   using Chunk = std::array<Slot, kSlotsPerBlock>;
 
   MemoryStrategy* memory_;

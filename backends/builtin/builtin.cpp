@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,8 +29,11 @@ std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
 }
 
 std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
-  return std::make_unique<sim::SimBackend>(
-      sim::SimOptions{.name = request.name, .computes = request.sim_computes});
+  sim::SimOptions options{.name = request.name, .computes = request.sim_computes};
+  if (!request.sim_computes) {
+    options.cost = nullptr;  // kernels of no cost take no virtual time, and none to reckon it
+  }
+  return std::make_unique<sim::SimBackend>(std::move(options));
 }
 
 constexpr std::array kRows = {
