@@ -119,28 +119,21 @@ MUTATIONS = [
      ["runtime_actor_test", "random_programs_test", "runtime_ops_test"]),
     ("a failed kernel does not poison",
      "runtime/dispatch.cpp",
+     "  const Status status = submit(op, storages_);\n"
      "  if (!status.has_value()) {\n"
-     "    for (Storage* taken : storages_) {\n"
-     "      handles_.unuse(taken);\n"
-     "    }\n"
      "    fail(op, lane, blame(status, op, lane.id));\n"
      "    return;\n"
      "  }\n"
      "  make_outputs",
+     "  static_cast<void>(submit(op, storages_));\n"
      "  make_outputs",
      ["runtime_actor_test", "random_faults_test"]),
     ("poison stops after one op",
      "runtime/dispatch.cpp",
-     "  if (ErrorRef poison = first_poison(op)) {\n"
-     "    fail(op, lane, std::move(poison));\n"
-     "    return;\n"
-     "  }\n"
-     "  if (op_info",
-     "  if (ErrorRef poison = first_poison(op); poison && op.record().input_count > 1) {\n"
-     "    fail(op, lane, std::move(poison));\n"
-     "    return;\n"
-     "  }\n"
-     "  if (op_info",
+     "  if (ErrorRef poison = look_at_inputs(op, lane)) {\n"
+     "    fail",
+     "  if (ErrorRef poison = look_at_inputs(op, lane); poison && op.record().input_count > 1) {\n"
+     "    fail",
      ["runtime_actor_test", "random_faults_test"]),
     ("a later cause replaces the first",
      "runtime/dispatch.cpp",
@@ -165,16 +158,14 @@ MUTATIONS = [
     ("an update group looks at no gradient",
      "runtime/dispatch.cpp",
      "    if (ErrorRef poison = first_poison(op)) {\n"
-     "      release_group(memory);\n"
      "      return poison;\n"
      "    }\n",
      "",
      ["runtime_actor_test", "parallel_test"]),
-    ("a failed group keeps its memory",
-     "runtime/dispatch.cpp",
-     "        release_group(memory);\n"
-     "        return with_provenance(storage.error(), op, lane.id);",
-     "        return with_provenance(storage.error(), op, lane.id);",
+    ("memory that is given up does not come back",
+     "runtime/lane_state.hpp",
+     "handles->unuse(storage);",
+     "static_cast<void>(storage);",
      ["runtime_actor_test", "parallel_test"]),
     ("a prepared update does not wait for the decision",
      "runtime/device_actor_records.cpp",
@@ -189,11 +180,11 @@ MUTATIONS = [
      "  status = decision->error();\n",
      "",
      ["runtime_actor_test", "parallel_test"]),
-    ("an update that was called off keeps its memory",
+    ("the bytes of a taker that throws are free at once",
      "runtime/device_actor_records.cpp",
-     "      dispatch_.release_group(*memory);\n",
-     "",
-     ["runtime_actor_test", "parallel_test"]),
+     "    recall_loan(lane.id, lane.loan.number, thrown);  // the taker may have kept the bytes\n",
+     "    end_loan(lane.id, lane.loan.number, thrown);\n",
+     ["runtime_actor_test"]),
     ("a device that begins anew is still lost",
      "runtime/device_actor_faults.cpp",
      "  is_lost_ = false;\n",
@@ -206,8 +197,8 @@ MUTATIONS = [
      ["runtime_actor_test"]),
     ("joined rows come back in another order",
      "runtime/dispatch_join.cpp",
-     "                  row_of(*out, done, out_bytes),",
-     "                  row_of(*out, lanes.size() - 1 - done, out_bytes),",
+     "row_of(*out.value(), done, out_bytes)",
+     "row_of(*out.value(), lanes.size() - 1 - done, out_bytes)",
      ["row_join_test"]),
     ("like ops with other weights are joined",
      "runtime/dispatch_join.cpp",
