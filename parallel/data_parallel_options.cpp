@@ -51,6 +51,10 @@ void require_sound(const DataParallelOptions& options) {
   if (!options.spares.empty() && options.on_loss != LossPolicy::replace) {
     throw_argument("there are spare devices, but on_loss is not LossPolicy::replace");
   }
+  if (options.on_loss > LossPolicy::replace) {
+    throw_argument(
+        fmt::format("on_loss is {}, which is no LossPolicy", static_cast<int>(options.on_loss)));
+  }
   if (options.bucket_bytes < 1) {
     throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes));
   }

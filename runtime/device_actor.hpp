@@ -167,6 +167,7 @@ class DeviceActor {
   [[nodiscard]] Status blame_loan(const LaneState& lane, const Status& status) const;
   /// The device is lost: lets go of everyone who waits here for what will not come.
   void note_loss();
+  void become_lost();
   /// Makes the lanes ready that waited for a slot which is made now.
   void wake_readers();
   void notify_watchers(LaneState& lane);

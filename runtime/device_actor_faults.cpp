@@ -14,15 +14,19 @@ void DeviceActor::lose(ErrorRef error) {
     dispatch_.lose(std::move(error));
   }
   if (!is_lost_) {
-    note_loss();
+    become_lost();  // on request, so that there is nothing to report
   }
 }
 
 void DeviceActor::note_loss() {
-  is_lost_ = true;
-  endpoint_->mark_lost();
   endpoint_->tables().log.error(
       fmt::format("device {} is lost: {}", endpoint_->name(), dispatch_.lost()->to_string()));
+  become_lost();
+}
+
+void DeviceActor::become_lost() {
+  is_lost_ = true;
+  endpoint_->mark_lost();
   // A lane that waits for a slot, or for other lanes, needs no help: what it waits for fails by itself now.
   for (LaneState* lane : std::vector<LaneState*>(parked_)) {
     if (lane->parked != ParkReason::slot && lane->parked != ParkReason::lanes) {

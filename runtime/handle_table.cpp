@@ -1,6 +1,7 @@
 #include "handle_table.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -22,6 +23,9 @@ Storage* HandleTable::allocate(std::int64_t size_bytes,
   outcome = memory_->acquire(size_bytes, kind, block);
   if (outcome != Acquire::ok) {
     return nullptr;
+  }
+  if (block.data == nullptr) {
+    throw std::logic_error("it answered ok and gave no bytes");
   }
   if (free_storage_ == nullptr) {
     storages_.push_back(std::make_unique<Storage>());

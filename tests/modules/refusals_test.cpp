@@ -98,6 +98,19 @@ TEST(Refusals, AStepWithTheGradientsOfAnotherModelNamesItsLine) {
   EXPECT_EQ(error.module_path, "weight");
 }
 
+TEST(Refusals, InATrainingStepParametersHaveTheirPathsInTheWholeModel) {
+  TestRuntime test;
+  Generator generator(1);
+  const Block block{.inner = {{.in = 4, .out = 2}, test.cpu, generator},
+                    .filter = {{.in = 1, .out = 2}, test.cpu, generator}};
+  const auto step = [&] {
+    return value_and_grad(block, [&](const Block& b) {
+      return sum(b.inner.forward(zeros(test.cpu, {3, 5})));
+    });
+  };
+  EXPECT_EQ(refusal([&] { (void)step(); }).module_path, "inner.weight");
+}
+
 TEST(Refusals, AGradientThatIsNoNumberNamesItsParameterAndStep) {
   TestRuntime test;
   Generator generator(1);

@@ -280,6 +280,8 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
   EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .bucket_bytes = 0}), ArgumentError);
   EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .deadline = Duration::zero()}),
                ArgumentError);
+  EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .on_loss = static_cast<LossPolicy>(7)}),
+               ArgumentError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <thread>
 
 namespace hearth {
@@ -44,6 +45,25 @@ TEST(RuntimeOptions, ACoreNamedTwiceIsRefused) {
                 open({.name = "cpu:0", .cores = {core, core}});
               }).text,
               HasSubstr("each once"));
+}
+
+TEST(RuntimeOptions, NumbersAndNamesThatMakeNoSenseAreRefused) {
+  EXPECT_THAT(refusal([&] { open({.name = "cpu:0", .memory_budget_bytes = -5}); }).text,
+              HasSubstr("memory_budget_bytes is -5"));
+  EXPECT_THAT(
+      refusal([&] { open({.name = "cpu:0", .memory = static_cast<MemoryPooling>(9)}); }).text,
+      HasSubstr("memory is 9, which is no MemoryPooling"));
+  EXPECT_THAT(
+      refusal([] { const Runtime runtime({.shutdown_limit = std::chrono::seconds(-3)}); }).text,
+      HasSubstr("shutdown_limit is below 0"));
+  EXPECT_THAT(refusal([] { const Runtime runtime({.wait_limit = std::chrono::seconds(0)}); }).text,
+              HasSubstr("wait_limit is not above 0"));
+  const Runtime runtime({.devices = {{.name = "sim:0"}}});
+  EXPECT_THAT(refusal([&] {
+                const Stream stream(runtime.device("sim:0"),
+                                    {.priority = static_cast<Priority>(77)});
+              }).text,
+              HasSubstr("77 is no Priority"));
 }
 
 TEST(RuntimeOptions, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {

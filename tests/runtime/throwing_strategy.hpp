@@ -1,4 +1,5 @@
-// A program's memory strategy that throws: the library's, but acquire number `throws_at` from now on throws; 0: none does.
+// A program's memory strategy that throws: the library's, but acquire number `throws_at` from now on throws; 0: none does; -1: the next
+// answers ok and gives no bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,11 @@ class ThrowingStrategy final : public MemoryStrategy {
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
     if (throws_at_ > 0 && --throws_at_ == 0) {
       throw std::bad_alloc();
+    }
+    if (throws_at_ < 0) {
+      throws_at_ = 0;
+      out = {};
+      return Acquire::ok;
     }
     return real_->acquire(size_bytes, kind, out);
   }

@@ -167,6 +167,16 @@ TEST_F(ThrowingMemory, FailsTheOpAloneAndNamesIt) {
   });
 }
 
+TEST_F(ThrowingMemory, ThatAnswersOkAndGivesNoBytesFailsTheOpAlone) {
+  run([&](const World& world) {
+    const Tensor x = world.f32({1});
+    world.device.sync();
+    throws_at = -1;
+    EXPECT_THAT(read_error(x + 1).text, HasSubstr("it answered ok and gave no bytes"));
+    EXPECT_EQ((x + 1).item(), 2);
+  });
+}
+
 TEST_F(ThrowingMemory, OfAnOpThatMightHaveWaitedLeavesALaterOneAloneItsShortage) {
   run([&](const World& world) {
     Stream first(world.device);

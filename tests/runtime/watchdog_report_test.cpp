@@ -155,6 +155,25 @@ TEST(Watchdog, AShortWaitIsExactThoughNobodyElseHasBegunTheWork) {
   });
 }
 
+TEST(Watchdog, AWaitThatNamesNoDeadlineHasThatOfItsRuntime) {
+  StuckControl control(2);
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime({.devices = {{.name = "sim:0"}},
+                           .wait_limit = 2s,
+                           .executor = &executor,
+                           .backend_factory = &factory});
+    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
+    const TimePoint start = testing::now();
+    EXPECT_THROW(static_cast<void>(sum.item()), DeadlineExceeded);
+    EXPECT_THROW(static_cast<void>(runtime.device("sim:0").memory_report()), DeadlineExceeded);
+    EXPECT_EQ(testing::now() - start, 2 * (2s + Watchdog::kAnswerLimit));
+    control.release.set_value();
+    EXPECT_EQ(sum.to_vector<float>().front(), 1);
+  });
+}
+
 TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
   StuckControl control(1);
   const BackendFactory factory = stuck(control);
