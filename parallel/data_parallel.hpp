@@ -49,7 +49,8 @@ class DataParallel final {
         ranks_((detail::require_trainable(plan_), runtime), model, std::move(loss), options_) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
-  /// Gives up the step under way and those behind it; waits for the workers.
+  /// Gives up the step under way and those behind it; waits for the workers, and so for a kernel or a
+  /// loss function that one of them is in and that does not come back.
   ~DataParallel() {
     coordinator_.cancel(std::make_shared<const Error>(
         Error{.code = ErrorCode::cancelled, .text = "the trainer was destroyed"}));
