@@ -50,7 +50,7 @@ void DeviceActor::keep_for_group(LaneState& lane, const OpView& op) {
 DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
   if (Slot* unborn = dispatch_.find_unborn_input(op)) {
     if (!lane.has_expired) {
-      park_on(*unborn, lane, Deadline::in(kDefaultWait));
+      park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));
       return Step::parked;
     }
     const ErrorRef error = late(op, lane, "an operand from another stream was not made in time");
@@ -68,7 +68,7 @@ DeviceActor::Step DeviceActor::run_op(LaneState& lane, const OpView& op) {
       if (!may_wait_for_memory(lane)) {
         dispatch_.run(op, lane);
       } else if (!dispatch_.run_or_wait(op, lane)) {
-        park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
+        park(lane, ParkReason::memory, Deadline::in(endpoint_->tables().wait_limit));
         return Step::parked;
       }
   }
@@ -208,7 +208,7 @@ DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
   if (ticket->transfer && !ticket->transfer->is_ready) {
     if (!lane.has_expired) {
       ticket->transfer->waiting_lane = lane.id;
-      park(lane, ParkReason::transfer, Deadline::in(kDefaultWait));
+      park(lane, ParkReason::transfer, Deadline::in(endpoint_->tables().wait_limit));
       return Step::parked;
     }
     ticket->transfer->error = late(op, lane, "bytes from another device did not come in time");
@@ -216,7 +216,7 @@ DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
   if (!may_wait_for_memory(lane)) {
     dispatch_.upload(op, lane);
   } else if (!dispatch_.upload_or_wait(op, lane)) {
-    park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
+    park(lane, ParkReason::memory, Deadline::in(endpoint_->tables().wait_limit));
     return Step::parked;
   }
   return Step::consumed;
@@ -323,7 +323,7 @@ DeviceActor::Step DeviceActor::finish_group(LaneState& lane, const OpView& op) {
     unborn = dispatch_.find_unborn_input(OpView(lane.group[i].record, lane.group[i].blob.data()));
   }
   if (unborn != nullptr && !lane.has_expired) {
-    park_on(*unborn, lane, Deadline::in(kDefaultWait));
+    park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));
     return Step::parked;
   }
   std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
@@ -375,7 +375,7 @@ DeviceActor::Step DeviceActor::prepare_group(LaneState& lane, GroupTicket& ticke
     Result<GroupMemory> memory =
         dispatch_.prepare_group(lane.group, lane, may_wait_for_memory(lane) ? &is_short : nullptr);
     if (is_short) {
-      park(lane, ParkReason::memory, Deadline::in(kDefaultWait));
+      park(lane, ParkReason::memory, Deadline::in(endpoint_->tables().wait_limit));
       return Step::parked;
     }
     if (!memory.has_value()) {

@@ -1,8 +1,10 @@
 #include <hearth/runtime/base/last_act.hpp>
 
+#include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <future>
 #include <thread>
@@ -22,6 +24,13 @@ struct LastActs {
 LastActs& last_acts() {
   static auto* const acts = new LastActs;
   return *acts;
+}
+
+// The exception being handled; there is no log whose turn it would be.
+void tell_failure() noexcept {
+  std::fprintf(stderr,
+               "hearth: a last act failed: %s\n",
+               detail::error_of_current_exception()->to_string().c_str());
 }
 
 }  // namespace
@@ -55,8 +64,8 @@ void LastAct::run_all() noexcept {
     }
     try {
       act();
-    } catch (const std::
-                 exception&) {  // NOLINT(bugprone-empty-catch): the program dies of something else
+    } catch (...) {
+      tell_failure();
     }
   }
 }
@@ -67,9 +76,8 @@ void LastAct::die() noexcept {
     const std::future<void> over = acts.get_future();
     std::thread(std::move(acts)).detach();
     static_cast<void>(over.wait_for(kLimit));
-  } catch (
-      const std::
-          exception&) {  // NOLINT(bugprone-empty-catch): no thread can be had, so nothing can be done
+  } catch (...) {
+    tell_failure();  // no thread can be had
   }
   LastActs& all = last_acts();
   all.handler.load()();

@@ -22,7 +22,7 @@ TEST(LastActDeathTest, TheNewestRunsFirstAndAllRunBeforeTheProgramDies) {
         }
         [&]() noexcept { fail(); }();
       },
-      "^last first .*nobody catches this");
+      "^last hearth: a last act failed: .*the act itself.*first .*nobody catches this");
 }
 
 // So that one may take a lock, or ask a device, that the dying thread holds.

@@ -125,6 +125,25 @@ TEST(Actor, AnOpWhoseOperandNeverComesFailsAtItsDeadlineAndTheLaneGoesOn) {
   });
 }
 
+TEST(Actor, AnOpWaitsForItsOperandAsLongAsItsRuntimeSays) {
+  stepped({.wait_limit = 300s}, [](const World& world) {
+    Stream stuck(world.device);
+    std::optional<HeldStream> held;
+    Tensor late;
+    {
+      const StreamScope scope(stuck);
+      held.emplace(world.device);
+      late = world.f32({5});
+    }
+    const Pending<std::vector<std::byte>> sum = (late + 1).read_bytes();
+    EXPECT_FALSE(sum.wait_for(299s));
+    const TimePoint start = testing::now();
+    EXPECT_EQ(testing::code_of(sum.wait()), ErrorCode::deadline_exceeded);
+    EXPECT_EQ(testing::now() - start, 1s);
+    held->let_go();
+  });
+}
+
 TEST(Actor, AReadOrLoanOfATensorThatNeverComesHearsOfItsDeadline) {
   stepped([](const World& world) {
     Stream stuck(world.device);

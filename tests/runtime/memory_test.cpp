@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <hearth/memory/make_memory_strategy.hpp>
-
+#include "forwarding_strategy.hpp"
 #include "stepped_runtime.hpp"
 
 namespace hearth::testing {
@@ -285,30 +284,16 @@ TEST(DeviceMemory, TheDebugStrategyFailsAnOpThatWritesOutsideItsResult) {
 }
 
 /// What a program could write: it counts, and leaves the work to another.
-class Counting final : public MemoryStrategy {
+class Counting final : public ForwardingStrategy {
  public:
   Counting(PageProvider& pages, std::int64_t budget_bytes, int& acquire_count)
-      : real_(make_memory_strategy(MemoryPooling::default_pooling, pages, budget_bytes)),
-        acquire_count_(acquire_count) {}
+      : ForwardingStrategy(pages, budget_bytes), acquire_count_(acquire_count) {}
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
     ++acquire_count_;
-    return real_->acquire(size_bytes, kind, out);
+    return ForwardingStrategy::acquire(size_bytes, kind, out);
   }
-  void release(const Block& block, const LastUse& last_use) noexcept override {
-    real_->release(block, last_use);
-  }
-  void retire(std::size_t stream, std::uint64_t value) noexcept override {
-    real_->retire(stream, value);
-  }
-  void count_in_place(std::int64_t size_bytes) noexcept override {
-    real_->count_in_place(size_bytes);
-  }
-  [[nodiscard]] MemoryReport report() const override { return real_->report(); }
-  void reset_peak() noexcept override { real_->reset_peak(); }
-  std::int64_t trim() noexcept override { return real_->trim(); }
 
  private:
-  std::unique_ptr<MemoryStrategy> real_;
   int& acquire_count_;
 };
 

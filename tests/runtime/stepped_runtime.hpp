@@ -33,6 +33,7 @@ struct SteppedOptions {
   std::map<std::string, sim::FaultPlan, std::less<>> faults = {};
   std::uint64_t seed = 0;
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
 };
 
 /// What a body has at hand.
@@ -72,6 +73,7 @@ void stepped(const SteppedOptions& options, Body body) {
   executor.run([&] {
     Runtime runtime({.devices = options.devices,
                      .shutdown_limit = options.shutdown_limit,
+                     .wait_limit = options.wait_limit,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

@@ -7,15 +7,14 @@
 #include <memory>
 #include <new>
 
-#include <hearth/memory/make_memory_strategy.hpp>
+#include "forwarding_strategy.hpp"
 
 namespace hearth::testing {
 
-class ThrowingStrategy final : public MemoryStrategy {
+class ThrowingStrategy final : public ForwardingStrategy {
  public:
   ThrowingStrategy(PageProvider& pages, std::int64_t budget_bytes, int& throws_at)
-      : real_(make_memory_strategy(MemoryPooling::default_pooling, pages, budget_bytes)),
-        throws_at_(throws_at) {}
+      : ForwardingStrategy(pages, budget_bytes), throws_at_(throws_at) {}
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
     if (throws_at_ > 0 && --throws_at_ == 0) {
       throw std::bad_alloc();
@@ -25,23 +24,10 @@ class ThrowingStrategy final : public MemoryStrategy {
       out = {};
       return Acquire::ok;
     }
-    return real_->acquire(size_bytes, kind, out);
+    return ForwardingStrategy::acquire(size_bytes, kind, out);
   }
-  void release(const Block& block, const LastUse& last_use) noexcept override {
-    real_->release(block, last_use);
-  }
-  void retire(std::size_t stream, std::uint64_t value) noexcept override {
-    real_->retire(stream, value);
-  }
-  void count_in_place(std::int64_t size_bytes) noexcept override {
-    real_->count_in_place(size_bytes);
-  }
-  [[nodiscard]] MemoryReport report() const override { return real_->report(); }
-  void reset_peak() noexcept override { real_->reset_peak(); }
-  std::int64_t trim() noexcept override { return real_->trim(); }
 
  private:
-  std::unique_ptr<MemoryStrategy> real_;
   int& throws_at_;
 };
 
