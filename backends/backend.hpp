@@ -19,7 +19,8 @@ struct BackendInfo {
   std::string name;         ///< "cpu:0"
   std::string description;  ///< "2 cores of ..., avx512, OpenBLAS 0.3.21 (pthread build)"
   bool is_host = true;  ///< Its memory is host memory and its work runs on the submitting thread:
-                        ///< the token may be lent.
+                        ///< the token may be lent to a reader, which cannot leave a kernel. So
+                        ///< never where a kernel may hang.
   int core_count = 1;
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
 };
@@ -53,6 +54,9 @@ class Backend {
   /// addresses of TensorView::data.
   [[nodiscard]] virtual Status upload(std::byte* to, std::span<const std::byte> from) = 0;
   [[nodiscard]] virtual Status download(std::span<std::byte> to, const std::byte* from) = 0;
+  /// Waits until all that was submitted has ended; a host backend has nothing to wait for.
+  /// Errors: device_lost; deadline_exceeded when some of it hangs.
+  [[nodiscard]] virtual Status finish() { return {}; }
   /// Timeline values: the last submitted, and the last completed.
   [[nodiscard]] virtual std::uint64_t submitted() const noexcept = 0;
   [[nodiscard]] virtual std::uint64_t completed() noexcept = 0;

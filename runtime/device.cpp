@@ -38,7 +38,7 @@ const std::vector<int>& Device::cores() const {
   return endpoint().cores();
 }
 
-Pending<void> Device::sync_later() const {
+Pending<void> Device::sync_later(SourceLoc loc) const {
   StreamState& stream = current_stream(endpoint());
   Promise<void> promise(PendingOptions{.subject = "sync", .helper = helper_of(endpoint())});
   Pending<void> pending = promise.pending();
@@ -52,12 +52,13 @@ Pending<void> Device::sync_later() const {
   };
   OpRecord record;
   record.kind = OpKind::sync;
+  record.source = stream.source(loc);
   submit_ticket(stream, record, std::move(ticket));
   return pending;
 }
 
-void Device::sync(std::chrono::nanoseconds limit) const {
-  sync_later().get(Deadline::in(limit));
+void Device::sync(std::chrono::nanoseconds limit, SourceLoc loc) const {
+  sync_later(loc).get(Deadline::in(limit));
 }
 
 bool Device::is_lost() const {

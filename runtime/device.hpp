@@ -55,11 +55,13 @@ class Device {
   [[nodiscard]] const std::string& description() const;
   /// The logical CPUs that the device works on; empty = wherever the system likes. Threads that feed it do best there too.
   [[nodiscard]] const std::vector<int>& cores() const;
-  /// Waits until all that this thread's stream submitted here is done. Errors: DeadlineExceeded; DeviceError when the device is lost
-  /// or closed. Failures of single ops are not reported here: they throw where their tensors are read.
-  void sync(std::chrono::nanoseconds limit = std::chrono::seconds(60)) const;
+  /// Waits until all that this thread's stream submitted here is done. Errors: DeadlineExceeded, also when work of the device hangs;
+  /// DeviceError when the device is lost or closed. Failures of single ops are not reported here: they throw where their tensors are
+  /// read.
+  void sync(std::chrono::nanoseconds limit = std::chrono::seconds(60),
+            SourceLoc loc = SourceLoc::current()) const;
   /// The same as a future.
-  [[nodiscard]] Pending<void> sync_later() const;
+  [[nodiscard]] Pending<void> sync_later(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] MemoryStatistics memory() const;
   /// The same and more: by kind, by pool, the rungs of the ladder.
   [[nodiscard]] MemoryReport memory_report() const;

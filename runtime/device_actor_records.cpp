@@ -101,7 +101,7 @@ DeviceActor::Step DeviceActor::consume_lifetime(LaneState& lane, const OpView& o
     case OpKind::sync:
     default: {
       const auto ticket = take_ticket<SyncTicket>(op);
-      tell(*endpoint_, "who waits for a stream", ticket->finish, dispatch_.lost());
+      tell(*endpoint_, "who waits for a stream", ticket->finish, dispatch_.finish(op, lane.id));
       return Step::consumed;
     }
   }

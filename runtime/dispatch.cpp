@@ -17,11 +17,6 @@
 namespace hearth {
 namespace {
 
-/// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after the gradient for the rest.
-int updated_input(int output_index) noexcept {
-  return output_index == 0 ? 0 : output_index + 1;
-}
-
 /// What a backend throws is the op's failure, like what it returns.
 template <class Call>
 Status guarded(const char* what, const Call& call) {
@@ -134,6 +129,17 @@ bool Dispatch::attempt(const Run& run) {
   handles_.forget_releases(releases);
   ++rungs_.wait_count;
   return true;
+}
+
+Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
+                                            LaneState& lane,
+                                            bool* is_short) {
+  if (is_short == nullptr) {
+    return memory_of_group(group, lane);
+  }
+  Result<GroupMemory> memory = GroupMemory();
+  *is_short = attempt([&] { memory = memory_of_group(group, lane); });
+  return memory;
 }
 
 void Dispatch::fail(const OpView& op, LaneState& lane, ErrorRef error) {
@@ -439,6 +445,14 @@ void Dispatch::readback(const OpView& op, LaneState& lane) {
   tell(endpoint_, "the reader of a tensor", ticket->finish, *ticket, std::move(error));
 }
 
+ErrorRef Dispatch::finish(const OpView& op, LaneId lane) {
+  if (lost_) {
+    return lost_;
+  }
+  const Status status = guarded("the wait for the device", [&] { return backend_->finish(); });
+  return status.has_value() ? nullptr : blame(status, op, lane);
+}
+
 Status Dispatch::download(const OpView& op, std::span<std::byte> target) {
   const Slot& slot = handles_.slot(op.input(0).slot);
   const auto bring = [&](const std::byte* data) {
@@ -486,95 +500,6 @@ void Dispatch::finish_loan(const Operand& out,
   ++statistics_.poisoned_ops;
   handles_.make_poisoned(slot, out, lane, status.shared_error());
   wake_waiting(slot);
-}
-
-// ---- update groups ----
-
-Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
-                                            LaneState& lane,
-                                            bool* is_short) {
-  if (is_short == nullptr) {
-    return memory_of_group(group, lane);
-  }
-  Result<GroupMemory> memory = GroupMemory();
-  *is_short = attempt([&] { memory = memory_of_group(group, lane); });
-  return memory;
-}
-
-Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group, LaneState& lane) {
-  GroupMemory memory(group.size());
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const OpView op(group[i].record, group[i].blob.data());
-    if (ErrorRef poison = first_poison(op)) {
-      return poison;
-    }
-    for (int output = 0; output < op.record().output_count; ++output) {
-      Result<HeldStorage> storage = storage_for(op, output);
-      if (!storage.has_value()) {
-        return with_provenance(storage.error(), op, lane.id);
-      }
-      memory[i].push_back(std::move(storage).value());
-    }
-  }
-  return memory;
-}
-
-Status Dispatch::run_group(std::span<const GroupRecord> group,
-                           GroupMemory& memory,
-                           LaneState& lane) {
-  Status status(lost_);  // it may have been lost since the group was prepared
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const OpView op(group[i].record, group[i].blob.data());
-    if (status.has_value()) {
-      Status ran = submit(op, memory[i]);
-      if (!ran.has_value()) {
-        status = blame(ran, op, lane.id);
-      }
-    }
-    // Some of the group has written in place already: what follows a failure cannot keep its old value, so it is poisoned.
-    if (status.has_value()) {
-      make_outputs(op, lane, memory[i]);
-    } else {
-      memory[i].clear();
-      poison_outputs(op, lane, status.shared_error());
-    }
-    consume_inputs(op);
-  }
-  return status;
-}
-
-void Dispatch::abandon_group(std::span<const GroupRecord> group,
-                             LaneState& lane,
-                             const ErrorRef& error) {
-  for (const GroupRecord& entry : group) {
-    const OpView op(entry.record, entry.blob.data());
-    for (int output = 0; output < op.record().output_count; ++output) {
-      const Operand out = op.output(output);
-      const Operand in = op.input(updated_input(output));
-      const Slot& old = handles_.slot(in.slot);
-      Slot& slot = handles_.slot(out.slot);
-      if (is_unborn(old, in)) {
-        handles_.make_poisoned(slot, out, lane.id, error);  // there is no old value
-      } else if (old.state == SlotState::live && old.layout->contiguous) {
-        HandleTable::share(*old.storage);
-        handles_.make_live(
-            slot,
-            out,
-            lane.id,
-            old.storage,
-            old.data,
-            old.view_layout ? &endpoint_.tables().shapes.layout(out.shape) : old.layout);
-      } else if (old.state == SlotState::live) {
-        HandleTable::share(*old.storage);
-        handles_.make_view(slot, out, lane.id, old.storage, old.data, *old.layout);
-      } else {
-        handles_.make_poisoned(slot, out, lane.id, old.error ? old.error : error);
-      }
-      wake_waiting(slot);
-    }
-    ++statistics_.poisoned_ops;
-    consume_inputs(op);
-  }
 }
 
 }  // namespace hearth

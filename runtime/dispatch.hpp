@@ -55,6 +55,8 @@ class Dispatch {
   void upload(const OpView& op, LaneState& lane);
   [[nodiscard]] bool upload_or_wait(const OpView& op, LaneState& lane);
   void readback(const OpView& op, LaneState& lane);
+  /// Waits until the device has ended what was submitted; why it did not, or null.
+  [[nodiscard]] ErrorRef finish(const OpView& op, LaneId lane);
   /// The bytes to lend: the input's own when this is its last use, else a copy. Consumes the input; the output is made when the loan
   /// ends, so that nobody reads it before. On failure the output is poisoned.
   [[nodiscard]] Result<HeldStorage> prepare_loan(const OpView& op, LaneState& lane);
@@ -117,6 +119,10 @@ class Dispatch {
   [[nodiscard]] Status submit_views(const OpView& op,
                                     std::span<const TensorView> inputs,
                                     std::span<const TensorView> outputs);
+  /// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after the gradient for the rest.
+  [[nodiscard]] static int updated_input(int output_index) noexcept {
+    return output_index == 0 ? 0 : output_index + 1;
+  }
   /// The storage of output `index` if it may take an input's bytes.
   [[nodiscard]] Storage* reusable_storage(const OpView& op, int output_index);
   /// Bytes for a result, or the shortage, or what the memory strategy threw.

@@ -310,6 +310,18 @@ Status SimBackend::wait(std::uint64_t number) {
   return lost();
 }
 
+Status SimBackend::finish() {
+  if (is_lost_) {
+    return lost();
+  }
+  for (const InFlight& each : in_flight_) {
+    if (!machine_->has_ended(each.number)) {
+      HEARTH_TRY_STATUS(wait(each.number));
+    }
+  }
+  return {};
+}
+
 // ---- copies ----
 
 Status SimBackend::copy(Access access, std::int64_t size_bytes, UniqueFunction<void()> effect) {

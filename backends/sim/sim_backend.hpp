@@ -77,6 +77,9 @@ class SimBackend final : public Backend {
   [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
   /// Errors: device_lost; internal; deadline_exceeded when the bytes come from work that hangs.
   [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
+  /// Moves the clock to the end of all work.
+  /// Errors: device_lost; deadline_exceeded when some of it hangs.
+  [[nodiscard]] Status finish() override;
   [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }
   [[nodiscard]] std::uint64_t completed() noexcept override;
 

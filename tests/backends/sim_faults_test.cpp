@@ -143,6 +143,28 @@ TEST(SimFaults, OneQueueHangsWhole) {
   EXPECT_THAT(world.get(0).value(), ElementsAre(1, 2, 3, 4)) << "no op writes there";
 }
 
+TEST(SimFaults, FinishWaitsForAllThatWasSubmittedAndSaysWhatNeverEnds) {
+  World world(later({.queues = 2}));
+  world.put(0, kOnes).value();
+  world.negate(0, 1).value();
+  world.negate(0, 2).value();
+  world.negate(2, 3).value();
+  ASSERT_LT(world.sim.completed(), 3U);
+  world.sim.finish().value();
+  EXPECT_EQ(world.sim.completed(), 3U);
+
+  World stuck(later({.faults = {.hanging_submit = 2}, .queues = 2}));
+  stuck.put(0, kOnes).value();
+  stuck.negate(0, 1).value();
+  stuck.negate(0, 2).value();  // hangs
+  EXPECT_EQ(stuck.sim.finish().error().code, ErrorCode::deadline_exceeded);
+
+  World lost(later({.faults = {.lost_at = nanoseconds(50)}}));
+  lost.put(0, kOnes).value();
+  lost.negate(0, 1).value();
+  EXPECT_EQ(lost.sim.finish().error().code, ErrorCode::device_lost);
+}
+
 TEST(SimFaults, ACorruptedDownloadIsWrongOnce) {
   World world({.faults = {.corrupted_downloads = {2}}});
   world.put(0, kOnes).value();

@@ -156,7 +156,7 @@ MUTATIONS = [
      "",
      ["runtime_actor_test"]),
     ("an update group looks at no gradient",
-     "runtime/dispatch.cpp",
+     "runtime/dispatch_group.cpp",
      "    if (ErrorRef poison = first_poison(op)) {\n"
      "      return poison;\n"
      "    }\n",

@@ -50,6 +50,23 @@ TEST(Loss, TheErrorOfEveryTensorNamesTheOpThatMetIt) {
   });
 }
 
+TEST(Loss, SyncWithADeviceThatHangsSaysSo) {
+  stepped({.faults = {{"sim:0", {.hanging_submit = 2}}}}, [](const World& world) {
+    const Tensor before = zeros(world.device, {1});
+    world.device.sync();
+    const Tensor hung = before + 1;
+    const std::uint32_t line = __LINE__ + 1;
+    const Status status = world.device.sync_later().wait();
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(status.error().op, "sync");
+    EXPECT_THAT(status.error().text, HasSubstr("submit 2 hangs"));
+    EXPECT_EQ(status.error().location.line, line);
+    EXPECT_EQ(read_error(hung).code, ErrorCode::deadline_exceeded);
+    EXPECT_FALSE(world.device.is_lost());
+  });
+}
+
 TEST(Loss, WhoeverWaitsForALoanHearsOfItAtOnce) {
   stepped(lost_at(3), [](const World& world) {
     Stream other(world.device);
