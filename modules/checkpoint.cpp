@@ -10,15 +10,16 @@ std::filesystem::path weights_file(const std::filesystem::path& where) {
 
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
-                   const Metadata& metadata) {
+                   const Metadata& metadata,
+                   SourceLoc loc) {
   const std::filesystem::path file = weights_file(where);
   if (file != where) {
     const Status made = make_folder(where);
     if (!made.has_value()) {
-      throw FileError(made.shared_error());
+      throw_file_error(made.error(), loc);
     }
   }
-  write_safetensors(file, tensors, metadata);
+  write_safetensors(file, tensors, metadata, loc);
 }
 
 }  // namespace hearth::detail

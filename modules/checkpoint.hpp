@@ -17,7 +17,8 @@ namespace detail {
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
-                   const Metadata& metadata);
+                   const Metadata& metadata,
+                   SourceLoc loc);
 }  // namespace detail
 
 /// Writes a module's tensors to `where`: a file whose name ends in .safetensors, or a folder, which
@@ -27,8 +28,9 @@ void write_weights(const std::filesystem::path& where,
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
-                  const Metadata& metadata = {}) {
-  detail::write_weights(where, named_tensors(model), metadata);
+                  const Metadata& metadata = {},
+                  SourceLoc loc = SourceLoc::current()) {
+  detail::write_weights(where, named_tensors(model), metadata, loc);
 }
 
 /// Replaces a module's tensors by those of a file, on the devices where they are; sets paths.
@@ -37,14 +39,19 @@ void save_weights(const Model& model,
 /// Errors: FileError: those of SafetensorsFile::read(); bad_format when names, types or shapes are
 /// not exactly the module's.
 template <Module Model>
-Metadata load_weights(Model& model, const std::filesystem::path& where) {
-  const SafetensorsFile file = SafetensorsFile::read(detail::weights_file(where));
-  file.require_exactly(named_tensors(model));
+Metadata load_weights(Model& model,
+                      const std::filesystem::path& where,
+                      SourceLoc loc = SourceLoc::current()) {
+  const SafetensorsFile file = SafetensorsFile::read(detail::weights_file(where), loc);
+  file.require_exactly(named_tensors(model), loc);
   std::vector<Tensor> loaded;
   model.visit("", [&](const std::string& path, const Tensor& tensor) {
-    loaded.push_back(file.tensor(path, tensor.device()));
+    loaded.push_back(file.tensor(path, tensor.device(), loc));
     loaded.back().set_path(path);
   });
+  if (!loaded.empty()) {
+    file.note_load(loaded.front().device());
+  }
   std::size_t index = 0;
   model.visit("", [&](const std::string& /*path*/, Tensor& tensor) {
     tensor = std::move(loaded[index++]);

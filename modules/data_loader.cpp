@@ -2,13 +2,18 @@
 
 #include <hearth/modules/epoch_order.hpp>
 
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace hearth {
@@ -95,6 +100,19 @@ class DataLoader::Assembler {
   std::vector<std::int64_t> order_;
 };
 
+// A worker, as its reader sees it.
+struct DataLoader::Worker {
+  // What it shares with its thread, which may be left behind.
+  struct Desk {
+    explicit Desk(std::size_t capacity) : batches({.capacity = capacity}) {}
+    Mailbox<Result<HostBatch>> batches;
+    std::atomic<std::int64_t> number{0};  // of the batch that it is at
+  };
+
+  std::shared_ptr<Desk> desk;
+  std::unique_ptr<OwnedThread> thread;
+};
+
 DataLoader::DataLoader(const Dataset& dataset,
                        Executor& executor,
                        LoaderOptions options,
@@ -111,34 +129,47 @@ DataLoader::~DataLoader() {
 void DataLoader::start_workers() {
   const std::int64_t first = cursor_.epoch * batch_count_ + cursor_.batch;
   for (int i = 0; i < options_.worker_count; ++i) {
-    workers_.push_back(std::make_unique<Worker>(static_cast<std::size_t>(options_.prefetch)));
-    Worker* worker = workers_.back().get();
-    auto body = [worker,
+    const auto desk = std::make_shared<Worker::Desk>(static_cast<std::size_t>(options_.prefetch));
+    auto body = [desk,
                  assembler = Assembler(dataset_, options_, batch_count_),
                  number = first + i,
                  step = options_.worker_count]() mutable {
       for (bool goes_on = true; goes_on; number += step) {
+        desk->number.store(number, std::memory_order_release);  // partner: observe
         Result<HostBatch> batch = assembler.assemble(number);
         goes_on = batch.has_value();
         // A prefetched batch waits as long as the program takes for the one before.
         goes_on =
-            worker->batches.push(std::move(batch), Deadline::never()) == MailboxPush::accepted &&
+            desk->batches.push(std::move(batch), Deadline::never()) == MailboxPush::accepted &&
             goes_on;
       }
     };
-    worker->thread = executor_.spawn({.name = fmt::format("loader-{}", i)}, std::move(body));
+    const auto observe = [desk, count = batch_count_] {
+      const std::int64_t number =
+          desk->number.load(std::memory_order_acquire);  // partner: the body
+      return fmt::format(
+          "is in Dataset::read() for batch {} of epoch {}", number % count, number / count);
+    };
+    const std::string name = fmt::format("loader-{}", i);
+    auto thread = std::make_unique<OwnedThread>(executor_,
+                                                ThreadOptions{.name = name},
+                                                OwnedThreadOptions{.subject = "DataLoader: " + name,
+                                                                   .observe = observe,
+                                                                   .limit = options_.deadline,
+                                                                   .log = options_.log},
+                                                std::move(body));
+    workers_.push_back(std::make_unique<Worker>(Worker{desk, std::move(thread)}));
   }
   turn_ = 0;
 }
 
 void DataLoader::stop_workers() noexcept {
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    worker->batches.close();
+    worker->desk->batches.close();
   }
+  const Deadline limit = Deadline::in(options_.deadline);
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    if (worker->thread) {
-      worker->thread->join();
-    }
+    worker->thread->end(limit);
   }
   workers_.clear();
 }
@@ -159,7 +190,7 @@ Result<HostBatch> DataLoader::take() {
     }
   }
   std::optional<Result<HostBatch>> batch =
-      workers_[turn_]->batches.pop(Deadline::in(options_.deadline));
+      workers_[turn_]->desk->batches.pop(Deadline::in(options_.deadline));
   if (!batch) {
     return Error{
         .code = ErrorCode::deadline_exceeded,

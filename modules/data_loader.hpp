@@ -10,7 +10,7 @@
 #include <hearth/modules/dataset.hpp>
 
 #include <hearth/runtime/base/executor.hpp>
-#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
@@ -31,8 +31,11 @@ struct LoaderOptions {
   bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
   int worker_count = 2;    ///< 0: the reader assembles the batches itself.
   int prefetch = 2;        ///< Batches that each worker keeps ready.
-  /// How long next() waits for a worker's batch.
+  /// How long next() waits for a worker's batch, and how long the destructor and seek() wait for the
+  /// workers.
   Duration deadline = kDefaultWait;
+  /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the loader.
+  Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
 
@@ -71,8 +74,9 @@ struct Batch {
 
 class DataLoader final {
  public:
-  /// The data set and the executor (Runtime::executor()) outlive the loader. Workers start with the
-  /// first batch.
+  /// The data set and the executor (Runtime::executor()) outlive the loader; the data set also outlives
+  /// a read() that does not return, with which a worker is left behind. Workers start with the first
+  /// batch.
   /// Errors: ArgumentError for an empty data set, for options out of range, and when drop_last
   /// leaves no batch.
   DataLoader(const Dataset& dataset,
@@ -81,8 +85,9 @@ class DataLoader final {
              SourceLoc where = SourceLoc::current());
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
-  /// Waits for the workers, and so for a Dataset::read() that is under way, however long it takes:
-  /// they use the data set. seek() does the same.
+  /// Waits for the workers, and so for a Dataset::read() that is under way: they use the data set. At
+  /// the deadline, a worker whose read() does not return is named in the log and left behind. seek()
+  /// does the same.
   ~DataLoader();
 
   /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
@@ -103,11 +108,7 @@ class DataLoader final {
   void seek(LoaderCursor cursor);
 
  private:
-  struct Worker {
-    explicit Worker(std::size_t capacity) : batches({.capacity = capacity}) {}
-    Mailbox<Result<HostBatch>> batches;
-    std::unique_ptr<Joinable> thread;
-  };
+  struct Worker;
   class Assembler;
 
   void start_workers();

@@ -3,12 +3,14 @@
 #include "digit_glyphs.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/philox.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -251,12 +253,14 @@ void develop(const Canvas& canvas, Dice& dice, std::uint8_t* pixels) {
 
 }  // namespace
 
-LabelledImages make_digits(DigitOptions options) {
+LabelledImages make_digits(DigitOptions options, SourceLoc loc) {
   if (options.count < 0 || options.first < 0) {
     throw ArgumentError(Error{.code = ErrorCode::invalid_argument,
                               .text = "make_digits: count and first must not be negative: count " +
                                       std::to_string(options.count) + ", first " +
-                                      std::to_string(options.first)});
+                                      std::to_string(options.first),
+                              .op = "make_digits",
+                              .location = loc});
   }
   const auto glyphs = detail::digit_glyphs();
   LabelledImages data{.count = options.count,
@@ -265,8 +269,10 @@ LabelledImages make_digits(DigitOptions options) {
                       .class_count = 10,
                       .pixels = {},
                       .labels = {}};
-  data.pixels.resize(static_cast<std::size_t>(options.count) * kSide * kSide);
-  data.labels.resize(static_cast<std::size_t>(options.count));
+  constexpr std::int64_t kMostPictures = std::numeric_limits<std::int64_t>::max() / (kSide * kSide);
+  const std::int64_t pixel_count = std::min(options.count, kMostPictures) * kSide * kSide;
+  resize_on_host(data.pixels, static_cast<std::size_t>(pixel_count), "make_digits", loc).value();
+  resize_on_host(data.labels, static_cast<std::size_t>(options.count), "make_digits", loc).value();
   for (std::int64_t i = 0; i < options.count; ++i) {
     Dice dice(options.seed, options.first + i);
     const std::size_t digit = dice.below(glyphs.size());

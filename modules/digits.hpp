@@ -6,6 +6,8 @@
 
 #include <hearth/modules/labelled_images.hpp>
 
+#include <hearth/runtime/base/source_loc.hpp>
+
 #include <cstdint>
 
 namespace hearth {
@@ -22,8 +24,10 @@ struct DigitOptions {
 /// A pen follows one of four styles of its digit. The style's points are jittered, joined to a
 /// smooth curve, bent by a random field (elastic distortion), scaled, slanted, rotated and moved;
 /// the pen has a random thickness that changes along the stroke; ink, blur and noise differ from
-/// picture to picture. Errors: invalid_argument (ArgumentError) for a negative count or first.
+/// picture to picture. Errors: invalid_argument (ArgumentError) for a negative count or first;
+/// OutOfMemory when the host has no room for the pictures.
 /// Cost: some 20 µs a picture on one core.
-[[nodiscard]] LabelledImages make_digits(DigitOptions options = {});
+[[nodiscard]] LabelledImages make_digits(DigitOptions options = {},
+                                         SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

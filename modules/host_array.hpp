@@ -17,8 +17,8 @@ namespace hearth {
 class HostArray final {
  public:
   HostArray() = default;
-  /// All zero.
-  HostArray(DType dtype, const Shape& shape);
+  /// All zero. Errors: OutOfMemory when the host has no room for it.
+  HostArray(DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
@@ -26,13 +26,13 @@ class HostArray final {
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
   /// The elements. Errors: DtypeError when T is not the array's type.
   template <class T>
-  [[nodiscard]] std::span<T> values() {
-    require_dtype(dtype_of<T>);
+  [[nodiscard]] std::span<T> values(SourceLoc loc = SourceLoc::current()) {
+    require_dtype(dtype_of<T>, loc);
     return {reinterpret_cast<T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
   template <class T>
-  [[nodiscard]] std::span<const T> values() const {
-    require_dtype(dtype_of<T>);
+  [[nodiscard]] std::span<const T> values(SourceLoc loc = SourceLoc::current()) const {
+    require_dtype(dtype_of<T>, loc);
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
 
@@ -40,7 +40,7 @@ class HostArray final {
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) &&;
 
  private:
-  void require_dtype(DType wanted) const;
+  void require_dtype(DType wanted, SourceLoc loc) const;
 
   DType dtype_ = DType::f32;
   Shape shape_ = {0};

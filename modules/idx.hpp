@@ -6,6 +6,8 @@
 
 #include <hearth/modules/labelled_images.hpp>
 
+#include <hearth/runtime/base/source_loc.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -23,9 +25,10 @@ struct IdxArray {
 ///
 /// Units: byte offsets in errors count the unpacked bytes.
 /// Errors: FileError: not_found, io_error, bad_format (wrong magic number, truncated, bytes after
-/// the end, broken gzip). Cost: memory grows with what the file really holds, whatever its header
+/// the end, broken gzip); OutOfMemory. Cost: memory grows with what the file really holds, whatever its header
 /// claims.
-[[nodiscard]] IdxArray read_idx(const std::filesystem::path& file);
+[[nodiscard]] IdxArray read_idx(const std::filesystem::path& file,
+                                SourceLoc loc = SourceLoc::current());
 
 /// Reads pictures and their classes and checks that they belong together.
 ///
@@ -34,7 +37,8 @@ struct IdxArray {
 /// different counts, or a label from class_count on.
 [[nodiscard]] LabelledImages read_labelled_images(const std::filesystem::path& images,
                                                   const std::filesystem::path& labels,
-                                                  int class_count = 10);
+                                                  int class_count = 10,
+                                                  SourceLoc loc = SourceLoc::current());
 
 struct MnistData {
   LabelledImages train;
@@ -49,6 +53,7 @@ struct MnistData {
 /// With the test files alone, their first four fifths (8,000 of 10,000) become the training set and
 /// the rest the test set, in file order; is_split_of_test_files and the description say so. Errors:
 /// FileError: not_found with the names that were looked for, and those of read_labelled_images().
-[[nodiscard]] MnistData find_mnist(const std::filesystem::path& folder);
+[[nodiscard]] MnistData find_mnist(const std::filesystem::path& folder,
+                                   SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

@@ -10,15 +10,18 @@
 namespace hearth {
 namespace {
 
-void require(bool is_right, const std::string& text) {
+void require(bool is_right, const std::string& text, SourceLoc loc) {
   if (!is_right) {
-    throw_error(Error{.code = ErrorCode::invalid_argument, .text = "ImageDataset: " + text});
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "ImageDataset: " + text,
+                      .op = "ImageDataset",
+                      .location = loc});
   }
 }
 
 }  // namespace
 
-ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
+ImageDataset::ImageDataset(LabelledImages images, ImageOptions options, SourceLoc loc)
     : images_(std::move(images)), scaled_{} {
   const std::int64_t pixel_count = images_.count * images_.height * images_.width;
   require(static_cast<std::int64_t>(images_.pixels.size()) == pixel_count &&
@@ -28,12 +31,15 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
                       images_.height,
                       images_.width,
                       images_.pixels.size(),
-                      images_.labels.size()));
+                      images_.labels.size()),
+          loc);
   require(std::ranges::all_of(images_.labels,
                               [&](std::uint8_t label) { return label < images_.class_count; }),
-          fmt::format("a label is not below {}, the number of classes", images_.class_count));
+          fmt::format("a label is not below {}, the number of classes", images_.class_count),
+          loc);
   require(options.deviation > 0,
-          fmt::format("the deviation {} is not positive", options.deviation));
+          fmt::format("the deviation {} is not positive", options.deviation),
+          loc);
   for (std::size_t value = 0; value < scaled_.size(); ++value) {
     scaled_[value] = (static_cast<float>(value) / 255.0F - options.mean) / options.deviation;
   }
@@ -41,8 +47,8 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
 
 Examples ImageDataset::read(std::span<const std::int64_t> indices) const {
   const auto count = static_cast<std::int64_t>(indices.size());
-  Examples examples{HostArray(DType::f32, {count, 1, images_.height, images_.width}),
-                    HostArray(DType::i64, {count})};
+  Examples examples{HostArray(DType::f32, {count, 1, images_.height, images_.width}, SourceLoc{}),
+                    HostArray(DType::i64, {count}, SourceLoc{})};
   const auto size = static_cast<std::size_t>(images_.height * images_.width);
   const std::span<const std::uint8_t> pixels(images_.pixels);
   const std::span<float> inputs = examples.inputs.values<float>();

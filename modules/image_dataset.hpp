@@ -21,7 +21,9 @@ class ImageDataset final : public Dataset {
  public:
   /// Errors: ArgumentError when the images contradict themselves (LabelledImages' invariants), or
   /// the deviation is 0 or less.
-  explicit ImageDataset(LabelledImages images, ImageOptions options = {});
+  explicit ImageDataset(LabelledImages images,
+                        ImageOptions options = {},
+                        SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] std::int64_t size() const override { return images_.count; }
   /// Shapes: inputs f32 [n, 1, height, width], targets i64 [n].

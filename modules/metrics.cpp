@@ -11,26 +11,31 @@
 namespace hearth {
 namespace {
 
-Tensor hits(const Tensor& logits, const Tensor& labels) {
-  if (logits.rank() != 2 || labels.rank() != 1 || logits.size(0) != labels.size(0)) {
+Tensor hits(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
+  if (logits.rank(loc) != 2 || labels.rank(loc) != 1 || logits.size(0) != labels.size(0)) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
                       .text = fmt::format("accuracy: logits [n, classes] and labels [n] expected, "
                                           "got {} and {}",
                                           logits.shape().to_string(),
                                           labels.shape().to_string()),
-                      .op = "accuracy"});
+                      .op = "accuracy",
+                      .location = loc});
   }
-  return equal(argmax(logits, 1), labels.to(DType::i64));
+  const Tensor best = argmax(Arg(logits, loc), 1);
+  const Tensor wanted = labels.to(DType::i64, loc);
+  return equal(Arg(best, loc), Arg(wanted, loc));
 }
 
 }  // namespace
 
-Tensor correct_count(const Tensor& logits, const Tensor& labels) {
-  return sum(cast(hits(logits, labels), DType::i64));
+Tensor correct_count(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
+  const Tensor counted = hits(logits, labels, loc).to(DType::i64, loc);
+  return sum(Arg(counted, loc));
 }
 
-Tensor accuracy(const Tensor& logits, const Tensor& labels) {
-  return mean(cast(hits(logits, labels), DType::f32));
+Tensor accuracy(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
+  const Tensor counted = hits(logits, labels, loc).to(DType::f32, loc);
+  return mean(Arg(counted, loc));
 }
 
 void require_finite(double loss, std::int64_t step, SourceLoc loc) {
@@ -47,7 +52,8 @@ void require_finite(const Gradients& gradients, std::int64_t step, SourceLoc loc
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (is_float(gradients[i].dtype())) {
       const Tensor is_good = is_finite(Arg(gradients[i], loc));
-      bad_counts.push_back(sum(cast(is_good == 0, DType::i64)).item_later(loc));
+      const Tensor is_bad = equal(Arg(is_good, loc), Arg(0, loc)).to(DType::i64, loc);
+      bad_counts.push_back(sum(Arg(is_bad, loc)).item_later(loc));
       indices.push_back(i);
     }
   }

@@ -13,9 +13,13 @@ namespace hearth {
 /// Shapes: logits [n, classes], labels [n]; result [].
 /// Dtypes: logits any number; labels i32 or i64; result i64.
 /// Errors: ShapeError, DtypeError now; DeviceError when the result is read.
-[[nodiscard]] Tensor correct_count(const Tensor& logits, const Tensor& labels);
+[[nodiscard]] Tensor correct_count(const Tensor& logits,
+                                   const Tensor& labels,
+                                   SourceLoc loc = SourceLoc::current());
 /// The share of such rows: an f32 scalar. NaN for no rows.
-[[nodiscard]] Tensor accuracy(const Tensor& logits, const Tensor& labels);
+[[nodiscard]] Tensor accuracy(const Tensor& logits,
+                              const Tensor& labels,
+                              SourceLoc loc = SourceLoc::current());
 
 /// A loss that training can go on with.
 ///

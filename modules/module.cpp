@@ -18,29 +18,48 @@ Tensor taken(const Arg& x, std::string_view module) {
   return x.movable() != nullptr ? std::move(*x.movable()) : x.tensor();
 }
 
-Tensor with_dtype(const Tensor& tensor, DType dtype) {
-  const WeightScope weights(tensor.device());
-  return tensor.detach().to(dtype);
+void require_tensor(std::string_view op,
+                    const std::string& path,
+                    const Tensor& tensor,
+                    SourceLoc loc) {
+  if (tensor.is_empty()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: '{}' is an empty tensor", op, path),
+                      .op = std::string(op),
+                      .module_path = path,
+                      .location = loc});
+  }
 }
 
-Tensor forked(const Tensor& tensor, const Device& device) {
+Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc) {
+  const WeightScope weights(tensor.device());
+  return tensor.detach().to(dtype, loc);
+}
+
+Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc) {
   const WeightScope weights(device);
   const Tensor values = tensor.detach();
-  return values.device() == device ? contiguous(values) : values.to(device);
+  return values.device() == device ? contiguous(Arg(values, loc)) : values.to(device, loc);
 }
 
 void require_copyable(const std::string& from_path,
                       const Tensor& from,
                       const std::string& to_path,
-                      const Tensor& to) {
+                      const Tensor& to,
+                      SourceLoc loc) {
   if (from_path != to_path) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
               .text = fmt::format("copy_values: '{}' meets '{}': the modules have different "
                                   "parameters",
                                   from_path,
-                                  to_path)});
+                                  to_path),
+              .op = "copy_values",
+              .module_path = to_path,
+              .location = loc});
   }
+  require_tensor("copy_values", from_path, from, loc);
+  require_tensor("copy_values", to_path, to, loc);
   if (from.shape() != to.shape()) {
     throw_error(
         Error{.code = ErrorCode::shape_mismatch,
@@ -48,13 +67,17 @@ void require_copyable(const std::string& from_path,
                                   to_path,
                                   from.shape().to_string(),
                                   to.shape().to_string()),
-              .module_path = to_path});
+              .op = "copy_values",
+              .module_path = to_path,
+              .location = loc});
   }
 }
 
-void throw_different_counts(std::size_t from, std::size_t to) {
+void throw_different_counts(std::size_t from, std::size_t to, SourceLoc loc) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
-                    .text = fmt::format("copy_values: {} tensors for a module with {}", from, to)});
+                    .text = fmt::format("copy_values: {} tensors for a module with {}", from, to),
+                    .op = "copy_values",
+                    .location = loc});
 }
 
 }  // namespace hearth::detail

@@ -54,16 +54,22 @@ namespace detail {
 /// The tensor that a layer was given, moved out of an rvalue.
 /// Errors: ArgumentError for a number.
 [[nodiscard]] Tensor taken(const Arg& x, std::string_view module);
+/// Errors: ArgumentError naming the path, when a module's tensor is empty.
+void require_tensor(std::string_view op,
+                    const std::string& path,
+                    const Tensor& tensor,
+                    SourceLoc loc);
 /// The same values in memory of their own on `device`, cut from any tape.
-[[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device);
+[[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc);
 /// The same values in another type, cut from any tape.
-[[nodiscard]] Tensor with_dtype(const Tensor& tensor, DType dtype);
+[[nodiscard]] Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc);
 /// Errors: ArgumentError naming the path, when a copy of `from` cannot stand in for `to`.
 void require_copyable(const std::string& from_path,
                       const Tensor& from,
                       const std::string& to_path,
-                      const Tensor& to);
-[[noreturn]] void throw_different_counts(std::size_t from, std::size_t to);
+                      const Tensor& to,
+                      SourceLoc loc);
+[[noreturn]] void throw_different_counts(std::size_t from, std::size_t to, SourceLoc loc);
 }  // namespace detail
 
 /// Every tensor of a module with its path, in visit order. The tensors share the values.
@@ -78,9 +84,11 @@ template <Module Model>
 
 /// How many numbers a module's tensors hold.
 template <Module Model>
-[[nodiscard]] std::int64_t parameter_count(const Model& model) {
+[[nodiscard]] std::int64_t parameter_count(const Model& model,
+                                           SourceLoc loc = SourceLoc::current()) {
   std::int64_t count = 0;
-  model.visit("", [&](const std::string& /*path*/, const Tensor& tensor) {
+  model.visit("", [&](const std::string& path, const Tensor& tensor) {
+    detail::require_tensor("parameter_count", path, tensor, loc);
     count += tensor.element_count();
   });
   return count;
@@ -89,28 +97,44 @@ template <Module Model>
 /// Gives every tensor its path, so that errors on a device name the parameter.
 /// Threads: before other threads share the tensors.
 template <Module Model>
-void set_paths(const Model& model, const std::string& prefix = "") {
-  model.visit(prefix, [](const std::string& path, const Tensor& tensor) { tensor.set_path(path); });
+void set_paths(const Model& model,
+               const std::string& prefix = "",
+               SourceLoc loc = SourceLoc::current()) {
+  model.visit(prefix, [loc](const std::string& path, const Tensor& tensor) {
+    detail::require_tensor("set_paths", path, tensor, loc);
+    tensor.set_path(path);
+  });
 }
 
 /// A flush point: from here on another thread may use the module.
 template <Module Model>
-void publish(const Model& model) {
-  model.visit("", [](const std::string& /*path*/, const Tensor& tensor) { tensor.publish(); });
+void publish(const Model& model, SourceLoc loc = SourceLoc::current()) {
+  model.visit("", [loc](const std::string& path, const Tensor& tensor) {
+    detail::require_tensor("publish", path, tensor, loc);
+    tensor.publish();
+  });
 }
 
 /// Makes the calling thread's stream the home of a module that another thread published.
 template <Module Model>
-void adopt(Model& model) {
-  model.visit("", [](const std::string& /*path*/, Tensor& tensor) { tensor.adopt(); });
+void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
+  model.visit("", [loc](const std::string& path, Tensor& tensor) {
+    detail::require_tensor("adopt", path, tensor, loc);
+    tensor.adopt();
+  });
 }
 
 /// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
+///
+/// Errors: ArgumentError naming a tensor that is empty; DeviceError when the copy is read.
 template <Module Model>
-[[nodiscard]] Model fork(const Model& model, const Device& device) {
+[[nodiscard]] Model fork(const Model& model,
+                         const Device& device,
+                         SourceLoc loc = SourceLoc::current()) {
   Model copy = model;
   copy.visit("", [&](const std::string& path, Tensor& tensor) {
-    tensor = detail::forked(tensor, device);
+    detail::require_tensor("fork", path, tensor, loc);
+    tensor = detail::forked(tensor, device, loc);
     tensor.set_path(path);
   });
   return copy;
@@ -118,11 +142,14 @@ template <Module Model>
 
 /// A copy whose float tensors have another type. Those that have it already are shared.
 template <Module Model>
-[[nodiscard]] Model to_dtype(const Model& model, DType dtype) {
+[[nodiscard]] Model to_dtype(const Model& model,
+                             DType dtype,
+                             SourceLoc loc = SourceLoc::current()) {
   Model copy = model;
   copy.visit("", [&](const std::string& path, Tensor& tensor) {
+    detail::require_tensor("to_dtype", path, tensor, loc);
     if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
-      tensor = detail::with_dtype(tensor, dtype);
+      tensor = detail::with_dtype(tensor, dtype, loc);
       tensor.set_path(path);
     }
   });
@@ -133,22 +160,23 @@ template <Module Model>
 ///
 /// Errors: ArgumentError when paths or shapes differ; then `to` is as it was.
 template <Module From, Module To>
-void copy_values(const From& from, To& to) {
+void copy_values(const From& from, To& to, SourceLoc loc = SourceLoc::current()) {
   const std::vector<NamedTensor> sources = named_tensors(from);
   std::size_t count = 0;
   to.visit("", [&](const std::string& path, const Tensor& tensor) {
     if (count < sources.size()) {
-      detail::require_copyable(sources[count].name, sources[count].tensor, path, tensor);
+      detail::require_copyable(sources[count].name, sources[count].tensor, path, tensor, loc);
     }
     ++count;
   });
   if (count != sources.size()) {
-    detail::throw_different_counts(sources.size(), count);
+    detail::throw_different_counts(sources.size(), count, loc);
   }
   std::size_t index = 0;
   to.visit("", [&](const std::string& path, Tensor& tensor) {
     const DType dtype = tensor.dtype();
-    tensor = detail::with_dtype(detail::forked(sources[index++].tensor, tensor.device()), dtype);
+    const Tensor values = detail::forked(sources[index++].tensor, tensor.device(), loc);
+    tensor = detail::with_dtype(values, dtype, loc);
     tensor.set_path(path);
   });
 }

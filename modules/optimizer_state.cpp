@@ -48,6 +48,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
     return;
   }
   for (const ParameterRef& parameter : parameters) {
+    detail::require_tensor(optimizer_, parameter.path, *parameter.tensor, loc);
     if (parameter.tensor->device() != parameters.front().tensor->device()) {
       throw_misfit(ErrorCode::device_mismatch,
                    optimizer_,

@@ -2,7 +2,9 @@
 
 #include "safetensors_header.hpp"
 
+#include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -20,13 +22,19 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::size_t kLengthBytes = 8;
 
-[[noreturn]] void throw_file_error(ErrorCode code,
-                                   const std::filesystem::path& path,
-                                   std::string_view text) {
-  throw FileError(Error{.code = code, .text = fmt::format("file {}: {}", path.string(), text)});
+[[noreturn]] void refuse(ErrorCode code,
+                         const std::filesystem::path& path,
+                         std::string_view text,
+                         SourceLoc loc) {
+  throw FileError(Error{
+      .code = code, .text = fmt::format("file {}: {}", path.string(), text), .location = loc});
 }
 
-void require_writable(std::span<const NamedTensor> tensors) {
+std::string checksum_of(std::span<const std::span<const std::byte>> pieces) {
+  return fmt::format("{:016x}", xxh3_64(pieces));
+}
+
+void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
   std::set<std::string_view> names;
   for (const NamedTensor& named : tensors) {
     const char* what = nullptr;
@@ -40,7 +48,8 @@ void require_writable(std::span<const NamedTensor> tensors) {
     if (what != nullptr) {
       throw_error(Error{.code = ErrorCode::invalid_argument,
                         .text = fmt::format("write_safetensors: tensor '{}' {}", named.name, what),
-                        .module_path = named.name});
+                        .module_path = named.name,
+                        .location = loc});
     }
   }
 }
@@ -60,10 +69,19 @@ std::vector<const NamedTensor*> file_order(std::span<const NamedTensor> tensors)
 
 }  // namespace
 
+void detail::throw_file_error(Error error, SourceLoc loc) {
+  error.location = loc;
+  if (error.code == ErrorCode::out_of_memory) {
+    throw OutOfMemory(std::move(error));
+  }
+  throw FileError(std::move(error));
+}
+
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors,
-                       const Metadata& metadata) {
-  require_writable(tensors);
+                       const Metadata& metadata,
+                       SourceLoc loc) {
+  require_writable(tensors, loc);
   detail::SafetensorsHeader header{.entries = {}, .metadata = metadata};
   std::vector<Pending<std::vector<std::byte>>> readings;
   std::size_t offset = 0;
@@ -71,7 +89,7 @@ void write_safetensors(const std::filesystem::path& path,
     const Tensor& tensor = named->tensor;
     const auto size = static_cast<std::size_t>(tensor.element_count() * size_bytes(tensor.dtype()));
     header.entries.push_back({named->name, tensor.dtype(), tensor.shape(), offset, size});
-    readings.push_back(tensor.read_bytes());
+    readings.push_back(tensor.read_bytes(loc));
     offset += size;
   }
   std::vector<std::vector<std::byte>> values;
@@ -79,25 +97,33 @@ void write_safetensors(const std::filesystem::path& path,
   for (Pending<std::vector<std::byte>>& reading : readings) {
     values.push_back(std::move(reading).get());
   }
-  const std::string text = detail::print_header(header);
+  const std::vector<std::span<const std::byte>> pieces(values.begin(), values.end());
+  header.metadata[std::string(kChecksumName)] = checksum_of(pieces);
+  const std::string text = detail::print_header(header, loc);
   const std::uint64_t length = text.size();
   const Status status = write_file_atomically(path, [&](FileWriter& writer) -> Status {
     HEARTH_TRY_STATUS(writer.write(std::as_bytes(std::span(&length, 1))));
     HEARTH_TRY_STATUS(writer.write(std::as_bytes(std::span(text))));
-    for (const std::vector<std::byte>& bytes : values) {
+    for (const std::span<const std::byte> bytes : pieces) {
       HEARTH_TRY_STATUS(writer.write(bytes));
     }
     return {};
   });
   if (!status.has_value()) {
-    throw FileError(status.shared_error());
+    detail::throw_file_error(status.error(), loc);
+  }
+  if (!tensors.empty()) {
+    tensors.front().tensor.device().log().debug([&] {
+      return fmt::format(
+          "saved {} tensors, {} bytes, in {}", tensors.size(), offset, path.string());
+    });
   }
 }
 
-SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path) {
+SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceLoc loc) {
   Result<std::vector<std::byte>> content = read_file(path);
   if (!content.has_value()) {
-    throw FileError(content.shared_error());
+    detail::throw_file_error(content.error(), loc);
   }
   SafetensorsFile file;
   file.path_ = path;
@@ -105,38 +131,59 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path) {
   const std::span<const std::byte> bytes(*file.file_);
   std::uint64_t length = 0;
   if (bytes.size() < kLengthBytes) {
-    throw_file_error(
-        ErrorCode::bad_format,
-        path,
-        fmt::format("truncated: expected 8 bytes of header length, got {}", bytes.size()));
+    refuse(ErrorCode::bad_format,
+           path,
+           fmt::format("truncated: expected 8 bytes of header length, got {}", bytes.size()),
+           loc);
   }
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > detail::kMaxHeaderBytes || length > bytes.size() - kLengthBytes) {
-    throw_file_error(ErrorCode::bad_format,
-                     path,
-                     fmt::format("the header length at byte 0 is {}, but {} bytes follow (at most "
-                                 "{} are allowed)",
-                                 length,
-                                 bytes.size() - kLengthBytes,
-                                 detail::kMaxHeaderBytes));
+    refuse(ErrorCode::bad_format,
+           path,
+           fmt::format("the header length at byte 0 is {}, but {} bytes follow (at most "
+                       "{} are allowed)",
+                       length,
+                       bytes.size() - kLengthBytes,
+                       detail::kMaxHeaderBytes),
+           loc);
   }
   file.data_begin_ = kLengthBytes + length;
   const auto text = bytes.subspan(kLengthBytes, length);
   Result<detail::SafetensorsHeader> header = detail::parse_header(
       {reinterpret_cast<const char*>(text.data()), text.size()}, bytes.size() - file.data_begin_);
   if (!header.has_value()) {
-    throw_file_error(ErrorCode::bad_format, path, header.error().text);
+    refuse(ErrorCode::bad_format, path, header.error().text, loc);
   }
   file.metadata_ = std::move(header.value().metadata);
   file.entries_ = std::move(header.value().entries);
+  file.check_tensors(loc);
   return file;
+}
+
+void SafetensorsFile::check_tensors(SourceLoc loc) {
+  const auto written = metadata_.extract(std::string(kChecksumName));
+  if (written.empty()) {
+    return;
+  }
+  const std::span<const std::byte> data = std::span(*file_).subspan(data_begin_);
+  const std::string found = checksum_of({&data, 1});
+  if (written.mapped() != found) {
+    refuse(ErrorCode::bad_format,
+           path_,
+           fmt::format("the tensors are not those that were written: their checksum is {}, but {} "
+                       "expects {}",
+                       found,
+                       kChecksumName,
+                       written.mapped()),
+           loc);
+  }
 }
 
 bool SafetensorsFile::contains(std::string_view name) const noexcept {
   return std::ranges::find(entries_, name, &Entry::name) != entries_.end();
 }
 
-const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name) const {
+const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name, SourceLoc loc) const {
   const auto found = std::ranges::find(entries_, name, &Entry::name);
   if (found == entries_.end()) {
     std::vector<std::string_view> names;
@@ -144,9 +191,10 @@ const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name) const {
     for (const Entry& entry : entries_) {
       names.push_back(entry.name);
     }
-    throw_file_error(ErrorCode::not_found,
-                     path_,
-                     fmt::format("no tensor '{}'; there are: {}", name, fmt::join(names, ", ")));
+    refuse(ErrorCode::not_found,
+           path_,
+           fmt::format("no tensor '{}'; there are: {}", name, fmt::join(names, ", ")),
+           loc);
   }
   return *found;
 }
@@ -155,41 +203,61 @@ std::span<const std::byte> SafetensorsFile::bytes(const Entry& entry) const noex
   return std::span(*file_).subspan(data_begin_ + entry.offset_bytes, entry.size_bytes);
 }
 
-Tensor SafetensorsFile::tensor(std::string_view name, const Device& device) const {
-  const Entry& entry = at(name);
+Tensor SafetensorsFile::tensor(std::string_view name, const Device& device, SourceLoc loc) const {
+  const Entry& entry = at(name, loc);
   const WeightScope weights(device);
-  return Tensor::from_owned_bytes(device, bytes(entry), file_, entry.dtype, entry.shape);
+  return Tensor::from_owned_bytes(device, bytes(entry), file_, entry.dtype, entry.shape, loc);
 }
 
-void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected) const {
+void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected, SourceLoc loc) const {
   std::set<std::string_view> names;
   for (const NamedTensor& named : expected) {
+    if (named.tensor.is_empty()) {
+      throw_error(
+          Error{.code = ErrorCode::invalid_argument,
+                .text = fmt::format("'{}' is an empty tensor: a file cannot fit it", named.name),
+                .module_path = named.name,
+                .location = loc});
+    }
     const std::string wanted = describe(named.tensor.dtype(), named.tensor.shape());
     names.insert(named.name);
     if (!contains(named.name)) {
-      throw_file_error(ErrorCode::bad_format,
-                       path_,
-                       fmt::format("tensor '{}' is missing: expected {}", named.name, wanted));
+      refuse(ErrorCode::bad_format,
+             path_,
+             fmt::format("tensor '{}' is missing: expected {}", named.name, wanted),
+             loc);
     }
     const Entry& entry = at(named.name);
     if (entry.dtype != named.tensor.dtype() || entry.shape != named.tensor.shape()) {
-      throw_file_error(ErrorCode::bad_format,
-                       path_,
-                       fmt::format("tensor '{}' is {}: expected {}",
-                                   named.name,
-                                   describe(entry.dtype, entry.shape),
-                                   wanted));
+      refuse(ErrorCode::bad_format,
+             path_,
+             fmt::format("tensor '{}' is {}: expected {}",
+                         named.name,
+                         describe(entry.dtype, entry.shape),
+                         wanted),
+             loc);
     }
   }
   for (const Entry& entry : entries_) {
     if (!names.contains(entry.name)) {
-      throw_file_error(ErrorCode::bad_format,
-                       path_,
-                       fmt::format("tensor '{}' ({}) belongs to no parameter of the model",
-                                   entry.name,
-                                   describe(entry.dtype, entry.shape)));
+      refuse(ErrorCode::bad_format,
+             path_,
+             fmt::format("tensor '{}' ({}) belongs to no parameter of the model",
+                         entry.name,
+                         describe(entry.dtype, entry.shape)),
+             loc);
     }
   }
+}
+
+void SafetensorsFile::note_load(const Device& device) const {
+  device.log().debug([&] {
+    return fmt::format("loaded {} tensors, {} bytes, from {} to {}",
+                       entries_.size(),
+                       file_->size() - data_begin_,
+                       path_.string(),
+                       device.name());
+  });
 }
 
 }  // namespace hearth

@@ -1,5 +1,7 @@
 // Model files in the safetensors format: named tensors and a few words of metadata. Python's
-// safetensors reads what is written here, and the other way round.
+// safetensors reads what is written here, and the other way round. What is written here has the
+// checksum of its tensors among the metadata, as kChecksumName; a file with one is read only when it is
+// right.
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
 // Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header
 // to the last byte, or the reader throws and names the file, the tensor or byte, and what was
@@ -26,13 +28,24 @@ namespace hearth {
 /// What a file says about itself ("step" → "120").
 using Metadata = std::map<std::string, std::string>;
 
+/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of all bytes after the header. The
+/// library writes and checks it; it is no part of what a program gives or gets as Metadata.
+inline constexpr std::string_view kChecksumName = "hearth.xxh3_64";
+
 /// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
 ///
 /// Errors: ArgumentError for an empty tensor, a name twice, or the name "__metadata__"; DeviceError
-/// when a tensor is poisoned; FileError io_error. The old file is kept in each case.
+/// when a tensor is poisoned; OutOfMemory when the host has no room for a tensor; FileError io_error.
+/// The old file is kept in each case.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors,
-                       const Metadata& metadata = {});
+                       const Metadata& metadata = {},
+                       SourceLoc loc = SourceLoc::current());
+
+namespace detail {
+/// Throws the error of a file with the user's line: OutOfMemory, or FileError for all else.
+[[noreturn]] void throw_file_error(Error error, SourceLoc loc);
+}  // namespace detail
 
 class SafetensorsFile final {
  public:
@@ -46,9 +59,11 @@ class SafetensorsFile final {
 
   /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
   /// truncated, a wrong header length, a header that is no JSON object, unknown types, offsets that
-  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice.
+  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice, a checksum
+  /// that is not that of the tensors. OutOfMemory when the host has no room for the file.
   /// Cost: memory for the whole file.
-  [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path);
+  [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
+                                            SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
@@ -56,17 +71,24 @@ class SafetensorsFile final {
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
   [[nodiscard]] bool contains(std::string_view name) const noexcept;
   /// Errors: FileError not_found, with the names that are there.
-  [[nodiscard]] const Entry& at(std::string_view name) const;
+  [[nodiscard]] const Entry& at(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const noexcept;
   /// Queues the upload; the file's bytes live until it is done. Errors: as at().
-  [[nodiscard]] Tensor tensor(std::string_view name, const Device& device) const;
+  [[nodiscard]] Tensor tensor(std::string_view name,
+                              const Device& device,
+                              SourceLoc loc = SourceLoc::current()) const;
 
   /// Checks that the file holds exactly these tensors: names, types and shapes.
   /// Errors: FileError bad_format naming the first that is missing, differs or is too much.
-  void require_exactly(std::span<const NamedTensor> expected) const;
+  void require_exactly(std::span<const NamedTensor> expected,
+                       SourceLoc loc = SourceLoc::current()) const;
+  /// Tells the log that all tensors were loaded, to this device.
+  void note_load(const Device& device) const;
 
  private:
   SafetensorsFile() = default;
+  /// Takes the checksum out of the metadata. Errors: FileError bad_format.
+  void check_tensors(SourceLoc loc);
 
   std::filesystem::path path_;
   std::shared_ptr<const std::vector<std::byte>> file_;

@@ -182,7 +182,7 @@ Result<Json> parse_json(std::string_view text) {
 
 }  // namespace
 
-std::string print_header(const SafetensorsHeader& header) {
+std::string print_header(const SafetensorsHeader& header, SourceLoc loc) {
   Json root = Json::object();
   if (!header.metadata.empty()) {
     root[std::string(kMetadataKey)] = header.metadata;
@@ -200,7 +200,8 @@ std::string print_header(const SafetensorsHeader& header) {
   } catch (const Json::exception& error) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("safetensors: a name or a metadata text is not UTF-8: {}",
-                                          error.what())});
+                                          error.what()),
+                      .location = loc});
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;

@@ -19,7 +19,8 @@ struct SafetensorsHeader {
 };
 
 /// JSON, with spaces at its end up to a multiple of eight bytes.
-[[nodiscard]] std::string print_header(const SafetensorsHeader& header);
+/// Errors: ArgumentError when a name or a metadata text is not UTF-8.
+[[nodiscard]] std::string print_header(const SafetensorsHeader& header, SourceLoc loc);
 
 /// Entries come back in the order of their offsets.
 /// Errors: a text that says what is wrong with which tensor; the caller knows the file.

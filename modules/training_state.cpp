@@ -18,8 +18,8 @@ constexpr std::string_view kOwnNames = "hearth.";  // before our names in the me
 // The numbers in a file's metadata, or the error that says which one is wrong.
 class Numbers {
  public:
-  Numbers(const std::filesystem::path& file, const Metadata& metadata)
-      : file_(file), metadata_(metadata) {}
+  Numbers(const std::filesystem::path& file, const Metadata& metadata, SourceLoc loc)
+      : file_(file), metadata_(metadata), loc_(loc) {}
 
   template <class Number>
   [[nodiscard]] Number read(const std::string& name) const {
@@ -49,11 +49,13 @@ class Numbers {
  private:
   [[noreturn]] void fail(const std::string& text) const {
     throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("file {}: {}", file_.string(), text)});
+                          .text = fmt::format("file {}: {}", file_.string(), text),
+                          .location = loc_});
   }
 
   const std::filesystem::path& file_;
   const Metadata& metadata_;
+  SourceLoc loc_;
 };
 
 }  // namespace
@@ -61,7 +63,8 @@ class Numbers {
 void write_training(const std::filesystem::path& file,
                     const std::vector<NamedTensor>& tensors,
                     Optimizer& optimizer,
-                    const TrainingProgress& progress) {
+                    const TrainingProgress& progress,
+                    SourceLoc loc) {
   Metadata metadata = progress.notes;
   const auto set = [&](const std::string& name, const auto& value) {
     metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);  // floats come back exactly
@@ -78,17 +81,18 @@ void write_training(const std::filesystem::path& file,
   if (file.has_parent_path()) {
     const Status made = make_folder(file.parent_path());
     if (!made.has_value()) {
-      throw FileError(made.shared_error());
+      throw_file_error(made.error(), loc);
     }
   }
-  write_safetensors(file, tensors, metadata);
+  write_safetensors(file, tensors, metadata, loc);
 }
 
 LoadedTraining read_training(const std::filesystem::path& file,
-                             const std::vector<NamedTensor>& expected) {
-  const SafetensorsFile content = SafetensorsFile::read(file);
-  content.require_exactly(expected);
-  const Numbers numbers(file, content.metadata());
+                             const std::vector<NamedTensor>& expected,
+                             SourceLoc loc) {
+  const SafetensorsFile content = SafetensorsFile::read(file, loc);
+  content.require_exactly(expected, loc);
+  const Numbers numbers(file, content.metadata(), loc);
   LoadedTraining loaded;
   loaded.step_count = numbers.read_count<std::int64_t>("step_count");
   loaded.learning_rate = numbers.read_count<double>("learning_rate");
@@ -106,7 +110,10 @@ LoadedTraining read_training(const std::filesystem::path& file,
     }
   }
   for (const NamedTensor& named : expected) {
-    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device()));
+    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device(), loc));
+  }
+  if (!expected.empty()) {
+    content.note_load(expected.front().tensor.device());
   }
   return loaded;
 }

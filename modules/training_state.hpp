@@ -30,8 +30,10 @@ struct TrainingProgress {
 namespace detail {
 /// The tensors of model and optimizer under their names in the file. Waits for the step under way.
 template <Module Model>
-[[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model, Optimizer& optimizer) {
-  optimizer.prepare(model);
+[[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model,
+                                                        Optimizer& optimizer,
+                                                        SourceLoc loc = SourceLoc::current()) {
+  optimizer.prepare(model, loc);
   std::vector<NamedTensor> all;
   const auto add = [&](const std::string& path, const Tensor& tensor) {
     all.push_back({path, tensor});
@@ -44,7 +46,8 @@ template <Module Model>
 void write_training(const std::filesystem::path& file,
                     const std::vector<NamedTensor>& tensors,
                     Optimizer& optimizer,
-                    const TrainingProgress& progress);
+                    const TrainingProgress& progress,
+                    SourceLoc loc);
 
 /// The contents of a file that fits.
 struct LoadedTraining {
@@ -54,7 +57,8 @@ struct LoadedTraining {
   TrainingProgress progress;
 };
 [[nodiscard]] LoadedTraining read_training(const std::filesystem::path& file,
-                                           const std::vector<NamedTensor>& expected);
+                                           const std::vector<NamedTensor>& expected,
+                                           SourceLoc loc);
 }  // namespace detail
 
 /// Writes the state of a run to `file`, making its folder if need be. Waits for the step under way.
@@ -64,8 +68,10 @@ template <Module Model>
 void save_training(Model& model,
                    Optimizer& optimizer,
                    const TrainingProgress& progress,
-                   const std::filesystem::path& file) {
-  detail::write_training(file, detail::training_tensors(model, optimizer), optimizer, progress);
+                   const std::filesystem::path& file,
+                   SourceLoc loc = SourceLoc::current()) {
+  detail::write_training(
+      file, detail::training_tensors(model, optimizer, loc), optimizer, progress, loc);
 }
 
 /// Gives model and optimizer, on the devices where they are, the state in `file`; the caller seeks
@@ -78,17 +84,18 @@ void save_training(Model& model,
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,
-                                             const std::filesystem::path& file) {
+                                             const std::filesystem::path& file,
+                                             SourceLoc loc = SourceLoc::current()) {
   detail::LoadedTraining loaded =
-      detail::read_training(file, detail::training_tensors(model, optimizer));
+      detail::read_training(file, detail::training_tensors(model, optimizer, loc), loc);
   std::size_t index = 0;
   const auto name = [&](const std::string& path, const Tensor&) {
     loaded.tensors[index++].set_path(path);
   };
   model.visit("", name);
   optimizer.visit("", name);
-  optimizer.set_learning_rate(loaded.learning_rate);
-  optimizer.set_step_count(loaded.step_count);
+  optimizer.set_learning_rate(loaded.learning_rate, loc);
+  optimizer.set_step_count(loaded.step_count, loc);
   index = 0;
   const auto take = [&](const std::string&, Tensor& tensor) {
     tensor = std::move(loaded.tensors[index++]);

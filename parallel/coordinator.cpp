@@ -31,13 +31,20 @@ bool detail::is_device_loss(const Error& error) noexcept {
 
 Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
     : mailbox_(std::make_shared<CoordinatorMailbox>()), watchdog_(options.watchdog) {
+  OwnedThreadOptions thread{.subject = "the coordinator",
+                            .observe = [] { return std::string("its engine keeps it"); },
+                            .limit = options.shutdown_limit,
+                            .log = options.log};
   auto loop = std::make_unique<CoordinatorLoop>(mailbox_, engine, std::move(options));
-  thread_ = executor.spawn({.name = "coordinator"}, [loop = std::move(loop)] { loop->run(); });
+  thread_ = std::make_unique<OwnedThread>(
+      executor, ThreadOptions{.name = "coordinator"}, std::move(thread), [loop = std::move(loop)] {
+        loop->run();
+      });
 }
 
+// The thread's own end waits, when the mailbox is closed.
 Coordinator::~Coordinator() {
   mailbox_->messages.close();
-  thread_->join();
 }
 
 Pending<DataParallelReport> Coordinator::begin(std::int64_t step,

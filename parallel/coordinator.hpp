@@ -3,7 +3,8 @@
 // that goes wrong on any rank (an exception, a poisoned gradient, a loss that is not finite, a
 // missing rank) ends the step for all: from then on every bucket of it comes back with that error.
 // Then each rank prepares its update, and the coordinator decides for all of them.
-// Owned by a trainer; the Runtime and the engine outlive it. Runs on a thread of its own.
+// Owned by a trainer; the Runtime and the engine outlive it, and the engine also outlives those of its
+// own calls that do not return. Runs on a thread of its own.
 // Threads: any; everything is a message, so that nothing but trouble() and statistics() waits.
 // Invariants: (1) it says yes to a step's updates when every rank has prepared its own, so all of
 // them happen or none; (2) every bucket comes back: reduced, or with the step's error; (3) a step
@@ -12,6 +13,7 @@
 
 #include <hearth/parallel/collective.hpp>
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/lent_region.hpp>
@@ -46,6 +48,11 @@ struct CoordinatorOptions {
   Duration deadline = std::chrono::seconds(5);
   /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
   IntrusivePtr<Watchdog> watchdog = nullptr;
+  /// Whether a missed deadline is trouble that the trainer mends: then every step fails until rejoin().
+  bool mends_hangs = false;
+  Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  Log* log =
+      nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };
 
 /// How far a trainer has come. Counts and bytes.
@@ -72,6 +79,9 @@ struct BucketArrival {
 struct CoordinatorTrouble {
   /// Ranks whose update failed after all had been told to commit, while others' did not. Told once.
   std::vector<int> stragglers = {};
+  /// Ranks that did not come in time, until rejoin(). Of mends_hangs alone, as the next.
+  std::vector<int> missing = {};
+  bool has_hang = false;         ///< A rank, or the engine, did not come in time.
   bool has_lost_device = false;  ///< A step met a device that is lost.
 };
 
@@ -105,7 +115,8 @@ class Coordinator final {
   Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
-  /// Cancels what is open. Waits for the engine's call that is under way, however long it takes.
+  /// Cancels what is open, and calls the engine no more. At the limit, a call of the engine's that
+  /// does not return is named in the log and left behind with its thread.
   ~Coordinator();
 
   /// Opens a step; comes before the ranks' messages about it. The ranks' updates wait for
@@ -122,7 +133,7 @@ class Coordinator final {
   /// What it is, after all that the ranks have said so far.
   [[nodiscard]] CoordinatorTrouble trouble();
   /// All is mended: these are the ranks from here on. Each of them is through with every step that
-  /// was begun.
+  /// was begun; what others still say of one is not heard.
   void rejoin(std::vector<std::string> ranks);
   [[nodiscard]] CoordinatorStatistics statistics();
   [[nodiscard]] CoordinatorInbox inbox() const noexcept { return CoordinatorInbox(mailbox_); }
@@ -130,7 +141,7 @@ class Coordinator final {
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
   const IntrusivePtr<Watchdog> watchdog_;
-  std::unique_ptr<Joinable> thread_;
+  std::unique_ptr<OwnedThread> thread_;
 };
 
 }  // namespace hearth

@@ -78,6 +78,10 @@ void CoordinatorLoop::handle(message::Begin begin) {
   if (refusal_) {
     fail(step, refusal_);
   }
+  if (trouble_.has_hang) {
+    give_up_all(step);
+    decide(step);
+  }
 }
 
 void CoordinatorLoop::handle(message::Prepared prepared) {
@@ -162,6 +166,9 @@ void CoordinatorLoop::reduce(std::int64_t number,
                              Step& step,
                              std::size_t index,
                              WaitingBucket bucket) {
+  if (mailbox_->messages.is_closed()) {
+    return;  // the engine may be gone before this thread; the regions come back cancelled
+  }
   ++statistics_.buckets;
   statistics_.early_buckets += bucket.is_early ? 1 : 0;
   statistics_.bytes += bucket.regions.front().bytes().size();
@@ -239,6 +246,8 @@ void CoordinatorLoop::handle(message::Cancel cancel) {
 
 void CoordinatorLoop::handle(message::AskTrouble question) {
   question.answer.set_value(CoordinatorTrouble{.stragglers = std::exchange(trouble_.stragglers, {}),
+                                               .missing = trouble_.missing,
+                                               .has_hang = trouble_.has_hang,
                                                .has_lost_device = trouble_.has_lost_device});
 }
 
@@ -285,6 +294,7 @@ std::string CoordinatorLoop::describe() const {
 
 void CoordinatorLoop::handle(message::Rejoin rejoin) {
   names_ = std::make_shared<const std::vector<std::string>>(std::move(rejoin.ranks));
+  steps_.clear();  // of ranks that are given up and gone
   trouble_ = {};
   refusal_ = nullptr;
   mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: has_trouble
@@ -396,33 +406,71 @@ void CoordinatorLoop::recall(Step& step) {
   if (first == step.reducing.end()) {
     return;
   }
-  if (!step.failure) {
-    fail(step,
-         late(step,
-              fmt::format("bucket {} of {}", first->index, options_.bucket_count),
-              "the engine"));
-  }
+  const ErrorRef error =
+      step.failure ? step.failure
+                   : late(step,
+                          fmt::format("bucket {} of {}", first->index, options_.bucket_count),
+                          "the engine");
+  note_hang(step, {}, error);
+  fail(step, error);
+  recall_loans(step, error);
+  give_up_all(step);
+  decide(step);
+}
+
+void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
   for (const ReducingBucket& bucket : step.reducing) {
     for (const LoanRecall& loan : bucket.loans) {
-      loan.recall(step.failure);
+      loan.recall(error);
     }
   }
   step.reducing.clear();
-  for (RankState& rank : step.ranks) {
-    rank.is_given_up = true;
-  }
-  decide(step);
 }
 
 void CoordinatorLoop::give_up(Step& step,
                               const std::vector<std::size_t>& missing,
                               const std::string& what) {
   const ErrorRef error = late(step, what, names_of(*step.names, missing));
+  note_hang(step, missing, error);
   for (const std::size_t rank : missing) {
     step.ranks[rank].is_given_up = true;
   }
   fail(step, error);
   decide(step);
+}
+
+void CoordinatorLoop::note_hang(const Step& late,
+                                const std::vector<std::size_t>& missing,
+                                const ErrorRef& error) {
+  if (!options_.mends_hangs) {
+    return;
+  }
+  trouble_.has_hang = true;
+  for (const std::size_t rank : missing) {
+    if (std::ranges::find(trouble_.missing, static_cast<int>(rank)) == trouble_.missing.end()) {
+      trouble_.missing.push_back(static_cast<int>(rank));
+    }
+  }
+  refusal_ = shared({.code = ErrorCode::collective_failed,
+                     .text = fmt::format("step {} hung, which is mended first", late.report.step),
+                     .cause = error});
+  mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
+  // Before the late one ends: a rank that it lets go shall not begin another. Nor shall the others
+  // wait for an engine that the one who hangs may keep.
+  for (auto& [number, step] : steps_) {
+    recall_loans(step, error);
+    if (&step != &late) {
+      fail(step, refusal_);
+      give_up_all(step);
+      decide(step);
+    }
+  }
+}
+
+void CoordinatorLoop::give_up_all(Step& step) {
+  for (RankState& rank : step.ranks) {
+    rank.is_given_up = true;
+  }
 }
 
 ErrorRef CoordinatorLoop::late(const Step& step, const std::string& what, const std::string& who) {

@@ -132,10 +132,14 @@ class CoordinatorLoop final {
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
   static void fail(Step& step, const ErrorRef& error);
   static void settle(Step& step);
+  static void give_up_all(Step& step);
+  static void recall_loans(Step& step, const ErrorRef& error);
+  /// Who is late is trouble: all other open steps end, and wait for nobody.
+  void note_hang(const Step& late, const std::vector<std::size_t>& missing, const ErrorRef& error);
   /// Ranks that did not come in time are given up.
   void give_up(Step& step, const std::vector<std::size_t>& missing, const std::string& what);
   [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
-  /// The engine did not come back in time: its loans end, and the ranks that are left are given up.
+  /// If the engine did not come back in time: its loans end, and the ranks that are left are given up.
   void recall(Step& step);
   /// The error of a deadline of the step, with a report.
   [[nodiscard]] ErrorRef late(const Step& step, const std::string& what, const std::string& who);

@@ -1,11 +1,12 @@
 // DataParallel: trains one model on several devices at once. Each device has a worker with a
 // replica of the model and an optimizer of its own; a step gives every worker its shard of the
 // batch, sums the gradients of all and updates every replica alike.
-// Owned by the training loop; the Runtime and a given engine outlive it. Threads: one at a time;
-// the workers and the coordinator are its own.
+// Owned by the training loop; the Runtime and a given engine outlive it, and the engine also outlives
+// those of its own calls that do not return. Threads: one at a time; the workers and the coordinator
+// are its own.
 // Invariants: (1) between steps all replicas have the same bits; (2) a step happens on all of them
-// or on none; (3) the same seed, shards and number of devices give the same bits; (4) a lost device
-// costs no step that has happened.
+// or on none; (3) the same seed, shards and number of devices give the same bits; (4) a lost device,
+// or a rank that hangs, costs no step that has happened.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -20,6 +21,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -32,7 +34,8 @@ template <Module Model, BatchShard Shard>
 class DataParallel final {
  public:
   /// The mean loss over the shard's samples, on the context's device. Each worker calls a copy of
-  /// its own; the shard is its to consume. Never called with a shard of size 0.
+  /// its own; the shard is its to consume. Never called with a shard of size 0. A call that does not
+  /// return may be left behind (LossPolicy, the destructor): what it refers to must outlive it.
   using LossFn = typename Replica<Model, Shard>::LossFn;
   /// The shards of one micro-batch, by rank.
   using Shards = std::vector<Shard>;
@@ -49,14 +52,12 @@ class DataParallel final {
         ranks_((detail::require_trainable(plan_), runtime), model, std::move(loss), options_) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
-  /// Gives up the step under way and those behind it; waits for the workers, and so for a kernel or a
-  /// loss function that one of them is in and that does not come back.
+  /// Gives up the step under way and those behind it. Waits for the workers up to shutdown_limit, then
+  /// as long for the engine's call; a loss function or a call that does not come back is named in the
+  /// log and left behind with its thread.
   ~DataParallel() {
     coordinator_.cancel(std::make_shared<const Error>(
         Error{.code = ErrorCode::cancelled, .text = "the trainer was destroyed"}));
-    for (std::size_t index = 0; index < ranks_.size(); ++index) {
-      ranks_[index].worker.stop();
-    }
   }
 
   /// One step over a batch, and waits for it. Shards may differ in size, and be empty.
@@ -70,6 +71,12 @@ class DataParallel final {
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where));
   }
+  /// The same for shards that are written down in the call: `step({first, second})`. An empty list is
+  /// no shard at all.
+  DataParallelReport step(std::initializer_list<Shard> shards,
+                          SourceLoc where = SourceLoc::current()) {
+    return step(Shards(shards), where);
+  }
   /// One step over several micro-batches, as over one batch of all their samples. Gradients are
   /// added up on each rank and reduced once.
   DataParallelReport step(std::vector<Shards> micro_batches,
@@ -77,8 +84,9 @@ class DataParallel final {
     return wait(step_later(std::move(micro_batches), where));
   }
   /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
-  /// these devices. When a device is lost before the step has happened, the trainer mends itself as
-  /// LossPolicy says and does the step with the ranks that there are then.
+  /// these devices. When a device is lost or a rank hangs before the step has happened, the trainer
+  /// mends itself as LossPolicy says and does the step with the ranks that there are then: with the
+  /// default limits, 8 s and a little after the others waited for the one that hangs.
   /// Errors: as above; the loss when the policy is to stop.
   template <class Divide>
   requires std::is_invocable_r_v < Shards, Divide&, const std::vector<Device>
@@ -86,8 +94,9 @@ class DataParallel final {
     for (std::size_t left = ranks_.size() + options_.spares.size();; --left) {
       Pending<DataParallelReport> report = step_later(divide(devices()), where);
       const Status status = report.wait(step_deadline());
-      const bool is_lost = !status.has_value() && detail::is_device_loss(status.error());
-      if (!is_lost || left == 0 || options_.on_loss == LossPolicy::stop) {
+      const bool is_mended = !status.has_value() &&
+                             (detail::is_device_loss(status.error()) || coordinator_.has_trouble());
+      if (!is_mended || left == 0 || options_.on_loss == LossPolicy::stop) {
         return std::move(report).get(step_deadline());
       }
     }
@@ -97,6 +106,10 @@ class DataParallel final {
     std::vector<Shards> micro_batches;
     micro_batches.push_back(std::move(shards));
     return step_later(std::move(micro_batches), where);
+  }
+  Pending<DataParallelReport> step_later(std::initializer_list<Shard> shards,
+                                         SourceLoc where = SourceLoc::current()) {
+    return step_later(Shards(shards), where);
   }
   Pending<DataParallelReport> step_later(std::vector<Shards> micro_batches,
                                          SourceLoc where = SourceLoc::current());
@@ -111,8 +124,8 @@ class DataParallel final {
     std::vector<Pending<R>> pending;
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
-      pending.push_back(rank.worker.run([fn, place = &rank](WorkerContext& context) mutable {
-        return fn(std::as_const(place->replica.model()), context);
+      pending.push_back(rank.worker.run([fn, place = rank.replica](WorkerContext& context) mutable {
+        return fn(std::as_const(place->model()), context);
       }));
     }
     std::vector<R> results;
@@ -148,8 +161,8 @@ class DataParallel final {
   [[nodiscard]] Model snapshot() {
     mend();
     Rank& rank = ranks_.good();
-    return retrieve(rank.worker.run([place = &rank](WorkerContext& context) {
-      return fork(place->replica.model(), context.device);
+    return retrieve(rank.worker.run([place = rank.replica](WorkerContext& context) {
+      return fork(place->model(), context.device);
     }));
   }
   /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
@@ -159,7 +172,7 @@ class DataParallel final {
     is_model_taken_ = true;
     Rank& rank = ranks_.good();
     return retrieve(
-        rank.worker.run([place = &rank](WorkerContext&) { return place->replica.take(); }));
+        rank.worker.run([place = rank.replica](WorkerContext&) { return place->take(); }));
   }
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(ranks_.size()); }
@@ -198,7 +211,7 @@ class DataParallel final {
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
       Rank& rank = ranks_[index];
       pending.push_back(
-          rank.worker.run([fn, place = &rank](WorkerContext&) mutable { fn(place->replica); }));
+          rank.worker.run([fn, place = rank.replica](WorkerContext&) mutable { fn(*place); }));
     }
     const Deadline deadline = step_deadline();
     std::vector<Status> outcomes;
@@ -231,10 +244,11 @@ class DataParallel final {
   Collective* const engine_;
   const BucketPlan plan_;
   Coordinator coordinator_;
-  const StepTerms terms_{.plan = plan_,
-                         .coordinator = coordinator_.inbox(),
-                         .lane_limit = options_.step_limit,
-                         .update_limit = options_.step_limit + options_.deadline};
+  const std::shared_ptr<const StepTerms> terms_ = std::make_shared<const StepTerms>(
+      StepTerms{.plan = plan_,
+                .coordinator = coordinator_.inbox(),
+                .lane_limit = options_.step_limit,
+                .update_limit = options_.step_limit + options_.deadline});
   RankGroup<Model, Shard> ranks_;
   ErrorRef loss_;  ///< Why there are no steps any more.
   std::int64_t last_step_ = 0;
@@ -265,10 +279,10 @@ Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
       hand_over(shards[index]);
       task.shards.push_back(std::move(shards[index]));
     }
-    Rank* const rank = &ranks_[index];
-    rank->worker.post([this, rank, task = std::move(task)](WorkerContext& context) mutable {
-      rank->replica.run(std::move(task), terms_, rank->worker, context);
-    });
+    Rank& rank = ranks_[index];
+    rank.worker.post(
+        [replica = rank.replica, terms = terms_, task = std::move(task)](
+            WorkerContext& context) mutable { replica->run(std::move(task), *terms, context); });
   }
   return report;
 }
@@ -278,7 +292,7 @@ void DataParallel<Model, Shard>::mend() {
   if (loss_ || (!coordinator_.has_trouble() && ranks_.is_whole())) {
     return;
   }
-  loss_ = ranks_.mend([this] { return coordinator_.trouble().stragglers; }, step_wait());
+  loss_ = ranks_.mend([this] { return coordinator_.trouble(); }, step_wait());
   if (!loss_) {
     coordinator_.rejoin(detail::rank_names(ranks_.devices()));
   }

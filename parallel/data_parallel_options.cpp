@@ -1,8 +1,10 @@
 #include <hearth/parallel/data_parallel_options.hpp>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -61,6 +63,24 @@ void require_sound(const DataParallelOptions& options) {
   if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
     throw_argument("deadline and step_limit must be above 0");
   }
+  if (options.hang_limit <= Duration::zero() || options.shutdown_limit < Duration::zero()) {
+    throw_argument("hang_limit must be above 0, and shutdown_limit 0 or more");
+  }
+}
+
+Pending<void> ask(const Device& device) {
+  Stream stream(device);  // the thread's own may be full of what nobody takes
+  const StreamScope scope(stream);
+  return device.sync_later();
+}
+
+void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what) {
+  log.warn(fmt::format(
+      "DataParallel: rank {} on {} hangs, it did not answer for {} after its deadline; {}",
+      worker.rank(),
+      worker.device().name(),
+      std::chrono::duration_cast<std::chrono::milliseconds>(limit),
+      what));
 }
 
 void throw_no_replica() {
@@ -108,7 +128,10 @@ CoordinatorOptions coordinator_options(const Runtime& runtime,
   return {.ranks = rank_names(options.devices),
           .bucket_count = bucket_count,
           .deadline = options.deadline,
-          .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog())};
+          .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog()),
+          .mends_hangs = options.on_loss != LossPolicy::stop,
+          .shutdown_limit = options.shutdown_limit,
+          .log = &runtime.log()};
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/collective.hpp>
 #include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -22,11 +24,18 @@ namespace hearth {
 using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
 [[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config);
 
-/// What a trainer does when a device is lost.
+/// What a trainer does when a device is lost, and, but for `stop`, when a rank hangs: it missed
+/// DataParallelOptions::deadline, and did not answer for hang_limit either. Its worker is left behind
+/// then (see Worker), and the log says so.
 enum class LossPolicy : std::uint8_t {
-  stop,  ///< No step after it: each throws the loss. The model can be taken, if a replica is left.
+  /// No step after a loss: each throws it. The model can be taken, if a replica is left. A hang fails
+  /// its step alone, and the next one tries again.
+  stop,
   shrink,  ///< The other ranks go on without it.
-  replace  ///< The next spare device takes its place; when there is none, the device is restarted.
+  /// The next spare device takes its place. When there is none, a lost device is restarted; one on
+  /// which a rank hangs gets a new worker, if it answers; if it does not, nobody can restart it, and
+  /// the other ranks go on without it, as with `shrink`.
+  replace
 };
 
 struct DataParallelOptions {
@@ -37,8 +46,13 @@ struct DataParallelOptions {
   /// How long the first rank of a bucket waits for the last one, and how long the collective, and
   /// then the commit, may take.
   Duration deadline = std::chrono::seconds(5);
+  /// How long a rank that missed the deadline has to answer, before it counts as lost (LossPolicy).
+  /// With the deadline, less than the 10 s in which training is to go on.
+  Duration hang_limit = std::chrono::seconds(3);
   /// How long a whole step may take.
   Duration step_limit = kDefaultWait;
+  /// How long the destructor waits for the workers, and then for the engine's call.
+  Duration shutdown_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Of the workers' generators.
   Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
   LossPolicy on_loss = LossPolicy::stop;
@@ -50,6 +64,10 @@ namespace detail {
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
 void require_sound(const DataParallelOptions& options);
 [[noreturn]] void throw_no_replica();
+/// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
+[[nodiscard]] Pending<void> ask(const Device& device);
+/// Tells the log that a worker counts as lost, and what becomes of its rank.
+void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what);
 /// Errors: ArgumentError when a model has nothing to train.
 void require_trainable(const BucketPlan& plan);
 /// Errors: ArgumentError when there is not one shard a rank.

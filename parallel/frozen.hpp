@@ -22,15 +22,20 @@ namespace detail {
 class Freezing {
  public:
   /// Errors: ArgumentError for an empty tensor, or one on another device than the first, naming the path.
-  void take(const std::string& path, Tensor& tensor);
+  void take(const std::string& path, Tensor& tensor, SourceLoc loc);
   /// Errors: ArgumentError without a tensor; DeviceError when a weight is poisoned; DeadlineExceeded.
-  [[nodiscard]] Device finish();
+  [[nodiscard]] Device finish(SourceLoc loc);
 
  private:
   Device device_;
   std::vector<Pending<std::vector<std::byte>>> corners_;  // one element of each
 };
 }  // namespace detail
+
+template <Module Model>
+class Frozen;
+template <Module Model>
+[[nodiscard]] Frozen<Model> freeze(const Model& model, SourceLoc loc = SourceLoc::current());
 
 template <Module Model>
 class Frozen {
@@ -41,7 +46,7 @@ class Frozen {
 
  private:
   template <Module Other>
-  friend Frozen<Other> freeze(const Other& model);
+  friend Frozen<Other> freeze(const Other& model, SourceLoc loc);
   Frozen(Model model, Device device) : model_(std::move(model)), device_(std::move(device)) {}
 
   Model model_;
@@ -54,11 +59,12 @@ class Frozen {
 /// Errors: ArgumentError when the model has no tensor, an empty one, or tensors on several devices; DeviceError when a weight carries an
 /// error. Threads: the model's owner; waits until the weights are there. Cost: one record and one element read back per weight.
 template <Module Model>
-[[nodiscard]] Frozen<Model> freeze(const Model& model) {
+[[nodiscard]] Frozen<Model> freeze(const Model& model, SourceLoc loc) {
   Model copy = model;
   detail::Freezing freezing;
-  copy.visit("", [&](const std::string& path, Tensor& tensor) { freezing.take(path, tensor); });
-  Device device = freezing.finish();
+  copy.visit("",
+             [&](const std::string& path, Tensor& tensor) { freezing.take(path, tensor, loc); });
+  Device device = freezing.finish(loc);
   return Frozen<Model>(std::move(copy), std::move(device));
 }
 

@@ -1,11 +1,13 @@
 // RankGroup: the ranks of a trainer, each a worker with a replica, and how they are mended when a
-// replica has fallen behind or a device is lost.
+// replica has fallen behind, a device is lost, or a worker hangs.
 // Owned by a trainer; the Runtime outlives it. Threads: the trainer's.
-// Invariant: ranks are numbered from 0 without gaps, and each worker knows its number.
+// Invariants: (1) ranks are numbered from 0 without gaps, and each worker knows its number; (2) what a
+// worker's function touches is its own: a worker that hangs can be left behind at any time.
 #pragma once
 
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/replica.hpp>
 #include <hearth/parallel/worker.hpp>
@@ -16,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,13 +35,20 @@ class RankGroup final {
          const WorkerOptions& options,
          Optimizer with,
          LossFn loss)
-        : replica(std::move(with), std::move(loss)), worker(runtime, device, options) {}
+        : replica(std::make_shared<Replica<Model, Shard>>(
+              std::move(with),
+              std::move(loss),
+              Generator(options.seed).fork(static_cast<std::uint64_t>(options.rank)))),
+          worker(runtime, device, options) {}
 
-    Replica<Model, Shard> replica;  ///< Touched by the worker's thread only.
+    /// Shared with the worker's functions, and theirs to touch.
+    const std::shared_ptr<Replica<Model, Shard>> replica;
     bool is_stale = false;         ///< It did not commit a step that others did, or lost its state,
                                    ///< or may have another one than they.
+    bool is_hung = false;          ///< Its worker does not answer …
+    bool has_device = true;        ///< … but its device does.
     std::uint64_t generation = 0;  ///< Of the device on which it has its state.
-    Worker worker;                 // last: its thread ends before what it uses
+    Worker worker;
   };
 
   /// Each rank gets a copy of the model.
@@ -51,6 +61,8 @@ class RankGroup final {
         optimizer_(options.optimizer),
         seed_(options.seed),
         policy_(options.on_loss),
+        hang_limit_(options.hang_limit),
+        shutdown_limit_(options.shutdown_limit),
         spares_(options.spares) {
     for (std::size_t index = 0; index < options.devices.size(); ++index) {
       ranks_.push_back(make_rank(index, options.devices.size(), options.devices[index]));
@@ -58,6 +70,18 @@ class RankGroup final {
     for (const auto& rank : ranks_) {
       begin_placing(*rank);
       place(*rank, fork(model, rank->worker.device()), make_optimizer(optimizer_), kDefaultWait);
+    }
+  }
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+  /// Waits for all workers together up to the limit, and leaves behind who does not come.
+  ~RankGroup() {
+    for (const Place& rank : ranks_) {
+      rank->worker.stop();
+    }
+    const Deadline limit = Deadline::in(shutdown_limit_);
+    for (const Place& rank : ranks_) {
+      rank->worker.end(limit);
     }
   }
 
@@ -82,13 +106,14 @@ class RankGroup final {
     return **found;
   }
 
-  /// Ranks that fell behind, or whose device someone restarted, get a good one's state; those with a lost device are dropped, or get
-  /// another device, as the policy says. Waits until each rank has done what was asked of it before,
-  /// and only then asks who fell behind: a rank may do so while others are waited for.
+  /// Ranks that fell behind, or whose device someone restarted, get a good one's state; those with a
+  /// lost device, or that hang, are dropped, or get another device, as the policy says. Waits until
+  /// each of the others has done what was asked of it before, and asks for the trouble again then: a
+  /// rank may fall behind while others are waited for.
   /// The loss, when the policy is to stop; else nullptr.
   ///
   /// Errors: what kept it from mending; then it can be called again.
-  [[nodiscard]] ErrorRef mend(const std::function<std::vector<int>()>& stragglers, Duration limit);
+  [[nodiscard]] ErrorRef mend(const std::function<CoordinatorTrouble()>& trouble, Duration limit);
   /// Each rank was to change its state in the same way, some failed, and these ranks fell behind
   /// before. The next mend() gives those that failed the state of one that did not; where all did,
   /// the others that of good(). Errors: DeviceError device_lost when no rank is left.
@@ -99,17 +124,19 @@ class RankGroup final {
 
   [[nodiscard]] static bool is_good(const Place& rank) {
     const Device& device = rank->worker.device();
-    return !rank->is_stale && !device.is_lost() && rank->generation == device.generation();
+    return !rank->is_stale && !rank->is_hung && !device.is_lost() &&
+           rank->generation == device.generation();
   }
 
   [[nodiscard]] Place make_rank(std::size_t index, std::size_t world, const Device& device) const {
-    return std::make_unique<Rank>(
-        runtime_,
-        device,
-        WorkerOptions{
-            .rank = static_cast<int>(index), .world = static_cast<int>(world), .seed = seed_},
-        make_optimizer(optimizer_),
-        loss_);
+    return std::make_unique<Rank>(runtime_,
+                                  device,
+                                  WorkerOptions{.rank = static_cast<int>(index),
+                                                .world = static_cast<int>(world),
+                                                .seed = seed_,
+                                                .shutdown_limit = shutdown_limit_},
+                                  make_optimizer(optimizer_),
+                                  loss_);
   }
   // Before its state is made: a restart in between shows.
   static void begin_placing(Rank& rank) {
@@ -117,8 +144,8 @@ class RankGroup final {
     rank.generation = rank.worker.device().generation();
   }
   static void place(Rank& rank, Model model, Optimizer optimizer, Duration limit) {
-    auto put = [at = &rank](WorkerContext&, Model copy, Optimizer state) {
-      at->replica.place(std::move(copy), std::move(state));
+    auto put = [at = rank.replica](WorkerContext&, Model copy, Optimizer state) {
+      at->place(std::move(copy), std::move(state));
     };
     rank.worker.run(put, std::move(model), std::move(optimizer)).get(Deadline::in(limit));
     rank.is_stale = false;
@@ -136,10 +163,33 @@ class RankGroup final {
       ranks_[static_cast<std::size_t>(rank)]->is_stale = true;
     }
   }
+  using Answers = std::vector<Pending<Status>>;
+
+  /// Asks each rank for the state of its device, behind all that was asked of it before.
+  [[nodiscard]] Answers ask_ranks() const;
+  /// A rank hangs that did not come in time, or whose device does not answer, when it does not answer
+  /// for hang_limit either.
+  void find_hangs(const CoordinatorTrouble& trouble, const Answers& answers);
   /// Gives `rank` the state of a good one.
   void renew(Rank& rank, Duration limit);
-  /// A rank on another device, or on the same one, restarted, goes on where the lost one was.
-  void replace(std::size_t index, Duration limit);
+  /// A rank on another device, on the same one, restarted, or a new one there, goes on where the lost
+  /// one was. Whether there was a device for it.
+  [[nodiscard]] bool replace(std::size_t index, Duration limit);
+  /// The generator that a new rank in the place of this one goes on with.
+  [[nodiscard]] static Generator generator_of(Rank& rank, Duration limit) {
+    if (rank.is_hung) {
+      return rank.replica->generator();
+    }
+    return rank.worker.run([](WorkerContext& context) { return context.generator; })
+        .get(Deadline::in(limit));
+  }
+  /// When it hangs, its worker is left behind.
+  void part_from(Rank& rank, std::string_view what) const {
+    if (rank.is_hung) {
+      detail::tell_hang(runtime_.log(), rank.worker, hang_limit_, what);
+      rank.worker.end(Deadline::in(Duration::zero()));
+    }
+  }
   void drop(const std::vector<std::size_t>& lost, Duration limit);
 
   const Runtime& runtime_;
@@ -147,6 +197,8 @@ class RankGroup final {
   const OptimizerConfig optimizer_;
   const std::uint64_t seed_;
   const LossPolicy policy_;
+  const Duration hang_limit_;
+  const Duration shutdown_limit_;
   std::vector<Device> spares_;
   std::vector<Place> ranks_;
 };
@@ -168,24 +220,63 @@ void RankGroup<Model, Shard>::keep_alike(const std::vector<Status>& outcomes,
 }
 
 template <Module Model, BatchShard Shard>
-ErrorRef RankGroup<Model, Shard>::mend(const std::function<std::vector<int>()>& stragglers,
-                                       Duration limit) {
-  std::vector<Pending<Status>> answers;
+auto RankGroup<Model, Shard>::ask_ranks() const -> Answers {
+  Answers answers;
   for (const Place& rank : ranks_) {
     answers.push_back(rank->worker.run(
         [](WorkerContext& context) { return context.device.sync_later().wait(); }));
   }
-  std::vector<Status> healths;
-  for (Pending<Status>& answer : answers) {
-    healths.push_back(std::move(answer).get(Deadline::in(limit)));
+  return answers;
+}
+
+template <Module Model, BatchShard Shard>
+void RankGroup<Model, Shard>::find_hangs(const CoordinatorTrouble& trouble,
+                                         const Answers& answers) {
+  for (const Place& rank : ranks_) {
+    rank->is_hung = false;
   }
-  mark_stale(stragglers());
+  if (!trouble.has_hang) {
+    return;
+  }
+  std::vector<Pending<void>> devices;
+  for (const Place& rank : ranks_) {
+    devices.push_back(detail::ask(rank->worker.device()));
+  }
+  const std::stop_source nobody;  // who could be stopped does not do the device's work itself
+  const Deadline limit = Deadline::in(hang_limit_);
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    const bool is_missing =
+        std::ranges::find(trouble.missing, static_cast<int>(index)) != trouble.missing.end();
+    ranks_[index]->is_hung =
+        (is_missing || !devices[index].wait_until(limit, nobody.get_token())) &&
+        !answers[index].wait_until(limit);
+  }
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    ranks_[index]->has_device = devices[index].is_ready();
+  }
+}
+
+template <Module Model, BatchShard Shard>
+ErrorRef RankGroup<Model, Shard>::mend(const std::function<CoordinatorTrouble()>& trouble,
+                                       Duration limit) {
+  Answers answers = ask_ranks();
+  const CoordinatorTrouble known = trouble();
+  mark_stale(known.stragglers);
+  find_hangs(known, answers);
+  std::vector<Status> healths;
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    healths.push_back(ranks_[index]->is_hung ? Status()
+                                             : std::move(answers[index]).get(Deadline::in(limit)));
+  }
+  mark_stale(trouble().stragglers);
   std::vector<std::size_t> lost;
   ErrorRef loss;
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = *ranks_[index];
     const Status& health = healths[index];
-    if (!health.has_value() && detail::is_device_loss(health.error())) {
+    if (rank.is_hung) {
+      lost.push_back(index);
+    } else if (!health.has_value() && detail::is_device_loss(health.error())) {
       lost.push_back(index);
       loss = loss ? loss : health.shared_error();
     } else if (rank.generation != rank.worker.device().generation()) {
@@ -205,9 +296,13 @@ ErrorRef RankGroup<Model, Shard>::mend(const std::function<std::vector<int>()>& 
     drop(lost, limit);
     return nullptr;
   }
+  std::vector<std::size_t> irreplaceable;
   for (const std::size_t index : lost) {
-    replace(index, limit);
+    if (!replace(index, limit)) {
+      irreplaceable.push_back(index);
+    }
   }
+  drop(irreplaceable, limit);
   return nullptr;
 }
 
@@ -216,7 +311,7 @@ void RankGroup<Model, Shard>::renew(Rank& rank, Duration limit) {
   Rank& source = good();
   begin_placing(rank);
   auto copy =
-      [from = &source.replica, device = rank.worker.device(), config = optimizer_](WorkerContext&) {
+      [from = source.replica, device = rank.worker.device(), config = optimizer_](WorkerContext&) {
         from->optimizer().prepare(from->model());  // it may not have stepped yet
         Model model = fork(from->model(), device);
         Optimizer optimizer = make_optimizer(config);
@@ -231,26 +326,33 @@ void RankGroup<Model, Shard>::renew(Rank& rank, Duration limit) {
 }
 
 template <Module Model, BatchShard Shard>
-void RankGroup<Model, Shard>::replace(std::size_t index, Duration limit) {
+bool RankGroup<Model, Shard>::replace(std::size_t index, Duration limit) {
   Place& rank = ranks_[index];
   rank->is_stale = true;  // until it has the others' state
   while (!spares_.empty() && spares_.front().is_lost()) {
     spares_.erase(spares_.begin());
   }
-  if (spares_.empty()) {
+  if (spares_.empty() && rank->is_hung && !rank->has_device) {
+    return false;
+  }
+  if (spares_.empty() && !rank->is_hung) {
     rank->worker.device().restart(limit);
     renew(*rank, limit);
-    return;
+    return true;
   }
-  Place fresh = make_rank(index, ranks_.size(), spares_.front());
-  const Generator generator =
-      rank->worker.run([](WorkerContext& context) { return context.generator; })
-          .get(Deadline::in(limit));
+  const Device device = spares_.empty() ? rank->worker.device() : spares_.front();
+  const Generator generator = generator_of(*rank, limit);
+  Place fresh = make_rank(index, ranks_.size(), device);
   fresh->worker.run([generator](WorkerContext& context) { context.generator = generator; })
       .get(Deadline::in(limit));
+  fresh->replica->go_on_with(generator);
   renew(*fresh, limit);
-  spares_.erase(spares_.begin());
+  part_from(*rank, "a worker on " + device.name() + " takes its place");
+  if (!spares_.empty()) {
+    spares_.erase(spares_.begin());
+  }
   rank = std::move(fresh);
+  return true;
 }
 
 template <Module Model, BatchShard Shard>
@@ -260,6 +362,7 @@ void RankGroup<Model, Shard>::drop(const std::vector<std::size_t>& lost, Duratio
   }
   static_cast<void>(good());  // somebody must be left
   for (auto index = lost.rbegin(); index != lost.rend(); ++index) {
+    part_from(*ranks_[*index], "the other ranks go on without it");
     ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(*index));
   }
   const int world = static_cast<int>(ranks_.size());

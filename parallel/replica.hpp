@@ -1,6 +1,7 @@
 // Replica: one rank's copy of the model, with its optimizer and loss function, and how it takes
 // part in a step.
-// Owned by a trainer. Threads: its worker's only.
+// Shared by a trainer and the functions of its worker, of which one may not come back. Threads: its
+// worker's only, where nothing else is said.
 // Invariants: (1) run() tells the coordinator how its step ended, whatever happens in it; (2) a step
 // that did not happen leaves no trace: weights, optimizer and generator are as before.
 #pragma once
@@ -11,6 +12,7 @@
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <concepts>
@@ -39,7 +41,7 @@ struct ReplicaTask {
 
 /// What is the same for all steps of a trainer.
 struct StepTerms {
-  const BucketPlan& plan;
+  BucketPlan plan;
   CoordinatorInbox coordinator;
   Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
   Duration update_limit;  ///< How long the worker waits for the end of the step.
@@ -59,8 +61,11 @@ class Replica final {
   using LossFn = std::function<Tensor(const Model& model, Shard& shard, WorkerContext& context)>;
   using Task = ReplicaTask<Shard>;
 
-  Replica(Optimizer optimizer, LossFn loss)
-      : optimizer_(std::move(optimizer)), loss_(std::move(loss)) {}
+  /// `first`: the generator of its worker.
+  Replica(Optimizer optimizer, LossFn loss, const Generator& first)
+      : optimizer_(std::move(optimizer)),
+        loss_(std::move(loss)),
+        draws_{.before = first, .after = first} {}
 
   void place(Model model) { model_.emplace(std::move(model)); }
   void place(Model model, Optimizer optimizer) {
@@ -81,6 +86,16 @@ class Replica final {
     return taken;
   }
 
+  /// With which numbers a rank in its place goes on: those after the last step that has happened.
+  /// Threads: any.
+  [[nodiscard]] Generator generator() const HEARTH_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return draws_.decision && draws_.decision->is_committed() ? draws_.after : draws_.before;
+  }
+
+  /// What generator() says until the next step.
+  void go_on_with(const Generator& next) { note({.before = next, .after = next}); }
+
   /// Waits for the values of model and optimizer. Errors: DeviceError when one is poisoned.
   void require_values() {
     std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
@@ -100,9 +115,19 @@ class Replica final {
 
   /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
   /// model, when all ranks can. Waits for the update.
-  void run(Task task, const StepTerms& terms, const Worker& worker, WorkerContext& context);
+  void run(Task task, const StepTerms& terms, WorkerContext& context);
 
  private:
+  /// The worker's generator around the step that it is in, or the last one.
+  struct Draws {
+    Generator before;
+    Generator after;
+    std::shared_ptr<UpdateDecision> decision = nullptr;
+  };
+  void note(Draws draws) HEARTH_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    draws_ = std::move(draws);
+  }
   /// Where the coordinator hears of this rank's update.
   [[nodiscard]] static JointUpdate joint_update(const Task& task, const StepTerms& terms, int rank);
   [[nodiscard]] Gradients differentiate(Task& task,
@@ -122,27 +147,32 @@ class Replica final {
   std::optional<Model> model_;
   Optimizer optimizer_;
   LossFn loss_;
+  mutable Mutex mutex_;
+  Draws draws_ HEARTH_GUARDED_BY(mutex_);
 };
 
 template <Module Model, BatchShard Shard>
-void Replica<Model, Shard>::run(Task task,
-                                const StepTerms& terms,
-                                const Worker& worker,
-                                WorkerContext& context) {
-  ErrorRef error;
+void Replica<Model, Shard>::run(Task task, const StepTerms& terms, WorkerContext& context) {
+  ErrorRef error = task.decision->error();
+  if (error) {  // it was called off before its turn came
+    terms.coordinator.finish(task.step, context.rank, std::move(error));
+    return;
+  }
   const Generator generator = context.generator;
+  note({.before = generator, .after = generator, .decision = task.decision});
   try {
     take_over(task.shards);
     GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
     Gradients gradients = differentiate(task, exchange, context);
     exchange.collect(gradients);
+    note({.before = generator, .after = context.generator, .decision = task.decision});
     const Pending<StepReport> update =
         optimizer_.step(model(), std::move(gradients), joint_update(task, terms, context.rank));
     error = update.wait_for(terms.update_limit, context.stop) || !context.stop.stop_requested()
                 ? update.wait(Deadline::in(Duration::zero())).shared_error()
                 : detail::given_up();
   } catch (...) {
-    error = worker.failure();
+    error = context.failure();
     terms.coordinator.abort(task.step, error);
   }
   if (error && task.decision->abort(error)) {

@@ -15,58 +15,77 @@ Worker::Worker(const Runtime& runtime, const Device& device, WorkerOptions optio
       subject_(fmt::format("worker {} on {}", options.rank, device.name())),
       watchdog_(&runtime.watchdog()) {
   // It may be in the middle of a function for long, so what it is at is seen from outside.
-  const auto look = [books = books_] {
-    return fmt::format("{}; {} functions wait",
-                       books->is_running.load(std::memory_order_acquire) ? "runs one" : "is idle",
-                       books->queued.load(std::memory_order_acquire));
-  };
-  witness_ =
+  const auto look = [desk = desk_] { return desk->look(); };
+  std::shared_ptr<const void> witness =
       watchdog_->watch({.name = subject_,
                         .ask = [look](Promise<std::string> answer) { answer.set_value(look()); },
                         .observe = look});
-  thread_ = runtime.executor().spawn(
-      {.name = fmt::format("worker:{}", options.rank), .cores = device.cores()},
-      [this] { thread_main(); });
+  auto body = [desk = desk_,
+               device,
+               options,
+               subject = subject_,
+               witness = std::move(witness)] {  // of a thread that is left behind, too
+    WorkerContext context{
+        .rank = options.rank,
+        .world = options.world,
+        .device = device,
+        .generator = Generator(options.seed).fork(static_cast<std::uint64_t>(options.rank)),
+        .communication = Stream(device),
+        .stop = desk->stop.get_token(),
+        .subject = subject};
+    desk->work(context);
+  };
+  thread_ = std::make_unique<OwnedThread>(
+      runtime.executor(),
+      ThreadOptions{.name = fmt::format("worker:{}", options.rank), .cores = device.cores()},
+      OwnedThreadOptions{.subject = subject_,
+                         .observe = look,
+                         .limit = options.shutdown_limit,
+                         .log = &runtime.log()},
+      std::move(body));
 }
 
 Worker::~Worker() {
-  stop();
-  thread_->join();
+  end(Deadline::in(options_.shutdown_limit));
 }
 
 void Worker::stop() noexcept {
-  stop_.request_stop();
-  jobs_.close();
+  desk_->stop.request_stop();
+  desk_->jobs.close();
+  while (desk_->jobs.try_pop()) {
+    // Dies here, and its Pending says `cancelled`.
+  }
+}
+
+bool Worker::end(Deadline deadline) {
+  stop();
+  return thread_->end(deadline);
 }
 
 void Worker::post(Job job) {
-  books_->queued.fetch_add(1, std::memory_order_acq_rel);
-  if (jobs_.push(std::move(job)) != MailboxPush::accepted) {
-    books_->queued.fetch_sub(1, std::memory_order_acq_rel);
+  if (desk_->jobs.push(std::move(job)) != MailboxPush::accepted) {
     throw_error(Error{.code = ErrorCode::cancelled, .text = subject_ + " has ended"});
   }
 }
 
-void Worker::thread_main() {
-  WorkerContext context{
-      .rank = options_.rank,
-      .world = options_.world,
-      .device = device_,
-      .generator = Generator(options_.seed).fork(static_cast<std::uint64_t>(options_.rank)),
-      .communication = Stream(device_),
-      .stop = stop_.get_token()};
+std::string Worker::Desk::look() const {
+  return fmt::format("{}; {} functions wait",
+                     is_running.load(std::memory_order_acquire) ? "runs one" : "is idle",
+                     jobs.size());
+}
+
+void Worker::Desk::work(WorkerContext& context) {
   const GeneratorScope generator(context.generator);
-  while (std::optional<Job> job = jobs_.pop(Deadline::never())) {
-    books_->queued.fetch_sub(1, std::memory_order_acq_rel);
-    if (!stop_.stop_requested()) {
-      books_->is_running.store(true, std::memory_order_release);  // partner: the witness
+  while (std::optional<Job> job = jobs.pop(Deadline::never())) {
+    if (!context.stop.stop_requested()) {
+      is_running.store(true, std::memory_order_release);  // partner: look
       (*job)(context);
-      books_->is_running.store(false, std::memory_order_release);
+      is_running.store(false, std::memory_order_release);
     }
   }
 }
 
-ErrorRef Worker::failure() const {
+ErrorRef WorkerContext::failure() const {
   ErrorRef cause;
   const auto foreign = [](std::string text) {
     return std::make_shared<const Error>(
@@ -82,8 +101,8 @@ ErrorRef Worker::failure() const {
     cause = foreign("something that is no std::exception");
   }
   return std::make_shared<const Error>(Error{.code = ErrorCode::worker_failed,
-                                             .text = subject_ + ": its function threw",
-                                             .device = device_.name(),
+                                             .text = subject + ": its function threw",
+                                             .device = device.name(),
                                              .cause = std::move(cause)});
 }
 

@@ -4,11 +4,13 @@
 // worker's own thread, which is pinned to the device's cores.
 // Invariants: (1) functions run in the order of run(); (2) a function that throws ends its own
 // Pending and nothing else; (3) what is queued when the worker ends is dropped: its Pending says
-// `cancelled`.
+// `cancelled`; (4) a function that does not come back keeps nobody: what its thread touches of the
+// worker is the thread's own.
 #pragma once
 
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/generator.hpp>
@@ -29,6 +31,8 @@ struct WorkerOptions {
   int rank = 0;   ///< This worker's number …
   int world = 1;  ///< … among so many.
   std::uint64_t seed = 0;
+  /// How long the destructor waits for the function that runs.
+  Duration shutdown_limit = kDefaultWait;
 };
 
 /// What a function finds on its worker. Threads: the worker's.
@@ -43,6 +47,10 @@ struct WorkerContext {
   Stream communication;
   /// Requested when the worker is to end: for functions that wait (Pending::get) or go on for long.
   std::stop_token stop;
+  std::string subject;  ///< How errors call this worker: "worker 1 on sim:1".
+
+  /// The exception being handled, as the worker_failed error of this worker.
+  [[nodiscard]] ErrorRef failure() const;
 };
 
 class Worker final {
@@ -50,8 +58,9 @@ class Worker final {
   Worker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it; drops those
-  /// behind it.
+  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it up to the limit;
+  /// drops those behind it. A function that does not come back is named in the log and left behind
+  /// with its thread: what it was given by reference must outlive it.
   ~Worker();
 
   /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
@@ -66,8 +75,7 @@ class Worker final {
     Promise<R> promise(PendingOptions{.subject = subject_, .helper = {.watchdog = watchdog_}});
     Pending<R> pending = promise.pending();
     (hand_over(args), ...);
-    post([this,
-          fn = std::move(fn),
+    post([fn = std::move(fn),
           inputs = std::tuple<Args...>(std::move(args)...),
           promise = std::move(promise)](WorkerContext& context) mutable {
       try {
@@ -82,7 +90,7 @@ class Worker final {
           promise.set_value(std::move(result));
         }
       } catch (...) {
-        promise.set_error(failure());
+        promise.set_error(context.failure());
       }
     });
     return pending;
@@ -91,35 +99,33 @@ class Worker final {
   /// The plain form: the job must not throw.
   void post(UniqueFunction<void(WorkerContext&)> job);
 
-  /// The exception being handled, as the worker_failed error of this worker. Threads: the worker's.
-  [[nodiscard]] ErrorRef failure() const;
-
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   [[nodiscard]] int rank() const noexcept { return options_.rank; }
   /// Gives up what is queued, now and from here on, and asks the function that runs now to stop,
   /// without waiting.
   void stop() noexcept;
+  /// What the destructor does, by this deadline. Whether the function came back. Threads: the owner's.
+  bool end(Deadline deadline);
 
  private:
   using Job = UniqueFunction<void(WorkerContext&)>;
 
-  /// What others may see of it.
-  struct Books {
+  /// What the worker and its thread share.
+  struct Desk {
+    std::stop_source stop;
+    Mailbox<Job> jobs;
     std::atomic<bool> is_running{false};
-    std::atomic<std::int64_t> queued{0};
-  };
 
-  void thread_main();
+    [[nodiscard]] std::string look() const;
+    void work(WorkerContext& context);
+  };
 
   const Device device_;
   const WorkerOptions options_;
   const std::string subject_;
   const IntrusivePtr<Watchdog> watchdog_;
-  const std::shared_ptr<Books> books_ = std::make_shared<Books>();
-  std::shared_ptr<const void> witness_;
-  std::stop_source stop_;
-  Mailbox<Job> jobs_;
-  std::unique_ptr<Joinable> thread_;
+  const std::shared_ptr<Desk> desk_ = std::make_shared<Desk>();
+  std::unique_ptr<OwnedThread> thread_;
 };
 
 }  // namespace hearth

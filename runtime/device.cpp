@@ -28,6 +28,10 @@ DeviceEndpoint& Device::endpoint() const {
   return *endpoint_;
 }
 
+Log& Device::log() const {
+  return endpoint().tables().log;
+}
+
 const std::string& Device::name() const {
   return endpoint().name();
 }
@@ -91,6 +95,10 @@ void Device::restart(std::chrono::nanoseconds limit) const {
         });
   });
   std::move(pending).get(Deadline::in(limit));
+  log().debug([&] {
+    return fmt::format(
+        "device {} restarted: generation {}", endpoint.name(), endpoint.generation());
+  });
 }
 
 MemoryStatistics Device::memory() const {

@@ -15,6 +15,7 @@
 namespace hearth {
 
 class DeviceEndpoint;
+class Log;
 
 /// Exact figures of a device's memory. Units: bytes and counts.
 struct MemoryStatistics {
@@ -93,6 +94,8 @@ class Device {
   }
 
   [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
+  /// Its runtime's, for lines about what is done with the device. Threads: any.
+  [[nodiscard]] Log& log() const;
 
  private:
   IntrusivePtr<DeviceEndpoint> endpoint_;

@@ -100,6 +100,8 @@ class DeviceActor {
   [[nodiscard]] std::int64_t trim() noexcept { return memory_->strategy->trim(); }
   [[nodiscard]] HandleTable& handles() noexcept { return handles_; }
   [[nodiscard]] DeviceStatistics statistics() noexcept;
+  /// The lanes that it keeps books of.
+  [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }
   [[nodiscard]] Backend& backend() noexcept { return *memory_->backend; }
 
  private:

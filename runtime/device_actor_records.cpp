@@ -126,12 +126,11 @@ std::vector<DeferredDrop::Use> DeviceActor::uses_of_drop(const LastUsesBlob& blo
 }
 
 bool DeviceActor::has_done(LaneId id, std::uint64_t sequence) const {
-  const Lane* lane = endpoint_->lanes.find(id);
-  if (lane == nullptr) {
-    return true;  // it has ended
+  if (const LaneState* known = lanes_.find(id)) {
+    return known->done() >= sequence;
   }
-  const LaneState* known = lanes_.find(id);
-  return (known != nullptr ? known->done() : lane->consumed()) >= sequence;
+  const Lane* lane = endpoint_->lanes.find(id);
+  return lane == nullptr || lane->consumed() >= sequence;  // it has ended, or is not met yet
 }
 
 bool DeviceActor::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
@@ -205,7 +204,7 @@ DeviceActor::Step DeviceActor::adopt(LaneState& lane, const OpView& op) {
 
 DeviceActor::Step DeviceActor::upload(LaneState& lane, const OpView& op) {
   const auto* ticket = static_cast<const UploadTicket*>(op.attributes<TicketAttributes>().ticket);
-  if (ticket->transfer && !ticket->transfer->is_ready) {
+  if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {
     if (!lane.has_expired) {
       ticket->transfer->waiting_lane = lane.id;
       park(lane, ParkReason::transfer, Deadline::in(endpoint_->tables().wait_limit));

@@ -1,6 +1,5 @@
 #include "device_endpoint.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,68 +11,32 @@
 
 namespace hearth {
 
-LaneDirectory::LaneDirectory()
-    : chunks_(std::make_unique<std::array<std::atomic<Chunk*>, kMaxChunks>>()) {}
-
-LaneDirectory::~LaneDirectory() {
-  for (const Lane* lane : open_lanes()) {
-    close(lane->id());
-  }
-  for (std::atomic<Chunk*>& chunk : *chunks_) {
-    const std::unique_ptr<Chunk> owner(chunk.load(std::memory_order_acquire));
-  }
-}
-
 Lane& LaneDirectory::open() {
+  const LaneId id{last_id_.fetch_add(1, std::memory_order_acq_rel) + 1};
+  auto lane = std::make_unique<Lane>(id);
   const MutexLock lock(mutex_);
-  const std::uint32_t id = last_id_.load(std::memory_order_acquire) + 1;
-  if (id / kChunk >= kMaxChunks) {
-    throw DeviceError(Error{.code = ErrorCode::out_of_memory,
-                            .text = "a device has had more than 16 million streams"});
-  }
-  std::atomic<Chunk*>& place = (*chunks_)[id / kChunk];
-  if (place.load(std::memory_order_acquire) == nullptr) {
-    auto chunk = std::make_unique<Chunk>();
-    chunk->left = id == 1 ? kChunk - 1 : kChunk;              // there is no id 0
-    place.store(chunk.release(), std::memory_order_release);  // partner: find
-  }
-  auto lane = std::make_unique<Lane>(LaneId{id});
-  Lane& opened = *lane;
-  open_.push_back(&opened);
-  place.load(std::memory_order_acquire)
-      ->lanes[id % kChunk]
-      .store(lane.release(), std::memory_order_release);  // partner: find
-  last_id_.store(id, std::memory_order_release);
-  return opened;
+  return *open_.emplace(id, std::move(lane)).first->second;
 }
 
 Lane* LaneDirectory::find(LaneId id) const noexcept {
-  if (id.value == 0 || id.value > last_id()) {
-    return nullptr;
-  }
-  const Chunk* chunk =
-      (*chunks_)[id.value / kChunk].load(std::memory_order_acquire);  // partner: open
-  return chunk == nullptr ? nullptr
-                          : chunk->lanes[id.value % kChunk].load(std::memory_order_acquire);
+  const MutexLock lock(mutex_);
+  const auto found = open_.find(id);
+  return found == open_.end() ? nullptr : found->second.get();
 }
 
 void LaneDirectory::close(LaneId id) noexcept {
-  std::unique_ptr<Lane> ended;
-  std::unique_ptr<Chunk> spent;
+  Lanes::node_type ended;
   const MutexLock lock(mutex_);
-  std::atomic<Chunk*>& place = (*chunks_)[id.value / kChunk];
-  Chunk* chunk = place.load(std::memory_order_acquire);
-  ended.reset(chunk->lanes[id.value % kChunk].exchange(nullptr, std::memory_order_acq_rel));
-  open_.erase(std::ranges::lower_bound(
-      open_, id.value, {}, [](const Lane* lane) { return lane->id().value; }));
-  if (--chunk->left == 0) {
-    spent.reset(place.exchange(nullptr, std::memory_order_acq_rel));  // partner: find
-  }
+  ended = open_.extract(id);
 }
 
 std::vector<Lane*> LaneDirectory::open_lanes() const {
   const MutexLock lock(mutex_);
-  return open_;
+  std::vector<Lane*> lanes;
+  for (const auto& [id, lane] : open_) {
+    lanes.push_back(lane.get());
+  }
+  return lanes;
 }
 
 DeviceEndpoint::DeviceEndpoint(std::string name,
@@ -108,9 +71,9 @@ std::string DeviceEndpoint::what_holder_does() const {
   return fmt::format(
       "thread number {} holds its token and was last seen with op number {} of stream {}, {}",
       progress_.holder.load(std::memory_order_acquire),
-      record & 0xffffffffU,
-      record >> 40U,
-      op_info(static_cast<OpKind>((record >> 32U) & 0xffU)).name);
+      record & ((std::uint64_t{1} << kSequenceBits) - 1),
+      progress_.lane.load(std::memory_order_acquire),
+      op_info(static_cast<OpKind>(record >> kSequenceBits)).name);
 }
 
 void DeviceEndpoint::attach_actor(DeviceActor* actor, IntrusivePtr<Parker> parker) noexcept {

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -53,7 +54,7 @@ struct Recorder::State {
   std::unordered_map<std::uint32_t, std::uint32_t> paths;
   std::map<const Transfer*, std::uint32_t> transfers;        // what reads for it, from 1
   std::map<std::uint32_t, std::size_t> loans;                // by value: what lent it
-  std::set<std::pair<std::uint32_t, std::uint32_t>> groups;  // open ones, by device and lane
+  std::set<std::pair<std::uint32_t, std::uint64_t>> groups;  // open ones, by device and lane
   std::set<std::size_t> cancelled;
   std::int64_t size_bytes = 0;
 
@@ -234,14 +235,25 @@ std::size_t Recorder::add(State& state, TraceOp op) {
   state.size_bytes += static_cast<std::int64_t>(sizeof(TraceOp) + op.blob.size());
   state.trace.ops.push_back(std::move(op));
   if (state.size_bytes > state.options.limit_bytes) {
-    state.trace.notes["ended early"] =
-        fmt::format("after op {}: {} bytes are more than the limit of {}",
-                    place + 1,
-                    state.size_bytes,
-                    state.options.limit_bytes);
-    is_on_.store(false, std::memory_order_release);  // partner: is_on
+    end_early(
+        state,
+        fmt::format(
+            "{} bytes are more than the limit of {}", state.size_bytes, state.options.limit_bytes));
   }
   return place;
+}
+
+void Recorder::end_early(State& state, std::string_view why) {
+  state.trace.notes.emplace("ended early",
+                            fmt::format("after op {}: {}", state.trace.ops.size(), why));
+  is_on_.store(false, std::memory_order_release);  // partner: is_on
+}
+
+void Recorder::end_early(const Error& error) {
+  const MutexLock lock(mutex_);
+  if (state_) {
+    end_early(*state_, error.text);
+  }
 }
 
 // ---- for streams ----
@@ -279,14 +291,20 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
   for (const auto& [operand, mark] : admitted) {
     const std::int64_t size =
         shapes_.shape(operand.shape).element_count() * size_bytes(operand.dtype);
-    strangers.push_back({operand, read_for(mark, size)});
+    Result<std::vector<std::byte>> bytes =
+        host_vector<std::byte>(static_cast<std::size_t>(size), "record");
+    if (!bytes.has_value()) {
+      end_early(bytes.error());
+      break;
+    }
+    strangers.push_back({operand, read_for(mark, std::move(bytes).value())});
   }
   return strangers;
 }
 
-std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::int64_t size_bytes) {
+std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std::byte> bytes) {
   auto ticket = std::make_unique<ReadTicket>();
-  ticket->bytes.resize(static_cast<std::size_t>(size_bytes));
+  ticket->bytes = std::move(bytes);
   ticket->target = ticket->bytes;
   ticket->finish = [this, mark](ReadTicket& done, const ErrorRef& error) {
     finish(mark, done.target, error);
@@ -304,7 +322,12 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
       upload != nullptr && !upload->transfer && wanted_bytes() != RecordedBytes::none;
   std::vector<std::byte> bytes;
   if (has_bytes) {
-    bytes.assign(upload->bytes.begin(), upload->bytes.end());
+    Result<std::vector<std::byte>> copy = host_copy(upload->bytes, "record");
+    if (!copy.has_value()) {
+      end_early(copy.error());
+      return std::nullopt;
+    }
+    bytes = std::move(copy).value();
   }
   Mark mark;
   {

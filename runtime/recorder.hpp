@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <hearth/runtime/base/path_table.hpp>
@@ -91,10 +92,13 @@ class Recorder {
   static void note_kind(State& state, TraceOp& op, const OpView& from);
   /// Appends, and ends the recording when it grows too large.
   std::size_t add(State& state, TraceOp op);
+  void end_early(State& state, std::string_view why);
+  void end_early(const Error& error);
   void listen(const OpView& op, const Mark& mark);
   void finish(const Mark& mark, std::span<const std::byte> bytes, const ErrorRef& error) noexcept;
   [[nodiscard]] RecordedBytes wanted_bytes() const;
-  [[nodiscard]] std::unique_ptr<ReadTicket> read_for(const Mark& mark, std::int64_t size_bytes);
+  [[nodiscard]] std::unique_ptr<ReadTicket> read_for(const Mark& mark,
+                                                     std::vector<std::byte> bytes);
 
   const ShapeTable& shapes_;
   const SourceTable& sources_;

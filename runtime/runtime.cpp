@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <hearth/backends/builtin/builtin.hpp>
@@ -12,6 +13,7 @@
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/last_act.hpp>
+#include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
@@ -20,6 +22,7 @@
 #include "backend_factory.hpp"
 #include "device_actor.hpp"
 #include "device_endpoint.hpp"
+#include "logged_memory.hpp"
 
 namespace hearth {
 namespace {
@@ -74,6 +77,13 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
                          device.name,
                          static_cast<int>(device.memory)));
     }
+    if (device.faults && !device.name.starts_with("sim:")) {
+      refuse(fmt::format("device '{}': faults are for sim devices alone", device.name));
+    }
+    if (device.faults &&
+        (device.faults->failing_allocation < 0 || device.faults->failing_allocation_count < 0)) {
+      refuse(fmt::format("device '{}': faults count pages from 1", device.name));
+    }
   }
 }
 
@@ -119,14 +129,26 @@ void require_writable(const std::string& file) {
   }
 }
 
+std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
+  const DeviceStatistics done = actor.statistics();
+  return fmt::format(
+      "device {} ends: {} records, {} kernels, {} ops joined with like ones, {} poisoned; memory: "
+      "{}",
+      endpoint.name(),
+      done.records,
+      done.kernels,
+      done.joined_ops,
+      done.poisoned_ops,
+      describe(actor.memory_report()));
+}
+
 }  // namespace
 
 struct Runtime::Impl {
   struct Node {
     IntrusivePtr<DeviceEndpoint> endpoint;
     std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
-    std::unique_ptr<Joinable> thread;
-    Pending<void> ended;  ///< the actor's loop
+    std::unique_ptr<OwnedThread> thread;
     std::shared_ptr<const void> witness;
   };
 
@@ -158,19 +180,11 @@ void Runtime::Impl::close() {
     node.endpoint->post(
         [limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
   }
+  constexpr std::chrono::seconds kGrace{5};  // for the op that runs when the limit passes
+  const Deadline limit = Deadline::in(shutdown_limit + kGrace);
   for (Node& node : nodes) {
     node.witness.reset();
-    constexpr std::chrono::seconds kGrace{5};  // for the op that runs when the limit passes
-    if (!node.ended.wait_for(shutdown_limit + kGrace)) {
-      // A kernel does not come back: its thread, with all it may touch, is left to itself.
-      tables->log.error(fmt::format("device {} does not end: {}; its thread is left behind",
-                                    node.endpoint->name(),
-                                    node.endpoint->what_holder_does()));
-      node.thread->detach();
-      continue;
-    }
-    node.thread->join();
-    node.actor.reset();
+    node.thread->end(limit);
   }
   nodes.clear();
 }
@@ -188,14 +202,16 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
                                .cores = options.cores,
                                .is_serial = executor->is_manual(),
                                .sim_computes = options.sim_computes};
-  const auto reopen = [request,
-                       factory = backend_factory != nullptr
-                                     ? *backend_factory
-                                     : BackendFactory{}]() -> Result<std::unique_ptr<Backend>> {
-    std::unique_ptr<Backend> backend = factory.make ? factory.make(request) : nullptr;
-    return backend ? Result(std::move(backend)) : make_backend(request);
+  const BackendFactory chosen = backend_factory != nullptr ? *backend_factory : BackendFactory{};
+  const auto open_backend =
+      [factory = chosen](const BackendRequest& asked) -> Result<std::unique_ptr<Backend>> {
+    std::unique_ptr<Backend> backend = factory.make ? factory.make(asked) : nullptr;
+    return backend ? Result(std::move(backend)) : make_backend(asked);
   };
-  Result<std::unique_ptr<Backend>> opened = reopen();
+  const auto reopen = [open_backend, request] { return open_backend(request); };
+  BackendRequest first = request;
+  first.faults = options.faults.value_or(FaultPlan{});
+  Result<std::unique_ptr<Backend>> opened = open_backend(first);
   if (!opened.has_value()) {
     Error refused = opened.error();
     refused.location = loc;
@@ -205,29 +221,29 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
   const BackendInfo info = backend->info();
   auto endpoint = make_intrusive<DeviceEndpoint>(
       info.name, info.description, tables, unique_number(), info.is_host, options.cores, reopen);
-  auto actor =
-      std::make_shared<DeviceActor>(endpoint,
-                                    std::move(backend),
-                                    DeviceActorOptions{.budget_bytes = options.memory_budget_bytes,
-                                                       .pooling = options.memory,
-                                                       .make_memory = options.make_memory});
+  DeviceActorOptions memory{.budget_bytes = options.memory_budget_bytes,
+                            .pooling = options.memory,
+                            .make_memory = options.make_memory};
+  if (tables->log.is_enabled(LogLevel::debug)) {
+    memory.make_memory = with_log(options.make_memory, options.memory, info.name, tables);
+  }
+  auto actor = std::make_shared<DeviceActor>(endpoint, std::move(backend), memory);
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
   Pending<void> ready = started.pending();
-  Promise<void> ended(PendingOptions{.subject = "the end of a device"});
-  Pending<void> over = ended.pending();
-  auto body = [running = actor,
-               endpoint,
-               started = std::move(started),
-               ended = std::move(ended)]() mutable {
+  auto body = [running = actor, endpoint, started = std::move(started)]() mutable {
     endpoint->attach_actor(running.get(), IntrusivePtr<Parker>(&current_context().parker()));
     started.set_value();
     running->thread_main();
-    running.reset();
-    endpoint.detach()->release();
-    ended.set_value();
+    endpoint->tables().log.debug([&] { return describe_end(*endpoint, *running); });
   };
-  std::unique_ptr<Joinable> thread =
-      executor->spawn({.name = info.name, .cores = options.cores}, std::move(body));
+  auto thread = std::make_unique<OwnedThread>(
+      *executor,
+      ThreadOptions{.name = info.name, .cores = options.cores},
+      OwnedThreadOptions{.subject = fmt::format("device {}", info.name),
+                         .observe = [endpoint] { return endpoint->what_holder_does(); },
+                         .limit = shutdown_limit,
+                         .log = &tables->log},
+      std::move(body));
   std::move(ready).get();
   std::shared_ptr<const void> witness = tables->watchdog->watch(
       {.name = fmt::format("device {}", info.name),
@@ -238,11 +254,15 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
              });
            },
        .observe = [endpoint] { return endpoint->what_holder_does(); }});
-  nodes.push_back(Node{std::move(endpoint),
-                       std::move(actor),
-                       std::move(thread),
-                       std::move(over),
-                       std::move(witness)});
+  tables->log.debug([&] {
+    return fmt::format("device {} opens: {}; cores {{{}}}, budget {} bytes",
+                       info.name,
+                       info.description,
+                       fmt::join(options.cores, ", "),
+                       options.memory_budget_bytes);
+  });
+  nodes.push_back(
+      Node{std::move(endpoint), std::move(actor), std::move(thread), std::move(witness)});
 }
 
 Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique<Impl>()) {
@@ -269,7 +289,10 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
   if (!impl_->trace_file.empty()) {
     impl_->chrome_trace = std::make_unique<ChromeTrace>(impl_->tables->trace);
   }
-  impl_->continuations = std::make_unique<ContinuationRunner>(*impl_->executor);
+  impl_->continuations = std::make_unique<ContinuationRunner>(
+      *impl_->executor,
+      ContinuationRunnerOptions{.shutdown_limit = options.shutdown_limit,
+                                .log = &impl_->tables->log});
   std::vector<DeviceOptions> devices = std::move(options.devices);
   if (devices.empty()) {
     int count = options.cpu_device_count;
@@ -298,6 +321,12 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
 }
 
 Runtime::~Runtime() {
+  impl_->tables->log.debug([this] {
+    return fmt::format(
+        "the runtime ends: {} devices, at most {} for what is under way",
+        impl_->nodes.size(),
+        std::chrono::duration_cast<std::chrono::milliseconds>(impl_->shutdown_limit));
+  });
   impl_->saves_recording.reset();
   impl_->recording.reset();
   impl_->close();
@@ -337,6 +366,9 @@ Executor& Runtime::executor() const noexcept {
 }
 Trace& Runtime::trace() const noexcept {
   return impl_->tables->trace;
+}
+Log& Runtime::log() const noexcept {
+  return impl_->tables->log;
 }
 Watchdog& Runtime::watchdog() const noexcept {
   return *impl_->tables->watchdog;

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <hearth/memory/memory_pooling.hpp>
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
@@ -21,6 +23,7 @@
 namespace hearth {
 
 struct BackendFactory;
+class Log;
 class MemoryStrategy;
 class PageProvider;
 
@@ -38,6 +41,8 @@ struct DeviceOptions {
   std::function<std::unique_ptr<MemoryStrategy>(PageProvider& pages, std::int64_t budget_bytes)>
       make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
+  /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation that restart() begins has no faults.
+  std::optional<FaultPlan> faults = {};
 };
 
 struct RuntimeOptions {
@@ -45,8 +50,8 @@ struct RuntimeOptions {
   std::vector<DeviceOptions> devices = {};
   /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it when 0; then 1.
   int cpu_device_count = 0;
-  /// How long the destructor waits for work in flight. A kernel that does not come back then gets five seconds more; after them its
-  /// thread is left behind.
+  /// How long the destructor waits for work in flight, and then for continuations that run. A kernel that does not come back gets five
+  /// seconds more. Who is still at it then is named in the log, and its thread is left behind.
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   /// How long a read, or another wait that names no deadline of its own, takes at most: then DeadlineExceeded says who waits for whom.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
@@ -61,7 +66,7 @@ struct RuntimeOptions {
 class Runtime {
  public:
   /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or repeated device, cores that this
-  /// process may not use. FileError when a recording or a trace could not be written where it shall be.
+  /// process may not use, faults for a device that is no sim. FileError when a recording or a trace could not be written where it shall be.
   explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -73,6 +78,8 @@ class Runtime {
   [[nodiscard]] Executor& executor() const noexcept;
   /// Hooks that hear of every kernel: what ran when, on which device. HEARTH_TRACE_FILE writes them to a file.
   [[nodiscard]] Trace& trace() const noexcept;
+  /// Lines for whoever runs the program: what else the library has to say to them goes here.
+  [[nodiscard]] Log& log() const noexcept;
   /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers, servers) enter themselves.
   [[nodiscard]] Watchdog& watchdog() const noexcept;
   /// Where continuations of Pending::then run.

@@ -41,7 +41,7 @@ Stream::~Stream() = default;
 Device Stream::device() const {
   return Device(IntrusivePtr<DeviceEndpoint>(&state_->endpoint()));
 }
-std::uint32_t Stream::id() const noexcept {
+std::uint64_t Stream::id() const noexcept {
   return state_->id().value;
 }
 

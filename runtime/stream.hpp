@@ -32,7 +32,7 @@ class Stream {
 
   [[nodiscard]] Device device() const;
   /// The stream's number on its device, as error texts name it.
-  [[nodiscard]] std::uint32_t id() const noexcept;
+  [[nodiscard]] std::uint64_t id() const noexcept;
 
  private:
   friend class StreamScope;

@@ -17,6 +17,9 @@ StreamState::StreamState(IntrusivePtr<DeviceEndpoint> endpoint)
       lane_id_(lane_.id()),
       slots_(endpoint_->slots.take_pool()) {
   kept_.reserve(kKeptObjects);
+  endpoint_->tables().log.trace([this] {
+    return fmt::format("device {}: stream {} opens", endpoint_->name(), lane_id_.value);
+  });
 }
 
 StreamState::~StreamState() {
@@ -28,6 +31,12 @@ StreamState::~StreamState() {
   for (TensorImpl* impl : kept_) {
     const std::unique_ptr<TensorImpl> owner(impl);
   }
+  endpoint_->tables().log.trace([this] {
+    return fmt::format("device {}: stream {} closes after {} records",
+                       endpoint_->name(),
+                       lane_id_.value,
+                       lane_.pushed());
+  });
   endpoint_->slots.leave_pool(slots_);
   if (lane_.orphan()) {
     endpoint_->ring(lane_);

@@ -30,6 +30,10 @@ std::int64_t bytes_of(const TensorImpl& impl) noexcept {
   return impl.layout->shape.element_count() * size_bytes(impl.dtype);
 }
 
+std::vector<std::byte> host_bytes_of(const TensorImpl& impl, const char* op, SourceLoc loc) {
+  return host_vector<std::byte>(static_cast<std::size_t>(bytes_of(impl)), op, loc).value();
+}
+
 /// A record about one tensor, on the calling thread's stream.
 OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, SourceLoc loc) {
   OpRecord record;
@@ -81,7 +85,7 @@ Tensor Tensor::from_bytes(const Device& device,
                           DType dtype,
                           const Shape& shape,
                           SourceLoc loc) {
-  auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  auto copy = std::make_shared<std::vector<std::byte>>(host_copy(bytes, "from", loc).value());
   const std::span<const std::byte> view(*copy);
   return from_owned_bytes(device, view, std::move(copy), dtype, shape, loc);
 }
@@ -152,9 +156,9 @@ Tensor Tensor::detach() const {
   return same;
 }
 
-void Tensor::set_path(std::string_view path) const {
-  TensorImpl& impl =
-      const_cast<TensorImpl&>(impl_of(*this, "set_path"));  // NOLINT: facts for error texts only
+void Tensor::set_path(std::string_view path, SourceLoc loc) const {
+  TensorImpl& impl = const_cast<TensorImpl&>(
+      impl_of(*this, "set_path", loc));  // NOLINT: facts for error texts only
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
     impl.path.store(id, std::memory_order_release);  // partner: whoever names it in an error
@@ -177,7 +181,7 @@ void Tensor::require_dtype(DType wanted, SourceLoc loc) const {
 Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
   const TensorImpl& impl = impl_of(*this, "read_bytes", loc);
   auto ticket = std::make_unique<ReadTicket>();
-  ticket->bytes.resize(static_cast<std::size_t>(bytes_of(impl)));
+  ticket->bytes = host_bytes_of(impl, "read_bytes", loc);
   ticket->target = ticket->bytes;
   Promise<std::vector<std::byte>> promise(reading(impl));
   Pending<std::vector<std::byte>> pending = promise.pending();
@@ -264,18 +268,18 @@ double Tensor::item_as_double(SourceLoc loc) const {
   return item_later(loc).get();
 }
 
-void Tensor::publish() const {
+void Tensor::publish(SourceLoc loc) const {
   TensorImpl& impl = const_cast<TensorImpl&>(
-      impl_of(*this, "publish"));  // NOLINT: the tensor's values do not change
+      impl_of(*this, "publish", loc));  // NOLINT: the tensor's values do not change
   StreamState& stream = current_stream(*impl.endpoint);
   OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
   stream.submit(record, {});
   impl.note_use(stream.id(), record.sequence);
 }
 
-void Tensor::adopt() {
+void Tensor::adopt(SourceLoc loc) {
   TensorImpl& impl =
-      const_cast<TensorImpl&>(impl_of(*this, "adopt"));  // NOLINT: we hold the only reference
+      const_cast<TensorImpl&>(impl_of(*this, "adopt", loc));  // NOLINT: we hold the only reference
   StreamState& stream = current_stream(*impl.endpoint);
   const bool is_at_home =
       impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/shape.hpp>
@@ -76,7 +77,7 @@ class Tensor {
 
   // ---- making ----
   /// A tensor with these values, in row-major order. Copies them before it returns.
-  /// Errors: ShapeError when values.size() is not the shape's element count.
+  /// Errors: ShapeError when values.size() is not the shape's element count; OutOfMemory when the copy finds no room.
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::span<const T> values,
@@ -141,18 +142,21 @@ class Tensor {
 
   // ---- reading ----
   /// All values in row-major order, as bytes; comes when the device is done. The reading is queued now.
+  /// Errors: OutOfMemory when the host has no room for them; then nothing was queued.
   [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(
       SourceLoc loc = SourceLoc::current()) const;
   /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must live until the Pending is ready.
   [[nodiscard]] Pending<void> read_into(std::span<std::byte> out,
                                         SourceLoc loc = SourceLoc::current()) const;
-  /// All values in row-major order. Waits. Errors: DtypeError when T is not the tensor's type; DeviceError when it is poisoned.
+  /// All values in row-major order. Waits. Errors: DtypeError when T is not the tensor's type; OutOfMemory when the host has no room for
+  /// them; DeviceError when it is poisoned.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
     static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
     require_dtype(dtype_of<T>, loc);
     // Shared with the device: when the wait ends at its deadline, the read that is queued still has somewhere to write.
-    const auto out = std::make_shared<std::vector<T>>(static_cast<std::size_t>(element_count()));
+    const auto out = std::make_shared<std::vector<T>>(
+        host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
     read_owned(std::as_writable_bytes(std::span<T>(*out)), out, loc).get();
     return std::move(*out);
   }
@@ -163,7 +167,8 @@ class Tensor {
   }
   /// The future of item(): queued now, read later. The loss of a step, for instance.
   [[nodiscard]] Pending<double> item_later(SourceLoc loc = SourceLoc::current()) const;
-  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable.
+  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable. It goes through host memory.
+  /// Errors: OutOfMemory when the host has no room for it; DeviceError when the result is read.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Tensor to(DType dtype, SourceLoc loc = SourceLoc::current()) const;  ///< cast
   /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits; `out << tensor` is the same.
@@ -171,13 +176,13 @@ class Tensor {
 
   // ---- threads ----
   /// A flush point in this thread's program: what the tensor needs may be used by another thread from here on.
-  void publish() const;
+  void publish(SourceLoc loc = SourceLoc::current()) const;
   /// Makes the calling thread's stream the tensor's home, so that its memory can be reused in place there. No effect while
   /// other copies of the tensor exist.
-  void adopt();
+  void adopt(SourceLoc loc = SourceLoc::current());
 
   /// Names the tensor in error texts ("encoder.inner.weight"); modules do this for their parameters.
-  void set_path(std::string_view path) const;
+  void set_path(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
   // ---- for the library ----
   [[nodiscard]] TensorImpl* impl() const noexcept { return impl_; }

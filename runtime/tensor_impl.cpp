@@ -18,7 +18,7 @@ void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
   }
   is_foreign.store(true, std::memory_order_release);
   for (LaneUse& use : foreign_uses) {
-    std::uint32_t owner = use.lane.load(std::memory_order_acquire);
+    std::uint64_t owner = use.lane.load(std::memory_order_acquire);
     if (owner == 0 &&
         use.lane.compare_exchange_strong(
             owner, lane.value, std::memory_order_acq_rel, std::memory_order_acquire)) {
@@ -34,7 +34,7 @@ void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
 
 LastUsesBlob TensorImpl::last_uses(LaneId lane) const noexcept {
   LastUsesBlob blob;
-  const auto add = [&](std::uint32_t id, std::uint64_t sequence) {
+  const auto add = [&](std::uint64_t id, std::uint64_t sequence) {
     if (id != 0 && id != lane.value && sequence != 0) {
       blob.lane[blob.count] = id;
       blob.sequence[blob.count] = sequence;

@@ -21,7 +21,7 @@ namespace hearth {
 
 /// The last record of one foreign lane that uses a tensor.
 struct LaneUse {
-  std::atomic<std::uint32_t> lane{0};
+  std::atomic<std::uint64_t> lane{0};
   std::atomic<std::uint64_t> sequence{0};
 };
 inline constexpr int kInlineLastUses = 4;
@@ -31,8 +31,7 @@ struct LastUsesBlob {
   std::uint32_t count = 0;
   std::uint32_t all_lanes =
       0;  ///< 1: every lane that is registered when the record is consumed, up to its tail then
-  std::array<std::uint32_t, kInlineLastUses + 1> lane{};
-  std::uint32_t reserved = 0;
+  std::array<std::uint64_t, kInlineLastUses + 1> lane{};
   std::array<std::uint64_t, kInlineLastUses + 1> sequence{};
 };
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/optimizer_step.hpp>
 #include <hearth/runtime/stream.hpp>
@@ -24,7 +25,8 @@ namespace {
 
 // Values for inputs whose bytes nobody kept: small, all different, and the same in every replay.
 std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t number) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(shape.element_count() * size_bytes(dtype)));
+  const auto size = static_cast<std::size_t>(shape.element_count() * size_bytes(dtype));
+  std::vector<std::byte> bytes = host_vector<std::byte>(size, "replay").value();
   if (!is_float(dtype)) {
     return bytes;
   }
@@ -93,7 +95,7 @@ class Player {
   }
 
  private:
-  using Lane = std::pair<std::uint32_t, std::uint32_t>;
+  using Lane = std::pair<std::uint32_t, std::uint64_t>;
   static constexpr std::size_t kMostWaiting = 256;
 
   const Device& device_of(const TraceOp& op) const {

@@ -22,8 +22,9 @@ void submit_export(const Tensor& from,
   TensorImpl& impl = *from.impl();
   StreamState& stream = current_stream(*impl.endpoint);
   auto ticket = std::make_unique<ReadTicket>();
-  ticket->bytes.resize(
-      static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype)));
+  const auto size =
+      static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype));
+  ticket->bytes = host_vector<std::byte>(size, "to", loc).value();
   ticket->target = ticket->bytes;
   ticket->transfer = transfer.get();
   ticket->finish = [transfer, endpoint = IntrusivePtr<DeviceEndpoint>(&destination)](

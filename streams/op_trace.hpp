@@ -30,7 +30,7 @@ struct TraceOp {
   OpRecord record;
   std::vector<std::byte> blob = {};
   std::uint32_t device = 0;  ///< Place in OpTrace::devices.
-  std::uint32_t lane = 0;    ///< The stream's number on that device, as it was.
+  std::uint64_t lane = 0;    ///< The stream's number on that device, as it was.
   std::uint32_t data = 0;    ///< Place in OpTrace::data, from 1; 0 = the bytes are not known.
   std::uint32_t copied_from =
       0;  ///< An upload of bytes that an earlier readback took from another device: its place, from 1.

@@ -60,7 +60,7 @@ class OpTraceChecker {
   const TraceLimits limits_;
   std::size_t next_op_ = 0;
   std::vector<Value> values_ = std::vector<Value>(1);  // by number; 0 is none
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t>
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::size_t>
       open_groups_;                                   // by device and lane
   std::vector<bool> is_open_ = std::vector<bool>(1);  // by group
   std::int64_t live_bytes_ = 0;

@@ -13,7 +13,7 @@
 namespace hearth {
 namespace {
 
-constexpr FileFormat kFormat{.magic = {'H', 'T', 'R', 'A', 'C', 'E', '\r', '\n'}, .version = 1};
+constexpr FileFormat kFormat{.magic = {'H', 'T', 'R', 'A', 'C', 'E', '\r', '\n'}, .version = 2};
 constexpr std::uint32_t kFrameVersion = 1;
 
 enum class FrameKind : std::uint32_t { notes = 1, devices, shapes, places, paths, data, ops };
@@ -271,7 +271,7 @@ class Decoder {
     TraceOp op;
     HEARTH_TRY(op.record, in.get<OpRecord>());
     HEARTH_TRY(op.device, in.get<std::uint32_t>());
-    HEARTH_TRY(op.lane, in.get<std::uint32_t>());
+    HEARTH_TRY(op.lane, in.get<std::uint64_t>());
     HEARTH_TRY(op.data, in.get<std::uint32_t>());
     HEARTH_TRY(op.copied_from, in.get<std::uint32_t>());
     HEARTH_TRY(const auto outcome, in.get<std::uint8_t>());

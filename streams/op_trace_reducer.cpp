@@ -13,7 +13,7 @@
 namespace hearth {
 namespace {
 
-using Lane = std::pair<std::uint32_t, std::uint32_t>;
+using Lane = std::pair<std::uint32_t, std::uint64_t>;
 
 // Group ends whose begin is not kept, and the other way round, are no groups.
 std::vector<bool> without_halves(const OpTrace& trace, std::vector<bool> keep) {

@@ -29,7 +29,8 @@ std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
 }
 
 std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
-  sim::SimOptions options{.name = request.name, .computes = request.sim_computes};
+  sim::SimOptions options{
+      .name = request.name, .computes = request.sim_computes, .faults = request.faults};
   if (!request.sim_computes) {
     options.cost = nullptr;  // kernels of no cost take no virtual time, and none to reckon it
   }

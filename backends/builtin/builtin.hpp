@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 namespace hearth {
@@ -18,6 +19,7 @@ struct BackendRequest {
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
+  FaultPlan faults = {};        ///< sim: what goes wrong
 };
 
 /// Errors: not_found, with the kinds of device that there are.

@@ -17,13 +17,15 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
-#include <hearth/backends/sim/fault_plan.hpp>
 #include <hearth/backends/sim/shadow_memory.hpp>
 #include <hearth/backends/sim/sim_cost.hpp>
 #include <hearth/backends/sim/sim_machine.hpp>
 #include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 
 namespace hearth::sim {
+
+using hearth::FaultPlan;
 
 enum class ClockMode : std::uint8_t {
   follows_work,  ///< The clock jumps to the end of each op as it is submitted, so everything is

@@ -83,7 +83,20 @@ bool SimMachine::is_ordered(std::uint64_t earlier, std::uint64_t later) const {
 
 bool SimMachine::is_stuck(std::uint64_t number) const {
   const Entry* const entry = find(number);
-  return entry != nullptr && entry->is_stuck;
+  if (entry == nullptr || entry->is_stuck) {
+    return entry != nullptr;
+  }
+  // Whatever the order, what has begun and hangs keeps its engine.
+  const auto has_no_engine = [this](const Entry& waiting) {
+    return !waiting.has_begun && std::ranges::any_of(entries_, [&](const Entry& other) {
+      return other.has_begun && other.command.hangs &&
+             other.command.engine == waiting.command.engine;
+    });
+  };
+  return has_no_engine(*entry) || std::ranges::any_of(entry->ancestors, [&](std::uint64_t earlier) {
+           const Entry* const left = find(earlier);
+           return left != nullptr && has_no_engine(*left);
+         });
 }
 
 nanoseconds SimMachine::busy_until() const {

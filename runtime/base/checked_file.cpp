@@ -80,6 +80,15 @@ std::uint64_t xxh64(std::span<const std::byte> bytes, std::uint64_t seed) noexce
   return XXH64(bytes.data(), bytes.size(), seed);
 }
 
+std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const std::span<const std::byte> piece : pieces) {
+    XXH3_64bits_update(&state, piece.data(), piece.size());
+  }
+  return XXH3_64bits_digest(&state);
+}
+
 struct CheckedWriter::State {
   XXH64_state_t hash;
 };

@@ -23,6 +23,8 @@ namespace hearth {
 /// xxHash64 of the bytes.
 [[nodiscard]] std::uint64_t xxh64(std::span<const std::byte> bytes,
                                   std::uint64_t seed = 0) noexcept;
+/// xxHash's XXH3, 64 bits, of the pieces one after the other. Cost: 0.2 s a GB.
+[[nodiscard]] std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept;
 
 struct FileFormat {
   std::array<char, 8> magic{};  ///< {'H', 'T', 'U', 'N', 'E', ...}
@@ -59,7 +61,7 @@ class CheckedWriter final {
                                         const std::function<Status(CheckedWriter&)>& write);
 
 /// The payload.
-/// Errors: not_found, io_error; bad_format when magic, version, size or checksum is not right.
+/// Errors: those of read_file(); bad_format when magic, version, size or checksum is not right.
 [[nodiscard]] Result<std::vector<std::byte>> read_checked_file(const std::filesystem::path& path,
                                                                const FileFormat& format);
 

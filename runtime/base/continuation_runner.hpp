@@ -4,40 +4,51 @@
 // time, in the order in which they were posted.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/owned_thread.hpp>
 
 namespace hearth {
 
+struct ContinuationRunnerOptions {
+  Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  Log* log =
+      nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
+};
+
 class ContinuationRunner final {
  public:
-  /// The executor outlives the runner.
-  explicit ContinuationRunner(Executor& executor);
+  /// The executor and the log outlive the runner.
+  explicit ContinuationRunner(Executor& executor, ContinuationRunnerOptions options = {});
   ContinuationRunner(const ContinuationRunner&) = delete;
   ContinuationRunner& operator=(const ContinuationRunner&) = delete;
-  /// Runs what was posted, then ends the thread: a continuation that does not return holds it up.
+  /// Runs what was posted, then ends the thread. At the limit a continuation that does not return is
+  /// left behind with its thread, so it owns what it touches; those behind it are dropped, and their
+  /// results become `cancelled`.
   ~ContinuationRunner();
 
   /// Where continuations are handed in. Results keep it, so that one that is fulfilled after the
   /// runner's end is dropped rather than run (its own result becomes `cancelled`).
   class Queue final : public RefCounted<Queue> {
    public:
-    explicit Queue(Executor& executor);
+    Queue(Executor& executor, ContinuationRunnerOptions options);
     /// Makes sure that the thread runs. Errors: those of Executor::spawn.
     void start() HEARTH_EXCLUDES(mutex_);
     /// Never waits for room and never runs `task` on the calling thread. start() has been called
     /// before.
     void post(UniqueFunction<void()> task);
-    /// Refuses later tasks and waits until the thread has run the earlier ones.
+    /// Refuses later tasks and waits until the thread has run the earlier ones, or the limit is over.
     void close() HEARTH_EXCLUDES(mutex_);
 
    private:
     Executor& executor_;
+    const ContinuationRunnerOptions options_;
     Mailbox<UniqueFunction<void()>> tasks_;
     Mutex mutex_;
-    std::unique_ptr<Joinable> thread_ HEARTH_GUARDED_BY(mutex_);
+    std::unique_ptr<OwnedThread> thread_ HEARTH_GUARDED_BY(mutex_);
     bool is_closed_ HEARTH_GUARDED_BY(mutex_) = false;
   };
 

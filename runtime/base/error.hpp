@@ -50,7 +50,7 @@ struct Error {
   std::string op = {};  ///< The op's name, or empty.
   std::string module_path = {};  ///< "model.layers.3.inner", or empty.
   std::string device = {};       ///< "cpu:0", or empty.
-  std::uint32_t lane = 0;        ///< The stream's number on that device; 0 = none.
+  std::uint64_t lane = 0;        ///< The stream's number on that device; 0 = none.
   std::uint64_t sequence = 0;    ///< The op's number in its lane.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
@@ -99,7 +99,8 @@ class DeviceError : public Exception {
   using Exception::Exception;
 };
 /// A tensor found no memory: its text has the bytes asked for, how the pools stand, the largest free
-/// block, and the largest tensors with the lines that made them.
+/// block, and the largest tensors with the lines that made them. Or the program itself found none for
+/// what it reads or copies: then the text has the bytes, and nothing was queued.
 class OutOfMemory final : public DeviceError {
  public:
   using DeviceError::DeviceError;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 
@@ -20,7 +21,7 @@ struct ThreadOptions {
   std::vector<int> cores = {};  ///< The cores it may run on; empty = anywhere.
 };
 
-/// A spawned thread. The destructor joins.
+/// A spawned thread. The destructor joins, unless it was detached.
 class Joinable {
  public:
   Joinable() = default;
@@ -28,8 +29,11 @@ class Joinable {
   Joinable& operator=(const Joinable&) = delete;
   virtual ~Joinable() = default;
 
-  /// Waits until the body has returned. Further calls return at once.
-  virtual void join() = 0;
+  /// Waits until the body has returned, or the deadline passes; whether it has. Further calls return
+  /// at once when it has.
+  [[nodiscard]] virtual bool join(Deadline deadline) = 0;
+  /// Without limit, for bodies that are sure to return; OwnedThread is for all others.
+  void join() { static_cast<void>(join(Deadline::never())); }
   /// Leaves the thread to itself: nobody waits for it any more, and what it uses must outlive it. For threads that do not come back.
   virtual void detach() = 0;
 };

@@ -3,6 +3,8 @@
 #include "file_descriptor.hpp"
 #include "file_error.hpp"
 
+#include <hearth/runtime/base/host_memory.hpp>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -132,7 +134,10 @@ Result<std::vector<std::byte>> read_file(const fs::path& path) {
     return file_error("read its size", path, errno);
   }
   // The size is a hint only: the file may grow, and special files say 0.
-  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1);
+  const std::string what = "file " + path.string();
+  HEARTH_TRY(std::vector<std::byte> bytes,
+             host_vector<std::byte>(
+                 static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1, what));
   std::size_t filled = 0;
   for (;;) {
     const ssize_t count = ::read(
@@ -146,7 +151,7 @@ Result<std::vector<std::byte>> read_file(const fs::path& path) {
     }
     filled += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
     if (filled == bytes.size()) {
-      bytes.resize(bytes.size() * 2);
+      HEARTH_TRY_STATUS(resize_on_host(bytes, bytes.size() * 2, what));
     }
   }
 }

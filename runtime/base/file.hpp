@@ -18,7 +18,7 @@
 
 namespace hearth {
 
-/// Errors: not_found when there is no such file, io_error.
+/// Errors: not_found when there is no such file, io_error; out_of_memory when its bytes find no room.
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
 /// The new content of a file while it is being written, piece by piece.

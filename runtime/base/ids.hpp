@@ -15,7 +15,8 @@ struct Id {
 };
 
 using RuntimeId = Id<struct RuntimeIdTag, std::uint64_t>;  ///< Never reused within a process.
-using LaneId = Id<struct LaneIdTag>;      ///< A stream on one device; never reused; 0 = none.
+/// A stream on one device; never reused, and wide enough never to end; 0 = none.
+using LaneId = Id<struct LaneIdTag, std::uint64_t>;
 using SlotId = Id<struct SlotIdTag>;      ///< A tensor's entry in its device's handle table.
 using ShapeId = Id<struct ShapeIdTag>;    ///< An interned shape of one runtime.
 using SourceId = Id<struct SourceIdTag>;  ///< An interned source location; 0 = unknown.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/settings.hpp>
@@ -38,7 +39,26 @@ class Log final {
     return level >= level_ && level != LogLevel::off;
   }
   void write(LogLevel level, std::string_view text) noexcept;
-  void debug(std::string_view text) noexcept { write(LogLevel::debug, text); }
+  /// Writes what `make` gives, a text; it is called only when the level is on.
+  template <class Make>
+  requires std::is_invocable_v<const Make&>
+  void write(LogLevel level, const Make& make) noexcept {
+    if (is_enabled(level)) {
+      try {
+        write(level, std::string_view(make()));
+      } catch (...) {
+        write(level, "(a line whose text could not be made)");
+      }
+    }
+  }
+  template <class Text>
+  void trace(const Text& text) noexcept {
+    write(LogLevel::trace, text);
+  }
+  template <class Text>
+  void debug(const Text& text) noexcept {
+    write(LogLevel::debug, text);
+  }
   void info(std::string_view text) noexcept { write(LogLevel::info, text); }
   void warn(std::string_view text) noexcept { write(LogLevel::warn, text); }
   void error(std::string_view text) noexcept { write(LogLevel::error, text); }

@@ -126,21 +126,24 @@ class ManualExecutor::Handle final : public Joinable {
   explicit Handle(std::shared_ptr<Completion> completion) : completion_(std::move(completion)) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  ~Handle() override { finish(); }
+  ~Handle() override { static_cast<void>(Handle::join(Deadline::never())); }
 
-  void join() override { finish(); }
-  void detach() override { is_detached_ = true; }
-
- private:
-  void finish() {
+  bool join(Deadline deadline) override {
     // Outside run() nothing moves: the thread is either over or waits for the next run().
     while (!is_detached_ && !completion_->has_ended && current_context().is_manual()) {
       Parker& parker = current_context().parker();
       completion_->joiner = IntrusivePtr<Parker>(&parker);
-      parker.park(Deadline::never());
+      const Wake wake = parker.park(deadline);
+      completion_->joiner = nullptr;
+      if (wake == Wake::deadline) {
+        return completion_->has_ended;
+      }
     }
+    return true;
   }
+  void detach() override { is_detached_ = true; }
 
+ private:
   std::shared_ptr<Completion> completion_;
   bool is_detached_ = false;
 };

@@ -172,6 +172,10 @@ class [[nodiscard]] Pending {
   /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
   Status wait(Deadline deadline) const { return state().wait_status(deadline); }
   Status wait() const { return wait(state().default_deadline()); }
+  /// Whether it is ready by then.
+  [[nodiscard]] bool wait_until(Deadline deadline, const std::stop_token& stop = {}) const {
+    return state().wait(deadline, stop);
+  }
   /// Whether it is ready within that time.
   [[nodiscard]] bool wait_for(Duration duration, const std::stop_token& stop = {}) const {
     return state().wait(Deadline::in(duration), stop);

@@ -1,6 +1,7 @@
 #include <hearth/runtime/base/thread_executor.hpp>
 
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/pending.hpp>
 
 #include <thread>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 15;  // what the kernel keeps
 
-void run_body(ThreadOptions options, UniqueFunction<void()> body) {
+void run_body(ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended) {
   ThreadContext context(std::move(options.name));
   exchange_current_context(&context);
   pthread_setname_np(pthread_self(), context.name().substr(0, kMaxNameBytes).c_str());
@@ -21,18 +22,29 @@ void run_body(ThreadOptions options, UniqueFunction<void()> body) {
   body();
   body = nullptr;
   context.clear_attachments();
+  ended.set_value();
   exchange_current_context(nullptr);
 }
 
 class OsThread final : public Joinable {
  public:
-  OsThread(ThreadOptions options, UniqueFunction<void()> body)
-      : thread_(run_body, std::move(options), std::move(body)) {}
+  OsThread(ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended)
+      : ended_(ended.pending()),
+        thread_(run_body, std::move(options), std::move(body), std::move(ended)) {}
   OsThread(const OsThread&) = delete;
   OsThread& operator=(const OsThread&) = delete;
-  ~OsThread() override { finish(); }
+  ~OsThread() override { static_cast<void>(OsThread::join(Deadline::never())); }
 
-  void join() override { finish(); }
+  bool join(Deadline deadline) override {
+    if (!thread_.joinable()) {
+      return true;
+    }
+    if (!deadline.is_never() && !ended_.wait_until(deadline)) {
+      return false;
+    }
+    thread_.join();
+    return true;
+  }
   void detach() override {
     if (thread_.joinable()) {
       thread_.detach();
@@ -40,12 +52,7 @@ class OsThread final : public Joinable {
   }
 
  private:
-  void finish() {
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-  }
-
+  const Pending<void> ended_;
   std::thread thread_;
 };
 
@@ -53,7 +60,10 @@ class OsThread final : public Joinable {
 
 std::unique_ptr<Joinable> ThreadExecutor::spawn(ThreadOptions options,
                                                 UniqueFunction<void()> body) {
-  return std::make_unique<OsThread>(std::move(options), std::move(body));
+  return std::make_unique<OsThread>(
+      std::move(options),
+      std::move(body),
+      Promise<void>(PendingOptions{.subject = "the end of a thread"}));
 }
 
 }  // namespace hearth

@@ -143,6 +143,15 @@ TEST(SimFaults, OneQueueHangsWhole) {
   EXPECT_THAT(world.get(0).value(), ElementsAre(1, 2, 3, 4)) << "no op writes there";
 }
 
+TEST(SimFaults, AQueueInAnyOrderThatHangsIsNotLost) {
+  World world({.faults = {.hanging_submit = 1}, .reorder_seed = 1});
+  world.put(0, kOnes).value();
+  world.negate(0, 1).value();
+  world.negate(0, 2).value();  // ordered behind nothing, in a queue that stays busy
+  EXPECT_EQ(world.get(2).error().code, ErrorCode::deadline_exceeded);
+  EXPECT_FALSE(world.sim.is_lost());
+}
+
 TEST(SimFaults, FinishWaitsForAllThatWasSubmittedAndSaysWhatNeverEnds) {
   World world(later({.queues = 2}));
   world.put(0, kOnes).value();

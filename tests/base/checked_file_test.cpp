@@ -104,5 +104,14 @@ TEST(CheckedFile, IsMissingBeforeItIsWritten) {
   EXPECT_EQ(read_checked_file(folder.path() / "no", kFormat).error().code, ErrorCode::not_found);
 }
 
+// Values of the xxHash library's own test program, so that files stay readable by others.
+TEST(CheckedFile, Xxh3IsTheSameForOnePieceAndForSeveral) {
+  EXPECT_EQ(xxh3_64({}), 0x2d06800538d394c2U);
+  const std::vector<std::byte> bytes(1000, std::byte{7});
+  const std::span<const std::byte> all(bytes);
+  const std::array<std::span<const std::byte>, 3> parts{all.first(1), {}, all.subspan(1)};
+  EXPECT_EQ(xxh3_64(parts), xxh3_64({&all, 1}));
+}
+
 }  // namespace
 }  // namespace hearth

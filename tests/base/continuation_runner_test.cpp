@@ -1,9 +1,14 @@
 #include <hearth/runtime/base/continuation_runner.hpp>
 
 #include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/base/pending.hpp>
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 using namespace hearth;
@@ -53,5 +58,38 @@ TEST(ContinuationRunner, DropsTasksThatComeAfterItsEnd) {
     schedule_point();
     EXPECT_FALSE(has_run);
     EXPECT_EQ(owned.use_count(), 1);
+  });
+}
+
+TEST(ContinuationRunner, OneThatHangsIsLeftBehindAtTheLimitAndThoseBehindItAreCancelled) {
+  ManualExecutor executor;
+  executor.run([&] {
+    std::vector<std::string> lines;
+    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    Promise<void> release;
+    const auto released = std::make_shared<const Pending<void>>(release.pending());
+    std::optional<ContinuationRunner> runner;
+    runner.emplace(
+        executor,
+        ContinuationRunnerOptions{.shutdown_limit = std::chrono::seconds(3), .log = &log});
+    Promise<int> first;
+    const Pending<int> hung = first.pending().then(*runner, [released](int value) {
+      static_cast<void>(released->wait(Deadline::never()));
+      return value + 1;
+    });
+    Promise<int> second;
+    const Pending<int> behind = second.pending().then(*runner, [](int value) { return value; });
+    first.set_value(1);
+    second.set_value(1);
+    const TimePoint begin = executor.clock().now();
+    runner.reset();
+    EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3));
+    EXPECT_THAT(lines,
+                testing::ElementsAre("the thread of continuations does not end: runs one; 1 more "
+                                     "wait; its thread is left behind"));
+    EXPECT_EQ(behind.wait().error().code, ErrorCode::cancelled);
+    EXPECT_FALSE(hung.is_ready());
+    release.set_value();
+    EXPECT_TRUE(hung.wait().has_value());
   });
 }

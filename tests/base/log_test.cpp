@@ -50,6 +50,29 @@ TEST(Log, WhenOffWritesNothing) {
   EXPECT_TRUE(lines.texts.empty());
 }
 
+TEST(Log, MakesNoTextThatNobodyReads) {
+  Lines lines;
+  Log log(lines.options(LogLevel::info));
+  int made = 0;
+  const auto text = [&made] {
+    ++made;
+    return std::string("costly");
+  };
+  log.trace(text);
+  log.debug(text);
+  EXPECT_EQ(made, 0);
+  log.write(LogLevel::info, text);
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(lines.texts, (std::vector<std::string>{"info: costly"}));
+}
+
+TEST(Log, SurvivesATextThatCannotBeMade) {
+  Lines lines;
+  Log log(lines.options(LogLevel::debug));
+  EXPECT_NO_THROW(log.debug([]() -> std::string { throw std::runtime_error("no words"); }));
+  EXPECT_EQ(lines.texts.size(), 1U);
+}
+
 TEST(Log, TakesTheTextAsItIs) {
   Lines lines;
   Log log(lines.options(LogLevel::info));

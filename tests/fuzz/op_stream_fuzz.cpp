@@ -46,7 +46,7 @@ void require_equal(const StreamRun& got, const StreamRun& want, const std::strin
 
 // Which of the final reads depend on an op that failed: a tensor is poisoned exactly when it does.
 void require_exact_poison(const StreamRun& run) {
-  using Name = std::tuple<std::string, std::uint32_t, std::uint64_t>;
+  using Name = std::tuple<std::string, std::uint64_t, std::uint64_t>;
   std::set<Name> roots;
   for (const Outcome& outcome : run.outcomes) {
     if (outcome.error) {
@@ -87,7 +87,7 @@ void require_exact_poison(const StreamRun& run) {
 
 // With faults: what is there is right, what is not says why.
 void check_faults(Input bytes, std::uint64_t schedule, int which, const StreamRun& reference) {
-  sim::FaultPlan faults;
+  FaultPlan faults;
   const auto number = static_cast<std::uint64_t>(which / 4 + 1);
   switch (which % 4) {
     case 0:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <hearth/backends/sim/sim_backend.hpp>
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -181,7 +182,13 @@ class Worker {
   }
 
   void step() {
-    switch (bytes_.pick(12)) {
+    // The last of the 256 steps are gradients, so that what inputs found before means the same.
+    constexpr int kFirstGradient = 252;
+    const int chosen = bytes_.pick(256);
+    if (chosen >= kFirstGradient) {
+      return differentiate(take());
+    }
+    switch (chosen % 12) {
       case 0:
         return keep(make());
       case 1:
@@ -386,6 +393,16 @@ class Worker {
     }
   }
 
+  // Of sums of products of small integers, so that all is exact.
+  void differentiate(Tensor x) {
+    x = cast(std::move(x), DType::f32);
+    Tensor y = partner(x);
+    const auto loss = [](const std::vector<Tensor>& of) { return sum(relu(of[0]) * of[1]); };
+    for (Tensor& gradient : grad(loss, {std::move(x), std::move(y)})) {
+      keep(tame(std::move(gradient)));
+    }
+  }
+
   // Small integers again: the step takes the gradient itself off.
   void update() {
     Tensor parameter = cast(take(), DType::f32);
@@ -441,7 +458,7 @@ std::vector<Outcome> read_all(const std::vector<Tensor>& tensors) {
   return outcomes;
 }
 
-BackendFactory with_faults(const sim::FaultPlan& faults) {
+BackendFactory with_faults(const FaultPlan& faults) {
   return {.make = [faults](const BackendRequest& request) -> std::unique_ptr<Backend> {
     if (request.name != "sim:0") {
       return nullptr;
@@ -455,7 +472,7 @@ BackendFactory with_faults(const sim::FaultPlan& faults) {
 
 StreamRun run_stream_program(const StreamProgram& program,
                              const std::string& device_type,
-                             const std::optional<sim::FaultPlan>& faults) {
+                             const std::optional<FaultPlan>& faults) {
   StreamRun result;
   ManualExecutor executor(program.schedule, {.max_steps = 20'000'000});
   const BackendFactory factory = faults ? with_faults(*faults) : BackendFactory{};

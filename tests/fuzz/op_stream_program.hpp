@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <hearth/backends/sim/fault_plan.hpp>
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/streams/op_trace.hpp>
 
 namespace hearth::fuzz {
@@ -40,6 +40,6 @@ struct StreamRun {
 /// Runs it on two devices of this type: "cpu", "sim", "reference". The faults are those of the first sim device.
 [[nodiscard]] StreamRun run_stream_program(const StreamProgram& program,
                                            const std::string& device_type,
-                                           const std::optional<sim::FaultPlan>& faults);
+                                           const std::optional<FaultPlan>& faults);
 
 }  // namespace hearth::fuzz

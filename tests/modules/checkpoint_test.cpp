@@ -6,9 +6,11 @@
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/sequential.hpp>
+#include <hearth/modules/training_state.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -61,6 +63,28 @@ TEST_F(Checkpoint, WeightsComeBackOnAnotherDevice) {
   EXPECT_EQ(load_weights(loaded, folder.path() / "a" / "b").at("epoch"), "3");
   EXPECT_EQ(loaded.inner.weight.device().name(), "reference:0");
   expect_equal(saved, loaded);
+}
+
+TEST(CheckpointLog, AtDebugASaveAndALoadAreTold) {
+  const TemporaryFolder folder;
+  ::setenv("HEARTH_LOG_LEVEL", "debug", 1);
+  testing::internal::CaptureStderr();
+  {
+    const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+    ::unsetenv("HEARTH_LOG_LEVEL");
+    Generator generator(1);
+    Half half{Linear({.in = 4, .out = 2}, runtime.device("cpu:0"), generator)};
+    save_weights(half, folder.path());
+    load_weights(half, folder.path());
+    Optimizer optimizer = Sgd({});
+    save_training(half, optimizer, {}, folder.path() / "run.safetensors");
+    static_cast<void>(load_training(half, optimizer, folder.path() / "run.safetensors"));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string name = (folder.path() / "model.safetensors").string();
+  EXPECT_THAT(log, HasSubstr("saved 2 tensors, 40 bytes, in " + name + "\n"));
+  EXPECT_THAT(log, HasSubstr("loaded 2 tensors, 40 bytes, from " + name + " to cpu:0\n"));
+  EXPECT_THAT(log, HasSubstr("run.safetensors to cpu:0\n"));
 }
 
 TEST_F(Checkpoint, ANameThatEndsInSafetensorsIsAFile) {

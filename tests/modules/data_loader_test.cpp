@@ -6,6 +6,7 @@
 #include <hearth/modules/epoch_order.hpp>
 #include <hearth/modules/image_dataset.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
 #include <algorithm>
@@ -283,6 +284,56 @@ TEST(DataLoader, AWorkerThatIsLateEndsTheWaitAtItsDeadlineAndIsNamed) {
     EXPECT_THAT(error.error().report, HasSubstr("the reader: waits for loader-0"));
   }
   data.let_read();
+}
+
+// As late, in the time of its logical thread.
+class PatientNumbers final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return numbers_.size(); }
+  [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override {
+    ++reads;
+    static_cast<void>(released_.wait(Deadline::never()));
+    return numbers_.read(indices);
+  }
+
+  Promise<void> release;
+  mutable int reads = 0;
+
+ private:
+  Numbers numbers_{8};
+  const Pending<void> released_ = release.pending();
+};
+
+TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGone) {
+  ManualExecutor executor;
+  executor.run([&] {
+    PatientNumbers data;
+    std::vector<std::string> lines;
+    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    {
+      DataLoader loader(data,
+                        executor,
+                        {.batch_size = 4,
+                         .is_shuffled = false,
+                         .worker_count = 2,
+                         .deadline = std::chrono::seconds(3),
+                         .log = &log});
+      EXPECT_THROW(static_cast<void>(loader.next()), DeadlineExceeded);
+      const TimePoint begin = executor.clock().now();
+      loader.seek({.epoch = 0, .batch = 0});
+      EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3)) << "for both workers";
+      EXPECT_THAT(lines,
+                  ElementsAre("DataLoader: loader-0 does not end: is in Dataset::read() for batch "
+                              "0 of epoch 0; its thread is left behind",
+                              "DataLoader: loader-1 does not end: is in Dataset::read() for batch "
+                              "1 of epoch 0; its thread is left behind"));
+    }
+    data.release.set_value();
+    current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
+    EXPECT_EQ(data.reads, 2) << "each of those left behind has ended after its read";
+    DataLoader loader(data, executor, {.batch_size = 4, .is_shuffled = false});
+    EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(0, 1, 2, 3));
+  });
 }
 
 TEST(DataLoader, PutsBatchesOnADevice) {

@@ -3,8 +3,11 @@
 #include "test_runtime.hpp"
 #include "tests/base/temporary_folder.hpp"
 
+#include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/ops.hpp>
+
+#include <fmt/format.h>
 
 #include <csignal>
 #include <cstring>
@@ -103,13 +106,62 @@ TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
   ASSERT_EQ(bytes.size(), 8 + length + 9);
   std::string header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   header.erase(header.find_last_not_of(' ') + 1);
+  const std::span<const std::byte> data = std::span(bytes).subspan(8 + length);
   EXPECT_EQ(header,
-            R"({"a":{"data_offsets":[0,8],"dtype":"F32","shape":[2]},)"
-            R"("b":{"data_offsets":[8,9],"dtype":"U8","shape":[1]}})");
+            fmt::format(R"({{"__metadata__":{{"hearth.xxh3_64":"{:016x}"}},)"
+                        R"("a":{{"data_offsets":[0,8],"dtype":"F32","shape":[2]}},)"
+                        R"("b":{{"data_offsets":[8,9],"dtype":"U8","shape":[1]}}}})",
+                        xxh3_64({&data, 1})));
   float second = 0;
   std::memcpy(&second, bytes.data() + 8 + length + 4, 4);
   EXPECT_EQ(second, 2);
   EXPECT_EQ(bytes.back(), std::byte{7});
+}
+
+TEST_F(Safetensors, AFlippedBitInAnyTensorIsFoundAndTheErrorHasBothChecksums) {
+  write_safetensors(path,
+                    std::vector<NamedTensor>{{"a", Tensor::from(test.cpu, {1.0F, 2.0F}, {2})},
+                                             {"b", Tensor::from(test.cpu, {3.0F}, {1})}},
+                    {{"step", "1"}});
+  const std::vector<std::byte> good = read_file(path).value();
+  for (std::size_t byte = good.size() - 12; byte < good.size(); ++byte) {
+    std::vector<std::byte> bad = good;
+    bad[byte] ^= std::byte{4};
+    ASSERT_TRUE(write_file_atomically(path, bad).has_value());
+    const auto pieces = std::span<const std::byte>(bad).last(12);
+    const auto expected = std::span<const std::byte>(good).last(12);
+    try {
+      static_cast<void>(SafetensorsFile::read(path));
+      ADD_FAILURE() << "read with another bit in byte " << byte;
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("is {:016x}", xxh3_64({&pieces, 1}))));
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("expects {:016x}", xxh3_64({&expected, 1}))));
+    }
+  }
+  ASSERT_TRUE(write_file_atomically(path, good).has_value());
+  EXPECT_EQ(SafetensorsFile::read(path).metadata(), (Metadata{{"step", "1"}}))
+      << "the checksum is the library's own word";
+}
+
+TEST_F(Safetensors, AnOldChecksumAmongTheMetadataThatAProgramGivesIsReplaced) {
+  write_safetensors(path,
+                    std::vector<NamedTensor>{{"a", ones(test.cpu, {1})}},
+                    {{std::string(kChecksumName), "of other tensors"}});
+  EXPECT_EQ(SafetensorsFile::read(path).tensor("a", test.cpu).item(), 1);
+}
+
+TEST_F(Safetensors, AFileWithoutTensorsHasAChecksumToo) {
+  write_safetensors(path, {});
+  EXPECT_TRUE(SafetensorsFile::read(path).entries().empty());
+}
+
+TEST_F(Safetensors, RefusesAChecksumThatIsNone) {
+  expect_refused(file_text(R"({"__metadata__":{"hearth.xxh3_64":"12"},)"
+                           R"("a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+                           "12345678"),
+                 "hearth.xxh3_64 expects 12");
 }
 
 TEST_F(Safetensors, ReadsWhatAnotherProgramWrote) {

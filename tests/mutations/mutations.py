@@ -161,7 +161,30 @@ MUTATIONS = [
      "      return poison;\n"
      "    }\n",
      "",
-     ["runtime_actor_test", "parallel_test"]),
+     ["runtime_actor_test", "parallel_test", "random_faults_test"]),
+    ("a step without momentum looks at no gradient",
+     "runtime/dispatch_group.cpp",
+     "    if (ErrorRef poison = first_poison(op)) {\n",
+     "    if (ErrorRef poison = first_poison(op); poison && op.record().input_count > 2) {\n",
+     ["random_faults_test"]),
+    ("a step that failed at work looks done",
+     "runtime/dispatch_group.cpp",
+     "    if (status.has_value()) {\n"
+     "      make_outputs(op, lane, memory[i]);\n",
+     "    if (true) {\n"
+     "      make_outputs(op, lane, memory[i]);\n",
+     ["random_faults_test"]),
+    ("a step given up gives the storage away",
+     "runtime/dispatch_group.cpp",
+     "      } else if (old.state == SlotState::live && old.layout->contiguous) {\n"
+     "        HandleTable::share(*old.storage);\n",
+     "      } else if (old.state == SlotState::live && old.layout->contiguous) {\n",
+     ["runtime_actor_test", "random_faults_test"]),
+    ("a copy on its way waits on a lost device",
+     "runtime/device_actor_records.cpp",
+     "  if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {\n",
+     "  if (ticket->transfer && !ticket->transfer->is_ready) {\n",
+     ["runtime_actor_test"]),
     ("memory that is given up does not come back",
      "runtime/lane_state.hpp",
      "handles->unuse(storage);",
@@ -194,7 +217,7 @@ MUTATIONS = [
      "runtime/device_actor_faults.cpp",
      "  handles_.restart(*memory->strategy, lost);\n",
      "  handles_.restart(*memory->strategy, nullptr);\n",
-     ["runtime_actor_test"]),
+     ["runtime_actor_test", "random_faults_test"]),
     ("joined rows come back in another order",
      "runtime/dispatch_join.cpp",
      "row_of(*out.value(), done, out_bytes)",
@@ -223,12 +246,12 @@ MUTATIONS = [
     ("an op does not wait for its operand's creation",
      "runtime/device_actor_records.cpp",
      "    if (!lane.has_expired) {\n"
-     "      park_on(*unborn, lane, Deadline::in(kDefaultWait));\n"
+     "      park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));\n"
      "      return Step::parked;\n"
      "    }\n"
      "    const ErrorRef error = late",
      "    if (lane.id.value == 0) {\n"
-     "      park_on(*unborn, lane, Deadline::in(kDefaultWait));\n"
+     "      park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));\n"
      "      return Step::parked;\n"
      "    }\n"
      "    const ErrorRef error = late",

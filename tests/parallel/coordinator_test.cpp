@@ -170,6 +170,70 @@ TEST_F(CoordinatorTest, ACancelEndsWhatIsOpenAndWhatComes) {
   EXPECT_EQ(code_of(arrive(2, 0, 0, 1)), ErrorCode::cancelled);
 }
 
+// An engine of a user's whose call does not return before it is told to.
+class PatientEngine final : public Collective {
+ public:
+  void all_reduce(std::vector<LentRegion> regions, ReduceOp /*op*/, Finished finished) override {
+    ++calls;
+    static_cast<void>(released_.wait(Deadline::never()));
+    regions.clear();
+    finished({});
+  }
+  void reduce_scatter(std::vector<LentRegion>, ReduceOp, Finished) override {}
+  void all_gather(std::vector<LentRegion>, Finished) override {}
+  void broadcast(std::vector<LentRegion>, int, Finished) override {}
+
+  Promise<void> release;
+  int calls = 0;
+
+ private:
+  const Pending<void> released_ = release.pending();
+};
+
+TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const LoanDesk desk(1, &executor);
+    PatientEngine engine;
+    std::vector<std::string> lines;
+    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    auto coordinator =
+        std::make_unique<Coordinator>(executor,
+                                      engine,
+                                      CoordinatorOptions{.ranks = {"rank 0"},
+                                                         .bucket_count = 2,
+                                                         .shutdown_limit = std::chrono::seconds(4),
+                                                         .log = &log});
+    const Pending<DataParallelReport> step =
+        coordinator->begin(1, 1, std::make_shared<UpdateDecision>());
+    std::vector<Tensor> results;
+    for (std::size_t bucket = 0; bucket < 2; ++bucket) {
+      Stream stream(desk.device(0));
+      const StreamScope scope(stream);
+      std::vector<Tensor> tensors;
+      tensors.push_back(ones(desk.device(0), {1}));
+      coordinator->inbox().arrive(
+          {.step = 1,
+           .bucket = bucket,
+           .rank = 0,
+           .loss = {},
+           .region = std::move(desk.borrow(std::move(tensors), results)[0])});
+    }
+    const TimePoint begin = executor.clock().now();
+    coordinator.reset();
+    EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(4));
+    EXPECT_THAT(lines,
+                ::testing::ElementsAre("the coordinator does not end: its engine keeps it; its "
+                                       "thread is left behind"));
+    engine.release.set_value();
+    EXPECT_EQ(step.wait().error().code, ErrorCode::cancelled);
+    EXPECT_EQ(engine.calls, 1);
+    for (const Tensor& result : results) {
+      EXPECT_EQ(result.item_later().wait().error().code, ErrorCode::cancelled);
+    }
+  });
+}
+
 // The deadline runs from the first rank of a bucket, not from the beginning of the step.
 TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
   ManualExecutor executor;

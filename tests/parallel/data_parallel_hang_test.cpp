@@ -137,6 +137,26 @@ TEST(DataParallelHang, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProces
   });
 }
 
+// No rank missed its deadline: it is the device that does not answer.
+TEST(DataParallelHang, ADeviceThatACollectiveKeepsIsGoneOnWithoutUnderShrink) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime = three_sims(&executor);
+    HangingEngine engine;
+    Training training(runtime, {.engine = &engine, .on_loss = LossPolicy::shrink});
+    training.trainer.step(batch_of(0));
+    engine.hangs.store(true, std::memory_order_release);
+    const TimePoint start = current_context().clock().now();
+    const DataParallelReport report = training.trainer.step([](const std::vector<Device>& ranks) {
+      return divide(random_samples(6, TinyNet::kSide, 1), static_cast<int>(ranks.size()));
+    });
+    EXPECT_LT(current_context().clock().now() - start, 10s);
+    EXPECT_EQ(report.step, 3);
+    EXPECT_EQ(training.trainer.devices(), std::vector<Device>{runtime.device("sim:1")});
+    engine.release();
+  });
+}
+
 // Nobody chooses the order of threads here.
 TEST(DataParallelHang, ThreadsReportAHangInACollectiveToo) {
   const Runtime runtime = three_sims(nullptr);

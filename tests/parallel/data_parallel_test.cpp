@@ -271,6 +271,15 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
   }
   EXPECT_THROW(small.trainer.step(small.batch(0)), ArgumentError);
   EXPECT_THROW(small.trainer.step(std::vector<std::vector<Samples>>{}), ArgumentError);
+  try {
+    small.trainer.step({});
+    FAIL() << "a step without shards";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::AllOf(::testing::HasSubstr("0 shards for 2 devices"),
+                                 ::testing::HasSubstr("data_parallel_test.cpp:")));
+  }
+  EXPECT_THROW(static_cast<void>(small.trainer.step_later({})), ArgumentError);
   const auto open = [&](DataParallelOptions options) {
     const Trainer<TinyNet> trainer(
         small.runtime, small.model(), loss_in<TinyNet>(DType::f32), std::move(options));

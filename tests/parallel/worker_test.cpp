@@ -5,6 +5,7 @@
 #include <hearth/modules/generator_scope.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
 
 #include <stdexcept>
 
@@ -15,7 +16,9 @@ namespace hearth {
 namespace {
 
 using namespace hearth::testing;  // NOLINT: a test's own words
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct OneDevice {
   Runtime runtime{cpu_devices(1)};
@@ -176,6 +179,57 @@ TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
   worker.reset();
   EXPECT_EQ(running.get(), 42);
   EXPECT_EQ(queued.wait().error().code, ErrorCode::cancelled);
+}
+
+TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime(cpu_devices(1, &executor));
+    const Device device = runtime.device("cpu:0");
+    Promise<void> release;
+    const auto released = std::make_shared<const Pending<void>>(release.pending());
+    auto worker = std::make_unique<Worker>(
+        runtime, device, WorkerOptions{.rank = 2, .world = 3, .shutdown_limit = 5s});
+    Pending<float> hung = worker->run([released](WorkerContext& context) {
+      static_cast<void>(released->wait(Deadline::never()));
+      return sum(ones(context.device, {2})).item<float>() + static_cast<float>(context.rank);
+    });
+    const Pending<int> queued = worker->run([](WorkerContext&) { return 1; });
+    EXPECT_FALSE(hung.wait_for(1s));
+    const TimePoint begin = executor.clock().now();
+    ::testing::internal::CaptureStderr();
+    worker.reset();
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("worker 2 on cpu:0 does not end: runs one; 0 functions wait; its thread "
+                          "is left behind"));
+    EXPECT_EQ(executor.clock().now() - begin, 5s);
+    EXPECT_EQ(queued.wait().error().code, ErrorCode::cancelled);
+    EXPECT_THAT(runtime.watchdog().report("a test"), HasSubstr("worker 2 on cpu:0: runs one"));
+    release.set_value();
+    EXPECT_EQ(hung.get(), 4);
+    current_context().parker().park(Deadline::in(1s));
+    EXPECT_THAT(runtime.watchdog().report("a test"), Not(HasSubstr("worker 2")));
+  });
+}
+
+// Nobody chooses the order of threads here.
+TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
+  Promise<void> release;
+  const auto released = std::make_shared<const Pending<void>>(release.pending());
+  Pending<int> hung;
+  {
+    OneDevice test;
+    Mailbox<int> started;
+    Worker worker(test.runtime, test.device, {.shutdown_limit = 1ms});
+    hung = worker.run([released, &started](WorkerContext& context) {
+      started.push(1);
+      static_cast<void>(released->wait(Deadline::never()));
+      return context.world;
+    });
+    ASSERT_TRUE(started.pop(Deadline::in(kDefaultWait)).has_value());
+  }
+  release.set_value();
+  EXPECT_EQ(hung.get(), 1);
 }
 
 }  // namespace

@@ -149,6 +149,21 @@ TEST(Restart, WhatWasQueuedBeforeStaysLost) {
   }
 }
 
+TEST(Restart, ACopyThatWasOnItsWayStaysLostHoweverLateItComes) {
+  stepped(lost_at(1), [](const World& world) {
+    const Device other = world.runtime.device("sim:1");
+    const Tensor source = ones(other, {1});
+    HeldStream held(other);
+    EXPECT_EQ(read_error(world.f32({1}) + 1).code, ErrorCode::device_lost);
+    const Tensor copy = source.to(world.device);
+    testing::pass(10ms);
+    world.device.restart();
+    held.let_go();
+    EXPECT_EQ(read_error(copy).code, ErrorCode::device_lost);
+    EXPECT_EQ((source.to(world.device) + 1).item(), 2);
+  });
+}
+
 TEST(Restart, AWorkingDeviceGivesEverythingUp) {
   stepped([](const World& world) {
     const Tensor x = world.f32({1});

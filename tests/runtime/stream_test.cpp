@@ -22,7 +22,7 @@ TEST(Stream, AScopeMakesItTheThreadsCurrentOneAndScopesNest) {
       const Tensor row = zeros(world.device, {1, 2});
       return testing::read_error(cross_entropy_per_row(row, bad)).lane;
     };
-    const std::uint32_t own = stream_of_error();
+    const std::uint64_t own = stream_of_error();
     {
       const StreamScope outer(first);
       EXPECT_EQ(stream_of_error(), first.id());

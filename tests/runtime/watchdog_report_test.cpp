@@ -197,6 +197,64 @@ TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
   });
 }
 
+// Not for each of them anew.
+TEST(Supervision, ARuntimeWaitsOnceForAllKernelsThatNeverComeBack) {
+  StuckControl first(1);
+  StuckControl second(1);
+  const BackendFactory factories[] = {stuck(first, "sim:0"), stuck(second, "sim:1")};
+  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+    return factories[request.name == "sim:1" ? 1 : 0].make(request);
+  }};
+  ManualExecutor executor;
+  executor.run([&] {
+    std::optional<Runtime> runtime;
+    runtime.emplace(RuntimeOptions{.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+                                   .shutdown_limit = 10s,
+                                   .executor = &executor,
+                                   .backend_factory = &factory});
+    const Tensor a = zeros(runtime->device("sim:0"), {1});
+    const Tensor b = zeros(runtime->device("sim:1"), {1});
+    EXPECT_TRUE(first.is_in.wait_for(1s));
+    EXPECT_TRUE(second.is_in.wait_for(1s));
+    const TimePoint start = testing::now();
+    ::testing::internal::CaptureStderr();
+    runtime.reset();
+    const std::string lines = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(lines, HasSubstr("device sim:0 does not end: "));
+    EXPECT_THAT(lines, HasSubstr("device sim:1 does not end: "));
+    EXPECT_EQ(testing::now() - start, 15s);
+    first.release.set_value();
+    second.release.set_value();
+    testing::pass(1s);
+  });
+}
+
+TEST(Supervision, ARuntimeDoesNotWaitForAContinuationThatNeverReturns) {
+  ManualExecutor executor;
+  executor.run([&] {
+    Promise<void> release;
+    const auto released = std::make_shared<const Pending<void>>(release.pending());
+    std::optional<Runtime> runtime;
+    runtime.emplace(RuntimeOptions{
+        .devices = {{.name = "sim:0"}}, .shutdown_limit = 10s, .executor = &executor});
+    Pending<double> hung = zeros(runtime->device("sim:0"), {1})
+                               .item_later()
+                               .then(runtime->continuations(), [released](double value) {
+                                 static_cast<void>(released->wait(Deadline::never()));
+                                 return value + 1;
+                               });
+    EXPECT_FALSE(hung.wait_for(1s));
+    const TimePoint start = testing::now();
+    ::testing::internal::CaptureStderr();
+    runtime.reset();
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("the thread of continuations does not end: runs one; 0 more wait"));
+    EXPECT_EQ(testing::now() - start, 10s);
+    release.set_value();
+    EXPECT_EQ(hung.get(), 1);
+  });
+}
+
 TEST(Supervision, ADownloadThatThrowsFailsItsReadAlone) {
   StuckControl control;
   const BackendFactory factory = stuck(control);

@@ -1,5 +1,5 @@
-// Data-parallel training under many schedules, with a device lost at any of its ops or ops that
-// fail: no step hangs, the replicas stay equal, and what was trained depends on which ranks took
+// Data-parallel training under many schedules, with a device lost at any of its ops, ops that fail, or
+// one that does not come back: no step hangs, the replicas stay equal, and what was trained depends on which ranks took
 // part, never on the order of the threads' steps. EXPLORE_SCHEDULES says how many schedules each
 // fault gets.
 #include "tests/parallel/training_support.hpp"
@@ -8,6 +8,7 @@
 #include <hearth/backends/sim/sim_backend.hpp>
 
 #include "runtime/backend_factory.hpp"
+#include "tests/runtime/stuck_backend.hpp"
 
 #include <map>
 
@@ -29,6 +30,25 @@ std::string name_of(int rank) {
 struct Kill {
   int rank = 0;
   sim::FaultPlan faults = {};
+  std::uint64_t hangs_at = 0;  ///< A submit.
+};
+
+/// Lets a kernel that hangs go, and the threads end that were left behind with it.
+class Release {
+ public:
+  explicit Release(StuckControl& control) : control_(control) {}
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  ~Release() {
+    control_.release.set_value();
+    const Deadline end = Deadline::in(std::chrono::seconds(1));
+    while (!end.has_passed()) {
+      current_context().parker().park(end);
+    }
+  }
+
+ private:
+  StuckControl& control_;
 };
 
 struct Trained {
@@ -44,8 +64,12 @@ bool is_planned(const Error& error) {
 
 Trained train(ManualExecutor& executor, const Kill& kill) {
   int opened = 0;
+  StuckControl control(kill.hangs_at);
   const BackendFactory factory{
       .make = [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+        if (kill.hangs_at != 0 && request.name == name_of(kill.rank)) {
+          return std::make_unique<StuckBackend>(request.name, &control);
+        }
         const bool is_victim = request.name == name_of(kill.rank) && ++opened == 1;
         return std::make_unique<sim::SimBackend>(sim::SimOptions{
             .name = request.name, .faults = is_victim ? kill.faults : sim::FaultPlan{}});
@@ -55,6 +79,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
     options.devices.push_back({.name = name_of(rank)});
   }
   const Runtime runtime(options);
+  const Release release(control);
   Generator generator(3);
   Trainer trainer(runtime,
                   TinyNet(runtime.device(name_of(kWorld - 1)), generator, DType::f32),
@@ -78,8 +103,9 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
       world = 0;  // as a whole, or the replicas would differ below
     }
     result.worlds.push_back(world);
-    require(current_context().clock().now() - start < std::chrono::seconds(60), "a step hung");
+    require(current_context().clock().now() - start < std::chrono::seconds(10), "a step hung");
   }
+  control.stuck_at = 0;  // else it would be looking at the weights that hangs
   require(has_equal_replicas(trainer), "the replicas differ");
   result.weights = weights_of(trainer.snapshot());
   return result;
@@ -145,6 +171,18 @@ TEST_F(DataParallelSchedules, ADeviceLostAtAnyOpLeavesNoStepHalfDone) {
   }
   EXPECT_GT(weights_.size(), 1U) << "no device was lost during a step";
   EXPECT_LT(outside_, schedules_ / 2);
+}
+
+TEST_F(DataParallelSchedules, AKernelThatDoesNotComeBackLeavesNoStepHalfDone) {
+  for (std::uint64_t submit = 20; submit <= 120; submit += 4) {
+    for (const Strategy strategy : {Strategy::random, Strategy::pct}) {
+      explore_kill("hangs_at_" + std::to_string(submit),
+                   {.rank = static_cast<int>(submit / 4 % 3), .hangs_at = submit},
+                   strategy);
+    }
+  }
+  EXPECT_GT(weights_.size(), 1U) << "nothing hung during a step";
+  EXPECT_EQ(outside_, 0U);
 }
 
 TEST_F(DataParallelSchedules, AnOpThatFailsFailsItsStepOnAllRanks) {

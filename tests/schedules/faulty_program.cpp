@@ -26,21 +26,43 @@ struct InOp {
 }  // namespace
 
 FaultyProgram::FaultyProgram(const std::array<Device, 2>& devices,
-                             const Device& reference,
                              ManualExecutor& executor,
-                             std::uint64_t seed)
-    : executor_(executor), devices_(devices), reference_(reference), random_(seed) {}
+                             const FaultyProgramOptions& options)
+    : executor_(executor), devices_(devices), options_(options), random_(options.seed) {}
 
 void FaultyProgram::run() {
   for (int i = 0; i < 3; ++i) {
     make_input(0);
   }
   make_input(1);
+  run_threads();
+  if (options_.restarts) {
+    restart();
+    run_threads();
+  }
+  read_all();
+  read_all();  // what a read has met does not change it
+}
+
+void FaultyProgram::run_threads() {
   const auto other = executor_.spawn({.name = "other"}, [this] { take_steps(); });
   take_steps();
   other->join();
-  read_all();
-  read_all();  // what a read has met does not change it
+  for (Step& step : steps_) {
+    learn(step);
+  }
+}
+
+void FaultyProgram::restart() {
+  devices_[0].restart();
+  restarted_at_ = observations_.size();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].device == 0 && pick(2) == 0) {
+      drop(i);  // else what comes now would be made of lost ones
+    }
+  }
+  make_input(0);
+  make_input(0);
 }
 
 void FaultyProgram::take_steps() {
@@ -57,46 +79,53 @@ void FaultyProgram::take_steps() {
   }
 }
 
-/// A node that still has its handle and fits; nodes_.size() when chance finds none.
-template <class Fits>
-std::size_t FaultyProgram::find(const Fits& fits) {
-  for (int tries = 0; tries < 12; ++tries) {
-    const auto i = static_cast<std::size_t>(pick(static_cast<int>(nodes_.size())));
-    if (nodes_[i].has_handle() && fits(nodes_[i])) {
-      return i;
-    }
-  }
-  return nodes_.size();
-}
-
-/// Runs op(operand...) on both sides. One operand in four is moved in, which may reuse its bytes.
+/// Runs op(operand...). One operand in four is moved in, which may reuse its bytes.
 template <class Op>
 void FaultyProgram::apply(std::vector<std::size_t> operands, const Op& op) {
-  std::vector<Tensor> tested;
-  std::vector<Tensor> expected;
+  Tensors tested;
   const std::size_t device = nodes_[operands.front()].device;
   for (const std::size_t i : operands) {
-    const Node& node = nodes_[i];
     // A handle is one thread's: ops wait for room, and then the other thread goes on.
-    tested.push_back(node.tested);
-    expected.push_back(node.expected);
+    tested.push_back(nodes_[i].tested);
   }
   const bool moves = pick(4) == 0;
   if (moves) {
     drop(operands.back());
   }
-  const std::size_t index = add_node(std::move(operands), device);
+  const std::size_t index = add_node(operands, device);
   const SourceLoc loc{kFile, line_of(index)};
+  works_.push_back({.operands = std::move(operands),
+                    .first_result = index,
+                    .make = [op, loc](const Device&, const Tensors& given, std::size_t) {
+                      Tensors copies = given;
+                      return Tensors{op(InOp{copies, loc, false})};
+                    }});
   Tensor made = op(InOp{tested, loc, moves});
-  Tensor wanted = op(InOp{expected, loc, moves});
   nodes_[index].tested = std::move(made);
-  nodes_[index].expected = std::move(wanted);
 }
 
 std::size_t FaultyProgram::add_node(std::vector<std::size_t> operands, std::size_t device) {
-  nodes_.push_back(
-      {.tested = {}, .expected = {}, .operands = std::move(operands), .device = device});
+  nodes_.push_back({.tested = {},
+                    .operands = std::move(operands),
+                    .device = device,
+                    .is_new = restarted_at_.has_value()});
   return nodes_.size() - 1;
+}
+
+std::vector<Tensor> FaultyProgram::expected(const Device& reference,
+                                            const std::vector<std::size_t>& updated) const {
+  Tensors values(nodes_.size());
+  for (const Work& work : works_) {
+    Tensors operands;
+    for (const std::size_t operand : work.operands) {
+      operands.push_back(values[operand]);
+    }
+    std::size_t result = work.first_result;
+    for (Tensor& made : work.make(reference, operands, work.step ? updated[*work.step] : 0)) {
+      values[result++] = std::move(made);
+    }
+  }
+  return values;
 }
 
 void FaultyProgram::make_input(std::size_t device) {
@@ -108,17 +137,22 @@ void FaultyProgram::make_input(std::size_t device) {
     value = static_cast<float>(pick(2001) - 1000) / 256;
   }
   const std::size_t index = add_node({}, device);
-  const SourceLoc loc{kFile, line_of(index)};
-  Tensor made = Tensor::from(devices_.at(device), values, shape, loc);
-  Tensor wanted = Tensor::from(reference_, values, shape, loc);
+  works_.push_back({.operands = {},
+                    .first_result = index,
+                    .make = [values, shape](const Device& on, const Tensors&, std::size_t) {
+                      return Tensors{Tensor::from(on, values, shape)};
+                    }});
+  Tensor made = Tensor::from(devices_.at(device), values, shape, {kFile, line_of(index)});
   nodes_[index].tested = std::move(made);
-  nodes_[index].expected = std::move(wanted);
 }
 
 void FaultyProgram::step() {
   const std::size_t a = find([](const Node&) { return true; });
   if (a == nodes_.size()) {
     return make_input(static_cast<std::size_t>(pick(2)));
+  }
+  if (options_.trains && pick(3) == 0) {
+    return pick(2) == 0 ? differentiate(a) : update(a);
   }
   switch (pick(12)) {
     case 0:
@@ -233,26 +267,32 @@ void FaultyProgram::select(std::size_t a) {
 
 void FaultyProgram::cross(std::size_t a) {
   const Tensor tested = nodes_[a].tested;
-  const Tensor expected = nodes_[a].expected;
   const std::size_t to = 1 - nodes_[a].device;
   const std::size_t index = add_node({a}, to);
+  works_.push_back(
+      {.operands = {a},
+       .first_result = index,
+       .make = [](const Device&, const Tensors& given, std::size_t) { return given; }});
   Tensor made = tested.to(devices_.at(to), {kFile, line_of(index)});
   nodes_[index].tested = std::move(made);
-  nodes_[index].expected = expected;
+}
+
+std::size_t FaultyProgram::find_like(std::size_t a) {
+  const std::size_t found = find([&](const Node& node) {
+    return node.device == nodes_[a].device && node.tested.shape() == nodes_[a].tested.shape();
+  });
+  return found == nodes_.size() ? a : found;
 }
 
 void FaultyProgram::drop(std::size_t i) {
   nodes_[i].tested = Tensor();
-  nodes_[i].expected = Tensor();
 }
 
 void FaultyProgram::read(std::size_t i) {
   const Tensor tested = nodes_[i].tested;
-  const Tensor expected = nodes_[i].expected;
   Observation seen{.node = i};
   try {
-    const std::vector<std::byte> bytes = tested.read_bytes().get();
-    seen.is_right = bytes == expected.read_bytes().get();
+    seen.bytes = tested.read_bytes().get();
   } catch (const DeviceError& error) {
     seen.error = error.shared_error();
   } catch (const DeadlineExceeded& error) {

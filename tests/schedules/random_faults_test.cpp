@@ -1,13 +1,15 @@
 // Random programs of two threads on two sims, with shadow memory, under random schedules and with
-// random faults on the first, against the reference in the same breath: every tensor that is read
-// has the reference's bits or is poisoned; it is poisoned exactly if its op failed or one of its
-// operands is; no more ops fail than the plan says; nothing is left when all handles are gone.
+// random faults on the first, against the reference: every tensor that is read has the reference's
+// bits or is poisoned; it is poisoned exactly if its op failed or one of its operands is; a step
+// happens as a whole or not at all; no more ops fail than the plan says; a restarted device works,
+// and none of its old tensors does; nothing is left when all handles are gone.
 // RANDOM_FAULT_PROGRAMS says how many, RANDOM_FIRST which seed comes first.
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,10 @@
 
 #include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/recording.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "fault_judge.hpp"
 #include "faulty_program.hpp"
 #include "runtime/backend_factory.hpp"
 
@@ -28,21 +32,11 @@ std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
   return text == nullptr ? fallback : std::stoull(text);
 }
 
-struct Plan {
-  sim::FaultPlan faults = {};
-  bool loses = false;
-  bool hangs = false;
-};
-
-const Error& root_of(const Error& error) {
-  return error.cause ? root_of(*error.cause) : error;
-}
-
 Plan plan_of(std::uint64_t seed) {
   std::mt19937_64 random(seed * 7919);
   const auto pick = [&](std::uint64_t count) { return random() % count; };
   Plan plan;
-  sim::FaultPlan& faults = plan.faults;
+  FaultPlan& faults = plan.faults;
   switch (pick(10)) {
     case 0:
       break;
@@ -68,146 +62,14 @@ Plan plan_of(std::uint64_t seed) {
     default:
       faults.failing_submits = {1 + pick(15), 1 + pick(30), 1 + pick(40)};
   }
+  plan.trains = pick(2) == 0;
+  plan.restarts = !plan.is_of_ops() && pick(2) == 0;
+  if (faults.failing_allocation > 0 && pick(2) == 0) {
+    plan.has_page_each = true;
+    faults.failing_allocation += static_cast<std::int64_t>(pick(40));
+  }
   return plan;
 }
-
-bool is_of_a_program(const Error& error) {
-  return std::string(error.location.file) == FaultyProgram::kFile;
-}
-std::size_t node_at(SourceLoc place) {
-  return place.line - FaultyProgram::line_of(0);
-}
-bool is_of_a_read(const Error& error) {
-  return error.op == "readback" && !is_of_a_program(error);
-}
-
-/// What is wrong with what a program has seen; empty when nothing is.
-class Judge {
- public:
-  Judge(const FaultyProgram& program, const Plan& plan) : program_(program), plan_(plan) {}
-
-  /// `submitted`: the ops of the sim with the faults.
-  [[nodiscard]] std::vector<std::string> judge(std::uint64_t submitted) {
-    for (const Observation& seen : program_.observations()) {
-      if (seen.error) {
-        look_at(seen);
-      } else if (!seen.is_right) {
-        say(seen.node, "has other values than the reference");
-      }
-    }
-    if (plan_.loses || plan_.hangs) {
-      judge_whole_device();
-    } else {
-      judge_poison();
-      const std::size_t failures = failed_.size() + failed_reads_;
-      if (failures > most_failures(submitted)) {
-        wrong_.push_back(std::to_string(failures) + " ops failed by themselves, " +
-                         std::to_string(most_failures(submitted)) + " were to");
-      }
-    }
-    return wrong_;
-  }
-
- private:
-  void say(std::size_t node, const std::string& what) {
-    wrong_.push_back("tensor " + std::to_string(node) + " " + what);
-  }
-
-  void look_at(const Observation& seen) {
-    const Error& root = root_of(*seen.error);
-    const bool is_planned = root.code == ErrorCode::out_of_memory ||
-                            (plan_.loses && root.code == ErrorCode::device_lost) ||
-                            root.text.find("as planned") != std::string::npos;
-    if (!is_planned) {
-      say(seen.node, "failed though nothing was planned: " + seen.error->to_string());
-    }
-    if (plan_.loses || plan_.hangs) {
-      return;
-    }
-    if (is_of_a_read(root)) {
-      ++failed_reads_;  // a view's bytes are put in order by an op of the read's own
-      return;
-    }
-    if (!is_of_a_program(root) || !descends(seen.node, node_at(root.location))) {
-      return say(seen.node, "is poisoned by something else: " + seen.error->to_string());
-    }
-    failed_.insert(node_at(root.location));
-  }
-  [[nodiscard]] bool descends(std::size_t node, std::size_t from) const {
-    if (node == from) {
-      return true;
-    }
-    for (const std::size_t operand : program_.nodes()[node].operands) {
-      if (operand >= from && descends(operand, from)) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  // What failed by itself, and what comes from it.
-  void judge_poison() {
-    const std::vector<bool> poisoned =
-        closure([this](std::size_t i) { return failed_.contains(i); });
-    for (const Observation& seen : program_.observations()) {
-      if (seen.error && is_of_a_read(root_of(*seen.error))) {
-        continue;
-      }
-      if (poisoned[seen.node] != (seen.error != nullptr)) {
-        say(seen.node, seen.error ? "is poisoned without a cause" : "has values, and no right to");
-      }
-    }
-  }
-  // The other device goes on; of one that was lost before the last look nothing is left.
-  void judge_whole_device() {
-    const std::vector<bool> touches =
-        closure([this](std::size_t i) { return program_.nodes()[i].device == 0; });
-    const std::size_t before = program_.observations().size() - program_.last_look().size();
-    bool is_lost = false;
-    for (std::size_t i = 0; i < program_.observations().size(); ++i) {
-      const Observation& seen = program_.observations()[i];
-      if (seen.error && !touches[seen.node]) {
-        say(seen.node, "has nothing to do with the device that failed");
-      }
-      if (i < before) {
-        is_lost = is_lost || (plan_.loses && seen.error);
-      } else if (is_lost && !seen.error && program_.nodes()[seen.node].device == 0) {
-        say(seen.node, "has outlived its device");
-      }
-    }
-  }
-
-  template <class Start>
-  [[nodiscard]] std::vector<bool> closure(const Start& start) const {
-    std::vector<bool> reached;
-    for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
-      bool is_reached = start(i);
-      for (const std::size_t operand : program_.nodes()[i].operands) {
-        is_reached = is_reached || reached[operand];
-      }
-      reached.push_back(is_reached);
-    }
-    return reached;
-  }
-
-  [[nodiscard]] std::size_t most_failures(std::uint64_t submitted) const {
-    const sim::FaultPlan& faults = plan_.faults;
-    std::size_t most = faults.failing_compiles.size();
-    most += faults.failing_allocation > 0
-                ? static_cast<std::size_t>(faults.failing_allocation_count)
-                : 0;
-    for (const std::uint64_t submit : faults.failing_submits) {
-      most += submit <= submitted ? 1 : 0;
-    }
-    return most;
-  }
-
-  const FaultyProgram& program_;
-  const Plan& plan_;
-  std::set<std::size_t> failed_;
-  std::size_t failed_reads_ = 0;
-  std::vector<std::string> wrong_;
-};
 
 struct Figures {
   std::uint64_t right = 0;
@@ -215,9 +77,22 @@ struct Figures {
   std::uint64_t ops = 0;
   std::uint64_t lost = 0;
   std::uint64_t hung = 0;
+  std::uint64_t restarted = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t steps_given_up = 0;
+  std::uint64_t steps_torn = 0;
 
-  void count(const FaultyProgram& program, const Plan& plan) {
+  void count(const FaultyProgram& program,
+             const Plan& plan,
+             const std::vector<std::size_t>& updated) {
     ops += program.nodes().size();
+    restarted += plan.restarts ? 1 : 0;
+    for (std::size_t i = 0; i < updated.size(); ++i) {
+      const Step& step = program.steps()[i];
+      ++steps;
+      steps_given_up += step.error && updated[i] == 0 ? 1U : 0U;
+      steps_torn += step.error && updated[i] != 0 ? 1U : 0U;
+    }
     bool has_error = false;
     for (const Observation& seen : program.last_look()) {
       ++(seen.error ? poisoned : right);
@@ -240,38 +115,51 @@ void settle(const Runtime& runtime) {
 }
 
 std::vector<std::string> run_program(std::uint64_t seed, const Plan& plan, Figures& figures) {
-  std::vector<sim::SimBackend*> sims;
-  const BackendFactory factory{
-      .make = [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
-        if (!request.name.starts_with("sim:")) {
-          return nullptr;
-        }
-        auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
-            .name = request.name,
-            .faults = request.name == "sim:0" ? plan.faults : sim::FaultPlan{},
-            .queues = 1 + static_cast<int>(seed % 3),
-            .copy_engines = static_cast<int>(seed % 5 == 0),
-            .reorder_seed = seed % 2 == 0 ? seed : 0,
-            .effects = seed % 7 == 0 ? sim::Effects::at_end : sim::Effects::at_submit,
-            .has_shadow = true});
-        sims.push_back(sim.get());
-        return sim;
-      }};
+  std::map<std::string, sim::SimBackend*> sims;  // of the last generation
+  const BackendFactory factory{.make =
+                                   [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+    if (!request.name.starts_with("sim:")) {
+      return nullptr;
+    }
+    auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
+        .name = request.name,
+        .faults = request.name == "sim:0" && !sims.contains("sim:0") ? plan.faults : FaultPlan{},
+        .queues = 1 + static_cast<int>(seed % 3),
+        .copy_engines = static_cast<int>(seed % 5 == 0),
+        .reorder_seed = seed % 2 == 0 ? seed : 0,
+        .effects = seed % 7 == 0 ? sim::Effects::at_end : sim::Effects::at_submit,
+        .has_shadow = true});
+    sims[request.name] = sim.get();
+    return sim;
+  }};
   ManualExecutor executor(seed, {.max_steps = 1'000'000, .preempts_at_locks = true});
   std::vector<std::string> wrong;
   executor.run([&] {
-    const Runtime runtime(
-        {.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "reference:0"}},
-         .executor = &executor,
-         .backend_factory = &factory});
+    const MemoryPooling pooling =
+        plan.has_page_each ? MemoryPooling::exclusive : MemoryPooling::default_pooling;
+    const Runtime runtime({.devices = {{.name = "sim:0", .memory = pooling},
+                                       {.name = "sim:1"},
+                                       {.name = "reference:0"}},
+                           .executor = &executor,
+                           .backend_factory = &factory});
     {
+      std::optional<RecordScope> recording;
+      if (plan.is_recorded()) {
+        recording.emplace(runtime, RecordOptions{.bytes = RecordedBytes::none});
+      }
       FaultyProgram program({runtime.device("sim:0"), runtime.device("sim:1")},
-                            runtime.device("reference:0"),
                             executor,
-                            seed);
+                            {.seed = seed, .trains = plan.trains, .restarts = plan.restarts});
       program.run();
-      wrong = Judge(program, plan).judge(sims.front()->submitted());
-      figures.count(program, plan);
+      std::optional<OpTrace> trace;
+      if (recording) {
+        trace = recording->take().value();
+      }
+      FaultJudge judge(program, plan, trace ? &*trace : nullptr);
+      judge.judge_errors(sims.at("sim:0")->submitted());
+      judge.judge_values(program.expected(runtime.device("reference:0"), judge.updated()));
+      wrong = judge.wrong();
+      figures.count(program, plan, judge.updated());
     }
     settle(runtime);
     for (const Device& device : runtime.devices()) {
@@ -281,9 +169,9 @@ std::vector<std::string> run_program(std::uint64_t seed, const Plan& plan, Figur
                         " tensors, " + std::to_string(memory.live_bytes) + " bytes");
       }
     }
-    for (const sim::SimBackend* sim : sims) {
+    for (const auto& [name, sim] : sims) {
       for (const sim::ShadowReport& report : sim->shadow_reports()) {
-        wrong.push_back(sim->info().name + ": shadow memory: " + report.text);
+        wrong.push_back(name + ": shadow memory: " + report.text);
       }
     }
   });
@@ -301,13 +189,17 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   }
   std::printf(
       "%lu programs, %lu tensors made, at the end %lu right and %lu poisoned; "
-      "%lu devices lost, %lu hung\n",
+      "%lu devices lost, %lu hung, %lu restarted; %lu steps, %lu of them given up, %lu torn\n",
       count,
       figures.ops,
       figures.right,
       figures.poisoned,
       figures.lost,
-      figures.hung);
+      figures.hung,
+      figures.restarted,
+      figures.steps,
+      figures.steps_given_up,
+      figures.steps_torn);
   EXPECT_GT(figures.right, figures.poisoned);
   EXPECT_GT(figures.poisoned, 0U);
 }

@@ -9,8 +9,8 @@ namespace {
 
 class DoorbellTest : public ::testing::Test {
  protected:
-  static std::vector<std::uint32_t> ids(Doorbell::Rung rung) {
-    std::vector<std::uint32_t> found;
+  static std::vector<std::uint64_t> ids(Doorbell::Rung rung) {
+    std::vector<std::uint64_t> found;
     for (const Lane* lane = rung.lanes; lane != nullptr; lane = lane->doorbell_next) {
       found.push_back(lane->id().value);
     }
@@ -37,7 +37,7 @@ TEST_F(DoorbellTest, LanesComeOutOnceInTheOrderOfTheirRings) {
   static_cast<void>(doorbell.ring(first));
   static_cast<void>(doorbell.ring(second));
   static_cast<void>(doorbell.ring(third));
-  EXPECT_EQ(ids(doorbell.take()), (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_EQ(ids(doorbell.take()), (std::vector<std::uint64_t>{1, 2, 3}));
   EXPECT_TRUE(ids(doorbell.take()).empty());
 }
 
@@ -88,7 +88,7 @@ TEST_F(DoorbellTest, ReleasingWithWorkKeepsWhatWasRung) {
   doorbell.release_with_work();
   EXPECT_TRUE(doorbell.is_free());
   ASSERT_TRUE(doorbell.try_claim());
-  EXPECT_EQ(ids(doorbell.take()), (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(ids(doorbell.take()), (std::vector<std::uint64_t>{1}));
 }
 
 TEST_F(DoorbellTest, TakingLeavesTheTimedMark) {
@@ -118,7 +118,7 @@ TEST_F(DoorbellTest, TheActorSleepsOverARingThatTheHolderWillSee) {
 TEST_F(DoorbellTest, AfterStopRingsAreTurnedAwayAndTheTokenStaysTaken) {
   ASSERT_TRUE(doorbell.try_claim());
   static_cast<void>(doorbell.ring(first));
-  EXPECT_EQ(ids(doorbell.stop()), (std::vector<std::uint32_t>{1}));
+  EXPECT_EQ(ids(doorbell.stop()), (std::vector<std::uint64_t>{1}));
   EXPECT_EQ(doorbell.ring(second), Doorbell::Ring::stopped);
   EXPECT_FALSE(doorbell.ring_inbox());
   EXPECT_FALSE(doorbell.try_claim());

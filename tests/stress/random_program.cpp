@@ -6,7 +6,9 @@
 #include <functional>
 #include <random>
 
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/optimizer_step.hpp>
 #include <hearth/runtime/stream.hpp>
 
 namespace hearth::testing {
@@ -97,7 +99,7 @@ class Run {
   }
 
   void step() {
-    switch (pick(7)) {
+    switch (pick(8)) {
       case 0:
       case 1:
         return keep(unary(consume()));
@@ -109,9 +111,42 @@ class Run {
         return keep(reduce(consume()));
       case 5:
         return keep(contract());
+      case 6:
+        return train(some());
       default:
         return keep(mixed());
     }
+  }
+
+  // A sweep, and in half of the cases a step with what it gives.
+  void train(const Tensor& x) {
+    const int kind = pick(4);
+    const auto loss = [&](const std::vector<Tensor>& of) {
+      switch (kind) {
+        case 0:
+          return sum(square(tanh(of[0])) * of[1]);
+        case 1:
+          return mean(sigmoid(of[0] - of[1]) * of[1]);
+        case 2:
+          return sum(log(abs(of[1]) + 1.0) * cos(of[0]));
+        default:
+          return mean(exp(tanh(of[0]) * 0.5) / (abs(of[1]) + 1.0));
+      }
+    };
+    std::vector<Tensor> gradients = grad(loss, {x, make_input(x.shape())});
+    if (pick(2) == 0) {
+      return keep(std::move(gradients[static_cast<std::size_t>(pick(2))]));
+    }
+    Tensor weights = pick(2) == 0 ? x : make_input(x.shape());
+    Tensor momentum = make_input(x.shape());
+    UpdateGroup group(device_);
+    group.sgd(weights, std::move(gradients[0]), momentum, {.learning_rate = 0.5, .momentum = 0.5});
+    if (pick(4) != 0) {
+      static_cast<void>(group.commit());
+    } else {
+      group.commit().get();
+    }
+    keep(std::move(weights));
   }
 
   Tensor unary(Tensor x) {

@@ -1,12 +1,13 @@
-// What goes wrong on a sim device, and when. Numbers count from 1. Values, any thread.
+// What goes wrong on a sim device, and when: for the tests of programs, and ours. Numbers count from 1. Values, any thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
-namespace hearth::sim {
+namespace hearth {
 
+/// Numbers of ops and of memory pages are those of one device; views are no ops, and a readback of a view is one.
 struct FaultPlan {
   std::vector<std::uint64_t> failing_submits =
       {};                            ///< These submits are kernel_failed; the device goes on.
@@ -28,4 +29,4 @@ struct FaultPlan {
   std::vector<std::uint64_t> forgotten_barriers = {};
 };
 
-}  // namespace hearth::sim
+}  // namespace hearth

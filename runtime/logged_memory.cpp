@@ -1,0 +1,130 @@
+#include "logged_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/memory/make_memory_strategy.hpp>
+
+#include "device_endpoint.hpp"
+
+namespace hearth {
+namespace {
+
+constexpr std::int64_t kWorthALine = std::int64_t{1} << 20;  // bytes
+
+std::string describe(const MemoryRungs& rungs) {
+  return fmt::format("pages given back {} times, blocks borrowed {}, waited {}, refused {}",
+                     rungs.trim_count,
+                     rungs.borrow_count,
+                     rungs.wait_count,
+                     rungs.refuse_count);
+}
+
+class LoggedMemory final : public MemoryStrategy {
+ public:
+  LoggedMemory(std::unique_ptr<MemoryStrategy> real,
+               std::string device,
+               std::shared_ptr<RuntimeTables> tables)
+      : real_(std::move(real)), device_(std::move(device)), tables_(std::move(tables)) {}
+
+  [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
+    const Acquire outcome = real_->acquire(size_bytes, kind, out);
+    waited_ += outcome == Acquire::needs_wait ? 1U : 0U;
+    refused_ += outcome != Acquire::ok && outcome != Acquire::needs_wait ? 1U : 0U;
+    tell(size_bytes);
+    return outcome;
+  }
+  void release(const Block& block, const LastUse& last_use) noexcept override {
+    real_->release(block, last_use);
+  }
+  void retire(std::size_t stream, std::uint64_t value) noexcept override {
+    real_->retire(stream, value);
+  }
+  void count_in_place(std::int64_t size_bytes) noexcept override {
+    real_->count_in_place(size_bytes);
+  }
+  [[nodiscard]] MemoryReport report() const override { return real_->report(); }
+  void reset_peak() noexcept override { real_->reset_peak(); }
+  std::int64_t trim() noexcept override {
+    const std::int64_t bytes = real_->trim();
+    tables_->log.debug(
+        [&] { return fmt::format("device {}: trimmed, {} bytes given back", device_, bytes); });
+    return bytes;
+  }
+  [[nodiscard]] bool is_checked() const noexcept override { return real_->is_checked(); }
+  [[nodiscard]] Status check(const Block& block) override { return real_->check(block); }
+
+ private:
+  void tell(std::int64_t size_bytes) noexcept {
+    try {
+      const MemoryReport now = real_->report();
+      tell_pages(now);
+      tell_rungs(now.rungs, size_bytes);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a lost line is better than a lost block
+    }
+  }
+  void tell_pages(const MemoryReport& now) {
+    const std::int64_t held = now.total.reserved_bytes;
+    const std::int64_t change = held > told_bytes_ ? held - told_bytes_ : told_bytes_ - held;
+    if (change < std::max(kWorthALine, told_bytes_ / 8)) {
+      return;
+    }
+    tables_->log.debug([&] {
+      return fmt::format("device {}: memory {} from {} to {} bytes, {} of them live, budget {}",
+                         device_,
+                         held > told_bytes_ ? "grows" : "shrinks",
+                         told_bytes_,
+                         held,
+                         now.total.live_bytes,
+                         now.budget_bytes);
+    });
+    told_bytes_ = held;
+  }
+  void tell_rungs(MemoryRungs now, std::int64_t size_bytes) {
+    now.wait_count += waited_;
+    now.refuse_count += refused_;
+    const std::uint64_t all = now.trim_count + now.borrow_count + now.wait_count + now.refuse_count;
+    if (all < next_rungs_) {
+      return;
+    }
+    next_rungs_ = 2 * all;
+    tables_->log.debug([&] {
+      return fmt::format(
+          "device {}: short of memory for {} bytes; so far {}", device_, size_bytes, describe(now));
+    });
+  }
+
+  std::unique_ptr<MemoryStrategy> real_;
+  std::string device_;
+  std::shared_ptr<RuntimeTables> tables_;
+  std::int64_t told_bytes_ = 0;
+  std::uint64_t waited_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t next_rungs_ = 1;
+};
+
+}  // namespace
+
+MakeMemory with_log(MakeMemory make,
+                    MemoryPooling pooling,
+                    std::string device,
+                    std::shared_ptr<RuntimeTables> tables) {
+  return [make = std::move(make), pooling, device = std::move(device), tables = std::move(tables)](
+             PageProvider& pages, std::int64_t budget_bytes) -> std::unique_ptr<MemoryStrategy> {
+    std::unique_ptr<MemoryStrategy> real =
+        make ? make(pages, budget_bytes) : make_memory_strategy(pooling, pages, budget_bytes);
+    return real ? std::make_unique<LoggedMemory>(std::move(real), device, tables) : nullptr;
+  };
+}
+
+std::string describe(const MemoryReport& report) {
+  return fmt::format("peak {} bytes live, {} held of {}; {}",
+                     report.total.peak_live_bytes,
+                     report.total.peak_reserved_bytes,
+                     report.budget_bytes,
+                     describe(report.rungs));
+}
+
+}  // namespace hearth

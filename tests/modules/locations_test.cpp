@@ -1,0 +1,262 @@
+// Every public function of modules/ that can fail says which line of the program called it: at once, or, when a device fails later,
+// where the result is read.
+#include "test_runtime.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/dropout.hpp>
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/generator_scope.hpp>
+#include <hearth/modules/idx.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/init.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/metrics.hpp>
+#include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/pooling.hpp>
+#include <hearth/modules/safetensors.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/modules/training_state.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using testing::EndsWith;
+
+struct Row {
+  const char* call;
+  std::function<void()> fails;
+};
+
+void expect_lines_of_this_file(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    try {
+      row.fails();
+      ADD_FAILURE() << row.call << " did not fail";
+    } catch (const Exception& error) {
+      EXPECT_THAT(error.error().location.file, EndsWith("locations_test.cpp"))
+          << row.call << ": " << error.what();
+      EXPECT_GT(error.error().location.line, 0U) << row.call;
+    }
+  }
+}
+
+struct Weights {
+  Tensor inner;
+  HEARTH_MODULE(Weights, inner)
+};
+
+struct Renamed {
+  Tensor outer;
+  HEARTH_MODULE(Renamed, outer)
+};
+
+class Locations : public ::testing::Test {
+ protected:
+  static void read(const Tensor& tensor) { (void)tensor.read_bytes().get(); }
+
+  TestRuntime test;
+  TemporaryFolder folder;
+  Generator generator{1};
+  const std::filesystem::path missing = folder.path() / "none" / "x.safetensors";
+};
+
+TEST_F(Locations, AnEmptyTensorInAModuleIsNamedByItsPathAndTheCallersLine) {
+  Weights empty;
+  Weights whole{ones(test.cpu, {2})};
+  Optimizer optimizer = Adam({});
+  const std::vector<Row> rows{
+      {"fork", [&] { (void)fork(empty, test.cpu); }},
+      {"to_dtype", [&] { (void)to_dtype(empty, DType::f64); }},
+      {"copy_values from", [&] { copy_values(empty, whole); }},
+      {"copy_values to", [&] { copy_values(whole, empty); }},
+      {"publish", [&] { publish(empty); }},
+      {"adopt", [&] { adopt(empty); }},
+      {"set_paths", [&] { set_paths(empty); }},
+      {"parameter_count", [&] { (void)parameter_count(empty); }},
+      {"save_weights", [&] { save_weights(empty, folder.path()); }},
+      {"load_weights",
+       [&] {
+         save_weights(whole, folder.path());
+         load_weights(empty, folder.path());
+       }},
+      {"Optimizer::prepare", [&] { optimizer.prepare(empty); }},
+      {"save_training",
+       [&] { save_training(empty, optimizer, {}, folder.path() / "a.safetensors"); }},
+  };
+  expect_lines_of_this_file(rows);
+  for (const Row& row : rows) {
+    try {
+      row.fails();
+    } catch (const Exception& error) {
+      EXPECT_EQ(error.error().module_path, "inner") << row.call;
+    }
+  }
+}
+
+TEST_F(Locations, WhatALayerRefusesIsRefusedAtTheCallersLine) {
+  const Tensor wrong = zeros(test.cpu, {2, 3, 4, 5, 6});
+  const Tensor whole = zeros(test.cpu, {2, 4}, DType::i64);
+  const Linear linear({.in = 4, .out = 2}, test.cpu, generator);
+  const Conv2d conv({.in = 1, .out = 2}, test.cpu, generator);
+  const Sequential layers(Linear({.in = 4, .out = 2}, test.cpu, generator), Relu());
+  const Dropout dropout({.p = 0.5});
+  const Sequential random(Dropout({.p = 0.5}));
+  expect_lines_of_this_file({
+      {"Linear", [&] { (void)linear.forward(wrong); }},
+      {"Conv2d", [&] { (void)conv.forward(wrong); }},
+      {"Sequential", [&] { (void)layers.forward(wrong); }},
+      {"MaxPool2d", [&] { (void)MaxPool2d{}.forward(wrong); }},
+      {"AvgPool2d", [&] { (void)AvgPool2d{}.forward(wrong); }},
+      {"Flatten", [&] { (void)Flatten{.first = 9}.forward(wrong); }},
+      {"gelu", [&] { (void)gelu(whole); }},
+      {"Gelu", [&] { (void)Gelu{}.forward(1.0); }},
+      {"Tanh", [&] { (void)Tanh{}.forward(whole); }},
+      {"Sigmoid", [&] { (void)Sigmoid{}.forward(whole); }},
+      {"Relu", [&] { (void)Relu{}.forward(Tensor()); }},
+      {"Dropout", [&] { (void)dropout.forward(wrong, Mode::train); }},
+      {"Dropout with a generator", [&] { (void)dropout.forward(whole, Mode::train, generator); }},
+      {"Sequential with a mode", [&] { (void)random.forward(wrong, Mode::train); }},
+      {"current_generator", [&] { (void)current_generator("test"); }},
+      {"correct_count", [&] { (void)correct_count(wrong, wrong); }},
+      {"accuracy", [&] { (void)accuracy(wrong, wrong); }},
+      {"accuracy of nothing", [&] { (void)accuracy(Tensor(), wrong); }},
+      {"accuracy with labels that are nothing", [&] { (void)accuracy(whole, Tensor()); }},
+      {"kaiming_uniform", [&] { (void)kaiming_uniform(test.cpu, {3}, generator); }},
+      {"kaiming_normal", [&] { (void)kaiming_normal(test.cpu, {3}, generator); }},
+      {"xavier_uniform", [&] { (void)xavier_uniform(test.cpu, {3}, generator); }},
+      {"copy_values",
+       [&] {
+         Renamed other{ones(test.cpu, {2})};
+         copy_values(Weights{ones(test.cpu, {2})}, other);
+       }},
+      {"copy_values with another shape",
+       [&] {
+         Weights other{ones(test.cpu, {3})};
+         copy_values(Weights{ones(test.cpu, {2})}, other);
+       }},
+  });
+}
+
+TEST_F(Locations, WhatAFileOrADataSetRefusesIsRefusedAtTheCallersLine) {
+  Weights weights{ones(test.cpu, {2})};
+  Optimizer optimizer = Adam({});
+  save_weights(weights, folder.path());
+  const std::filesystem::path good = folder.path() / "model.safetensors";
+  const SafetensorsFile file = SafetensorsFile::read(good);
+  const std::vector<NamedTensor> others{{"other", ones(test.cpu, {2})}};
+  const std::filesystem::path below_a_file = good / "x" / "y.safetensors";
+  HostArray array(DType::f32, {2});
+  expect_lines_of_this_file({
+      {"write_safetensors", [&] { write_safetensors(missing, others); }},
+      {"SafetensorsFile::read", [&] { (void)SafetensorsFile::read(missing); }},
+      {"SafetensorsFile::at", [&] { (void)file.at("other"); }},
+      {"SafetensorsFile::tensor", [&] { (void)file.tensor("other", test.cpu); }},
+      {"SafetensorsFile::require_exactly", [&] { file.require_exactly(others); }},
+      {"a name that is no text",
+       [&] {
+         write_safetensors(good, std::vector<NamedTensor>{{"\xff", ones(test.cpu, {1})}});
+       }},
+      {"save_weights", [&] { save_weights(weights, good / "folder"); }},
+      {"load_weights", [&] { load_weights(weights, missing); }},
+      {"save_training", [&] { save_training(weights, optimizer, {}, below_a_file); }},
+      {"load_training", [&] { (void)load_training(weights, optimizer, missing); }},
+      {"load_training of weights", [&] { (void)load_training(weights, optimizer, good); }},
+      {"read_idx", [&] { (void)read_idx(missing); }},
+      {"read_labelled_images", [&] { (void)read_labelled_images(missing, missing); }},
+      {"find_mnist", [&] { (void)find_mnist(folder.path()); }},
+      {"make_digits", [&] { (void)make_digits({.count = -1}); }},
+      {"make_digits of too many", [&] { (void)make_digits({.count = std::int64_t{1} << 50}); }},
+      {"ImageDataset",
+       [&] { const ImageDataset refused({.count = 3, .pixels = {}, .labels = {}}); }},
+      {"HostArray", [&] { const HostArray refused(DType::f32, {std::int64_t{1} << 50}); }},
+      {"HostArray::values", [&] { (void)array.values<double>(); }},
+  });
+}
+
+TEST_F(Locations, WhatAnOptimizerRefusesIsRefusedAtTheCallersLine) {
+  Weights weights{ones(test.cpu, {2})};
+  Sgd sgd({.learning_rate = 0.1});
+  Adam adam({});
+  Optimizer either = AdamW({});
+  expect_lines_of_this_file({
+      {"Sgd", [&] { const Sgd refused({.learning_rate = -1}); }},
+      {"Adam", [&] { const Adam refused({.beta1 = 2}); }},
+      {"AdamW", [&] { const AdamW refused({.beta2 = 2}); }},
+      {"Sgd::step", [&] { (void)sgd.step(weights, Gradients()); }},
+      {"Adam::step", [&] { (void)adam.step(weights, Gradients()); }},
+      {"Optimizer::step", [&] { (void)either.step(weights, Gradients()); }},
+      {"Sgd::set_learning_rate", [&] { sgd.set_learning_rate(-1); }},
+      {"Optimizer::set_learning_rate", [&] { either.set_learning_rate(-1); }},
+      {"Adam::set_step_count", [&] { adam.set_step_count(-1); }},
+      {"Optimizer::set_step_count", [&] { either.set_step_count(-1); }},
+      {"require_finite", [&] { require_finite(0.0 / 0.0, 1); }},
+  });
+}
+
+// A device with room for one copy of the weights, not for two.
+TEST_F(Locations, WhatFindsNoMemoryLaterNamesTheCallersLine) {
+  const Runtime runtime(
+      {.devices = {{.name = "cpu:0"}, {.name = "cpu:1", .memory_budget_bytes = 4 << 20}}});
+  const Device large = runtime.device("cpu:0");
+  const Device small = runtime.device("cpu:1");
+  constexpr std::int64_t kCount = 3 << 18;  // 3 MiB
+  const Weights away{ones(large, {kCount})};
+  Weights held{ones(small, {kCount})};
+  Weights other{ones(large, {kCount})};
+  save_weights(away, folder.path());
+  const SafetensorsFile file = SafetensorsFile::read(folder.path() / "model.safetensors");
+  Optimizer optimizer = Adam({});
+  optimizer.prepare(other);
+  save_training(other, optimizer, {}, folder.path() / "run.safetensors");
+  expect_lines_of_this_file({
+      {"fork to another device", [&] { read(fork(away, small).inner); }},
+      {"fork on the same device", [&] { read(fork(held, small).inner); }},
+      {"to_dtype", [&] { read(to_dtype(held, DType::f64).inner); }},
+      {"SafetensorsFile::tensor", [&] { read(file.tensor("inner", small)); }},
+      {"HostArray::to", [&] { read(HostArray(DType::f32, {kCount}).to(small)); }},
+      {"Linear", [&] { read(Linear({.in = 1 << 10, .out = 1 << 10}, small, generator).weight); }},
+      {"Conv2d", [&] { read(Conv2d({.in = 1 << 9, .out = 1 << 9}, small, generator).weight); }},
+      {"kaiming_normal",
+       [&] {
+         read(kaiming_normal(small, {1 << 10, 1 << 10}, generator));
+       }},
+      {"Optimizer::prepare",
+       [&] {
+         Optimizer made = Adam({});
+         made.prepare(held);
+         read(named_tensors(made).front().tensor);
+       }},
+      {"gelu", [&] { read(gelu(held.inner)); }},
+      {"Relu", [&] { read(Relu{}.forward(held.inner)); }},
+      {"copy_values",
+       [&] {
+         Weights copy = held;
+         copy_values(away, copy);
+         read(copy.inner);
+       }},
+      {"load_weights",
+       [&] {
+         Weights copy = held;
+         load_weights(copy, folder.path());
+         read(copy.inner);
+       }},
+  });
+  EXPECT_EQ(mean(held.inner).item(), 1) << "what had memory is as it was";
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,117 @@
+// Faults that a program plans for its own tests, with nothing but public headers.
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <gmock/gmock.h>
+
+#include <optional>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+struct FaultySim {
+  explicit FaultySim(const FaultPlan& plan)
+      : runtime({.devices = {{.name = "sim:0", .faults = plan}}}) {}
+
+  const Runtime runtime;
+  const Device device = runtime.device("sim:0");
+  const Tensor x = Tensor::from(device, std::vector<float>{1, 2}, Shape{2});
+};
+
+ErrorCode code_of_read(const Tensor& tensor) {
+  try {
+    static_cast<void>(tensor.to_vector<float>());
+  } catch (const Exception& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing failed";
+  return ErrorCode::internal;
+}
+
+TEST(PlannedFaults, AnOpThatFailsAsPlannedSpoilsWhatDependsOnItAlone) {
+  const FaultySim sim({.failing_submits = {2}});
+  const Tensor good = sim.x * 2;
+  const Tensor bad = sim.x * 3;
+  EXPECT_EQ(code_of_read(bad + 1), ErrorCode::kernel_failed);
+  EXPECT_THAT((good + 1).to_vector<float>(), ElementsAre(3, 5));
+}
+
+TEST(PlannedFaults, AStepWhoseGradientFailsKeepsTheWeights) {
+  const FaultySim sim({.failing_compiles = {1}});
+  Tensor weights = sim.x;
+  Tensor none;
+  UpdateGroup group(sim.device);
+  group.sgd(weights, tanh(sim.x), none, {.learning_rate = 1});
+  EXPECT_FALSE(group.commit().wait().has_value());
+  EXPECT_THAT(weights.to_vector<float>(), ElementsAre(1, 2));
+}
+
+TEST(PlannedFaults, MemoryRunsOutAsPlanned) {
+  const Runtime runtime({.devices = {{.name = "sim:0",
+                                      .memory = MemoryPooling::exclusive,
+                                      .faults = FaultPlan{.failing_allocation = 2,
+                                                          .failing_allocation_count = 10}}}});
+  const Device device = runtime.device("sim:0");
+  const Tensor first = zeros(device, {8});
+  EXPECT_THROW(static_cast<void>(zeros(device, {8}).to_vector<float>()), OutOfMemory);
+  EXPECT_EQ(first.to_vector<float>(), std::vector<float>(8));
+}
+
+TEST(PlannedFaults, ADeviceIsLostAsPlannedAndComesBackWithoutFaults) {
+  const FaultySim sim({.lost_at_submit = 1});
+  EXPECT_EQ(code_of_read(sim.x + 1), ErrorCode::device_lost);
+  sim.device.restart();
+  const Tensor anew = Tensor::from(sim.device, std::vector<float>{3}, Shape{1});
+  EXPECT_THAT((anew + 1).to_vector<float>(), ElementsAre(4));
+  EXPECT_EQ(code_of_read(sim.x), ErrorCode::device_lost);
+}
+
+TEST(PlannedFaults, ADeviceIsLostAtATimeOfItsOwnClock) {
+  const FaultySim sim({.lost_at = std::chrono::nanoseconds(1)});
+  EXPECT_EQ(code_of_read(sim.x + 1), ErrorCode::device_lost);
+}
+
+TEST(PlannedFaults, AReadOfWhatHangsEndsWithTheDeadline) {
+  const FaultySim sim({.hanging_submit = 1});
+  EXPECT_EQ(code_of_read(sim.x + 1), ErrorCode::deadline_exceeded);
+}
+
+TEST(PlannedFaults, ADownloadIsCorruptedAsPlannedAndOnlyThat) {
+  const FaultySim sim({.corrupted_downloads = {1}});
+  EXPECT_NE(sim.x.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(sim.x.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+std::optional<Error> refusal(const DeviceOptions& device) {
+  try {
+    const Runtime runtime({.devices = {device}});
+  } catch (const ArgumentError& error) {
+    return error.error();
+  }
+  return {};
+}
+
+TEST(PlannedFaults, AreRefusedForDevicesThatAreNoSimsEvenWhenNothingIsPlanned) {
+  for (const char* name : {"cpu:0", "reference:0"}) {
+    const auto refused = refusal({.name = name, .faults = FaultPlan{}});
+    ASSERT_TRUE(refused) << name;
+    EXPECT_THAT(refused->text, HasSubstr("faults are for sim devices alone"));
+    EXPECT_THAT(refused->location.file, EndsWith("fault_plan_test.cpp"));
+  }
+  EXPECT_FALSE(refusal({.name = "sim:0", .faults = FaultPlan{}}));
+}
+
+TEST(PlannedFaults, NumbersThatCountNothingAreRefused) {
+  const auto refused =
+      refusal({.name = "sim:0", .faults = FaultPlan{.failing_allocation_count = -1}});
+  ASSERT_TRUE(refused);
+  EXPECT_THAT(refused->text, HasSubstr("count pages from 1"));
+}
+
+}  // namespace
+}  // namespace hearth

@@ -1,0 +1,312 @@
+#include "fault_judge.hpp"
+
+#include <algorithm>
+
+namespace hearth::testing {
+namespace {
+
+const Error& root_of(const Error& error) {
+  return error.cause ? root_of(*error.cause) : error;
+}
+bool is_of_a_program(const Error& error) {
+  return std::string(error.location.file) == FaultyProgram::kFile;
+}
+std::size_t node_at(std::uint32_t line) {
+  return line - FaultyProgram::line_of(0);
+}
+bool is_of_a_read(const Error& error) {
+  return error.op == "readback" && !is_of_a_program(error);
+}
+bool is_update(OpKind kind) {
+  return kind == OpKind::sgd_step || kind == OpKind::adam_step;
+}
+/// The operand whose place a step's result takes: the parameter, then its state.
+int replaced_by(int output) {
+  return output == 0 ? 0 : output + 1;
+}
+
+}  // namespace
+
+void FaultJudge::say(std::size_t node, const std::string& what) {
+  wrong_.push_back("tensor " + std::to_string(node) + " " + what);
+}
+
+void FaultJudge::say_step(std::size_t step, const std::string& what) {
+  wrong_.push_back("step " + std::to_string(step) + " " + what);
+}
+
+void FaultJudge::judge_errors(std::uint64_t submitted) {
+  for (const Observation& seen : program_.observations()) {
+    if (seen.error) {
+      look_at(*seen.error, seen.node);
+    }
+  }
+  for (const Step& step : program_.steps()) {
+    updated_.push_back(step.is_committed && !step.error ? step.members.size() : 0);
+    if (step.error) {
+      look_at(*step.error, step.members.front().first_result);
+    }
+  }
+  if (!plan_.is_of_ops()) {
+    judge_whole_device();
+    return;
+  }
+  if (trace_ != nullptr) {
+    judge_trace();
+  } else {
+    judge_nodes();
+  }
+  const std::size_t failures = failed_.size() + failed_reads_ + roots_.size();
+  if (failures > most_failures(submitted)) {
+    wrong_.push_back(std::to_string(failures) + " ops failed by themselves, " +
+                     std::to_string(most_failures(submitted)) + " were to");
+  }
+}
+
+void FaultJudge::look_at(const Error& error, std::size_t node) {
+  const Error& root = root_of(error);
+  const bool may_be_lost = plan_.loses || plan_.restarts;
+  const bool is_planned = root.code == ErrorCode::out_of_memory ||
+                          (may_be_lost && root.code == ErrorCode::device_lost) ||
+                          (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
+                          root.text.find("as planned") != std::string::npos;
+  if (!is_planned) {
+    say(node, "failed though nothing was planned: " + error.to_string());
+  }
+  if (!plan_.is_of_ops()) {
+    return;
+  }
+  if (trace_ != nullptr) {
+    roots_.emplace(Name{root.device, root.lane, root.sequence}, root.code);
+    return;
+  }
+  if (is_of_a_read(root)) {
+    ++failed_reads_;  // a view's bytes are put in order by an op of the read's own
+    return;
+  }
+  if (!is_of_a_program(root) || !descends(node, node_at(root.location.line))) {
+    return say(node, "is poisoned by something else: " + error.to_string());
+  }
+  failed_.insert(node_at(root.location.line));
+}
+
+bool FaultJudge::descends(std::size_t node, std::size_t from) const {
+  if (node == from) {
+    return true;
+  }
+  return std::ranges::any_of(program_.nodes()[node].operands, [&](std::size_t operand) {
+    return operand >= from && descends(operand, from);
+  });
+}
+
+template <class Start>
+std::vector<bool> FaultJudge::closure(const Start& start) const {
+  std::vector<bool> reached;
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    bool is_reached = start(i);
+    for (const std::size_t operand : program_.nodes()[i].operands) {
+      is_reached = is_reached || reached[operand];
+    }
+    reached.push_back(is_reached);
+  }
+  return reached;
+}
+
+// What failed by itself, and what comes from it.
+void FaultJudge::judge_nodes() {
+  const std::vector<bool> poisoned = closure([this](std::size_t i) { return failed_.contains(i); });
+  for (const Observation& seen : program_.observations()) {
+    if (seen.error && is_of_a_read(root_of(*seen.error))) {
+      continue;
+    }
+    if (poisoned[seen.node] != (seen.error != nullptr)) {
+      say(seen.node, seen.error ? "is poisoned without a cause" : "has values, and no right to");
+    }
+  }
+}
+
+FaultJudge::Name FaultJudge::name_of(const TraceOp& op) const {
+  return {trace_->devices[op.device], op.lane, op.record.sequence};
+}
+
+// The same by ops: what was pushed, in its order.
+void FaultJudge::judge_trace() {
+  std::vector<bool> is_bad(1);  // values
+  std::vector<bool> by_op;
+  std::vector<bool> reads;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Group> groups;  // open ones
+  for (const TraceOp& op : trace_->ops) {
+    const std::pair lane(op.device, op.lane);
+    bool is_spoiled = roots_.contains(name_of(op));
+    for (int i = 0; i < op.record.input_count; ++i) {
+      is_spoiled = is_spoiled || is_bad[op.view().input(i).slot.value];
+    }
+    is_spoiled = is_spoiled || (op.copied_from != 0 && by_op[op.copied_from - 1]);
+    by_op.push_back(is_spoiled);
+    is_bad.insert(is_bad.end(), op.record.output_count, is_spoiled);
+    if (is_update(op.record.kind)) {
+      groups[lane].push_back(&op);
+    } else if (op.record.kind == OpKind::group_end) {
+      judge_group(groups[lane], is_bad);
+      groups.erase(lane);
+    } else if (op.record.kind == OpKind::readback) {
+      reads.push_back(is_spoiled);
+    }
+  }
+  const auto looks = program_.last_look();
+  if (reads.size() < looks.size()) {
+    wrong_.push_back("the recording lacks reads");
+    return;
+  }
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    if (reads[reads.size() - looks.size() + i] != (looks[i].error != nullptr)) {
+      say(looks[i].node,
+          looks[i].error ? "is poisoned without a cause: " + looks[i].error->to_string()
+                         : "has values, and no right to");
+    }
+  }
+}
+
+// All, or nothing; or, when an op of it failed at work, that one and what comes behind it poisoned.
+void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
+  const std::size_t first = node_at(trace_->places[ops.front()->record.source.value].line);
+  std::size_t number = 0;
+  while (program_.steps()[number].members.front().first_result != first) {
+    ++number;
+  }
+  const Step& step = program_.steps()[number];
+  const auto takes_bad = [&](const TraceOp* op) {
+    for (int i = 0; i < op->record.input_count; ++i) {
+      if (is_bad[op->view().input(i).slot.value]) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const bool has_bad_input = std::ranges::any_of(ops, takes_bad);
+  const auto root =
+      std::ranges::find_if(ops, [&](const TraceOp* op) { return roots_.contains(name_of(*op)); });
+  std::size_t& updated = updated_[number];
+  bool is_torn = false;
+  if (step.is_committed && has_bad_input && !step.error) {
+    say_step(number, "was made although something it takes is poisoned");
+  } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error) {
+    say_step(number, "was given up without a cause: " + step.error->to_string());
+  } else if (root != ops.end()) {
+    const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed;
+    if (has_bad_input && has_begun) {
+      say_step(number, "was begun although something it takes is poisoned");
+    }
+    if (!step.error) {
+      say_step(number, "says that it was made, and an op of it failed");
+    }
+    is_torn = has_begun;
+    updated = has_begun ? static_cast<std::size_t>(root - ops.begin()) : 0;
+  }
+  std::map<std::uint32_t, bool> results;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const OpView op = ops[i]->view();
+    for (int output = 0; output < op.record().output_count; ++output) {
+      const bool keeps = updated == 0 && !is_torn;
+      results[op.output(output).slot.value] =
+          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : i >= updated;
+    }
+  }
+  for (const auto& [value, is_poisoned] : results) {
+    is_bad[value] = is_poisoned;
+  }
+}
+
+// The other device goes on; of one that was lost before the last look nothing is left, and of one
+// that was restarted nothing of before.
+void FaultJudge::judge_whole_device() {
+  const auto& nodes = program_.nodes();
+  const std::vector<bool> may =
+      closure([&](std::size_t i) { return nodes[i].device == 0 && !nodes[i].is_new; });
+  std::vector<bool> must;
+  for (const Node& node : nodes) {
+    bool is_lost = node.device == 0 && !node.is_new;
+    for (const std::size_t operand : node.operands) {
+      is_lost = is_lost || (node.is_new && !node.is_gradient && must[operand]);
+    }
+    must.push_back(plan_.restarts && is_lost);
+  }
+  const std::size_t before = program_.observations().size() - program_.last_look().size();
+  const std::size_t old = program_.observations().size() - program_.after_restart().size();
+  bool is_lost = false;
+  for (std::size_t i = 0; i < program_.observations().size(); ++i) {
+    const Observation& seen = program_.observations()[i];
+    if (seen.error && !may[seen.node]) {
+      say(seen.node, "has nothing to do with the device that failed: " + seen.error->to_string());
+    }
+    if (i < before) {
+      is_lost = is_lost || (plan_.loses && seen.error);
+    } else if (is_lost && !seen.error && nodes[seen.node].device == 0 && !nodes[seen.node].is_new) {
+      say(seen.node, "has outlived its device");
+    }
+    if (i >= old && !seen.error && must[seen.node]) {
+      say(seen.node, "has outlived the restart of its device");
+    }
+  }
+  judge_steps_of_whole_device(may, must);
+}
+
+void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
+                                             const std::vector<bool>& must) {
+  for (std::size_t i = 0; i < program_.steps().size(); ++i) {
+    const Step& step = program_.steps()[i];
+    const bool is_new = program_.nodes()[step.members.front().first_result].is_new;
+    bool may_fail = false;
+    bool must_fail = false;
+    for (const Step::Member& member : step.members) {
+      for (const std::size_t taken :
+           {member.parameter, member.gradient, member.momentum.value_or(member.parameter)}) {
+        may_fail = may_fail || may[taken];
+        must_fail = must_fail || (is_new && must[taken]);
+      }
+    }
+    if (step.error && !may_fail) {
+      say_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
+    }
+    if (step.is_committed && !step.error && must_fail) {
+      say_step(i, "was made although something it takes is lost");
+    }
+    if (step.error && step.error->code == ErrorCode::deadline_exceeded) {
+      unclear_.insert(step.members.front().first_result);
+    }
+  }
+}
+
+void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
+  std::set<std::size_t> results;  // of steps that nobody knows about
+  for (const Step& step : program_.steps()) {
+    if (unclear_.contains(step.members.front().first_result)) {
+      for (const Step::Member& member : step.members) {
+        results.insert(member.first_result);
+        if (member.momentum) {
+          results.insert(member.first_result + 1);
+        }
+      }
+    }
+  }
+  const std::vector<bool> is_unclear = closure([&](std::size_t i) { return results.contains(i); });
+  for (const Observation& seen : program_.observations()) {
+    if (!seen.error && !is_unclear[seen.node] &&
+        seen.bytes != expected[seen.node].read_bytes().get()) {
+      say(seen.node, "has other values than the reference");
+    }
+  }
+}
+
+std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
+  const FaultPlan& faults = plan_.faults;
+  std::size_t most = faults.failing_compiles.size();
+  most +=
+      faults.failing_allocation > 0 ? static_cast<std::size_t>(faults.failing_allocation_count) : 0;
+  for (const std::uint64_t submit : faults.failing_submits) {
+    most += submit <= submitted ? 1 : 0;
+  }
+  return most;
+}
+
+}  // namespace hearth::testing
