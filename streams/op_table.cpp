@@ -97,7 +97,9 @@ class Row {
   OpInfo info_;
 };
 
-constexpr OpInfo kRows[] = {
+}  // namespace
+
+constexpr OpInfo detail::op_rows[kOpKindCount] = {
     // creation
     Row{OpKind::fill, "fill", OpClass::creation, kAll}.attributes<ScalarAttributes>().doc(
         "Every element is one value."),
@@ -314,24 +316,22 @@ constexpr OpInfo kRows[] = {
         "Fulfils a Pending when all before it in the lane is done."),
 };
 
+namespace {
+
 constexpr bool is_in_order() {
-  for (std::size_t i = 0; i < std::size(kRows); ++i) {
-    if (kRows[i].kind != static_cast<OpKind>(i)) {
+  for (std::size_t i = 0; i < std::size(detail::op_rows); ++i) {
+    if (detail::op_rows[i].kind != static_cast<OpKind>(i) || detail::op_rows[i].name.empty()) {
       return false;
     }
   }
-  return std::size(kRows) == static_cast<std::size_t>(kOpKindCount);
+  return true;
 }
 static_assert(is_in_order(), "one row for each OpKind, in its order");
 
 }  // namespace
 
-const OpInfo& op_info(OpKind kind) noexcept {
-  return kRows[static_cast<std::size_t>(kind)];
-}
-
 std::span<const OpInfo> op_table() noexcept {
-  return kRows;
+  return detail::op_rows;
 }
 
 std::string describe(DtypeMask dtypes) {

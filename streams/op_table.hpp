@@ -3,6 +3,7 @@
 // Read-only data. Threads: any.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -69,8 +70,13 @@ struct OpInfo {
 };
 inline constexpr std::uint8_t kAnyNumber = 255;
 
+namespace detail {
+extern const OpInfo op_rows[kOpKindCount];
+}
 /// The row of a kind.
-[[nodiscard]] const OpInfo& op_info(OpKind kind) noexcept;
+[[nodiscard]] inline const OpInfo& op_info(OpKind kind) noexcept {
+  return detail::op_rows[static_cast<std::size_t>(kind)];
+}
 /// All rows, in the order of OpKind.
 [[nodiscard]] std::span<const OpInfo> op_table() noexcept;
 /// "matmul", "reduce_sum", ...
