@@ -42,14 +42,22 @@ class DataParallel final {
 
   /// Takes the model and gives each rank a copy of it.
   /// Errors: ArgumentError when the options make no sense or the model has no float parameter.
-  DataParallel(const Runtime& runtime, Model model, LossFn loss, DataParallelOptions options)
-      : options_((detail::require_sound(options), std::move(options))),
+  DataParallel(const Runtime& runtime,
+               Model model,
+               LossFn loss,
+               DataParallelOptions options,
+               SourceLoc where = SourceLoc::current())
+      : options_((detail::require_sound(options, where), std::move(options))),
         engine_(options_.engine != nullptr ? options_.engine : &inproc_),
         plan_(forms_of(model), options_.bucket_bytes),
         coordinator_(runtime.executor(),
                      *engine_,
                      detail::coordinator_options(runtime, options_, plan_.buckets().size())),
-        ranks_((detail::require_trainable(plan_), runtime), model, std::move(loss), options_) {}
+        ranks_((detail::require_trainable(plan_, where), runtime),
+               model,
+               std::move(loss),
+               options_,
+               where) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
   /// Gives up the step under way and those behind it. Waits for the workers up to shutdown_limit, then
@@ -151,18 +159,19 @@ class DataParallel final {
     });
   }
   /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
-  void set_learning_rate(double rate) {
-    change_replicas(
-        [rate](Replica<Model, Shard>& replica) { replica.optimizer().set_learning_rate(rate); });
+  void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
+    change_replicas([rate, where](Replica<Model, Shard>& replica) {
+      replica.optimizer().set_learning_rate(rate, where);
+    });
   }
 
   /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
   /// of the first one that has the model still.
-  [[nodiscard]] Model snapshot() {
+  [[nodiscard]] Model snapshot(SourceLoc where = SourceLoc::current()) {
     mend();
     Rank& rank = ranks_.good();
-    return retrieve(rank.worker.run([place = rank.replica](WorkerContext& context) {
-      return fork(place->model(), context.device);
+    return retrieve(rank.worker.run([place = rank.replica, where](WorkerContext& context) {
+      return fork(place->model(), context.device, where);
     }));
   }
   /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
@@ -295,6 +304,7 @@ void DataParallel<Model, Shard>::mend() {
   loss_ = ranks_.mend([this] { return coordinator_.trouble(); }, step_wait());
   if (!loss_) {
     coordinator_.rejoin(detail::rank_names(ranks_.devices()));
+    detail::tell_mended(ranks_.devices());
   }
 }
 

@@ -36,35 +36,37 @@ Optimizer make_optimizer(const OptimizerConfig& config) {
 
 namespace detail {
 
-void require_sound(const DataParallelOptions& options) {
+void require_sound(const DataParallelOptions& options, SourceLoc where) {
   if (options.devices.empty()) {
-    throw_argument("there are no devices");
+    throw_argument("there are no devices", where);
   }
   for (const Device& device : options.devices) {
     if (!device.is_valid()) {
-      throw_argument("a device is empty");
+      throw_argument("a device is empty", where);
     }
   }
   for (const Device& device : options.spares) {
     if (!device.is_valid() || std::ranges::find(options.devices, device) != options.devices.end()) {
-      throw_argument("a spare device is empty, or trains already");
+      throw_argument("a spare device is empty, or trains already", where);
     }
   }
   if (!options.spares.empty() && options.on_loss != LossPolicy::replace) {
-    throw_argument("there are spare devices, but on_loss is not LossPolicy::replace");
+    throw_argument("there are spare devices, but on_loss is not LossPolicy::replace", where);
   }
   if (options.on_loss > LossPolicy::replace) {
     throw_argument(
-        fmt::format("on_loss is {}, which is no LossPolicy", static_cast<int>(options.on_loss)));
+        fmt::format("on_loss is {}, which is no LossPolicy", static_cast<int>(options.on_loss)),
+        where);
   }
   if (options.bucket_bytes < 1) {
-    throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes));
+    throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes),
+                   where);
   }
   if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
-    throw_argument("deadline and step_limit must be above 0");
+    throw_argument("deadline and step_limit must be above 0", where);
   }
   if (options.hang_limit <= Duration::zero() || options.shutdown_limit < Duration::zero()) {
-    throw_argument("hang_limit must be above 0, and shutdown_limit 0 or more");
+    throw_argument("hang_limit must be above 0, and shutdown_limit 0 or more", where);
   }
 }
 
@@ -89,9 +91,15 @@ void throw_no_replica() {
                     .op = "DataParallel"});
 }
 
-void require_trainable(const BucketPlan& plan) {
+void tell_mended(const std::vector<Device>& devices) {
+  devices.front().log().debug([&] {
+    return fmt::format("DataParallel: mended: {}", fmt::join(rank_names(devices), ", "));
+  });
+}
+
+void require_trainable(const BucketPlan& plan, SourceLoc where) {
   if (plan.buckets().empty()) {
-    throw_argument("the model has no float parameter");
+    throw_argument("the model has no float parameter", where);
   }
 }
 

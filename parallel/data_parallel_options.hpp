@@ -62,14 +62,16 @@ struct DataParallelOptions {
 namespace detail {
 
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
-void require_sound(const DataParallelOptions& options);
+void require_sound(const DataParallelOptions& options, SourceLoc where);
 [[noreturn]] void throw_no_replica();
 /// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
 /// Tells the log that a worker counts as lost, and what becomes of its rank.
 void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what);
+/// Tells the log at debug where the ranks are now. `devices`: at least one.
+void tell_mended(const std::vector<Device>& devices);
 /// Errors: ArgumentError when a model has nothing to train.
-void require_trainable(const BucketPlan& plan);
+void require_trainable(const BucketPlan& plan, SourceLoc where);
 /// Errors: ArgumentError when there is not one shard a rank.
 void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where);
 /// Errors: ArgumentError when a shard's size is negative.

@@ -55,8 +55,10 @@ class RankGroup final {
   RankGroup(const Runtime& runtime,
             const Model& model,
             LossFn loss,
-            const DataParallelOptions& options)
+            const DataParallelOptions& options,
+            SourceLoc where)
       : runtime_(runtime),
+        made_at_(where),
         loss_(std::move(loss)),
         optimizer_(options.optimizer),
         seed_(options.seed),
@@ -69,7 +71,10 @@ class RankGroup final {
     }
     for (const auto& rank : ranks_) {
       begin_placing(*rank);
-      place(*rank, fork(model, rank->worker.device()), make_optimizer(optimizer_), kDefaultWait);
+      place(*rank,
+            fork(model, rank->worker.device(), made_at_),
+            make_optimizer(optimizer_),
+            kDefaultWait);
     }
   }
   RankGroup(const RankGroup&) = delete;
@@ -193,6 +198,7 @@ class RankGroup final {
   void drop(const std::vector<std::size_t>& lost, Duration limit);
 
   const Runtime& runtime_;
+  const SourceLoc made_at_;  ///< The trainer's constructor, which errors of copies name.
   const LossFn loss_;
   const OptimizerConfig optimizer_;
   const std::uint64_t seed_;
@@ -310,17 +316,19 @@ template <Module Model, BatchShard Shard>
 void RankGroup<Model, Shard>::renew(Rank& rank, Duration limit) {
   Rank& source = good();
   begin_placing(rank);
-  auto copy =
-      [from = source.replica, device = rank.worker.device(), config = optimizer_](WorkerContext&) {
-        from->optimizer().prepare(from->model());  // it may not have stepped yet
-        Model model = fork(from->model(), device);
-        Optimizer optimizer = make_optimizer(config);
-        optimizer.prepare(model);
-        copy_values(from->optimizer(), optimizer);
-        optimizer.set_step_count(from->optimizer().step_count());
-        optimizer.set_learning_rate(from->optimizer().learning_rate());
-        return std::pair<Model, Optimizer>(std::move(model), std::move(optimizer));
-      };
+  auto copy = [from = source.replica,
+               device = rank.worker.device(),
+               config = optimizer_,
+               where = made_at_](WorkerContext&) {
+    from->optimizer().prepare(from->model());  // it may not have stepped yet
+    Model model = fork(from->model(), device, where);
+    Optimizer optimizer = make_optimizer(config);
+    optimizer.prepare(model);
+    copy_values(from->optimizer(), optimizer);
+    optimizer.set_step_count(from->optimizer().step_count());
+    optimizer.set_learning_rate(from->optimizer().learning_rate());
+    return std::pair<Model, Optimizer>(std::move(model), std::move(optimizer));
+  };
   auto [model, optimizer] = source.worker.run(copy).get(Deadline::in(limit));
   place(rank, std::move(model), std::move(optimizer), limit);
 }

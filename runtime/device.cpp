@@ -44,7 +44,8 @@ const std::vector<int>& Device::cores() const {
 
 Pending<void> Device::sync_later(SourceLoc loc) const {
   StreamState& stream = current_stream(endpoint());
-  Promise<void> promise(PendingOptions{.subject = "sync", .helper = helper_of(endpoint())});
+  Promise<void> promise(
+      PendingOptions{.subject = "sync", .helper = helper_of(endpoint()), .location = loc});
   Pending<void> pending = promise.pending();
   auto ticket = std::make_unique<SyncTicket>();
   ticket->finish = [promise = std::move(promise)](ErrorRef error) mutable {

@@ -168,7 +168,7 @@ void UpdateGroup::adam(
 }
 
 PendingOptions UpdateGroup::pending_options() const {
-  return {.subject = "an update", .helper = helper_of(device_.endpoint())};
+  return {.subject = "an update", .helper = helper_of(device_.endpoint()), .location = loc_};
 }
 
 void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdate joint) {

@@ -53,8 +53,9 @@ void submit_read(const Tensor& tensor, std::unique_ptr<ReadTicket> ticket, Sourc
   impl.note_use(stream.id(), record.sequence);
 }
 
-PendingOptions reading(const TensorImpl& impl) {
-  return PendingOptions{.subject = "a readback", .helper = helper_of(*impl.endpoint)};
+PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
+  return PendingOptions{
+      .subject = "a readback", .helper = helper_of(*impl.endpoint), .location = loc};
 }
 
 }  // namespace
@@ -183,7 +184,7 @@ Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes = host_bytes_of(impl, "read_bytes", loc);
   ticket->target = ticket->bytes;
-  Promise<std::vector<std::byte>> promise(reading(impl));
+  Promise<std::vector<std::byte>> promise(reading(impl, loc));
   Pending<std::vector<std::byte>> pending = promise.pending();
   ticket->finish = [promise = std::move(promise)](ReadTicket& done, ErrorRef error) mutable {
     if (error) {
@@ -216,7 +217,7 @@ Pending<void> Tensor::read_owned(std::span<std::byte> out,
   auto ticket = std::make_unique<ReadTicket>();
   ticket->target = out;
   ticket->owner = std::move(owner);
-  Promise<void> promise(reading(impl));
+  Promise<void> promise(reading(impl, loc));
   Pending<void> pending = promise.pending();
   ticket->finish = [promise = std::move(promise)](ReadTicket&, ErrorRef error) mutable {
     if (error) {
@@ -242,7 +243,7 @@ Pending<double> Tensor::item_later(SourceLoc loc) const {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes.resize(static_cast<std::size_t>(bytes_of(impl)));
   ticket->target = ticket->bytes;
-  Promise<double> promise(reading(impl));
+  Promise<double> promise(reading(impl, loc));
   Pending<double> pending = promise.pending();
   ticket->finish = [promise = std::move(promise), dtype = impl.dtype](ReadTicket& done,
                                                                       ErrorRef error) mutable {

@@ -56,11 +56,13 @@ Status PendingStateBase::wait_status(Deadline deadline, const std::stop_token& s
     if (stop.stop_requested()) {
       return Error{.code = ErrorCode::cancelled,
                    .text = "the wait for " + subject() + " was given up on request",
-                   .device = std::string(options_.helper.whom)};
+                   .device = std::string(options_.helper.whom),
+                   .location = options_.location};
     }
     return Error{.code = ErrorCode::deadline_exceeded,
                  .text = "the deadline passed while waiting for " + subject(),
                  .device = std::string(options_.helper.whom),
+                 .location = options_.location,
                  .report = watchdog() ? watchdog()->report(subject()) : ""};
   }
   return error_;

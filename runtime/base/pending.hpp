@@ -43,6 +43,7 @@ struct PendingOptions {
   std::string subject =
       "a result";  ///< What is waited for, for errors: "readback of f32[3] on cpu:0".
   PendingHelper helper = {};
+  SourceLoc location = {};  ///< The call that asked for it, for errors of the wait.
 };
 
 /// The part of the shared state that does not know the value's type.

@@ -284,13 +284,23 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
     const Trainer<TinyNet> trainer(
         small.runtime, small.model(), loss_in<TinyNet>(DType::f32), std::move(options));
   };
-  EXPECT_THROW(open({}), ArgumentError);
-  EXPECT_THROW(open({.devices = {Device()}}), ArgumentError);
-  EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .bucket_bytes = 0}), ArgumentError);
-  EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .deadline = Duration::zero()}),
-               ArgumentError);
-  EXPECT_THROW(open({.devices = cpus(small.runtime, 1), .on_loss = static_cast<LossPolicy>(7)}),
-               ArgumentError);
+  const std::vector<Device> one = cpus(small.runtime, 1);
+  for (const DataParallelOptions& options :
+       {DataParallelOptions{},
+        DataParallelOptions{.devices = {Device()}},
+        DataParallelOptions{.devices = one, .bucket_bytes = 0},
+        DataParallelOptions{.devices = one, .deadline = Duration::zero()},
+        DataParallelOptions{.devices = one, .hang_limit = Duration::zero()},
+        DataParallelOptions{.devices = one, .on_loss = static_cast<LossPolicy>(7)},
+        DataParallelOptions{.devices = one, .spares = one}}) {
+    try {
+      open(options);
+      ADD_FAILURE() << "options that make no sense";
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.error().location.file, ::testing::EndsWith("data_parallel_test.cpp"))
+          << error.what();
+    }
+  }
 }
 
 }  // namespace

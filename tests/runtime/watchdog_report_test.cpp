@@ -86,6 +86,22 @@ TEST(Watchdog, ALoanThatIsNotGivenBackReportsAndSaysWhereItWasLent) {
   });
 }
 
+TEST(Watchdog, AWaitThatIsTooLongNamesTheLineThatAskedForTheValue) {
+  stepped([](const World& world) {
+    HeldStream held(world.device);
+    const std::uint32_t first_line = __LINE__ + 1;
+    const Pending<double> read = held.tensor().item_later();
+    const Pending<void> all = world.device.sync_later();
+    for (const Status& status : {read.wait(Deadline::in(1s)), all.wait(Deadline::in(1s))}) {
+      ASSERT_FALSE(status.has_value());
+      EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+      EXPECT_THAT(status.error().location.file, EndsWith("watchdog_report_test.cpp"));
+      EXPECT_THAT(status.error().location.line, ::testing::AnyOf(first_line, first_line + 1));
+    }
+    held.let_go();
+  });
+}
+
 TEST(Watchdog, AStreamThatStaysFullReports) {
   stepped([](const World& world) {
     HeldStream held(world.device);
