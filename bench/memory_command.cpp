@@ -64,7 +64,7 @@ int memory_command(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember({"mlp", "cnn"}));
   app.add_option("--out", out, "the SVG file")->required();
-  app.add_option("--batch", batch, "samples in the step")->check(CLI::PositiveNumber);
+  app.add_option("--batch", batch, "samples in the step")->check(CLI::Range(1, 1 << 20));
   app.add_option("--device", device_name, "where it runs");
   CLI11_PARSE(app, argc, argv);
   const Runtime runtime;

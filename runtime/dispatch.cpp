@@ -342,7 +342,14 @@ ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
 }
 
 ErrorRef Dispatch::blame(const Status& status, const OpView& op, LaneId lane) {
-  ErrorRef error = with_provenance(status.error(), op, lane);
+  Error said = status.error();
+  if (said.code == ErrorCode::deadline_exceeded && said.report.empty()) {
+    said.report = fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+                              endpoint_.tables().watchdog->waits(),
+                              endpoint_.name(),
+                              endpoint_.what_holder_does());
+  }
+  ErrorRef error = with_provenance(said, op, lane);
   if (error->code == ErrorCode::device_lost && !lost_) {
     lost_ = error;
   }

@@ -55,6 +55,17 @@ void require_cores(const DeviceOptions& device, const std::vector<int>& availabl
   }
 }
 
+constexpr int kMostDevices = 256;
+
+bool is_sound(const FaultPlan& faults) {
+  const auto are_numbers = [](const std::vector<std::uint64_t>& numbers) {
+    return std::ranges::find(numbers, 0U) == numbers.end();
+  };
+  return faults.failing_allocation >= 0 && faults.failing_allocation_count >= 0 &&
+         faults.lost_at >= std::chrono::nanoseconds(0) && are_numbers(faults.failing_submits) &&
+         are_numbers(faults.failing_compiles) && are_numbers(faults.corrupted_downloads);
+}
+
 void require_sound(const RuntimeOptions& options, SourceLoc loc) {
   const auto refuse = [loc](std::string text) {
     throw_error(
@@ -65,6 +76,11 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
   }
   if (options.wait_limit <= Duration::zero()) {
     refuse("RuntimeOptions: wait_limit is not above 0");
+  }
+  if (options.cpu_device_count < 0 || options.cpu_device_count > kMostDevices) {
+    refuse(fmt::format("RuntimeOptions: cpu_device_count is {}, but must be 0 to {}",
+                       options.cpu_device_count,
+                       kMostDevices));
   }
   for (const DeviceOptions& device : options.devices) {
     if (device.memory_budget_bytes < 0) {
@@ -80,9 +96,15 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
     if (device.faults && !device.name.starts_with("sim:")) {
       refuse(fmt::format("device '{}': faults are for sim devices alone", device.name));
     }
-    if (device.faults &&
-        (device.faults->failing_allocation < 0 || device.faults->failing_allocation_count < 0)) {
-      refuse(fmt::format("device '{}': faults count pages from 1", device.name));
+    if (device.faults && !is_sound(*device.faults)) {
+      refuse(fmt::format(
+          "device '{}': faults are numbered from 1, and the time of a loss is not below 0",
+          device.name));
+    }
+    if (device.faults && !device.faults->forgotten_barriers.empty()) {
+      refuse(fmt::format(
+          "device '{}': a barrier can be forgotten between several queues alone, and this has one",
+          device.name));
     }
   }
 }
@@ -297,7 +319,6 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
   if (devices.empty()) {
     int count = options.cpu_device_count;
     if (count == 0) {
-      constexpr std::int64_t kMostDevices = 256;
       count = static_cast<int>(
           settings.integer(Setting::cpu_devices, 1, kMostDevices).value().value_or(1));
     }

@@ -40,8 +40,11 @@ std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
 constexpr std::array kRows = {
     Row{"cpu", make_cpu}, Row{"reference", make_reference}, Row{"sim", make_sim}};
 
+// As a program would write it: one name a device.
 bool is_number(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  constexpr std::size_t kMostDigits = 9;
+  return !text.empty() && text.size() <= kMostDigits && (text.size() == 1 || text.front() != '0') &&
+         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace

@@ -78,7 +78,13 @@ TEST(PlannedFaults, ADeviceIsLostAtATimeOfItsOwnClock) {
 
 TEST(PlannedFaults, AReadOfWhatHangsEndsWithTheDeadline) {
   const FaultySim sim({.hanging_submit = 1});
-  EXPECT_EQ(code_of_read(sim.x + 1), ErrorCode::deadline_exceeded);
+  try {
+    static_cast<void>((sim.x + 1).to_vector<float>());
+    FAIL() << "what hangs was read";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_THAT(error.error().report, HasSubstr("who waits for whom"));
+    EXPECT_THAT(error.error().report, HasSubstr("device sim:0"));
+  }
 }
 
 TEST(PlannedFaults, ADownloadIsCorruptedAsPlannedAndOnlyThat) {
@@ -107,10 +113,19 @@ TEST(PlannedFaults, AreRefusedForDevicesThatAreNoSimsEvenWhenNothingIsPlanned) {
 }
 
 TEST(PlannedFaults, NumbersThatCountNothingAreRefused) {
-  const auto refused =
-      refusal({.name = "sim:0", .faults = FaultPlan{.failing_allocation_count = -1}});
+  for (const FaultPlan& faults : {FaultPlan{.failing_submits = {1, 0}},
+                                  FaultPlan{.failing_allocation = -1},
+                                  FaultPlan{.failing_allocation_count = -1},
+                                  FaultPlan{.failing_compiles = {0}},
+                                  FaultPlan{.corrupted_downloads = {0}},
+                                  FaultPlan{.lost_at = std::chrono::nanoseconds(-1)}}) {
+    const auto refused = refusal({.name = "sim:0", .faults = faults});
+    ASSERT_TRUE(refused);
+    EXPECT_THAT(refused->text, HasSubstr("numbered from 1"));
+  }
+  const auto refused = refusal({.name = "sim:0", .faults = FaultPlan{.forgotten_barriers = {2}}});
   ASSERT_TRUE(refused);
-  EXPECT_THAT(refused->text, HasSubstr("count pages from 1"));
+  EXPECT_THAT(refused->text, HasSubstr("several queues"));
 }
 
 }  // namespace

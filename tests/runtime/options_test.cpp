@@ -66,6 +66,20 @@ TEST(RuntimeOptions, NumbersAndNamesThatMakeNoSenseAreRefused) {
               HasSubstr("77 is no Priority"));
 }
 
+TEST(RuntimeOptions, NumbersOfDevicesBeyondAllMeasureAreRefused) {
+  for (const int count : {-1, 257, 100'000}) {
+    EXPECT_THAT(refusal([&] { const Runtime runtime({.cpu_device_count = count}); }).text,
+                HasSubstr("cpu_device_count is " + std::to_string(count)));
+  }
+}
+
+TEST(RuntimeOptions, ADeviceHasOneName) {
+  for (const char* name : {"sim:00", "sim:01", "sim:1234567890", "sim:-1", "sim:"}) {
+    EXPECT_THROW(open({.name = name}), Exception) << name;
+  }
+  EXPECT_NO_THROW(open({.name = "sim:123456789"}));
+}
+
 TEST(RuntimeOptions, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
   EXPECT_THAT(refusal([&] { open({.name = "gpu:0"}); }).text,
               HasSubstr("no device 'gpu:0': this build has cpu:N"));
