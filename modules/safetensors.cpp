@@ -30,8 +30,29 @@ constexpr std::size_t kLengthBytes = 8;
       .code = code, .text = fmt::format("file {}: {}", path.string(), text), .location = loc});
 }
 
-std::string checksum_of(std::span<const std::span<const std::byte>> pieces) {
+/// Of the header, in which the checksum itself is not yet, and of the data.
+std::string checksum_of(const detail::SafetensorsHeader& header,
+                        std::span<const std::span<const std::byte>> data,
+                        SourceLoc loc) {
+  const std::string text = detail::print_header(header, loc);
+  std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(text))};
+  pieces.insert(pieces.end(), data.begin(), data.end());
   return fmt::format("{:016x}", xxh3_64(pieces));
+}
+
+void require_checksum(const std::filesystem::path& path,
+                      const std::string& written,
+                      const std::string& found,
+                      SourceLoc loc) {
+  if (written != found) {
+    refuse(ErrorCode::bad_format,
+           path,
+           fmt::format("not what was written: its checksum is {}, but {} says {}",
+                       found,
+                       kChecksumName,
+                       written),
+           loc);
+  }
 }
 
 void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
@@ -98,7 +119,8 @@ void write_safetensors(const std::filesystem::path& path,
     values.push_back(std::move(reading).get());
   }
   const std::vector<std::span<const std::byte>> pieces(values.begin(), values.end());
-  header.metadata[std::string(kChecksumName)] = checksum_of(pieces);
+  header.metadata.erase(std::string(kChecksumName));
+  header.metadata.emplace(kChecksumName, checksum_of(header, pieces, loc));
   const std::string text = detail::print_header(header, loc);
   const std::uint64_t length = text.size();
   const Status status = write_file_atomically(path, [&](FileWriter& writer) -> Status {
@@ -148,35 +170,23 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceL
            loc);
   }
   file.data_begin_ = kLengthBytes + length;
-  const auto text = bytes.subspan(kLengthBytes, length);
-  Result<detail::SafetensorsHeader> header = detail::parse_header(
-      {reinterpret_cast<const char*>(text.data()), text.size()}, bytes.size() - file.data_begin_);
-  if (!header.has_value()) {
-    refuse(ErrorCode::bad_format, path, header.error().text, loc);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
+  const auto data = bytes.subspan(file.data_begin_);
+  Result<detail::SafetensorsHeader> parsed = detail::parse_header(text, data.size());
+  if (!parsed.has_value()) {
+    refuse(ErrorCode::bad_format, path, parsed.error().text, loc);
   }
-  file.metadata_ = std::move(header.value().metadata);
-  file.entries_ = std::move(header.value().entries);
-  file.check_tensors(loc);
+  detail::SafetensorsHeader& header = parsed.value();
+  const auto checksum = header.metadata.extract(std::string(kChecksumName));
+  if (!checksum.empty()) {
+    file.checksum_ = detail::has_own_spelling(text, header) ? Checksum::right : Checksum::foreign;
+  }
+  if (file.checksum_ == Checksum::right) {
+    require_checksum(path, checksum.mapped(), checksum_of(header, {&data, 1}, loc), loc);
+  }
+  file.metadata_ = std::move(header.metadata);
+  file.entries_ = std::move(header.entries);
   return file;
-}
-
-void SafetensorsFile::check_tensors(SourceLoc loc) {
-  const auto written = metadata_.extract(std::string(kChecksumName));
-  if (written.empty()) {
-    return;
-  }
-  const std::span<const std::byte> data = std::span(*file_).subspan(data_begin_);
-  const std::string found = checksum_of({&data, 1});
-  if (written.mapped() != found) {
-    refuse(ErrorCode::bad_format,
-           path_,
-           fmt::format("the tensors are not those that were written: their checksum is {}, but {} "
-                       "expects {}",
-                       found,
-                       kChecksumName,
-                       written.mapped()),
-           loc);
-  }
 }
 
 bool SafetensorsFile::contains(std::string_view name) const noexcept {
@@ -252,11 +262,15 @@ void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected, Sou
 
 void SafetensorsFile::note_load(const Device& device) const {
   device.log().debug([&] {
-    return fmt::format("loaded {} tensors, {} bytes, from {} to {}",
-                       entries_.size(),
-                       file_->size() - data_begin_,
-                       path_.string(),
-                       device.name());
+    return fmt::format(
+        "loaded {} tensors, {} bytes, from {} to {}{}",
+        entries_.size(),
+        file_->size() - data_begin_,
+        path_.string(),
+        device.name(),
+        checksum_ == Checksum::foreign
+            ? fmt::format("; another program wrote it: its {} was not compared", kChecksumName)
+            : std::string());
   });
 }
 

@@ -1,7 +1,8 @@
 // Model files in the safetensors format: named tensors and a few words of metadata. Python's
-// safetensors reads what is written here, and the other way round. What is written here has the
-// checksum of its tensors among the metadata, as kChecksumName; a file with one is read only when it is
-// right.
+// safetensors reads what is written here, and the other way round. What is written here has its
+// checksum among the metadata, as kChecksumName, and is read only when that is right. Another program
+// that saves such a file anew may keep the word, which then says nothing: it spells the header its
+// own way, and what it wrote is read as if the word was not there.
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
 // Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header
 // to the last byte, or the reader throws and names the file, the tensor or byte, and what was
@@ -28,8 +29,9 @@ namespace hearth {
 /// What a file says about itself ("step" → "120").
 using Metadata = std::map<std::string, std::string>;
 
-/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of all bytes after the header. The
-/// library writes and checks it; it is no part of what a program gives or gets as Metadata.
+/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of the header's text as it would be
+/// without this word, and of all bytes after the header. The library writes and checks it; it is no
+/// part of what a program gives or gets as Metadata.
 inline constexpr std::string_view kChecksumName = "hearth.xxh3_64";
 
 /// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
@@ -59,8 +61,8 @@ class SafetensorsFile final {
 
   /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
   /// truncated, a wrong header length, a header that is no JSON object, unknown types, offsets that
-  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice, a checksum
-  /// that is not that of the tensors. OutOfMemory when the host has no room for the file.
+  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice, another
+  /// checksum than what was written here had. OutOfMemory when the host has no room for the file.
   /// Cost: memory for the whole file.
   [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
                                             SourceLoc loc = SourceLoc::current());
@@ -82,17 +84,20 @@ class SafetensorsFile final {
   /// Errors: FileError bad_format naming the first that is missing, differs or is too much.
   void require_exactly(std::span<const NamedTensor> expected,
                        SourceLoc loc = SourceLoc::current()) const;
+  /// Whether it is, checksum and all, what write_safetensors() wrote.
+  [[nodiscard]] bool is_verified() const noexcept { return checksum_ == Checksum::right; }
   /// Tells the log that all tensors were loaded, to this device.
   void note_load(const Device& device) const;
 
  private:
+  enum class Checksum { none, foreign, right };
+
   SafetensorsFile() = default;
-  /// Takes the checksum out of the metadata. Errors: FileError bad_format.
-  void check_tensors(SourceLoc loc);
 
   std::filesystem::path path_;
   std::shared_ptr<const std::vector<std::byte>> file_;
   std::size_t data_begin_ = 0;
+  Checksum checksum_ = Checksum::none;
   Metadata metadata_;
   std::vector<Entry> entries_;
 };

@@ -162,6 +162,9 @@ Result<Json> parse_json(std::string_view text) {
     }
     return true;
   };
+  if (text.find('\0') != text.npos) {  // where the parser would stop and be content
+    return bad("the header is not JSON: it has a zero byte");
+  }
   Json root;
   try {
     root = Json::parse(text, look);
@@ -224,6 +227,15 @@ Result<SafetensorsHeader> parse_header(std::string_view text, std::size_t data_s
   });
   HEARTH_TRY_STATUS(check_cover(header.entries, data_size_bytes));
   return header;
+}
+
+bool has_own_spelling(std::string_view text, const SafetensorsHeader& header) noexcept {
+  constexpr std::string_view kBegin = ":{\"data_offsets\":[";  // in a name its quotes are escaped
+  std::size_t count = 0;
+  for (std::size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {
+    ++count;
+  }
+  return count == header.entries.size();
 }
 
 }  // namespace hearth::detail

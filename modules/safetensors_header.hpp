@@ -27,6 +27,11 @@ struct SafetensorsHeader {
 [[nodiscard]] Result<SafetensorsHeader> parse_header(std::string_view text,
                                                      std::size_t data_size_bytes);
 
+/// Whether each tensor of the header is spelled as print_header() does it, and not as Python's
+/// safetensors: its members sorted, without spaces.
+[[nodiscard]] bool has_own_spelling(std::string_view text,
+                                    const SafetensorsHeader& header) noexcept;
+
 /// The largest header that is read: the format's own limit.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 

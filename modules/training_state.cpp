@@ -91,6 +91,15 @@ LoadedTraining read_training(const std::filesystem::path& file,
                              const std::vector<NamedTensor>& expected,
                              SourceLoc loc) {
   const SafetensorsFile content = SafetensorsFile::read(file, loc);
+  if (!content.is_verified()) {
+    throw FileError(Error{
+        .code = ErrorCode::bad_format,
+        .text = fmt::format("file {}: not as save_training() writes it: its {} is missing, or "
+                            "another program has saved it anew",
+                            file.string(),
+                            kChecksumName),
+        .location = loc});
+  }
   content.require_exactly(expected, loc);
   const Numbers numbers(file, content.metadata(), loc);
   LoadedTraining loaded;

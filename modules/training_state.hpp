@@ -79,8 +79,9 @@ void save_training(Model& model,
 ///
 /// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
 ///
-/// Errors: FileError: not_found, io_error; bad_format when the file is damaged, or is of another
-/// model or kind of optimizer; DeadlineExceeded when the step under way does not end.
+/// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
+/// another program, or is of another model or kind of optimizer; DeadlineExceeded when the step under
+/// way does not end.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,

@@ -11,6 +11,9 @@
 #include <hearth/runtime/ops.hpp>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +36,11 @@ struct Classifier {
 struct Half {
   Linear inner;
   HEARTH_MODULE(Half, inner)
+};
+
+struct One {
+  Tensor p;
+  HEARTH_MODULE(One, p)
 };
 
 class Checkpoint : public ::testing::Test {
@@ -85,6 +93,28 @@ TEST(CheckpointLog, AtDebugASaveAndALoadAreTold) {
   EXPECT_THAT(log, HasSubstr("saved 2 tensors, 40 bytes, in " + name + "\n"));
   EXPECT_THAT(log, HasSubstr("loaded 2 tensors, 40 bytes, from " + name + " to cpu:0\n"));
   EXPECT_THAT(log, HasSubstr("run.safetensors to cpu:0\n"));
+}
+
+// As another program saves it again, metadata and all: with its members in another order.
+TEST(CheckpointLog, AtDebugALoadTellsThatTheChecksumIsOfAnotherFile) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "model.safetensors";
+  const std::string header = R"({"__metadata__":{"hearth.xxh3_64":"0123456789abcdef"},)"
+                             R"("p":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::ofstream(file, std::ios::binary)
+      << static_cast<char>(header.size()) << std::string(7, '\0') << header << "\x01\x02\x03\x04";
+  ::setenv("HEARTH_LOG_LEVEL", "debug", 1);
+  testing::internal::CaptureStderr();
+  {
+    const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+    ::unsetenv("HEARTH_LOG_LEVEL");
+    One one{zeros(runtime.device("cpu:0"), {1})};
+    load_weights(one, file);
+  }
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("loaded 1 tensors, 4 bytes, from " + file.string() +
+                " to cpu:0; another program wrote it: its hearth.xxh3_64 was not compared\n"));
 }
 
 TEST_F(Checkpoint, ANameThatEndsInSafetensorsIsAFile) {

@@ -23,6 +23,7 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -38,10 +39,11 @@ using testing::EndsWith;
 
 struct Row {
   const char* call;
+  std::uint32_t line;  ///< Of the call that fails: some below the row's, where the row is long.
   std::function<void()> fails;
 };
 
-void expect_lines_of_this_file(const std::vector<Row>& rows) {
+void expect_their_lines(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     try {
       row.fails();
@@ -49,7 +51,7 @@ void expect_lines_of_this_file(const std::vector<Row>& rows) {
     } catch (const Exception& error) {
       EXPECT_THAT(error.error().location.file, EndsWith("locations_test.cpp"))
           << row.call << ": " << error.what();
-      EXPECT_GT(error.error().location.line, 0U) << row.call;
+      EXPECT_EQ(error.error().location.line, row.line) << row.call << ": " << error.what();
     }
   }
 }
@@ -79,25 +81,27 @@ TEST_F(Locations, AnEmptyTensorInAModuleIsNamedByItsPathAndTheCallersLine) {
   Weights whole{ones(test.cpu, {2})};
   Optimizer optimizer = Adam({});
   const std::vector<Row> rows{
-      {"fork", [&] { (void)fork(empty, test.cpu); }},
-      {"to_dtype", [&] { (void)to_dtype(empty, DType::f64); }},
-      {"copy_values from", [&] { copy_values(empty, whole); }},
-      {"copy_values to", [&] { copy_values(whole, empty); }},
-      {"publish", [&] { publish(empty); }},
-      {"adopt", [&] { adopt(empty); }},
-      {"set_paths", [&] { set_paths(empty); }},
-      {"parameter_count", [&] { (void)parameter_count(empty); }},
-      {"save_weights", [&] { save_weights(empty, folder.path()); }},
+      {"fork", __LINE__, [&] { (void)fork(empty, test.cpu); }},
+      {"to_dtype", __LINE__, [&] { (void)to_dtype(empty, DType::f64); }},
+      {"copy_values from", __LINE__, [&] { copy_values(empty, whole); }},
+      {"copy_values to", __LINE__, [&] { copy_values(whole, empty); }},
+      {"publish", __LINE__, [&] { publish(empty); }},
+      {"adopt", __LINE__, [&] { adopt(empty); }},
+      {"set_paths", __LINE__, [&] { set_paths(empty); }},
+      {"parameter_count", __LINE__, [&] { (void)parameter_count(empty); }},
+      {"save_weights", __LINE__, [&] { save_weights(empty, folder.path()); }},
       {"load_weights",
+       __LINE__ + 3,
        [&] {
          save_weights(whole, folder.path());
          load_weights(empty, folder.path());
        }},
-      {"Optimizer::prepare", [&] { optimizer.prepare(empty); }},
+      {"Optimizer::prepare", __LINE__, [&] { optimizer.prepare(empty); }},
       {"save_training",
+       __LINE__ + 1,
        [&] { save_training(empty, optimizer, {}, folder.path() / "a.safetensors"); }},
   };
-  expect_lines_of_this_file(rows);
+  expect_their_lines(rows);
   for (const Row& row : rows) {
     try {
       row.fails();
@@ -115,35 +119,39 @@ TEST_F(Locations, WhatALayerRefusesIsRefusedAtTheCallersLine) {
   const Sequential layers(Linear({.in = 4, .out = 2}, test.cpu, generator), Relu());
   const Dropout dropout({.p = 0.5});
   const Sequential random(Dropout({.p = 0.5}));
-  expect_lines_of_this_file({
-      {"Linear", [&] { (void)linear.forward(wrong); }},
-      {"Conv2d", [&] { (void)conv.forward(wrong); }},
-      {"Sequential", [&] { (void)layers.forward(wrong); }},
-      {"MaxPool2d", [&] { (void)MaxPool2d{}.forward(wrong); }},
-      {"AvgPool2d", [&] { (void)AvgPool2d{}.forward(wrong); }},
-      {"Flatten", [&] { (void)Flatten{.first = 9}.forward(wrong); }},
-      {"gelu", [&] { (void)gelu(whole); }},
-      {"Gelu", [&] { (void)Gelu{}.forward(1.0); }},
-      {"Tanh", [&] { (void)Tanh{}.forward(whole); }},
-      {"Sigmoid", [&] { (void)Sigmoid{}.forward(whole); }},
-      {"Relu", [&] { (void)Relu{}.forward(Tensor()); }},
-      {"Dropout", [&] { (void)dropout.forward(wrong, Mode::train); }},
-      {"Dropout with a generator", [&] { (void)dropout.forward(whole, Mode::train, generator); }},
-      {"Sequential with a mode", [&] { (void)random.forward(wrong, Mode::train); }},
-      {"current_generator", [&] { (void)current_generator("test"); }},
-      {"correct_count", [&] { (void)correct_count(wrong, wrong); }},
-      {"accuracy", [&] { (void)accuracy(wrong, wrong); }},
-      {"accuracy of nothing", [&] { (void)accuracy(Tensor(), wrong); }},
-      {"accuracy with labels that are nothing", [&] { (void)accuracy(whole, Tensor()); }},
-      {"kaiming_uniform", [&] { (void)kaiming_uniform(test.cpu, {3}, generator); }},
-      {"kaiming_normal", [&] { (void)kaiming_normal(test.cpu, {3}, generator); }},
-      {"xavier_uniform", [&] { (void)xavier_uniform(test.cpu, {3}, generator); }},
+  expect_their_lines({
+      {"Linear", __LINE__, [&] { (void)linear.forward(wrong); }},
+      {"Conv2d", __LINE__, [&] { (void)conv.forward(wrong); }},
+      {"Sequential", __LINE__, [&] { (void)layers.forward(wrong); }},
+      {"MaxPool2d", __LINE__, [&] { (void)MaxPool2d{}.forward(wrong); }},
+      {"AvgPool2d", __LINE__, [&] { (void)AvgPool2d{}.forward(wrong); }},
+      {"Flatten", __LINE__, [&] { (void)Flatten{.first = 9}.forward(wrong); }},
+      {"gelu", __LINE__, [&] { (void)gelu(whole); }},
+      {"Gelu", __LINE__, [&] { (void)Gelu{}.forward(1.0); }},
+      {"Tanh", __LINE__, [&] { (void)Tanh{}.forward(whole); }},
+      {"Sigmoid", __LINE__, [&] { (void)Sigmoid{}.forward(whole); }},
+      {"Relu", __LINE__, [&] { (void)Relu{}.forward(Tensor()); }},
+      {"Dropout", __LINE__, [&] { (void)dropout.forward(wrong, Mode::train); }},
+      {"Dropout with a generator",
+       __LINE__ + 1,
+       [&] { (void)dropout.forward(whole, Mode::train, generator); }},
+      {"Sequential with a mode", __LINE__, [&] { (void)random.forward(wrong, Mode::train); }},
+      {"current_generator", __LINE__, [&] { (void)current_generator("test"); }},
+      {"correct_count", __LINE__, [&] { (void)correct_count(wrong, wrong); }},
+      {"accuracy", __LINE__, [&] { (void)accuracy(wrong, wrong); }},
+      {"accuracy of nothing", __LINE__, [&] { (void)accuracy(Tensor(), wrong); }},
+      {"accuracy with labels that are nothing", __LINE__, [&] { (void)accuracy(whole, Tensor()); }},
+      {"kaiming_uniform", __LINE__, [&] { (void)kaiming_uniform(test.cpu, {3}, generator); }},
+      {"kaiming_normal", __LINE__, [&] { (void)kaiming_normal(test.cpu, {3}, generator); }},
+      {"xavier_uniform", __LINE__, [&] { (void)xavier_uniform(test.cpu, {3}, generator); }},
       {"copy_values",
+       __LINE__ + 3,
        [&] {
          Renamed other{ones(test.cpu, {2})};
          copy_values(Weights{ones(test.cpu, {2})}, other);
        }},
       {"copy_values with another shape",
+       __LINE__ + 3,
        [&] {
          Weights other{ones(test.cpu, {3})};
          copy_values(Weights{ones(test.cpu, {2})}, other);
@@ -160,30 +168,38 @@ TEST_F(Locations, WhatAFileOrADataSetRefusesIsRefusedAtTheCallersLine) {
   const std::vector<NamedTensor> others{{"other", ones(test.cpu, {2})}};
   const std::filesystem::path below_a_file = good / "x" / "y.safetensors";
   HostArray array(DType::f32, {2});
-  expect_lines_of_this_file({
-      {"write_safetensors", [&] { write_safetensors(missing, others); }},
-      {"SafetensorsFile::read", [&] { (void)SafetensorsFile::read(missing); }},
-      {"SafetensorsFile::at", [&] { (void)file.at("other"); }},
-      {"SafetensorsFile::tensor", [&] { (void)file.tensor("other", test.cpu); }},
-      {"SafetensorsFile::require_exactly", [&] { file.require_exactly(others); }},
+  expect_their_lines({
+      {"write_safetensors", __LINE__, [&] { write_safetensors(missing, others); }},
+      {"SafetensorsFile::read", __LINE__, [&] { (void)SafetensorsFile::read(missing); }},
+      {"SafetensorsFile::at", __LINE__, [&] { (void)file.at("other"); }},
+      {"SafetensorsFile::tensor", __LINE__, [&] { (void)file.tensor("other", test.cpu); }},
+      {"SafetensorsFile::require_exactly", __LINE__, [&] { file.require_exactly(others); }},
       {"a name that is no text",
+       __LINE__ + 2,
        [&] {
          write_safetensors(good, std::vector<NamedTensor>{{"\xff", ones(test.cpu, {1})}});
        }},
-      {"save_weights", [&] { save_weights(weights, good / "folder"); }},
-      {"load_weights", [&] { load_weights(weights, missing); }},
-      {"save_training", [&] { save_training(weights, optimizer, {}, below_a_file); }},
-      {"load_training", [&] { (void)load_training(weights, optimizer, missing); }},
-      {"load_training of weights", [&] { (void)load_training(weights, optimizer, good); }},
-      {"read_idx", [&] { (void)read_idx(missing); }},
-      {"read_labelled_images", [&] { (void)read_labelled_images(missing, missing); }},
-      {"find_mnist", [&] { (void)find_mnist(folder.path()); }},
-      {"make_digits", [&] { (void)make_digits({.count = -1}); }},
-      {"make_digits of too many", [&] { (void)make_digits({.count = std::int64_t{1} << 50}); }},
+      {"save_weights", __LINE__, [&] { save_weights(weights, good / "folder"); }},
+      {"load_weights", __LINE__, [&] { load_weights(weights, missing); }},
+      {"save_training", __LINE__, [&] { save_training(weights, optimizer, {}, below_a_file); }},
+      {"load_training", __LINE__, [&] { (void)load_training(weights, optimizer, missing); }},
+      {"load_training of weights",
+       __LINE__ + 1,
+       [&] { (void)load_training(weights, optimizer, good); }},
+      {"read_idx", __LINE__, [&] { (void)read_idx(missing); }},
+      {"read_labelled_images", __LINE__, [&] { (void)read_labelled_images(missing, missing); }},
+      {"find_mnist", __LINE__, [&] { (void)find_mnist(folder.path()); }},
+      {"make_digits", __LINE__, [&] { (void)make_digits({.count = -1}); }},
+      {"make_digits of too many",
+       __LINE__ + 1,
+       [&] { (void)make_digits({.count = std::int64_t{1} << 50}); }},
       {"ImageDataset",
+       __LINE__ + 1,
        [&] { const ImageDataset refused({.count = 3, .pixels = {}, .labels = {}}); }},
-      {"HostArray", [&] { const HostArray refused(DType::f32, {std::int64_t{1} << 50}); }},
-      {"HostArray::values", [&] { (void)array.values<double>(); }},
+      {"HostArray",
+       __LINE__ + 1,
+       [&] { const HostArray refused(DType::f32, {std::int64_t{1} << 50}); }},
+      {"HostArray::values", __LINE__, [&] { (void)array.values<double>(); }},
   });
 }
 
@@ -192,18 +208,18 @@ TEST_F(Locations, WhatAnOptimizerRefusesIsRefusedAtTheCallersLine) {
   Sgd sgd({.learning_rate = 0.1});
   Adam adam({});
   Optimizer either = AdamW({});
-  expect_lines_of_this_file({
-      {"Sgd", [&] { const Sgd refused({.learning_rate = -1}); }},
-      {"Adam", [&] { const Adam refused({.beta1 = 2}); }},
-      {"AdamW", [&] { const AdamW refused({.beta2 = 2}); }},
-      {"Sgd::step", [&] { (void)sgd.step(weights, Gradients()); }},
-      {"Adam::step", [&] { (void)adam.step(weights, Gradients()); }},
-      {"Optimizer::step", [&] { (void)either.step(weights, Gradients()); }},
-      {"Sgd::set_learning_rate", [&] { sgd.set_learning_rate(-1); }},
-      {"Optimizer::set_learning_rate", [&] { either.set_learning_rate(-1); }},
-      {"Adam::set_step_count", [&] { adam.set_step_count(-1); }},
-      {"Optimizer::set_step_count", [&] { either.set_step_count(-1); }},
-      {"require_finite", [&] { require_finite(0.0 / 0.0, 1); }},
+  expect_their_lines({
+      {"Sgd", __LINE__, [&] { const Sgd refused({.learning_rate = -1}); }},
+      {"Adam", __LINE__, [&] { const Adam refused({.beta1 = 2}); }},
+      {"AdamW", __LINE__, [&] { const AdamW refused({.beta2 = 2}); }},
+      {"Sgd::step", __LINE__, [&] { (void)sgd.step(weights, Gradients()); }},
+      {"Adam::step", __LINE__, [&] { (void)adam.step(weights, Gradients()); }},
+      {"Optimizer::step", __LINE__, [&] { (void)either.step(weights, Gradients()); }},
+      {"Sgd::set_learning_rate", __LINE__, [&] { sgd.set_learning_rate(-1); }},
+      {"Optimizer::set_learning_rate", __LINE__, [&] { either.set_learning_rate(-1); }},
+      {"Adam::set_step_count", __LINE__, [&] { adam.set_step_count(-1); }},
+      {"Optimizer::set_step_count", __LINE__, [&] { either.set_step_count(-1); }},
+      {"require_finite", __LINE__, [&] { require_finite(0.0 / 0.0, 1); }},
   });
 }
 
@@ -222,33 +238,41 @@ TEST_F(Locations, WhatFindsNoMemoryLaterNamesTheCallersLine) {
   Optimizer optimizer = Adam({});
   optimizer.prepare(other);
   save_training(other, optimizer, {}, folder.path() / "run.safetensors");
-  expect_lines_of_this_file({
-      {"fork to another device", [&] { read(fork(away, small).inner); }},
-      {"fork on the same device", [&] { read(fork(held, small).inner); }},
-      {"to_dtype", [&] { read(to_dtype(held, DType::f64).inner); }},
-      {"SafetensorsFile::tensor", [&] { read(file.tensor("inner", small)); }},
-      {"HostArray::to", [&] { read(HostArray(DType::f32, {kCount}).to(small)); }},
-      {"Linear", [&] { read(Linear({.in = 1 << 10, .out = 1 << 10}, small, generator).weight); }},
-      {"Conv2d", [&] { read(Conv2d({.in = 1 << 9, .out = 1 << 9}, small, generator).weight); }},
+  expect_their_lines({
+      {"fork to another device", __LINE__, [&] { read(fork(away, small).inner); }},
+      {"fork on the same device", __LINE__, [&] { read(fork(held, small).inner); }},
+      {"to_dtype", __LINE__, [&] { read(to_dtype(held, DType::f64).inner); }},
+      {"SafetensorsFile::tensor", __LINE__, [&] { read(file.tensor("inner", small)); }},
+      {"HostArray::to", __LINE__, [&] { read(HostArray(DType::f32, {kCount}).to(small)); }},
+      {"Linear",
+       __LINE__ + 1,
+       [&] { read(Linear({.in = 1 << 10, .out = 1 << 10}, small, generator).weight); }},
+      {"Conv2d",
+       __LINE__ + 1,
+       [&] { read(Conv2d({.in = 1 << 9, .out = 1 << 9}, small, generator).weight); }},
       {"kaiming_normal",
+       __LINE__ + 2,
        [&] {
          read(kaiming_normal(small, {1 << 10, 1 << 10}, generator));
        }},
       {"Optimizer::prepare",
+       __LINE__ + 3,
        [&] {
          Optimizer made = Adam({});
          made.prepare(held);
          read(named_tensors(made).front().tensor);
        }},
-      {"gelu", [&] { read(gelu(held.inner)); }},
-      {"Relu", [&] { read(Relu{}.forward(held.inner)); }},
+      {"gelu", __LINE__, [&] { read(gelu(held.inner)); }},
+      {"Relu", __LINE__, [&] { read(Relu{}.forward(held.inner)); }},
       {"copy_values",
+       __LINE__ + 3,
        [&] {
          Weights copy = held;
          copy_values(away, copy);
          read(copy.inner);
        }},
       {"load_weights",
+       __LINE__ + 3,
        [&] {
          Weights copy = held;
          load_weights(copy, folder.path());

@@ -24,9 +24,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,6 +113,12 @@ class Training {
 
 std::vector<std::byte> bytes_of(const std::filesystem::path& file) {
   return read_file(file).value();
+}
+void write(const std::filesystem::path& file, const std::vector<std::byte>& bytes) {
+  std::filesystem::remove(file);  // or the file system waits for its disk
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 class TrainingState : public ::testing::Test {
@@ -245,6 +253,48 @@ TEST_F(TrainingState, ALearningRateThatIsNoNumberIsRefusedAndChangesNothing) {
     EXPECT_EQ(adam.learning_rate(), 0.25);
     EXPECT_EQ(adam.step_count(), 0);
   }
+}
+
+TEST_F(TrainingState, AFlippedBitAnywhereInTheFileIsRefused) {
+  const TestRuntime test;
+  save_steps(3, test.cpu, file("state.safetensors"));
+  const std::vector<std::byte> good = bytes_of(file("state.safetensors"));
+  Scores scores{zeros(test.cpu, {1, 2})};
+  Optimizer adam = Adam({});
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::vector<std::byte> bad = good;
+    bad[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
+    write(file("state.safetensors"), bad);
+    EXPECT_THROW(static_cast<void>(load_training(scores, adam, file("state.safetensors"))),
+                 FileError)
+        << "bit " << bit % 8 << " of byte " << bit / 8;
+  }
+}
+
+TEST_F(TrainingState, AStateThatAnotherProgramWroteIsRefused) {
+  const TestRuntime test;
+  Scores scores{zeros(test.cpu, {1, 2})};
+  Optimizer sgd = Sgd({});
+  const std::string header =
+      R"({"__metadata__":{"hearth.batch":"0","hearth.epoch":"0","hearth.generators":"0",)"
+      R"("hearth.learning_rate":"0.5","hearth.step_count":"3","hearth.xxh3_64":"0123456789abcdef"},)"
+      R"("model.p":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}})";
+  const std::uint64_t length = header.size();
+  std::vector<std::byte> bytes;
+  for (const auto part : {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(header))}) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  bytes.resize(bytes.size() + 8);
+  write(file("state.safetensors"), bytes);
+  try {
+    static_cast<void>(load_training(scores, sgd, file("state.safetensors")));
+    ADD_FAILURE() << "loaded";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_format);
+    EXPECT_THAT(error.what(), HasSubstr("state.safetensors: "));
+    EXPECT_THAT(error.what(), HasSubstr("not as save_training() writes it"));
+  }
+  EXPECT_EQ(sgd.step_count(), 0);
 }
 
 TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {

@@ -66,10 +66,11 @@ void FaultJudge::judge_errors(std::uint64_t submitted) {
 void FaultJudge::look_at(const Error& error, std::size_t node) {
   const Error& root = root_of(error);
   const bool may_be_lost = plan_.loses || plan_.restarts;
-  const bool is_planned = root.code == ErrorCode::out_of_memory ||
-                          (may_be_lost && root.code == ErrorCode::device_lost) ||
-                          (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
-                          root.text.find("as planned") != std::string::npos;
+  const bool is_planned =
+      (plan_.faults.failing_allocation > 0 && root.code == ErrorCode::out_of_memory) ||
+      (may_be_lost && root.code == ErrorCode::device_lost) ||
+      (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
+      root.text.find("as planned") != std::string::npos;
   if (!is_planned) {
     say(node, "failed though nothing was planned: " + error.to_string());
   }

@@ -4,6 +4,7 @@
 // happens as a whole or not at all; no more ops fail than the plan says; a restarted device works,
 // and none of its old tensors does; nothing is left when all handles are gone.
 // RANDOM_FAULT_PROGRAMS says how many, RANDOM_FIRST which seed comes first.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -114,24 +115,28 @@ void settle(const Runtime& runtime) {
   }
 }
 
-std::vector<std::string> run_program(std::uint64_t seed, const Plan& plan, Figures& figures) {
+/// `plan` is what the judge knows, `faults` what happens.
+std::vector<std::string> run_program(std::uint64_t seed,
+                                     const Plan& plan,
+                                     const FaultPlan& faults,
+                                     Figures& figures) {
   std::map<std::string, sim::SimBackend*> sims;  // of the last generation
-  const BackendFactory factory{.make =
-                                   [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
-    if (!request.name.starts_with("sim:")) {
-      return nullptr;
-    }
-    auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
-        .name = request.name,
-        .faults = request.name == "sim:0" && !sims.contains("sim:0") ? plan.faults : FaultPlan{},
-        .queues = 1 + static_cast<int>(seed % 3),
-        .copy_engines = static_cast<int>(seed % 5 == 0),
-        .reorder_seed = seed % 2 == 0 ? seed : 0,
-        .effects = seed % 7 == 0 ? sim::Effects::at_end : sim::Effects::at_submit,
-        .has_shadow = true});
-    sims[request.name] = sim.get();
-    return sim;
-  }};
+  const BackendFactory factory{
+      .make = [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+        if (!request.name.starts_with("sim:")) {
+          return nullptr;
+        }
+        auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
+            .name = request.name,
+            .faults = request.name == "sim:0" && !sims.contains("sim:0") ? faults : FaultPlan{},
+            .queues = 1 + static_cast<int>(seed % 3),
+            .copy_engines = static_cast<int>(seed % 5 == 0),
+            .reorder_seed = seed % 2 == 0 ? seed : 0,
+            .effects = seed % 7 == 0 ? sim::Effects::at_end : sim::Effects::at_submit,
+            .has_shadow = true});
+        sims[request.name] = sim.get();
+        return sim;
+      }};
   ManualExecutor executor(seed, {.max_steps = 1'000'000, .preempts_at_locks = true});
   std::vector<std::string> wrong;
   executor.run([&] {
@@ -183,7 +188,8 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   const std::uint64_t count = number_from("RANDOM_FAULT_PROGRAMS", 300);
   Figures figures;
   for (std::uint64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
-    for (const std::string& wrong : run_program(seed, plan_of(seed), figures)) {
+    const Plan plan = plan_of(seed);
+    for (const std::string& wrong : run_program(seed, plan, plan.faults, figures)) {
       ADD_FAILURE() << "seed " << seed << ": " << wrong;
     }
   }
@@ -209,8 +215,23 @@ TEST(RandomFaults, AWrongBitIsSeen) {
   Figures figures;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Plan plan{.faults = {.corrupted_downloads = {1, 2, 3}}};
-    EXPECT_FALSE(run_program(seed, plan, figures).empty()) << "seed " << seed;
+    EXPECT_FALSE(run_program(seed, plan, plan.faults, figures).empty()) << "seed " << seed;
   }
+}
+
+// And memory that is short although the plan speaks of other failures.
+TEST(RandomFaults, MemoryThatIsShortThoughNobodyPlannedItIsSeen) {
+  const Plan plan{.faults = {.failing_submits = {1, 2, 3}}, .has_page_each = true};
+  const FaultPlan faults{.failing_allocation = 5, .failing_allocation_count = 3};
+  Figures figures;
+  int seen_count = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<std::string> wrong = run_program(seed, plan, faults, figures);
+    seen_count += std::ranges::any_of(wrong, [](const std::string& text) {
+      return text.find("failed though nothing was planned") != std::string::npos;
+    });
+  }
+  EXPECT_GT(seen_count, 0);
 }
 
 }  // namespace
