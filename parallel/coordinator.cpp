@@ -29,6 +29,12 @@ bool detail::is_device_loss(const Error& error) noexcept {
   return error.code == ErrorCode::device_lost || (error.cause && is_device_loss(*error.cause));
 }
 
+bool detail::is_device_hang(const Error& error) noexcept {
+  const bool is_of_op =
+      error.code == ErrorCode::deadline_exceeded && !error.device.empty() && !error.op.empty();
+  return is_of_op || (error.cause && is_device_hang(*error.cause));
+}
+
 Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
     : mailbox_(std::make_shared<CoordinatorMailbox>()), watchdog_(options.watchdog) {
   OwnedThreadOptions thread{.subject = "the coordinator",

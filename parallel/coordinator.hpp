@@ -48,9 +48,14 @@ struct CoordinatorOptions {
   Duration deadline = std::chrono::seconds(5);
   /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
   IntrusivePtr<Watchdog> watchdog = nullptr;
+  /// From a step's failure on, a rank has `deadline` and the time of the last step to come to its end,
+  /// and before there was one, this; then it is given up, and the step ends with its first error.
+  Duration step_limit = kDefaultWait;
   /// Whether a missed deadline is trouble that the trainer mends: then every step fails until rejoin().
   bool mends_hangs = false;
   Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  /// Lives as long as the thread, left behind or not: an engine that nobody else owns, say.
+  std::shared_ptr<const void> kept_alive = nullptr;
   Log* log =
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };
@@ -79,15 +84,17 @@ struct BucketArrival {
 struct CoordinatorTrouble {
   /// Ranks whose update failed after all had been told to commit, while others' did not. Told once.
   std::vector<int> stragglers = {};
-  /// Ranks that did not come in time, until rejoin(). Of mends_hangs alone, as the next.
-  std::vector<int> missing = {};
-  bool has_hang = false;         ///< A rank, or the engine, did not come in time.
-  bool has_lost_device = false;  ///< A step met a device that is lost.
+  std::vector<int> missing = {};  ///< Ranks that did not come in time, until rejoin().
+  bool has_hang = false;  ///< A rank, or the engine, did not come in time: of mends_hangs alone.
+  bool has_lost_device = false;  ///< A step met a device that is lost, or hangs by its own account.
 };
 
 namespace detail {
 /// Whether the error, or a cause of it, is device_lost.
 [[nodiscard]] bool is_device_loss(const Error& error) noexcept;
+/// Whether the error, or a cause of it, is a device's own deadline_exceeded: that of an op, not of
+/// somebody who waited for one.
+[[nodiscard]] bool is_device_hang(const Error& error) noexcept;
 }  // namespace detail
 
 struct CoordinatorMailbox;

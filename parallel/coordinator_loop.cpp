@@ -71,6 +71,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
+  step.begun = current_context().clock().now();
   step.names = names_;
   step.ranks.resize(names_->size());
   step.prepared.resize(names_->size());
@@ -90,6 +91,9 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
     return;  // the rank was given up and the step is over; dropped, the update says no
   }
   Step& step = found->second;
+  if (!has_rank(step, prepared.rank)) {
+    return;
+  }
   PreparedUpdate& place = step.prepared[static_cast<std::size_t>(prepared.rank)];
   place = std::move(prepared.update);
   if (step.failure) {
@@ -104,7 +108,7 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
   }
   step.prepared_deadline = Deadline::never();
   if (step.decision->commit()) {
-    step.commit_deadline = Deadline::in(options_.deadline);
+    await_end(step, options_.deadline);
     settle(step);
   } else {
     fail(step, step.decision->error());  // a rank could not wait any longer
@@ -117,6 +121,9 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     return;  // the rank gave the step up before this was ready; the region comes back cancelled
   }
   Step& step = found->second;
+  if (!has_rank(step, arrival.rank)) {
+    return;
+  }
   if (arrival.loss) {
     note_loss(arrival.step, step, arrival.rank, *arrival.loss);
   }
@@ -209,6 +216,24 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
       region.done(error);
     }
   }
+  if (!step.decision->is_committed()) {
+    await_end(step, end_limit_of(step));
+  }
+}
+
+void CoordinatorLoop::await_end(Step& step, Duration limit) {
+  step.end_limit = limit;
+  step.end_deadline = Deadline::in(limit);
+}
+
+// A rank that hangs does not become a longer wait for the caller than the step's own limits are.
+Duration CoordinatorLoop::end_limit_of(const Step& step) const {
+  const TimePoint start = std::max(step.begun, last_end_);  // it may have waited for its turn
+  const TimePoint now = current_context().clock().now();
+  const Duration allowed =
+      step_time_ ? options_.deadline + *step_time_ : Duration(options_.step_limit);
+  const Duration left = start + options_.step_limit + options_.deadline - now;
+  return std::max(std::min(allowed, left), options_.deadline);
 }
 
 void CoordinatorLoop::settle(Step& step) {
@@ -225,7 +250,7 @@ void CoordinatorLoop::handle(message::Abort abort) {
 
 void CoordinatorLoop::handle(message::Finish finish) {
   const auto found = steps_.find(finish.step);
-  if (found == steps_.end()) {
+  if (found == steps_.end() || !has_rank(found->second, finish.rank)) {
     return;
   }
   RankState& rank = found->second.ranks[static_cast<std::size_t>(finish.rank)];
@@ -308,7 +333,11 @@ void CoordinatorLoop::decide(Step& step) {
     return;
   }
   ++statistics_.steps;
-  if (step.failure && detail::is_device_loss(*step.failure)) {
+  forget_deadlines(step);
+  const TimePoint start = std::max(step.begun, last_end_);
+  last_end_ = current_context().clock().now();
+  if (step.failure &&
+      (detail::is_device_loss(*step.failure) || detail::is_device_hang(*step.failure))) {
     trouble_.has_lost_device = true;
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
   }
@@ -319,6 +348,7 @@ void CoordinatorLoop::decide(Step& step) {
     step.outcome.set_error(step.failure);
     return;
   }
+  step_time_ = last_end_ - start;
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
   }
@@ -358,7 +388,7 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
 Deadline CoordinatorLoop::next_deadline() const {
   Deadline earliest = Deadline::never();
   for (const auto& [number, step] : steps_) {
-    earliest = std::min({earliest, step.prepared_deadline, step.commit_deadline});
+    earliest = std::min({earliest, step.prepared_deadline, step.end_deadline});
     for (const auto& [index, bucket] : step.buckets) {
       earliest = std::min(earliest, bucket.deadline);
     }
@@ -376,12 +406,16 @@ void CoordinatorLoop::expire() {
     if (overdue != step.buckets.end()) {
       give_up(step,
               missing_from(overdue->second.regions),
-              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count));
+              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
+              options_.deadline);
     } else if (step.prepared_deadline.has_passed()) {
-      give_up(step, missing_from(step.prepared), "its update");
-    } else if (step.commit_deadline.has_passed()) {
-      step.commit_deadline = Deadline::never();
-      give_up(step, unfinished(step), "the end of its update");
+      give_up(step, missing_from(step.prepared), "its update", options_.deadline);
+    } else if (step.end_deadline.has_passed()) {
+      step.end_deadline = Deadline::never();
+      give_up(step,
+              unfinished(step),
+              step.decision->is_committed() ? "the end of its update" : "its end after a failure",
+              step.end_limit);
     }
     recall(step);
   }
@@ -390,7 +424,7 @@ void CoordinatorLoop::expire() {
 std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
-    if (!step.ranks[rank].is_finished) {
+    if (!step.ranks[rank].is_finished && !step.ranks[rank].is_given_up) {
       ranks.push_back(rank);
     }
   }
@@ -410,7 +444,8 @@ void CoordinatorLoop::recall(Step& step) {
       step.failure ? step.failure
                    : late(step,
                           fmt::format("bucket {} of {}", first->index, options_.bucket_count),
-                          "the engine");
+                          "the engine",
+                          options_.deadline);
   note_hang(step, {}, error);
   fail(step, error);
   recall_loans(step, error);
@@ -429,8 +464,9 @@ void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
 
 void CoordinatorLoop::give_up(Step& step,
                               const std::vector<std::size_t>& missing,
-                              const std::string& what) {
-  const ErrorRef error = late(step, what, names_of(*step.names, missing));
+                              const std::string& what,
+                              Duration limit) {
+  const ErrorRef error = late(step, what, names_of(*step.names, missing), limit);
   note_hang(step, missing, error);
   for (const std::size_t rank : missing) {
     step.ranks[rank].is_given_up = true;
@@ -442,15 +478,15 @@ void CoordinatorLoop::give_up(Step& step,
 void CoordinatorLoop::note_hang(const Step& late,
                                 const std::vector<std::size_t>& missing,
                                 const ErrorRef& error) {
-  if (!options_.mends_hangs) {
-    return;
-  }
-  trouble_.has_hang = true;
   for (const std::size_t rank : missing) {
     if (std::ranges::find(trouble_.missing, static_cast<int>(rank)) == trouble_.missing.end()) {
       trouble_.missing.push_back(static_cast<int>(rank));
     }
   }
+  if (!options_.mends_hangs) {
+    return;
+  }
+  trouble_.has_hang = true;
   refusal_ = shared({.code = ErrorCode::collective_failed,
                      .text = fmt::format("step {} hung, which is mended first", late.report.step),
                      .cause = error});
@@ -467,25 +503,33 @@ void CoordinatorLoop::note_hang(const Step& late,
   }
 }
 
+void CoordinatorLoop::forget_deadlines(Step& step) {
+  step.prepared_deadline = Deadline::never();
+  step.end_deadline = Deadline::never();
+}
+
 void CoordinatorLoop::give_up_all(Step& step) {
+  forget_deadlines(step);
   for (RankState& rank : step.ranks) {
     rank.is_given_up = true;
   }
 }
 
-ErrorRef CoordinatorLoop::late(const Step& step, const std::string& what, const std::string& who) {
+ErrorRef CoordinatorLoop::late(const Step& step,
+                               const std::string& what,
+                               const std::string& who,
+                               Duration limit) {
   std::string report;
   if (options_.watchdog) {
     report =
         fmt::format("{}\n  coordinator: {}", options_.watchdog->report(what, witness_), describe());
   }
   return shared({.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format(
-                     "step {}, {}: {} did not come within {}",
-                     step.report.step,
-                     what,
-                     who,
-                     std::chrono::duration_cast<std::chrono::milliseconds>(options_.deadline)),
+                 .text = fmt::format("step {}, {}: {} did not come within {}",
+                                     step.report.step,
+                                     what,
+                                     who,
+                                     std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
                  .report = std::move(report)});
 }
 

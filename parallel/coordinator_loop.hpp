@@ -10,6 +10,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -111,7 +112,9 @@ class CoordinatorLoop final {
     std::vector<PreparedUpdate> prepared;  ///< By rank; invalid: not there yet, or told.
     std::size_t prepared_count = 0;
     Deadline prepared_deadline = Deadline::never();
-    Deadline commit_deadline = Deadline::never();
+    TimePoint begun = {};
+    Deadline end_deadline = Deadline::never();  ///< From the commit, or the failure, on.
+    Duration end_limit = {};                    ///< How long that was then.
     ErrorRef failure;
   };
 
@@ -130,19 +133,35 @@ class CoordinatorLoop final {
   [[nodiscard]] std::string describe() const;
   void note_loss(std::int64_t number, Step& step, int rank, const Result<double>& loss);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
-  static void fail(Step& step, const ErrorRef& error);
+  /// The first error ends the step: who has it still gets time to come to the end.
+  void fail(Step& step, const ErrorRef& error);
+  /// All ranks are to be through with the step within `limit`.
+  static void await_end(Step& step, Duration limit);
+  /// How long a healthy rank may need to come to the end of a step that has failed.
+  [[nodiscard]] Duration end_limit_of(const Step& step) const;
   static void settle(Step& step);
   static void give_up_all(Step& step);
+  static void forget_deadlines(Step& step);
   static void recall_loans(Step& step, const ErrorRef& error);
   /// Who is late is trouble: all other open steps end, and wait for nobody.
   void note_hang(const Step& late, const std::vector<std::size_t>& missing, const ErrorRef& error);
   /// Ranks that did not come in time are given up.
-  void give_up(Step& step, const std::vector<std::size_t>& missing, const std::string& what);
+  void give_up(Step& step,
+               const std::vector<std::size_t>& missing,
+               const std::string& what,
+               Duration limit);
   [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
+  /// Not of one that was renumbered too late: what it says is not heard.
+  [[nodiscard]] static bool has_rank(const Step& step, int rank) {
+    return rank >= 0 && static_cast<std::size_t>(rank) < step.ranks.size();
+  }
   /// If the engine did not come back in time: its loans end, and the ranks that are left are given up.
   void recall(Step& step);
   /// The error of a deadline of the step, with a report.
-  [[nodiscard]] ErrorRef late(const Step& step, const std::string& what, const std::string& who);
+  [[nodiscard]] ErrorRef late(const Step& step,
+                              const std::string& what,
+                              const std::string& who,
+                              Duration limit);
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
   /// Fulfils the promise once every rank is through or given up.
@@ -156,7 +175,9 @@ class CoordinatorLoop final {
   std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
-  ErrorRef refusal_;  ///< Why no step can succeed any more.
+  std::optional<Duration> step_time_;  ///< Of the last step that happened.
+  TimePoint last_end_ = {};            ///< When a step was decided last.
+  ErrorRef refusal_;                   ///< Why no step can succeed any more.
   CoordinatorTrouble trouble_;
   std::shared_ptr<const void> witness_;  ///< At the watchdog.
 };

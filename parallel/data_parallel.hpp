@@ -4,9 +4,9 @@
 // Owned by the training loop; the Runtime and a given engine outlive it, and the engine also outlives
 // those of its own calls that do not return. Threads: one at a time; the workers and the coordinator
 // are its own.
-// Invariants: (1) between steps all replicas have the same bits; (2) a step happens on all of them
-// or on none; (3) the same seed, shards and number of devices give the same bits; (4) a lost device,
-// or a rank that hangs, costs no step that has happened.
+// Invariants: (1) between steps all replicas on devices of one kind have the same bits; (2) a step
+// happens on all of them or on none; (3) the same seed, shards and number of devices give the same
+// bits; (4) a lost device, or a rank that hangs, costs no step that has happened.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -48,11 +48,9 @@ class DataParallel final {
                DataParallelOptions options,
                SourceLoc where = SourceLoc::current())
       : options_((detail::require_sound(options, where), std::move(options))),
-        engine_(options_.engine != nullptr ? options_.engine : &inproc_),
+        engine_(options_.engine != nullptr ? options_.engine : inproc_.get()),
         plan_(forms_of(model), options_.bucket_bytes),
-        coordinator_(runtime.executor(),
-                     *engine_,
-                     detail::coordinator_options(runtime, options_, plan_.buckets().size())),
+        coordinator_(runtime.executor(), *engine_, coordinator_options(runtime)),
         ranks_((detail::require_trainable(plan_, where), runtime),
                model,
                std::move(loss),
@@ -73,7 +71,9 @@ class DataParallel final {
   /// Errors: the first thing that went wrong on any rank, and then no replica has changed:
   /// worker_failed with the cause when the loss function threw; non_finite, with the step's number,
   /// for a loss that is NaN or infinite; deadline_exceeded naming the ranks that did not come; what
-  /// poisoned a gradient. ArgumentError when there is not one shard a rank, or no sample at all.
+  /// poisoned a gradient. After such an error elsewhere a rank has `deadline` and the time of the last
+  /// step to come to the end, or step_limit before there was one; then it is given up.
+  /// ArgumentError when there is not one shard a rank, or no sample at all.
   /// After a loss, whatever the policy: device_lost. A step that returns has happened, even when a
   /// rank failed in committing it (see DataParallelReport::late_failure).
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
@@ -105,7 +105,8 @@ class DataParallel final {
       const bool is_mended = !status.has_value() &&
                              (detail::is_device_loss(status.error()) || coordinator_.has_trouble());
       if (!is_mended || left == 0 || options_.on_loss == LossPolicy::stop) {
-        return std::move(report).get(step_deadline());
+        status.value();
+        return std::move(report).get(Deadline::in(Duration::zero()));
       }
     }
   }
@@ -123,7 +124,8 @@ class DataParallel final {
                                          SourceLoc where = SourceLoc::current());
 
   /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
-  /// The results by rank. Errors: worker_failed with the cause.
+  /// The results by rank. Errors: worker_failed with the cause; deadline_exceeded as for
+  /// update_replicas().
   template <class Fn>
   auto evaluate(Fn fn) {
     using R = std::invoke_result_t<Fn&, const Model&, WorkerContext&>;
@@ -136,9 +138,10 @@ class DataParallel final {
         return fn(std::as_const(place->model()), context);
       }));
     }
+    wait_for_all(pending);
     std::vector<R> results;
     for (Pending<R>& each : pending) {
-      R result = std::move(each).get(step_deadline());
+      R result = std::move(each).get(Deadline::in(Duration::zero()));
       take_over(result);
       results.push_back(std::move(result));
     }
@@ -148,7 +151,9 @@ class DataParallel final {
   /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
   /// end up with the same. Waits for the values.
   ///
-  /// Errors: worker_failed with the cause, when fn throws, or a value that it made is poisoned. Then
+  /// Errors: deadline_exceeded when a rank does not come in time: it is mended before the next step,
+  /// or, when the policy is to stop, no step begins before it answers.
+  /// worker_failed with the cause, when fn throws, or a value that it made is poisoned. Then
   /// all ranks get the state of one on which it did not fail: the update has happened. Where it
   /// failed on all, they get that of the first rank, as fn left it.
   template <class Fn>
@@ -166,11 +171,11 @@ class DataParallel final {
   }
 
   /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
-  /// of the first one that has the model still.
+  /// of the first one that has the model still and is not known to hang.
   [[nodiscard]] Model snapshot(SourceLoc where = SourceLoc::current()) {
     mend();
     Rank& rank = ranks_.good();
-    return retrieve(rank.worker.run([place = rank.replica, where](WorkerContext& context) {
+    return retrieve(rank, rank.worker.run([place = rank.replica, where](WorkerContext& context) {
       return fork(place->model(), context.device, where);
     }));
   }
@@ -181,7 +186,7 @@ class DataParallel final {
     is_model_taken_ = true;
     Rank& rank = ranks_.good();
     return retrieve(
-        rank.worker.run([place = rank.replica](WorkerContext&) { return place->take(); }));
+        rank, rank.worker.run([place = rank.replica](WorkerContext&) { return place->take(); }));
   }
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(ranks_.size()); }
@@ -204,13 +209,34 @@ class DataParallel final {
     });
     return forms;
   }
-  Model retrieve(Pending<Model> pending) {
-    Model model = std::move(pending).get(step_deadline());
+  // A call of the built-in engine may be left behind, too.
+  CoordinatorOptions coordinator_options(const Runtime& runtime) const {
+    CoordinatorOptions all = detail::coordinator_options(runtime, options_, plan_.buckets().size());
+    all.kept_alive = inproc_;
+    return all;
+  }
+  Model retrieve(Rank& rank, Pending<Model> pending) {
+    const bool has_come = pending.wait_until(step_deadline());
+    rank.is_late =
+        !has_come && options_.on_loss == LossPolicy::stop;  // then the next call asks another
+    Model model = std::move(pending).get(Deadline::in(Duration::zero()));
     take_over(model);
     return model;
   }
   DataParallelReport wait(Pending<DataParallelReport> pending) {
     return std::move(pending).get(step_deadline());
+  }
+
+  /// A rank that does not come in time is late.
+  template <class T>
+  std::vector<Status> wait_for_all(const std::vector<Pending<T>>& pending) {
+    const Deadline deadline = step_deadline();
+    std::vector<Status> outcomes;
+    for (const Pending<T>& each : pending) {
+      outcomes.push_back(each.wait(deadline));
+    }
+    ranks_.note_late(pending);
+    return outcomes;
   }
 
   template <class Fn>
@@ -222,11 +248,7 @@ class DataParallel final {
       pending.push_back(
           rank.worker.run([fn, place = rank.replica](WorkerContext&) mutable { fn(*place); }));
     }
-    const Deadline deadline = step_deadline();
-    std::vector<Status> outcomes;
-    for (const Pending<void>& each : pending) {
-      outcomes.push_back(each.wait(deadline));
-    }
+    const std::vector<Status> outcomes = wait_for_all(pending);
     if (!std::ranges::all_of(outcomes, &Status::has_value)) {
       ranks_.keep_alike(outcomes, coordinator_.trouble().stragglers);
     }
@@ -236,12 +258,14 @@ class DataParallel final {
   }
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();
-  /// Errors: DeviceError device_lost when there was a loss and the policy is to stop.
+  /// Errors: DeviceError device_lost when there was a loss and the policy is to stop, or
+  /// deadline_exceeded when a rank hangs that may not have the weights of the others.
   void require_all() {
     mend();
     if (loss_) {
       throw_error(loss_);
     }
+    ranks_.require_answers();
   }
   [[nodiscard]] Duration step_wait() const { return options_.step_limit + 2 * options_.deadline; }
   // A lane gives a lost bucket up after step_limit, a worker waits a little longer, so that it hears
@@ -249,7 +273,7 @@ class DataParallel final {
   [[nodiscard]] Deadline step_deadline() const { return Deadline::in(step_wait()); }
 
   const DataParallelOptions options_;
-  InprocCollective inproc_;
+  const std::shared_ptr<InprocCollective> inproc_ = std::make_shared<InprocCollective>();
   Collective* const engine_;
   const BucketPlan plan_;
   Coordinator coordinator_;
@@ -302,7 +326,7 @@ void DataParallel<Model, Shard>::mend() {
     return;
   }
   loss_ = ranks_.mend([this] { return coordinator_.trouble(); }, step_wait());
-  if (!loss_) {
+  if (!loss_ && !ranks_.has_hung()) {  // else what it says of its last step is to be heard
     coordinator_.rejoin(detail::rank_names(ranks_.devices()));
     detail::tell_mended(ranks_.devices());
   }

@@ -91,6 +91,17 @@ void throw_no_replica() {
                     .op = "DataParallel"});
 }
 
+void throw_hang(const Worker& worker, Duration limit) {
+  throw_error(
+      Error{.code = ErrorCode::deadline_exceeded,
+            .text = fmt::format("DataParallel: rank {} on {} hangs, it did not answer for {}",
+                                worker.rank(),
+                                worker.device().name(),
+                                std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
+            .op = "DataParallel",
+            .device = worker.device().name()});
+}
+
 void tell_mended(const std::vector<Device>& devices) {
   devices.front().log().debug([&] {
     return fmt::format("DataParallel: mended: {}", fmt::join(rank_names(devices), ", "));
@@ -137,6 +148,7 @@ CoordinatorOptions coordinator_options(const Runtime& runtime,
           .bucket_count = bucket_count,
           .deadline = options.deadline,
           .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog()),
+          .step_limit = options.step_limit,
           .mends_hangs = options.on_loss != LossPolicy::stop,
           .shutdown_limit = options.shutdown_limit,
           .log = &runtime.log()};

@@ -24,12 +24,14 @@ namespace hearth {
 using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
 [[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config);
 
-/// What a trainer does when a device is lost, and, but for `stop`, when a rank hangs: it missed
-/// DataParallelOptions::deadline, and did not answer for hang_limit either. Its worker is left behind
+/// What a trainer does when a device is lost, or says that its kernel hangs, and, but for `stop`, when
+/// a rank hangs: it missed DataParallelOptions::deadline, or was late in an update or an evaluation,
+/// and did not answer for hang_limit either. Its worker is left behind
 /// then (see Worker), and the log says so.
 enum class LossPolicy : std::uint8_t {
   /// No step after a loss: each throws it. The model can be taken, if a replica is left. A hang fails
-  /// its step alone, and the next one tries again.
+  /// its step alone, and the next one tries again; after one in an update or an evaluation no step
+  /// begins before the rank answers.
   stop,
   shrink,  ///< The other ranks go on without it.
   /// The next spare device takes its place. When there is none, a lost device is restarted; one on
@@ -51,7 +53,8 @@ struct DataParallelOptions {
   Duration hang_limit = std::chrono::seconds(3);
   /// How long a whole step may take.
   Duration step_limit = kDefaultWait;
-  /// How long the destructor waits for the workers, and then for the engine's call.
+  /// How long the destructor waits for the workers, and then for the engine's call. With 0 it waits
+  /// for nobody: whoever is at work then, healthy or not, is left behind.
   Duration shutdown_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Of the workers' generators.
   Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
@@ -64,6 +67,8 @@ namespace detail {
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
 void require_sound(const DataParallelOptions& options, SourceLoc where);
 [[noreturn]] void throw_no_replica();
+/// A worker did not answer for this long.
+[[noreturn]] void throw_hang(const Worker& worker, Duration limit);
 /// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
 /// Tells the log that a worker counts as lost, and what becomes of its rank.

@@ -39,15 +39,20 @@ class RankGroup final {
               std::move(with),
               std::move(loss),
               Generator(options.seed).fork(static_cast<std::uint64_t>(options.rank)))),
+          number(options.rank),
+          world(options.world),
           worker(runtime, device, options) {}
 
     /// Shared with the worker's functions, and theirs to touch.
     const std::shared_ptr<Replica<Model, Shard>> replica;
     bool is_stale = false;         ///< It did not commit a step that others did, or lost its state,
                                    ///< or may have another one than they.
+    bool is_late = false;          ///< It did not do in time what was asked of it last.
     bool is_hung = false;          ///< Its worker does not answer …
     bool has_device = true;        ///< … but its device does.
     std::uint64_t generation = 0;  ///< Of the device on which it has its state.
+    int number = 0;                ///< What its worker knows.
+    int world = 1;
     Worker worker;
   };
 
@@ -100,25 +105,53 @@ class RankGroup final {
     return all;
   }
   /// Whether no rank is known to need mending.
-  [[nodiscard]] bool is_whole() const { return std::ranges::all_of(ranks_, &RankGroup::is_good); }
-  /// One with the weights of the last step that happened.
+  [[nodiscard]] bool is_whole() const {
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+      const Place& rank = ranks_[index];
+      if (!is_good(rank) || rank->is_late || !is_numbered(index)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  /// Whether a rank that hung at the last mend() is still there: only when the policy is to stop.
+  [[nodiscard]] bool has_hung() const { return std::ranges::any_of(ranks_, &RankGroup::is_hung); }
+  /// Errors: DeadlineExceeded when there is one.
+  void require_answers() const {
+    const auto found = std::ranges::find_if(ranks_, &RankGroup::is_hung);
+    if (found != ranks_.end()) {
+      detail::throw_hang((*found)->worker, hang_limit_);
+    }
+  }
+  /// One with the weights of the last step that happened, and if there is one, one that was not late.
   /// Errors: DeviceError device_lost when no such rank is left.
   [[nodiscard]] Rank& good() const {
-    const auto found = std::ranges::find_if(ranks_, &RankGroup::is_good);
+    auto found = std::ranges::find_if(
+        ranks_, [](const Place& rank) { return is_good(rank) && !rank->is_late; });
+    if (found == ranks_.end()) {
+      found = std::ranges::find_if(ranks_, &RankGroup::is_good);
+    }
     if (found == ranks_.end()) {
       detail::throw_no_replica();
     }
     return **found;
   }
 
-  /// Ranks that fell behind, or whose device someone restarted, get a good one's state; those with a
-  /// lost device, or that hang, are dropped, or get another device, as the policy says. Waits until
-  /// each of the others has done what was asked of it before, and asks for the trouble again then: a
-  /// rank may fall behind while others are waited for.
-  /// The loss, when the policy is to stop; else nullptr.
+  /// Ranks that fell behind, or whose device someone restarted, get a good one's state; those that hang,
+  /// or whose device is lost or says that it hangs, are dropped, or get another device, as the policy
+  /// says. Waits until each of the others has done what was asked of it before, and asks for the trouble
+  /// again then: a rank may fall behind while others are waited for.
+  /// The loss, when the policy is to stop; else nullptr. A rank that hangs stays as it is then.
   ///
   /// Errors: what kept it from mending; then it can be called again.
   [[nodiscard]] ErrorRef mend(const std::function<CoordinatorTrouble()>& trouble, Duration limit);
+  /// By rank, what was asked of it, and waited for long enough: who is not ready is late.
+  template <class T>
+  void note_late(const std::vector<Pending<T>>& asked) {
+    for (std::size_t index = 0; index < asked.size(); ++index) {
+      ranks_[index]->is_late = ranks_[index]->is_late || !asked[index].is_ready();
+    }
+  }
   /// Each rank was to change its state in the same way, some failed, and these ranks fell behind
   /// before. The next mend() gives those that failed the state of one that did not; where all did,
   /// the others that of good(). Errors: DeviceError device_lost when no rank is left.
@@ -127,10 +160,16 @@ class RankGroup final {
  private:
   using Place = std::unique_ptr<Rank>;
 
+  [[nodiscard]] static bool is_hung(const Place& rank) { return rank->is_hung; }
   [[nodiscard]] static bool is_good(const Place& rank) {
     const Device& device = rank->worker.device();
     return !rank->is_stale && !rank->is_hung && !device.is_lost() &&
            rank->generation == device.generation();
+  }
+
+  [[nodiscard]] bool is_numbered(std::size_t index) const {
+    return ranks_[index]->number == static_cast<int>(index) &&
+           ranks_[index]->world == static_cast<int>(ranks_.size());
   }
 
   [[nodiscard]] Place make_rank(std::size_t index, std::size_t world, const Device& device) const {
@@ -165,15 +204,17 @@ class RankGroup final {
   }
   void mark_stale(const std::vector<int>& stragglers) {
     for (const int rank : stragglers) {
-      ranks_[static_cast<std::size_t>(rank)]->is_stale = true;
+      if (static_cast<std::size_t>(rank) < ranks_.size()) {
+        ranks_[static_cast<std::size_t>(rank)]->is_stale = true;
+      }
     }
   }
   using Answers = std::vector<Pending<Status>>;
 
   /// Asks each rank for the state of its device, behind all that was asked of it before.
   [[nodiscard]] Answers ask_ranks() const;
-  /// A rank hangs that did not come in time, or whose device does not answer, when it does not answer
-  /// for hang_limit either.
+  /// A rank hangs that did not come in time, or was late, or whose device does not answer, when it does
+  /// not answer for hang_limit either.
   void find_hangs(const CoordinatorTrouble& trouble, const Answers& answers);
   /// Gives `rank` the state of a good one.
   void renew(Rank& rank, Duration limit);
@@ -195,7 +236,12 @@ class RankGroup final {
       rank.worker.end(Deadline::in(Duration::zero()));
     }
   }
-  void drop(const std::vector<std::size_t>& lost, Duration limit);
+  /// Those for which there was no device.
+  [[nodiscard]] std::vector<std::size_t> replace_all(const std::vector<std::size_t>& lost,
+                                                     Duration limit);
+  void drop(const std::vector<std::size_t>& lost);
+  /// Tells each worker its number, if it does not know it.
+  void number_ranks(Duration limit);
 
   const Runtime& runtime_;
   const SourceLoc made_at_;  ///< The trainer's constructor, which errors of copies name.
@@ -241,7 +287,10 @@ void RankGroup<Model, Shard>::find_hangs(const CoordinatorTrouble& trouble,
   for (const Place& rank : ranks_) {
     rank->is_hung = false;
   }
-  if (!trouble.has_hang) {
+  const auto is_suspect = [](const Place& rank) {
+    return rank->is_late || rank->worker.device().is_lost();
+  };
+  if (!trouble.has_hang && !trouble.has_lost_device && std::ranges::none_of(ranks_, is_suspect)) {
     return;
   }
   std::vector<Pending<void>> devices;
@@ -253,9 +302,11 @@ void RankGroup<Model, Shard>::find_hangs(const CoordinatorTrouble& trouble,
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     const bool is_missing =
         std::ranges::find(trouble.missing, static_cast<int>(index)) != trouble.missing.end();
-    ranks_[index]->is_hung =
-        (is_missing || !devices[index].wait_until(limit, nobody.get_token())) &&
-        !answers[index].wait_until(limit);
+    Rank& rank = *ranks_[index];
+    const bool is_asked =
+        is_missing || rank.is_late || !devices[index].wait_until(limit, nobody.get_token());
+    rank.is_hung = is_asked && !answers[index].wait_until(limit);
+    rank.is_late = rank.is_hung;
   }
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     ranks_[index]->has_device = devices[index].is_ready();
@@ -271,8 +322,10 @@ ErrorRef RankGroup<Model, Shard>::mend(const std::function<CoordinatorTrouble()>
   find_hangs(known, answers);
   std::vector<Status> healths;
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
-    healths.push_back(ranks_[index]->is_hung ? Status()
-                                             : std::move(answers[index]).get(Deadline::in(limit)));
+    Rank& rank = *ranks_[index];
+    rank.is_late = rank.is_hung || !answers[index].wait_until(Deadline::in(limit));
+    healths.push_back(rank.is_hung ? Status()
+                                   : std::move(answers[index]).get(Deadline::in(Duration::zero())));
   }
   mark_stale(trouble().stragglers);
   std::vector<std::size_t> lost;
@@ -282,7 +335,9 @@ ErrorRef RankGroup<Model, Shard>::mend(const std::function<CoordinatorTrouble()>
     const Status& health = healths[index];
     if (rank.is_hung) {
       lost.push_back(index);
-    } else if (!health.has_value() && detail::is_device_loss(health.error())) {
+    } else if (!health.has_value() &&
+               (detail::is_device_loss(health.error()) || detail::is_device_hang(health.error()))) {
+      rank.is_stale = true;  // until it has the others' state
       lost.push_back(index);
       loss = loss ? loss : health.shared_error();
     } else if (rank.generation != rank.worker.device().generation()) {
@@ -299,17 +354,24 @@ ErrorRef RankGroup<Model, Shard>::mend(const std::function<CoordinatorTrouble()>
     }
   }
   if (policy_ == LossPolicy::shrink) {
-    drop(lost, limit);
-    return nullptr;
+    drop(lost);
+  } else if (policy_ == LossPolicy::replace) {
+    drop(replace_all(lost, limit));
   }
+  number_ranks(limit);
+  return nullptr;
+}
+
+template <Module Model, BatchShard Shard>
+std::vector<std::size_t> RankGroup<Model, Shard>::replace_all(const std::vector<std::size_t>& lost,
+                                                              Duration limit) {
   std::vector<std::size_t> irreplaceable;
   for (const std::size_t index : lost) {
     if (!replace(index, limit)) {
       irreplaceable.push_back(index);
     }
   }
-  drop(irreplaceable, limit);
-  return nullptr;
+  return irreplaceable;
 }
 
 template <Module Model, BatchShard Shard>
@@ -364,7 +426,7 @@ bool RankGroup<Model, Shard>::replace(std::size_t index, Duration limit) {
 }
 
 template <Module Model, BatchShard Shard>
-void RankGroup<Model, Shard>::drop(const std::vector<std::size_t>& lost, Duration limit) {
+void RankGroup<Model, Shard>::drop(const std::vector<std::size_t>& lost) {
   if (lost.empty()) {
     return;
   }
@@ -373,15 +435,27 @@ void RankGroup<Model, Shard>::drop(const std::vector<std::size_t>& lost, Duratio
     part_from(*ranks_[*index], "the other ranks go on without it");
     ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(*index));
   }
+}
+
+template <Module Model, BatchShard Shard>
+void RankGroup<Model, Shard>::number_ranks(Duration limit) {
   const int world = static_cast<int>(ranks_.size());
-  for (int number = 0; number < world; ++number) {
-    ranks_[static_cast<std::size_t>(number)]
-        ->worker
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    if (is_numbered(index) || ranks_[index]->is_hung) {
+      continue;
+    }
+    const int number = static_cast<int>(index);
+    Rank& rank = *ranks_[index];
+    rank.is_late = true;  // if it does not come
+    rank.worker
         .run([number, world](WorkerContext& context) {
           context.rank = number;
           context.world = world;
         })
         .get(Deadline::in(limit));
+    rank.is_late = false;
+    rank.number = number;
+    rank.world = world;
   }
 }
 

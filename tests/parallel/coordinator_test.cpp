@@ -19,6 +19,13 @@ ErrorRef error(ErrorCode code) {
   return std::make_shared<const Error>(Error{.code = code, .text = "for a test"});
 }
 
+void rest(Duration time) {
+  const Deadline end = Deadline::in(time);
+  while (!end.has_passed()) {
+    current_context().parker().park(end);
+  }
+}
+
 // Two ranks, two buckets of one element a step; the test plays the ranks.
 class CoordinatorTest : public ::testing::Test {
  protected:
@@ -103,6 +110,24 @@ TEST_F(CoordinatorTest, AnAbortGivesEveryBucketOfTheStepBackWithTheError) {
   const Tensor other = arrive(2, 0, 1, 1);
   EXPECT_EQ(of_next.item(), 2);
   EXPECT_EQ(other.item(), 2);
+}
+
+TEST_F(CoordinatorTest, ARankThatIsNotOfTheStepIsNotHeard) {
+  const Pending<DataParallelReport> step = begin(1);
+  for (const int rank : {-1, 2}) {
+    coordinator_->inbox().arrive({.step = 1,
+                                  .bucket = 0,
+                                  .rank = rank,
+                                  .loss = {},
+                                  .region = error(ErrorCode::worker_failed)});
+    finish(1, rank, error(ErrorCode::worker_failed));
+  }
+  const Tensor first = arrive(1, 0, 0, 3);
+  const Tensor second = arrive(1, 0, 1, 4);
+  EXPECT_EQ(first.item(), 7);
+  finish(1, 0);
+  finish(1, 1);
+  EXPECT_TRUE(step.wait().has_value());
 }
 
 TEST_F(CoordinatorTest, AMissingRegionEndsTheStep) {
@@ -234,6 +259,41 @@ TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) 
   });
 }
 
+TEST(CoordinatorEnd, KeepsWhatItWasGivenForAsLongAsItsEngineKeepsIt) {
+  ManualExecutor executor;
+  executor.run([&] {
+    const LoanDesk desk(1, &executor);
+    PatientEngine engine;
+    Log log({.output = [](LogLevel, std::string_view) {}});
+    auto kept = std::make_shared<int>(0);
+    const std::weak_ptr<int> seen = kept;
+    auto coordinator =
+        std::make_unique<Coordinator>(executor,
+                                      engine,
+                                      CoordinatorOptions{.ranks = {"rank 0"},
+                                                         .bucket_count = 1,
+                                                         .shutdown_limit = Duration::zero(),
+                                                         .kept_alive = std::move(kept),
+                                                         .log = &log});
+    const Pending<DataParallelReport> step =
+        coordinator->begin(1, 1, std::make_shared<UpdateDecision>());
+    std::vector<Tensor> results;
+    std::vector<Tensor> tensors;
+    tensors.push_back(ones(desk.device(0), {1}));
+    coordinator->inbox().arrive({.step = 1,
+                                 .bucket = 0,
+                                 .rank = 0,
+                                 .loss = {},
+                                 .region = std::move(desk.borrow(std::move(tensors), results)[0])});
+    rest(std::chrono::seconds(1));
+    coordinator.reset();
+    EXPECT_FALSE(seen.expired());
+    engine.release.set_value();
+    rest(std::chrono::seconds(1));
+    EXPECT_TRUE(seen.expired());
+  });
+}
+
 // The deadline runs from the first rank of a bucket, not from the beginning of the step.
 TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
   ManualExecutor executor;
@@ -244,12 +304,6 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
         executor,
         engine,
         {.ranks = {"rank 0", "rank 1"}, .bucket_count = 1, .deadline = std::chrono::seconds(5)});
-    const auto rest = [](Duration time) {
-      const Deadline end = Deadline::in(time);
-      while (!end.has_passed()) {
-        current_context().parker().park(end);
-      }
-    };
     const auto lend_one = [&](int rank) {
       std::vector<Tensor> results;
       std::vector<Tensor> tensors;
