@@ -40,6 +40,7 @@ std::int64_t checked_batch_count(const Dataset& dataset,
                       options.prefetch),
           where);
   require(options.deadline > Duration::zero(), "deadline must be above 0", where);
+  require(options.shutdown_limit >= Duration::zero(), "shutdown_limit must be 0 or more", where);
   require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
           fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
           where);
@@ -155,7 +156,7 @@ void DataLoader::start_workers() {
                                                 ThreadOptions{.name = name},
                                                 OwnedThreadOptions{.subject = "DataLoader: " + name,
                                                                    .observe = observe,
-                                                                   .limit = options_.deadline,
+                                                                   .limit = options_.shutdown_limit,
                                                                    .log = options_.log},
                                                 std::move(body));
     workers_.push_back(std::make_unique<Worker>(Worker{desk, std::move(thread)}));
@@ -167,7 +168,7 @@ void DataLoader::stop_workers() noexcept {
   for (const std::unique_ptr<Worker>& worker : workers_) {
     worker->desk->batches.close();
   }
-  const Deadline limit = Deadline::in(options_.deadline);
+  const Deadline limit = Deadline::in(options_.shutdown_limit);
   for (const std::unique_ptr<Worker>& worker : workers_) {
     worker->thread->end(limit);
   }

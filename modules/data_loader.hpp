@@ -31,9 +31,11 @@ struct LoaderOptions {
   bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
   int worker_count = 2;    ///< 0: the reader assembles the batches itself.
   int prefetch = 2;        ///< Batches that each worker keeps ready.
-  /// How long next() waits for a worker's batch, and how long the destructor and seek() wait for the
-  /// workers.
+  /// How long next() waits for a worker's batch.
   Duration deadline = kDefaultWait;
+  /// How long the destructor and seek() wait for a read() that is under way, before they leave its
+  /// thread behind, which goes on to use the data set.
+  Duration shutdown_limit = kDefaultWait;
   /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the loader.
   Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
@@ -86,7 +88,7 @@ class DataLoader final {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   /// Waits for the workers, and so for a Dataset::read() that is under way: they use the data set. At
-  /// the deadline, a worker whose read() does not return is named in the log and left behind. seek()
+  /// shutdown_limit, a worker whose read() does not return is named in the log and left behind. seek()
   /// does the same.
   ~DataLoader();
 
