@@ -11,6 +11,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <hearth/memory/forwarding_strategy.hpp>
 #include <hearth/memory/host_page_provider.hpp>
 #include <hearth/memory/make_memory_strategy.hpp>
 #include <hearth/modules/adam.hpp>
@@ -39,14 +40,15 @@ struct History {
   std::vector<std::size_t> reads;  // how many blocks there were when the program read a value
 };
 
-class Noting final : public MemoryStrategy {
+class Noting final : public ForwardingStrategy {
  public:
   Noting(PageProvider& pages, std::int64_t budget_bytes, History& history)
-      : real_(make_memory_strategy(MemoryPooling::default_pooling, pages, budget_bytes)),
+      : ForwardingStrategy(
+            make_memory_strategy(MemoryPooling::default_pooling, pages, budget_bytes)),
         history_(history) {}
 
   Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
-    const Acquire outcome = real_->acquire(size_bytes, kind, out);
+    const Acquire outcome = ForwardingStrategy::acquire(size_bytes, kind, out);
     if (outcome == Acquire::ok) {
       open_[out.data] = history_.blocks.size();
       history_.events.push_back(history_.blocks.size());
@@ -59,20 +61,10 @@ class Noting final : public MemoryStrategy {
     const std::size_t index = open_.at(block.data);
     history_.events.push_back(index);
     history_.blocks[index].freed_at = history_.events.size();
-    real_->release(block, last_use);
+    ForwardingStrategy::release(block, last_use);
   }
-  void retire(std::size_t stream, std::uint64_t value) noexcept override {
-    real_->retire(stream, value);
-  }
-  void count_in_place(std::int64_t size_bytes) noexcept override {
-    real_->count_in_place(size_bytes);
-  }
-  [[nodiscard]] MemoryReport report() const override { return real_->report(); }
-  void reset_peak() noexcept override { real_->reset_peak(); }
-  std::int64_t trim() noexcept override { return real_->trim(); }
 
  private:
-  std::unique_ptr<MemoryStrategy> real_;
   History& history_;
   std::unordered_map<const std::byte*, std::size_t> open_;
 };

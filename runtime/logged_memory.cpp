@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/memory/forwarding_strategy.hpp>
 #include <hearth/memory/make_memory_strategy.hpp>
 
 #include "device_endpoint.hpp"
@@ -22,44 +23,33 @@ std::string describe(const MemoryRungs& rungs) {
                      rungs.refuse_count);
 }
 
-class LoggedMemory final : public MemoryStrategy {
+class LoggedMemory final : public ForwardingStrategy {
  public:
   LoggedMemory(std::unique_ptr<MemoryStrategy> real,
                std::string device,
                std::shared_ptr<RuntimeTables> tables)
-      : real_(std::move(real)), device_(std::move(device)), tables_(std::move(tables)) {}
+      : ForwardingStrategy(std::move(real)),
+        device_(std::move(device)),
+        tables_(std::move(tables)) {}
 
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override {
-    const Acquire outcome = real_->acquire(size_bytes, kind, out);
+    const Acquire outcome = ForwardingStrategy::acquire(size_bytes, kind, out);
     waited_ += outcome == Acquire::needs_wait ? 1U : 0U;
     refused_ += outcome != Acquire::ok && outcome != Acquire::needs_wait ? 1U : 0U;
     tell(size_bytes);
     return outcome;
   }
-  void release(const Block& block, const LastUse& last_use) noexcept override {
-    real_->release(block, last_use);
-  }
-  void retire(std::size_t stream, std::uint64_t value) noexcept override {
-    real_->retire(stream, value);
-  }
-  void count_in_place(std::int64_t size_bytes) noexcept override {
-    real_->count_in_place(size_bytes);
-  }
-  [[nodiscard]] MemoryReport report() const override { return real_->report(); }
-  void reset_peak() noexcept override { real_->reset_peak(); }
   std::int64_t trim() noexcept override {
-    const std::int64_t bytes = real_->trim();
+    const std::int64_t bytes = ForwardingStrategy::trim();
     tables_->log.debug(
         [&] { return fmt::format("device {}: trimmed, {} bytes given back", device_, bytes); });
     return bytes;
   }
-  [[nodiscard]] bool is_checked() const noexcept override { return real_->is_checked(); }
-  [[nodiscard]] Status check(const Block& block) override { return real_->check(block); }
 
  private:
   void tell(std::int64_t size_bytes) noexcept {
     try {
-      const MemoryReport now = real_->report();
+      const MemoryReport now = report();
       tell_pages(now);
       tell_rungs(now.rungs, size_bytes);
     } catch (...) {  // NOLINT(bugprone-empty-catch): a lost line is better than a lost block
@@ -96,7 +86,6 @@ class LoggedMemory final : public MemoryStrategy {
     });
   }
 
-  std::unique_ptr<MemoryStrategy> real_;
   std::string device_;
   std::shared_ptr<RuntimeTables> tables_;
   std::int64_t told_bytes_ = 0;
