@@ -16,7 +16,11 @@ hearth_say "1/3 Packages"
 hearth_ensure_packages "${hearth_packages[@]}"
 
 hearth_say "2/3 Build (the first time takes minutes)"
-cmake --preset release
+options=()
+if [[ ! -f build/release/CMakeCache.txt ]]; then
+  options=(-D HEARTH_BUILD_TESTS=OFF -D HEARTH_BUILD_BENCH=OFF) # they need packages that training does not
+fi
+cmake --preset release "${options[@]}"
 cmake --build --preset release --target train_mnist -j "$(hearth_jobs)"
 
 hearth_say "3/3 Training on cpu:0 and cpu:1"

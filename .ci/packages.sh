@@ -1,12 +1,14 @@
 # Sourced by quickstart.sh, test.sh and .ci/run: which Debian packages Hearth needs, and how they get here.
 # Only what is missing is installed; nothing is ever removed.
 
-hearth_packages=(
-  g++ cmake ninja-build ccache ca-certificates git
+hearth_packages=( # the library and its examples
+  g++ cmake ninja-build
   libtbb-dev libboost-fiber1.81-dev libopenblas-pthread-dev libcereal-dev libxxhash-dev
-  libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
 )
-hearth_developer_packages=(clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev)
+hearth_test_packages=(ccache git libgtest-dev libgmock-dev libbenchmark-dev)
+hearth_clang_packages=(clang-14 libclang-rt-14-dev) # preset asan
+hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14)
 
 hearth_say() { printf '\n==> %s\n' "$*"; }
 
@@ -15,12 +17,13 @@ hearth_stop() {
   exit 1
 }
 
-# Compile jobs: one a core, but no more than one for each GiB of memory.
+# Compile jobs: one a core, but no more than memory has room for, at 1.5 GiB each.
 hearth_jobs() {
-  local cores memory_gib
+  local cores room
   cores=$(nproc)
-  memory_gib=$(awk '/^MemTotal/ {print int($2 / 1048576) + 0}' /proc/meminfo)
-  if ((memory_gib >= 1 && memory_gib < cores)); then echo "$memory_gib"; else echo "$cores"; fi
+  room=$(awk '/^MemTotal/ {print int($2 / 1572864)}' /proc/meminfo)
+  if ((room < 1)); then room=1; fi
+  if ((room < cores)); then echo "$room"; else echo "$cores"; fi
 }
 
 hearth_missing_packages() {

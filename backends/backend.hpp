@@ -10,6 +10,7 @@
 #include <string>
 
 #include <hearth/backends/kernel.hpp>
+#include <hearth/backends/scratch_memory.hpp>
 #include <hearth/memory/page_provider.hpp>
 #include <hearth/runtime/base/result.hpp>
 
@@ -40,15 +41,24 @@ class Backend {
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.
   [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;
-  /// How many calls like this one, which share all but input 0 and output 0, may run as one call with
-  /// those two put together along their first axis, so that every result has the bits it has alone.
-  /// 1: none.
+  /// How many calls like this one, which share all but input 0 and output 0, may run as one call
+  /// with those two put together along their first axis, so that every result has the bits it has
+  /// alone. 1: none.
   [[nodiscard]] virtual std::int64_t joinable_calls(const KernelCall& call) const noexcept {
     static_cast<void>(call);
     return 1;
   }
+  /// Where kernels get the memory that they need while they run. The device calls it once, before
+  /// the first op; a backend that is driven without a device has some of its own.
+  virtual void use_scratch(ScratchMemory& scratch) noexcept { static_cast<void>(scratch); }
+  /// The bytes that submit() of this call would take there, for ops that must not fail for want of
+  /// them once others have run: those of an update group. 0: none, or that is not known before.
+  [[nodiscard]] virtual std::int64_t scratch_bytes(const KernelCall& call) const noexcept {
+    static_cast<void>(call);
+    return 0;
+  }
   /// Runs or enqueues one op. A failure is the op's own (kernel_failed, out_of_range, unsupported);
-  /// device_lost is the device's.
+  /// device_lost is the device's. An op that finds no scratch memory has changed no input.
   [[nodiscard]] virtual Status submit(const KernelCall& call) = 0;
   /// Copies between host memory and the device, in order with submit. `to`/`from` are device
   /// addresses of TensorView::data.

@@ -1,4 +1,5 @@
-// The subcommands of hearth-bench: `hearth-bench NAME ...` runs one of these, anything else the benchmarks.
+// The subcommands of hearth-bench: `hearth-bench NAME ...` runs one of these, anything else the
+// benchmarks.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// What a runtime costs that has nothing to do: processor time of the whole process over ten seconds, with four devices.
+// What a runtime costs that has nothing to do: processor time of the whole process over ten
+// seconds, with four devices.
 #include <sys/resource.h>
 
 #include <chrono>

@@ -1,6 +1,8 @@
-// Inference at batch 1 by many clients at once: each thread owns a Stream, all share one model's frozen weights.
-// Closed loops: a client sends its next request when it has the answer to the last one, as the peer programs do
-// (`infer_mlp`, `infer_cnn` of torch_cpp and ort_cpp). Input comes from host memory and the answer goes back there.
+// Inference at batch 1 by many clients at once: each thread owns a Stream, all share one model's
+// frozen weights. Closed loops: a client sends its next request when it has the answer to the last
+// one, as the peer programs do
+// (`infer_mlp`, `infer_cnn` of torch_cpp and ort_cpp). Input comes from host memory and the answer
+// goes back there.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -54,7 +56,8 @@ double process_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One client: requests until the phase says so; the times of those that began and ended in the measured one.
+// One client: requests until the phase says so; the times of those that began and ended in the
+// measured one.
 template <class Model>
 std::vector<double> serve(const ServedModel<Model>& place, const std::atomic<Phase>& phase) {
   typename ServedModel<Model>::Reader reader(place);
@@ -209,8 +212,8 @@ BENCHMARK(BM_Infer_Cnn)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// 16 clients, and one more whose requests fail (1), are cancelled (2), or whose streams end in mid-flight (3), or who puts new weights
-// in place (4): what the others notice is the ratio to 0.
+// 16 clients, and one more whose requests fail (1), are cancelled (2), or whose streams end in
+// mid-flight (3), or who puts new weights in place (4): what the others notice is the ratio to 0.
 void BM_Infer_Disturbed(benchmark::State& state) {
   infer<Mlp>(state, 16, 1, static_cast<Disturbance>(state.range(0)));
 }

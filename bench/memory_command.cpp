@@ -1,4 +1,5 @@
-// hearth-bench memory EXAMPLE --out FILE.svg: trains an example a few steps, then draws who held memory during one more.
+// hearth-bench memory EXAMPLE --out FILE.svg: trains an example a few steps, then draws who held
+// memory during one more.
 #include <cstdio>
 #include <fstream>
 #include <map>

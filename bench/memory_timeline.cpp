@@ -194,8 +194,8 @@ void Timeline::close_bands(std::size_t event) {
   }
 }
 
-// Weights and small ones are the floor; on it the other tensors stand in the order in which they were made, and come down when one
-// below them goes.
+// Weights and small ones are the floor; on it the other tensors stand in the order in which they
+// were made, and come down when one below them goes.
 void Timeline::replay() {
   double base = 0;
   double weights = 0;

@@ -1,4 +1,5 @@
-// A memory trace as a picture: time to the right, bytes upwards, a named band for each tensor. Small tensors share a band.
+// A memory trace as a picture: time to the right, bytes upwards, a named band for each tensor.
+// Small tensors share a band.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Single ops and short chains: launch overhead, square products against bare OpenBLAS, gelu from plain ops.
+// Single ops and short chains: launch overhead, square products against bare OpenBLAS, gelu from
+// plain ops.
 #include <cmath>
 #include <thread>
 #include <vector>
@@ -19,8 +20,8 @@ Runtime cpu_runtime(int core_count) {
   return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}});
 }
 
-// Per repetition: new = ones·i; even i: tmp = tmp·rhs + new, odd i: tmp = lhs + tmp + new; at the end the threads' results are
-// joined and read. Four ops a repetition. Shapes [1, n, n, n].
+// Per repetition: new = ones·i; even i: tmp = tmp·rhs + new, odd i: tmp = lhs + tmp + new; at the
+// end the threads' results are joined and read. Four ops a repetition. Shapes [1, n, n, n].
 Tensor launch_chain(const Device& device, std::int64_t n, std::int64_t repetitions) {
   const Shape shape{1, n, n, n};
   const Tensor lhs = ones(device, shape);

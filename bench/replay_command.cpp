@@ -1,5 +1,6 @@
-// hearth-bench replay: a recorded run again, on any device, compared with what it read then or with another device, timed, or cut down
-// to the ops that make it fail. Ends with 0 when nothing differs, 1 when something does, 2 when the file is refused.
+// hearth-bench replay: a recorded run again, on any device, compared with what it read then or with
+// another device, timed, or cut down to the ops that make it fail. Ends with 0 when nothing
+// differs, 1 when something does, 2 when the file is refused.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -100,8 +101,8 @@ int replay_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  unsetenv(
-      "HEARTH_RECORD_FILE");  // NOLINT(concurrency-mt-unsafe): no thread yet; the replay is not to overwrite it
+  unsetenv("HEARTH_RECORD_FILE");  // NOLINT(concurrency-mt-unsafe): no thread yet; the replay is
+                                   // not to overwrite it
   try {
     return run(settings);
   } catch (const FileError& refused) {

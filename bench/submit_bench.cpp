@@ -9,7 +9,7 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
-#include "runtime/device_endpoint.hpp"
+#include "runtime/client/device_endpoint.hpp"
 
 namespace hearth {
 namespace {
@@ -49,7 +49,8 @@ void report_per_op(benchmark::State& state, int ops) {
   state.SetItemsProcessed(state.iterations() * ops);
 }
 
-// One iteration is a burst of 100 `a + b` into a drained lane with the actor held; the time is the user thread's alone.
+// One iteration is a burst of 100 `a + b` into a drained lane with the actor held; the time is the
+// user thread's alone.
 void BM_Submit_Add(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -96,7 +97,8 @@ void BM_Submit_AddTaped(benchmark::State& state) {
 }
 BENCHMARK(BM_Submit_AddTaped)->UseManualTime();
 
-// Forward and backward of a chain of 1,000 adds on cpu, kernels included: what PyTorch's chain_add_autograd measures.
+// Forward and backward of a chain of 1,000 adds on cpu, kernels included: what PyTorch's
+// chain_add_autograd measures.
 void BM_TapedChain_ForwardBackward(benchmark::State& state) {
   constexpr int kChain = 1000;
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
@@ -171,7 +173,8 @@ BENCHMARK(BM_Submit_Threads)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// The actor's time for an add of no cost and the drop of its result: the burst is queued while the token is held, then timed.
+// The actor's time for an add of no cost and the drop of its result: the burst is queued while the
+// token is held, then timed.
 void BM_Actor_TinyOps(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");

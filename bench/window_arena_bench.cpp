@@ -1,6 +1,7 @@
-// Would a window arena keep less than the pool? What programs ask of their memory is noted, and given out again in two ways: all of it
-// by the pool, as the library does; or blocks that are made and freed within one window of requests by an arena that is planned with
-// full knowledge of the window, and only the rest by the pool. The arena keeps its largest window's bytes.
+// Would a window arena keep less than the pool? What programs ask of their memory is noted, and
+// given out again in two ways: all of it by the pool, as the library does; or blocks that are made
+// and freed within one window of requests by an arena that is planned with full knowledge of the
+// window, and only the rest by the pool. The arena keeps its largest window's bytes.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -160,7 +161,8 @@ Kept by_pool(const History& history, const std::vector<bool>& elsewhere) {
   return {total.peak_live_bytes, total.peak_reserved_bytes};
 }
 
-/// Largest first, each at the lowest place that is free while it lives: as good a plan as any in practice.
+/// Largest first, each at the lowest place that is free while it lives: as good a plan as any in
+/// practice.
 std::int64_t planned_extent(std::vector<Lifetime> blocks) {
   struct Placed {
     std::int64_t begin;

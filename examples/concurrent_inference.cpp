@@ -1,7 +1,12 @@
-// Many clients at once on one model: loads the weights that train_mnist saved and lets client threads ask for the class of test pictures.
-//   concurrent_inference --clients N --seconds T --weights FOLDER --data builtin|mnist|DIR --devices cpu:0,cpu:1
-// Each thread owns a Stream; the weights are frozen, so that all of them read the same memory without a lock. Where nothing was saved
-// and no folder is named, it trains a small network first.
+// Many clients at once on one model: loads the weights that train_mnist saved and lets client
+// threads ask for the class of test pictures.
+//   concurrent_inference --clients N --seconds T --weights FOLDER --data builtin|mnist|DIR
+//   --devices cpu:0,cpu:1 --limit-ms L --load X
+// Each thread owns a Stream; the weights are frozen, so that all of them read the same memory
+// without a lock. Where nothing was saved and no folder is named, it trains a small network first.
+// With --limit-ms a request that is not answered in time is given up: what has not begun of it does
+// not run. With --load requests come X times as fast as the machine can answer them: a client sheds
+// those that have waited for half of their limit, so that the others make it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +57,14 @@ struct Options {
   std::string weights;
   std::string data;  // empty: what the weights were trained on
   std::vector<std::string> devices = {"cpu:0", "cpu:1"};
+  double limit_ms = 0;  // of a request; 0: none
+  double load = 0;  // offered, in times of the capacity; 0: each client asks when it has its answer
 };
+
+Clock::duration duration_of(double seconds) {
+  // Rounded up, so that a time above 0 stays one.
+  return std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 /// The two networks of train_mnist.
 struct Mlp {
@@ -121,28 +133,91 @@ class Latencies {
 
 struct Client {
   hearth::Device device;
-  Latencies latencies;
+  Latencies latencies;  // of the requests answered in time
   std::uint64_t right = 0;
+  std::uint64_t shed = 0;  // turned away before they ran
+  std::uint64_t late = 0;  // given up at their limit, or answered after it
   std::string failure;
 };
 
-/// Asks again and again, each time when the last answer is there.
+/// Sleeps: nobody ends the wait before its time.
+class Pause {
+ public:
+  void until(Clock::time_point time) const {
+    static_cast<void>(end_.wait_until(hearth::Deadline::at(time)));
+  }
+
+ private:
+  hearth::Promise<void> never_;
+  hearth::Pending<void> end_ = never_.pending();
+};
+
+/// When a client's requests come, and how long each may take.
+struct Schedule {
+  Clock::duration interval{};  // zero: each when the last answer is there
+  Clock::duration limit{};     // zero: none
+  Clock::time_point next;
+
+  /// Waits for the next request; when it came.
+  Clock::time_point take(Client& client, const Pause& pause, const std::atomic<bool>& is_over) {
+    if (interval == Clock::duration::zero()) {
+      return Clock::now();
+    }
+    for (Clock::time_point now = Clock::now(); now < next; now = Clock::now()) {
+      if (is_over.load(std::memory_order_acquire)) {
+        return next;
+      }
+      pause.until(std::min(next, now + std::chrono::milliseconds(100)));
+    }
+    // What has waited too long would be late, and would make those behind it late too.
+    for (const Clock::time_point oldest = Clock::now() - limit / 2; next < oldest;) {
+      next += interval;
+      ++client.shed;
+    }
+    return std::exchange(next, next + interval);
+  }
+};
+
+/// Asks again and again, until it is over.
 template <class Model>
 void ask(Client& client,
          const hearth::Frozen<Model>& model,
          const hearth::ImageDataset& pictures,
          std::int64_t first,
+         Schedule schedule,
          const std::atomic<bool>& is_over) try {
+  const bool has_limit = schedule.limit != Clock::duration::zero();
+  const Pause pause;
   hearth::Stream stream(model.device());
   const hearth::StreamScope scope(stream);
-  for (std::int64_t i = first; !is_over.load(std::memory_order_acquire); i += 7) {
+  for (std::int64_t i = first;; i += 7) {
     const std::array<std::int64_t, 1> index{i % pictures.size()};
     hearth::Examples example = pictures.read(index);
     const auto label = example.targets.template values<std::int64_t>()[0];
-    const Clock::time_point start = Clock::now();
-    const Tensor x = std::move(example.inputs).to(model.device());
-    const std::vector<float> scores = model->forward(x).template to_vector<float>();
-    client.latencies.add(Clock::now() - start);
+    const Clock::time_point start = schedule.take(client, pause, is_over);
+    if (is_over.load(std::memory_order_acquire)) {
+      return;
+    }
+    std::vector<float> scores;
+    if (has_limit) {
+      stream.set_limits({.deadline = hearth::Deadline::at(start + schedule.limit)});
+    }
+    try {
+      const Tensor x = std::move(example.inputs).to(model.device());
+      scores = model->forward(x).template to_vector<float>();
+    } catch (const hearth::DeadlineExceeded&) {
+      if (!has_limit) {
+        throw;
+      }
+      ++client.late;  // what was queued of it does not run
+      continue;
+    }
+    const Clock::duration time = Clock::now() - start;
+    if (has_limit && time > schedule.limit) {
+      ++client.late;
+      continue;
+    }
+    client.latencies.add(time);
     const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
     client.right += best == label ? 1 : 0;
   }
@@ -174,82 +249,88 @@ double process_mib() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-void print_row(const std::string& name,
-               const Latencies::Counts& counts,
-               double seconds,
-               double right) {
-  const auto requests = static_cast<double>(Latencies::total(counts));
-  std::printf("%-10s %10.0f %12.0f %10.0f %10.0f %9.2f %%\n",
-              name.c_str(),
-              requests,
-              requests / seconds,
-              Latencies::quantile_us(counts, 0.5),
-              Latencies::quantile_us(counts, 0.99),
-              100 * right / std::max(requests, 1.0));
-}
+/// What clients have done together.
+struct Figures {
+  Latencies::Counts counts{};
+  std::uint64_t right = 0;
+  std::uint64_t shed = 0;
+  std::uint64_t late = 0;
 
-void print_table(const std::vector<std::unique_ptr<Client>>& clients,
-                 const std::vector<hearth::Device>& devices,
-                 double seconds) {
-  std::printf("\n%-10s %10s %12s %10s %10s %11s\n",
+  void add(const Client& client) {
+    client.latencies.add_to(counts);
+    right += client.right;
+    shed += client.shed;
+    late += client.late;
+  }
+  void print(const std::string& name, double seconds) const {
+    const auto requests = static_cast<double>(Latencies::total(counts));
+    std::printf("%-10s %10.0f %12.0f %10.0f %10.0f %9.2f %% %10llu %10llu\n",
+                name.c_str(),
+                requests,
+                requests / seconds,
+                Latencies::quantile_us(counts, 0.5),
+                Latencies::quantile_us(counts, 0.99),
+                100 * static_cast<double>(right) / std::max(requests, 1.0),
+                static_cast<unsigned long long>(shed),
+                static_cast<unsigned long long>(late));
+  }
+};
+
+/// Clients that ask for a while.
+struct Run {
+  std::vector<std::unique_ptr<Client>> clients;
+  double seconds = 0;
+
+  [[nodiscard]] Figures figures() const {
+    Figures all;
+    for (const auto& client : clients) {
+      all.add(*client);
+    }
+    return all;
+  }
+  [[nodiscard]] double answers_per_second() const {
+    return static_cast<double>(Latencies::total(counts_of(clients))) / seconds;
+  }
+};
+
+void print_table(const Run& run, const std::vector<hearth::Device>& devices) {
+  std::printf("\n%-10s %10s %12s %10s %10s %11s %10s %10s\n",
               "device",
-              "requests",
-              "requests/s",
+              "answered",
+              "answers/s",
               "p50 us",
               "p99 us",
-              "right");
-  Latencies::Counts all{};
-  double all_right = 0;
+              "right",
+              "shed",
+              "late");
   for (const hearth::Device& device : devices) {
-    Latencies::Counts own{};
-    double right = 0;
-    for (const auto& client : clients) {
+    Figures own;
+    for (const auto& client : run.clients) {
       if (client->device == device) {
-        client->latencies.add_to(own);
-        client->latencies.add_to(all);
-        right += static_cast<double>(client->right);
+        own.add(*client);
       }
     }
-    all_right += right;
-    print_row(device.name(), own, seconds, right);
+    own.print(device.name(), run.seconds);
   }
-  print_row("all", all, seconds, all_right);
+  run.figures().print("all", run.seconds);
   std::printf("device memory %.1f MiB, process %.1f MiB\n", device_mib(devices), process_mib());
 }
 
-template <class Model>
-int serve(const Model& trained,
-          const std::vector<hearth::Device>& devices,
-          const hearth::ImageDataset& pictures,
-          const Options& options) {
-  std::vector<hearth::Frozen<Model>> replicas;
-  for (const hearth::Device& device : devices) {
-    replicas.push_back(hearth::freeze(hearth::fork(trained, device)));
-  }
-  std::vector<std::unique_ptr<Client>> clients;
-  std::atomic<bool> is_over{false};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < options.clients; ++i) {
-    const auto& replica = replicas[static_cast<std::size_t>(i) % replicas.size()];
-    clients.push_back(std::make_unique<Client>());
-    clients.back()->device = replica.device();
-    threads.emplace_back([&, i, client = clients.back().get()] {
-      ask(*client, replica, pictures, i * 101, is_over);
-    });
-  }
+/// A line twice a second, until the time is over.
+void watch(const std::vector<std::unique_ptr<Client>>& clients,
+           const std::vector<hearth::Device>& devices,
+           double seconds) {
+  const Pause pause;
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
   const Clock::time_point start = Clock::now();
   const auto seconds_since = [](Clock::time_point since) {
     return std::chrono::duration<double>(Clock::now() - since).count();
   };
-  const hearth::Promise<void> never;
-  const hearth::Pending<void> end = never.pending();  // what the main thread waits for in between
   Latencies::Counts before{};
   Clock::time_point last = start;
-  while (seconds_since(start) < options.seconds) {
-    const double left = options.seconds - seconds_since(start);
-    const std::chrono::duration<double> pause(std::clamp(left, 0.01, 0.5));
-    static_cast<void>(end.wait_for(std::chrono::duration_cast<std::chrono::nanoseconds>(pause)));
+  while (seconds_since(start) < seconds) {
+    const double left = seconds - seconds_since(start);
+    pause.until(Clock::now() + duration_of(std::clamp(left, 0.01, 0.5)));
     const Latencies::Counts now = counts_of(clients);
     Latencies::Counts window{};
     for (std::size_t i = 0; i < now.size(); ++i) {
@@ -267,14 +348,44 @@ int serve(const Model& trained,
     before = now;
     last = Clock::now();
   }
+}
+
+/// `offered`: requests a second, by all clients together; 0: each asks when it has its answer.
+template <class Model>
+Run run_clients(const std::vector<hearth::Frozen<Model>>& replicas,
+                const std::vector<hearth::Device>& devices,
+                const hearth::ImageDataset& pictures,
+                const Options& options,
+                double offered,
+                double limit_ms) {
+  Run run;
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> threads;
+  const Clock::time_point start = Clock::now();
+  const double interval = offered > 0 ? options.clients / offered : 0;
+  for (int i = 0; i < options.clients; ++i) {
+    const auto& replica = replicas[static_cast<std::size_t>(i) % replicas.size()];
+    run.clients.push_back(std::make_unique<Client>());
+    run.clients.back()->device = replica.device();
+    const Schedule schedule{.interval = duration_of(interval),
+                            .limit = duration_of(limit_ms / 1000),
+                            .next = start + duration_of(interval * i / options.clients)};
+    threads.emplace_back([&, i, schedule, client = run.clients.back().get()] {
+      ask(*client, replica, pictures, i * 101, schedule, is_over);
+    });
+  }
+  watch(run.clients, devices, options.seconds);
   is_over.store(true, std::memory_order_release);
-  const double seconds = seconds_since(start);
+  run.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   for (std::thread& thread : threads) {
     thread.join();
   }
-  print_table(clients, devices, seconds);
+  return run;
+}
+
+int failures_of(const Run& run) {
   int failures = 0;
-  for (const auto& client : clients) {
+  for (const auto& client : run.clients) {
     if (!client->failure.empty()) {
       std::fprintf(stderr,
                    "a client on %s ended: %s\n",
@@ -283,10 +394,44 @@ int serve(const Model& trained,
       ++failures;
     }
   }
-  return failures == 0 ? 0 : 1;
+  return failures;
 }
 
-/// Two epochs on built-in digits, for who has not run train_mnist yet.
+template <class Model>
+int serve(const Model& trained,
+          const std::vector<hearth::Device>& devices,
+          const hearth::ImageDataset& pictures,
+          const Options& options) {
+  std::vector<hearth::Frozen<Model>> replicas;
+  for (const hearth::Device& device : devices) {
+    replicas.push_back(hearth::freeze(hearth::fork(trained, device)));
+  }
+  if (options.load == 0) {
+    const Run run = run_clients(replicas, devices, pictures, options, 0, options.limit_ms);
+    print_table(run, devices);
+    return failures_of(run) == 0 ? 0 : 1;
+  }
+  std::printf("what the machine can bear:\n");
+  const Run free = run_clients(replicas, devices, pictures, options, 0, 0);
+  const double capacity = free.answers_per_second();
+  const double offered = options.load * capacity;
+  std::printf("\n%.1f times that, each request with %.0f ms:\n", options.load, options.limit_ms);
+  const Run run = run_clients(replicas, devices, pictures, options, offered, options.limit_ms);
+  print_table(run, devices);
+  const Figures figures = run.figures();
+  std::printf(
+      "capacity %.0f requests/s, offered %.0f, answered in time %.0f (%.3f of the capacity), "
+      "shed %.0f, late %.0f\n",
+      capacity,
+      offered,
+      run.answers_per_second(),
+      run.answers_per_second() / std::max(capacity, 1.0),
+      static_cast<double>(figures.shed) / run.seconds,
+      static_cast<double>(figures.late) / run.seconds);
+  return failures_of(free) + failures_of(run) == 0 ? 0 : 1;
+}
+
+/// Two epochs on built-in digits, for users who have not run train_mnist yet.
 Mlp trained_now(const hearth::Runtime& runtime, const hearth::Device& device) {
   hearth::Generator generator(1);
   Mlp model(device, generator);
@@ -374,12 +519,23 @@ int main(int argc, char** argv) {
   app.add_option("--clients", options.clients, "client threads")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  const auto is_positive = [](const std::string& text) {
+    const double number = std::strtod(text.c_str(), nullptr);
+    return number > 0 && number <= 1e6 ? "" : text + " is not above 0 and at most 1000000";
+  };
   app.add_option("--seconds", options.seconds, "how long")
-      ->check([](const std::string& text) {
-        const double seconds = std::strtod(text.c_str(), nullptr);
-        return seconds > 0 && seconds <= 1e6 ? "" : text + " is not above 0 and at most 1000000";
-      })
+      ->check(is_positive)
       ->capture_default_str();
+  CLI::Option* const limit =
+      app.add_option("--limit-ms",
+                     options.limit_ms,
+                     "milliseconds that a request may take; without: any, with --load 50")
+          ->check(is_positive);
+  app.add_option("--load",
+                 options.load,
+                 "how many times as many requests as the machine can bear, which is measured "
+                 "first; without: each client asks when it has its answer")
+      ->check(is_positive);
   app.add_option(
       "--weights",
       options.weights,
@@ -393,6 +549,9 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (options.load > 0 && limit->empty()) {
+    options.limit_ms = 50;
+  }
   try {
     return run(options);
   } catch (const std::exception& error) {

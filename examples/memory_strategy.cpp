@@ -1,5 +1,5 @@
-// A memory strategy of your own: freed blocks are kept by their rounded size, for the next tensor of that size. A training run on it
-// beside one on the library's own.
+// A memory strategy of your own: freed blocks are kept by their rounded size, for the next tensor
+// of that size. A training run on it beside one on the library's own.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -33,8 +33,8 @@ class SizeCache final : public hearth::MemoryStrategy {
     std::vector<std::uint32_t>& free = free_[rounded];
     if (free.empty()) {
       if (rounded > counts_.budget_bytes - counts_.total.reserved_bytes) {
-        return hearth::Acquire::
-            over_budget;  // a better one would give free blocks of other sizes back first
+        return hearth::Acquire::over_budget;  // a better one would give free blocks of other sizes
+                                              // back first
       }
       const hearth::Result<hearth::Page> page = pages_.allocate_page(rounded);
       if (!page.has_value()) {
@@ -53,7 +53,8 @@ class SizeCache final : public hearth::MemoryStrategy {
     return hearth::Acquire::ok;
   }
 
-  // The cpu device has finished a block's work when it releases it: `last_use` names no other stream, so nothing waits for retire().
+  // The cpu device has finished a block's work when it releases it: `last_use` names no other
+  // stream, so nothing waits for retire().
   void release(const hearth::Block& block, const hearth::LastUse& /*last_use*/) noexcept override {
     free_[round_up(block.size_bytes)].push_back(block.index);
     count_live(-all_[block.index].size_bytes, -1);

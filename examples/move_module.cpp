@@ -1,4 +1,5 @@
-// A module moves to another thread with all its weights, and its gradients come back as an owned value.
+// A module moves to another thread with all its weights, and its gradients come back as an owned
+// value.
 #include <iostream>
 #include <utility>
 

@@ -12,7 +12,8 @@ int main() {
   const hearth::Device device = runtime.device("cpu:0");
   const hearth::Tensor x = hearth::arange(device, 0, 1000);
 
-  // Each thread has a default stream on every device. A server makes streams of its own, one a client.
+  // Each thread has a default stream on every device. A server makes streams of its own, one a
+  // client.
   hearth::Stream first(device);
   hearth::Stream second(device);
   std::vector<hearth::Pending<double>> answers;

@@ -1,6 +1,8 @@
 // Trains a small network on digits, data-parallel on several device actors, and tests it.
-//   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N --optimizer adam --json FILE
-// Ctrl-C finishes the step under way, saves weights and training state and ends; --resume goes on from there, to the same bits.
+//   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N
+//   --optimizer adam --json FILE
+// Ctrl-C, or SIGTERM, finishes the step under way, saves weights and training state and ends;
+// --resume goes on from there, to the same bits.
 #include <unistd.h>
 
 #include <algorithm>
@@ -240,7 +242,8 @@ double test_accuracy(Trainer<Model>& trainer, const hearth::ImageDataset& test) 
   return sum / static_cast<double>(test.size());
 }
 
-/// How far an epoch has come: part of the training state, so that a resumed run reports the same figures.
+/// How far an epoch has come: part of the training state, so that a resumed run reports the same
+/// figures.
 struct EpochSums {
   double loss = 0;  ///< Of all samples so far.
   double samples = 0;
@@ -542,6 +545,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "file for one JSON object with the figures");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);  // what a scheduler sends before it takes the machine away
   try {
     return run(options);
   } catch (const std::exception& error) {

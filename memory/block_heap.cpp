@@ -1,3 +1,8 @@
+// Two-level segregated fit (Masmano et al., 2004): a row for each power of two, 32 columns in it, a
+// list for each column, and a bit for each list that is not empty. So take() and give() are a few
+// instructions however many pieces there are. Pieces are named by index: the vector they lie in
+// grows, and pointers into it would not survive that. References taken before new_piece() do not
+// either, which is why split_off() asks for the new one first.
 #include <hearth/memory/block_heap.hpp>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -25,6 +30,7 @@ BlockHeap::SizeClass BlockHeap::class_of(std::int64_t size_bytes) const noexcept
   if (granules < kColumns) {
     return {.row = 0, .column = static_cast<std::uint32_t>(granules)};
   }
+  // The five bits below the leading one are the column.
   const auto exponent = static_cast<std::uint32_t>(std::bit_width(granules)) - 1;
   const auto column = static_cast<std::uint32_t>(granules >> (exponent - kColumnBits));
   return {.row = exponent - kColumnBits + 1, .column = column & (kColumns - 1)};
@@ -32,7 +38,9 @@ BlockHeap::SizeClass BlockHeap::class_of(std::int64_t size_bytes) const noexcept
 
 // Steady programs ask for the same sizes again and again, so the exact class is looked at first:
 // without it, the hole that a tensor of the last step left would never be found by its successor,
-// whose size is seldom the least of a class.
+// whose size is seldom the least of a class. The scan is bounded, or a program with many sizes in
+// one class would pay for all of them at each op. Phases: the exact class, best fit among its first
+// pieces; a larger column of the row; a larger row.
 std::uint32_t BlockHeap::find(std::int64_t size_bytes) const noexcept {
   SizeClass at = class_of(size_bytes);
   std::uint32_t best = kNone;
@@ -50,6 +58,8 @@ std::uint32_t BlockHeap::find(std::int64_t size_bytes) const noexcept {
   if (best != kNone) {
     return best;
   }
+  // Any piece of a larger class fits, so the first one is taken. The last column has none above it,
+  // and a shift by 32 would be undefined.
   const std::uint32_t larger_columns =
       at.column + 1 == kColumns ? 0 : column_bits_[at.row] & (~std::uint32_t{0} << (at.column + 1));
   if (larger_columns != 0) {
@@ -79,6 +89,7 @@ void BlockHeap::drop_piece(std::uint32_t index) noexcept {
   unused_ = index;
 }
 
+// At the front: what was freed last is the first to be taken, and lies in the caches still.
 void BlockHeap::link(std::uint32_t index) noexcept {
   Piece& piece = pieces_[index];
   const SizeClass at = class_of(piece.size_bytes);
@@ -104,7 +115,7 @@ void BlockHeap::unlink(std::uint32_t index) noexcept {
   }
   if (piece.previous != kNone) {
     pieces_[piece.previous].next = piece.next;
-    return;
+    return;  // not the head: its class has others, and its bits stay
   }
   const SizeClass at = class_of(piece.size_bytes);
   heads_[at.row][at.column] = piece.next;
@@ -130,6 +141,7 @@ void BlockHeap::open_growing_page(Page page) {
   growing_ = page;
 }
 
+// A free end becomes longer and changes its class; a used one gets a free neighbour.
 void BlockHeap::extend(Page longer) {
   const std::int64_t more_bytes = longer.size_bytes - growing_.size_bytes;
   if (tail_bytes() > 0) {
@@ -150,6 +162,8 @@ void BlockHeap::extend(Page longer) {
   reserved_bytes_ += more_bytes;
 }
 
+// The rest comes from the end: the beginning of a hole stays where the next block of its size will
+// lie.
 std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes) {
   const std::uint32_t rest = new_piece();
   Piece& kept = pieces_[index];
@@ -157,7 +171,7 @@ std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes)
   kept.size_bytes -= size_bytes;
   split.data = kept.data + kept.size_bytes;
   split.size_bytes = size_bytes;
-  split.ready_after = kept.ready_after;
+  split.ready_after = kept.ready_after;  // nobody knows which of the bytes had the late use
   split.left = index;
   split.right = kept.right;
   if (kept.right != kNone) {
@@ -182,6 +196,7 @@ std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
   return index;
 }
 
+// Both are in no list: joining changes the class.
 void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   const std::uint32_t right = pieces_[index].right;
   Piece& piece = pieces_[index];
@@ -201,6 +216,8 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
 void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   HEARTH_ASSERT(!pieces_[index].is_free, "a piece was given back twice");
   pieces_[index].ready_after = std::max(pieces_[index].ready_after, ready_after);
+  // A gap beside it is not free: it has no memory. So a page full of gaps never becomes one piece
+  // by itself.
   const std::uint32_t right = pieces_[index].right;
   if (right != kNone && pieces_[right].is_free) {
     unlink(right);
@@ -216,6 +233,7 @@ void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
 }
 
 bool BlockHeap::is_in_growing_page(std::uint32_t index) const noexcept {
+  // Pages are different allocations: only std::less orders pointers into them.
   const std::byte* data = pieces_[index].data;
   return has_growing_page() && !std::less<>{}(data, growing_.data) &&
          std::less<>{}(data, growing_.data + growing_.size_bytes);
@@ -223,6 +241,7 @@ bool BlockHeap::is_in_growing_page(std::uint32_t index) const noexcept {
 
 // A gap is filled from the side on which a free piece lies already, and only as far as need be.
 BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) const noexcept {
+  // At the end of the page, unless a gap needs no more.
   Room best{.size_bytes = std::max<std::int64_t>(size_bytes - tail_bytes(), 0)};
   const auto free_beside = [this](std::uint32_t index) {
     return index != kNone && pieces_[index].is_free ? pieces_[index].size_bytes : 0;
@@ -234,7 +253,7 @@ BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) const noexcept
     const std::int64_t missing_bytes = size_bytes - std::max(left_bytes, right_bytes);
     std::int64_t fill_bytes = (missing_bytes + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
     if (fill_bytes > gap_bytes) {
-      fill_bytes = gap_bytes;
+      fill_bytes = gap_bytes;  // then the pieces on both sides join through it
     }
     const bool is_filled = fill_bytes == gap_bytes;
     const std::int64_t room_bytes = is_filled ? left_bytes + gap_bytes + right_bytes
@@ -249,6 +268,7 @@ BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) const noexcept
   return best;
 }
 
+// The provider first: where it has no memory the pieces stay as they are.
 Status BlockHeap::fill_gap(PageProvider& provider, const Room& room) {
   const std::int64_t gap_bytes = pieces_[room.gap].size_bytes;
   HEARTH_TRY_STATUS(
@@ -267,10 +287,12 @@ Status BlockHeap::fill_gap(PageProvider& provider, const Room& room) {
     pieces_[room.gap].is_gap = false;
     std::erase(gaps_, room.gap);
   }
-  give(filled, 0);
+  give(filled, 0);  // fresh memory: no use of it is under way
   return {};
 }
 
+// The largest classes first. A copy, because making a gap unlinks pieces from the lists walked
+// here.
 std::vector<std::uint32_t> BlockHeap::large_free_pieces() const {
   std::vector<std::uint32_t> found;
   const SizeClass least = class_of(kPageGapBytes);
@@ -301,7 +323,8 @@ std::int64_t BlockHeap::make_gaps(PageProvider& provider,
   return given_bytes;
 }
 
-// Of the piece's last bytes, so that its beginning, where the next block of its size will lie, stays.
+// Of the piece's last bytes, so that its beginning, where the next block of its size will lie,
+// stays.
 std::int64_t BlockHeap::make_gap(PageProvider& provider,
                                  std::uint32_t index,
                                  std::int64_t size_bytes) {
@@ -314,6 +337,8 @@ std::int64_t BlockHeap::make_gap(PageProvider& provider,
   if (begin >= end || !provider.make_gap(growing_, begin, end - begin).has_value()) {
     return 0;
   }
+  // Up to three pieces now: what is left before the gap, the gap, and the end that fills no whole
+  // unit.
   unlink(index);
   if (piece_end > end) {
     link(split_off(index, piece_end - end));
@@ -396,6 +421,8 @@ void BlockHeap::drop_empty_growing_page(PageProvider& provider) noexcept {
   tail_ = kNone;
 }
 
+// From cheap to dear: the end of the growing page costs one call and no address; a whole page may
+// have to be asked for again; a gap leaves a hole that later blocks cannot cross.
 std::int64_t BlockHeap::trim(PageProvider& provider,
                              std::int64_t size_bytes,
                              std::uint64_t completed) noexcept {
@@ -420,6 +447,8 @@ std::int64_t BlockHeap::trim(PageProvider& provider,
   return before_bytes - reserved_bytes_;
 }
 
+// Whether waiting for the device helps trim(): asked before a wait, so it may cost more than
+// take().
 bool BlockHeap::has_page_in_flight(std::uint64_t completed) const {
   const bool tail_waits = tail_bytes() > 0 && pieces_[tail_].ready_after > completed;
   const std::vector<std::uint32_t> others = large_free_pieces();
@@ -443,6 +472,7 @@ void BlockHeap::free_all_pages(PageProvider& provider) noexcept {
   }
 }
 
+// The largest piece is in the highest class, but not at a known place of its list.
 std::int64_t BlockHeap::largest_free_bytes() const {
   if (row_bits_ == 0) {
     return 0;

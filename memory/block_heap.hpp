@@ -34,7 +34,8 @@ class BlockHeap {
     bool is_free = false;
     bool is_gap = false;
   };
-  /// What more memory would make room, and where: at the end of the growing page, or in a gap of it.
+  /// What more memory would make room, and where: at the end of the growing page, or in a gap of
+  /// it.
   struct Room {
     std::uint32_t gap = kNone;
     std::int64_t offset_bytes = 0;  ///< In the gap.
@@ -73,7 +74,8 @@ class BlockHeap {
   [[nodiscard]] const Piece& piece(std::uint32_t index) const noexcept { return pieces_[index]; }
 
   /// Hands what is free to the provider where its uses are done at home value `completed`, until
-  /// that many bytes went: the end of the growing page, other pages as a whole, gaps. How many went.
+  /// that many bytes went: the end of the growing page, other pages as a whole, gaps. How many
+  /// went.
   std::int64_t trim(PageProvider& provider,
                     std::int64_t size_bytes,
                     std::uint64_t completed) noexcept;

@@ -3,8 +3,8 @@
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
 // exclusive blocks and temporaries share a page only when the budget leaves no other place; (6) no
 // page is asked for while a free piece fits; (7) where pages grow and have gaps, free pieces of
-// 128 KiB and more never make reserved bytes exceed the most that was live by over a tenth; (8) acquire and
-// release call neither malloc nor the provider while a free piece fits.
+// 128 KiB and more never make reserved bytes exceed the most that was live by over a tenth; (8)
+// acquire and release call neither malloc nor the provider while a free piece fits.
 #pragma once
 
 #include <hearth/memory/block_heap.hpp>
@@ -20,7 +20,8 @@
 namespace hearth {
 
 struct PoolOptions {
-  /// Pages together stay at or under this. A runtime's host devices share 60 % of available_host_bytes().
+  /// Pages together stay at or under this. A runtime's host devices share 60 % of
+  /// available_host_bytes().
   std::int64_t budget_bytes = std::numeric_limits<std::int64_t>::max();
   // Where the provider's pages grow, each heap has one that is lengthened as need be; where they
   // keep their size, or a page has come to its end, the next three hold.
@@ -42,8 +43,8 @@ class DevicePool final : public MemoryStrategy {
   /// Returns all pages, those with blocks that are still out too.
   ~DevicePool() override;
 
-  /// Over the budget, pages without a block are trimmed, and pieces of the other heaps taken, before
-  /// the answer is anything but ok.
+  /// Over the budget, pages without a block are trimmed, and pieces of the other heaps taken,
+  /// before the answer is anything but ok.
   ///
   /// Cost: O(1); a new page costs what the provider costs.
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override;
@@ -71,8 +72,8 @@ class DevicePool final : public MemoryStrategy {
   [[nodiscard]] Acquire lengthen(std::uint32_t heap, std::int64_t size_bytes);
   [[nodiscard]] Acquire stretch(std::uint32_t heap, std::int64_t more_bytes);
   [[nodiscard]] Acquire fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room);
-  /// Gives free bytes back to the provider until that many are gone, without the free end of `heap`;
-  /// how many went.
+  /// Gives free bytes back to the provider until that many are gone, without the free end of
+  /// `heap`; how many went.
   std::int64_t give_back(std::uint32_t heap, std::int64_t size_bytes);
   /// Above this, once a block of that size is live, free bytes go back before the pool grows.
   [[nodiscard]] std::int64_t most_reserved_bytes(std::int64_t size_bytes) const noexcept;

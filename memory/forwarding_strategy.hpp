@@ -1,5 +1,5 @@
-// A memory strategy that leaves all to another one. Those that look on, or do one thing differently, derive from it.
-// Owned by what owns a strategy. Threads: as MemoryStrategy.
+// A memory strategy that leaves all to another one. Those that look on, or do one thing
+// differently, derive from it. Owned by what owns a strategy. Threads: as MemoryStrategy.
 #pragma once
 
 #include <hearth/memory/memory_strategy.hpp>

@@ -1,15 +1,14 @@
 #include <hearth/memory/host_page_provider.hpp>
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/machine_memory.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 namespace hearth {
@@ -67,8 +66,9 @@ Status take_back(std::byte* begin, std::int64_t size_bytes) {
   return {};
 }
 
-// What grew bit by bit lies in small pages. Once the huge page that `begin` cut is whole, it becomes one, where the kernel can
-// (MADV_COLLAPSE, Linux 6.1); where not, nothing is lost but speed.
+// What grew bit by bit lies in small pages. Once the huge page that `begin` cut is whole, it
+// becomes one, where the kernel can (MADV_COLLAPSE, Linux 6.1); where not, nothing is lost but
+// speed.
 void collapse(std::byte* data, std::int64_t begin, std::int64_t end) {
   constexpr int kCollapse = 25;
   const std::int64_t huge = begin & ~kHugeMask;
@@ -120,7 +120,20 @@ Status HostPageProvider::admit(std::int64_t size_bytes, std::int64_t rounded_byt
                    std::to_string(mapped_bytes_) + " of " + std::to_string(options_.budget_bytes) +
                        " bytes of the budget are mapped already");
   }
-  return {};
+  return is_there(rounded_bytes) ? Status() : refused(size_bytes, "the machine has no such room");
+}
+
+bool HostPageProvider::is_there(std::int64_t rounded_bytes) {
+  unseen_bytes_ += rounded_bytes;
+  if (unseen_bytes_ < kLargeHostBytes) {
+    return true;
+  }
+  if (!has_host_room(std::max(rounded_bytes, kLargeHostBytes))) {
+    unseen_bytes_ = kLargeHostBytes;  // the next request looks again
+    return false;
+  }
+  unseen_bytes_ = 0;
+  return true;
 }
 
 Result<Page> HostPageProvider::open_growing_page(std::int64_t reach_bytes) {
@@ -202,36 +215,6 @@ void HostPageProvider::free_page(Page page) noexcept {
   }
   mapped_bytes_ -= page.size_bytes;
   --page_count_;
-}
-
-std::optional<std::int64_t> detail::control_group_bytes_left(const std::filesystem::path& folder) {
-  std::int64_t most = 0;
-  std::int64_t used = 0;
-  if (!(std::ifstream(folder / "memory.max") >> most) ||  // "max" is no number: no limit
-      !(std::ifstream(folder / "memory.current") >> used)) {
-    return std::nullopt;
-  }
-  std::ifstream statistics(folder / "memory.stat");
-  std::string name;
-  for (std::int64_t bytes = 0; statistics >> name >> bytes;) {
-    if (name == "file") {
-      used -= bytes;  // cached files make room for memory
-    }
-  }
-  return std::clamp<std::int64_t>(most - used, 0, most);
-}
-
-std::int64_t available_host_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::int64_t available = 0;
-  for (std::string line; available == 0 && std::getline(file, line);) {
-    long long kibibytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kibibytes) == 1) {
-      available = std::int64_t{kibibytes} * 1024;
-    }
-  }
-  return std::min(available,
-                  detail::control_group_bytes_left("/sys/fs/cgroup").value_or(available));
 }
 
 }  // namespace hearth

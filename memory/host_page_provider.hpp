@@ -9,9 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
-#include <optional>
 #include <vector>
 
 namespace hearth {
@@ -68,27 +66,18 @@ class HostPageProvider final : public PageProvider {
     std::int64_t gap_bytes = 0;
   };
   [[nodiscard]] std::vector<Reach>::iterator find_reach(const Page& page) noexcept;
-  /// The error of an allocation that shall or must fail.
+  /// The error of an allocation that is planned to fail or has to.
   [[nodiscard]] Status admit(std::int64_t size_bytes, std::int64_t rounded_bytes);
+  /// Whether the machine has them; looks once in kLargeHostBytes.
+  [[nodiscard]] bool is_there(std::int64_t rounded_bytes);
 
   HostPageOptions options_;
   std::int64_t machine_page_bytes_;
   std::int64_t mapped_bytes_ = 0;
   std::int64_t page_count_ = 0;
   std::int64_t allocation_count_ = 0;
-  std::vector<Reach> reaches_;  // of the growing pages
+  std::int64_t unseen_bytes_ = 0;  // asked for since the last look at the machine
+  std::vector<Reach> reaches_;     // of the growing pages
 };
-
-/// Bytes that the machine could still give without swapping (MemAvailable), or the control group
-/// of the process (a container, say) when that allows fewer: the base of the host devices' default
-/// budgets. 0 when it cannot be read.
-[[nodiscard]] std::int64_t available_host_bytes();
-
-namespace detail {
-/// What is left of memory.max in the folder of a control group (version 2); nothing when there is
-/// no limit, or no such folder.
-[[nodiscard]] std::optional<std::int64_t> control_group_bytes_left(
-    const std::filesystem::path& folder);
-}  // namespace detail
 
 }  // namespace hearth

@@ -1,11 +1,11 @@
 // The seam between a device and what hands out its memory. The library's strategies are named in
 // memory_pooling.hpp; a program may bring its own (DeviceOptions::make_memory,
-// examples/memory_strategy.cpp). Owned by the device actor, driven by the holder of its token: no locks. Physical
-// streams of a device are numbered 0..3. Stream 0, the home stream, is the in-order queue on which
-// ops run. Invariants: (1) a block given out shares no byte with another that is out; (2) a
-// released block is given out again at once for work submitted later to the home stream, but only
-// after the named values of all other streams were retired; (3) no block moves, and no block
-// outlives its strategy.
+// examples/memory_strategy.cpp). Owned by the device actor, driven by the holder of its token: no
+// locks. Physical streams of a device are numbered 0..3. Stream 0, the home stream, is the in-order
+// queue on which ops run. Invariants: (1) a block given out shares no byte with another that is
+// out; (2) a released block is given out again at once for work submitted later to the home stream,
+// but only after the named values of all other streams were retired; (3) no block moves, and no
+// block outlives its strategy.
 #pragma once
 
 #include <hearth/memory/memory_report.hpp>

@@ -43,8 +43,8 @@ class PageProvider {
     static_cast<void>(size_bytes);
     return Error{.code = ErrorCode::unsupported, .text = "pages of this device do not grow"};
   }
-  /// Gives these bytes of a growing page back: a gap, which nobody touches until fill_gap(). Errors:
-  /// unsupported where pages grow at their end only.
+  /// Gives these bytes of a growing page back: a gap, which nobody touches until fill_gap().
+  /// Errors: unsupported where pages grow at their end only.
   [[nodiscard]] virtual Status make_gap(const Page& page,
                                         std::int64_t offset_bytes,
                                         std::int64_t size_bytes) {

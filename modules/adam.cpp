@@ -28,7 +28,7 @@ void require_in(std::string_view setting, double value, double end, SourceLoc lo
 }  // namespace
 
 Adam::Adam(const Config& config, SourceLoc loc)
-    : config_(config), state_("Adam", {"mean", "variance"}) {
+    : config_(config), state_("Adam", {"mean", "variance"}, config.groups, loc) {
   require_in("learning_rate", config.learning_rate, kNoLimit, loc);
   require_in("beta1", config.beta1, 1, loc);
   require_in("beta2", config.beta2, 1, loc);
@@ -42,7 +42,8 @@ AdamW::AdamW(const Config& config, SourceLoc loc)
             .beta2 = config.beta2,
             .epsilon = config.epsilon,
             .weight_decay = config.weight_decay,
-            .is_decoupled = true},
+            .is_decoupled = true,
+            .groups = config.groups},
            loc) {}
 
 void Adam::set_learning_rate(double rate, SourceLoc loc) {
@@ -55,23 +56,24 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
                                  JointUpdate joint,
                                  SourceLoc loc) {
   state_.require_fit(parameters, gradients, loc);
+  state_.require_steps_told(loc);
   state_.prepare(parameters, loc);
   const std::int64_t step = state_.step_count() + 1;
-  const AdamUpdate settings{.learning_rate = config_.learning_rate,
-                            .beta1 = config_.beta1,
-                            .beta2 = config_.beta2,
-                            .epsilon = config_.epsilon,
-                            .weight_decay = config_.weight_decay,
-                            .decoupled = config_.is_decoupled,
-                            .step = step};
   UpdateGroup group(parameters.front().tensor->device(), loc);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor& parameter = *parameters[i].tensor;
-    if (is_float(parameter.dtype())) {
-      group.adam(
-          parameter, std::move(gradients[i]), state_.slot(0, i), state_.slot(1, i), settings);
-    }
-  }
+  state_.update_each(parameters, gradients, [&](std::size_t i, std::int64_t number) {
+    const detail::ParameterSettings& own = state_.settings(i);
+    group.adam(*parameters[i].tensor,
+               std::move(gradients[i]),
+               state_.slot(0, i),
+               state_.slot(1, i),
+               {.learning_rate = config_.learning_rate * own.rate_factor,
+                .beta1 = config_.beta1,
+                .beta2 = config_.beta2,
+                .epsilon = config_.epsilon,
+                .weight_decay = own.weight_decay.value_or(config_.weight_decay),
+                .decoupled = config_.is_decoupled,
+                .step = number});
+  });
   return state_.commit(
       group, {.step = step, .learning_rate = config_.learning_rate}, std::move(joint));
 }

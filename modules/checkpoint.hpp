@@ -22,7 +22,9 @@ void write_weights(const std::filesystem::path& where,
 }  // namespace detail
 
 /// Writes a module's tensors to `where`: a file whose name ends in .safetensors, or a folder, which
-/// is made if need be and gets a model.safetensors. Waits for the values.
+/// is made if need be and gets a model.safetensors. Waits for the values. Tied weights are one
+/// entry, under the first of their names; load_weights() into a module with the same ties gives it
+/// to all.
 ///
 /// Errors: DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
 template <Module Model>
@@ -44,18 +46,19 @@ Metadata load_weights(Model& model,
                       SourceLoc loc = SourceLoc::current()) {
   const SafetensorsFile file = SafetensorsFile::read(detail::weights_file(where), loc);
   file.require_exactly(named_tensors(model), loc);
+  const std::vector<TensorRef> refs = tensor_refs(model);
   std::vector<Tensor> loaded;
-  model.visit("", [&](const std::string& path, const Tensor& tensor) {
-    loaded.push_back(file.tensor(path, tensor.device(), loc));
-    loaded.back().set_path(path);
-  });
+  for (const TensorRef& ref : refs) {
+    loaded.push_back(file.tensor(ref.path, ref.tensor->device(), loc));
+    loaded.back().set_path(ref.path);
+  }
   if (!loaded.empty()) {
     file.note_load(loaded.front().device());
   }
-  std::size_t index = 0;
-  model.visit("", [&](const std::string& /*path*/, Tensor& tensor) {
-    tensor = std::move(loaded[index++]);
-  });
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const detail::SoleName sole(refs[i]);
+    *refs[i].tensor = std::move(loaded[i]);
+  }
   return file.metadata();
 }
 

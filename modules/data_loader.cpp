@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace hearth {
@@ -68,11 +70,12 @@ class DataLoader::Assembler {
     try {
       return read(cursor);
     } catch (...) {
-      return Error{
-          .code = ErrorCode::worker_failed,
-          .text = fmt::format(
-              "DataLoader: batch {} of epoch {} could not be read", cursor.batch, cursor.epoch),
-          .cause = detail::error_of_current_exception()};
+      return Error{.code = ErrorCode::worker_failed,
+                   .text = fmt::format("DataLoader: batch {} of epoch {} of {} could not be read",
+                                       cursor.batch,
+                                       cursor.epoch,
+                                       dataset_.name()),
+                   .cause = cause_of_failure()};
     }
   }
 
@@ -88,10 +91,41 @@ class DataLoader::Assembler {
     const RowRange rows = shard_rows(global, options_.rank, options_.world);
     const std::span<const std::int64_t> indices = std::span(order_).subspan(
         static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
-    return HostBatch{.examples = dataset_.read(indices),
+    Examples examples = dataset_.read(indices);
+    require_rows("inputs", examples.inputs.shape(), rows.size());
+    require_rows("targets", examples.targets.shape(), rows.size());
+    return HostBatch{.examples = std::move(examples),
                      .size = rows.size(),
                      .global_size = global,
                      .cursor = cursor};
+  }
+
+  // The first axis counts the examples.
+  void require_rows(std::string_view what, const Shape& shape, std::int64_t asked) const {
+    const std::int64_t got = shape.rank() == 0 ? 1 : shape[0];
+    if (shape.rank() == 0 || got != asked) {
+      throw_error(Error{.code = ErrorCode::shape_mismatch,
+                        .text = fmt::format("{}::read() was asked for {} examples and gave {} {}",
+                                            dataset_.name(),
+                                            asked,
+                                            shape.element_count() == 0 ? "no" : shape.to_string(),
+                                            what)});
+    }
+  }
+  // The exception being handled; those that are not ours say only what() that is wrong.
+  [[nodiscard]] ErrorRef cause_of_failure() const {
+    std::string what = "something that is no std::exception";
+    try {
+      throw;
+    } catch (const Exception& thrown) {
+      return thrown.shared_error();
+    } catch (const std::exception& thrown) {
+      what = thrown.what();
+    } catch (...) {
+    }
+    return std::make_shared<const Error>(
+        Error{.code = ErrorCode::worker_failed,
+              .text = fmt::format("{}::read() threw: {}", dataset_.name(), what)});
   }
 
   const Dataset& dataset_;
@@ -198,11 +232,11 @@ Result<HostBatch> DataLoader::take() {
         .text = fmt::format("DataLoader: the data set did not give batch {} of epoch {} in time",
                             cursor_.batch,
                             cursor_.epoch),
-        .report =
+        .report = Report(
             fmt::format("watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
                         "  loader-{}: is in Dataset::read()",
                         turn_,
-                        turn_)};
+                        turn_))};
   }
   turn_ = (turn_ + 1) % workers_.size();
   return *std::move(batch);

@@ -36,7 +36,8 @@ struct LoaderOptions {
   /// How long the destructor and seek() wait for a read() that is under way, before they leave its
   /// thread behind, which goes on to use the data set.
   Duration shutdown_limit = kDefaultWait;
-  /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the loader.
+  /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the
+  /// loader.
   Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
@@ -76,27 +77,26 @@ struct Batch {
 
 class DataLoader final {
  public:
-  /// The data set and the executor (Runtime::executor()) outlive the loader; the data set also outlives
-  /// a read() that does not return, with which a worker is left behind. Workers start with the first
-  /// batch.
-  /// Errors: ArgumentError for an empty data set, for options out of range, and when drop_last
-  /// leaves no batch.
+  /// The data set and the executor (Runtime::executor()) outlive the loader; the data set also
+  /// outlives a read() that does not return, with which a worker is left behind. Workers start with
+  /// the first batch. Errors: ArgumentError for an empty data set, for options out of range, and
+  /// when drop_last leaves no batch.
   DataLoader(const Dataset& dataset,
              Executor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current());
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
-  /// Waits for the workers, and so for a Dataset::read() that is under way: they use the data set. At
-  /// shutdown_limit, a worker whose read() does not return is named in the log and left behind. seek()
-  /// does the same.
+  /// Waits for the workers, and so for a Dataset::read() that is under way: they use the data set.
+  /// At shutdown_limit, a worker whose read() does not return is named in the log and left behind.
+  /// seek() does the same.
   ~DataLoader();
 
   /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
   ///
-  /// Errors: what the data set threw, as an Exception worker_failed with its cause;
-  /// DeadlineExceeded, whose report names the worker that is late. Again at each further call,
-  /// until seek().
+  /// Errors: what the data set threw, as an Exception worker_failed with its cause, as is a batch
+  /// that has other sizes than were asked for, or no targets; DeadlineExceeded, whose report names
+  /// the worker that is late. Again at each further call, until seek().
   [[nodiscard]] std::optional<HostBatch> next();
   /// The same on a device; its upload is queued on the calling thread's stream.
   /// Errors: what the device says to an upload, too; the batch is the next one still.

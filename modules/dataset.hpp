@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace hearth {
 
@@ -27,9 +28,12 @@ class Dataset {
 
   /// How many examples there are. Always the same.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// The examples with these numbers, in this order; `indices` may be empty. Each is in
-  /// [0, size()). What it throws reaches the loader's reader.
+  /// The examples with these numbers, in this order, with a target each; `indices` may be empty.
+  /// Each is in [0, size()). The loader refuses other sizes than these. What it throws reaches the
+  /// loader's reader.
   [[nodiscard]] virtual Examples read(std::span<const std::int64_t> indices) const = 0;
+  /// How errors call it. The name of its class, unless it says otherwise.
+  [[nodiscard]] virtual std::string name() const;
 };
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
-// The order in which an epoch goes through a data set, and who gets which part of a batch. Pure
-// functions of their arguments, so that every worker, rank and resumed run agrees.
-// Threads: any.
+// The order in which an epoch goes through a data set, and which rank gets which part of a batch.
+// Pure functions of their arguments, so that every worker, rank and resumed run agrees. Threads:
+// any.
 #pragma once
 
 #include <cstdint>

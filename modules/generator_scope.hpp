@@ -1,6 +1,6 @@
 // GeneratorScope: which generator the random layers of a forward pass draw from, when the call does
-// not say so: `dropout.forward(x, mode)`. A Generator is a value that belongs to whoever runs a
-// stream (a training loop, a worker), so it is named on that thread and kept out of models.
+// not say so: `dropout.forward(x, mode)`. A Generator is a value that belongs to the code that runs
+// a stream (a training loop, a worker), so it is named on that thread and kept out of models.
 // Threads: a scope lives and dies on one thread; scopes nest. Invariant: the generator outlives the
 // scope.
 #pragma once

@@ -1,5 +1,5 @@
 // HostArray: numbers in the program's own memory, with a type and a shape: what data sets give and
-// files hold, on its way to a Tensor. A value, moved around; whoever holds it owns the bytes.
+// files hold, on its way to a Tensor. A value, moved around; its holder owns the bytes.
 // Threads: a value. Invariant: bytes() holds shape().element_count() elements in row-major order.
 #pragma once
 

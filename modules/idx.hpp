@@ -25,8 +25,8 @@ struct IdxArray {
 ///
 /// Units: byte offsets in errors count the unpacked bytes.
 /// Errors: FileError: not_found, io_error, bad_format (wrong magic number, truncated, bytes after
-/// the end, broken gzip); OutOfMemory. Cost: memory grows with what the file really holds, whatever its header
-/// claims.
+/// the end, broken gzip); OutOfMemory. Cost: memory grows with what the file really holds, whatever
+/// its header claims.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& file,
                                 SourceLoc loc = SourceLoc::current());
 

@@ -1,5 +1,5 @@
 // Pictures of one size with a class each: what the readers and generators of image data sets give.
-// Plain data, owned by whoever holds it. Threads: values.
+// Plain data, owned by its holder. Threads: values.
 // Invariants: (1) pixels holds count·height·width bytes, picture after picture, row after row; (2)
 // labels holds count bytes, each below class_count.
 #pragma once

@@ -1,20 +1,30 @@
 // A module is a plain struct that owns its weights by value and names its members once, with
 // HEARTH_MODULE. The walk over them, visit(), serves initialisation, files, optimizers, moves and
 // replication.
-// Owned by whoever holds it. Threads: one at a time; publish() and adopt() hand it over.
+// Owned by its holder. Threads: one at a time; publish() and adopt() hand it over.
 // Invariants: (1) visit() goes through the members in the order in which they are named; (2) a
-// copy shares its weights' values, fork() does not; (3) paths are unique: a member is named once.
+// copy shares its weights' values, fork() does not; (3) paths are unique: a member is named once;
+// (4) members that hold one and the same Tensor (tied weights: `model.head = model.embedding`) are
+// one parameter under the first of their names, and stay so: it is updated, counted, saved and
+// moved once, and every function here leaves them tied. Copies of a layer, in a std::vector too,
+// are tied therefore: fork() each that is to have weights of its own. Buffers are never tied.
 #pragma once
 
 #include <hearth/modules/module_parts.hpp>
 #include <hearth/modules/named_tensor.hpp>
+#include <hearth/modules/tensor_ref.hpp>
 
+#include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tied_tensors.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 /// Names the members of a module, any number of them, in a public part of the struct:
@@ -29,10 +39,11 @@
 /// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
 /// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
 /// std::tuple; a std::optional has its content's path, or none. The tensor is const where the
-/// module is. Members of other types (options, numbers) are passed by; pointers do not compile,
-/// nor does a struct inside a function: C++ allows no templates there.
+/// module is; fn may take it as an auto&, and sees then which one is a Buffer: state that is not
+/// trained. Members of other types (options, numbers) are passed by; pointers do not compile, nor
+/// does a struct inside a function: C++ allows no templates there.
 #define HEARTH_MODULE(Type, ...)                                             \
-  static constexpr std::string_view kModuleName = #Type;                     \
+  [[maybe_unused]] static constexpr std::string_view kModuleName = #Type;    \
   template <class HearthFn>                                                  \
   void visit(const std::string& hearth_prefix, HearthFn&& hearth_fn) {       \
     ::hearth::detail::visit_members(                                         \
@@ -72,24 +83,83 @@ void require_copyable(const std::string& from_path,
 [[noreturn]] void throw_different_counts(std::size_t from, std::size_t to, SourceLoc loc);
 }  // namespace detail
 
-/// Every tensor of a module with its path, in visit order. The tensors share the values.
+/// visit(), but calls fn once for each tensor: tied weights have the first of their names alone.
+template <Module Model, class Fn>
+void visit_once(const Model& model, const std::string& prefix, Fn&& fn) {
+  detail::TiedTensors tied;
+  model.visit(prefix, [&]<class Part>(const std::string& path, Part& tensor) {
+    if (std::is_same_v<Part, const Buffer> || tied.meet(tensor).is_first) {
+      fn(path, tensor);
+    }
+  });
+}
+
+/// The tensors of a module that can be replaced through these, each once, in visit order.
 template <Module Model>
-[[nodiscard]] std::vector<NamedTensor> named_tensors(const Model& model) {
-  std::vector<NamedTensor> all;
-  model.visit("", [&](const std::string& path, const Tensor& tensor) {
-    all.push_back({path, tensor});
+[[nodiscard]] std::vector<TensorRef> tensor_refs(Model& model) {
+  std::vector<TensorRef> all;
+  std::vector<std::size_t> places;  // by number of the tied
+  detail::TiedTensors tied;
+  model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
+    if (std::is_same_v<Part, Buffer>) {
+      all.push_back({.path = path, .tensor = &tensor});
+    } else if (const detail::TiedTensors::Place place = tied.meet(tensor); place.is_first) {
+      places.push_back(all.size());
+      all.push_back({.path = path, .tensor = &tensor});
+    } else {
+      all[places[place.number]].others.push_back(&tensor);
+    }
   });
   return all;
 }
 
-/// How many numbers a module's tensors hold.
+/// Those of them that are trained: all but Buffers. The gradients of value_and_grad stand in this
+/// order.
+template <Module Model>
+[[nodiscard]] std::vector<TensorRef> parameter_refs(Model& model) {
+  std::vector<TensorRef> all;
+  detail::TiedTensors tied;
+  model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
+    if constexpr (std::is_same_v<Part, Buffer>) {
+      return;
+    } else if (const detail::TiedTensors::Place place = tied.meet(tensor); place.is_first) {
+      all.push_back({.path = path, .tensor = &tensor});
+    } else {
+      all[place.number].others.push_back(&tensor);
+    }
+  });
+  return all;
+}
+
+/// Every tensor of a module with its path, each once, in visit order. The tensors share the values.
+template <Module Model>
+[[nodiscard]] std::vector<NamedTensor> named_tensors(const Model& model) {
+  std::vector<NamedTensor> all;
+  visit_once(model, "", [&](const std::string& path, const Tensor& tensor) {
+    all.push_back({path, tensor});
+  });
+  return all;
+}
+/// Those of them that are trained: all but Buffers.
+template <Module Model>
+[[nodiscard]] std::vector<NamedTensor> named_parameters(const Model& model) {
+  std::vector<NamedTensor> all;
+  visit_once(model, "", [&]<class Part>(const std::string& path, Part& tensor) {
+    if constexpr (!std::is_same_v<Part, const Buffer>) {
+      all.push_back({path, tensor});
+    }
+  });
+  return all;
+}
+
+/// How many numbers a module trains: those of its tensors, tied ones once, without Buffers.
 template <Module Model>
 [[nodiscard]] std::int64_t parameter_count(const Model& model,
                                            SourceLoc loc = SourceLoc::current()) {
   std::int64_t count = 0;
-  model.visit("", [&](const std::string& path, const Tensor& tensor) {
+  visit_once(model, "", [&]<class Part>(const std::string& path, Part& tensor) {
     detail::require_tensor("parameter_count", path, tensor, loc);
-    count += tensor.element_count();
+    count += std::is_same_v<Part, const Buffer> ? 0 : tensor.element_count();
   });
   return count;
 }
@@ -100,7 +170,7 @@ template <Module Model>
 void set_paths(const Model& model,
                const std::string& prefix = "",
                SourceLoc loc = SourceLoc::current()) {
-  model.visit(prefix, [loc](const std::string& path, const Tensor& tensor) {
+  visit_once(model, prefix, [loc](const std::string& path, const Tensor& tensor) {
     detail::require_tensor("set_paths", path, tensor, loc);
     tensor.set_path(path);
   });
@@ -109,7 +179,7 @@ void set_paths(const Model& model,
 /// A flush point: from here on another thread may use the module.
 template <Module Model>
 void publish(const Model& model, SourceLoc loc = SourceLoc::current()) {
-  model.visit("", [loc](const std::string& path, const Tensor& tensor) {
+  visit_once(model, "", [loc](const std::string& path, const Tensor& tensor) {
     detail::require_tensor("publish", path, tensor, loc);
     tensor.publish();
   });
@@ -118,10 +188,11 @@ void publish(const Model& model, SourceLoc loc = SourceLoc::current()) {
 /// Makes the calling thread's stream the home of a module that another thread published.
 template <Module Model>
 void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
-  model.visit("", [loc](const std::string& path, Tensor& tensor) {
-    detail::require_tensor("adopt", path, tensor, loc);
-    tensor.adopt();
-  });
+  for (const TensorRef& ref : tensor_refs(model)) {
+    detail::require_tensor("adopt", ref.path, *ref.tensor, loc);
+    const detail::SoleName sole(ref);  // adopt() does nothing while there are copies
+    ref.tensor->adopt();
+  }
 }
 
 /// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
@@ -132,11 +203,12 @@ template <Module Model>
                          const Device& device,
                          SourceLoc loc = SourceLoc::current()) {
   Model copy = model;
-  copy.visit("", [&](const std::string& path, Tensor& tensor) {
-    detail::require_tensor("fork", path, tensor, loc);
-    tensor = detail::forked(tensor, device, loc);
-    tensor.set_path(path);
-  });
+  for (const TensorRef& ref : tensor_refs(copy)) {
+    detail::require_tensor("fork", ref.path, *ref.tensor, loc);
+    const detail::SoleName sole(ref);
+    *ref.tensor = detail::forked(*ref.tensor, device, loc);
+    ref.tensor->set_path(ref.path);
+  }
   return copy;
 }
 
@@ -146,13 +218,15 @@ template <Module Model>
                              DType dtype,
                              SourceLoc loc = SourceLoc::current()) {
   Model copy = model;
-  copy.visit("", [&](const std::string& path, Tensor& tensor) {
-    detail::require_tensor("to_dtype", path, tensor, loc);
+  for (const TensorRef& ref : tensor_refs(copy)) {
+    Tensor& tensor = *ref.tensor;
+    detail::require_tensor("to_dtype", ref.path, tensor, loc);
     if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
+      const detail::SoleName sole(ref);
       tensor = detail::with_dtype(tensor, dtype, loc);
-      tensor.set_path(path);
+      tensor.set_path(ref.path);
     }
-  });
+  }
   return copy;
 }
 
@@ -162,23 +236,22 @@ template <Module Model>
 template <Module From, Module To>
 void copy_values(const From& from, To& to, SourceLoc loc = SourceLoc::current()) {
   const std::vector<NamedTensor> sources = named_tensors(from);
-  std::size_t count = 0;
-  to.visit("", [&](const std::string& path, const Tensor& tensor) {
-    if (count < sources.size()) {
-      detail::require_copyable(sources[count].name, sources[count].tensor, path, tensor, loc);
-    }
-    ++count;
-  });
-  if (count != sources.size()) {
-    detail::throw_different_counts(sources.size(), count, loc);
+  const std::vector<TensorRef> targets = tensor_refs(to);
+  for (std::size_t i = 0; i < std::min(sources.size(), targets.size()); ++i) {
+    detail::require_copyable(
+        sources[i].name, sources[i].tensor, targets[i].path, *targets[i].tensor, loc);
   }
-  std::size_t index = 0;
-  to.visit("", [&](const std::string& path, Tensor& tensor) {
+  if (targets.size() != sources.size()) {
+    detail::throw_different_counts(sources.size(), targets.size(), loc);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Tensor& tensor = *targets[i].tensor;
+    const detail::SoleName sole(targets[i]);
     const DType dtype = tensor.dtype();
-    const Tensor values = detail::forked(sources[index++].tensor, tensor.device(), loc);
+    const Tensor values = detail::forked(sources[i].tensor, tensor.device(), loc);
     tensor = detail::with_dtype(values, dtype, loc);
-    tensor.set_path(path);
-  });
+    tensor.set_path(targets[i].path);
+  }
 }
 
 }  // namespace hearth

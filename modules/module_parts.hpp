@@ -60,7 +60,7 @@ constexpr bool any_holds_tensors(std::type_identity<std::tuple<Parts...>>);
 /// Whether a member of this type may contain parameters.
 template <class T>
 constexpr bool holds_tensors() {
-  if constexpr (std::same_as<T, Tensor> || HasVisit<T>) {
+  if constexpr (std::derived_from<T, Tensor> || HasVisit<T>) {
     return true;
   } else if constexpr (IsOptional<T>::value || IsList<T>::value) {
     return holds_tensors<typename T::value_type>();
@@ -99,7 +99,7 @@ void visit_part(const std::string& path, Part& part, Fn& fn) {
   using Plain = std::remove_cv_t<Part>;
   static_assert(!IsPointer<Plain>::value,
                 "a module owns its parts by value: no pointers in HEARTH_MODULE");
-  if constexpr (std::same_as<Plain, Tensor>) {
+  if constexpr (std::derived_from<Plain, Tensor>) {
     fn(path, part);
   } else if constexpr (HasVisit<Part>) {
     part.visit(path, fn);

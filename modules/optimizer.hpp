@@ -6,6 +6,7 @@
 #include <hearth/modules/sgd.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,15 +25,24 @@ class Optimizer final {
                            Gradients&& gradients,
                            JointUpdate joint = {},
                            SourceLoc loc = SourceLoc::current()) {
+    return update(parameter_refs(model), std::move(gradients), std::move(joint), loc);
+  }
+  Pending<StepReport> update(std::span<const ParameterRef> parameters,
+                             Gradients&& gradients,
+                             JointUpdate joint = {},
+                             SourceLoc loc = SourceLoc::current()) {
     return std::visit(
         [&](auto& content) {
-          return content.step(model, std::move(gradients), std::move(joint), loc);
+          return content.update(parameters, std::move(gradients), std::move(joint), loc);
         },
         content_);
   }
   template <Module Model>
   void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
     std::visit([&](auto& content) { content.prepare(model, loc); }, content_);
+  }
+  void prepare(std::span<const ParameterRef> parameters, SourceLoc loc = SourceLoc::current()) {
+    std::visit([&](auto& content) { content.prepare(parameters, loc); }, content_);
   }
 
   [[nodiscard]] double learning_rate() const noexcept {
@@ -44,8 +54,16 @@ class Optimizer final {
   [[nodiscard]] std::int64_t step_count() {
     return std::visit([](auto& content) { return content.step_count(); }, content_);
   }
+  [[nodiscard]] SkippedSteps skipped_steps() {
+    return std::visit([](auto& content) { return content.skipped_steps(); }, content_);
+  }
   void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
-    std::visit([&](auto& content) { content.set_step_count(count, loc); }, content_);
+    set_step_count(count, {}, loc);
+  }
+  void set_step_count(std::int64_t count,
+                      const SkippedSteps& skipped,
+                      SourceLoc loc = SourceLoc::current()) {
+    std::visit([&](auto& content) { content.set_step_count(count, skipped, loc); }, content_);
   }
 
   template <class Fn>

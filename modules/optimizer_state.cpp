@@ -30,8 +30,33 @@ std::string describe(const Tensor& tensor) {
 
 }  // namespace
 
-OptimizerState::OptimizerState(std::string optimizer, std::vector<std::string> slots)
-    : optimizer_(std::move(optimizer)), slots_(std::move(slots)), tensors_(slots_.size()) {}
+OptimizerState::OptimizerState(std::string optimizer,
+                               std::vector<std::string> slots,
+                               std::vector<ParameterGroup> groups,
+                               SourceLoc loc)
+    : optimizer_(std::move(optimizer)),
+      slots_(std::move(slots)),
+      groups_(std::move(groups)),
+      tensors_(slots_.size()) {
+  detail::require_sound(groups_, optimizer_, loc);
+}
+
+void OptimizerState::require_steps_told(SourceLoc loc) {
+  static_cast<void>(step_count());
+  const ErrorRef lost = lost_->take_dropped();
+  if (!lost) {
+    return;
+  }
+  mark_read(*lost);
+  throw_error(Error{
+      .code = lost->code,
+      .text = fmt::format("{}: an earlier step did not happen, and its report was dropped unread",
+                          optimizer_),
+      .op = optimizer_,
+      .device = lost->device,
+      .location = loc,
+      .cause = lost});
+}
 
 void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
   static_cast<void>(step_count());  // what it ends in says whether the tensors are to be kept
@@ -64,6 +89,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   if (parameters.empty()) {
     return;
   }
+  std::vector<detail::ParameterSettings> settings = settings_of(parameters, loc);
   const WeightScope weights(parameters.front().tensor->device());
   std::vector<std::vector<Tensor>> tensors(slots_.size());
   std::vector<std::string> paths;
@@ -79,7 +105,30 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   }
   tensors_ = std::move(tensors);
   paths_ = std::move(paths);
+  settings_ = std::move(settings);
+  skipped_.assign(parameters.size(), 0);
   is_in_doubt_ = false;
+}
+
+// Patterns choose among those that can be trained.
+std::vector<detail::ParameterSettings> OptimizerState::settings_of(
+    std::span<const ParameterRef> parameters, SourceLoc loc) const {
+  std::vector<std::string> paths;
+  for (const ParameterRef& parameter : parameters) {
+    if (is_float(parameter.tensor->dtype())) {
+      paths.push_back(parameter.path);
+    }
+  }
+  const std::vector<detail::ParameterSettings> chosen =
+      detail::settings_for(groups_, paths, optimizer_, loc);
+  std::vector<detail::ParameterSettings> all(parameters.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (is_float(parameters[i].tensor->dtype())) {
+      all[i] = chosen[next++];
+    }
+  }
+  return all;
 }
 
 void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
@@ -124,18 +173,36 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
 
 std::int64_t OptimizerState::step_count() {
   if (under_way_.is_valid()) {
-    const Status status = under_way_.wait();
+    const Status status = under_way_.peek();
     if (!under_way_.is_ready()) {
       status.value();  // the wait's own deadline: nothing is known about the step
     }
-    step_count_ += status.has_value() ? 1 : 0;
+    if (status.has_value()) {
+      ++step_count_;
+      for (const std::size_t parameter : skipped_now_) {
+        ++skipped_[parameter];
+      }
+    }
     under_way_ = {};
     is_in_doubt_ = !status.has_value() && step_count_ == 0;
   }
   return step_count_;
 }
 
-void OptimizerState::set_step_count(std::int64_t count, SourceLoc loc) {
+SkippedSteps OptimizerState::skipped_steps() {
+  static_cast<void>(step_count());
+  SkippedSteps all;
+  for (std::size_t i = 0; i < skipped_.size(); ++i) {
+    if (skipped_[i] > 0) {
+      all[paths_[i]] = skipped_[i];
+    }
+  }
+  return all;
+}
+
+void OptimizerState::set_step_count(std::int64_t count,
+                                    const SkippedSteps& skipped,
+                                    SourceLoc loc) {
   static_cast<void>(step_count());
   if (count < 0) {
     throw_misfit(ErrorCode::invalid_argument,
@@ -144,7 +211,24 @@ void OptimizerState::set_step_count(std::int64_t count, SourceLoc loc) {
                  {},
                  loc);
   }
+  std::vector<std::int64_t> by_parameter(paths_.size());
+  for (const auto& [path, steps] : skipped) {
+    const auto found = std::ranges::find(paths_, path);
+    if (found == paths_.end() || steps < 0 || steps > count) {
+      throw_misfit(ErrorCode::invalid_argument,
+                   optimizer_,
+                   fmt::format("'{}' cannot have skipped {} of {} steps{}",
+                               path,
+                               steps,
+                               count,
+                               found == paths_.end() ? ": there is no such parameter" : ""),
+                   path,
+                   loc);
+    }
+    by_parameter[static_cast<std::size_t>(found - paths_.begin())] = steps;
+  }
   step_count_ = count;
+  skipped_ = std::move(by_parameter);
   is_in_doubt_ = false;
 }
 
@@ -155,14 +239,18 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
   under_way_ = outcome.pending();
+  // Of a joint step the trainer that decides makes the report.
+  const std::shared_ptr<LostReports> lost = joint.decision ? nullptr : lost_;
   group.commit(
-      [outcome = std::move(outcome), promise = std::move(promise), report](ErrorRef error) mutable {
+      [outcome = std::move(outcome), promise = std::move(promise), report, lost](
+          ErrorRef error) mutable {
+        // The report first: the next step waits for the outcome, and looks at the report then.
         if (error) {
-          outcome.set_error(error);
-          promise.set_error(std::move(error));
+          promise.set_error(lost ? lost->add(error) : error);
+          outcome.set_error(std::move(error));
         } else {
-          outcome.set_value();
           promise.set_value(report);
+          outcome.set_value();
         }
       },
       std::move(joint));

@@ -32,9 +32,10 @@ constexpr std::size_t kLengthBytes = 8;
 
 /// Of the header, in which the checksum itself is not yet, and of the data.
 std::string checksum_of(const detail::SafetensorsHeader& header,
+                        detail::Spelling spelling,
                         std::span<const std::span<const std::byte>> data,
                         SourceLoc loc) {
-  const std::string text = detail::print_header(header, loc);
+  const std::string text = detail::print_header(header, spelling, loc);
   std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(text))};
   pieces.insert(pieces.end(), data.begin(), data.end());
   return fmt::format("{:016x}", xxh3_64(pieces));
@@ -55,6 +56,30 @@ void require_checksum(const std::filesystem::path& path,
   }
 }
 
+// Another program may have stored any byte as a bool.
+void require_booleans(const std::filesystem::path& path,
+                      const detail::SafetensorsHeader& header,
+                      std::span<const std::byte> data,
+                      SourceLoc loc) {
+  for (const SafetensorsFile::Entry& entry : header.entries) {
+    if (entry.dtype != DType::boolean) {
+      continue;
+    }
+    const auto bytes = data.subspan(entry.offset_bytes, entry.size_bytes);
+    const auto other =
+        std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
+    if (other != bytes.end()) {
+      refuse(ErrorCode::bad_format,
+             path,
+             fmt::format("tensor '{}': byte {} of a BOOL is {}, neither 0 nor 1",
+                         entry.name,
+                         other - bytes.begin(),
+                         std::to_integer<int>(*other)),
+             loc);
+    }
+  }
+}
+
 void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
   std::set<std::string_view> names;
   for (const NamedTensor& named : tensors) {
@@ -72,6 +97,17 @@ void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
                         .module_path = named.name,
                         .location = loc});
     }
+  }
+}
+
+// A file that could not be read again would be found out too late.
+void require_readable(const std::string& header, std::size_t data_size_bytes, SourceLoc loc) {
+  const Result<detail::ParsedHeader> parsed = detail::parse_header(header, data_size_bytes);
+  if (!parsed.has_value()) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = "write_safetensors: the file could not be read again: " + parsed.error().text,
+              .location = loc});
   }
 }
 
@@ -120,8 +156,10 @@ void write_safetensors(const std::filesystem::path& path,
   }
   const std::vector<std::span<const std::byte>> pieces(values.begin(), values.end());
   header.metadata.erase(std::string(kChecksumName));
-  header.metadata.emplace(kChecksumName, checksum_of(header, pieces, loc));
-  const std::string text = detail::print_header(header, loc);
+  constexpr detail::Spelling kOwn = detail::Spelling::own;
+  header.metadata.emplace(kChecksumName, checksum_of(header, kOwn, pieces, loc));
+  const std::string text = detail::print_header(header, kOwn, loc);
+  require_readable(text, offset, loc);
   const std::uint64_t length = text.size();
   const Status status = write_file_atomically(path, [&](FileWriter& writer) -> Status {
     HEARTH_TRY_STATUS(writer.write(std::as_bytes(std::span(&length, 1))));
@@ -172,18 +210,29 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceL
   file.data_begin_ = kLengthBytes + length;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
   const auto data = bytes.subspan(file.data_begin_);
-  Result<detail::SafetensorsHeader> parsed = detail::parse_header(text, data.size());
+  Result<detail::ParsedHeader> parsed = detail::parse_header(text, data.size());
   if (!parsed.has_value()) {
     refuse(ErrorCode::bad_format, path, parsed.error().text, loc);
   }
-  detail::SafetensorsHeader& header = parsed.value();
+  detail::SafetensorsHeader& header = parsed.value().header;
+  const bool is_own = parsed.value().has_own_order;
   const auto checksum = header.metadata.extract(std::string(kChecksumName));
+  if (is_own && checksum.empty()) {
+    refuse(
+        ErrorCode::bad_format,
+        path,
+        fmt::format("damaged: it is spelled as this library does it, and has no {}", kChecksumName),
+        loc);
+  }
   if (!checksum.empty()) {
-    file.checksum_ = detail::has_own_spelling(text, header) ? Checksum::right : Checksum::foreign;
+    const bool is_checked = is_own || detail::has_sorted_spelling(text, header);
+    file.checksum_ = is_checked ? Checksum::right : Checksum::foreign;
   }
   if (file.checksum_ == Checksum::right) {
-    require_checksum(path, checksum.mapped(), checksum_of(header, {&data, 1}, loc), loc);
+    const auto spelling = is_own ? detail::Spelling::own : detail::Spelling::sorted;
+    require_checksum(path, checksum.mapped(), checksum_of(header, spelling, {&data, 1}, loc), loc);
   }
+  require_booleans(path, header, data, loc);
   file.metadata_ = std::move(header.metadata);
   file.entries_ = std::move(header.entries);
   return file;

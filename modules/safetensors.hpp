@@ -1,8 +1,9 @@
 // Model files in the safetensors format: named tensors and a few words of metadata. Python's
 // safetensors reads what is written here, and the other way round. What is written here has its
-// checksum among the metadata, as kChecksumName, and is read only when that is right. Another program
-// that saves such a file anew may keep the word, which then says nothing: it spells the header its
-// own way, and what it wrote is read as if the word was not there.
+// checksum among the metadata, as kChecksumName, and is read only when that is there and right: the
+// order of each tensor's members in the header, data_offsets, shape, dtype, shows who wrote it. A
+// program that saves such a file anew may keep the word, which then says nothing: it spells the
+// header its own way, and what it wrote is read as if the word was not there.
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
 // Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header
 // to the last byte, or the reader throws and names the file, the tensor or byte, and what was
@@ -29,16 +30,17 @@ namespace hearth {
 /// What a file says about itself ("step" → "120").
 using Metadata = std::map<std::string, std::string>;
 
-/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of the header's text as it would be
-/// without this word, and of all bytes after the header. The library writes and checks it; it is no
-/// part of what a program gives or gets as Metadata.
+/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of the header's text as it would
+/// be without this word, and of all bytes after the header. The library writes and checks it; it is
+/// no part of what a program gives or gets as Metadata.
 inline constexpr std::string_view kChecksumName = "hearth.xxh3_64";
 
 /// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
 ///
-/// Errors: ArgumentError for an empty tensor, a name twice, or the name "__metadata__"; DeviceError
-/// when a tensor is poisoned; OutOfMemory when the host has no room for a tensor; FileError io_error.
-/// The old file is kept in each case.
+/// Errors: ArgumentError for an empty tensor, a name twice, the name "__metadata__", names or
+/// metadata that are not UTF-8 or take more than the format's 100,000,000 bytes; DeviceError when a
+/// tensor is poisoned; OutOfMemory when the host has no room for a tensor; FileError io_error. The
+/// old file is kept in each case.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors,
                        const Metadata& metadata = {},
@@ -62,8 +64,8 @@ class SafetensorsFile final {
   /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
   /// truncated, a wrong header length, a header that is no JSON object, unknown types, offsets that
   /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice, another
-  /// checksum than what was written here had. OutOfMemory when the host has no room for the file.
-  /// Cost: memory for the whole file.
+  /// checksum than what was written here had, or none. OutOfMemory when the host has no room for
+  /// the file. Cost: memory for the whole file.
   [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
                                             SourceLoc loc = SourceLoc::current());
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -145,22 +146,45 @@ Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size
   return {};
 }
 
-// A name that stands twice would hide its first tensor: the parser keeps the last.
-Result<Json> parse_json(std::string_view text) {
-  std::set<std::string> names;
-  std::string twice;
-  bool is_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t event, Json& parsed) {
+// What the parser passes on its way and does not keep.
+class JsonWatch {
+ public:
+  bool look(int depth, Json::parse_event_t event, const Json& parsed) {
     constexpr int kMostDepth = 4;  // a tensor's list of sizes is the deepest that the format knows
     if (depth > kMostDepth) {
       is_deep = true;
       return false;  // not kept, so that a hostile file costs no stack
     }
-    if (depth == 1 && event == Json::parse_event_t::key &&
-        !names.insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
+    if (event == Json::parse_event_t::key) {
+      note_key(depth, parsed.get_ref<const std::string&>());
     }
     return true;
+  }
+
+  std::string twice;  // a name that stands twice would hide its first tensor
+  bool is_deep = false;
+  bool has_own_order = false;
+
+ private:
+  void note_key(int depth, const std::string& key) {
+    if (depth == 1) {
+      twice = names_.insert(key).second ? twice : key;
+      tensor_ = key;
+      members_.clear();
+    } else if (depth == 2 && tensor_ != kMetadataKey) {
+      members_ += key + ' ';
+      has_own_order = has_own_order || members_ == "data_offsets shape dtype ";
+    }
+  }
+
+  std::set<std::string> names_;
+  std::string tensor_;
+  std::string members_;
+};
+
+Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
+  const auto look = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
+    return watch.look(depth, event, parsed);
   };
   if (text.find('\0') != text.npos) {  // where the parser would stop and be content
     return bad("the header is not JSON: it has a zero byte");
@@ -171,11 +195,11 @@ Result<Json> parse_json(std::string_view text) {
   } catch (const Json::exception& error) {
     return bad("the header is not JSON: {}", error.what());
   }
-  if (is_deep) {
+  if (watch.is_deep) {
     return bad("the header is nested deeper than the format knows");
   }
-  if (!twice.empty()) {
-    return bad("the name '{}' stands twice in the header", twice);
+  if (!watch.twice.empty()) {
+    return bad("the name '{}' stands twice in the header", watch.twice);
   }
   if (!root.is_object()) {
     return bad("the header is not a JSON object");
@@ -185,34 +209,49 @@ Result<Json> parse_json(std::string_view text) {
 
 }  // namespace
 
-std::string print_header(const SafetensorsHeader& header, SourceLoc loc) {
-  Json root = Json::object();
+std::string print_header(const SafetensorsHeader& header, Spelling spelling, SourceLoc loc) {
+  using Ordered = nlohmann::ordered_json;
+  const auto refuse = [loc](std::string text) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument, .text = std::move(text), .location = loc});
+  };
+  Ordered root = Ordered::object();
   if (!header.metadata.empty()) {
     root[std::string(kMetadataKey)] = header.metadata;
   }
+  std::map<std::string_view, const SafetensorsFile::Entry*> by_name;
   for (const SafetensorsFile::Entry& entry : header.entries) {
-    const auto* const type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
-    root[entry.name] = {
-        {"dtype", type->name},
-        {"shape", entry.shape.dims()},
-        {"data_offsets", {entry.offset_bytes, entry.offset_bytes + entry.size_bytes}}};
+    by_name.emplace(entry.name, &entry);
+  }
+  for (const auto& [name, entry] : by_name) {
+    const auto* const type = std::ranges::find(kTypeNames, entry->dtype, &TypeName::dtype);
+    root[std::string(name)] = {
+        {"data_offsets", {entry->offset_bytes, entry->offset_bytes + entry->size_bytes}},
+        {"shape", entry->shape.dims()},
+        {"dtype", type->name}};
   }
   std::string text;
   try {
-    text = root.dump();
+    text = spelling == Spelling::own ? root.dump() : Json(root).dump();
   } catch (const Json::exception& error) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("safetensors: a name or a metadata text is not UTF-8: {}",
-                                          error.what()),
-                      .location = loc});
+    refuse(fmt::format("safetensors: a name or a metadata text is not UTF-8: {}", error.what()));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeaderBytes) {
+    refuse(
+        fmt::format("safetensors: names and metadata make a header of {} bytes, and the format "
+                    "allows {}",
+                    text.size(),
+                    kMaxHeaderBytes));
+  }
   return text;
 }
 
-Result<SafetensorsHeader> parse_header(std::string_view text, std::size_t data_size_bytes) {
-  HEARTH_TRY(const Json root, parse_json(text));
-  SafetensorsHeader header;
+Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_bytes) {
+  JsonWatch watch;
+  HEARTH_TRY(const Json root, parse_json(text, watch));
+  ParsedHeader parsed{.header = {}, .has_own_order = watch.has_own_order};
+  SafetensorsHeader& header = parsed.header;
   for (const auto& [name, value] : root.items()) {
     if (name == kMetadataKey) {
       HEARTH_TRY(header.metadata, parse_metadata(value));
@@ -226,10 +265,10 @@ Result<SafetensorsHeader> parse_header(std::string_view text, std::size_t data_s
     return std::pair(entry.offset_bytes, entry.size_bytes);
   });
   HEARTH_TRY_STATUS(check_cover(header.entries, data_size_bytes));
-  return header;
+  return parsed;
 }
 
-bool has_own_spelling(std::string_view text, const SafetensorsHeader& header) noexcept {
+bool has_sorted_spelling(std::string_view text, const SafetensorsHeader& header) noexcept {
   constexpr std::string_view kBegin = ":{\"data_offsets\":[";  // in a name its quotes are escaped
   std::size_t count = 0;
   for (std::size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {

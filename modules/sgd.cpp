@@ -26,9 +26,11 @@ void require_not_negative(std::string_view setting, double value, SourceLoc loc)
 
 Sgd::Sgd(const Config& config, SourceLoc loc)
     : config_(config),
-      state_("Sgd",
-             config.momentum == 0 ? std::vector<std::string>{}
-                                  : std::vector<std::string>{"momentum"}) {
+      state_(
+          "Sgd",
+          config.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum"},
+          config.groups,
+          loc) {
   require_not_negative("learning_rate", config.learning_rate, loc);
   require_not_negative("momentum", config.momentum, loc);
   require_not_negative("weight_decay", config.weight_decay, loc);
@@ -50,23 +52,23 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
                                 JointUpdate joint,
                                 SourceLoc loc) {
   state_.require_fit(parameters, gradients, loc);
+  state_.require_steps_told(loc);
   state_.prepare(parameters, loc);
   const std::int64_t done = state_.step_count();
-  const SgdUpdate settings{.learning_rate = config_.learning_rate,
-                           .momentum = config_.momentum,
-                           .dampening = config_.dampening,
-                           .weight_decay = config_.weight_decay,
-                           .nesterov = config_.is_nesterov,
-                           .first = done == 0};
   UpdateGroup group(parameters.front().tensor->device(), loc);
   Tensor none;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    Tensor& parameter = *parameters[i].tensor;
-    if (is_float(parameter.dtype())) {
-      Tensor& momentum = config_.momentum == 0 ? none : state_.slot(0, i);
-      group.sgd(parameter, std::move(gradients[i]), momentum, settings);
-    }
-  }
+  state_.update_each(parameters, gradients, [&](std::size_t i, std::int64_t number) {
+    const detail::ParameterSettings& own = state_.settings(i);
+    group.sgd(*parameters[i].tensor,
+              std::move(gradients[i]),
+              config_.momentum == 0 ? none : state_.slot(0, i),
+              {.learning_rate = config_.learning_rate * own.rate_factor,
+               .momentum = config_.momentum,
+               .dampening = config_.dampening,
+               .weight_decay = own.weight_decay.value_or(config_.weight_decay),
+               .nesterov = config_.is_nesterov,
+               .first = number == 1});
+  });
   return state_.commit(
       group, {.step = done + 1, .learning_rate = config_.learning_rate}, std::move(joint));
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <string>
@@ -14,6 +15,7 @@ namespace hearth::detail {
 namespace {
 
 constexpr std::string_view kOwnNames = "hearth.";  // before our names in the metadata
+constexpr std::string_view kSkipped = "skipped.";  // then a parameter's path, and in how many steps
 
 // The numbers in a file's metadata, or the error that says which one is wrong.
 class Numbers {
@@ -46,17 +48,44 @@ class Numbers {
     return number;
   }
 
- private:
   [[noreturn]] void fail(const std::string& text) const {
     throw FileError(Error{.code = ErrorCode::bad_format,
                           .text = fmt::format("file {}: {}", file_.string(), text),
                           .location = loc_});
   }
 
+ private:
   const std::filesystem::path& file_;
   const Metadata& metadata_;
   SourceLoc loc_;
 };
+
+SkippedSteps read_skipped(const Numbers& numbers,
+                          const Metadata& metadata,
+                          const std::vector<NamedTensor>& expected,
+                          std::int64_t step_count) {
+  const std::string before = std::string(kOwnNames) + std::string(kSkipped);
+  SkippedSteps skipped;
+  for (const auto& [name, text] : metadata) {
+    if (!name.starts_with(before)) {
+      continue;
+    }
+    const std::string path = name.substr(before.size());
+    const auto count = numbers.read_count<std::int64_t>(name.substr(kOwnNames.size()));
+    const bool is_there =
+        std::ranges::find(expected, "model." + path, &NamedTensor::name) != expected.end();
+    if (!is_there || count > step_count) {
+      numbers.fail(
+          fmt::format("'{}' is {}: expected a parameter of the model, and no more than the "
+                      "{} steps",
+                      name,
+                      count,
+                      step_count));
+    }
+    skipped[path] = count;
+  }
+  return skipped;
+}
 
 }  // namespace
 
@@ -73,6 +102,9 @@ void write_training(const std::filesystem::path& file,
   set("learning_rate", optimizer.learning_rate());
   set("epoch", progress.cursor.epoch);
   set("batch", progress.cursor.batch);
+  for (const auto& [path, count] : optimizer.skipped_steps()) {
+    set(std::string(kSkipped) + path, count);
+  }
   set("generators", progress.generators.size());
   for (std::size_t i = 0; i < progress.generators.size(); ++i) {
     set(fmt::format("generator.{}.seed", i), progress.generators[i].seed());
@@ -105,6 +137,7 @@ LoadedTraining read_training(const std::filesystem::path& file,
   LoadedTraining loaded;
   loaded.step_count = numbers.read_count<std::int64_t>("step_count");
   loaded.learning_rate = numbers.read_count<double>("learning_rate");
+  loaded.skipped = read_skipped(numbers, content.metadata(), expected, loaded.step_count);
   loaded.progress.cursor = {.epoch = numbers.read_count<std::int64_t>("epoch"),
                             .batch = numbers.read_count<std::int64_t>("batch")};
   const auto count = numbers.read_count<std::int64_t>("generators");

@@ -2,8 +2,8 @@
 // in the data, in one file. A run that stops anywhere and goes on from it computes the same bits as
 // one that never stopped.
 // Stateless. Threads: as the module.
-// Invariants: (1) the file is replaced in one step: whoever is killed while saving leaves the old
-// one; (2) a run is loaded whole or stays as it was.
+// Invariants: (1) the file is replaced in one step: a process that is killed while it saves leaves
+// the old one; (2) a run is loaded whole or stays as it was.
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
@@ -38,7 +38,7 @@ template <Module Model>
   const auto add = [&](const std::string& path, const Tensor& tensor) {
     all.push_back({path, tensor});
   };
-  std::as_const(model).visit("model", add);
+  visit_once(model, "model", add);
   std::as_const(optimizer).visit("optimizer", add);
   return all;
 }
@@ -54,6 +54,7 @@ struct LoadedTraining {
   std::vector<Tensor> tensors;  ///< As training_tensors() lists them.
   double learning_rate = 0;
   std::int64_t step_count = 0;
+  SkippedSteps skipped;
   TrainingProgress progress;
 };
 [[nodiscard]] LoadedTraining read_training(const std::filesystem::path& file,
@@ -80,8 +81,8 @@ void save_training(Model& model,
 /// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
 ///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
-/// another program, or is of another model or kind of optimizer; DeadlineExceeded when the step under
-/// way does not end.
+/// another program, or is of another model or kind of optimizer; DeadlineExceeded when the step
+/// under way does not end.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,
@@ -89,20 +90,19 @@ template <Module Model>
                                              SourceLoc loc = SourceLoc::current()) {
   detail::LoadedTraining loaded =
       detail::read_training(file, detail::training_tensors(model, optimizer, loc), loc);
-  std::size_t index = 0;
-  const auto name = [&](const std::string& path, const Tensor&) {
-    loaded.tensors[index++].set_path(path);
-  };
-  model.visit("", name);
-  optimizer.visit("", name);
+  std::vector<TensorRef> refs = tensor_refs(model);
+  for (TensorRef& ref : tensor_refs(optimizer)) {
+    refs.push_back(std::move(ref));
+  }
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    loaded.tensors[i].set_path(refs[i].path);
+  }
   optimizer.set_learning_rate(loaded.learning_rate, loc);
-  optimizer.set_step_count(loaded.step_count, loc);
-  index = 0;
-  const auto take = [&](const std::string&, Tensor& tensor) {
-    tensor = std::move(loaded.tensors[index++]);
-  };
-  model.visit("", take);
-  optimizer.visit("", take);
+  optimizer.set_step_count(loaded.step_count, loaded.skipped, loc);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const detail::SoleName sole(refs[i]);
+    *refs[i].tensor = std::move(loaded.tensors[i]);
+  }
   return std::move(loaded.progress);
 }
 

@@ -2,6 +2,8 @@
 
 #include "coordinator_loop.hpp"
 
+#include <hearth/runtime/base/failure_book.hpp>
+
 #include <utility>
 
 namespace hearth {
@@ -14,6 +16,15 @@ CoordinatorInbox::CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) 
 // says no to an update.
 void CoordinatorInbox::arrive(BucketArrival arrival) const {
   mailbox_->messages.try_push(std::move(arrival));
+}
+Pending<std::vector<std::size_t>> CoordinatorInbox::ask_unused(
+    std::int64_t step, int rank, std::vector<std::size_t> parameters) const {
+  Promise<std::vector<std::size_t>> answer(
+      PendingOptions{.subject = "the parameters that no rank uses"});
+  Pending<std::vector<std::size_t>> pending = answer.pending();
+  mailbox_->messages.try_push(
+      message::AskUnused{step, rank, std::move(parameters), std::move(answer)});
+  return pending;
 }
 void CoordinatorInbox::prepared(std::int64_t step, int rank, PreparedUpdate update) const {
   mailbox_->messages.try_push(message::Prepared{step, rank, std::move(update)});
@@ -36,7 +47,9 @@ bool detail::is_device_hang(const Error& error) noexcept {
 }
 
 Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
-    : mailbox_(std::make_shared<CoordinatorMailbox>()), watchdog_(options.watchdog) {
+    : mailbox_(std::make_shared<CoordinatorMailbox>()),
+      watchdog_(options.watchdog),
+      wait_limit_(options.wait_limit) {
   OwnedThreadOptions thread{.subject = "the coordinator",
                             .observe = [] { return std::string("its engine keeps it"); },
                             .limit = options.shutdown_limit,
@@ -56,12 +69,24 @@ Coordinator::~Coordinator() {
 Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
                                                std::int64_t sample_count,
                                                std::shared_ptr<UpdateDecision> decision) {
-  Promise<DataParallelReport> outcome(
-      PendingOptions{.subject = "a data-parallel step", .helper = {.watchdog = watchdog_}});
+  Promise<DataParallelReport> outcome(awaiting("a data-parallel step"));
   Pending<DataParallelReport> pending = outcome.pending();
   mailbox_->messages.push(
       message::Begin{step, sample_count, std::move(decision), std::move(outcome)});
   return pending;
+}
+
+void Coordinator::require_steps_told(SourceLoc where) {
+  if (const ErrorRef lost = mailbox_->lost.take_dropped()) {
+    mark_read(*lost);
+    throw_error(Error{
+        .code = lost->code,
+        .text = "DataParallel: an earlier step did not happen, and its report was dropped unread",
+        .op = "DataParallel",
+        .device = lost->device,
+        .location = where,
+        .cause = lost});
+  }
 }
 
 void Coordinator::cancel(ErrorRef error) {
@@ -73,8 +98,7 @@ bool Coordinator::has_trouble() const noexcept {
 }
 
 CoordinatorTrouble Coordinator::trouble() {
-  Promise<CoordinatorTrouble> answer(
-      PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
+  Promise<CoordinatorTrouble> answer(awaiting("an answer of the coordinator"));
   Pending<CoordinatorTrouble> pending = answer.pending();
   mailbox_->messages.push(message::AskTrouble{std::move(answer)});
   return std::move(pending).get();
@@ -85,8 +109,7 @@ void Coordinator::rejoin(std::vector<std::string> ranks) {
 }
 
 CoordinatorStatistics Coordinator::statistics() {
-  Promise<CoordinatorStatistics> answer(
-      PendingOptions{.subject = "an answer of the coordinator", .helper = {.watchdog = watchdog_}});
+  Promise<CoordinatorStatistics> answer(awaiting("an answer of the coordinator"));
   Pending<CoordinatorStatistics> pending = answer.pending();
   mailbox_->messages.push(message::AskStatistics{std::move(answer)});
   return std::move(pending).get();

@@ -3,15 +3,16 @@
 // that goes wrong on any rank (an exception, a poisoned gradient, a loss that is not finite, a
 // missing rank) ends the step for all: from then on every bucket of it comes back with that error.
 // Then each rank prepares its update, and the coordinator decides for all of them.
-// Owned by a trainer; the Runtime and the engine outlive it, and the engine also outlives those of its
-// own calls that do not return. Runs on a thread of its own.
-// Threads: any; everything is a message, so that nothing but trouble() and statistics() waits.
-// Invariants: (1) it says yes to a step's updates when every rank has prepared its own, so all of
-// them happen or none; (2) every bucket comes back: reduced, or with the step's error; (3) a step
-// is over when every rank is through with it or was given up.
+// Owned by a trainer; the Runtime and the engine outlive it, and the engine also outlives those of
+// its own calls that do not return. Runs on a thread of its own. Threads: any; everything is a
+// message, so that nothing but trouble() and statistics() waits. Invariants: (1) it says yes to a
+// step's updates when every rank has prepared its own, so all of them happen or none; (2) every
+// bucket comes back: reduced, or with the step's error; (3) a step is over when every rank is
+// through with it or was given up.
 #pragma once
 
 #include <hearth/parallel/collective.hpp>
+#include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
@@ -25,20 +26,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hearth {
-
-/// What a data-parallel step has done.
-struct DataParallelReport {
-  std::int64_t step = 0;  ///< From 1; failed steps count too.
-  double loss = 0;        ///< Mean over the samples of all ranks.
-  std::int64_t sample_count = 0;
-  /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
-  /// else nullptr. The step has happened; a rank that failed gets the state of another before the
-  /// next one.
-  ErrorRef late_failure = nullptr;
-};
 
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< How error texts call each rank: "rank 1 on cpu:1".
@@ -46,27 +37,22 @@ struct CoordinatorOptions {
   /// How long the first rank of a bucket waits for the last one, the engine may keep a bucket, the
   /// first prepared update waits for the last one, and all take to commit.
   Duration deadline = std::chrono::seconds(5);
+  /// Of waits for its results that name no deadline.
+  Duration wait_limit = kDefaultWait;
   /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
   IntrusivePtr<Watchdog> watchdog = nullptr;
-  /// From a step's failure on, a rank has `deadline` and the time of the last step to come to its end,
-  /// and before there was one, this; then it is given up, and the step ends with its first error.
+  /// From a step's failure on, a rank has `deadline` and the time of the last step to come to its
+  /// end, and before there was one, this; then it is given up, and the step ends with its first
+  /// error.
   Duration step_limit = kDefaultWait;
-  /// Whether a missed deadline is trouble that the trainer mends: then every step fails until rejoin().
+  /// Whether a missed deadline is trouble that the trainer mends: then every step fails until
+  /// rejoin().
   bool mends_hangs = false;
   Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
   /// Lives as long as the thread, left behind or not: an engine that nobody else owns, say.
   std::shared_ptr<const void> kept_alive = nullptr;
   Log* log =
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
-};
-
-/// How far a trainer has come. Counts and bytes.
-struct CoordinatorStatistics {
-  std::uint64_t steps = 0;          ///< over
-  std::uint64_t failed_steps = 0;   ///< of these: with an error
-  std::uint64_t buckets = 0;        ///< handed to the engine
-  std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
-  std::uint64_t bytes = 0;          ///< of these buckets, counted on one rank
 };
 
 /// A rank's bucket, lent, or why there is none. Its part of the step's loss comes with the first
@@ -82,7 +68,8 @@ struct BucketArrival {
 
 /// What must be mended before the next step.
 struct CoordinatorTrouble {
-  /// Ranks whose update failed after all had been told to commit, while others' did not. Told once.
+  /// Ranks whose update failed after the decision to commit, while that of others did not. Returned
+  /// once.
   std::vector<int> stragglers = {};
   std::vector<int> missing = {};  ///< Ranks that did not come in time, until rejoin().
   bool has_hang = false;  ///< A rank, or the engine, did not come in time: of mends_hangs alone.
@@ -106,6 +93,11 @@ class CoordinatorInbox final {
   explicit CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) noexcept;
 
   void arrive(BucketArrival arrival) const;
+  /// The rank's loss does not depend on these parameters; comes before its last bucket. Those of
+  /// them that no rank uses, in this order, once all last buckets are there; or why the step
+  /// failed.
+  [[nodiscard]] Pending<std::vector<std::size_t>> ask_unused(
+      std::int64_t step, int rank, std::vector<std::size_t> parameters) const;
   /// The rank's update waits for the step's decision.
   void prepared(std::int64_t step, int rank, PreparedUpdate update) const;
   /// Something went wrong: the step ends on every rank.
@@ -132,6 +124,10 @@ class Coordinator final {
   [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step,
                                                   std::int64_t sample_count,
                                                   std::shared_ptr<UpdateDecision> decision);
+  /// Throws why an earlier step did not happen whose report was dropped unread, unless the failure
+  /// was read elsewhere. Each is thrown once. Threads: any; waits for nothing. Errors: the
+  /// failure's code, with the failure as the cause.
+  void require_steps_told(SourceLoc where);
   /// Ends all open steps, and those to come, with this error.
   void cancel(ErrorRef error);
   /// Whether there is anything to mend; with stragglers, every step fails until rejoin(). Cost: an
@@ -147,7 +143,11 @@ class Coordinator final {
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
+  [[nodiscard]] PendingOptions awaiting(std::string subject) const {
+    return {.subject = std::move(subject), .helper = {.watchdog = watchdog_, .limit = wait_limit_}};
+  }
   const IntrusivePtr<Watchdog> watchdog_;
+  const Duration wait_limit_;
   std::unique_ptr<OwnedThread> thread_;
 };
 

@@ -72,6 +72,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
   step.begun = current_context().clock().now();
+  step.whole = Deadline::in(saturated_sum(options_.step_limit, options_.deadline));
   step.names = names_;
   step.ranks.resize(names_->size());
   step.prepared.resize(names_->size());
@@ -82,6 +83,37 @@ void CoordinatorLoop::handle(message::Begin begin) {
   if (trouble_.has_hang) {
     give_up_all(step);
     decide(step);
+  }
+}
+
+void CoordinatorLoop::handle(message::AskUnused question) {
+  const auto found = steps_.find(question.step);
+  if (found == steps_.end() || !has_rank(found->second, question.rank)) {
+    return;  // the rank was given up; the answer says `cancelled`
+  }
+  Step& step = found->second;
+  if (step.failure) {
+    question.answer.set_error(step.failure);
+    return;
+  }
+  RankState& rank = step.ranks[static_cast<std::size_t>(question.rank)];
+  rank.unused = std::move(question.parameters);
+  rank.asked = std::move(question.answer);
+}
+
+// A rank that has not asked uses all parameters. The answer is the same for all, or their replicas
+// would differ.
+void CoordinatorLoop::answer_unused(Step& step) {
+  std::vector<std::size_t> unused = step.ranks.front().unused;
+  for (const RankState& rank : step.ranks) {
+    std::erase_if(unused, [&](std::size_t parameter) {
+      return std::ranges::find(rank.unused, parameter) == rank.unused.end();
+    });
+  }
+  for (RankState& rank : step.ranks) {
+    if (rank.asked) {
+      std::exchange(rank.asked, std::nullopt)->set_value(unused);
+    }
   }
 }
 
@@ -146,6 +178,9 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   if (++bucket.count == step.ranks.size()) {
     WaitingBucket complete = std::move(bucket);
     step.buckets.erase(arrival.bucket);
+    if (arrival.bucket + 1 == options_.bucket_count) {
+      answer_unused(step);
+    }
     reduce(arrival.step, step, arrival.bucket, std::move(complete));
   }
 }
@@ -197,23 +232,32 @@ void CoordinatorLoop::reduce(std::int64_t number,
                            inbox.abort(number, status.shared_error());
                          }
                        });
-  } catch (
-      ...) {  // the seam is a user's to implement; regions that it dropped report `cancelled` by themselves
+  } catch (...) {  // the seam is a user's to implement; regions that it dropped report `cancelled`
+                   // by themselves
     CoordinatorInbox(mailbox_).abort(number, detail::error_of_current_exception());
   }
 }
 
 void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   if (step.failure) {
+    // The report has the first failure alone.
+    if (find_failure(*error) != find_failure(*step.failure)) {
+      mark_read(*error);
+    }
     return;
   }
-  step.failure = error;
-  step.decision->abort(error);  // without effect when the ranks have been told to commit
+  step.failure = options_.watchdog ? options_.watchdog->failures().enter(error) : error;
+  step.decision->abort(step.failure);  // without effect when the ranks have been told to commit
   step.prepared_deadline = Deadline::never();
   settle(step);
+  for (RankState& rank : step.ranks) {
+    if (rank.asked) {
+      std::exchange(rank.asked, std::nullopt)->set_error(step.failure);
+    }
+  }
   for (auto& [index, bucket] : std::exchange(step.buckets, {})) {
     for (LentRegion& region : bucket.regions) {
-      region.done(error);
+      region.done(step.failure);
     }
   }
   if (!step.decision->is_committed()) {
@@ -228,11 +272,10 @@ void CoordinatorLoop::await_end(Step& step, Duration limit) {
 
 // A rank that hangs does not become a longer wait for the caller than the step's own limits are.
 Duration CoordinatorLoop::end_limit_of(const Step& step) const {
-  const TimePoint start = std::max(step.begun, last_end_);  // it may have waited for its turn
-  const TimePoint now = current_context().clock().now();
   const Duration allowed =
-      step_time_ ? options_.deadline + *step_time_ : Duration(options_.step_limit);
-  const Duration left = start + options_.step_limit + options_.deadline - now;
+      step_time_ ? saturated_sum(options_.deadline, *step_time_) : options_.step_limit;
+  const Duration left =
+      std::max(step.whole, next_whole_).left();  // it may have waited for its turn
   return std::max(std::min(allowed, left), options_.deadline);
 }
 
@@ -336,6 +379,7 @@ void CoordinatorLoop::decide(Step& step) {
   forget_deadlines(step);
   const TimePoint start = std::max(step.begun, last_end_);
   last_end_ = current_context().clock().now();
+  next_whole_ = Deadline::in(saturated_sum(options_.step_limit, options_.deadline));
   if (step.failure &&
       (detail::is_device_loss(*step.failure) || detail::is_device_hang(*step.failure))) {
     trouble_.has_lost_device = true;
@@ -345,7 +389,7 @@ void CoordinatorLoop::decide(Step& step) {
                             std::ranges::any_of(step.ranks, std::logical_not(), &RankState::error);
   if (step.failure && !has_happened) {
     ++statistics_.failed_steps;
-    step.outcome.set_error(step.failure);
+    step.outcome.set_error(mailbox_->lost.add(step.failure));
     return;
   }
   step_time_ = last_end_ - start;
@@ -353,6 +397,9 @@ void CoordinatorLoop::decide(Step& step) {
     step.report.loss += rank.loss;
   }
   step.report.late_failure = step.failure;
+  if (step.failure) {
+    mark_read(*step.failure);  // the step has happened, and its report says this
+  }
   step.outcome.set_value(step.report);
 }
 
@@ -491,8 +538,8 @@ void CoordinatorLoop::note_hang(const Step& late,
                      .text = fmt::format("step {} hung, which is mended first", late.report.step),
                      .cause = error});
   mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
-  // Before the late one ends: a rank that it lets go shall not begin another. Nor shall the others
-  // wait for an engine that the one who hangs may keep.
+  // Before the late one ends: a rank that it lets go must not begin another. Nor may the others
+  // wait for an engine that the rank that hangs may keep.
   for (auto& [number, step] : steps_) {
     recall_loans(step, error);
     if (&step != &late) {
@@ -530,7 +577,7 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                                      what,
                                      who,
                                      std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
-                 .report = std::move(report)});
+                 .report = Report(std::move(report))});
 }
 
 }  // namespace hearth

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <hearth/parallel/coordinator.hpp>
+#include <hearth/runtime/base/lost_reports.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/parker.hpp>
 
@@ -23,6 +24,12 @@ struct Begin {
   std::int64_t sample_count = 0;
   std::shared_ptr<UpdateDecision> decision;
   Promise<DataParallelReport> outcome;
+};
+struct AskUnused {
+  std::int64_t step = 0;
+  int rank = 0;
+  std::vector<std::size_t> parameters;
+  Promise<std::vector<std::size_t>> answer;
 };
 struct Prepared {
   std::int64_t step = 0;
@@ -57,6 +64,7 @@ struct Rejoin {
 
 using CoordinatorMessage = std::variant<BucketArrival,
                                         message::Begin,
+                                        message::AskUnused,
                                         message::Prepared,
                                         message::Abort,
                                         message::Finish,
@@ -69,6 +77,7 @@ using CoordinatorMessage = std::variant<BucketArrival,
 struct CoordinatorMailbox {
   Mailbox<CoordinatorMessage> messages;
   std::atomic<bool> has_trouble{false};
+  LostReports lost;
 };
 
 class CoordinatorLoop final {
@@ -100,6 +109,8 @@ class CoordinatorLoop final {
     bool is_given_up = false;  ///< It missed a deadline: the step is decided without it.
     ErrorRef error;
     double loss = 0;
+    std::vector<std::size_t> unused = {};  ///< Parameters on which its loss does not depend, and
+    std::optional<Promise<std::vector<std::size_t>>> asked = std::nullopt;  ///< whether others' do.
   };
   struct Step {
     DataParallelReport report;
@@ -113,6 +124,7 @@ class CoordinatorLoop final {
     std::size_t prepared_count = 0;
     Deadline prepared_deadline = Deadline::never();
     TimePoint begun = {};
+    Deadline whole = Deadline::never();  ///< Of the whole step, if it had not to wait for its turn.
     Deadline end_deadline = Deadline::never();  ///< From the commit, or the failure, on.
     Duration end_limit = {};                    ///< How long that was then.
     ErrorRef failure;
@@ -120,6 +132,7 @@ class CoordinatorLoop final {
 
   void handle(BucketArrival arrival);
   void handle(message::Begin begin);
+  void handle(message::AskUnused question);
   void handle(message::Prepared prepared);
   void handle(message::Abort abort);
   void handle(message::Finish finish);
@@ -133,13 +146,15 @@ class CoordinatorLoop final {
   [[nodiscard]] std::string describe() const;
   void note_loss(std::int64_t number, Step& step, int rank, const Result<double>& loss);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
-  /// The first error ends the step: who has it still gets time to come to the end.
+  /// The first error ends the step: the rank that has it still gets time to come to the end.
   void fail(Step& step, const ErrorRef& error);
   /// All ranks are to be through with the step within `limit`.
   static void await_end(Step& step, Duration limit);
   /// How long a healthy rank may need to come to the end of a step that has failed.
   [[nodiscard]] Duration end_limit_of(const Step& step) const;
   static void settle(Step& step);
+  /// All sweeps have ended: notifies those that asked which parameters no rank uses.
+  static void answer_unused(Step& step);
   static void give_up_all(Step& step);
   static void forget_deadlines(Step& step);
   static void recall_loans(Step& step, const ErrorRef& error);
@@ -155,7 +170,8 @@ class CoordinatorLoop final {
   [[nodiscard]] static bool has_rank(const Step& step, int rank) {
     return rank >= 0 && static_cast<std::size_t>(rank) < step.ranks.size();
   }
-  /// If the engine did not come back in time: its loans end, and the ranks that are left are given up.
+  /// If the engine did not come back in time: its loans end, and the ranks that are left are given
+  /// up.
   void recall(Step& step);
   /// The error of a deadline of the step, with a report.
   [[nodiscard]] ErrorRef late(const Step& step,
@@ -175,9 +191,10 @@ class CoordinatorLoop final {
   std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
-  std::optional<Duration> step_time_;  ///< Of the last step that happened.
-  TimePoint last_end_ = {};            ///< When a step was decided last.
-  ErrorRef refusal_;                   ///< Why no step can succeed any more.
+  std::optional<Duration> step_time_;                     ///< Of the last step that happened.
+  TimePoint last_end_ = {};                               ///< When a step was decided last.
+  Deadline next_whole_ = Deadline::in(Duration::zero());  ///< Of a step that began then.
+  ErrorRef refusal_;                                      ///< Why no step can succeed any more.
   CoordinatorTrouble trouble_;
   std::shared_ptr<const void> witness_;  ///< At the watchdog.
 };

@@ -49,7 +49,7 @@ Device Freezing::finish(SourceLoc loc) {
   for (Pending<std::vector<std::byte>>& corner : corners_) {
     corner.wait().value();
   }
-  device_.sync();
+  device_.catch_up_later(loc).get();
   return device_;
 }
 

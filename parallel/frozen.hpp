@@ -1,7 +1,8 @@
-// Frozen<Model>: a model whose weights will not change any more, for inference by many threads at once. Every stream of the device
-// reads the same weights: no copy, no waiting of one stream for another, no lock; a request writes nothing that another one reads.
-// Owned by whoever holds it; a value: a copy shares the weights.
-// Threads: any number may use one Frozen at once. Invariant: all weights lie on one device, and all of them are there.
+// Frozen<Model>: a model whose weights will not change any more, for inference by many threads at
+// once. Every stream of the device reads the same weights: no copy, no waiting of one stream for
+// another, no lock; a request writes nothing that another one reads. Owned by its holder; a value:
+// a copy shares the weights. Threads: any number may use one Frozen at once. Invariant: all weights
+// lie on one device, and all of them are there.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -18,12 +19,15 @@
 namespace hearth {
 
 namespace detail {
-/// Takes in the weights of a model one by one: cuts them from their tapes, freezes them, waits for them.
+/// Takes in the weights of a model one by one: cuts them from their tapes, freezes them, waits for
+/// them.
 class Freezing {
  public:
-  /// Errors: ArgumentError for an empty tensor, or one on another device than the first, naming the path.
+  /// Errors: ArgumentError for an empty tensor, or one on another device than the first, naming the
+  /// path.
   void take(const std::string& path, Tensor& tensor, SourceLoc loc);
-  /// Errors: ArgumentError without a tensor; DeviceError when a weight is poisoned; DeadlineExceeded.
+  /// Errors: ArgumentError without a tensor; DeviceError when a weight is poisoned;
+  /// DeadlineExceeded.
   [[nodiscard]] Device finish(SourceLoc loc);
 
  private:
@@ -53,17 +57,21 @@ class Frozen {
   Device device_;
 };
 
-/// The model's weights as they are now, for any number of threads. They are shared with `model`, not copied; when `model` is trained
-/// on, its weights move to memory of their own and the frozen ones stay. For another device: freeze(fork(model, device)).
+/// The model's weights as they are now, for any number of threads. They are shared with `model`,
+/// not copied; when `model` is trained on, its weights move to memory of their own and the frozen
+/// ones stay. For another device: freeze(fork(model, device)).
 ///
-/// Errors: ArgumentError when the model has no tensor, an empty one, or tensors on several devices; DeviceError when a weight carries an
-/// error. Threads: the model's owner; waits until the weights are there. Cost: one record and one element read back per weight.
+/// Errors: ArgumentError when the model has no tensor, an empty one, or tensors on several devices;
+/// DeviceError when a weight carries an error. Threads: the model's owner; waits until the weights
+/// are there. Cost: one record and one element read back per weight.
 template <Module Model>
 [[nodiscard]] Frozen<Model> freeze(const Model& model, SourceLoc loc) {
   Model copy = model;
   detail::Freezing freezing;
-  copy.visit("",
-             [&](const std::string& path, Tensor& tensor) { freezing.take(path, tensor, loc); });
+  for (const TensorRef& ref : tensor_refs(copy)) {
+    const detail::SoleName sole(ref);
+    freezing.take(ref.path, *ref.tensor, loc);
+  }
   Device device = freezing.finish(loc);
   return Frozen<Model>(std::move(copy), std::move(device));
 }

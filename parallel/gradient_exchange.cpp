@@ -74,7 +74,16 @@ void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
   }
 }
 
+void GradientExchange::note_unused(std::size_t parameter) {
+  if (plan_.place_of(parameter)) {
+    unused_.push_back(parameter);
+  }
+}
+
 void GradientExchange::add_zeros() {
+  for (std::size_t parameter = 0; parameter < plan_.parameters().size(); ++parameter) {
+    note_unused(parameter);
+  }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = plan_.buckets()[i];
     buckets_[i].pieces.assign(1, zeros(context_.device, {bucket.element_count}, bucket.dtype));
@@ -108,6 +117,9 @@ void GradientExchange::lend_next(bool is_early) {
 }
 
 void GradientExchange::collect(Gradients& gradients) {
+  if (!unused_.empty()) {  // before the last bucket, with which the sweep ends
+    used_by_none_ = coordinator_.ask_unused(step_, context_.rank, std::move(unused_));
+  }
   while (next_ < buckets_.size()) {
     lend_next(false);
   }
@@ -120,6 +132,22 @@ void GradientExchange::collect(Gradients& gradients) {
       gradients[entry.parameter] = reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
     }
   }
+}
+
+ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, Duration limit) {
+  if (!used_by_none_.is_valid()) {
+    return nullptr;
+  }
+  const bool has_come = used_by_none_.wait_for(limit, context_.stop);
+  const Status status = used_by_none_.peek(Deadline::in(Duration::zero()));
+  if (!has_come || !status.has_value()) {
+    return status.shared_error();
+  }
+  const std::vector<std::size_t> unused = std::move(used_by_none_).get(Deadline::in({}));
+  for (const std::size_t parameter : unused) {
+    gradients.leave_out(parameter);
+  }
+  return nullptr;
 }
 
 }  // namespace hearth

@@ -10,6 +10,7 @@
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
 
@@ -34,10 +35,16 @@ class GradientExchange final {
   void report_loss(const Tensor& loss);
   /// A gradient is final. Takes it, if its parameter lies in a bucket.
   void add(std::size_t parameter, Tensor& gradient);
-  /// For a rank without samples: zeros for all that was not added.
+  /// The loss of this rank does not depend on the parameter: its gradient is zeros.
+  void note_unused(std::size_t parameter);
+  /// For a rank without samples: zeros for all that was not added, and none of it is used.
   void add_zeros();
   /// Lends the rest and gives `gradients`, which were taken, their sums over all ranks.
   void collect(Gradients& gradients);
+  /// Behind collect(): marks those gradients that no rank has, so that all ranks leave the same
+  /// parameters alone. Waits for the ends of the other ranks' sweeps, if this rank does not use all
+  /// parameters. Why the step fails, or null.
+  [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, Duration limit);
 
  private:
   using LossPart = std::optional<Result<double>>;
@@ -55,7 +62,9 @@ class GradientExchange final {
   const std::int64_t step_;
   const Duration limit_;
   std::vector<Filling> buckets_;
-  std::size_t next_ = 0;            ///< The next bucket to be lent.
+  std::size_t next_ = 0;                            ///< The next bucket to be lent.
+  std::vector<std::size_t> unused_;                 ///< Parameters that this rank does not use.
+  Pending<std::vector<std::size_t>> used_by_none_;  ///< Asked for when there are such.
   std::shared_ptr<LossPart> loss_;  ///< Written and read by the holder of the device's token.
 };
 

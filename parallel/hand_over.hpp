@@ -1,7 +1,7 @@
 // Handing values with tensors inside from one thread to another: hand_over() where they are now,
-// take_over() where they arrive. Worker and DataParallel call both for what goes in and out of them.
-// Stateless. Threads: the value's owner.
-// Invariant: what holds no tensor is left alone, so every movable type may be handed over.
+// take_over() where they arrive. Worker and DataParallel call both for what goes in and out of
+// them. Stateless. Threads: the value's owner. Invariant: what holds no tensor is left alone, so
+// every movable type may be handed over.
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
@@ -34,7 +34,7 @@ struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
 template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
   using Plain = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Plain, Tensor>) {
+  if constexpr (std::is_base_of_v<Tensor, Plain>) {
     if (!value.is_empty()) {
       fn(value);
     }

@@ -1,6 +1,6 @@
 // InprocCollective: the engine for devices whose bytes this process can touch. Each region is cut
 // into one chunk a rank; rank r's device combines chunk r of all regions, in rank order.
-// Owned by whoever picks the engine. Threads: any; it has no state.
+// Owned by the code that picks the engine. Threads: any; it has no state.
 // Invariant: for a given world size the result has the same bits in every run, and on every rank.
 #pragma once
 

@@ -1,10 +1,59 @@
 #include <hearth/parallel/replica.hpp>
 
-#include <memory>
+#include "step_terms.hpp"
+
+#include <hearth/parallel/gradient_exchange.hpp>
+#include <hearth/parallel/worker.hpp>
+
 #include <string>
 #include <utility>
+#include <vector>
 
-namespace hearth::detail {
+namespace hearth {
+namespace {
+
+// Gradients whose tensors come later; those of integers are zeros.
+Gradients without_values(const std::vector<TensorRef>& parameters) {
+  std::vector<std::string> paths;
+  std::vector<Tensor> tensors;
+  for (const TensorRef& parameter : parameters) {
+    paths.push_back(parameter.path);
+    const bool comes_later = is_float(parameter.tensor->dtype());
+    tensors.push_back(comes_later ? Tensor() : zeros_like(*parameter.tensor));
+  }
+  return Gradients(std::move(paths), std::move(tensors));
+}
+
+// Where the coordinator learns of this rank's update.
+JointUpdate joint_update(const ReplicaTask& task, const StepTerms& terms, int rank) {
+  const auto prepared =
+      [coordinator = terms.coordinator, step = task.step, rank](Result<PreparedUpdate> update) {
+        if (update.has_value()) {
+          coordinator.prepared(step, rank, std::move(update).value());
+        } else {
+          coordinator.abort(step, update.shared_error());
+        }
+      };
+  return {
+      .decision = task.decision, .prepared = prepared, .deadline = Deadline::in(terms.lane_limit)};
+}
+
+// The end of a step's update, waited for: null, or why it did not happen; `cancelled` when the
+// worker was stopped in the middle of it.
+ErrorRef outcome_of(const Pending<StepReport>& update,
+                    Duration limit,
+                    const std::stop_token& stop) {
+  if (update.wait_for(limit, stop) || !stop.stop_requested()) {
+    return update.peek(Deadline::in(Duration::zero())).shared_error();
+  }
+  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled,
+                                             .text = "DataParallel: the trainer was destroyed",
+                                             .op = "DataParallel"});
+}
+
+}  // namespace
+
+namespace detail {
 
 void throw_model_taken(SourceLoc where) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
@@ -13,21 +62,142 @@ void throw_model_taken(SourceLoc where) {
                     .location = where});
 }
 
-ErrorRef given_up() {
-  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled,
-                                             .text = "DataParallel: the trainer was destroyed",
-                                             .op = "DataParallel"});
-}
-
-Gradients without_values(const std::vector<NamedTensor>& parameters) {
-  std::vector<std::string> paths;
-  std::vector<Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) {
-    paths.push_back(parameter.name);
-    const bool comes_later = is_float(parameter.tensor.dtype());
-    tensors.push_back(comes_later ? Tensor() : zeros_like(parameter.tensor));
+void publish_all(RankModel& model) {
+  for (const TensorRef& ref : model.tensors()) {
+    require_tensor("publish", ref.path, *ref.tensor, {});
+    ref.tensor->publish();
   }
-  return Gradients(std::move(paths), std::move(tensors));
 }
 
-}  // namespace hearth::detail
+void adopt_all(RankModel& model) {
+  for (const TensorRef& ref : model.tensors()) {
+    require_tensor("adopt", ref.path, *ref.tensor, {});
+    const SoleName sole(ref);
+    ref.tensor->adopt();
+  }
+}
+
+}  // namespace detail
+
+Replica::Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first)
+    : optimizer_(std::move(optimizer)),
+      loss_(std::move(loss)),
+      draws_{.before = first, .after = first} {}
+
+void Replica::place(std::unique_ptr<RankModel> model, Optimizer optimizer) {
+  model_ = std::move(model);
+  optimizer_ = std::move(optimizer);
+}
+
+RankModel& Replica::model() {
+  if (!model_) {
+    detail::throw_model_taken();
+  }
+  return *model_;
+}
+
+std::unique_ptr<RankModel> Replica::take() {
+  static_cast<void>(model());
+  return std::move(model_);
+}
+
+Generator Replica::generator() const {
+  const MutexLock lock(mutex_);
+  return draws_.decision && draws_.decision->is_committed() ? draws_.after : draws_.before;
+}
+
+void Replica::note(Draws draws) {
+  const MutexLock lock(mutex_);
+  draws_ = std::move(draws);
+}
+
+void Replica::require_values() {
+  std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
+  const auto ask = [&](const Tensor& tensor) {
+    const std::int64_t count = tensor.shape().element_count();
+    if (count > 0) {
+      first_values.push_back(
+          slice(reshape(tensor, {count}), 0, {.start = 0, .stop = 1}).item_later());
+    }
+  };
+  for (const TensorRef& ref : model().tensors()) {
+    ask(*ref.tensor);
+  }
+  for (const NamedTensor& state : named_tensors(optimizer_)) {
+    ask(state.tensor);
+  }
+  for (Pending<double>& each : first_values) {
+    static_cast<void>(each.get());
+  }
+}
+
+void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {
+  ErrorRef error = task.decision->error();
+  if (error) {  // it was called off before its turn came
+    terms.coordinator.finish(task.step, context.rank, std::move(error));
+    return;
+  }
+  const Generator generator = context.generator;
+  note({.before = generator, .after = generator, .decision = task.decision});
+  try {
+    task.shards->take();
+    GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
+    Gradients gradients = differentiate(task, exchange, context);
+    exchange.collect(gradients);
+    note({.before = generator, .after = context.generator, .decision = task.decision});
+    error = exchange.leave_out_unused(gradients, terms.update_limit);
+    if (!error) {
+      const Pending<StepReport> update = optimizer_.update(
+          model().parameters(), std::move(gradients), joint_update(task, terms, context.rank));
+      error = outcome_of(update, terms.update_limit, context.stop);
+    }
+  } catch (...) {
+    error = context.failure();
+    terms.coordinator.abort(task.step, error);
+  }
+  if (error && task.decision->abort(error)) {
+    context.generator = generator;
+  }
+  terms.coordinator.finish(task.step, context.rank, std::move(error));
+}
+
+Gradients Replica::differentiate(ReplicaTask& task,
+                                 GradientExchange& exchange,
+                                 WorkerContext& context) {
+  RankModel& model = this->model();
+  const std::size_t count = task.shards->count();
+  if (count == 0) {
+    exchange.add_zeros();
+    return without_values(model.parameters());
+  }
+  const auto sweep = [&](std::size_t index, const SweepTerms& terms) {
+    return loss_->differentiate(model, *task.shards, index, terms, context);
+  };
+  Tensor loss_before;
+  Gradients before;
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    auto [loss, gradients] = sweep(i, {.sample_count = task.sample_count});
+    loss_before = i == 0 ? std::move(loss) : add(std::move(loss_before), std::move(loss));
+    before.accumulate(std::move(gradients));
+  }
+  const auto on_loss = [&](const Tensor& loss) {
+    exchange.report_loss(loss_before.is_empty() ? loss.detach() : add(loss_before, loss.detach()));
+  };
+  const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
+    if (!before.is_empty() && before.is_reached(index)) {
+      gradient = add(std::move(before[index]), std::move(gradient));
+    }
+    exchange.add(index, gradient);
+  };
+  const SweepTerms last{
+      .sample_count = task.sample_count, .on_loss = on_loss, .on_gradient = on_gradient};
+  Gradients gradients = sweep(count - 1, last).gradients;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients.is_reached(i) && (before.is_empty() || !before.is_reached(i))) {
+      exchange.note_unused(i);
+    }
+  }
+  return gradients;
+}
+
+}  // namespace hearth

@@ -1,8 +1,9 @@
-// ServedModel: the place where client threads find the weights to use, and where new ones are put while they work. Each client has a
-// Reader; between two requests it looks whether there are newer weights, without a lock while there are none. A request that began with
-// the old weights ends with them: it sees one version, whole.
-// Threads: publish() from any; a Reader is used by one at a time. The place outlives its readers.
-// Invariant: versions only grow; a version's weights live until the place and all readers have gone on.
+// ServedModel: the place where client threads find the weights to use, and where new ones are put
+// while they work. Each client has a Reader; between two requests it looks whether there are newer
+// weights, without a lock while there are none. A request that began with the old weights ends with
+// them: it sees one version, whole. Threads: publish() from any; a Reader is used by one at a time.
+// The place outlives its readers. Invariant: versions only grow; a version's weights live until the
+// place and all readers have gone on.
 #pragma once
 
 #include <hearth/parallel/frozen.hpp>
@@ -24,7 +25,8 @@ class ServedModel {
 
   /// From each reader's next request on, these weights are used.
   ///
-  /// Threads: any. Cost: a lock and a few pointers; the old weights go when the last request that uses them is done.
+  /// Threads: any. Cost: a lock and a few pointers; the old weights go when the last request that
+  /// uses them is done.
   void publish(Frozen<Model> next) HEARTH_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     std::swap(newest_, next);                          // what was there dies after the lock

@@ -95,15 +95,17 @@ ErrorRef WorkerContext::failure() const {
     throw;
   } catch (const Exception& exception) {
     cause = exception.shared_error();
+    mark_unread(*cause);  // the function had it, and throws it on
   } catch (const std::exception& exception) {
     cause = foreign(exception.what());
   } catch (...) {
     cause = foreign("something that is no std::exception");
   }
-  return std::make_shared<const Error>(Error{.code = ErrorCode::worker_failed,
-                                             .text = subject + ": its function threw",
-                                             .device = device.name(),
-                                             .cause = std::move(cause)});
+  return device.failures().enter(
+      std::make_shared<const Error>(Error{.code = ErrorCode::worker_failed,
+                                          .text = subject + ": its function threw",
+                                          .device = device.name(),
+                                          .cause = std::move(cause)}));
 }
 
 }  // namespace hearth

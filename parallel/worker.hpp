@@ -58,21 +58,24 @@ class Worker final {
   Worker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it up to the limit;
-  /// drops those behind it. A function that does not come back is named in the log and left behind
-  /// with its thread: what it was given by reference must outlive it.
+  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it up to the
+  /// limit; drops those behind it. A function that does not come back is named in the log and left
+  /// behind with its thread: what it was given by reference must outlive it.
   ~Worker();
 
   /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
   /// tensors, gradients and modules in them are published and adopted (see hand_over.hpp); the
   /// caller may take_over() the result.
   ///
+  /// A wait for the result that names no deadline goes on as long as the worker's device gets on
+  /// (RuntimeOptions::wait_limit).
+  ///
   /// Errors: worker_failed with the cause when fn throws; cancelled when the worker ended first.
   template <class Fn, class... Args>
   auto run(Fn fn, Args... args) {
     using R = std::invoke_result_t<Fn&, WorkerContext&, Args...>;
     static_assert(!std::is_reference_v<R>, "a worker's function returns a value");
-    Promise<R> promise(PendingOptions{.subject = subject_, .helper = {.watchdog = watchdog_}});
+    Promise<R> promise(PendingOptions{.subject = subject_, .helper = device_.wait_terms()});
     Pending<R> pending = promise.pending();
     (hand_over(args), ...);
     post([fn = std::move(fn),
@@ -104,7 +107,8 @@ class Worker final {
   /// Gives up what is queued, now and from here on, and asks the function that runs now to stop,
   /// without waiting.
   void stop() noexcept;
-  /// What the destructor does, by this deadline. Whether the function came back. Threads: the owner's.
+  /// What the destructor does, by this deadline. Whether the function came back. Threads: the
+  /// owner's.
   bool end(Deadline deadline);
 
  private:

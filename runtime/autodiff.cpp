@@ -1,6 +1,6 @@
 #include <hearth/runtime/autodiff.hpp>
 
-#include "tape.hpp"
+#include "runtime/tape/tape.hpp"
 
 namespace hearth::detail {
 
@@ -19,6 +19,10 @@ std::vector<Tensor> TapeScope::sweep(const Tensor& output,
                                      const GradientHook& on_ready,
                                      SourceLoc loc) {
   return tape_->sweep(output, on_ready, loc);
+}
+
+std::vector<Tensor> TapeScope::take_unreached() {
+  return tape_->take_unreached();
 }
 
 }  // namespace hearth::detail

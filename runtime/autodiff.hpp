@@ -1,6 +1,6 @@
-// Gradients as values: grad and value_and_grad run a function on tracked copies, sweep the tape backwards, and return owned
-// gradients. There is no backward(), and no gradient inside a parameter.
-// A tape belongs to one call on one thread; nothing is shared, so nothing is locked.
+// Gradients as values: grad and value_and_grad run a function on tracked copies, sweep the tape
+// backwards, and return owned gradients. There is no backward(), and no gradient inside a
+// parameter. A tape belongs to one call on one thread; nothing is shared, so nothing is locked.
 // Threads: any; each call works on its own.
 #pragma once
 
@@ -10,13 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tied_tensors.hpp>
 
 namespace hearth {
 
 namespace detail {
-/// The tape of one call. Defined in runtime/tape.hpp.
+/// The tape of one call. Defined in runtime/tape/tape.hpp.
 class TapeScope {
  public:
   TapeScope();
@@ -25,15 +27,38 @@ class TapeScope {
   ~TapeScope();
   /// The same values, tracked; the index counts the leaves from 0.
   [[nodiscard]] Tensor track(const Tensor& value);
-  /// Gradients of `output` (one element, float) with respect to every leaf, in order of track(). Leaves that the output does not
-  /// depend on get zeros. `on_ready` hears of each leaf's gradient as soon as it is final, in the order of the sweep.
+  /// Gradients of `output` (one element, float) with respect to every leaf, in order of track().
+  /// Leaves that the output does not depend on get zeros. The sweep calls `on_ready` with each
+  /// leaf's gradient as soon as it is final, in the order of the sweep.
   [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output,
                                           const GradientHook& on_ready,
                                           SourceLoc loc);
+  /// After sweep(): by leaf, the zeros of those that the output does not depend on, else empty;
+  /// nothing when there are none.
+  [[nodiscard]] std::vector<Tensor> take_unreached();
 
  private:
   Tape* tape_;
 };
+/// Tracks the parameters of a module, each once, and names them in `paths`: those with several
+/// names by their first.
+template <class Model>
+void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& paths) {
+  TiedTensors tied;
+  std::vector<const Tensor*> leaves;
+  model.visit("", [&]<class Part>(const std::string& path, Part& part) {
+    if constexpr (std::is_same_v<Part, Buffer>) {
+      return;
+    } else if (const TiedTensors::Place place = tied.meet(part); place.is_first) {
+      part.set_path(path);
+      part = scope.track(part);
+      paths.push_back(path);
+      leaves.push_back(&part);
+    } else {
+      part = *leaves[place.number];
+    }
+  });
+}
 template <class Value>
 const Tensor& loss_of(const Value& value) {
   if constexpr (std::is_same_v<Value, Tensor>) {
@@ -51,8 +76,10 @@ struct ValueAndGradients {
   Gradients gradients;
 };
 
-/// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and returns a float tensor with one element.
-/// Errors: ShapeError when the result has more than one element; DtypeError when it is not a float; ArgumentError when an input is tracked by an outer grad.
+/// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and
+/// returns a float tensor with one element. Errors: ShapeError when the result has more than one
+/// element; DtypeError when it is not a float; ArgumentError when an input is tracked by an outer
+/// grad.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
                                        const std::vector<Tensor>& inputs,
@@ -68,13 +95,18 @@ template <class Fn>
   return scope.sweep(output, {}, loc);
 }
 
-/// Runs fn(model) and differentiates its loss with respect to every parameter that the model's visit() names.
-/// fn gets a const Model& whose tensors are tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss
-/// and anything else. `on_ready` is called on this thread as each gradient becomes final, last layers first.
+/// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
+/// visit() names, but for Buffers. A tensor with several names (tied weights) is one parameter: it
+/// has one gradient, the sum, under its first name. A parameter on which the loss does not depend
+/// has zeros, and Gradients::has_gradient() says so. fn gets a const Model& whose tensors are
+/// tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss and
+/// anything else. `on_ready` is called on this thread as each gradient becomes final, last layers
+/// first.
 ///
-/// A loss that became NaN or infinite is no error here, since finding out would mean to wait: DataParallel checks it at every step;
-/// your own loop does with require_finite(loss.item(), step), and require_finite(gradients, step) names the parameter where it
-/// began (modules/metrics.hpp). A failed op is an error of whoever reads the loss or steps with the gradients.
+/// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
+/// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),
+/// and require_finite(gradients, step) names the parameter where it began (modules/metrics.hpp). A
+/// failed op is an error of the read of the loss, or of the step with the gradients.
 template <class Model, class Fn>
 [[nodiscard]] auto value_and_grad(const Model& model,
                                   Fn&& fn,
@@ -83,11 +115,7 @@ template <class Model, class Fn>
   detail::TapeScope scope;
   Model tracked = model;  // shares the values
   std::vector<std::string> paths;
-  tracked.visit("", [&](const std::string& path, Tensor& parameter) {
-    parameter.set_path(path);
-    parameter = scope.track(parameter);
-    paths.push_back(path);
-  });
+  detail::track_parameters(tracked, scope, paths);
   auto value = std::forward<Fn>(fn)(std::as_const(tracked));
   using Value = decltype(value);
   const Tensor loss = detail::loss_of(value);
@@ -97,8 +125,9 @@ template <class Model, class Fn>
   } else {
     value.first = value.first.detach();
   }
-  return ValueAndGradients<Value>{std::move(value),
-                                  Gradients(std::move(paths), scope.sweep(loss, on_ready, loc))};
+  std::vector<Tensor> gradients = scope.sweep(loss, on_ready, loc);
+  return ValueAndGradients<Value>{
+      std::move(value), Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
 }
 
 }  // namespace hearth

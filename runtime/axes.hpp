@@ -1,6 +1,6 @@
-// Axes: which axes a reduction goes over: none named (all of them), one number, or a list. Negative axes count from the end.
-// A value. Threads: any.
-// Invariant: it holds at most kMaxRank axes, each as the caller wrote it; the reduction checks them.
+// Axes: which axes a reduction goes over: none named (all of them), one number, or a list. Negative
+// axes count from the end. A value. Threads: any. Invariant: it holds at most kMaxRank axes, each
+// as the caller wrote it; the reduction checks them.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ namespace hearth {
 class Axes {
  public:
   Axes() = default;  ///< All.
-  // NOLINTBEGIN(google-explicit-constructor): an argument is written as sum(x, -1) or sum(x, {0, 2})
+  // NOLINTBEGIN(google-explicit-constructor): an argument is written as sum(x, -1) or sum(x, {0,
+  // 2})
   template <std::same_as<int> Int>
   Axes(Int axis) noexcept : count_(1) {
     axes_[0] = axis;

@@ -5,11 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "device_actor.hpp"
-#include "device_endpoint.hpp"
-#include "readback.hpp"
-#include "stream_state.hpp"
-#include "tickets.hpp"
+#include "runtime/client/ask.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/client/stream_state.hpp"
+#include "runtime/client/tickets.hpp"
 
 namespace hearth {
 
@@ -32,6 +31,10 @@ Log& Device::log() const {
   return endpoint().tables().log;
 }
 
+FailureBook& Device::failures() const {
+  return endpoint().tables().failures();
+}
+
 const std::string& Device::name() const {
   return endpoint().name();
 }
@@ -42,12 +45,29 @@ const std::vector<int>& Device::cores() const {
   return endpoint().cores();
 }
 
+PendingHelper Device::wait_terms() const {
+  PendingHelper terms = helper_of(endpoint());
+  terms.help = nullptr;
+  terms.observe = nullptr;
+  terms.whom = {};
+  return terms;
+}
+
 Pending<void> Device::sync_later(SourceLoc loc) const {
+  return sync_later(true, loc);
+}
+
+Pending<void> Device::catch_up_later(SourceLoc loc) const {
+  return sync_later(false, loc);
+}
+
+Pending<void> Device::sync_later(bool reports_failures, SourceLoc loc) const {
   StreamState& stream = current_stream(endpoint());
   Promise<void> promise(
       PendingOptions{.subject = "sync", .helper = helper_of(endpoint()), .location = loc});
   Pending<void> pending = promise.pending();
   auto ticket = std::make_unique<SyncTicket>();
+  ticket->reports_failures = reports_failures;
   ticket->finish = [promise = std::move(promise)](ErrorRef error) mutable {
     if (error) {
       promise.set_error(std::move(error));
@@ -62,6 +82,10 @@ Pending<void> Device::sync_later(SourceLoc loc) const {
   return pending;
 }
 
+void Device::sync(SourceLoc loc) const {
+  sync_later(loc).get();
+}
+
 void Device::sync(std::chrono::nanoseconds limit, SourceLoc loc) const {
   sync_later(loc).get(Deadline::in(limit));
 }
@@ -73,78 +97,61 @@ std::uint64_t Device::generation() const {
   return endpoint().generation();
 }
 
+void Device::restart() const {
+  restart_later().get();
+  note_restart();
+}
+
 void Device::restart(std::chrono::nanoseconds limit) const {
+  restart_later().get(Deadline::in(limit));
+  note_restart();
+}
+
+Pending<void> Device::restart_later() const {
   DeviceEndpoint& endpoint = this->endpoint();
-  if (endpoint.is_closed()) {
-    throw_error(endpoint.closed_error());
-  }
-  const auto given_up = std::make_shared<const Error>(
+  const ErrorRef given_up = endpoint.tables().failures().enter(std::make_shared<const Error>(
       Error{.code = ErrorCode::device_lost,
             .text = fmt::format("device {} was restarted", endpoint.name()),
-            .device = endpoint.name()});
-  Promise<bool> promise(PendingOptions{.subject = "a restart", .helper = helper_of(endpoint)});
-  Pending<bool> pending = promise.pending();
-  endpoint.post([given_up, promise = std::move(promise), backend = endpoint.reopen().value()](
-                    DeviceActor& actor) mutable {
-    actor.lose(given_up);
-    actor.when_idle(
-        [promise = std::move(promise), backend = std::move(backend)](DeviceActor& idle) mutable {
-          fulfil_with(promise, [&] {
-            idle.restart(std::move(backend));
-            return true;
-          });
-        });
-  });
-  std::move(pending).get(Deadline::in(limit));
-  log().debug([&] {
-    return fmt::format(
-        "device {} restarted: generation {}", endpoint.name(), endpoint.generation());
-  });
+            .device = endpoint.name()}));
+  mark_read(*given_up);  // nobody has to be told of it
+  return ask_later<RestartDevice>(endpoint, given_up);
+}
+
+void Device::note_restart() const {
+  log().debug(
+      [this] { return fmt::format("device {} restarted: generation {}", name(), generation()); });
 }
 
 MemoryStatistics Device::memory() const {
-  return ask_actor<MemoryStatistics>(endpoint(), [](DeviceActor& actor) { return actor.memory(); });
+  return ask<AskMemory>(endpoint(), std::nullopt);
 }
 
 void Device::reset_peak_memory() const {
-  static_cast<void>(ask_actor<bool>(endpoint(), [](DeviceActor& actor) {
-    actor.reset_peak();
-    return true;
-  }));
+  ask<ResetPeakMemory>(endpoint(), std::nullopt);
 }
 
 MemoryReport Device::memory_report() const {
-  return ask_actor<MemoryReport>(endpoint(),
-                                 [](DeviceActor& actor) { return actor.memory_report(); });
+  return ask<AskMemoryReport>(endpoint(), std::nullopt);
 }
 
 std::int64_t Device::trim() const {
-  return ask_actor<std::int64_t>(endpoint(), [](DeviceActor& actor) { return actor.trim(); });
+  return ask<TrimMemory>(endpoint(), std::nullopt);
 }
 
 std::vector<LiveTensor> Device::largest_tensors(int count) const {
-  DeviceEndpoint& asked = endpoint();
-  return ask_actor<std::vector<LiveTensor>>(asked, [&asked, count](DeviceActor& actor) {
-    return actor.handles().largest_tensors(count, asked.tables());
-  });
+  return ask<AskLargestTensors>(endpoint(), std::nullopt, count);
 }
 
 void Device::start_memory_trace() const {
-  static_cast<void>(ask_actor<bool>(endpoint(), [](DeviceActor& actor) {
-    actor.handles().start_trace();
-    return true;
-  }));
+  ask<StartMemoryTrace>(endpoint(), std::nullopt);
 }
 
 MemoryTrace Device::take_memory_trace() const {
-  DeviceEndpoint& asked = endpoint();
-  return ask_actor<MemoryTrace>(
-      asked, [&asked](DeviceActor& actor) { return actor.handles().take_trace(asked.tables()); });
+  return ask<TakeMemoryTrace>(endpoint(), std::nullopt);
 }
 
 DeviceStatistics Device::statistics() const {
-  return ask_actor<DeviceStatistics>(endpoint(),
-                                     [](DeviceActor& actor) { return actor.statistics(); });
+  return ask<AskStatistics>(endpoint(), std::nullopt);
 }
 
 }  // namespace hearth

@@ -1,5 +1,5 @@
-// Device: a cheap handle to one device of a Runtime. Copyable, any thread. Outlives its Runtime harmlessly (then every use throws
-// device_closed).
+// Device: a cheap handle to one device of a Runtime. Copyable, any thread. Outlives its Runtime
+// harmlessly (then every use throws device_closed).
 #pragma once
 
 #include <chrono>
@@ -15,6 +15,7 @@
 namespace hearth {
 
 class DeviceEndpoint;
+class FailureBook;
 class Log;
 
 /// Exact figures of a device's memory. Units: bytes and counts.
@@ -38,6 +39,9 @@ struct DeviceStatistics {
   std::uint64_t tokens_lent = 0;   ///< times a waiting thread ran the device's loop
   std::uint64_t foreign_uses = 0;  ///< operands used by a lane that is not their home
   std::uint64_t joined_ops = 0;    ///< ops that ran as one kernel with like ops of other streams
+  std::uint64_t given_up_ops = 0;  ///< of poisoned_ops, those that a cancel, a stop or a deadline
+                                   ///< of their stream kept from running
+  std::uint64_t streams = 0;       ///< streams with records so far that have not ended
 };
 
 class Device {
@@ -54,15 +58,22 @@ class Device {
   [[nodiscard]] const std::string& name() const;
   /// Cores, instruction set, libraries, in one line.
   [[nodiscard]] const std::string& description() const;
-  /// The logical CPUs that the device works on; empty = wherever the system likes. Threads that feed it do best there too.
+  /// The logical CPUs that the device works on; empty = wherever the system likes. Threads that
+  /// feed it do best there too.
   [[nodiscard]] const std::vector<int>& cores() const;
-  /// Waits until all that this thread's stream submitted here is done. Errors: DeadlineExceeded, also when work of the device hangs;
-  /// DeviceError when the device is lost or closed. Failures of single ops are not reported here: they throw where their tensors are
-  /// read.
-  void sync(std::chrono::nanoseconds limit = std::chrono::seconds(60),
-            SourceLoc loc = SourceLoc::current()) const;
+  /// Waits until all that this thread's stream submitted here is done: as long as the device gets
+  /// on (RuntimeOptions::wait_limit), or for `limit`.
+  ///
+  /// Errors: DeadlineExceeded, also when work of the device hangs; DeviceError when the device is
+  /// lost or closed. Else the first failure of this stream's ops since its last sync() that nobody
+  /// has read, as a read of their results throws it.
+  void sync(SourceLoc loc = SourceLoc::current()) const;
+  void sync(std::chrono::nanoseconds limit, SourceLoc loc = SourceLoc::current()) const;
   /// The same as a future.
   [[nodiscard]] Pending<void> sync_later(SourceLoc loc = SourceLoc::current()) const;
+  /// For the library: sync_later() that says nothing of failed ops, which are for the program to
+  /// read.
+  [[nodiscard]] Pending<void> catch_up_later(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] MemoryStatistics memory() const;
   /// The same and more: by kind, by pool, the rungs of the ladder.
   [[nodiscard]] MemoryReport memory_report() const;
@@ -72,20 +83,24 @@ class Device {
   std::int64_t trim() const;
   /// Who holds most of its memory, the largest first.
   [[nodiscard]] std::vector<LiveTensor> largest_tensors(int count = 10) const;
-  /// Writes down who gets and frees memory from now on; starts anew when it was on.
+  /// Records which op gets and frees memory from now on; starts anew when it was on.
   ///
   /// Cost: a look at the clock for each op, and 64 bytes.
   void start_memory_trace() const;
-  /// What was written down; ends it. Empty when it was not on, or the device was restarted meanwhile.
+  /// What was written down; ends it. Empty when it was not on, or the device was restarted
+  /// meanwhile.
   [[nodiscard]] MemoryTrace take_memory_trace() const;
   [[nodiscard]] DeviceStatistics statistics() const;
-  /// Whether it stopped working. Then its tensors and all that is asked of it fail with device_lost, until restart().
+  /// Whether it stopped working. Then its tensors and all that is asked of it fail with
+  /// device_lost, until restart().
   [[nodiscard]] bool is_lost() const;
-  /// Begins a new generation, lost or not: a fresh backend with empty memory behind the same handles and streams. What was made or
-  /// queued before stays lost: each use of it fails with device_lost. Other devices notice nothing.
-  /// Errors: those of opening the device, which then stays lost; DeadlineExceeded when its actor does not answer; DeviceError
+  /// Begins a new generation, lost or not: a fresh backend with empty memory behind the same
+  /// handles and streams. What was made or queued before stays lost: each use of it fails with
+  /// device_lost. Other devices notice nothing. Waits as sync() does. Errors: those of opening the
+  /// device, which then stays lost; DeadlineExceeded when its actor does not answer; DeviceError
   /// device_closed.
-  void restart(std::chrono::nanoseconds limit = std::chrono::seconds(60)) const;
+  void restart() const;
+  void restart(std::chrono::nanoseconds limit) const;
   /// How often it was restarted.
   [[nodiscard]] std::uint64_t generation() const;
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
@@ -94,10 +109,19 @@ class Device {
   }
 
   [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
+  /// For results of others (workers) that come of work on this device: waits for them end as those
+  /// for the device itself do.
+  [[nodiscard]] PendingHelper wait_terms() const;
   /// Its runtime's, for lines about what is done with the device. Threads: any.
   [[nodiscard]] Log& log() const;
+  /// Its runtime's, for the library. Threads: any.
+  [[nodiscard]] FailureBook& failures() const;
 
  private:
+  [[nodiscard]] Pending<void> restart_later() const;
+  void note_restart() const;
+  [[nodiscard]] Pending<void> sync_later(bool reports_failures, SourceLoc loc) const;
+
   IntrusivePtr<DeviceEndpoint> endpoint_;
 };
 

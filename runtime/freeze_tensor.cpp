@@ -1,6 +1,6 @@
 #include <hearth/runtime/freeze_tensor.hpp>
 
-#include "tensor_impl.hpp"
+#include "runtime/client/tensor_impl.hpp"
 
 namespace hearth {
 

@@ -1,5 +1,6 @@
-// Generator: the state of random ops, a value: a seed and a counter. Philox4x32-10 makes numbers of it, so the same seed and the same
-// sequence of calls give the same values on every device. Part of a checkpoint. Threads: one at a time.
+// Generator: the state of random ops, a value: a seed and a counter. Philox4x32-10 makes numbers of
+// it, so the same seed and the same sequence of calls give the same values on every device. Part of
+// a checkpoint. Threads: one at a time.
 #pragma once
 
 #include <cstdint>

@@ -23,13 +23,33 @@ DType norm_dtype(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-Gradients::Gradients(std::vector<std::string> paths, std::vector<Tensor> tensors)
-    : paths_(std::move(paths)), tensors_(std::move(tensors)) {
+Gradients::Gradients(std::vector<std::string> paths,
+                     std::vector<Tensor> tensors,
+                     std::vector<Tensor> unreached)
+    : paths_(std::move(paths)), tensors_(std::move(tensors)), unreached_(std::move(unreached)) {
   if (paths_.size() != tensors_.size()) {
     throw_argument(ErrorCode::invalid_argument,
                    fmt::format("{} paths for {} tensors", paths_.size(), tensors_.size()),
                    {});
   }
+  if (!unreached_.empty() && unreached_.size() != tensors_.size()) {
+    throw_argument(ErrorCode::invalid_argument,
+                   fmt::format("{} marks for {} tensors", unreached_.size(), tensors_.size()),
+                   {});
+  }
+}
+
+bool Gradients::is_reached(std::size_t index) const {
+  return unreached_.empty() || unreached_.at(index).is_empty();
+}
+
+bool Gradients::has_gradient(std::size_t index) const {
+  return is_reached(index) || unreached_[index].impl() != tensors_.at(index).impl();
+}
+
+void Gradients::leave_out(std::size_t index) {
+  unreached_.resize(tensors_.size());
+  unreached_.at(index) = tensors_.at(index);
 }
 
 const Tensor& Gradients::at(std::string_view path) const {
@@ -55,13 +75,22 @@ void Gradients::accumulate(Gradients other, SourceLoc loc) {
                    loc);
   }
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    tensors_[i] = add(Arg(std::move(tensors_[i]), loc), Arg(std::move(other.tensors_[i]), loc));
+    if (!other.has_gradient(i)) {
+      continue;
+    }
+    if (has_gradient(i)) {
+      tensors_[i] = add(Arg(std::move(tensors_[i]), loc), Arg(std::move(other.tensors_[i]), loc));
+    } else {
+      tensors_[i] = std::move(other.tensors_[i]);
+      unreached_[i] = Tensor();
+    }
   }
 }
 
 void Gradients::scale(double factor, SourceLoc loc) {
-  for (Tensor& tensor : tensors_) {
-    if (is_float(tensor.dtype())) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    Tensor& tensor = tensors_[i];
+    if (is_float(tensor.dtype()) && has_gradient(i)) {
       tensor = mul(Arg(std::move(tensor), loc), Arg(factor, loc));
     }
   }
@@ -96,8 +125,9 @@ Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
   const Tensor is_longer = greater(Arg(before, loc), Arg(max_norm, loc));
   const Tensor ratio = div(Arg(max_norm, loc), Arg(before, loc));
   const Tensor factor = where(Arg(is_longer, loc), Arg(ratio, loc), Arg(1.0, loc));
-  for (Tensor& tensor : tensors_) {
-    if (is_float(tensor.dtype())) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    Tensor& tensor = tensors_[i];
+    if (is_float(tensor.dtype()) && has_gradient(i)) {
       const Tensor local = factor.to(tensor.device(), loc).to(tensor.dtype(), loc);
       tensor = mul(Arg(std::move(tensor), loc), Arg(local, loc));
     }

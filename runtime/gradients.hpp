@@ -1,5 +1,7 @@
-// Gradients: the owned result of differentiation, one tensor a parameter, in visit order, with the parameters' paths.
-// Movable to another thread (publish() and adopt() hand it over). Threads: one at a time.
+// Gradients: the owned result of differentiation, one tensor a parameter, in visit order, with the
+// parameters' paths. Movable to another thread (publish() and adopt() hand it over). Threads: one
+// at a time. Invariant: for a parameter on which the loss does not depend there are zeros, and
+// has_gradient() is false until they are replaced.
 #pragma once
 
 #include <functional>
@@ -17,17 +19,29 @@ using GradientHook = std::function<void(std::size_t index, Tensor& gradient)>;
 class Gradients {
  public:
   Gradients() = default;
-  Gradients(std::vector<std::string> paths, std::vector<Tensor> tensors);
+  /// `unreached`: by parameter, the zeros that stand for a gradient that is not there, else empty;
+  /// may be nothing at all.
+  Gradients(std::vector<std::string> paths,
+            std::vector<Tensor> tensors,
+            std::vector<Tensor> unreached = {});
 
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
   [[nodiscard]] bool is_empty() const noexcept { return tensors_.empty(); }
   [[nodiscard]] const std::string& path(std::size_t index) const { return paths_.at(index); }
   [[nodiscard]] const Tensor& operator[](std::size_t index) const { return tensors_.at(index); }
   [[nodiscard]] Tensor& operator[](std::size_t index) { return tensors_.at(index); }
+  /// Whether the loss depends on the parameter. An optimizer leaves the others alone: no decay, no
+  /// momentum. A tensor that the program puts in place of the zeros counts as a gradient.
+  [[nodiscard]] bool has_gradient(std::size_t index) const;
+  /// Whether the sweep came to the parameter, whatever a GradientHook did then.
+  [[nodiscard]] bool is_reached(std::size_t index) const;
+  /// Says that what stands here is no gradient.
+  void leave_out(std::size_t index);
   /// By path. Errors: ArgumentError not_found.
   [[nodiscard]] const Tensor& at(std::string_view path) const;
 
-  /// Adds `other`, parameter by parameter (gradient accumulation). Errors: ArgumentError when the paths differ.
+  /// Adds `other`, parameter by parameter (gradient accumulation). Errors: ArgumentError when the
+  /// paths differ.
   void accumulate(Gradients other, SourceLoc loc = SourceLoc::current());
   void scale(double factor, SourceLoc loc = SourceLoc::current());
   /// The Euclidean norm over all gradients, a scalar tensor.
@@ -41,6 +55,7 @@ class Gradients {
  private:
   std::vector<std::string> paths_;
   std::vector<Tensor> tensors_;
+  std::vector<Tensor> unreached_;  ///< By parameter, empty where there is a gradient; or of size 0.
 };
 
 }  // namespace hearth

@@ -4,11 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "device_actor.hpp"
-#include "device_endpoint.hpp"
-#include "readback.hpp"
-#include "tensor_impl.hpp"
-#include "tickets.hpp"
+#include "runtime/client/ask.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/client/tensor_impl.hpp"
+#include "runtime/client/tickets.hpp"
 
 namespace hearth {
 
@@ -57,26 +56,13 @@ LentRegion::~LentRegion() {
 
 void LentRegion::done(Status status) {
   if (const IntrusivePtr<DeviceEndpoint> endpoint = std::exchange(endpoint_, nullptr)) {
-    endpoint->post([lane = lane_, loan = loan_, status = std::move(status)](DeviceActor& actor) {
-      actor.end_loan(lane, loan, status);
-    });
+    endpoint->post(EndLoan{.lane = lane_, .loan = loan_, .status = std::move(status)});
     memory_.reset();
   }
 }
 
 void LentRegion::run_on_device(UniqueFunction<void()> work) const {
-  endpoint_->post([lane = lane_, loan = loan_, work = std::move(work)](DeviceActor& actor) mutable {
-    try {
-      work();
-    } catch (...) {
-      actor.spoil_loan(
-          lane,
-          loan,
-          std::make_shared<const Error>(
-              Error{.code = ErrorCode::worker_failed,
-                    .text = fmt::format("work on lent bytes threw: {}", what_was_thrown())}));
-    }
-  });
+  endpoint_->post(RunOnLoan{.lane = lane_, .loan = loan_, .work = std::move(work)});
 }
 
 LoanRecall::LoanRecall(const LentRegion& region)
@@ -88,9 +74,7 @@ LoanRecall& LoanRecall::operator=(LoanRecall&&) noexcept = default;
 LoanRecall::~LoanRecall() = default;
 
 void LoanRecall::recall(ErrorRef error) const {
-  endpoint_->post([lane = lane_, loan = loan_, error = std::move(error)](DeviceActor& actor) {
-    actor.recall_loan(lane, loan, error);
-  });
+  endpoint_->post(RecallLoan{.lane = lane_, .loan = loan_, .error = std::move(error)});
 }
 
 Tensor lend(Tensor tensor,
@@ -106,6 +90,7 @@ Tensor lend(Tensor tensor,
   }
   TensorImpl& impl = *tensor.impl();
   StreamState& stream = current_stream(*impl.endpoint);
+  stream.require_made(impl, "lend", loc);
   auto ticket = std::make_unique<LendTicket>();
   ticket->ready = std::move(ready);
   ticket->deadline = deadline;

@@ -1,7 +1,8 @@
 // LentRegion: a tensor's bytes on loan to a client that is not the device (a collective engine).
 // The lane that lent them waits until done() or the deadline; its actor goes on with other lanes.
 // Threads: move-only; one at a time, any. Dropped without done() it reports `cancelled`.
-// Invariant: done() counts once; after the deadline the tensor is poisoned and done() has no effect.
+// Invariant: done() counts once; after the deadline the tensor is poisoned and done() has no
+// effect.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +43,8 @@ class LentRegion {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   /// Gives the bytes back; a failure poisons the tensor with that error.
   void done(Status status = {});
-  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent. Must not block. What it throws poisons
-  /// the tensor.
+  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent.
+  /// Must not block. What it throws poisons the tensor.
   void run_on_device(UniqueFunction<void()> work) const;
 
  private:
@@ -56,7 +57,7 @@ class LentRegion {
   DType dtype_ = DType::f32;
 };
 
-/// A hand on a loan for whoever watches over the borrower. Copyable. Threads: any.
+/// A hand on a loan for the code that watches over the borrower. Copyable. Threads: any.
 class LoanRecall final {
  public:
   /// Of a valid region.
@@ -67,8 +68,8 @@ class LoanRecall final {
   LoanRecall& operator=(LoanRecall&& other) noexcept;
   ~LoanRecall();
 
-  /// Ends the loan as its deadline does: the tensor carries `error`, its lane goes on, and the bytes stay the borrower's until done().
-  /// Without effect when the loan has ended.
+  /// Ends the loan as its deadline does: the tensor carries `error`, its lane goes on, and the
+  /// bytes stay the borrower's until done(). Without effect when the loan has ended.
   void recall(ErrorRef error) const;
 
  private:
@@ -77,10 +78,11 @@ class LoanRecall final {
   std::uint64_t loan_ = 0;
 };
 
-/// Lends the bytes of `tensor` once they are computed, and gives back the tensor as it will be after done(): the same memory in
-/// place when nobody else holds the tensor, else a copy of it. `ready` runs on the device's loop: it must only hand the region on.
-/// An error of the tensor, or of the device, goes to `ready` and poisons the result.
-/// Errors: ArgumentError on a tracked or empty tensor. Threads: any; on the calling thread's stream.
+/// Lends the bytes of `tensor` once they are computed, and gives back the tensor as it will be
+/// after done(): the same memory in place when nobody else holds the tensor, else a copy of it.
+/// `ready` runs on the device's loop: it must only hand the region on. An error of the tensor, or
+/// of the device, goes to `ready` and poisons the result. Errors: ArgumentError on a tracked or
+/// empty tensor. Threads: any; on the calling thread's stream.
 [[nodiscard]] Tensor lend(Tensor tensor,
                           UniqueFunction<void(Result<LentRegion>)> ready,
                           Deadline deadline,

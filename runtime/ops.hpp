@@ -1,12 +1,15 @@
-// The ops that users call. Each checks its operands, infers shape and dtype, and enqueues one record on the calling thread's
-// stream; it returns at once with the result's Tensor.
-// Errors of all: ShapeError, DtypeError, DeviceMismatch, ArgumentError now, on the caller's thread, with nothing queued;
-// DeviceError when a result is read whose computing failed.
-// Threads: any. Dtypes: where nothing is said, the op table's row holds (streams/op_table).
+// The ops that users call. Each checks its operands, infers shape and dtype, and enqueues one
+// record on the calling thread's stream; it returns at once with the result's Tensor. Errors of
+// all: ShapeError, DtypeError, DeviceMismatch, ArgumentError now, on the caller's thread, with
+// nothing queued; DeviceError when a result is read whose computing failed. Threads: any. Dtypes:
+// where nothing is said, the op table's row holds (streams/op_table).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/axes.hpp>
@@ -17,6 +20,7 @@
 namespace hearth {
 
 // ---- creation ----
+/// All elements the same value. Errors: ArgumentError when `dtype` cannot hold it.
 [[nodiscard]] Tensor full(const Device& device,
                           const Shape& shape,
                           double value,
@@ -27,6 +31,18 @@ namespace hearth {
                                   std::int64_t value,
                                   DType dtype = DType::i64,
                                   SourceLoc loc = SourceLoc::current());
+/// full of a 64-bit integer, of which a double would lose digits.
+template <class Integer,
+          class = std::enable_if_t<std::is_integral_v<Integer> && sizeof(Integer) == 8>>
+[[nodiscard]] Tensor full(const Device& device,
+                          const Shape& shape,
+                          Integer value,
+                          DType dtype = DType::f32,
+                          SourceLoc loc = SourceLoc::current()) {
+  return std::in_range<std::int64_t>(value)
+             ? full_integer(device, shape, static_cast<std::int64_t>(value), dtype, loc)
+             : full(device, shape, static_cast<double>(value), dtype, loc);
+}
 [[nodiscard]] Tensor zeros(const Device& device,
                            const Shape& shape,
                            DType dtype = DType::f32,
@@ -38,13 +54,16 @@ namespace hearth {
 [[nodiscard]] Tensor zeros_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
 [[nodiscard]] Tensor ones_like(const Tensor& like, SourceLoc loc = SourceLoc::current());
 /// start, start + step, …: ceil((stop - start) / step) values.
+/// Errors: ArgumentError when `dtype` cannot hold one of them.
 [[nodiscard]] Tensor arange(const Device& device,
                             double start,
                             double stop,
                             double step = 1,
                             DType dtype = DType::f32,
                             SourceLoc loc = SourceLoc::current());
-/// Uniform in [low, high).
+/// Uniform in [low, high): rounding to `dtype` gives neither high nor less than low. An empty
+/// range, low == high, gives low. Errors: ArgumentError when the range has no value of `dtype`, or
+/// goes beyond its largest.
 [[nodiscard]] Tensor random_uniform(const Device& device,
                                     const Shape& shape,
                                     Generator& generator,
@@ -107,9 +126,10 @@ namespace hearth {
 /// condition ? a : b, element by element; condition is bool.
 [[nodiscard]] Tensor where(Arg condition, Arg a, Arg b);
 
-// Operators take Arg, so that they know the line of the caller and whether an operand was moved in. `a + 1`, `1 / a` work.
-// Comparisons go element by element and give a bool tensor, as in PyTorch: == and != too. A tensor is never a condition by
-// itself, so `if (a == b)` does not compile; ask all_equal(a, b), which waits for the answer.
+// Operators take Arg, so that they know the line of the caller and whether an operand was moved in.
+// `a + 1`, `1 / a` work. Comparisons go element by element and give a bool tensor, as in PyTorch:
+// == and != too. A tensor is never a condition by itself, so `if (a == b)` does not compile; ask
+// all_equal(a, b), which waits for the answer.
 [[nodiscard]] inline Tensor operator+(Arg a, Arg b) {
   return add(a, b);
 }
@@ -144,10 +164,12 @@ namespace hearth {
   return greater_equal(a, b);
 }
 
-/// a = a + b. The name `a` gets the result; other copies of the tensor keep their values, since tensors never change. When there
-/// are none, the device reuses a's memory. A path set on `a` stays.
+/// a = a + b. The name `a` gets the result; other copies of the tensor keep their values, since
+/// tensors never change. When there are none, the device reuses a's memory. A path set on `a`
+/// stays.
 ///
-/// Errors: ShapeError when b would make a's shape grow, besides those of add(); then `a` is as it was.
+/// Errors: ShapeError when b would make a's shape grow, besides those of add(); then `a` is as it
+/// was.
 Tensor& operator+=(Tensor& a, Arg b);
 Tensor& operator-=(Tensor& a, Arg b);
 Tensor& operator*=(Tensor& a, Arg b);
@@ -167,8 +189,9 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] Tensor permute(Arg x, std::span<const int> axes);
 /// Swaps two axes; the last two by default.
 [[nodiscard]] Tensor transpose(Arg x, int axis_a = -2, int axis_b = -1);
-/// Indices start, start + step, … before stop along one axis, as Python's x[start:stop:step]: negative numbers count from the end, a
-/// negative step walks backwards. Leave start or stop out for "from the beginning" and "to the end" in the step's direction.
+/// Indices start, start + step, … before stop along one axis, as Python's x[start:stop:step]:
+/// negative numbers count from the end, a negative step walks backwards. Leave start or stop out
+/// for "from the beginning" and "to the end" in the step's direction.
 struct Range {
   std::optional<std::int64_t> start = {};
   std::optional<std::int64_t> stop = {};
@@ -187,7 +210,8 @@ struct Range {
 [[nodiscard]] Tensor concat(std::initializer_list<Tensor> tensors,
                             int axis = 0,
                             SourceLoc loc = SourceLoc::current());
-/// One after another along a new axis. Shapes: all equal; the result has one axis more, of size tensors.size().
+/// One after another along a new axis. Shapes: all equal; the result has one axis more, of size
+/// tensors.size().
 [[nodiscard]] Tensor stack(std::span<const Tensor> tensors,
                            int axis = 0,
                            SourceLoc loc = SourceLoc::current());
@@ -206,7 +230,8 @@ struct Range {
 [[nodiscard]] Tensor argmax(Arg x);
 
 // ---- contractions ----
-/// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act as in NumPy.
+/// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act
+/// as in NumPy.
 [[nodiscard]] Tensor matmul(Arg a, Arg b);
 /// matmul plus bias[n] on each row.
 [[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
@@ -231,8 +256,8 @@ struct Pool2dOptions {
 // ---- rows and losses ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
 [[nodiscard]] Tensor log_softmax(Arg x, int axis = -1);
-/// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a class outside [0, classes) poisons
-/// the result with out_of_range.
+/// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
+/// class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
 /// The mean over the rows.
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);

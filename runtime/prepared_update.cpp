@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "device_actor.hpp"
-#include "device_endpoint.hpp"
+#include "runtime/client/device_endpoint.hpp"
 
 namespace hearth {
 
@@ -42,7 +41,7 @@ void PreparedUpdate::settle() {
               .text = "a prepared update was dropped without a decision",
               .device = endpoint->name()}));
   }
-  endpoint->post([lane = lane_](DeviceActor& actor) { actor.settle_update(lane); });
+  endpoint->post(SettleUpdate{.lane = lane_});
 }
 
 }  // namespace hearth

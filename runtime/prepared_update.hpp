@@ -1,7 +1,7 @@
-// PreparedUpdate: an update group that has all it needs on its device and waits there for its decision.
-// Held by whoever decides. Threads: move-only; one at a time, any.
-// Invariants: (1) the group waits until settle(), or until its deadline, when it says no itself unless yes was said before; (2) dropped
-// without settle(), it says no.
+// PreparedUpdate: an update group that has all it needs on its device and waits there for its
+// decision. Held by the code that decides. Threads: move-only; one at a time, any. Invariants: (1)
+// the group waits until settle(), or until its deadline, when it says no itself unless yes was said
+// before; (2) dropped without settle(), it says no.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,16 @@
 #include <hearth/runtime/recording.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
-#include <hearth/streams/op_trace_file.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
+#include <hearth/streams/trace/op_trace_reducer.hpp>
 
-#include "readback.hpp"
+#include "runtime/client/ask.hpp"
 
 namespace hearth {
 namespace {
@@ -17,13 +19,40 @@ Recorder& recorder_of(const std::vector<Device>& devices) {
   return devices.front().endpoint().tables().recorder;
 }
 
+// The trace up to this op, with it: what a program did after a failure has no part in it.
+OpTrace until(const OpTrace& trace, std::size_t place) {
+  std::vector<bool> keep(trace.ops.size(), false);
+  std::fill_n(keep.begin(), place + 1, true);
+  return select_ops(trace, keep);
+}
+
+// The smallest program found whose read fails as the last one of `trace`; nothing when that one
+// does not fail again.
+std::optional<OpTrace> reduced(const OpTrace& trace, const Device& device, Deadline deadline) {
+  // The program's own ops: what was too large for its device then may be asked for again.
+  const ReplayOptions options{.memory_limit_bytes = std::int64_t{1} << 61,
+                              .work_limit = std::numeric_limits<double>::infinity()};
+  const ReplayReport report = replay(trace, device, options);
+  if (report.rows.empty() || report.rows.back().verdict != Verdict::same_error) {
+    return std::nullopt;
+  }
+  const Error& wanted = *report.rows.back().error;
+  const auto still_fails = [&](const OpTrace& candidate) {
+    return std::ranges::any_of(replay(candidate, device, options).rows, [&](const ReplayRow& row) {
+      return row.verdict == Verdict::same_error && row.error->code == wanted.code &&
+             row.error->op == wanted.op;
+    });
+  };
+  return reduce_trace(trace, still_fails, {.until = deadline});
+}
+
 }  // namespace
 
 RecordScope::RecordScope(const Runtime& runtime, RecordOptions options)
     : RecordScope(runtime, std::filesystem::path(), std::move(options)) {}
 
 RecordScope::RecordScope(const Runtime& runtime, std::filesystem::path file, RecordOptions options)
-    : devices_(runtime.devices()), file_(std::move(file)) {
+    : devices_(runtime.every_device()), file_(std::move(file)) {
   recorder_of(devices_).start(devices_, options).value();
   reduces_failures_ = options.reduces_failures;
   reduce_limit_ = options.reduce_limit;
@@ -43,11 +72,11 @@ bool RecordScope::wait_for_reads(std::optional<Duration> limit) {
   is_open_ = false;
   bool have_all_answered = true;
   for (const Device& device : devices_) {
-    // What was read comes into the trace by itself; a device that is closed has answered all it will.
+    // What was read comes into the trace by itself; a device that is closed has answered all it
+    // will.
     if (!device.endpoint().is_closed()) {
       try {
-        static_cast<void>(ask_actor<bool>(
-            device.endpoint(), [](DeviceActor&) { return true; }, limit));
+        ask<AwaitIdle>(device.endpoint(), limit);
       } catch (const Exception& error) {
         device.endpoint().tables().log.warn("record: " + error.error().to_string());
         have_all_answered = false;
@@ -96,20 +125,31 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
     log.warn("record: " + device.name() + " is lost; there is no smaller program");
     return {};
   }
-  try {
-    const std::optional<ReplayFailure> failure = failure_of(replay(trace, device));
-    if (!failure || failure->verdict != Verdict::same_error) {
-      log.warn("record: what failed does not fail again in a replay; there is no smaller program");
-      return {};
+  std::filesystem::path path = file_;
+  path += ".min";
+  constexpr int kMostTried = 8;
+  int tried = 0;
+  ErrorRef refused;
+  for (std::size_t place = 0; place < trace.ops.size() && tried < kMostTried; ++place) {
+    const TraceOp& op = trace.ops[place];
+    if (op.record.kind != OpKind::readback || op.outcome != TraceOutcome::failed) {
+      continue;
     }
-    const std::optional<OpTrace> small =
-        reduce_recording(trace, device, {.reduce_until = Deadline::in(reduce_limit_)});
-    std::filesystem::path path = file_;
-    path += ".min";
-    return small ? write_trace(path, *small) : Status();
-  } catch (const Exception& error) {
-    return error.shared_error();
+    ++tried;
+    try {
+      if (const std::optional<OpTrace> small =
+              reduced(until(trace, place), device, Deadline::in(reduce_limit_))) {
+        return write_trace(path, *small);
+      }
+    } catch (const Exception& error) {
+      refused = error.shared_error();
+    }
   }
+  if (refused) {
+    return refused;
+  }
+  log.warn("record: what failed does not fail again in a replay; there is no smaller program");
+  return {};
 }
 
 }  // namespace hearth

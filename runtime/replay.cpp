@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include <hearth/streams/op_table.hpp>
-#include <hearth/streams/op_trace_file.hpp>
-#include <hearth/streams/op_trace_reducer.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
+#include <hearth/streams/trace/op_trace_reducer.hpp>
 
-#include "trace_player.hpp"
+#include "runtime/record/trace_player.hpp"
 
 namespace hearth {
 namespace {

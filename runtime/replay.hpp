@@ -1,7 +1,7 @@
-// Replay: runs a recording (recording.hpp, or HEARTH_RECORD_FILE) again, on any device, and says how what it reads differs from what
-// the program read, or from another device.
-// Stateless. Threads: any; a replay takes its caller's thread until it is done.
-// Invariant: whatever is in the file, it is refused or it runs; it never does what no program could do.
+// Replay: runs a recording (recording.hpp, or HEARTH_RECORD_FILE) again, on any device, and says
+// how what it reads differs from what the program read, or from another device. Stateless. Threads:
+// any; a replay takes its caller's thread until it is done. Invariant: whatever is in the file, it
+// is refused or it runs; it never does what no program could do.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +24,28 @@ struct OpTrace;
 struct ReplayOptions {
   /// Compare with a replay on this device instead of with what the program read.
   std::optional<Device> against = {};
-  /// Largest |a - b| / (1 + |b|) that passes; 0 = 1e-4 for f32, 1e-10 for f64, 1e-2 for f16, 1e-1 for bf16. Integers must be equal.
+  /// Largest |a - b| / (1 + |b|) that passes; 0 = 1e-4 for f32, 1e-10 for f64, 1e-2 for f16, 1e-1
+  /// for bf16. Integers must be equal.
   double tolerance = 0;
   /// Reads what is alive at the end of the recording too.
   bool reads_all_at_end = false;
   /// A recording that needs more is refused.
   std::int64_t memory_limit_bytes = std::int64_t{1} << 36;
   double work_limit = 1e15;  ///< Flops and bytes, by the op table.
-  /// How often a reduction may run the program, and until when: then it gives the smallest program that it has found.
+  /// How often a reduction may run the program, and until when: then it gives the smallest program
+  /// that it has found.
   int most_runs = 2000;
   Deadline reduce_until = Deadline::never();
 };
 
 enum class Verdict : std::uint8_t {
   same_bits,
-  close,        ///< Within the tolerance.
-  differs,      ///< Values beyond it.
-  same_error,   ///< Both failed, with the same code.
-  other_error,  ///< One failed and the other did not, or in another way.
-  not_compared,  ///< Nothing to compare with: the bytes were not recorded, or depend on some that were not.
+  close,         ///< Within the tolerance.
+  differs,       ///< Values beyond it.
+  same_error,    ///< Both failed, with the same code.
+  other_error,   ///< One failed and the other did not, or in another way.
+  not_compared,  ///< Nothing to compare with: the bytes were not recorded, or depend on some that
+                 ///< were not.
 };
 [[nodiscard]] std::string_view name(Verdict verdict) noexcept;
 
@@ -71,7 +74,8 @@ struct ReplayReport {
   [[nodiscard]] std::string to_string(bool every_row = false) const;
 };
 
-/// Errors: FileError not_found, io_error, bad_format (the byte and the rule); DeviceError out_of_memory beyond the limits.
+/// Errors: FileError not_found, io_error, bad_format (the byte and the rule); DeviceError
+/// out_of_memory beyond the limits.
 [[nodiscard]] ReplayReport replay(const std::filesystem::path& file,
                                   const Device& device,
                                   const ReplayOptions& options = {});
@@ -79,7 +83,8 @@ struct ReplayReport {
                                   const Device& device,
                                   const ReplayOptions& options = {});
 
-/// What makes a replay a failing one: the first row that differs, else the first that could not be read; its code and op.
+/// What makes a replay a failing one: the first row that differs, else the first that could not be
+/// read; its code and op.
 struct ReplayFailure {
   Verdict verdict = Verdict::not_compared;
   ErrorCode code = ErrorCode::internal;
@@ -90,8 +95,8 @@ struct ReplayFailure {
 };
 [[nodiscard]] std::optional<ReplayFailure> failure_of(const ReplayReport& report);
 
-/// A small program that fails in the same way on that device, or nothing when the recording does not fail there.
-/// Errors: as replay(). Cost: up to most_runs replays.
+/// A small program that fails in the same way on that device, or nothing when the recording does
+/// not fail there. Errors: as replay(). Cost: up to most_runs replays.
 [[nodiscard]] std::optional<OpTrace> reduce_recording(const OpTrace& trace,
                                                       const Device& device,
                                                       const ReplayOptions& options = {});

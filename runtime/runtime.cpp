@@ -1,44 +1,52 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 #include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <hearth/backends/builtin/builtin.hpp>
-#include <hearth/memory/host_page_provider.hpp>
 #include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/last_act.hpp>
+#include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
 #include <hearth/runtime/recording.hpp>
 
-#include "backend_factory.hpp"
-#include "device_actor.hpp"
-#include "device_endpoint.hpp"
-#include "logged_memory.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/device/backend_factory.hpp"
+#include "runtime/device/device_actor.hpp"
+#include "runtime/device/logged_memory.hpp"
 
 namespace hearth {
 namespace {
 
-// Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with more devices than cores they double up.
+// Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with
+// more devices than cores they double up.
 std::vector<DeviceOptions> default_devices(int cpu_count) {
   std::vector<DeviceOptions> devices;
   for (int i = 0; i < cpu_count; ++i) {
     devices.push_back({.name = fmt::format("cpu:{}", i)});
   }
-  devices.push_back({.name = "reference:0"});
-  devices.push_back({.name = "sim:0"});
   return devices;
 }
 
-// Cores that were named must be there: a device that quietly ran elsewhere would be slow, and nobody would know why.
+// What a default runtime also has, for programs that ask for it by name. To compute on all devices
+// must not mean to compute on the oracle too, which is a hundred times slower.
+std::vector<DeviceOptions> unlisted_devices() {
+  return {{.name = "reference:0"}, {.name = "sim:0"}};
+}
+
+// Cores that were named must be there: a device that quietly ran elsewhere would be slow, and
+// nobody would know why.
 void require_cores(const DeviceOptions& device, const std::vector<int>& available, SourceLoc loc) {
   std::vector<int> sorted = device.cores;
   std::ranges::sort(sorted);
@@ -172,6 +180,7 @@ struct Runtime::Impl {
     std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
     std::unique_ptr<OwnedThread> thread;
     std::shared_ptr<const void> witness;
+    bool is_listed = true;  ///< By Runtime::devices().
   };
 
   ThreadExecutor threads;
@@ -199,11 +208,10 @@ struct Runtime::Impl {
 void Runtime::Impl::close() {
   for (Node& node : nodes) {
     node.endpoint->close();
-    node.endpoint->post(
-        [limit = Deadline::in(shutdown_limit)](DeviceActor& actor) { actor.stop(limit); });
+    node.endpoint->post(StopDevice{.limit = Deadline::in(shutdown_limit)});
   }
   constexpr std::chrono::seconds kGrace{5};  // for the op that runs when the limit passes
-  const Deadline limit = Deadline::in(shutdown_limit + kGrace);
+  const Deadline limit = Deadline::in(saturated_sum(shutdown_limit, kGrace));
   for (Node& node : nodes) {
     node.witness.reset();
     node.thread->end(limit);
@@ -242,10 +250,11 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
   std::unique_ptr<Backend> backend = std::move(opened).value();
   const BackendInfo info = backend->info();
   auto endpoint = make_intrusive<DeviceEndpoint>(
-      info.name, info.description, tables, unique_number(), info.is_host, options.cores, reopen);
+      info.name, info.description, tables, unique_number(), info.is_host, options.cores);
   DeviceActorOptions memory{.budget_bytes = options.memory_budget_bytes,
                             .pooling = options.memory,
-                            .make_memory = options.make_memory};
+                            .make_memory = options.make_memory,
+                            .reopen = reopen};
   if (tables->log.is_enabled(LogLevel::debug)) {
     memory.make_memory = with_log(options.make_memory, options.memory, info.name, tables);
   }
@@ -253,7 +262,7 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
   Pending<void> ready = started.pending();
   auto body = [running = actor, endpoint, started = std::move(started)]() mutable {
-    endpoint->attach_actor(running.get(), IntrusivePtr<Parker>(&current_context().parker()));
+    endpoint->attach_loop(*running, IntrusivePtr<Parker>(&current_context().parker()));
     started.set_value();
     running->thread_main();
     endpoint->tables().log.debug([&] { return describe_end(*endpoint, *running); });
@@ -267,15 +276,13 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
                          .log = &tables->log},
       std::move(body));
   std::move(ready).get();
-  std::shared_ptr<const void> witness = tables->watchdog->watch(
-      {.name = fmt::format("device {}", info.name),
-       .ask =
-           [endpoint](Promise<std::string> answer) {
-             endpoint->post([answer = std::move(answer)](DeviceActor& asked) mutable {
-               answer.set_value(asked.describe());
-             });
-           },
-       .observe = [endpoint] { return endpoint->what_holder_does(); }});
+  std::shared_ptr<const void> witness =
+      tables->watchdog->watch({.name = fmt::format("device {}", info.name),
+                               .ask =
+                                   [endpoint](Promise<std::string> answer) {
+                                     endpoint->post(DescribeWaits{.answer = std::move(answer)});
+                                   },
+                               .observe = [endpoint] { return endpoint->what_holder_does(); }});
   tables->log.debug([&] {
     return fmt::format("device {} opens: {}; cores {{{}}}, budget {} bytes",
                        info.name,
@@ -287,15 +294,18 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
       Node{std::move(endpoint), std::move(actor), std::move(thread), std::move(witness)});
 }
 
-Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique<Impl>()) {
+Runtime::Runtime(RuntimeOptions options, SourceLoc loc) try : impl_(std::make_unique<Impl>()) {
   require_sound(options, loc);
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
   impl_->backend_factory = options.backend_factory;
   const Settings settings = Settings::from_environment();
+  const bool is_eager = settings.boolean(Setting::eager_reports).value().value_or(false);
   impl_->tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
                                                   LogOptions{.level = log_level(settings).value()},
-                                                  options.wait_limit);
+                                                  options.wait_limit,
+                                                  options.eager_reports || is_eager);
+  impl_->tables->failures().open(std::shared_ptr<Log>(impl_->tables, &impl_->tables->log));
   for (const std::string& variable : unknown_settings()) {
     impl_->tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
   }
@@ -316,7 +326,8 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
       ContinuationRunnerOptions{.shutdown_limit = options.shutdown_limit,
                                 .log = &impl_->tables->log});
   std::vector<DeviceOptions> devices = std::move(options.devices);
-  if (devices.empty()) {
+  const bool is_default = devices.empty();
+  if (is_default) {
     int count = options.cpu_device_count;
     if (count == 0) {
       count = static_cast<int>(
@@ -324,10 +335,15 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
     }
     devices = default_devices(count);
   }
+  const std::size_t listed_count = devices.size();
+  if (is_default) {
+    std::ranges::move(unlisted_devices(), std::back_inserter(devices));
+  }
   share_cores(devices, loc);
   share_memory(devices);
   for (const DeviceOptions& device : devices) {
     impl_->open(device, loc);
+    impl_->nodes.back().is_listed = impl_->nodes.size() <= listed_count;
   }
   if (!record_file.empty()) {
     impl_->recording = std::make_shared<RecordScope>(*this, record_file);
@@ -339,6 +355,11 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) : impl_(std::make_unique
           }
         });
   }
+} catch (const std::bad_alloc&) {
+  throw_error(Error{.code = ErrorCode::out_of_memory,
+                    .text = "Runtime: the program has no memory for its devices (ulimit -v)",
+                    .op = "Runtime",
+                    .location = loc});
 }
 
 Runtime::~Runtime() {
@@ -350,8 +371,10 @@ Runtime::~Runtime() {
   });
   impl_->saves_recording.reset();
   impl_->recording.reset();
+  impl_->tables->failures().close();
   impl_->close();
-  impl_->continuations.reset();
+  impl_->continuations.reset();  // they may still read what failed
+  impl_->tables->failures().report(impl_->tables->log);
   if (impl_->chrome_trace) {
     if (const Status written = impl_->chrome_trace->write(impl_->trace_file);
         !written.has_value()) {
@@ -375,6 +398,25 @@ Device Runtime::device(std::string_view name, SourceLoc loc) const {
 }
 
 std::vector<Device> Runtime::devices() const {
+  std::vector<Device> listed;
+  for (const Impl::Node& node : impl_->nodes) {
+    if (node.is_listed) {
+      listed.emplace_back(node.endpoint);
+    }
+  }
+  return listed;
+}
+
+std::vector<Device> Runtime::devices(std::string_view kind) const {
+  std::vector<Device> all = every_device();
+  std::erase_if(all, [kind](const Device& device) {
+    const std::string& name = device.name();
+    return std::string_view(name).substr(0, name.find(':')) != kind;
+  });
+  return all;
+}
+
+std::vector<Device> Runtime::every_device() const {
   std::vector<Device> all;
   for (const Impl::Node& node : impl_->nodes) {
     all.emplace_back(node.endpoint);
@@ -390,6 +432,9 @@ Trace& Runtime::trace() const noexcept {
 }
 Log& Runtime::log() const noexcept {
   return impl_->tables->log;
+}
+std::chrono::nanoseconds Runtime::wait_limit() const noexcept {
+  return impl_->tables->wait_limit;
 }
 Watchdog& Runtime::watchdog() const noexcept {
   return *impl_->tables->watchdog;

@@ -1,6 +1,7 @@
-// Runtime: owns the devices, their actors and what they share. A value of the program; several may live side by side.
-// Destroying it stops intake, drains the actors with a limit, and ends their threads; tensors, pendings and devices that are left
-// over stay safe to use: they report device_closed.
+// Runtime: owns the devices, their actors and what they share. A value of the program; several may
+// live side by side. Destroying it stops intake, drains the actors with a limit, and ends their
+// threads; tensors, pendings and devices that are left over stay safe to use: they report
+// device_closed. The log then says how many failures the program has never read, and the first.
 // Threads: device() and devices() from any thread; construction and destruction by one.
 #pragma once
 
@@ -27,46 +28,62 @@ class Log;
 class MemoryStrategy;
 class PageProvider;
 
-/// One device that the runtime shall have.
+/// One device for the runtime to open.
 struct DeviceOptions {
-  std::string name;  ///< "cpu:0", "reference:0", "sim:0"
-  std::vector<int> cores =
-      {};  ///< Logical CPUs of a cpu device, each once; empty = its share of what the process may use.
+  std::string name;             ///< "cpu:0", "reference:0", "sim:0"
+  std::vector<int> cores = {};  ///< Logical CPUs of a cpu device, each once; empty = its share of
+                                ///< what the process may use.
   std::int64_t memory_budget_bytes =
       0;  ///< 0 = an equal share of 60 % of the memory that is free at start.
   /// How it hands out its memory.
   MemoryPooling memory = MemoryPooling::default_pooling;
-  /// A strategy of the program's own instead, which keeps to the budget given with the pages (examples/memory_strategy.cpp). Called
-  /// when the device opens, and again at each restart.
+  /// A strategy of the program's own instead, which keeps to the budget given with the pages
+  /// (examples/memory_strategy.cpp). Called when the device opens, and again at each restart.
   std::function<std::unique_ptr<MemoryStrategy>(PageProvider& pages, std::int64_t budget_bytes)>
       make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
-  /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation that restart() begins has no faults.
+  /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation
+  /// that restart() begins has no faults.
   std::optional<FaultPlan> faults = {};
 };
 
 struct RuntimeOptions {
-  /// Empty = one "cpu:0" with all cores, "reference:0" and "sim:0".
+  /// Empty = one "cpu:0" with all cores. "reference:0" and "sim:0" are there too, for checks and
+  /// tests, but only for a program that names them: devices() does not list them.
   std::vector<DeviceOptions> devices = {};
-  /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it when 0; then 1.
+  /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it
+  /// when 0; then 1.
   int cpu_device_count = 0;
-  /// How long the destructor waits for work in flight, and then for continuations that run. A kernel that does not come back gets five
-  /// seconds more. Who is still at it then is named in the log, and its thread is left behind.
+  /// How long the destructor waits for work in flight, and then for continuations that run. A
+  /// kernel that does not come back gets five seconds more. Who is still at it then is named in the
+  /// log, and its thread is left behind.
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
-  /// How long a read, or another wait that names no deadline of its own, takes at most: then DeadlineExceeded says who waits for whom.
+  /// How long a read, or another wait that names no deadline of its own, goes on without progress:
+  /// when the device has begun no op for so long (or an eighth more), DeadlineExceeded says at what
+  /// it is. A device that is busy with many ops keeps nobody from waiting on; one op that takes
+  /// longer counts as a hang. nanoseconds::max(): for ever.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
-  /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. HEARTH_RECORD_FILE sets it when empty.
+  /// Whether a wait's error has its report, who waits for whom, made at once, for logs of CI or of
+  /// a training that hangs: what() prints it then, and the error comes up to 100 ms after its
+  /// deadline. HEARTH_EAGER_REPORTS=on sets it when false.
+  bool eager_reports = false;
+  /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
+  /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};
-  /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must outlive the Runtime.
+  /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must
+  /// outlive the Runtime.
   Executor* executor = nullptr;
-  /// For the library's own tests: other backends than the built-in ones. Must outlive the constructor.
+  /// For the library's own tests: other backends than the built-in ones. Must outlive the
+  /// constructor.
   const BackendFactory* backend_factory = nullptr;
 };
 
 class Runtime {
  public:
-  /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or repeated device, cores that this
-  /// process may not use, faults for a device that is no sim. FileError when a recording or a trace could not be written where it shall be.
+  /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or
+  /// repeated device, cores that this process may not use, faults for a device that is no sim.
+  /// FileError when a recording or a trace cannot be written to its path. OutOfMemory when the
+  /// system gives no thread for a device, or no memory.
   explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -74,16 +91,27 @@ class Runtime {
 
   /// Errors: ArgumentError not_found, with the names that exist.
   [[nodiscard]] Device device(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
+  /// The devices that RuntimeOptions name, else the cpu devices: those to work on.
   [[nodiscard]] std::vector<Device> devices() const;
+  /// All devices of a kind, "cpu" or "reference" say; none is no error.
+  [[nodiscard]] std::vector<Device> devices(std::string_view kind) const;
   [[nodiscard]] Executor& executor() const noexcept;
-  /// Hooks that hear of every kernel: what ran when, on which device. HEARTH_TRACE_FILE writes them to a file.
+  /// Hooks that get a span for every kernel: what ran when, on which device. HEARTH_TRACE_FILE
+  /// writes them to a file.
   [[nodiscard]] Trace& trace() const noexcept;
-  /// Lines for whoever runs the program: what else the library has to say to them goes here.
+  /// Lines for the person who runs the program: all else that the library reports goes here.
   [[nodiscard]] Log& log() const noexcept;
-  /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers, servers) enter themselves.
+  /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers,
+  /// servers) enter themselves.
   [[nodiscard]] Watchdog& watchdog() const noexcept;
+  /// RuntimeOptions::wait_limit, for the waits of others.
+  [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept;
   /// Where continuations of Pending::then run.
   [[nodiscard]] ContinuationRunner& continuations() const noexcept;
+
+  // ---- for the library ----
+  /// All devices, those too that devices() does not list.
+  [[nodiscard]] std::vector<Device> every_device() const;
 
  private:
   struct Impl;

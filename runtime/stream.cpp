@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "device_actor.hpp"
-#include "stream_state.hpp"
+#include "runtime/client/stream_state.hpp"
 
 namespace hearth {
 
@@ -26,11 +25,11 @@ Stream::Stream(const Device& device, StreamOptions options, SourceLoc loc) : Str
               .text = fmt::format("Stream: {} is no Priority", static_cast<int>(options.priority)),
               .location = loc});
   }
+  state_->set_limits({.deadline = options.deadline, .stop = std::move(options.stop)});
   if (options.priority != Priority::normal) {
-    // Before the first record: the actor obeys what is in its inbox before it looks at a lane rung later.
-    state_->endpoint().post([id = state_->id(), priority = options.priority](DeviceActor& actor) {
-      actor.set_priority(id, priority);
-    });
+    // Before the first record: the actor receives what is in its inbox before it looks at a lane
+    // rung later.
+    state_->endpoint().post(SetPriority{.lane = state_->id(), .priority = options.priority});
   }
 }
 
@@ -43,6 +42,13 @@ Device Stream::device() const {
 }
 std::uint64_t Stream::id() const noexcept {
   return state_->id().value;
+}
+
+void Stream::set_limits(StreamLimits limits) {
+  state_->set_limits(std::move(limits));
+}
+void Stream::cancel() noexcept {
+  state_->cancel();
 }
 
 StreamScope::StreamScope(Stream& stream, SourceLoc loc)

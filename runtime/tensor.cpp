@@ -1,17 +1,19 @@
 #include <hearth/runtime/tensor.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <hearth/runtime/device.hpp>
 
-#include "op_submit.hpp"
-#include "readback.hpp"
-#include "stream_state.hpp"
-#include "tensor_impl.hpp"
-#include "tickets.hpp"
+#include "runtime/client/ask.hpp"
+#include "runtime/client/stream_state.hpp"
+#include "runtime/client/tensor_impl.hpp"
+#include "runtime/client/tickets.hpp"
+#include "runtime/ops/op_submit.hpp"
 
 namespace hearth {
 namespace {
@@ -45,17 +47,36 @@ OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, 
   return record;
 }
 
-void submit_read(const Tensor& tensor, std::unique_ptr<ReadTicket> ticket, SourceLoc loc) {
+void submit_read(const Tensor& tensor,
+                 std::unique_ptr<ReadTicket> ticket,
+                 const char* op,
+                 SourceLoc loc) {
   TensorImpl& impl = *tensor.impl();
   StreamState& stream = current_stream(*impl.endpoint);
+  stream.require_made(impl, op, loc);
   OpRecord record = record_about(stream, OpKind::readback, impl, loc);
   submit_ticket(stream, record, std::move(ticket));
   impl.note_use(stream.id(), record.sequence);
 }
 
+// Kernels count on it: a byte of 2 would be true here and 2 there.
+void require_booleans(std::span<const std::byte> bytes, SourceLoc loc) {
+  const auto other =
+      std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
+  if (other != bytes.end()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("from: byte {} of a bool tensor is {}, neither 0 nor 1",
+                                          other - bytes.begin(),
+                                          std::to_integer<int>(*other)),
+                      .op = "from",
+                      .location = loc});
+  }
+}
+
 PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
-  return PendingOptions{
-      .subject = "a readback", .helper = helper_of(*impl.endpoint), .location = loc};
+  PendingHelper helper = helper_of(*impl.endpoint);
+  helper.work_ends = current_stream(*impl.endpoint).limits().deadline;
+  return PendingOptions{.subject = "a readback", .helper = std::move(helper), .location = loc};
 }
 
 }  // namespace
@@ -106,6 +127,9 @@ Tensor Tensor::from_owned_bytes(const Device& device,
                                   static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype)),
               .op = "from",
               .location = loc});
+  }
+  if (dtype == DType::boolean) {
+    require_booleans(bytes, loc);
   }
   DeviceEndpoint& endpoint = device.endpoint();
   StreamState& stream = current_stream(endpoint);
@@ -162,7 +186,7 @@ void Tensor::set_path(std::string_view path, SourceLoc loc) const {
       impl_of(*this, "set_path", loc));  // NOLINT: facts for error texts only
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
-    impl.path.store(id, std::memory_order_release);  // partner: whoever names it in an error
+    impl.path.store(id, std::memory_order_release);  // partner: the code that names it in an error
   }
 }
 
@@ -193,7 +217,7 @@ Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
       promise.set_value(std::move(done.bytes));
     }
   };
-  submit_read(*this, std::move(ticket), loc);
+  submit_read(*this, std::move(ticket), "read_bytes", loc);
   return pending;
 }
 
@@ -226,16 +250,35 @@ Pending<void> Tensor::read_owned(std::span<std::byte> out,
       promise.set_value();
     }
   };
-  submit_read(*this, std::move(ticket), loc);
+  submit_read(*this, std::move(ticket), "read_into", loc);
   return pending;
 }
 
-Pending<double> Tensor::item_later(SourceLoc loc) const {
-  const TensorImpl& impl = impl_of(*this, "item", loc);
-  if (element_count() != 1) {
+namespace {
+
+ItemValue item_value_of(std::span<const std::byte> bytes, DType dtype) {
+  return visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T value{};
+    std::memcpy(&value, bytes.data(), sizeof value);
+    if constexpr (std::is_integral_v<T>) {
+      return ItemValue{.is_integer = true, .integer = static_cast<std::int64_t>(value)};
+    } else if constexpr (sizeof(T) < sizeof(float)) {
+      return ItemValue{.real = static_cast<double>(static_cast<float>(value))};
+    } else {
+      return ItemValue{.real = static_cast<double>(value)};
+    }
+  });
+}
+
+/// Queues the reading of one element; the result is what `convert` makes of it.
+template <class T, class Convert>
+Pending<T> read_item(const Tensor& tensor, SourceLoc loc, Convert convert) {
+  const TensorImpl& impl = impl_of(tensor, "item", loc);
+  if (impl.layout->shape.element_count() != 1) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
                       .text = fmt::format("item: the tensor has {} elements, not 1: {}",
-                                          element_count(),
+                                          impl.layout->shape.element_count(),
                                           describe(impl.dtype, impl.layout->shape)),
                       .op = "item",
                       .location = loc});
@@ -243,36 +286,42 @@ Pending<double> Tensor::item_later(SourceLoc loc) const {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes.resize(static_cast<std::size_t>(bytes_of(impl)));
   ticket->target = ticket->bytes;
-  Promise<double> promise(reading(impl, loc));
-  Pending<double> pending = promise.pending();
-  ticket->finish = [promise = std::move(promise), dtype = impl.dtype](ReadTicket& done,
-                                                                      ErrorRef error) mutable {
+  Promise<T> promise(reading(impl, loc));
+  Pending<T> pending = promise.pending();
+  ticket->finish = [promise = std::move(promise), dtype = impl.dtype, convert](
+                       ReadTicket& done, ErrorRef error) mutable {
     if (error) {
       promise.set_error(std::move(error));
-      return;
+    } else {
+      promise.set_value(convert(item_value_of(done.target, dtype)));
     }
-    promise.set_value(visit_dtype(dtype, [&](auto zero) {
-      decltype(zero) value{};
-      std::memcpy(&value, done.target.data(), sizeof value);
-      if constexpr (std::is_same_v<decltype(zero), f16> || std::is_same_v<decltype(zero), bf16>) {
-        return static_cast<double>(static_cast<float>(value));
-      } else {
-        return static_cast<double>(value);
-      }
-    }));
   };
-  submit_read(*this, std::move(ticket), loc);
+  submit_read(tensor, std::move(ticket), "item", loc);
   return pending;
 }
 
-double Tensor::item_as_double(SourceLoc loc) const {
-  return item_later(loc).get();
+}  // namespace
+
+Pending<double> Tensor::item_later(SourceLoc loc) const {
+  return read_item<double>(*this, loc, [](const ItemValue& value) {
+    return value.is_integer ? static_cast<double>(value.integer) : value.real;
+  });
+}
+
+ItemValue Tensor::item_value(SourceLoc loc) const {
+  return read_item<ItemValue>(*this, loc, [](const ItemValue& value) { return value; }).get();
+}
+
+ItemValue Tensor::item_value(Deadline deadline, SourceLoc loc) const {
+  return read_item<ItemValue>(*this, loc, [](const ItemValue& value) { return value; })
+      .get(deadline);
 }
 
 void Tensor::publish(SourceLoc loc) const {
   TensorImpl& impl = const_cast<TensorImpl&>(
       impl_of(*this, "publish", loc));  // NOLINT: the tensor's values do not change
   StreamState& stream = current_stream(*impl.endpoint);
+  stream.require_made(impl, "publish", loc);
   OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
   stream.submit(record, {});
   impl.note_use(stream.id(), record.sequence);
@@ -287,6 +336,7 @@ void Tensor::adopt(SourceLoc loc) {
   if (is_at_home || impl.references.load(std::memory_order_acquire) != 1) {
     return;
   }
+  stream.require_made(impl, "adopt", loc);
   OpRecord record = record_about(stream, OpKind::adopt, impl, SourceLoc{});
   LastUsesBlob uses = impl.last_uses(stream.id());
   uses.all_lanes = 0;  // a lane that waited for all others could wait for one that waits for it
@@ -297,7 +347,8 @@ void Tensor::adopt(SourceLoc loc) {
     use.lane.store(0, std::memory_order_release);
     use.sequence.store(0, std::memory_order_release);
   }
-  // Uses beyond the four that are remembered cannot be waited for here: then the tensor stays foreign, which costs in-place reuse only.
+  // Uses beyond the four that are remembered cannot be waited for here: then the tensor stays
+  // foreign, which costs in-place reuse only.
   if (!impl.has_many_users.load(std::memory_order_acquire)) {
     impl.is_foreign.store(false, std::memory_order_release);
   }

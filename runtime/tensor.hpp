@@ -1,6 +1,7 @@
 // Tensor: a small counted reference to values that live, or will live, on a device.
-// Shape and dtype are known at once; values come later: to_vector() and item() give or wait for them.
-// A copy shares the same values (tensors never change under a reader: an op makes a new tensor). Moving a tensor into an op
+// Shape and dtype are known at once; values come later: to_vector() and item() give or wait for
+// them. A copy shares the same values (tensors never change under a reader: an op makes a new
+// tensor). Moving a tensor into an op
 // (`std::move(a) + b`) lets the device reuse its memory for the result.
 // Threads: a Tensor object is used by one thread at a time; copies of it may live on many threads.
 #pragma once
@@ -20,6 +21,7 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/shape.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
+#include <hearth/runtime/item_value.hpp>
 
 namespace hearth {
 
@@ -77,7 +79,8 @@ class Tensor {
 
   // ---- making ----
   /// A tensor with these values, in row-major order. Copies them before it returns.
-  /// Errors: ShapeError when values.size() is not the shape's element count; OutOfMemory when the copy finds no room.
+  /// Errors: ShapeError when values.size() is not the shape's element count; OutOfMemory when the
+  /// copy finds no room.
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::span<const T> values,
@@ -90,6 +93,8 @@ class Tensor {
                                    const std::vector<T>& values,
                                    const Shape& shape,
                                    SourceLoc loc = SourceLoc::current()) {
+    static_assert(!std::is_same_v<T, bool>,
+                  "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     return from(device, std::span<const T>(values), shape, loc);
   }
   template <class T>
@@ -105,16 +110,20 @@ class Tensor {
                                    std::vector<T>&& values,
                                    const Shape& shape,
                                    SourceLoc loc = SourceLoc::current()) {
+    static_assert(!std::is_same_v<T, bool>,
+                  "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     auto owner = std::make_shared<const std::vector<T>>(std::move(values));
     const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
     return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
   }
+  /// The same from bytes, as they lie in memory; bool has a byte an element.
+  /// Errors: as from; ArgumentError when a byte of a bool tensor is neither 0 nor 1.
   [[nodiscard]] static Tensor from_bytes(const Device& device,
                                          std::span<const std::byte> bytes,
                                          DType dtype,
                                          const Shape& shape,
                                          SourceLoc loc = SourceLoc::current());
-  /// `owner` keeps `bytes` alive until the device has read them.
+  /// As from_bytes, without the copy: `owner` keeps `bytes` alive until the device has read them.
   [[nodiscard]] static Tensor from_owned_bytes(const Device& device,
                                                std::span<const std::byte> bytes,
                                                std::shared_ptr<const void> owner,
@@ -141,47 +150,63 @@ class Tensor {
   [[nodiscard]] Tensor detach() const;
 
   // ---- reading ----
-  /// All values in row-major order, as bytes; comes when the device is done. The reading is queued now.
-  /// Errors: OutOfMemory when the host has no room for them; then nothing was queued.
+  /// All values in row-major order, as bytes; comes when the device is done. The reading is queued
+  /// now. Errors: OutOfMemory when the host has no room for them; then nothing was queued.
   [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(
       SourceLoc loc = SourceLoc::current()) const;
-  /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must live until the Pending is ready.
+  /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must
+  /// live until the Pending is ready.
   [[nodiscard]] Pending<void> read_into(std::span<std::byte> out,
                                         SourceLoc loc = SourceLoc::current()) const;
-  /// All values in row-major order. Waits. Errors: DtypeError when T is not the tensor's type; OutOfMemory when the host has no room for
-  /// them; DeviceError when it is poisoned.
+  /// All values in row-major order. Waits, at most up to the deadline of the calling thread's
+  /// stream. Errors: DtypeError when T is not the tensor's type; OutOfMemory when the host has no
+  /// room for them; DeviceError when it is poisoned.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
-    static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
-    require_dtype(dtype_of<T>, loc);
-    // Shared with the device: when the wait ends at its deadline, the read that is queued still has somewhere to write.
-    const auto out = std::make_shared<std::vector<T>>(
-        host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
-    read_owned(std::as_writable_bytes(std::span<T>(*out)), out, loc).get();
-    return std::move(*out);
+    return read_values<T>(loc, [](Pending<void> read) { std::move(read).get(); });
   }
-  /// The one value of a tensor with one element, as a T (converted from whatever dtype it has). Waits.
+  /// The same, waited for until then. Errors: DeadlineExceeded; what is queued still runs, unless
+  /// Stream::cancel() gives it up.
+  template <class T>
+  [[nodiscard]] std::vector<T> to_vector(Deadline deadline,
+                                         SourceLoc loc = SourceLoc::current()) const {
+    return read_values<T>(loc, [&](Pending<void> read) { std::move(read).get(deadline); });
+  }
+  /// The one value of a tensor with one element, as a T. Waits. Integers come as they are; a float
+  /// T rounds; an integer T drops the fraction of a float; bool says whether the value is not 0.
+  /// Errors: ArgumentError when T cannot hold the value: NaN as an int, 300 as a uint8_t, 1e300 as
+  /// a float.
   template <class T = double>
   [[nodiscard]] T item(SourceLoc loc = SourceLoc::current()) const {
-    return static_cast<T>(item_as_double(loc));
+    return item_value(loc).as<T>(loc);
   }
-  /// The future of item(): queued now, read later. The loss of a step, for instance.
+  /// The same, waited for until then; as to_vector().
+  template <class T = double>
+  [[nodiscard]] T item(Deadline deadline, SourceLoc loc = SourceLoc::current()) const {
+    return item_value(deadline, loc).as<T>(loc);
+  }
+  /// The future of item(): queued now, read later. The loss of a step, for instance. Integers
+  /// beyond 2^53 are rounded.
   [[nodiscard]] Pending<double> item_later(SourceLoc loc = SourceLoc::current()) const;
-  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable. It goes through host memory.
-  /// Errors: OutOfMemory when the host has no room for it; DeviceError when the result is read.
+  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable. It goes
+  /// through host memory. Errors: OutOfMemory when the host has no room for it; DeviceError when
+  /// the result is read.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Tensor to(DType dtype, SourceLoc loc = SourceLoc::current()) const;  ///< cast
-  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits; `out << tensor` is the same.
+  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits;
+  /// `out << tensor` is the same.
   [[nodiscard]] std::string to_string(SourceLoc loc = SourceLoc::current()) const;
 
   // ---- threads ----
-  /// A flush point in this thread's program: what the tensor needs may be used by another thread from here on.
+  /// A flush point in this thread's program: what the tensor needs may be used by another thread
+  /// from here on.
   void publish(SourceLoc loc = SourceLoc::current()) const;
-  /// Makes the calling thread's stream the tensor's home, so that its memory can be reused in place there. No effect while
-  /// other copies of the tensor exist.
+  /// Makes the calling thread's stream the tensor's home, so that its memory can be reused in place
+  /// there. No effect while other copies of the tensor exist.
   void adopt(SourceLoc loc = SourceLoc::current());
 
-  /// Names the tensor in error texts ("encoder.inner.weight"); modules do this for their parameters.
+  /// Names the tensor in error texts ("encoder.inner.weight"); modules do this for their
+  /// parameters.
   void set_path(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
   // ---- for the library ----
@@ -204,7 +229,20 @@ class Tensor {
 
  private:
   void require_dtype(DType wanted, SourceLoc loc) const;
-  [[nodiscard]] double item_as_double(SourceLoc loc) const;
+  [[nodiscard]] ItemValue item_value(SourceLoc loc) const;
+  /// Waits for the values with `wait`.
+  template <class T, class Wait>
+  [[nodiscard]] std::vector<T> read_values(SourceLoc loc, const Wait& wait) const {
+    static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
+    require_dtype(dtype_of<T>, loc);
+    // Shared with the device: when the wait ends at its deadline, the read that is queued still has
+    // somewhere to write.
+    const auto out = std::make_shared<std::vector<T>>(
+        host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
+    wait(read_owned(std::as_writable_bytes(std::span<T>(*out)), out, loc));
+    return std::move(*out);
+  }
+  [[nodiscard]] ItemValue item_value(Deadline deadline, SourceLoc loc) const;
   [[nodiscard]] Pending<void> read_owned(std::span<std::byte> out,
                                          std::shared_ptr<void> owner,
                                          SourceLoc loc) const;
@@ -214,10 +252,12 @@ class Tensor {
   std::uint32_t node_ = 0;
 };
 
-/// Prints to_string(): the values, then shape, dtype and device. Waits. Errors: DeviceError when the tensor is poisoned.
+/// Prints to_string(): the values, then shape, dtype and device. Waits. Errors: DeviceError when
+/// the tensor is poisoned.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line of the call.
+/// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line
+/// of the call.
 class Arg {
  public:
   Arg(const Tensor& tensor,
@@ -229,10 +269,13 @@ class Arg {
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   Arg(Number value,
       SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
-      : real_(static_cast<double>(value)),
-        integer_(static_cast<std::int64_t>(value)),
-        is_integer_(std::is_integral_v<Number>),
-        loc_(loc) {}
+      : real_(static_cast<double>(value)), loc_(loc) {
+    if constexpr (std::is_integral_v<Number>) {
+      integer_ = static_cast<std::int64_t>(value);
+      is_integer_ = true;
+      is_beyond_i64_ = std::is_unsigned_v<Number> && integer_ < 0;
+    }
+  }
 
   [[nodiscard]] bool is_scalar() const noexcept { return tensor_ == nullptr; }
   [[nodiscard]] const Tensor& tensor() const noexcept { return *tensor_; }
@@ -240,6 +283,8 @@ class Arg {
   [[nodiscard]] double real() const noexcept { return real_; }
   [[nodiscard]] std::int64_t integer() const noexcept { return integer_; }
   [[nodiscard]] bool is_integer() const noexcept { return is_integer_; }
+  /// An integer of 2^63 or more: integer() has its bits.
+  [[nodiscard]] bool is_beyond_i64() const noexcept { return is_beyond_i64_; }
   [[nodiscard]] SourceLoc location() const noexcept { return loc_; }
 
  private:
@@ -248,6 +293,7 @@ class Arg {
   double real_ = 0;
   std::int64_t integer_ = 0;
   bool is_integer_ = false;
+  bool is_beyond_i64_ = false;
   SourceLoc loc_;
 };
 

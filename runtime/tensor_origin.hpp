@@ -1,4 +1,5 @@
-// What a device's memory holds, in words: which op made a tensor, on which line of the program. Plain values. Threads: any.
+// What a device's memory holds, in words: which op made a tensor, on which line of the program.
+// Plain values. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ struct MemoryEvent {
   LiveTensor tensor;  ///< Of `freed`: the one that was there last.
 };
 
-/// All events of a device between start_memory_trace() and take_memory_trace(), in order. It begins with a `made` for each tensor
-/// that was there, all with one time.
+/// All events of a device between start_memory_trace() and take_memory_trace(), in order. It begins
+/// with a `made` for each tensor that was there, all with one time.
 using MemoryTrace = std::vector<MemoryEvent>;
 
 }  // namespace hearth

@@ -66,6 +66,16 @@ std::int64_t as_integer(const std::byte* at, DType dtype) {
   }
 }
 
+// What is printed of a shape in full: of one without elements the brackets, which need as much
+// room.
+std::int64_t printed_count(const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape.dims()) {
+    count *= std::max<std::int64_t>(size, 1);  // a shape keeps this product below 2^60
+  }
+  return count;
+}
+
 enum class RealStyle : std::uint8_t { whole, decimals, powers };
 
 class Printer {
@@ -75,7 +85,7 @@ class Printer {
           const Shape& shape,
           const PrintOptions& options)
       : bytes_(bytes), dtype_(dtype), shape_(shape), options_(options) {
-    edge_ = shape.element_count() > options.max_elements ? options.edge_elements : 0;
+    edge_ = printed_count(shape) > options.max_elements ? options.edge_elements : 0;
     choose_style();
     visit_shown(0, 0, [&](std::int64_t index) { width_ = std::max(width_, text(index).size()); });
   }

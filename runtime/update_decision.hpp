@@ -1,5 +1,5 @@
-// UpdateDecision: the one word on update groups that wait on several devices: all of them happen, or none.
-// Shared by the groups and by whoever decides; one for each step. Threads: any.
+// UpdateDecision: the one word on update groups that wait on several devices: all of them happen,
+// or none. Shared by the groups and by the code that decides; one for each step. Threads: any.
 // Invariant: the first word counts, for ever and for everyone.
 #pragma once
 
@@ -18,7 +18,8 @@ class UpdateDecision final {
 
   /// Says yes. True when the groups happen, false when somebody said no before.
   [[nodiscard]] bool commit() noexcept;
-  /// Says no, for this reason. True when the groups do not happen, false when somebody said yes before.
+  /// Says no, for this reason. True when the groups do not happen, false when somebody said yes
+  /// before.
   bool abort(ErrorRef error);
 
   [[nodiscard]] bool is_open() const noexcept;

@@ -1,6 +1,6 @@
 #include <hearth/runtime/weight_scope.hpp>
 
-#include "stream_state.hpp"
+#include "runtime/client/stream_state.hpp"
 
 namespace hearth {
 

@@ -75,6 +75,26 @@ Result<std::array<std::int64_t, 2>> places(OpKind kind,
   return counts;
 }
 
+// A window over an empty plane would lie in the padding alone, and have neither maximum nor mean.
+Status check_plane(OpKind kind, const TensorSpec& x) {
+  const std::int64_t height = x.shape[2];
+  const std::int64_t width = x.shape[3];
+  if (height == 0 || width == 0) {
+    return broken(ErrorCode::shape_mismatch,
+                  kind,
+                  fmt::format("a plane of {} x {} has no elements", height, width),
+                  {{"x", &x}});
+  }
+  constexpr std::int64_t kMostPlaces = std::numeric_limits<std::int32_t>::max();
+  if (kind == OpKind::max_pool2d && height > kMostPlaces / width) {
+    return broken(ErrorCode::shape_mismatch,
+                  kind,
+                  fmt::format("positions are i32, too few for a plane of {} x {}", height, width),
+                  {{"x", &x}});
+  }
+  return {};
+}
+
 Status check_conv_channels(const TensorSpec& x,
                            const TensorSpec& w,
                            const TensorSpec* bias,
@@ -170,6 +190,7 @@ Result<TensorSpec> pool2d(OpKind kind, const TensorSpec& x, const PoolAttributes
   if (x.shape.rank() != 4) {
     return broken(ErrorCode::shape_mismatch, kind, "needs rank 4", {{"x", &x}});
   }
+  HEARTH_TRY_STATUS(check_plane(kind, x));
   std::array<Window, 2> windows{};
   for (std::size_t i = 0; i < windows.size(); ++i) {
     windows[i] = {.kernel = attributes.kernel[i],
@@ -205,6 +226,9 @@ Result<TensorSpec> cross_entropy(const TensorSpec& logits, const TensorSpec& tar
   }
   if (logits.shape[0] != targets.shape[0]) {
     return fail("the number of rows differs");
+  }
+  if (logits.shape[0] != 0 && logits.shape[1] == 0) {
+    return fail("there are no classes");
   }
   return TensorSpec{dtype, targets.shape};
 }

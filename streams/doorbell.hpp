@@ -53,7 +53,8 @@ class BasicDoorbell {
   /// token holder only.
   void release_with_work() noexcept;
 
-  /// Keeps the token for ever and turns further rings away. Returns what was rung before. Threads: token holder only.
+  /// Keeps the token for ever and turns further rings away. Returns what was rung before. Threads:
+  /// token holder only.
   [[nodiscard]] Rung stop() noexcept;
 
   /// The actor's thread is about to sleep with a deadline (true) or without one (false). Fails

@@ -1,5 +1,5 @@
-// The functions of BasicDoorbell, for the programs that make one: doorbell.cpp and the model checker.
-// Threads: as doorbell.hpp says of each.
+// The functions of BasicDoorbell, for the programs that make one: doorbell.cpp and the model
+// checker. Threads: as doorbell.hpp says of each.
 #pragma once
 
 #include <hearth/streams/doorbell.hpp>

@@ -1,9 +1,9 @@
 // A lane: the single-producer single-consumer ring of op records between one stream and one device.
-// The producer is the thread that uses the stream; the consumer is the holder of the device's token.
-// Invariants: (1) records leave in the order they came; (2) a record's sequence is its place in the
-// ring's life, from 1, so consumed() ≥ s says that record s is done; (3) blobs lie in a byte ring of
-// their own and are freed with their record; (4) `rung` is not 0 while the lane is linked in the
-// doorbell or in the consumer's hands; both sides change it by exchange(acq_rel).
+// The producer is the thread that uses the stream; the consumer is the holder of the device's
+// token. Invariants: (1) records leave in the order they came; (2) a record's sequence is its place
+// in the ring's life, from 1, so consumed() ≥ s says that record s is done; (3) blobs lie in a byte
+// ring of their own and are freed with their record; (4) `rung` is not 0 while the lane is linked
+// in the doorbell or in the consumer's hands; both sides change it by exchange(acq_rel).
 #pragma once
 
 #include <array>
@@ -38,6 +38,7 @@ class BasicLane {
  public:
   static constexpr std::uint64_t kCapacity = Policy::kCapacity;    ///< records
   static constexpr std::uint64_t kBlobBytes = Policy::kBlobBytes;  ///< bytes of the overflow ring
+  static constexpr std::uint64_t kLookEvery = Policy::kLookEvery;
 
   explicit BasicLane(LaneId id);
   BasicLane(const BasicLane&) = delete;
@@ -80,15 +81,19 @@ class BasicLane {
   [[nodiscard]] const std::byte* front_blob() const noexcept;
   /// Removes front(), and wakes a producer that waits for room. Threads: token holder only.
   void pop() noexcept;
+  /// Wakes a producer that waits although there is room: pop() does not look at each record. Called
+  /// where the consumer leaves a lane that is not empty. Threads: token holder only.
+  void look_for_producer() noexcept;
   enum class Turn : std::uint8_t {
     empty,       ///< Nothing left; the lane is out of the consumer's hands until it is rung again.
     more,        ///< More came meanwhile; the lane stays with the consumer.
-    rung_again,  ///< More came, and its producer has rung or is about to: the doorbell has the lane.
+    rung_again,  ///< More came, and its producer has rung or is about to: the doorbell has the
+                 ///< lane.
   };
   /// Ends a turn of an empty lane. Threads: token holder only.
   [[nodiscard]] Turn finish_turn() noexcept;
-  /// The stream is gone; after a finish_turn() that said empty, its thread touches the lane no more.
-  /// Threads: token holder only.
+  /// The stream is gone; after a finish_turn() that said empty, its thread touches the lane no
+  /// more. Threads: token holder only.
   [[nodiscard]] bool is_orphaned() const noexcept { return is_orphaned_; }
 
   // ---- any thread ----
@@ -111,15 +116,18 @@ class BasicLane {
   using Atomic = typename Atomics::template Atomic<T>;
 
   [[nodiscard]] bool reserve_blob(OpRecord& record, std::span<const std::byte> blob);
+  /// Gives the bytes of front()'s blob back.
+  void release_blob(const OpRecord& record) noexcept;
 
   const LaneId id_;
   std::unique_ptr<std::array<OpRecord, kCapacity>> records_;
   std::unique_ptr<std::array<std::byte, kBlobBytes>> blobs_;
 
-  alignas(64) std::uint64_t tail_local_ = 0;          // producer
-  std::uint64_t head_seen_ = 0;                       // producer's last look at head_
-  std::uint64_t blob_tail_ = 0;                       // producer
-  std::vector<IntrusivePtr<WaitingParker>> parkers_;  // producer: keeps alive whoever waited here
+  alignas(64) std::uint64_t tail_local_ = 0;  // producer
+  std::uint64_t head_seen_ = 0;               // producer's last look at head_
+  std::uint64_t blob_tail_ = 0;               // producer
+  std::vector<IntrusivePtr<WaitingParker>>
+      parkers_;  // producer: keeps those alive that waited here
   alignas(64) Atomic<std::uint64_t> tail_{0};
   alignas(64) Atomic<std::uint64_t> head_{0};
   Atomic<std::uint64_t> blob_head_{0};
@@ -127,6 +135,7 @@ class BasicLane {
   bool is_orphaned_ = false;     // consumer
   alignas(64) Atomic<std::uint32_t> rung_{0};
   Atomic<std::uint32_t> producer_waits_{0};
+  Atomic<std::uint64_t> awaited_blob_head_{0};  // of the producer that waits
   Atomic<WaitingParker*> waiter_{nullptr};
 };
 

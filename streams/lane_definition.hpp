@@ -88,9 +88,11 @@ bool BasicLane<Policy>::announce_waiting() {
     if (std::ranges::none_of(parkers_, is_this)) {
       parkers_.emplace_back(&parker);
     }
-    waiter_.store(&parker, std::memory_order_release);  // partner: pop
+    waiter_.store(&parker, std::memory_order_release);  // partner: look_for_producer
   }
-  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop
+  awaited_blob_head_.store(blob_tail_ - std::min(blob_tail_, kBlobBytes / 2),
+                           std::memory_order_release);     // partner: look_for_producer
+  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: look_for_producer
   head_seen_ = consumed();
   if (has_room()) {
     producer_waits_.exchange(0, std::memory_order_acq_rel);
@@ -130,33 +132,56 @@ const std::byte* BasicLane<Policy>::front_blob() const noexcept {
 }
 
 template <class Policy>
+void BasicLane<Policy>::release_blob(const OpRecord& record) noexcept {
+  std::uint64_t size = record.blob_size_bytes;
+  if (size > kBlobBytes / 4) {
+    std::byte* heap = nullptr;
+    std::memcpy(&heap, blobs_->data() + record.blob_offset, sizeof heap);
+    const std::unique_ptr<std::byte[]> owner(heap);  // NOLINT(modernize-avoid-c-arrays)
+    size = sizeof heap;
+  }
+  // Its place in the ring's running count: the first such offset at or after the old head.
+  const std::uint64_t old_head = blob_head_.load(std::memory_order_acquire);
+  const std::uint64_t start =
+      old_head + (record.blob_offset + kBlobBytes - old_head % kBlobBytes) % kBlobBytes;
+  blob_head_.store(start + detail::round_up_blob(size),
+                   std::memory_order_release);  // partner: reserve_blob
+}
+
+template <class Policy>
 void BasicLane<Policy>::pop() noexcept {
   const std::uint64_t head = consumed();
   const OpRecord& record = (*records_)[head % kCapacity];
   Atomics::note_read(&record);
-  if (record.blob_size_bytes != 0) {
-    std::uint64_t size = record.blob_size_bytes;
-    if (size > kBlobBytes / 4) {
-      std::byte* heap = nullptr;
-      std::memcpy(&heap, blobs_->data() + record.blob_offset, sizeof heap);
-      const std::unique_ptr<std::byte[]> owner(heap);  // NOLINT(modernize-avoid-c-arrays)
-      size = sizeof heap;
-    }
-    // Its place in the ring's running count: the first such offset at or after the old head.
-    const std::uint64_t old_head = blob_head_.load(std::memory_order_acquire);
-    const std::uint64_t start =
-        old_head + (record.blob_offset + kBlobBytes - old_head % kBlobBytes) % kBlobBytes;
-    blob_head_.store(start + detail::round_up_blob(size),
-                     std::memory_order_release);  // partner: reserve_blob
+  const bool has_blob = record.blob_size_bytes != 0;
+  if (has_blob) {
+    release_blob(record);
   }
   head_.store(head + 1, std::memory_order_release);  // partner: consumed
-  // Partner: announce_waiting, which raises the flag by exchange and then looks at head_. Looking at
-  // every kLookEvery-th record and at the last one is enough, because a waiting producer pushes nothing,
-  // so the consumer comes past one of them.
+  // A waiting producer pushes nothing, so has_room() becomes true where half of the ring is left,
+  // or with a blob. That record may be missed when the last pushes are not seen yet: then one of
+  // every kLookEvery, or the last, wakes the producer, or look_for_producer() does.
   const std::uint64_t left = pushed_seen() - (head + 1);
-  if (left <= kCapacity / 2 && ((head + 1) % Policy::kLookEvery == 0 || left == 0) &&
-      producer_waits_.exchange(0, std::memory_order_acq_rel) != 0) {
+  if (left <= kCapacity / 2 &&
+      (left == kCapacity / 2 || left == 0 || has_blob || (head + 1) % Policy::kLookEvery == 0)) {
+    look_for_producer();
+  }
+}
+
+template <class Policy>
+void BasicLane<Policy>::look_for_producer() noexcept {
+  // Partner: announce_waiting, which raises the flag by exchange and then looks at the heads.
+  if (producer_waits_.exchange(0, std::memory_order_acq_rel) == 0) {
+    return;
+  }
+  const bool has_room =
+      pushed_seen() - consumed() <= kCapacity / 2 &&
+      blob_head_.load(std::memory_order_acquire) >=
+          awaited_blob_head_.load(std::memory_order_acquire);  // partner: announce_waiting
+  if (has_room) {
     waiter_.load(std::memory_order_acquire)->unpark();
+  } else {
+    producer_waits_.exchange(1, std::memory_order_acq_rel);  // it sleeps on: a later look finds it
   }
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include <hearth/runtime/base/parker.hpp>
+
 namespace hearth {
 
 /// fill, and the immediate of a binary op with a scalar. `real` for float dtypes, `integer` for the
@@ -94,6 +96,11 @@ struct AdamAttributes {
 struct TicketAttributes {
   void* ticket = nullptr;
   std::uint64_t offset_bytes = 0;
+};
+/// limit: when what follows is given up; a pointer to the stop, or null.
+struct LimitAttributes {
+  Deadline deadline = Deadline::never();
+  void* stop = nullptr;
 };
 
 }  // namespace hearth

@@ -90,8 +90,9 @@ enum class OpKind : std::uint16_t {
   adopt,        // the tensor's home is this lane from here on
   group_begin,  // an update group: all or nothing
   group_end,
-  sync,  // fulfils a Pending when all before it in the lane is done
+  sync,   // fulfils a Pending when all before it in the lane is done
+  limit,  // what follows in the lane is given up at this deadline, or on this stop
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::sync) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::limit) + 1;
 
 }  // namespace hearth

@@ -314,6 +314,8 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "The update group ends and may run."),
     Row{OpKind::sync, "sync", OpClass::lifetime, kAll}.attributes<TicketAttributes>().doc(
         "Fulfils a Pending when all before it in the lane is done."),
+    Row{OpKind::limit, "limit", OpClass::lifetime, kAll}.attributes<LimitAttributes>().doc(
+        "What follows in the lane is given up at a deadline, or on a stop."),
 };
 
 namespace {

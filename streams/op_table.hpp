@@ -66,7 +66,7 @@ struct OpInfo {
   std::uint8_t max_inputs;  ///< kAnyNumber for concat and its like.
   std::uint8_t outputs;     ///< The most it can have.
   std::uint8_t attribute_size_bytes;  ///< Of its struct in op_attributes.hpp; 0 = none.
-  bool differentiable;                ///< Has a row in runtime/vjp_table.
+  bool differentiable;                ///< Has a row in runtime/tape/vjp_table.
 };
 inline constexpr std::uint8_t kAnyNumber = 255;
 

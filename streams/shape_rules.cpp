@@ -44,9 +44,16 @@ Result<std::int64_t> missing_size(const Shape& from, std::span<const std::int64_
   std::int64_t known = 1;
   int missing = 0;
   for (const std::int64_t size : to) {
+    if (size < -1) {
+      return broken(ErrorCode::shape_mismatch,
+                    OpKind::reshape,
+                    fmt::format("the size {} in [{}] is negative; only -1, once, is worked out",
+                                size,
+                                fmt::join(to, ", ")));
+    }
     if (size == -1) {
       ++missing;
-    } else if (size < 0 || (size > 0 && known > std::numeric_limits<std::int64_t>::max() / size)) {
+    } else if (size > 0 && known > std::numeric_limits<std::int64_t>::max() / size) {
       known = 0;
     } else {
       known *= size;

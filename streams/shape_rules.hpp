@@ -56,8 +56,9 @@ namespace hearth::rules {
                                         const TensorSpec& w,
                                         const TensorSpec* bias,
                                         const ConvAttributes& attributes);
-/// x [n, c, h, w] gives [n, c, oh, ow]; padding is at most half the window, so that no window lies
-/// outside.
+/// x [n, c, h, w] gives [n, c, oh, ow]; padding is at most half the window and a plane has
+/// elements, so that no window lies outside. A plane of max_pool2d has at most 2^31 - 1 elements:
+/// positions are i32.
 [[nodiscard]] Result<TensorSpec> pool2d(OpKind kind,
                                         const TensorSpec& x,
                                         const PoolAttributes& attributes);

@@ -18,8 +18,9 @@
 namespace hearth::cpu {
 
 struct CpuBackend::Machine {
-  Machine(std::vector<int> cores, bool serial, IsaLevel isa)
+  Machine(std::vector<int> cores, bool serial, IsaLevel isa, PageProvider& pages)
       : arena(std::move(cores), serial),
+        scratch(pages),
         context{.arena = arena,
                 .scratch = scratch,
                 .isa = isa,
@@ -55,7 +56,8 @@ CpuBackend::CpuBackend(CpuOptions options)
       machine_(std::make_unique<Machine>(
           options.cores.empty() ? available_cores() : std::move(options.cores),
           options.serial,
-          std::min(options.max_isa, machine_isa()))) {
+          std::min(options.max_isa, machine_isa()),
+          pages_)) {
   const int core_count = machine_->arena.core_count();
   info_ = BackendInfo{.name = std::move(options.name),
                       .description = fmt::format("{} core{} of {}, {}, {}",
@@ -113,7 +115,13 @@ Status CpuBackend::submit(const KernelCall& call) {
                  .device = info_.name};
   }
   ++submitted_;
-  return row.run(call, machine_->context);
+  Status status = row.run(call, machine_->context);
+  machine_->scratch.give_back();
+  return status;
+}
+
+void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {
+  machine_->scratch.use(scratch);
 }
 
 Status CpuBackend::upload(std::byte* to, std::span<const std::byte> from) {

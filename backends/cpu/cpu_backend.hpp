@@ -2,7 +2,7 @@
 // Owned by its device; driven by the holder of the device's token. A kernel forks over the device's
 // cores and joins before submit returns, so completed() always equals submitted(). Invariants: (1)
 // an op's result depends on its operands and the machine, never on the number of cores; (2) submit
-// allocates nothing once the scratch memory has grown to what a program needs.
+// allocates nothing but scratch memory, which is the device's.
 #pragma once
 
 #include <hearth/backends/backend.hpp>
@@ -40,11 +40,13 @@ class CpuBackend final : public Backend {
   /// Products of a few rows: as many as together stay few, since such a product treats each row by
   /// itself.
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
+  /// Optimizer steps need none, others say so when they run.
+  void use_scratch(ScratchMemory& scratch) noexcept override;
   /// Runs the op; it is done on return.
   ///
   /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside
   /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of
-  /// nothing; out_of_memory when scratch memory cannot grow. Cost: about 20 ns beyond the kernel.
+  /// nothing; out_of_memory when there is no scratch memory. Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Status submit(const KernelCall& call) override;
   [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
   [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;

@@ -140,8 +140,9 @@ constexpr auto kAllRows = std::make_integer_sequence<int, kMaxThinRows>{};
 
 }  // namespace
 
-// Rows beyond what the registers hold go through w in groups, a strip of columns at a time: a strip is in the first-level cache for all
-// groups but the first, so w is read once. Bench: BM_Infer_Mlp/batch.
+// Rows beyond what the registers hold go through w in groups, a strip of columns at a time: a strip
+// is in the first-level cache for all groups but the first, so w is read once. Bench:
+// BM_Infer_Mlp/batch.
 constexpr int kRegisterRows = 6;
 constexpr std::int64_t kStripColumns = 16;
 

@@ -129,7 +129,8 @@ struct Brain {
 [[gnu::always_inline]] inline double widen(double value) {
   return value;
 }
-// clang 14 knows _Float16 from avx512fp16 on only; it builds the fuzzers, where speed does not matter.
+// clang 14 knows _Float16 from avx512fp16 on only; it builds the fuzzers, where speed does not
+// matter.
 #if defined(__clang__) && !defined(__AVX512FP16__)
 [[gnu::always_inline]] inline float widen(Half value) {
   f16 half;

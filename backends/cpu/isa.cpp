@@ -10,7 +10,7 @@
 namespace hearth::cpu {
 
 IsaLevel machine_isa() noexcept {
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(HEARTH_CPU_ONE_LEVEL)
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi2");

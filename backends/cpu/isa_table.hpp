@@ -4,7 +4,8 @@
 
 #include <hearth/backends/cpu/isa.hpp>
 
-#ifdef __x86_64__
+// HEARTH_CPU_ONE_LEVEL: the build has the lowest level alone (preset tsan).
+#if defined(__x86_64__) && !defined(HEARTH_CPU_ONE_LEVEL)
 #define HEARTH_CPU_ISA_TABLE(Table, accessor)                           \
   namespace baseline {                                                  \
   extern const Table accessor##_table;                                  \

@@ -2,7 +2,8 @@
 // Private to backends/cpu. Threads: owner only; a kernel forks and joins inside
 // Arena::parallel_for. Invariants: (1) work is cut by size alone, never by the number of threads,
 // and partial sums are joined in a fixed order, so the bits do not depend on the arena; (2) a
-// kernel never allocates from the heap on the warm path: it asks Scratch.
+// kernel never allocates from the heap on the warm path: it asks Scratch, and before it stores over
+// an input, so that it can run again when there was none.
 #pragma once
 
 #include "arena.hpp"

@@ -32,7 +32,10 @@ RandomLoops::Uniform uniform_loop(const RandomLoops& loops, DType dtype) noexcep
 }
 
 Status run_uniform(const KernelCall& call, KernelContext& context) {
-  const RandomDraw draw = draw_of(call.op.attributes<RandomAttributes>());
+  RandomDraw draw = draw_of(call.op.attributes<RandomAttributes>());
+  const philox::UniformRange range = philox::uniform_range(draw.a, draw.b, call.outputs[0].dtype);
+  draw.first = range.first;
+  draw.last = range.last;
   const auto loop = uniform_loop(random_loops(context.isa), call.outputs[0].dtype);
   // In f64 up to the walk's cast, so that each element is rounded once.
   const WalkSpec spec{

@@ -179,6 +179,18 @@ void for_pieces(std::int64_t count, std::int64_t begin, const RandomDraw& draw, 
   }
 }
 
+// out = a + out, held in [first, last]; `out` holds the products span·u. They went to memory and
+// come back, because a compiler that sees product and sum together fuses them into one rounding on
+// some machines.
+void place(double* out, std::int64_t count, const RandomDraw& draw) {
+  __asm__ volatile("" ::: "memory");
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double value = draw.a + out[i];
+    const double above = value > draw.first ? value : draw.first;
+    out[i] = above < draw.last ? above : draw.last;
+  }
+}
+
 template <int bits>
 void uniform(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   constexpr double kStep = 1.0 / static_cast<double>(std::int64_t{1} << bits);
@@ -190,8 +202,9 @@ void uniform(double* out, std::int64_t count, std::int64_t begin, const RandomDr
       [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) {
           const auto kept = static_cast<std::int32_t>(words[skipped + i] >> (32 - bits));
-          out[done + i] = draw.a + span * (static_cast<double>(kept) * kStep);
+          out[done + i] = span * (static_cast<double>(kept) * kStep);
         }
+        place(out + done, n, draw);
       });
 }
 
@@ -208,8 +221,9 @@ void uniform_f64(double* out, std::int64_t count, std::int64_t begin, const Rand
       draw,
       [&](const std::uint32_t* words, std::int64_t skipped, std::int64_t done, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) {
-          out[done + i] = draw.a + span * wide_unit(words + 2 * (skipped + i));
+          out[done + i] = span * wide_unit(words + 2 * (skipped + i));
         }
+        place(out + done, n, draw);
       });
 }
 

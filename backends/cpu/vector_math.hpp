@@ -51,7 +51,8 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
 [[gnu::always_inline]] inline float log_f32(float x) noexcept {
   const bool tiny = x < 1.17549435e-38F;
   const float normal = tiny ? x * 8388608.0F : x;
-  // Centred so that the mantissa lies in [sqrt(1/2), sqrt(2)). The bits of negative numbers wrap; their result is not used.
+  // Centred so that the mantissa lies in [sqrt(1/2), sqrt(2)). The bits of negative numbers wrap;
+  // their result is not used.
   const auto bits = static_cast<std::uint32_t>(to_bits(normal));
   const auto centred = static_cast<std::int32_t>(bits - 0x3F3504F3U);
   const std::int32_t exponent = (centred >> 23) - (tiny ? 23 : 0);
@@ -88,8 +89,7 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
   p = p * z - 3.33332819422e-1F;
   const float near = p * z * x + x;
   const float far = 1.0F - 2.0F / (exp_f32(magnitude + magnitude) + 1.0F);
-  const float signed_far = __builtin_copysignf(far, x);
-  return magnitude < 0.625F ? near : signed_far;
+  return __builtin_copysignf(magnitude < 0.625F ? near : far, x);  // -0 stays -0
 }
 
 [[gnu::always_inline]] inline float sigmoid_f32(float x) noexcept {
@@ -128,7 +128,7 @@ inline constexpr float kSineLimit = 8192.0F;
   float s = -1.9515295891e-4F;
   s = s * z + 8.3321608736e-3F;
   s = s * z - 1.6666654611e-1F;
-  s = s * z * r + r;
+  s = __builtin_copysignf(s * z * r + r, r);  // -0 stays -0
   float c = 2.443315711809948e-5F;
   c = c * z - 1.388731625493765e-3F;
   c = c * z + 4.166664568298827e-2F;

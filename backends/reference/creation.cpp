@@ -55,9 +55,12 @@ double random_element(OpKind kind, const RandomAttributes& random, std::uint64_t
 void random(const KernelCall& call) {
   const TensorView& out = call.outputs[0];
   const auto attributes = call.op.attributes<RandomAttributes>();
+  const bool is_uniform = call.op.kind() == OpKind::random_uniform;
+  const auto range = philox::uniform_range(attributes.a, attributes.b, out.dtype);
   Reals values = filled(out.shape(), 0.0);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = random_element(call.op.kind(), attributes, i, out.dtype);
+    const double value = random_element(call.op.kind(), attributes, i, out.dtype);
+    values[i] = is_uniform ? range.clamp(value) : value;
   }
   store(out, values);
 }

@@ -2,10 +2,12 @@
 
 #include "evaluators.hpp"
 
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 namespace hearth::reference {
@@ -101,6 +103,7 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::group_begin:
     case OpKind::group_end:
     case OpKind::sync:
+    case OpKind::limit:
       return nullptr;
   }
   return nullptr;
@@ -113,6 +116,19 @@ const TensorView& typed_operand(const KernelCall& call) {
     return call.outputs[0];
   }
   return call.inputs[call.op.kind() == OpKind::where ? 1 : 0];
+}
+
+// What the dense copies of all operands take.
+std::int64_t dense_bytes(const KernelCall& call) {
+  const std::int64_t largest = call.outputs[0].element_count();
+  std::int64_t elements = 0;
+  for (const TensorView& in : call.inputs) {
+    elements += std::max(in.element_count(), largest);  // it may be broadcast
+  }
+  for (const TensorView& out : call.outputs) {
+    elements += out.element_count();
+  }
+  return elements * std::int64_t{sizeof(double)};
 }
 
 }  // namespace
@@ -143,6 +159,10 @@ Status evaluate(const KernelCall& call) {
     return Error{.code = ErrorCode::unsupported,
                  .text = "reference: " + support.reason,
                  .op = std::string(name(call.op.kind()))};
+  }
+  // The copies lie beside the device's budget: it is the machine that must have them.
+  if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
+    return no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
   }
   return evaluator(call.op.kind())(call);
 }

@@ -22,7 +22,8 @@ namespace hearth::reference {
 /// A scalar immediate counts in f32 for f32, f16 and bf16. dropout multiplies nothing: a dropped
 /// element is 0 even where the input is not finite. Integer arithmetic wraps. Errors: unsupported
 /// as supports() says; out_of_range for a class or position outside its range, kernel_failed for an
-/// integer divided by zero (both name the op and the value; outputs are then untouched). Cost:
+/// integer divided by zero (both name the op and the value; outputs are then untouched);
+/// out_of_memory when the machine has no room for the copies. Cost:
 /// plain loops, dense f64 copies of all operands.
 [[nodiscard]] Status evaluate(const KernelCall& call);
 

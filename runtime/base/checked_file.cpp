@@ -10,6 +10,10 @@
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): xxHash asks for it
+#ifndef NDEBUG
+// At -Og the compiler refuses to inline what xxHash forces it to.
+#define XXH_NO_INLINE_HINTS 1  // NOLINT(readability-identifier-naming)
+#endif
 #include <xxhash.h>
 
 namespace hearth {

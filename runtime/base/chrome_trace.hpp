@@ -1,6 +1,6 @@
 // Collects the spans of a Trace and writes them as a Chrome trace, which chrome://tracing and
 // Perfetto show.
-// Owned by who wants the file; the Trace outlives it. Threads: any.
+// Owned by the code that wants the file; the Trace outlives it. Threads: any.
 // Invariant: never more than max_spans in memory; what comes later is counted, not kept.
 #pragma once
 

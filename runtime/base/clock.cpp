@@ -1,9 +1,15 @@
 #include <hearth/runtime/base/clock.hpp>
 
+#include <hearth/runtime/base/standstill.hpp>
+
 namespace hearth {
 
 TimePoint SteadyClock::now() const noexcept {
   return std::chrono::steady_clock::now();
+}
+
+Duration SteadyClock::standstill(TimePoint now) const noexcept {
+  return process_standstill().sum(now);
 }
 
 }  // namespace hearth

@@ -1,6 +1,7 @@
 #include <hearth/runtime/base/continuation_runner.hpp>
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,8 +38,28 @@ void ContinuationRunner::Queue::start() {
 }
 
 void ContinuationRunner::Queue::post(UniqueFunction<void()> task) {
-  // Refused only after close(); then the task dies here, and what it promised is cancelled.
-  static_cast<void>(tasks_.push(std::move(task)));
+  // Refused only after close(); then the task dies here, and what it promised is cancelled. Never
+  // push(): a token holder fulfils promises here, and that looks at the clock and may step aside.
+  if (tasks_.try_push(std::move(task)) != MailboxPush::accepted) {
+    drop(std::move(task));
+  }
+}
+
+// A task that dies cancels what it promised, whose own continuation comes here to die: from inside
+// the first one's death, so it waits until that is over.
+void ContinuationRunner::Queue::drop(UniqueFunction<void()> task) {
+  std::vector<UniqueFunction<void()>>*& dying = current_context().dying_tasks();
+  if (dying != nullptr) {
+    dying->push_back(std::move(task));
+    return;
+  }
+  std::vector<UniqueFunction<void()>> tasks;
+  dying = &tasks;
+  for (tasks.push_back(std::move(task)); !tasks.empty();) {
+    const UniqueFunction<void()> next = std::move(tasks.back());
+    tasks.pop_back();
+  }
+  dying = nullptr;
 }
 
 void ContinuationRunner::Queue::close() {
@@ -50,8 +71,8 @@ void ContinuationRunner::Queue::close() {
   }
   tasks_.close();
   if (thread && !thread->end(Deadline::in(options_.shutdown_limit))) {
-    while (tasks_.try_pop()) {
-      // Dies here: nobody shall run it any more.
+    while (auto task = tasks_.try_pop()) {
+      drop(std::move(*task));
     }
   }
 }

@@ -1,7 +1,7 @@
-// ContinuationRunner: the thread that runs `then` continuations, so that whoever fulfils a result
-// never runs user code. Owned by a Runtime. Its thread starts with the first continuation. Threads:
-// post() from any; construction and destruction by the owner. Invariant: continuations run one at a
-// time, in the order in which they were posted.
+// ContinuationRunner: the thread that runs `then` continuations, so that the thread that fulfils a
+// result never runs user code. Owned by a Runtime. Its thread starts with the first continuation.
+// Threads: post() from any; construction and destruction by the owner. Invariant: continuations run
+// one at a time, in the order in which they were posted.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class ContinuationRunner final {
   explicit ContinuationRunner(Executor& executor, ContinuationRunnerOptions options = {});
   ContinuationRunner(const ContinuationRunner&) = delete;
   ContinuationRunner& operator=(const ContinuationRunner&) = delete;
-  /// Runs what was posted, then ends the thread. At the limit a continuation that does not return is
-  /// left behind with its thread, so it owns what it touches; those behind it are dropped, and their
-  /// results become `cancelled`.
+  /// Runs what was posted, then ends the thread. At the limit a continuation that does not return
+  /// is left behind with its thread, so it owns what it touches; those behind it are dropped, and
+  /// their results become `cancelled`.
   ~ContinuationRunner();
 
   /// Where continuations are handed in. Results keep it, so that one that is fulfilled after the
@@ -38,12 +38,16 @@ class ContinuationRunner final {
     /// Makes sure that the thread runs. Errors: those of Executor::spawn.
     void start() HEARTH_EXCLUDES(mutex_);
     /// Never waits for room and never runs `task` on the calling thread. start() has been called
-    /// before.
+    /// before. Once the runner has ended, the task dies, which may cancel the next one's wait, and
+    /// so on: one after the other, however many there are.
     void post(UniqueFunction<void()> task);
-    /// Refuses later tasks and waits until the thread has run the earlier ones, or the limit is over.
+    /// Refuses later tasks and waits until the thread has run the earlier ones, or the limit is
+    /// over.
     void close() HEARTH_EXCLUDES(mutex_);
 
    private:
+    static void drop(UniqueFunction<void()> task);
+
     Executor& executor_;
     const ContinuationRunnerOptions options_;
     Mailbox<UniqueFunction<void()>> tasks_;

@@ -1,10 +1,40 @@
 #include <hearth/runtime/base/dtype.hpp>
 
+#include <cmath>
+#include <limits>
+
 namespace hearth {
 
 std::string_view name(DType dtype) noexcept {
   constexpr std::string_view kNames[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
   return kNames[static_cast<int>(dtype)];
+}
+
+bool fits(std::int64_t value, DType dtype) noexcept {
+  switch (dtype) {
+    case DType::i32:
+      return value >= std::numeric_limits<std::int32_t>::min() &&
+             value <= std::numeric_limits<std::int32_t>::max();
+    case DType::u8:
+      return value >= 0 && value <= std::numeric_limits<std::uint8_t>::max();
+    case DType::boolean:
+      return value == 0 || value == 1;
+    case DType::f16:
+      return fits(static_cast<double>(value), dtype);
+    default:
+      return true;
+  }
+}
+
+bool fits(double value, DType dtype) noexcept {
+  if (is_float(dtype)) {
+    // Half a step above the largest value, rounding gives infinity.
+    const double step = dtype == DType::f16 ? 32.0 : dtype == DType::bf16 ? 0x1p120 : 0x1p104;
+    return !std::isfinite(value) || dtype == DType::f64 ||
+           std::fabs(value) < largest_value(dtype) + step / 2;
+  }
+  const bool is_whole = std::trunc(value) == value && value >= -0x1p63 && value < 0x1p63;
+  return is_whole && fits(static_cast<std::int64_t>(value), dtype);
 }
 
 // Scalar conversions by integer arithmetic, so that every machine gives the same bits.

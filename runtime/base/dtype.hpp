@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace hearth {
 
@@ -51,24 +52,62 @@ struct bf16 {
   }
 };
 
-/// The DType of a C++ element type: dtype_of<float> == DType::f32.
+/// The C++ types that tensors are filled from and read into: one for each DType, and no other. An
+/// `unsigned` or a `long long` is none, whatever its size.
 template <class T>
-inline constexpr DType dtype_of = DType::f32;
-template <>
-inline constexpr DType dtype_of<double> = DType::f64;
-template <>
-inline constexpr DType dtype_of<f16> = DType::f16;
-template <>
-inline constexpr DType dtype_of<bf16> = DType::bf16;
-template <>
-inline constexpr DType dtype_of<std::int32_t> = DType::i32;
-template <>
-inline constexpr DType dtype_of<std::int64_t> = DType::i64;
-template <>
-inline constexpr DType dtype_of<std::uint8_t> = DType::u8;
-template <>
-inline constexpr DType dtype_of<bool> = DType::boolean;
+concept Element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, f16> ||
+    std::is_same_v<T, bf16> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> ||
+    std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool>;
+
+namespace detail {
+// A static_assert, and no constraint, so that the compiler says one sentence.
+template <class T>
+constexpr DType element_dtype() noexcept {
+  static_assert(Element<T>,
+                "this is no element type: tensors hold float, double, hearth::f16, hearth::bf16, "
+                "std::int32_t, std::int64_t, std::uint8_t or bool");
+  if constexpr (std::is_same_v<T, double>) {
+    return DType::f64;
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return DType::f16;
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return DType::bf16;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return DType::i32;
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return DType::i64;
+  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+    return DType::u8;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return DType::boolean;
+  } else {
+    return DType::f32;
+  }
+}
+}  // namespace detail
+
+/// The DType of a C++ element type: dtype_of<float> == DType::f32. Only an Element has one.
+template <class T>
+inline constexpr DType dtype_of = detail::element_dtype<T>();
 // NOLINTEND(readability-identifier-naming)
+
+/// The largest finite value of a float type.
+[[nodiscard]] constexpr double largest_value(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1.fffffffffffffp1023;
+    case DType::f16:
+      return 65504.0;
+    case DType::bf16:
+      return 0x1.fep127;
+    default:
+      return 0x1.fffffep127;
+  }
+}
+/// Whether a number stays what it is as this type: integers take the whole numbers of their range,
+/// bool takes 0 and 1. Floats may round it, but a finite one stays finite.
+[[nodiscard]] bool fits(double value, DType dtype) noexcept;
+[[nodiscard]] bool fits(std::int64_t value, DType dtype) noexcept;
 
 /// Calls fn with a value of the C++ element type that `dtype` names:
 /// visit_dtype(d, [&](auto zero) { using T = decltype(zero); }).

@@ -91,8 +91,10 @@ std::string Error::to_string() const {
     out += fmt::format(", called at {}:{}", location.file, location.line);
   }
   out += "]";
-  if (!report.empty()) {
-    out += "\n" + report;
+  if (!report.made().empty()) {
+    out += "\n" + report.made();
+  } else if (!report.is_empty()) {
+    out += "; error().report() says who waits for whom, HEARTH_EAGER_REPORTS=on prints it here";
   }
   if (cause) {
     out += "\n  caused by: " + cause->to_string();

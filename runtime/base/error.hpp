@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <hearth/runtime/base/source_loc.hpp>
 
@@ -44,6 +46,33 @@ enum class ErrorCode : std::uint8_t {
 /// The enumerator's name, for logs and tests.
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
 
+/// Who waits for whom, in many lines, for an error of a deadline that passed (see Watchdog). To ask
+/// everybody takes time, so the program makes it when it wants it: it says how things stand then.
+/// RuntimeOptions::eager_reports has it made with the error.
+/// Threads: any; a copy asks the same.
+class Report final {
+ public:
+  Report() = default;
+  /// One that is made.
+  explicit Report(std::string text) : text_(std::move(text)) {}
+  /// One that `ask` makes, each time.
+  explicit Report(std::function<std::string()> ask)
+      : ask_(std::make_shared<const std::function<std::string()>>(std::move(ask))) {}
+
+  /// The report; empty when there is none. May wait for answers, Watchdog::kAnswerLimit at most:
+  /// never on a thread that others wait for.
+  [[nodiscard]] std::string operator()() const { return ask_ ? (*ask_)() : text_; }
+  /// The same without asking anybody: empty unless it is made.
+  [[nodiscard]] const std::string& made() const noexcept { return text_; }
+  [[nodiscard]] bool is_empty() const noexcept { return !ask_ && text_.empty(); }
+
+ private:
+  std::string text_;
+  std::shared_ptr<const std::function<std::string()>> ask_;
+};
+
+class Failure;
+
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string text;     ///< "matmul: inner dimensions differ: lhs f32[4, 8], rhs f32[9, 3]"
@@ -54,9 +83,13 @@ struct Error {
   std::uint64_t sequence = 0;    ///< The op's number in its lane.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
-  std::string report = {};  ///< Of a deadline that passed: who waits for whom (see Watchdog).
+  /// Of a deadline that passed: `error.report()` says who waits for whom.
+  Report report = {};
+  /// For the library: whether the program has read it (see FailureBook). Null for errors that are
+  /// in no book.
+  std::shared_ptr<Failure> failure = {};
 
-  /// All of it in one readable line per level.
+  /// All of it in one readable line per level; then the report, if it is made.
   [[nodiscard]] std::string to_string() const;
 };
 
@@ -70,6 +103,8 @@ class Exception : public std::runtime_error {
 
   [[nodiscard]] const Error& error() const noexcept { return *error_; }
   [[nodiscard]] ErrorCode code() const noexcept { return error_->code; }
+  /// Who waits for whom, when a deadline passed; else empty. May wait (see Report).
+  [[nodiscard]] std::string report() const { return error_->report(); }
   [[nodiscard]] const ErrorRef& shared_error() const noexcept { return error_; }
 
  private:
@@ -98,9 +133,9 @@ class DeviceError : public Exception {
  public:
   using Exception::Exception;
 };
-/// A tensor found no memory: its text has the bytes asked for, how the pools stand, the largest free
-/// block, and the largest tensors with the lines that made them. Or the program itself found none for
-/// what it reads or copies: then the text has the bytes, and nothing was queued.
+/// A tensor found no memory: its text has the bytes asked for, how the pools stand, the largest
+/// free block, and the largest tensors with the lines that made them. Or the program itself found
+/// none for what it reads or copies: then the text has the bytes, and nothing was queued.
 class OutOfMemory final : public DeviceError {
  public:
   using DeviceError::DeviceError;

@@ -29,12 +29,13 @@ class Joinable {
   Joinable& operator=(const Joinable&) = delete;
   virtual ~Joinable() = default;
 
-  /// Waits until the body has returned, or the deadline passes; whether it has. Further calls return
-  /// at once when it has.
+  /// Waits until the body has returned, or the deadline passes; whether it has. Further calls
+  /// return at once when it has.
   [[nodiscard]] virtual bool join(Deadline deadline) = 0;
   /// Without limit, for bodies that are sure to return; OwnedThread is for all others.
   void join() { static_cast<void>(join(Deadline::never())); }
-  /// Leaves the thread to itself: nobody waits for it any more, and what it uses must outlive it. For threads that do not come back.
+  /// Leaves the thread to itself: nobody waits for it any more, and what it uses must outlive it.
+  /// For threads that do not come back.
   virtual void detach() = 0;
 };
 
@@ -46,7 +47,7 @@ class Executor {
   virtual ~Executor() = default;
 
   /// Starts a thread. The body must not throw.
-  /// Errors: the standard library's std::system_error when no thread can be had.
+  /// Errors: OutOfMemory when the system gives no thread, or no room for its stack.
   [[nodiscard]] virtual std::unique_ptr<Joinable> spawn(ThreadOptions options,
                                                         UniqueFunction<void()> body) = 0;
   /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.

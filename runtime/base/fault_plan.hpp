@@ -1,4 +1,5 @@
-// What goes wrong on a sim device, and when: for the tests of programs, and ours. Numbers count from 1. Values, any thread.
+// What goes wrong on a sim device, and when: for the tests of programs, and ours. Numbers count
+// from 1. Values, any thread.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,8 @@
 
 namespace hearth {
 
-/// Numbers of ops and of memory pages are those of one device; views are no ops, and a readback of a view is one.
+/// Numbers of ops and of memory pages are those of one device; views are no ops, and a readback of
+/// a view is one.
 struct FaultPlan {
   std::vector<std::uint64_t> failing_submits =
       {};                            ///< These submits are kernel_failed; the device goes on.

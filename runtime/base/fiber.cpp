@@ -47,8 +47,8 @@ void finish_switch([[maybe_unused]] void* fake_stack,
   __sanitizer_finish_switch_fiber(fake_stack, from_lowest_address, from_size_bytes);
 #endif
 }
-// The last frames of a fiber never return, so the sanitizer goes on to guard what lies between them after the memory has become
-// another fiber's stack.
+// The last frames of a fiber never return, so the sanitizer goes on to guard what lies between them
+// after the memory has become another fiber's stack.
 void forget_frames([[maybe_unused]] const void* lowest_address,
                    [[maybe_unused]] std::size_t size_bytes) noexcept {
 #if defined(HEARTH_ADDRESS_SANITIZER)

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,10 +35,13 @@ int sync(const FileDescriptor& file) noexcept {
   return 0;
 }
 
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 // A rename is on the disk once its folder is.
 Status sync_folder(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const FileDescriptor file = FileDescriptor::open(folder, O_RDONLY | O_DIRECTORY);
+  const FileDescriptor file = FileDescriptor::open(folder_of(path), O_RDONLY | O_DIRECTORY);
   if (!file.is_open()) {
     return file_error("open its folder", path, errno);
   }
@@ -48,7 +53,8 @@ Status sync_folder(const fs::path& path) {
   return {};
 }
 
-// False when someone else has it. The lock ends with the descriptor, so with a process that is killed.
+// False when someone else has it. The lock ends with the descriptor, so with a process that is
+// killed.
 bool try_lock(const FileDescriptor& file) noexcept {
   return ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
 }
@@ -69,15 +75,103 @@ void remove_leftover(const fs::path& path) noexcept {
   }
 }
 
-// A file in the folder of `path` that goes away unless it is renamed.
+// What a path leads to, through its links.
+struct Target {
+  fs::path path;
+  bool exists = false;
+  struct stat facts {};
+
+  [[nodiscard]] bool is_device() const noexcept { return exists && S_ISCHR(facts.st_mode); }
+};
+
+const char* kind_of(mode_t mode) noexcept {
+  if (S_ISFIFO(mode)) {
+    return "a pipe";
+  }
+  return S_ISSOCK(mode) ? "a socket" : "a disk";
+}
+
+// The end of a chain of links, which need not exist.
+Result<fs::path> follow_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  fs::path end = path;
+  for (int i = 0; i <= kMostLinks; ++i) {
+    struct stat facts {};
+    if (::lstat(end.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) {
+      return end;
+    }
+    std::error_code error;
+    const fs::path next = fs::read_symlink(end, error);
+    if (error) {
+      return file_error("follow the link", path, error.value());
+    }
+    end = folder_of(end) / next;  // an absolute one stands for itself
+  }
+  return file_error("follow the link", path, ELOOP);
+}
+
+// Errors: io_error when there stands what can be neither replaced nor written to.
+Result<Target> find_target(const fs::path& path) {
+  Target target;
+  if (::stat(path.c_str(), &target.facts) == 0) {
+    target.exists = true;
+  } else if (errno != ENOENT) {
+    return file_error("look at it", path, errno);
+  }
+  const mode_t mode = target.facts.st_mode;
+  if (target.exists && S_ISDIR(mode)) {
+    return file_error("write a file", path, EISDIR);
+  }
+  if (target.exists && !S_ISREG(mode) && !S_ISCHR(mode)) {
+    return Error{.code = ErrorCode::io_error,
+                 .text = fmt::format("file {}: is {}; only regular files can be replaced as a "
+                                     "whole, and only devices like /dev/null written to instead",
+                                     path.string(),
+                                     kind_of(mode))};
+  }
+  if (target.is_device()) {
+    target.path = path;
+    return target;
+  }
+  HEARTH_TRY(target.path, follow_links(path));
+  return target;
+}
+
+// The bytes one after the other, to a device. One that takes none for a while is given up.
+Status write_to_device(const fs::path& path, std::span<const std::byte> bytes) {
+  constexpr int kPatienceMilliseconds = 10'000;
+  const FileDescriptor file = FileDescriptor::open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK);
+  if (!file.is_open()) {
+    return file_error("open", path, errno);
+  }
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::write(file.number(), bytes.data(), std::min(bytes.size(), kMaxTransferBytes));
+    if (count >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    } else if (errno == EAGAIN) {
+      pollfd room{.fd = file.number(), .events = POLLOUT, .revents = 0};
+      if (::poll(&room, 1, kPatienceMilliseconds) == 0) {
+        return file_error("write", path, ETIMEDOUT);
+      }
+    } else if (errno != EINTR) {
+      return file_error("write", path, errno);
+    }
+  }
+  return {};
+}
+
+// A file in the folder of `target` that goes away unless it is renamed.
 class TemporaryFile final {
  public:
-  explicit TemporaryFile(const fs::path& target) {
+  explicit TemporaryFile(const Target& target) {
+    // What only its owner may read is no one else's for a moment either.
+    const mode_t mode = target.exists ? 0600 : 0666;
     for (int i = 0;; ++i) {  // one for each writer of the same file, and what cannot be removed
-      path_ = target;
+      path_ = target.path;
       path_ += ".hearth-tmp-" + std::to_string(i);
       remove_leftover(path_);
-      file_ = FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL);
+      file_ = FileDescriptor::open(path_, O_WRONLY | O_CREAT | O_EXCL, mode);
       if (!file_.is_open() && errno != EEXIST) {
         error_number_ = errno;
         return;
@@ -98,6 +192,28 @@ class TemporaryFile final {
   // 0, or why there is no file.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
   [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }
+  /// Takes over owner, group and mode of the file that it will replace.
+  [[nodiscard]] Status become_like(const Target& target) const {
+    const struct stat& old = target.facts;
+    struct stat now {};
+    if (::fstat(file_.number(), &now) != 0) {
+      return file_error("read the mode of the new file beside it", target.path, errno);
+    }
+    const bool is_owner_other = now.st_uid != old.st_uid || now.st_gid != old.st_gid;
+    // Only root may give files away (EPERM), and not to users outside its namespace (EINVAL);
+    // another process's new file is its own, as any new file is.
+    if (is_owner_other && ::fchown(file_.number(), old.st_uid, old.st_gid) != 0 && errno != EPERM &&
+        errno != EINVAL) {
+      return file_error("keep its owner", target.path, errno);
+    }
+    // Some file systems have one mode for all files, and refuse to change it.
+    constexpr mode_t kAll = 07777;
+    if ((now.st_mode & kAll) != (old.st_mode & kAll) &&
+        ::fchmod(file_.number(), old.st_mode & kAll) != 0) {
+      return file_error("keep its mode", target.path, errno);
+    }
+    return {};
+  }
   [[nodiscard]] Status rename_to(const fs::path& target) {
     if (::rename(path_.c_str(), target.c_str()) != 0) {
       return file_error("rename the new file to it", target, errno);
@@ -157,12 +273,20 @@ Result<std::vector<std::byte>> read_file(const fs::path& path) {
 }
 
 Status FileWriter::write(std::span<const std::byte> bytes) {
+  if (memory_ != nullptr) {
+    HEARTH_TRY_STATUS(
+        resize_on_host(*memory_, memory_->size() + bytes.size(), "file " + path_.string()));
+  }
   HEARTH_TRY_STATUS(write_at(size_bytes_, bytes));
   size_bytes_ += bytes.size();
   return {};
 }
 
 Status FileWriter::write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes) {
+  if (memory_ != nullptr) {
+    std::ranges::copy(bytes, memory_->begin() + static_cast<std::ptrdiff_t>(offset_bytes));
+    return {};
+  }
   while (!bytes.empty()) {
     const ssize_t count = ::pwrite(descriptor_,
                                    bytes.data(),
@@ -186,26 +310,36 @@ Status write_file_atomically(const fs::path& path, std::span<const std::byte> by
 
 Status write_file_atomically(const fs::path& path,
                              const std::function<Status(FileWriter&)>& write) {
-  TemporaryFile temporary(path);
+  HEARTH_TRY(const Target target, find_target(path));
+  if (target.is_device()) {
+    std::vector<std::byte> content;
+    FileWriter writer(content, path);
+    HEARTH_TRY_STATUS(write(writer));
+    return write_to_device(path, content);
+  }
+  TemporaryFile temporary(target);
   if (temporary.error_number() != 0) {
     return file_error("create a temporary file beside it", path, temporary.error_number());
+  }
+  if (target.exists) {
+    HEARTH_TRY_STATUS(temporary.become_like(target));
   }
   FileWriter writer(temporary.file().number(), path);
   HEARTH_TRY_STATUS(write(writer));
   if (const int error_number = sync(temporary.file()); error_number != 0) {
     return file_error("sync", path, error_number);
   }
-  HEARTH_TRY_STATUS(temporary.rename_to(path));
-  return sync_folder(path);
+  HEARTH_TRY_STATUS(temporary.rename_to(target.path));
+  return sync_folder(target.path);
 }
 
 Status check_writable(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    return file_error("write into its folder", path, errno);
+  HEARTH_TRY(const Target target, find_target(path));
+  if (target.is_device()) {
+    return ::access(path.c_str(), W_OK) == 0 ? Status() : file_error("write", path, errno);
   }
-  if (std::error_code none; fs::is_directory(path, none)) {
-    return file_error("write a file", path, EISDIR);
+  if (::access(folder_of(target.path).c_str(), W_OK | X_OK) != 0) {
+    return file_error("write into its folder", path, errno);
   }
   return {};
 }

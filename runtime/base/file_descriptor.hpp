@@ -25,11 +25,13 @@ class FileDescriptor final {
     }
   }
 
-  /// Not open on failure; errno says why.
-  [[nodiscard]] static FileDescriptor open(const std::filesystem::path& path, int flags) noexcept {
+  /// Not open on failure; errno says why. A new file gets `mode`, less the process's umask.
+  [[nodiscard]] static FileDescriptor open(const std::filesystem::path& path,
+                                           int flags,
+                                           mode_t mode = 0666) noexcept {
     int number = -1;
     do {
-      number = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+      number = ::open(path.c_str(), flags | O_CLOEXEC, mode);
     } while (number < 0 && errno == EINTR);
     return FileDescriptor(number);
   }

@@ -1,23 +1,26 @@
-// Memory of the program itself, in sizes that a user's call or a file decides: values on their way in
-// and out, file contents, recordings. Where the machine has none left, the caller hears the
-// library's own error, with the bytes and the op, and not std::bad_alloc.
+// Memory of the program itself, in sizes that a user's call or a file decides: values on their way
+// in and out, file contents, recordings. Where the machine has none left, the caller gets the
+// library's own error, with the bytes and the op, and not std::bad_alloc. What the machine would
+// grant, and then stand still over, counts as none left too.
 // Stateless. Threads: any.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <new>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
 
 namespace hearth {
 
-/// What no 64-bit process can address. It is refused without asking the machine: memory checkers end
-/// the program when they are asked for so much.
+/// What no 64-bit process can address. It is refused without asking the machine: memory checkers
+/// end the program when they are asked for so much.
 inline constexpr std::size_t kMostHostBytes = std::size_t{1} << 47U;
 
 /// "to_vector: no host memory for 4503599627370496 bytes"; code out_of_memory.
@@ -29,7 +32,7 @@ template <class T, class Fill>
 [[nodiscard]] Status on_host(std::size_t count, std::string_view op, SourceLoc loc, Fill fill) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const std::size_t size_bytes = count > kAll / sizeof(T) ? kAll : count * sizeof(T);
-  if (size_bytes > kMostHostBytes) {
+  if (size_bytes > kMostHostBytes || !has_host_room(static_cast<std::int64_t>(size_bytes))) {
     return no_host_memory(op, size_bytes, loc);
   }
   try {

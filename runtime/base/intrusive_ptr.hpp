@@ -24,7 +24,8 @@ class RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
-  // Relaxed: whoever retains holds a handle already, which orders it after the object's birth.
+  // Relaxed: the code that retains holds a handle already, which orders it after the object's
+  // birth.
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
 
   void release() const noexcept {

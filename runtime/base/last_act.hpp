@@ -1,8 +1,9 @@
 // LastAct: what is still done when the program dies of an exception that nobody catches.
 // Owned by what the act is for (a recording, say). Threads: any.
-// Invariants: (1) an act runs once at most, on a thread of its own, as the dying one may hold locks or a device; (2) the newest runs
-// first; (3) the program dies after kLimit, whatever an act does, by the terminate handler of before; (4) an act that throws does not
-// keep the others from running. The list belongs to the process, as the terminate handler does.
+// Invariants: (1) an act runs once at most, on a thread of its own, as the dying one may hold locks
+// or a device; (2) the newest runs first; (3) the program dies after kLimit, whatever an act does,
+// by the terminate handler of before; (4) an act that throws does not keep the others from running.
+// The list belongs to the process, as the terminate handler does.
 #pragma once
 
 #include <chrono>
@@ -19,7 +20,8 @@ class LastAct final {
   explicit LastAct(UniqueFunction<void()> act);
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
-  /// From now on, it is not begun. It may be under way while the program dies: the act owns what it touches.
+  /// From now on, it is not begun. It may be under way while the program dies: the act owns what it
+  /// touches.
   ~LastAct();
 
  private:

@@ -1,10 +1,15 @@
 #include <hearth/runtime/base/log.hpp>
 
+#include <algorithm>
 #include <array>
 #include <exception>
+#include <list>
 #include <mutex>
+#include <new>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -59,6 +64,14 @@ spdlog::sink_ptr make_sink(LogOptions options) {
 struct Log::Impl {
   explicit Impl(LogOptions options) : logger("hearth", make_sink(std::move(options))) {}
   spdlog::logger logger;  // not in spdlog's registry, which is global
+
+  struct Repeated {
+    std::string key;
+    std::uint64_t count = 0;
+  };
+  static constexpr std::size_t kMostKeys = 64;
+  std::mutex mutex;  // not a Mutex: lines are written where no other thread may be let through
+  std::list<Repeated> repeated;  // the key used last comes first
 };
 
 std::string_view name(LogLevel level) noexcept {
@@ -77,6 +90,33 @@ Log::Log(LogOptions options)
 }
 
 Log::~Log() = default;
+
+std::uint64_t Log::count_line(std::string_view key) noexcept {
+  try {
+    const std::lock_guard lock(impl_->mutex);
+    std::list<Impl::Repeated>& lines = impl_->repeated;
+    auto found = std::ranges::find(lines, key, &Impl::Repeated::key);
+    if (found == lines.end()) {
+      lines.push_front({.key = std::string(key)});
+      found = lines.begin();
+      if (lines.size() > Impl::kMostKeys) {
+        lines.pop_back();
+      }
+    }
+    lines.splice(lines.begin(), lines, found);
+    std::uint64_t power = 1;
+    while (power < found->count + 1) {
+      power *= 10;
+    }
+    return ++found->count == power ? power : 0;
+  } catch (const std::bad_alloc&) {
+    return 1;
+  }
+}
+
+std::string Log::repetition(std::uint64_t count) {
+  return count == 1 ? std::string() : fmt::format(" ({} such lines so far)", count);
+}
 
 void Log::write(LogLevel level, std::string_view text) noexcept {
   if (!is_enabled(level)) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -51,6 +52,17 @@ class Log final {
       }
     }
   }
+  /// For what may come thousands of times: of the lines with this key it writes the 1st, the 10th,
+  /// the 100th …, with their count. The keys used last are remembered.
+  template <class Make>
+  requires std::is_invocable_v<const Make&>
+  void write_counted(LogLevel level, std::string_view key, const Make& make) noexcept {
+    if (is_enabled(level)) {
+      if (const std::uint64_t count = count_line(key); count != 0) {
+        write(level, [&] { return make() + repetition(count); });
+      }
+    }
+  }
   template <class Text>
   void trace(const Text& text) noexcept {
     write(LogLevel::trace, text);
@@ -65,6 +77,10 @@ class Log final {
 
  private:
   struct Impl;
+  /// How many lines of this key there are now, if this one is to be written; else 0.
+  [[nodiscard]] std::uint64_t count_line(std::string_view key) noexcept;
+  [[nodiscard]] static std::string repetition(std::uint64_t count);
+
   LogLevel level_;
   std::unique_ptr<Impl> impl_;
 };

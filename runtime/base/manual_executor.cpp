@@ -15,10 +15,18 @@ namespace {
 class VirtualClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const noexcept override { return now_; }
-  void jump(TimePoint to) noexcept { now_ = std::max(now_, to); }
+  [[nodiscard]] Duration standstill(TimePoint /*now*/) const noexcept override {
+    return standstill_;
+  }
+  void jump(Duration by) noexcept { now_ += by; }
+  void stand_still(Duration duration) noexcept {
+    now_ += duration;
+    standstill_ += duration;
+  }
 
  private:
   TimePoint now_{};
+  Duration standstill_{};
 };
 
 /// What a Handle knows of its thread, which may be gone.
@@ -180,7 +188,7 @@ void ManualExecutor::Thread::run_body() noexcept {
 }
 
 void ManualExecutor::Thread::suspend(Deadline deadline) {
-  if (deadline.time() <= scheduler_.clock().now()) {
+  if (deadline.has_passed()) {
     yield();
     return;
   }
@@ -286,7 +294,7 @@ void ManualExecutor::Scheduler::release_expired() {
   if (first.is_never()) {
     return;
   }
-  clock_.jump(first.time());
+  clock_.jump(first.left(clock_));
   for (const auto& thread : threads_) {
     if (thread->is_parked() && thread->deadline() <= first) {
       thread->make_ready();
@@ -337,6 +345,10 @@ std::uint64_t ManualExecutor::step_count() const noexcept {
 std::unique_ptr<Joinable> ManualExecutor::spawn(ThreadOptions options,
                                                 UniqueFunction<void()> body) {
   return std::make_unique<Handle>(scheduler_->add(std::move(options.name), std::move(body)));
+}
+
+void ManualExecutor::stand_still(Duration duration) noexcept {
+  scheduler_->clock().stand_still(duration);
 }
 
 Clock& ManualExecutor::clock() noexcept {

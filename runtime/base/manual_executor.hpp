@@ -1,10 +1,10 @@
 // ManualExecutor: every thread is a logical thread on the one OS thread that calls run(); a seed or
-// a schedule chooses who goes next. Tests use it to step the whole system: the same program and seed give the
-// same order of steps, in virtual time. Threads: owner only: one OS thread makes it, runs it and
-// destroys it. Kernels and other code below must not start threads. Invariants: (1) a thread is
-// interrupted only where it parks or at a schedule point; (2) the clock stands still while any
-// thread can run, then jumps to the next deadline; (3) no real time and no thread id enters a
-// choice.
+// a schedule chooses who goes next. Tests use it to step the whole system: the same program and
+// seed give the same order of steps, in virtual time. Threads: owner only: one OS thread makes it,
+// runs it and destroys it. Kernels and other code below must not start threads. Invariants: (1) a
+// thread is interrupted only where it parks or at a schedule point; (2) the clock stands still
+// while any thread can run, then jumps to the next deadline; (3) no real time and no thread id
+// enters a choice.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,9 @@ class ManualExecutor final : public Executor {
   /// out. Lifetime: threads left parked are dropped without unwinding, what their stacks own leaks:
   /// join what you spawn.
   void run(UniqueFunction<void()> main_body);
+
+  /// Time passes in which nobody runs, as when a process is stopped and goes on later.
+  void stand_still(Duration duration) noexcept;
 
   /// Steps so far: how often a thread was given the processor.
   [[nodiscard]] std::uint64_t step_count() const noexcept;

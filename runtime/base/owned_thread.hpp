@@ -1,8 +1,8 @@
-// OwnedThread: a thread that runs code which may not come back (a user's function, a kernel), and how
-// its owner ends it: waits for a while, then says who hangs in what, and leaves the thread behind.
-// Owned by whoever spawns it. Threads: the owner's.
-// Invariants: (1) whatever the body does, end() returns at its deadline; (2) a thread that is left
-// behind is named in the log, once. So the body owns what it touches: it may go on without its owner.
+// OwnedThread: a thread that runs code which may not come back (a user's function, a kernel), and
+// how its owner ends it: waits for a while, then says who hangs in what, and leaves the thread
+// behind. Owned by the code that spawns it. Threads: the owner's. Invariants: (1) whatever the body
+// does, end() returns at its deadline; (2) a thread that is left behind is named in the log, once.
+// So the body owns what it touches: it may go on without its owner.
 #pragma once
 
 #include <functional>

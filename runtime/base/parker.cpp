@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/parker.hpp>
 
+#include <hearth/runtime/base/standstill.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
 #include <algorithm>
@@ -16,13 +17,42 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
 }  // namespace
 
+Deadline Deadline::at(TimePoint time) noexcept {
+  const Clock& clock = current_context().clock();
+  return time == TimePoint::max() ? never() : Deadline(time - clock.standstill(clock.now()));
+}
+
 Deadline Deadline::in(Duration duration) noexcept {
-  const TimePoint now = current_context().clock().now();
-  return duration >= TimePoint::max() - now ? never() : at(now + duration);
+  const Clock& clock = current_context().clock();
+  const TimePoint now = clock.now();
+  const TimePoint counted = now - clock.standstill(now);
+  return duration >= TimePoint::max() - now ? never() : Deadline(counted + duration);
+}
+
+TimePoint Deadline::time() const noexcept {
+  const Clock& clock = current_context().clock();
+  return is_never() ? time_ : time_ + clock.standstill(clock.now());
+}
+
+Duration Deadline::left() const noexcept {
+  return left(current_context().clock());
+}
+
+Duration Deadline::left(const Clock& clock) const noexcept {
+  if (is_never()) {
+    return Duration::max();
+  }
+  const TimePoint now = clock.now();
+  return std::max(time_ + clock.standstill(now) - now, Duration::zero());
 }
 
 bool Deadline::has_passed() const noexcept {
-  return !is_never() && current_context().clock().now() >= time_;
+  if (is_never()) {
+    return false;
+  }
+  const Clock& clock = current_context().clock();
+  const TimePoint now = clock.now();
+  return now >= time_ && now - clock.standstill(now) >= time_;
 }
 
 Wake Parker::park(Deadline deadline) {
@@ -61,21 +91,28 @@ void Parker::abandon() noexcept {
 }
 
 void Parker::wait_on_futex(Deadline deadline) noexcept {
-  std::timespec until{};
-  if (!deadline.is_never()) {
-    // The steady clock is CLOCK_MONOTONIC, which is what a futex takes as an absolute time.
-    const auto since_start = std::max(deadline.time().time_since_epoch(), Duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_start);
-    until.tv_sec = seconds.count();
-    until.tv_nsec = (since_start - seconds).count();
+  const auto wait = [this](const std::timespec* until) noexcept {
+    syscall(SYS_futex,
+            &state_.word(),
+            FUTEX_WAIT_BITSET_PRIVATE,
+            ParkWord<StdAtomics>::kParked,
+            until,
+            nullptr,
+            FUTEX_BITSET_MATCH_ANY);
+  };
+  if (deadline.is_never()) {
+    wait(nullptr);
+    return;
   }
-  syscall(SYS_futex,
-          &state_.word(),
-          FUTEX_WAIT_BITSET_PRIVATE,
-          ParkWord<StdAtomics>::kParked,
-          deadline.is_never() ? nullptr : &until,
-          nullptr,
-          FUTEX_BITSET_MATCH_ANY);
+  const Clock& clock = current_context().clock();
+  const TimePoint now = clock.now();
+  // The steady clock is CLOCK_MONOTONIC, which is what a futex takes as an absolute time.
+  const Duration wake = now.time_since_epoch() + std::min(deadline.left(), Standstill::kBeat);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wake);
+  const std::timespec until{.tv_sec = seconds.count(), .tv_nsec = (wake - seconds).count()};
+  process_standstill().begin_sleep(now);
+  wait(&until);
+  process_standstill().end_sleep(clock.now());
 }
 
 }  // namespace hearth

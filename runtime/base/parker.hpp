@@ -1,9 +1,9 @@
 // A Parker is where one thread sleeps and how the others wake it. Everything in the library that
-// blocks, blocks here. Owned by its ThreadContext; shared (counted) with whoever must wake the
-// thread, so that a late unpark is harmless. Threads: park() by the owning thread only; unpark() by
-// any. Invariants: (1) an unpark is never lost: it ends the park under way or the next one; (2)
-// several unparks before a park count as one, and a token may be left over from an earlier wait, so
-// a waiter always checks its condition again.
+// blocks, blocks here. Owned by its ThreadContext; shared (counted) with the threads that must wake
+// the thread, so that a late unpark is harmless. Threads: park() by the owning thread only;
+// unpark() by any. Invariants: (1) an unpark is never lost: it ends the park under way or the next
+// one; (2) several unparks before a park count as one, and a token may be left over from an earlier
+// wait, so a waiter always checks its condition again.
 #pragma once
 
 #include <compare>
@@ -19,15 +19,20 @@ namespace hearth {
 inline constexpr Duration kDefaultWait = std::chrono::seconds(60);
 
 /// A point in time at which a wait gives up, in the time of the waiting thread's clock; or never.
+/// Time in which nobody of the process could run (see Standstill) moves it back.
 class Deadline {
  public:
   [[nodiscard]] static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
-  [[nodiscard]] static constexpr Deadline at(TimePoint time) noexcept { return Deadline(time); }
+  [[nodiscard]] static Deadline at(TimePoint time) noexcept;
   /// That long from now on the current thread's clock. Durations too long to add mean never.
   [[nodiscard]] static Deadline in(Duration duration) noexcept;
 
   [[nodiscard]] constexpr bool is_never() const noexcept { return time_ == TimePoint::max(); }
-  [[nodiscard]] constexpr TimePoint time() const noexcept { return time_; }
+  /// When it passes, if everybody can run until then.
+  [[nodiscard]] TimePoint time() const noexcept;
+  /// How long until then; zero once it has passed, Duration::max() for never.
+  [[nodiscard]] Duration left() const noexcept;
+  [[nodiscard]] Duration left(const Clock& clock) const noexcept;
   /// Whether the current thread's clock has reached it.
   [[nodiscard]] bool has_passed() const noexcept;
 
@@ -38,7 +43,7 @@ class Deadline {
  private:
   constexpr explicit Deadline(TimePoint time) noexcept : time_(time) {}
 
-  TimePoint time_;
+  TimePoint time_;  ///< Without the standstills before it.
 };
 
 enum class Wake : std::uint8_t {

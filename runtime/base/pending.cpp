@@ -1,6 +1,11 @@
 #include <hearth/runtime/base/pending.hpp>
 
+#include <hearth/runtime/base/progress_limit.hpp>
+
+#include <algorithm>
 #include <exception>
+
+#include <fmt/format.h>
 
 namespace hearth {
 
@@ -17,22 +22,79 @@ struct Unpark {
 };
 }  // namespace
 
-bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
-  schedule_point();
-  if (is_ready()) {
-    return true;
+std::string PendingStateBase::subject() const {
+  switch (options_.then_count) {
+    case 0:
+      return options_.subject;
+    case 1:
+      return options_.subject + ", then";
+    default:
+      return options_.subject + ", then (" + std::to_string(options_.then_count) + " times)";
   }
+}
+
+PendingOptions PendingStateBase::options_of_then() const {
+  const PendingHelper& mine = options_.helper;
+  PendingOptions options{.subject = options_.subject,
+                         .helper = {.watchdog = mine.watchdog, .limit = mine.limit},
+                         .location = options_.location,
+                         .then_count = options_.then_count + 1};
+  if (mine.retain != nullptr) {
+    mine.retain(mine.object);
+    options.helper = mine;
+    options.helper.help = nullptr;  // the last step is the runner's
+  }
+  return options;
+}
+
+std::uint64_t PendingStateBase::progress() const noexcept {
+  return options_.helper.progress != nullptr ? options_.helper.progress(options_.helper.object) : 0;
+}
+
+bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_token& stop) {
   if (options_.helper.help != nullptr) {
-    // A stop, too, shall be noticed at once.
+    // A stop, too, ends the wait at once.
     const Deadline helps_until = stop.stop_possible() ? Deadline::in(Duration::zero()) : deadline;
     options_.helper.help(options_.helper.object, *this, helps_until);
-    if (is_ready()) {
-      return true;
-    }
   }
+  return is_ready();
+}
+
+bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
+  schedule_point();
+  if (is_ready() || is_ready_with_help(deadline, stop)) {
+    return true;
+  }
+  const std::string subject = this->subject();
   const Watchdog::Wait watched(
-      options_.helper.watchdog.get(), subject(), options_.helper.whom, deadline);
-  // Counted, as every waker's parker is: a stop may come from another thread after this one has left.
+      options_.helper.watchdog.get(), subject, options_.helper.whom, deadline);
+  return park_until(deadline, stop);
+}
+
+bool PendingStateBase::wait_by_default(const std::stop_token& stop) {
+  schedule_point();
+  const Deadline end = options_.helper.work_ends;
+  if (is_ready() || is_ready_with_help(std::min(Deadline::in(options_.helper.limit), end), stop)) {
+    return true;
+  }
+  ProgressLimit limit(options_.helper.limit, progress());
+  const std::string subject = this->subject();
+  Watchdog::Wait watched(options_.helper.watchdog.get(),
+                         subject,
+                         options_.helper.whom,
+                         std::min(limit.deadline(), end));
+  while (!park_until(std::min(limit.next_look(), end), stop)) {
+    if (stop.stop_requested() || end.has_passed() || limit.is_over(progress())) {
+      return is_ready();
+    }
+    watched.renew(std::min(limit.deadline(), end));
+  }
+  return true;
+}
+
+bool PendingStateBase::park_until(Deadline deadline, const std::stop_token& stop) {
+  // Counted, as every waker's parker is: a stop may come from another thread after this one has
+  // left.
   std::optional<std::stop_callback<Unpark>> on_stop;
   if (stop.stop_possible()) {
     on_stop.emplace(stop, Unpark{IntrusivePtr<Parker>(&current_context().parker())});
@@ -52,20 +114,46 @@ bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
 }
 
 Status PendingStateBase::wait_status(Deadline deadline, const std::stop_token& stop) {
-  if (!wait(deadline, stop)) {
-    if (stop.stop_requested()) {
-      return Error{.code = ErrorCode::cancelled,
-                   .text = "the wait for " + subject() + " was given up on request",
-                   .device = std::string(options_.helper.whom),
-                   .location = options_.location};
-    }
-    return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = "the deadline passed while waiting for " + subject(),
-                 .device = std::string(options_.helper.whom),
-                 .location = options_.location,
-                 .report = watchdog() ? watchdog()->report(subject()) : ""};
+  return wait(deadline, stop) ? read_status() : wait_error(stop);
+}
+
+Status PendingStateBase::wait_status_by_default(const std::stop_token& stop) {
+  return wait_by_default(stop) ? read_status() : wait_error(stop);
+}
+
+Status PendingStateBase::peek_status(Deadline deadline) {
+  return wait(deadline) ? Status(error_) : wait_error({});
+}
+
+Status PendingStateBase::peek_status_by_default() {
+  return wait_by_default() ? Status(error_) : wait_error({});
+}
+
+Status PendingStateBase::read_status() const {
+  if (error_) {
+    mark_read(*error_);
   }
   return error_;
+}
+
+Error PendingStateBase::wait_error(const std::stop_token& stop) const {
+  Error error{.code = ErrorCode::deadline_exceeded,
+              .text = "the deadline passed while waiting for " + subject(),
+              .device = std::string(options_.helper.whom),
+              .location = options_.location};
+  if (stop.stop_requested()) {
+    error.code = ErrorCode::cancelled;
+    error.text = "the wait for " + subject() + " was given up on request";
+    return error;
+  }
+  if (options_.helper.observe != nullptr) {
+    const std::string seen = options_.helper.observe(options_.helper.object);
+    error.text += seen.empty() ? "" : fmt::format("; {}: {}", options_.helper.whom, seen);
+  }
+  if (options_.helper.watchdog) {
+    options_.helper.watchdog->attach_report(error, subject());
+  }
+  return error;
 }
 
 void PendingStateBase::on_ready(IntrusivePtr<ContinuationRunner::Queue> queue,
@@ -111,7 +199,10 @@ void PendingStateBase::complete() noexcept {
 
 void PendingStateBase::complete_with_error(ErrorRef error) noexcept {
   HEARTH_ASSERT(error != nullptr, "a promise was given no error");
-  error_ = std::move(error);
+  // Of an op's error (which has a lane) the device has decided whether it is to be read.
+  const IntrusivePtr<Watchdog>& watchdog = options_.helper.watchdog;
+  const bool is_new = watchdog && error->lane == 0;
+  error_ = is_new ? watchdog->failures().enter(std::move(error)) : std::move(error);
   complete();
 }
 
@@ -130,6 +221,7 @@ ErrorRef detail::error_of_current_exception() {
   try {
     throw;
   } catch (const Exception& exception) {
+    mark_unread(exception.error());
     return exception.shared_error();
   } catch (const std::exception& exception) {
     what = exception.what();

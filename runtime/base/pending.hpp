@@ -33,17 +33,30 @@ struct PendingHelper {
   /// soon after the deadline.
   void (*help)(void* object, PendingStateBase& state, Deadline deadline) = nullptr;
   void* object = nullptr;
-  void (*release)(void* object) noexcept = nullptr;  ///< Called when the state dies; may be null.
+  /// Called for each further state that shares `object`, and when a state dies; null without one.
+  void (*retain)(void* object) noexcept = nullptr;
+  void (*release)(void* object) noexcept = nullptr;
+  /// A number that changes whenever `object` gets on; null when nobody can say. Threads: any.
+  std::uint64_t (*progress)(void* object) noexcept = nullptr;
+  /// What `object` is at, or nothing, for the error of a wait that is over; null when nobody can
+  /// say. Never waits. Threads: any.
+  std::string (*observe)(void* object) = nullptr;
   std::string_view whom = {};  ///< Who is waited for, for reports; lives as long as `object`.
   IntrusivePtr<Watchdog> watchdog = {};  ///< Who reports when the deadline passes; may be null.
-  Duration limit = kDefaultWait;         ///< Of a wait that names none.
+  /// Of a wait that names none: how long it goes on without progress, or in all when nobody can
+  /// say whether there is any.
+  Duration limit = kDefaultWait;
+  /// The work itself is given up then: a wait that names no deadline ends there. It still helps, so
+  /// that it may end as late as the kernel that it runs.
+  Deadline work_ends = Deadline::never();
 };
 
 struct PendingOptions {
   std::string subject =
       "a result";  ///< What is waited for, for errors: "readback of f32[3] on cpu:0".
   PendingHelper helper = {};
-  SourceLoc location = {};  ///< The call that asked for it, for errors of the wait.
+  SourceLoc location = {};       ///< The call that asked for it, for errors of the wait.
+  std::uint32_t then_count = 0;  ///< So many continuations stand between it and the subject.
 };
 
 /// The part of the shared state that does not know the value's type.
@@ -59,21 +72,25 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
     // Partner: the store in complete(), which publishes the value or the error.
     return is_ready_.load(std::memory_order_acquire);
   }
-  [[nodiscard]] const std::string& subject() const noexcept { return options_.subject; }
-  [[nodiscard]] const IntrusivePtr<Watchdog>& watchdog() const noexcept {
-    return options_.helper.watchdog;
-  }
-  /// The deadline of a wait that begins now and names none.
-  [[nodiscard]] Deadline default_deadline() const noexcept {
-    return Deadline::in(options_.helper.limit);
-  }
+  [[nodiscard]] std::string subject() const;
+  /// Of the result of a continuation of this one: its waits report and end like those for this one.
+  [[nodiscard]] PendingOptions options_of_then() const;
+  /// When the work itself is given up.
+  [[nodiscard]] Deadline work_ends() const noexcept { return options_.helper.work_ends; }
   /// Null for a value. Once ready.
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
 
   /// Helps, then parks, until the deadline or a stop; whether it is ready.
   bool wait(Deadline deadline, const std::stop_token& stop = {}) HEARTH_EXCLUDES(mutex_);
+  /// The same until the default limit has passed without progress.
+  bool wait_by_default(const std::stop_token& stop = {}) HEARTH_EXCLUDES(mutex_);
   /// Success, the stored error, deadline_exceeded, or cancelled when the stop came first.
+  /// The stored error counts as read then.
   Status wait_status(Deadline deadline, const std::stop_token& stop = {});
+  Status wait_status_by_default(const std::stop_token& stop = {});
+  /// The same two, but the error does not count as read.
+  Status peek_status(Deadline deadline);
+  Status peek_status_by_default();
 
   /// Posts the task to the queue once ready. At most once per state.
   void on_ready(IntrusivePtr<ContinuationRunner::Queue> queue, UniqueFunction<void()> task)
@@ -85,6 +102,15 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   void cancel() noexcept;
 
  private:
+  /// Whether it is ready, once the calling thread did what it could of the work.
+  [[nodiscard]] bool is_ready_with_help(Deadline deadline, const std::stop_token& stop);
+  [[nodiscard]] bool park_until(Deadline deadline, const std::stop_token& stop)
+      HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] std::uint64_t progress() const noexcept;
+  /// The stored error, or success; it counts as read.
+  [[nodiscard]] Status read_status() const;
+  [[nodiscard]] Error wait_error(const std::stop_token& stop) const;
+
   PendingOptions options_;
   std::atomic<bool> is_ready_{false};
   ErrorRef error_;
@@ -107,7 +133,7 @@ class PendingState final : public PendingStateBase {
 };
 
 [[noreturn]] void throw_empty_pending();
-/// The exception being handled, as an error.
+/// The exception being handled, as an error that somebody is still to read.
 [[nodiscard]] ErrorRef error_of_current_exception();
 }  // namespace detail
 
@@ -130,49 +156,40 @@ class [[nodiscard]] Pending {
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   [[nodiscard]] bool is_ready() const { return state().is_ready(); }
 
-  /// The value, waited for up to the runtime's wait_limit (kDefaultWait where there is none). From a temporary it is moved out, else it stays and
-  /// may be read again. Who is ready to wait ten seconds or more, without a stop, may meanwhile do a
-  /// host device's work itself, which is faster; a kernel that does not come back keeps that thread.
+  /// The value. Without a deadline it waits as long as the device gets on: until the runtime's
+  /// wait_limit (kDefaultWait where there is none) has passed and no op was done in it. From a
+  /// temporary the value is moved out, else it stays and may be read again. Who is ready to wait
+  /// ten seconds or more, without a stop, may meanwhile do a host device's work itself, which is
+  /// faster; a kernel that does not come back keeps that thread.
   ///
   /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);
-  /// DeadlineExceeded. Threads: any, but not one that holds a device's token.
-  decltype(auto) get() & { return get(state().default_deadline()); }
-  decltype(auto) get() && { return std::move(*this).get(state().default_deadline()); }
-  decltype(auto) get(Deadline deadline) & {
-    state().wait_status(deadline).value();
-    if constexpr (!std::is_void_v<T>) {
-      return static_cast<const T&>(*state_->value);
-    }
-  }
-  T get(Deadline deadline) && {
-    state().wait_status(deadline).value();
-    const auto state = std::exchange(state_, nullptr);
-    if constexpr (!std::is_void_v<T>) {
-      return std::move(*state->value);
-    }
-  }
+  /// DeadlineExceeded, within 1 ms of the deadline when the machine is not overloaded.
+  /// Threads: any, but not one that holds a device's token.
+  decltype(auto) get() & { return kept(state().wait_status_by_default()); }
+  decltype(auto) get() && { return moved_out(state().wait_status_by_default()); }
+  decltype(auto) get(Deadline deadline) & { return kept(state().wait_status(deadline)); }
+  T get(Deadline deadline) && { return moved_out(state().wait_status(deadline)); }
 
   /// The same for as long as nobody asks `stop` to. The work goes on, and may be waited for again.
   ///
   /// Errors: DeviceError cancelled when the stop came first, besides those above.
   decltype(auto) get(const std::stop_token& stop) & {
-    return get(stop, state().default_deadline());
+    return kept(state().wait_status_by_default(stop));
   }
-  T get(const std::stop_token& stop) && {
-    return std::move(*this).get(stop, state().default_deadline());
-  }
+  T get(const std::stop_token& stop) && { return moved_out(state().wait_status_by_default(stop)); }
   decltype(auto) get(const std::stop_token& stop, Deadline deadline) & {
-    state().wait_status(deadline, stop).value();
-    return get(Deadline::in(Duration::zero()));
+    return kept(state().wait_status(deadline, stop));
   }
   T get(const std::stop_token& stop, Deadline deadline) && {
-    state().wait_status(deadline, stop).value();
-    return std::move(*this).get(Deadline::in(Duration::zero()));
+    return moved_out(state().wait_status(deadline, stop));
   }
 
   /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
   Status wait(Deadline deadline) const { return state().wait_status(deadline); }
-  Status wait() const { return wait(state().default_deadline()); }
+  Status wait() const { return state().wait_status_by_default(); }
+  /// The same two for code that passes the error on: it does not count as read (FailureBook).
+  Status peek(Deadline deadline) const { return state().peek_status(deadline); }
+  Status peek() const { return state().peek_status_by_default(); }
   /// Whether it is ready by then.
   [[nodiscard]] bool wait_until(Deadline deadline, const std::stop_token& stop = {}) const {
     return state().wait(deadline, stop);
@@ -188,15 +205,17 @@ class [[nodiscard]] Pending {
   template <class F>
   auto then(ContinuationRunner& runner, F function) &&;
 
-  /// For coroutines: `co_await std::move(pending).on(runner)` is the value, or throws what get() would. The coroutine goes on at
-  /// once when the result is there, else on the runner's thread, never on the one that made the result.
+  /// For coroutines: `co_await std::move(pending).on(runner)` is the value, or throws what get()
+  /// would. The coroutine goes on at once when the result is there, else on the runner's thread,
+  /// never on the one that made the result.
   ///
-  /// Lifetime: the runner outlives the wait; one that has ended resumes nobody. A coroutine that is destroyed while it waits is
-  /// not resumed, and the work goes on; destroy it where it cannot be resumed at the same time.
+  /// Lifetime: the runner outlives the wait; one that has ended resumes nobody. A coroutine that is
+  /// destroyed while it waits is not resumed, and the work goes on; destroy it where it cannot be
+  /// resumed at the same time.
   [[nodiscard]] PendingAwaiter<T> on(ContinuationRunner& runner) &&;
 
-  /// Calls `function` with this Pending once it is ready, on the runner's thread: as then(), with the error too. `function` must
-  /// not throw; it is destroyed uncalled when the runner has ended.
+  /// Calls `function` with this Pending once it is ready, on the runner's thread: as then(), with
+  /// the error too. `function` must not throw; it is destroyed uncalled when the runner has ended.
   template <class F>
   void when_ready(ContinuationRunner& runner, F function) &&;
 
@@ -209,6 +228,19 @@ class [[nodiscard]] Pending {
       detail::throw_empty_pending();
     }
     return *state_;
+  }
+  decltype(auto) kept(const Status& status) const {
+    status.value();
+    if constexpr (!std::is_void_v<T>) {
+      return static_cast<const T&>(*state_->value);
+    }
+  }
+  T moved_out(const Status& status) {
+    status.value();
+    const auto state = std::exchange(state_, nullptr);
+    if constexpr (!std::is_void_v<T>) {
+      return std::move(*state->value);
+    }
   }
 
   IntrusivePtr<detail::PendingState<T>> state_;
@@ -271,8 +303,7 @@ auto Pending<T>::then(ContinuationRunner& runner, F function) && {
   using U = std::decay_t<std::invoke_result_t<decltype(call)&, Value&>>;
   state();
   auto source = std::exchange(state_, nullptr);
-  Promise<U> promise(PendingOptions{.subject = source->subject() + ", then",
-                                    .helper = {.watchdog = source->watchdog()}});
+  Promise<U> promise(source->options_of_then());
   Pending<U> result = promise.pending();
   detail::PendingState<T>& waited = *source;
   waited.on_ready(

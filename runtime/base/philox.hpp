@@ -13,9 +13,11 @@
 // f16 and bf16 follow f32. block_count() says how far an op moves a generator's counter.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <hearth/runtime/base/dtype.hpp>
 
@@ -97,6 +99,35 @@ using Key = std::array<std::uint32_t, 2>;
   constexpr double kTwoPi = 6.283185307179586476925286766559;
   const double length = std::sqrt(-2.0 * std::log(radius + step));
   return {length * std::cos(kTwoPi * angle), length * std::sin(kTwoPi * angle)};
+}
+
+/// What random_uniform gives lies in [first, last]: the smallest value of the element type that is
+/// not below `low`, and the largest below `high`. first is above last when the type has no value in
+/// [low, high). An empty range, low == high, gives low.
+struct UniformRange {
+  double first = 0;
+  double last = 0;
+
+  [[nodiscard]] double clamp(double value) const noexcept {
+    return std::min(std::max(value, first), last);
+  }
+};
+/// The largest value of a float type that is not above `value`, which is within its range.
+[[nodiscard]] inline double round_down(double value, DType dtype) noexcept {
+  if (dtype == DType::f64) {
+    return value;
+  }
+  const int digits = dtype == DType::f16 ? 11 : dtype == DType::bf16 ? 8 : 24;
+  const int smallest = dtype == DType::f16 ? -14 : -126;  // exponent of the smallest normal value
+  const double step = std::ldexp(1.0, std::max(std::ilogb(value), smallest) - (digits - 1));
+  return std::floor(value / step) * step;  // exact: a step is a power of two
+}
+[[nodiscard]] inline UniformRange uniform_range(double low, double high, DType dtype) noexcept {
+  if (low == high) {
+    return {low, low};
+  }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {-round_down(-low, dtype), round_down(std::nextafter(high, -kInfinity), dtype)};
 }
 
 /// Element i of random_uniform before low + (high - low)·u, for a result of type `dtype`.

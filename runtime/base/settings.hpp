@@ -26,10 +26,11 @@ enum class Setting : std::uint8_t {
   cpu_devices,     ///< HEARTH_CPU_DEVICES
   data_dir,        ///< HEARTH_DATA_DIR
   record_file,     ///< HEARTH_RECORD_FILE
+  eager_reports,   ///< HEARTH_EAGER_REPORTS
   xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
   home,            ///< HOME
 };
-inline constexpr int kSettingCount = 8;
+inline constexpr int kSettingCount = 9;
 
 struct SettingInfo {
   Setting setting;

@@ -44,7 +44,7 @@ void Shape::push_back(std::int64_t size, SourceLoc loc) {
 
 Result<Shape> make_shape(std::span<const std::int64_t> dims) {
   try {
-    return Shape(dims, SourceLoc{});  // whoever reports it knows the line
+    return Shape(dims, SourceLoc{});  // the code that reports it knows the line
   } catch (const ShapeError& error) {
     return error.shared_error();
   }

@@ -12,7 +12,7 @@
 namespace hearth {
 
 namespace detail {
-/// A std::promise whose future hears `cancelled`, not broken_promise, when nobody keeps it.
+/// A std::promise whose future gets `cancelled`, not broken_promise, when the promise dies unkept.
 template <class T>
 class KeptPromise final {
  public:
@@ -57,8 +57,9 @@ class KeptPromise final {
 };
 }  // namespace detail
 
-/// A std::future of the same result, fulfilled on the runner's thread. Its get() throws what Pending::get() would: DeviceError, ...;
-/// cancelled when the producer gave up or the runner has ended. It knows no deadline and does not help the device: use wait_for().
+/// A std::future of the same result, fulfilled on the runner's thread. Its get() throws what
+/// Pending::get() would: DeviceError, ...; cancelled when the producer gave up or the runner has
+/// ended. It knows no deadline and does not help the device: use wait_for().
 template <class T>
 [[nodiscard]] std::future<T> as_std_future(Pending<T> pending, ContinuationRunner& runner) {
   detail::KeptPromise<T> promise;

@@ -7,12 +7,13 @@
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
 //   runtime/base/trace.hpp                one tracer for all threads
-//   runtime/base/chrome_trace.cpp, last_act.cpp   spans from all threads; acts of the terminate handler
-//   runtime/base/log.cpp                  the sink of all loggers (a std::mutex inside spdlog)
-//   runtime/device_endpoint.hpp           a device's control inbox and its waiters
+//   runtime/base/chrome_trace.cpp, last_act.cpp   spans from all threads; acts of the terminate
+//   handler runtime/base/log.cpp                  the sink of all loggers (inside spdlog), counted
+//   lines: std::mutex runtime/base/failure_book.hpp, lost_reports.hpp   failures that nobody has
+//   read runtime/client/device_endpoint.hpp    a device's control inbox and its waiters
 //   parallel/served_model.hpp             the newest weights, copied when they change
 //   parallel/replica.hpp                  which random numbers a rank goes on with
-//   runtime/recorder.hpp                  one recording of all threads
+//   runtime/record/recorder.hpp           one recording of all threads
 //   streams/slot_pool.hpp                 blocks of slot numbers
 // Invariants: (1) a Mutex is held for a few instructions and never across a park, a push that may
 // wait, or a schedule point (asserted); (2) no user code runs under one; (3) nor is another Mutex

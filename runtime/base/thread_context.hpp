@@ -17,6 +17,7 @@
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/unique_function.hpp>
 
 namespace hearth {
 
@@ -82,6 +83,11 @@ class ThreadContext final {
   /// returned.
   void clear_attachments();
 
+  /// Where ContinuationRunner puts tasks that die inside the death of another; null when none does.
+  [[nodiscard]] std::vector<UniqueFunction<void()>>*& dying_tasks() noexcept {
+    return dying_tasks_;
+  }
+
   /// Mutex counts what this thread holds, in builds with asserts.
   void note_locked() noexcept { ++held_lock_count_; }
   void note_unlocked() noexcept { --held_lock_count_; }
@@ -102,6 +108,7 @@ class ThreadContext final {
   LogicalThread* logical_thread_ = nullptr;
   IntrusivePtr<Parker> parker_;
   int held_lock_count_ = 0;
+  std::vector<UniqueFunction<void()>>* dying_tasks_ = nullptr;
   std::uint64_t hot_key_ = 0;
   ContextAttachment* hot_ = nullptr;
   std::vector<Entry> attachments_;

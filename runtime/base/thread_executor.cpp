@@ -3,8 +3,12 @@
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/pending.hpp>
 
+#include <new>
+#include <string>
+#include <system_error>
 #include <thread>
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 namespace hearth {
@@ -60,10 +64,24 @@ class OsThread final : public Joinable {
 
 std::unique_ptr<Joinable> ThreadExecutor::spawn(ThreadOptions options,
                                                 UniqueFunction<void()> body) {
-  return std::make_unique<OsThread>(
-      std::move(options),
-      std::move(body),
-      Promise<void>(PendingOptions{.subject = "the end of a thread"}));
+  const std::string name = options.name;
+  try {
+    return std::make_unique<OsThread>(
+        std::move(options),
+        std::move(body),
+        Promise<void>(PendingOptions{.subject = "the end of a thread"}));
+  } catch (const std::system_error& refused) {
+    throw_error(Error{.code = ErrorCode::out_of_memory,
+                      .text = fmt::format("the thread '{}' cannot be started: {}; the system has "
+                                          "no room for one more, or for its stack (ulimit -u, -v)",
+                                          name,
+                                          refused.what())});
+  } catch (const std::bad_alloc&) {
+    throw_error(
+        Error{.code = ErrorCode::out_of_memory,
+              .text = fmt::format(
+                  "the thread '{}' cannot be started: the program has no memory left", name)});
+  }
 }
 
 }  // namespace hearth

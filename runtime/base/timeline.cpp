@@ -13,7 +13,7 @@ class Timeline::Waiter final : public WaitNode {
   std::uint64_t value_;
 };
 
-// Partner: the store in advance(); whoever sees the value sees the work behind it.
+// Partner: the store in advance(); a thread that sees the value sees the work behind it.
 std::uint64_t Timeline::value() const noexcept {
   return value_.load(std::memory_order_acquire);
 }

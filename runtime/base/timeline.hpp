@@ -24,7 +24,7 @@ class Timeline final : public RefCounted<Timeline> {
   /// Success until fail().
   [[nodiscard]] Status status() const HEARTH_EXCLUDES(mutex_);
 
-  /// Raises the value and wakes whoever waited for it.
+  /// Raises the value and wakes the threads that waited for it.
   /// Threads: owner only.
   /// Cost: a store and an exchange while nobody waits.
   void advance(std::uint64_t value) noexcept HEARTH_EXCLUDES(mutex_);

@@ -1,13 +1,20 @@
 #include <hearth/runtime/base/watchdog.hpp>
 
-#include <algorithm>
 #include <utility>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/pending.hpp>
 
 namespace hearth {
+namespace {
+
+std::string describe(const ThreadContext& thread) {
+  return fmt::format("thread {} (number {})", thread.name(), thread.id().value);
+}
+
+}  // namespace
 
 Watchdog::Wait::Wait(Watchdog* watchdog,
                      std::string_view subject,
@@ -33,6 +40,14 @@ Watchdog::Wait::~Wait() {
   (next_ != nullptr ? next_->previous_ : watchdog_->last_) = previous_;
 }
 
+void Watchdog::Wait::renew(Deadline deadline) {
+  if (watchdog_ == nullptr) {
+    return;
+  }
+  const MutexLock lock(watchdog_->mutex_);
+  deadline_ = deadline;
+}
+
 std::shared_ptr<const void> Watchdog::watch(Witness witness) {
   auto kept = std::make_shared<Witness>(std::move(witness));
   const MutexLock lock(mutex_);
@@ -45,9 +60,8 @@ std::string Watchdog::waits() {
   std::string text;
   const MutexLock lock(mutex_);
   for (const Wait* wait = first_; wait != nullptr; wait = wait->next_) {
-    text += fmt::format("\n  thread {} (number {}) waits for {}{}{}: {}",
-                        wait->thread_->name(),
-                        wait->thread_->id().value,
+    text += fmt::format("\n  {} waits for {}{}{}: {}",
+                        describe(*wait->thread_),
                         wait->subject_,
                         wait->whom_.empty() ? "" : " of ",
                         wait->whom_,
@@ -56,7 +70,24 @@ std::string Watchdog::waits() {
   return text;
 }
 
+void Watchdog::attach_report(Error& error, std::string subject) {
+  if (makes_reports_) {
+    error.report = Report(report(subject));
+    return;
+  }
+  error.report = Report(
+      [watchdog = IntrusivePtr<Watchdog>(this),
+       waiter = describe(current_context()),
+       subject = std::move(subject)] { return watchdog->report_of(waiter, subject, nullptr); });
+}
+
 std::string Watchdog::report(std::string_view subject, const std::shared_ptr<const void>& myself) {
+  return report_of(describe(current_context()), subject, myself);
+}
+
+std::string Watchdog::report_of(const std::string& waiter,
+                                std::string_view subject,
+                                const std::shared_ptr<const void>& myself) {
   std::string text = waits();
   std::vector<std::shared_ptr<Witness>> witnesses;
   {
@@ -76,9 +107,8 @@ std::string Watchdog::report(std::string_view subject, const std::shared_ptr<con
   const Deadline limit = Deadline::in(kAnswerLimit);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     std::string answer;
-    if (!answers[i].wait_for(
-            std::max(limit.time() - current_context().clock().now(), Duration::zero()))) {
-      answer = "does not answer; " + witnesses[i]->observe();
+    if (!answers[i].wait_until(limit)) {
+      answer = fmt::format("{}; no answer within {}", witnesses[i]->observe(), kAnswerLimit);
     } else if (const Status status = answers[i].wait(); !status.has_value()) {
       answer = "has ended";
     } else {
@@ -86,9 +116,8 @@ std::string Watchdog::report(std::string_view subject, const std::shared_ptr<con
     }
     text += fmt::format("\n  {}: {}", witnesses[i]->name, answer);
   }
-  return fmt::format("watchdog report: thread {} (number {}) gave up on {}; who waits for whom:{}",
-                     current_context().name(),
-                     current_context().id().value,
+  return fmt::format("watchdog report: {} gave up on {}; who waits for whom:{}",
+                     waiter,
                      subject,
                      text.empty() ? "\n  nobody else waits here" : text);
 }
@@ -97,8 +126,7 @@ std::string time_left(Deadline deadline) {
   if (deadline.is_never()) {
     return "for ever";
   }
-  const std::chrono::duration<double> left =
-      std::max(deadline.time() - current_context().clock().now(), Duration::zero());
+  const std::chrono::duration<double> left = deadline.left();
   return fmt::format("{:.3f} s more", left.count());
 }
 

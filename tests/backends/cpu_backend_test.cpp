@@ -196,5 +196,80 @@ TEST(CpuBackend, StreamsLargeResultsWhole) {
   }
 }
 
+/// A device's memory as the backend sees it.
+class DeviceScratch final : public ScratchMemory {
+ public:
+  [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override {
+    if (refuses) {
+      return Error{.code = ErrorCode::out_of_memory, .text = "no scratch memory"};
+    }
+    EXPECT_EQ(out_bytes, 0) << "one piece at a time";
+    out_bytes = size_bytes;
+    ++take_count;
+    pages_.resize(static_cast<std::size_t>(size_bytes) / sizeof(Line) + 1);
+    return pages_.front().bytes;
+  }
+  void give_back() noexcept override { out_bytes = 0; }
+
+  bool refuses = false;
+  std::int64_t out_bytes = 0;
+  int take_count = 0;
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];  // NOLINT(modernize-avoid-c-arrays)
+  };
+  std::vector<Line> pages_;
+};
+
+class CpuScratch : public ::testing::Test {
+ protected:
+  CpuScratch() { backend_.use_scratch(scratch_); }
+
+  CpuBackend backend_;
+  DeviceScratch scratch_;
+  const SmallTensor x_{DType::f16, {64, 512}, waves(64 * 512)};
+  const SmallTensor y_{DType::f16, {64, 512}};
+  const SmallCall softmax_ =
+      SmallCall(OpKind::softmax, {x_.view()}, {y_.view()}).with(AxisAttributes{.axis = 1});
+};
+
+TEST_F(CpuScratch, ComesFromTheDeviceAndGoesBackAtTheKernelsEnd) {
+  backend_.submit(softmax_.call()).value();
+  EXPECT_EQ(scratch_.take_count, 1);
+  EXPECT_EQ(scratch_.out_bytes, 0);
+}
+
+TEST_F(CpuScratch, SmallKernelsAskForNone) {
+  const SmallTensor x(DType::f16, {4, 8}, waves(32));
+  const SmallTensor y(DType::f16, {4, 8});
+  backend_
+      .submit(
+          SmallCall(OpKind::softmax, {x.view()}, {y.view()}).with(AxisAttributes{.axis = 1}).call())
+      .value();
+  EXPECT_EQ(scratch_.take_count, 0);
+}
+
+TEST_F(CpuScratch, AKernelWithoutAnyFailsAndChangesNothing) {
+  const std::vector<double> before = x_.values();
+  scratch_.refuses = true;
+  const SmallCall in_place =
+      SmallCall(OpKind::softmax, {x_.view()}, {x_.view()}).with(AxisAttributes{.axis = 1});
+  EXPECT_EQ(backend_.submit(in_place.call()).error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(x_.values(), before);
+  scratch_.refuses = false;
+  backend_.submit(in_place.call()).value();
+  backend_.submit(softmax_.call()).value();
+  EXPECT_NE(x_.values(), before);
+}
+
+TEST_F(CpuScratch, ABackendWithoutADeviceHasSomeOfItsOwn) {
+  CpuBackend alone;
+  alone.submit(softmax_.call()).value();
+  const std::vector<double> values = y_.values();
+  backend_.submit(softmax_.call()).value();
+  EXPECT_EQ(y_.values(), values);
+}
+
 }  // namespace
 }  // namespace hearth::cpu

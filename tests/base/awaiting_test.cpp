@@ -19,7 +19,7 @@ using namespace hearth;
 
 namespace {
 
-ErrorRef failed(const char* text) {
+ErrorRef failure(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::kernel_failed, .text = text});
 }
 
@@ -124,7 +124,7 @@ TEST(Awaiting, AnErrorIsThrownWhereTheCoroutineWaits) {
   Promise<Outcome> done;
   Pending<Outcome> outcome = done.pending();
   const Coroutine coroutine = await_text(promise.pending(), runner, std::move(done));
-  promise.set_error(failed("row 3"));
+  promise.set_error(failure("row 3"));
   EXPECT_EQ(outcome.get().error, "row 3");
   drain(runner);
 }
@@ -184,7 +184,7 @@ TEST(StdFuture, GivesTheValueOrThrowsTheError) {
   auto error = as_std_future(bad.pending(), runner);
   good.set_value(std::make_unique<int>(7));
   nothing.set_value();
-  bad.set_error(failed("row 3"));
+  bad.set_error(failure("row 3"));
   EXPECT_EQ(*value.get(), 7);
   EXPECT_NO_THROW(done.get());
   try {

@@ -26,3 +26,11 @@ TEST(Deadline, HasPassedOnceTheClockReachesIt) {
   EXPECT_TRUE(Deadline::at(current_context().clock().now()).has_passed());
   EXPECT_FALSE(Deadline::in(std::chrono::hours(1)).has_passed());
 }
+
+TEST(Deadline, OfALimitPlusALittleIsNeverWhereTheLimitIs) {
+  EXPECT_TRUE(Deadline::in(saturated_sum(Duration::max(), std::chrono::seconds(5))).is_never());
+  EXPECT_EQ(saturated_sum(std::chrono::seconds(1), std::chrono::seconds(5)),
+            std::chrono::seconds(6));
+  EXPECT_EQ(Deadline::never().left(), Duration::max());
+  EXPECT_EQ(Deadline::in(-std::chrono::seconds(1)).left(), Duration::zero());
+}

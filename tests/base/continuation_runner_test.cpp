@@ -33,6 +33,20 @@ TEST(ContinuationRunner, RunsTasksInOrderOnItsOwnThread) {
   });
 }
 
+// Whoever holds a device's token fulfils promises: it neither steps aside nor looks at a clock
+// there.
+TEST(ContinuationRunner, APostIsOneStepOfTheThreadThatPosts) {
+  ManualExecutor executor;
+  executor.run([&] {
+    ContinuationRunner runner(executor);
+    runner.queue()->start();
+    schedule_point();
+    const std::uint64_t before = executor.step_count();
+    runner.queue()->post([] {});
+    EXPECT_EQ(executor.step_count(), before);
+  });
+}
+
 TEST(ContinuationRunner, StartsNoThreadUntilItIsNeeded) {
   ManualExecutor executor;
   executor.run([&] {

@@ -145,6 +145,50 @@ TEST(DType, VisitGivesTheElementTypeOfThatSize) {
   }
 }
 
+static_assert(Element<float> && Element<std::int64_t> && Element<bool> && Element<bf16>);
+static_assert(!Element<unsigned> && !Element<long long> && !Element<std::int8_t> &&
+              !Element<char> && !Element<long double> && !Element<const float> && !Element<float*>);
+
+TEST(DType, ANumberFitsWhenItStaysWhatItIs) {
+  for (const double value : {0.0, 255.0}) {
+    EXPECT_TRUE(fits(value, DType::u8));
+  }
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {-1.0, 256.0, 0.5, nan, infinity}) {
+    EXPECT_FALSE(fits(value, DType::u8)) << value;
+  }
+  EXPECT_TRUE(fits(1.0, DType::boolean));
+  EXPECT_FALSE(fits(2.0, DType::boolean));
+  EXPECT_TRUE(fits(-0x1p31, DType::i32));
+  EXPECT_FALSE(fits(0x1p31, DType::i32));
+  EXPECT_TRUE(fits(-0x1p63, DType::i64));
+  EXPECT_FALSE(fits(0x1p63, DType::i64));
+  EXPECT_FALSE(fits(std::int64_t{1} << 31U, DType::i32));
+  EXPECT_FALSE(fits(std::int64_t{65520}, DType::f16));
+  EXPECT_TRUE(fits(std::numeric_limits<std::int64_t>::max(), DType::bf16));
+}
+
+TEST(DType, AFloatThatFitsStaysFinite) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto rounded = [](double value, DType dtype) {
+    return dtype == DType::f16    ? static_cast<float>(f16(static_cast<float>(value)))
+           : dtype == DType::bf16 ? static_cast<float>(bf16(static_cast<float>(value)))
+                                  : static_cast<float>(value);
+  };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    EXPECT_EQ(static_cast<double>(rounded(largest_value(dtype), dtype)), largest_value(dtype));
+    double value = largest_value(dtype);
+    for (int i = 0; i < 200; ++i, value *= 1 + 0x1p-14) {
+      EXPECT_EQ(fits(value, dtype), std::isfinite(rounded(value, dtype))) << name(dtype) << value;
+      EXPECT_EQ(fits(-value, dtype), fits(value, dtype));
+    }
+    EXPECT_TRUE(fits(infinity, dtype));
+    EXPECT_TRUE(fits(std::numeric_limits<double>::quiet_NaN(), dtype));
+  }
+  EXPECT_TRUE(fits(std::numeric_limits<double>::max(), DType::f64));
+}
+
 TEST(DType, HasANameOfItsOwn) {
   std::set<std::string_view> names;
   for (int i = 0; i < kDTypeCount; ++i) {

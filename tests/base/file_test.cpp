@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,7 +159,113 @@ TEST(WriteFileAtomically, DoesNotReplaceAFolder) {
   const TemporaryFolder folder;
   ASSERT_TRUE(make_folder(folder.path() / "state").has_value());
   const Status status = write_file_atomically(folder.path() / "state", as_span("text"));
-  EXPECT_THAT(status.error().text, HasSubstr("cannot rename"));
+  EXPECT_THAT(status.error().text, HasSubstr("cannot write a file: Is a directory"));
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+mode_t mode_of(const std::filesystem::path& path) {
+  struct stat facts {};
+  EXPECT_EQ(::lstat(path.c_str(), &facts), 0) << path;
+  return facts.st_mode;
+}
+
+TEST(WriteFileAtomically, KeepsTheModeOfTheOldFile) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  for (const mode_t mode : {0600U, 0640U, 0666U, 0444U}) {
+    ASSERT_TRUE(write_file_atomically(path, as_span("old")).has_value());
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    ASSERT_TRUE(write_file_atomically(path, as_span("new")).has_value());
+    EXPECT_EQ(mode_of(path) & 07777U, mode);
+  }
+}
+
+// The content of a file that only its owner may read must not be another's while it is written.
+TEST(WriteFileAtomically, HidesTheNewContentLikeTheOld) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  ASSERT_TRUE(write_file_atomically(path, as_span("old")).has_value());
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  const Status status = write_file_atomically(path, [&](FileWriter& writer) -> Status {
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      EXPECT_EQ(mode_of(entry.path()) & 07777U, 0600U) << entry.path();
+    }
+    return writer.write(as_span("new"));
+  });
+  EXPECT_TRUE(status.has_value());
+}
+
+TEST(WriteFileAtomically, ReplacesTheFileThatALinkNames) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(make_folder(folder.path() / "real").has_value());
+  const auto target = folder.path() / "real" / "state";
+  const auto link = folder.path() / "link";
+  const auto second = folder.path() / "second";
+  ASSERT_TRUE(write_file_atomically(target, as_span("old")).has_value());
+  std::filesystem::create_symlink("real/state", link);
+  std::filesystem::create_symlink(folder.path() / "link", second);
+  for (const auto& path : {link, second}) {
+    ASSERT_TRUE(write_file_atomically(path, as_span(path.filename().string())).has_value());
+    EXPECT_TRUE(S_ISLNK(mode_of(path)));
+    EXPECT_TRUE(S_ISREG(mode_of(target)));
+    EXPECT_EQ(text_of(target), path.filename().string());
+  }
+}
+
+TEST(WriteFileAtomically, MakesTheFileThatALinkNames) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("later", folder.path() / "link");
+  ASSERT_TRUE(write_file_atomically(folder.path() / "link", as_span("new")).has_value());
+  EXPECT_TRUE(S_ISLNK(mode_of(folder.path() / "link")));
+  EXPECT_EQ(text_of(folder.path() / "later"), "new");
+}
+
+TEST(WriteFileAtomically, RefusesLinksInACircle) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("b", folder.path() / "a");
+  std::filesystem::create_symlink("a", folder.path() / "b");
+  const Status status = write_file_atomically(folder.path() / "a", as_span("new"));
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_THAT(status.error().text, HasSubstr("Too many levels of symbolic links"));
+}
+
+// As root, a rename would have put a regular file in the node's place. Through a link, so that a
+// mistake costs this link and not the machine's device.
+TEST(WriteFileAtomically, WritesToDevicesAndLeavesThem) {
+  const TemporaryFolder folder;
+  const auto link = folder.path() / "null";
+  std::filesystem::create_symlink("/dev/null", link);
+  const Status status = write_file_atomically(link, [](FileWriter& writer) -> Status {
+    HEARTH_TRY_STATUS(writer.write(as_span("????")));
+    HEARTH_TRY_STATUS(writer.write(as_span("body")));
+    return writer.write_at(0, as_span("head"));
+  });
+  EXPECT_TRUE(status.has_value()) << status.error().text;
+  EXPECT_TRUE(check_writable(link).has_value());
+  EXPECT_TRUE(S_ISLNK(mode_of(link)));
+  EXPECT_TRUE(S_ISCHR(mode_of("/dev/null")));
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(WriteFileAtomically, SaysThatADeviceIsFull) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "full");
+  const Status status = write_file_atomically(folder.path() / "full", as_span("text"));
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_THAT(status.error().text, HasSubstr("cannot write: No space left on device"));
+}
+
+TEST(WriteFileAtomically, RefusesAPipeAtOnce) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const Status& status :
+       {write_file_atomically(path, as_span("text")), check_writable(path)}) {
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::io_error);
+    EXPECT_THAT(status.error().text, HasSubstr(path.string() + ": is a pipe; only regular files"));
+  }
+  EXPECT_TRUE(S_ISFIFO(mode_of(path)));
   EXPECT_EQ(folder.file_count(), 1U);
 }
 

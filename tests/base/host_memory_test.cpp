@@ -41,6 +41,17 @@ TEST(HostMemory, AnImpossibleSizeIsAnErrorWithItsBytesOpAndLine) {
   EXPECT_EQ(result.error().location, here);
 }
 
+// The kernel would grant them, and the machine would then stand still.
+TEST(HostMemory, WhatTheMachineHasNoRoomForIsRefusedBeforeItIsTouched) {
+  const detail::PretendedHostBytes pretended(kLargeHostBytes);
+  EXPECT_TRUE(host_vector<std::byte>(kLargeHostBytes, "read").has_value());
+  const Result<std::vector<std::byte>> result = host_vector<std::byte>(kLargeHostBytes + 1, "read");
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().text, "read: no host memory for 67108865 bytes");
+  const std::byte first{};
+  EXPECT_FALSE(host_copy(std::span(&first, kLargeHostBytes + 1), "from").has_value());
+}
+
 TEST(HostMemory, ACountWhoseBytesNoNumberHoldsIsAnErrorToo) {
   EXPECT_FALSE(host_vector<double>(std::numeric_limits<std::size_t>::max() / 2, "x").has_value());
 }

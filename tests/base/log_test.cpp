@@ -50,6 +50,27 @@ TEST(Log, WhenOffWritesNothing) {
   EXPECT_TRUE(lines.texts.empty());
 }
 
+TEST(Log, CountsLinesThatComeTooOften) {
+  Lines lines;
+  Log log(lines.options(LogLevel::warn));
+  const auto text = [] { return std::string("again"); };
+  for (int i = 0; i < 150; ++i) {
+    log.write_counted(LogLevel::error, "a", text);
+    log.write_counted(LogLevel::info, "a", text);
+  }
+  log.write_counted(LogLevel::warn, "b", text);
+  EXPECT_EQ(lines.texts,
+            (std::vector<std::string>{"error: again",
+                                      "error: again (10 such lines so far)",
+                                      "error: again (100 such lines so far)",
+                                      "warn: again"}));
+  for (int i = 0; i < 100; ++i) {
+    log.write_counted(LogLevel::warn, "c" + std::to_string(i), text);
+  }
+  log.write_counted(LogLevel::warn, "a", text);
+  EXPECT_EQ(lines.texts.size(), 105U) << "the keys used last are remembered";
+}
+
 TEST(Log, MakesNoTextThatNobodyReads) {
   Lines lines;
   Log log(lines.options(LogLevel::info));

@@ -219,3 +219,37 @@ TEST(Pending, AContinuationOfAnEndedRunnerIsCancelled) {
   promise.set_value(1);
   EXPECT_EQ(code_of(std::move(result)), ErrorCode::cancelled);
 }
+
+TEST(Pending, AChainOfContinuationsTakesTheSameForEachLink) {
+  ManualExecutor executor;
+  executor.run([&] {
+    constexpr int kLinks = 100'000;
+    ContinuationRunner runner(executor);
+    Promise<int> promise({.subject = "the loss"});
+    Pending<int> last = promise.pending();
+    for (int i = 0; i < kLinks; ++i) {
+      last = std::move(last).then(runner, [](int value) { return value + 1; });
+    }
+    EXPECT_EQ(last.wait(Deadline::in(Duration::zero())).error().text,
+              "the deadline passed while waiting for the loss, then (100000 times)");
+    promise.set_value(0);
+    EXPECT_EQ(last.get(), kLinks);
+  });
+}
+
+// Without a runner that takes them, each link dies in the death of the one before.
+TEST(Pending, AnAbandonedChainOfContinuationsEndsOneLinkAfterTheOther) {
+  ManualExecutor executor;
+  executor.run([&] {
+    std::optional<ContinuationRunner> runner;
+    runner.emplace(executor);
+    Promise<int> promise;
+    Pending<int> last = promise.pending();
+    for (int i = 0; i < 200'000; ++i) {
+      last = std::move(last).then(*runner, [](int value) { return value + 1; });
+    }
+    runner.reset();
+    promise = Promise<int>();
+    EXPECT_EQ(last.wait(Deadline::in(Duration::zero())).error().code, ErrorCode::cancelled);
+  });
+}

@@ -114,5 +114,27 @@ TEST(Philox, MomentsAreThoseOfTheDistributions) {
   }
 }
 
+TEST(Philox, AUniformRangeEndsAtTheLastValueBelowHigh) {
+  const auto expect = [](double low, double high, DType dtype, double first, double last) {
+    const philox::UniformRange range = philox::uniform_range(low, high, dtype);
+    EXPECT_EQ(range.first, first) << name(dtype);
+    EXPECT_EQ(range.last, last) << name(dtype);
+  };
+  expect(1, 2, DType::f32, 1, 2 - 0x1p-23);
+  expect(1, 2, DType::f64, 1, 2 - 0x1p-52);
+  expect(1, 2, DType::f16, 1, 2 - 0x1p-10);
+  expect(1, 2, DType::bf16, 1, 2 - 0x1p-7);
+  expect(-1, 0, DType::f16, -1, -0x1p-24);
+  expect(0, 0x1p-24, DType::f16, 0, 0);
+  expect(0.1, 0.3, DType::bf16, 0x1.9ap-4, 0x1.32p-2);
+  expect(-0.3, -0.1, DType::bf16, -0x1.32p-2, -0x1.9ap-4);
+  expect(3, 3, DType::f32, 3, 3);
+}
+
+TEST(Philox, AUniformRangeBetweenTwoValuesOfTheTypeHasNone) {
+  const philox::UniformRange none = philox::uniform_range(1.0001, 1.0002, DType::f16);
+  EXPECT_GT(none.first, none.last);
+}
+
 }  // namespace
 }  // namespace hearth

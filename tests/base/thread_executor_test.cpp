@@ -1,10 +1,19 @@
 #include <hearth/runtime/base/thread_executor.hpp>
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <vector>
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include <hearth/runtime/base/error.hpp>
 
 using namespace hearth;
 
@@ -49,4 +58,32 @@ TEST(ThreadExecutor, AThreadThatCanUseNoneOfItsCoresStillRuns) {
   bool has_run = false;
   executor.spawn({.name = "worker", .cores = {1 << 20}}, [&] { has_run = true; })->join();
   EXPECT_TRUE(has_run);
+}
+
+// For a process of its own: it may have hardly more address space than it has already, and so no
+// room for a stack.
+[[noreturn]] static void spawn_without_room() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t limit = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (4U << 20U);
+  const rlimit room{.rlim_cur = limit, .rlim_max = limit};
+  setrlimit(RLIMIT_AS, &room);
+  ThreadExecutor executor;
+  try {
+    static_cast<void>(executor.spawn({.name = "one too many"}, [] {}));
+  } catch (const OutOfMemory& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(0);
+  }
+  std::_Exit(1);
+}
+
+TEST(ThreadExecutorDeathTest, AThreadThatCannotBeHadIsTheLibrarysOwnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+  EXPECT_EXIT(spawn_without_room(),
+              ::testing::ExitedWithCode(0),
+              "the thread 'one too many' cannot be started: .*no room");
 }

@@ -1,4 +1,4 @@
-# One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, INCLUDES (separated by |).
+# One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, DEFINE (may be empty), INCLUDES (separated by |).
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
 set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes} ${FILE})
@@ -6,6 +6,9 @@ set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage
 execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE messages)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "the control, without HEARTH_MUST_FAIL, does not compile:\n${messages}")
+endif()
+if(DEFINE)
+  list(APPEND compile "-D${DEFINE}")
 endif()
 execute_process(COMMAND ${compile} -DHEARTH_MUST_FAIL RESULT_VARIABLE status ERROR_VARIABLE messages)
 if(status EQUAL 0)

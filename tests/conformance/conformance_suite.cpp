@@ -1,5 +1,6 @@
 #include "conformance_suite.hpp"
 
+#include "empty_calls.hpp"
 #include "runner.hpp"
 
 #include <gtest/gtest.h>
@@ -39,6 +40,14 @@ TEST_P(Conformance, AgreesWithTheOracle) {
   RecordProperty("calls", report.calls);
   RecordProperty("in_place", report.aliased);
   RecordProperty("unsupported", report.unsupported);
+}
+
+TEST_P(Conformance, TakesOperandsWithoutElements) {
+  const auto backend = make_backend();
+  const Target target = target_of(*backend);
+  const Report report = run_case(target, empty_case(GetParam()));
+  EXPECT_EQ(report.failed, 0) << report.to_string();
+  EXPECT_GT(report.calls, 0) << report.to_string();
 }
 
 INSTANTIATE_TEST_SUITE_P(Op,

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -67,6 +68,16 @@ std::vector<Layouts> layouts_of(const CallSpec& spec) {
 struct OutputCheck {
   DType dtype;
   testing::Tolerance tolerance;
+  bool has_signed_zeros;  ///< Zeros must agree in their sign.
+
+  [[nodiscard]] bool accepts(const Number& got, const Number& want) const {
+    if (!is_float(dtype)) {
+      return got.integer == want.integer;
+    }
+    const bool is_other_zero =
+        got.real == 0 && want.real == 0 && std::signbit(got.real) != std::signbit(want.real);
+    return tolerance.accepts(got.real, want.real) && !(has_signed_zeros && is_other_zero);
+  }
 };
 
 /// The first difference between two outputs as text, or empty.
@@ -76,9 +87,7 @@ std::string difference(const OutputCheck& check,
   std::size_t wrong = 0;
   std::string first;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    const bool equal = is_float(check.dtype) ? check.tolerance.accepts(got[i].real, want[i].real)
-                                             : got[i].integer == want[i].integer;
-    if (!equal && wrong++ == 0) {
+    if (!check.accepts(got[i], want[i]) && wrong++ == 0) {
       first =
           is_float(check.dtype)
               ? fmt::format(
@@ -225,7 +234,10 @@ class CaseRun {
     const double length =
         prepared.has_repeats() ? spec.length * (1 + spec.length / 16) : spec.length;
     const std::string text =
-        difference({dtype, testing::tolerance(precision, dtype, length, spec.term)},
+        difference({.dtype = dtype,
+                    .tolerance = testing::tolerance(precision, dtype, length, spec.term),
+                    .has_signed_zeros = precision != testing::Precision::sum &&
+                                        precision != testing::Precision::normal},
                    prepared.output_values(static_cast<int>(i)),
                    want);
     if (!text.empty()) {

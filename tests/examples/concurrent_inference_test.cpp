@@ -1,7 +1,9 @@
-// concurrent_inference as a user runs it: on what train_mnist saved, on nothing, and on what is not there.
+// concurrent_inference as a user runs it: on what train_mnist saved, on nothing, and on what is not
+// there.
 #include <gmock/gmock.h>
 
 #include <string>
+#include <vector>
 
 #include "program.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -46,6 +48,34 @@ TEST(ConcurrentInference, SaysWhenItDoesNotFindThePicturesOfTheTraining) {
     EXPECT_NE(refused.exit_code, 0);
     EXPECT_THAT(refused.out, HasSubstr("not above 0"));
   }
+}
+
+TEST(ConcurrentInference, ShedsWhatItCannotAnswerInTime) {
+  const TemporaryFolder folder;
+  const std::string weights = (folder.path() / "ck").string();
+  ASSERT_EQ(
+      run("train_mnist", {"--model", "mlp", "--epochs", "1", "--checkpoint", weights}).exit_code,
+      0);
+  const std::vector<std::string> asked{"--weights", weights, "--clients", "4", "--seconds", "0.5"};
+  const auto run_with = [&asked](std::vector<std::string> more) {
+    more.insert(more.end(), asked.begin(), asked.end());
+    return run("concurrent_inference", more);
+  };
+  const Outcome loaded = run_with({"--load", "4", "--limit-ms", "40"});
+  EXPECT_EQ(loaded.exit_code, 0) << loaded.out;
+  EXPECT_THAT(loaded.out,
+              AllOf(HasSubstr("4.0 times that, each request with 40 ms"),
+                    ContainsRegex("answered +answers/s .* right +shed +late"),
+                    ContainsRegex("all +[0-9]+ .* 9[0-9]\\.[0-9]+ % +[1-9][0-9]* +[0-9]+"),
+                    ContainsRegex("capacity [1-9][0-9]* requests/s, offered [1-9][0-9]*, answered "
+                                  "in time [1-9][0-9]* \\([0-9.]+ of the capacity\\), shed "
+                                  "[1-9][0-9]*, late [0-9]+")));
+  // Nothing is answered within a nanosecond: each request is given up, and the program goes on.
+  const Outcome hasty = run_with({"--limit-ms", "0.000001"});
+  EXPECT_EQ(hasty.exit_code, 0) << hasty.out;
+  EXPECT_THAT(hasty.out, ContainsRegex("all +0 +0 +0 +0 +0\\.00 % +0 +[1-9][0-9]*"));
+  EXPECT_THAT(run_with({"--limit-ms", "0"}).out, HasSubstr("not above 0"));
+  EXPECT_THAT(run_with({"--load", "nan"}).out, HasSubstr("not above 0"));
 }
 
 TEST(ConcurrentInference, RefusesWeightsAndDevicesThatAreNotThere) {

@@ -26,6 +26,8 @@ class Program final {
 
   /// Reads on until the output holds `text`; false when it ends before.
   [[nodiscard]] bool wait_for(const std::string& text);
+  /// wait_for() looks from here on.
+  void forget_output() { text_.clear(); }
   void send(int signal) const;
   /// Reads the rest and waits for the end.
   [[nodiscard]] Outcome finish();

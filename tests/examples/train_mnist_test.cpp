@@ -1,9 +1,12 @@
 // train_mnist as a user runs it: figures, Ctrl-C, going on, and every kind of bad input.
 #include <gmock/gmock.h>
 
+#include <hearth/runtime/base/pending.hpp>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -120,6 +123,37 @@ TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
   write_digits(30, 3);
   expect_refused({"--data", folder.path().string(), "--model", "cnn", "--checkpoint", path("c")},
                  "--model cnn needs pictures of 4x4 pixels or more");
+}
+
+TEST_F(TrainMnist, SigtermEndsItLikeCtrlC) {
+  write_digits(400, 6);
+  Program stopped("train_mnist", arguments({"--epochs", "1000000"}));
+  ASSERT_TRUE(stopped.wait_for("\nepoch 1/"));
+  stopped.send(SIGTERM);
+  const Outcome at_stop = stopped.finish();
+  EXPECT_EQ(at_stop.exit_code, 0) << at_stop.out;
+  EXPECT_THAT(at_stop.out, AllOf(HasSubstr("saving"), HasSubstr("weights: ")));
+  EXPECT_TRUE(std::filesystem::exists(path("checkpoint/training.safetensors")));
+}
+
+// For longer than each of its deadlines (5 s, and 3 s for a rank to answer): the training goes on.
+TEST_F(TrainMnist, AProcessThatWasStoppedForLongLosesNoStep) {
+  write_digits(400, 6);
+  Program stopped("train_mnist", arguments({"--epochs", "1000000"}));
+  ASSERT_TRUE(stopped.wait_for("\nepoch 1/"));
+  stopped.send(SIGSTOP);
+  const Promise<void> nobody;
+  EXPECT_FALSE(nobody.pending().wait_for(std::chrono::seconds(9)));
+  stopped.forget_output();
+  stopped.send(SIGCONT);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    ASSERT_TRUE(stopped.wait_for("\nepoch ")) << "the first may be from before it was stopped";
+    stopped.forget_output();
+  }
+  stopped.send(SIGINT);
+  const Outcome at_stop = stopped.finish();
+  EXPECT_EQ(at_stop.exit_code, 0) << at_stop.out;
+  EXPECT_THAT(at_stop.out, HasSubstr("weights: "));
 }
 
 TEST_F(TrainMnist, CtrlCFinishesTheStepAndSavesAndAResumedRunEndsWithTheSameBits) {

@@ -1,4 +1,5 @@
-// The fuzzers' targets on their seeds, on damaged copies of these, and on what fuzzing found, in every build.
+// The fuzzers' targets on their seeds, on damaged copies of these, and on what fuzzing found, in
+// every build.
 #include <cstdlib>
 #include <random>
 #include <string>

@@ -1,5 +1,5 @@
-// The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With FUZZ_SEEDS=folder in the environment, writes the seeds there
-// and ends.
+// The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With FUZZ_SEEDS=folder in the
+// environment, writes the seeds there and ends.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,7 @@
-// What the fuzzers do with an input. Built twice: with clang's libFuzzer (preset fuzz, one program a target), and with every other
-// compiler as tests that run the seeds and the finds.
-// A target returns when the input was handled as it should be, and throws FuzzFailure when it was not. Threads: one at a time.
+// What the fuzzers do with an input. Built twice: with clang's libFuzzer (preset fuzz, one program
+// a target), and with every other compiler as tests that run the seeds and the finds. A target
+// returns when the input was handled as it should be, and throws FuzzFailure when it was not.
+// Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,14 @@ class FuzzFailure final : public std::runtime_error {
 
 using Input = std::span<const std::byte>;
 
-/// A program: ops, moves, drops, threads, devices, flushes and faults on cpu and sim against reference.
+/// A program: ops, moves, drops, threads, devices, flushes and faults on cpu and sim against
+/// reference.
 void fuzz_op_stream(Input input);
-/// A trace file's payload, with its checksums made right unless the first byte is odd: refused, or valid, the same when written again,
-/// and run on a small device.
+/// A trace file's payload, with its checksums made right unless the first byte is odd: refused, or
+/// valid, the same when written again, and run on a small device.
 void fuzz_op_trace(Input input);
-/// Files of modules/idx and modules/safetensors: refused with a FileError, or in agreement with themselves.
+/// Files of modules/idx and modules/safetensors: refused with a FileError, or in agreement with
+/// themselves.
 void fuzz_idx(Input input);
 void fuzz_safetensors(Input input);
 

@@ -8,7 +8,7 @@
 
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
-#include <hearth/streams/op_trace_checker.hpp>
+#include <hearth/streams/trace/op_trace_checker.hpp>
 
 #include "fuzz_targets.hpp"
 #include "op_stream_program.hpp"

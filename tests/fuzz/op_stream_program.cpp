@@ -10,13 +10,13 @@
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/optimizer_step.hpp>
 #include <hearth/runtime/recording.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
-#include <hearth/streams/op_trace_checker.hpp>
+#include <hearth/runtime/update_group.hpp>
+#include <hearth/streams/trace/op_trace_checker.hpp>
 
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
 
 namespace hearth::fuzz {
 namespace {
@@ -440,7 +440,7 @@ class Worker {
 // Until all that is queued has run; a lost device has nothing to wait for.
 Status settle(const Device& device) {
   try {
-    return device.sync_later().wait();
+    return device.catch_up_later().wait();
   } catch (const DeviceError& error) {
     return error.shared_error();
   }

@@ -1,6 +1,6 @@
-// Programs of the public API from bytes: the same bytes give the same ops on any devices and under any schedule of threads.
-// All values are small integers that every float type holds, and all ops exact, so that devices must agree to the last bit.
-// Threads: stepped by a ManualExecutor.
+// Programs of the public API from bytes: the same bytes give the same ops on any devices and under
+// any schedule of threads. All values are small integers that every float type holds, and all ops
+// exact, so that devices must agree to the last bit. Threads: stepped by a ManualExecutor.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
-#include <hearth/streams/op_trace.hpp>
+#include <hearth/streams/trace/op_trace.hpp>
 
 namespace hearth::fuzz {
 
@@ -37,7 +37,8 @@ struct StreamRun {
   std::int64_t leaked_bytes = 0;
 };
 
-/// Runs it on two devices of this type: "cpu", "sim", "reference". The faults are those of the first sim device.
+/// Runs it on two devices of this type: "cpu", "sim", "reference". The faults are those of the
+/// first sim device.
 [[nodiscard]] StreamRun run_stream_program(const StreamProgram& program,
                                            const std::string& device_type,
                                            const std::optional<FaultPlan>& faults);

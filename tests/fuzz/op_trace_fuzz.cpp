@@ -5,8 +5,8 @@
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
-#include <hearth/streams/op_trace_file.hpp>
-#include <hearth/streams/op_trace_reducer.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
+#include <hearth/streams/trace/op_trace_reducer.hpp>
 
 #include "fuzz_targets.hpp"
 

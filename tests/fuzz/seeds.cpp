@@ -3,10 +3,10 @@
 #include <random>
 #include <string>
 
-#include <hearth/streams/op_trace_file.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "fuzz_targets.hpp"
-#include "tests/streams/op_trace_builder.hpp"
+#include "tests/streams/trace/op_trace_builder.hpp"
 
 namespace hearth::fuzz {
 namespace {

@@ -30,12 +30,9 @@ foreach(file IN LISTS installed)
   endif()
 endforeach()
 
-if(SANITIZE)
-  set(linking -D CMAKE_EXE_LINKER_FLAGS=-fsanitize=${SANITIZE})
-endif()
 file(COPY ${SOURCE_DIR}/tests/install/consumer DESTINATION ${WORK_DIR})
 run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/build -G ${GENERATOR}
-    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix} ${linking})
+    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer/build)
 execute_process(COMMAND ${WORK_DIR}/consumer/build/consumer
                 RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE log)

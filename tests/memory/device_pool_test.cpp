@@ -240,6 +240,9 @@ TEST(DevicePool, CountsPeaksAndStartsThemAgain) {
   pool.trim();
   EXPECT_EQ(pool.report().total.peak_reserved_bytes, 30 * kMiB);
   EXPECT_EQ(pool.report().total.reserved_bytes, 0);
+  pool.reset_peak();
+  EXPECT_EQ(pool.report().total.peak_reserved_bytes, 0);
+  EXPECT_EQ(pool.report().exclusive.peak_reserved_bytes, 0);
   EXPECT_EQ(pool.report().total.page_count, 0);
 }
 

@@ -123,6 +123,7 @@ TEST_F(ExclusivePoolTest, StartsItsPeaksAgain) {
   pool.release(must_acquire(pool, 8 * kMiB), {});
   pool.trim();
   EXPECT_EQ(pool.report().total.peak_live_bytes, 8 * kMiB);
+  EXPECT_EQ(pool.report().total.peak_reserved_bytes, 8 * kMiB);
   pool.reset_peak();
   EXPECT_EQ(pool.report().total.peak_live_bytes, 0);
   EXPECT_EQ(pool.report().total.peak_reserved_bytes, 0);

@@ -1,13 +1,11 @@
 #include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/base/machine_memory.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <string>
-
-#include "tests/base/temporary_folder.hpp"
 
 namespace hearth {
 namespace {
@@ -90,25 +88,32 @@ TEST(HostPageProvider, FailsExactlyTheAllocationsThatItIsToldTo) {
   EXPECT_EQ(outcome, "+--++");
 }
 
-TEST(AvailableHostBytes, AreMoreThanNoneOnThisMachine) {
-  EXPECT_GT(available_host_bytes(), 0);
+// The kernel would grant the page, and the machine would stand still when it is filled.
+TEST(HostPageProvider, GivesNoPageThatTheMachineCannotFillWhateverTheBudgetSays) {
+  const detail::PretendedHostBytes pretended(100 << 20);
+  HostPageProvider provider;
+  const Result<Page> refused = provider.allocate_page(101 << 20);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(refused.error().text.find("the machine has no such room"), std::string::npos);
+  EXPECT_EQ(provider.mapped_bytes(), 0);
+  const Page page = provider.allocate_page(100 << 20).value();
+  provider.free_page(page);
 }
 
-TEST(HostPageProvider, AContainersLimitIsReadFromItsControlGroup) {
-  const TemporaryFolder folder;
-  const auto write = [&](const char* name, const char* text) {
-    std::ofstream(folder.path() / name) << text;
-  };
-  EXPECT_FALSE(detail::control_group_bytes_left(folder.path()).has_value());
-  write("memory.max", "max\n");
-  write("memory.current", "1000\n");
-  EXPECT_FALSE(detail::control_group_bytes_left(folder.path()).has_value());
-  write("memory.max", "5000\n");
-  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 4000);
-  write("memory.stat", "anon 100\nfile 300\nkernel 50\n");
-  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 4300) << "cached files make room";
-  write("memory.max", "400\n");
-  EXPECT_EQ(detail::control_group_bytes_left(folder.path()), 0);
+TEST(HostPageProvider, ManySmallStepsAreComparedWithTheMachineToo) {
+  HostPageProvider provider;
+  Page page = provider.open_growing_page(std::int64_t{1} << 30).value();
+  const detail::PretendedHostBytes pretended(0);
+  constexpr std::int64_t kStep = 2 << 20;
+  while (page.size_bytes < 2 * kLargeHostBytes) {
+    if (!provider.resize_page(page, page.size_bytes + kStep).has_value()) {
+      break;
+    }
+  }
+  EXPECT_EQ(page.size_bytes, kLargeHostBytes - kStep);
+  EXPECT_FALSE(provider.resize_page(page, page.size_bytes + kStep).has_value()) << "it looks again";
+  provider.free_page(page);
 }
 
 }  // namespace

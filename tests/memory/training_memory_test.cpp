@@ -1,4 +1,5 @@
-// What whole programs keep of a device's memory: training, decoding with a growing cache, batches of all sizes, a budget too small.
+// What whole programs keep of a device's memory: training, decoding with a growing cache, batches
+// of all sizes, a budget too small.
 #include <algorithm>
 #include <random>
 #include <string>

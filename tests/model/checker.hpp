@@ -1,7 +1,7 @@
 // The search behind check(): one execution after the other, and the memory that they see.
 // Private to model.cpp (the search) and model_memory.cpp (the memory). Threads: one.
-// Invariant: a decision is on the way that the last execution took, and the way is the same again up
-// to the one that advance() has changed.
+// Invariant: a decision is on the way that the last execution took, and the way is the same again
+// up to the one that advance() has changed.
 #pragma once
 
 #include "model.hpp"

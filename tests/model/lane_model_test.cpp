@@ -22,7 +22,8 @@ struct SmallDevice {
   ModelParker actor;                     // 0
   ModelParker producer;                  // 1
   SmallDoorbell doorbell;                // 2
-  SmallLane lane{LaneId{1}};             // 3 tail, 4 head, 5 blob head, 6 rung, 7 waits, 8 waiter
+  SmallLane lane{LaneId{1}};             // 3 tail, 4 head, 5 blob head, 6 rung, 7 waits, 8 awaited
+                                         // blob head, 9 waiter
   std::array<std::uint32_t, 2> taken{};  // the last record of each lane
   std::uint32_t inbox = 0;
   bool is_orphan_seen = false;
@@ -32,7 +33,7 @@ struct SmallDevice {
   bool wants_orphan = false;
   bool has_blobs = false;
   bool counts_rings = false;   // lanes without records: only the doorbell matters
-  SmallLane other{LaneId{2}};  // 9 to 14
+  SmallLane other{LaneId{2}};  // 10 to 16
 
   SmallDevice() { SmallLanePolicy::producer() = &producer; }
 
@@ -187,6 +188,22 @@ Program fill_the_lane() {
                       [=] { device->push(device->lane, 3); }}};
 }
 
+// The actor takes one record of a full lane, and then has to do with others for long.
+Program leave_the_lane() {
+  const auto device = make_device({2, 0});
+  for (const std::uint32_t tag : {1U, 2U}) {
+    OpRecord record = record_with(tag);
+    require(device->lane.try_push(record, {}), "no room");
+  }
+  require(device->lane.needs_ring(), "a new lane is not rung");
+  return {.threads = {[=] {
+                        require(device->lane.front() != nullptr, "a record is lost");
+                        device->lane.pop();
+                        device->lane.look_for_producer();
+                      },
+                      [=] { device->push(device->lane, 3); }}};
+}
+
 // One record with its blob in the actor's hands, whose producer has another: the records would fit,
 // the blobs do not.
 Program fill_the_blobs() {
@@ -330,6 +347,7 @@ const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> all{
       {"end_a_turn", &end_a_turn},
       {"fill_the_lane", &fill_the_lane},
+      {"leave_the_lane", &leave_the_lane},
       {"fill_the_blobs", &fill_the_blobs},
       {"orphan", &orphan},
       {"stop", &stop},

@@ -298,7 +298,8 @@ void Checker::do_step(ThreadIndex index) {
       Thread& sleeper = threads_[i];
       if (sleeper.is_asleep && sleeper.location == location) {
         sleeper.is_asleep = false;
-        // Who is woken sees the word as its waker did; the rest of the memory is none of the futex's.
+        // Who is woken sees the word as its waker did; the rest of the memory is none of the
+        // futex's.
         std::uint16_t& oldest = sleeper.view.oldest.at(location);
         oldest = std::max(oldest, thread.view.oldest.at(location));
         resume(i);

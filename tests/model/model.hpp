@@ -42,7 +42,8 @@ struct CheckOptions {
   };
   std::vector<At> weakened = {};
   std::uint64_t max_executions = 20'000'000;
-  /// Whether executions are left out that can show nothing new. Without, each order of steps is run.
+  /// Whether executions are left out that can show nothing new. Without, each order of steps is
+  /// run.
   bool skips_equal_ones = true;
   int max_steps = 400;  ///< Of one execution: more is a thread that polls without end.
 };

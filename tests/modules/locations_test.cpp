@@ -1,5 +1,5 @@
-// Every public function of modules/ that can fail says which line of the program called it: at once, or, when a device fails later,
-// where the result is read.
+// Every public function of modules/ that can fail says which line of the program called it: at
+// once, or, when a device fails later, where the result is read.
 #include "test_runtime.hpp"
 #include "tests/base/temporary_folder.hpp"
 

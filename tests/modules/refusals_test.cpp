@@ -1,4 +1,5 @@
-// What modules refuse: each refusal names the line that asked and, where there is one, the parameter.
+// What modules refuse: each refusal names the line that asked and, where there is one, the
+// parameter.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
@@ -89,11 +90,11 @@ TEST(Refusals, AStepWithTheGradientsOfAnotherModelNamesItsLine) {
   Linear model({.in = 4, .out = 2}, test.cpu, generator);
   const Linear other({.in = 3, .out = 2}, test.cpu, generator);
   Adam adam({});
-  auto [loss, gradients] = value_and_grad(other, [&](const Linear& m) {
+  auto swept = value_and_grad(other, [&](const Linear& m) {
     return sum(m.forward(ones(test.cpu, {1, 3})));
   });
   const std::uint32_t line = __LINE__ + 1;
-  const Error error = refusal([&] { (void)adam.step(model, std::move(gradients)); });
+  const Error error = refusal([&] { (void)adam.step(model, std::move(swept.gradients)); });
   EXPECT_EQ(error.location.line, line);
   EXPECT_EQ(error.module_path, "weight");
 }

@@ -118,10 +118,10 @@ TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
   const std::span<const std::byte> data = std::span(bytes).subspan(8 + length);
   EXPECT_EQ(header,
             fmt::format(R"({{"__metadata__":{{"hearth.xxh3_64":"{}"}},)"
-                        R"("a":{{"data_offsets":[0,8],"dtype":"F32","shape":[2]}},)"
-                        R"("b":{{"data_offsets":[8,9],"dtype":"U8","shape":[1]}}}})",
-                        checksum_of(R"({"a":{"data_offsets":[0,8],"dtype":"F32","shape":[2]},)"
-                                    R"("b":{"data_offsets":[8,9],"dtype":"U8","shape":[1]}})",
+                        R"("a":{{"data_offsets":[0,8],"shape":[2],"dtype":"F32"}},)"
+                        R"("b":{{"data_offsets":[8,9],"shape":[1],"dtype":"U8"}}}})",
+                        checksum_of(R"({"a":{"data_offsets":[0,8],"shape":[2],"dtype":"F32"},)"
+                                    R"("b":{"data_offsets":[8,9],"shape":[1],"dtype":"U8"}})",
                                     data)));
   float second = 0;
   std::memcpy(&second, bytes.data() + 8 + length + 4, 4);
@@ -135,11 +135,7 @@ TEST_F(Safetensors, AFlippedBitAnywhereIsFoundOrChangesNothing) {
                                              {"b", Tensor::from(test.cpu, {3.0F}, {1})}},
                     {{"note", "x\n\x1f"}, {"step", "1"}});
   const std::string good = text_of(read_file(path).value());
-  const std::size_t own_word = good.find(kChecksumName);
   for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
-    if (bit / 8 - own_word < kChecksumName.size()) {
-      continue;  // a file without a checksum
-    }
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
     write(bad);
@@ -156,10 +152,43 @@ TEST_F(Safetensors, AFlippedBitAnywhereIsFoundOrChangesNothing) {
   }
 }
 
+// One bit of the header and one of the data: whatever the first does to the checksum's name or to
+// what shows who wrote the file, the second is not read.
+TEST_F(Safetensors, DamageToTheHeaderDoesNotHideDamageToTheData) {
+  write_safetensors(path,
+                    std::vector<NamedTensor>{{"a", Tensor::from(test.cpu, {1.0F, 2.0F}, {2})},
+                                             {"b", Tensor::from(test.cpu, {3.0F}, {1})}});
+  const std::string good = text_of(read_file(path).value());
+  for (std::size_t bit = 0; bit < 8 * (good.size() - 12); ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    bad.back() = static_cast<char>(bad.back() ^ 1);
+    write(bad);
+    EXPECT_THROW(static_cast<void>(SafetensorsFile::read(path)), FileError) << bad;
+  }
+}
+
+TEST_F(Safetensors, AFileOfOursWithoutItsChecksumIsDamaged) {
+  expect_header_refused(R"({"__metadata__":{"hearth.xxh3_65":"12"},)"
+                        R"("a":{"data_offsets":[0,8], "shape":[8],"dtype":"U8"}})",
+                        "spelled as this library does it, and has no hearth.xxh3_64");
+}
+
+TEST_F(Safetensors, AFileOfBeforeWithSortedMembersIsStillChecked) {
+  const std::string bare = R"({"a":{"data_offsets":[0,8],"dtype":"U8","shape":[8]}})";
+  const std::string data = "12345678";
+  const std::string header = R"({"__metadata__":{"hearth.xxh3_64":")" +
+                             checksum_of(bare, std::as_bytes(std::span(data))) +
+                             R"("},"a":{"data_offsets":[0,8],"dtype":"U8","shape":[8]}})";
+  write(file_text(header, data));
+  EXPECT_TRUE(SafetensorsFile::read(path).is_verified());
+  expect_refused(file_text(header, "12345679"), "not what was written");
+}
+
 TEST_F(Safetensors, TheErrorOfADamagedTensorHasBothChecksums) {
   write_safetensors(path, std::vector<NamedTensor>{{"a", Tensor::from(test.cpu, {1.0F}, {1})}});
   std::vector<std::byte> bytes = read_file(path).value();
-  const std::string header = R"({"a":{"data_offsets":[0,4],"dtype":"F32","shape":[1]}})";
+  const std::string header = R"({"a":{"data_offsets":[0,4],"shape":[1],"dtype":"F32"}})";
   const auto data = std::span<const std::byte>(bytes).last(4);
   const std::string expected = checksum_of(header, data);
   bytes.back() ^= std::byte{4};
@@ -169,8 +198,8 @@ TEST_F(Safetensors, TheErrorOfADamagedTensorHasBothChecksums) {
           "its checksum is {}, but hearth.xxh3_64 says {}", checksum_of(header, data), expected));
 }
 
-// Python's save_file(tensors, path, metadata=old.metadata()): wide types first, then by name; dtype,
-// shape, offsets; and our checksum of what the file was before.
+// Python's save_file(tensors, path, metadata=old.metadata()): wide types first, then by name;
+// dtype, shape, offsets; and our checksum of what the file was before.
 TEST_F(Safetensors, AFileThatPythonSavedAgainWithItsMetadataIsRead) {
   write_safetensors(path,
                     std::vector<NamedTensor>{{"c", Tensor::from(test.cpu, {std::uint8_t{7}}, {1})},
@@ -266,6 +295,12 @@ TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
                         "tensor 'a': data_offsets [0,8.0] do not lie");
 }
 
+TEST_F(Safetensors, RefusesABoolThatIsNeitherTrueNorFalse) {
+  expect_refused(file_text(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})",
+                           std::string_view("\0\1\2", 3)),
+                 "tensor 'a': byte 2 of a BOOL is 2, neither 0 nor 1");
+}
+
 TEST_F(Safetensors, RefusesOverlapsHolesAndDoubles) {
   expect_header_refused(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
                         R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
@@ -296,6 +331,37 @@ TEST_F(Safetensors, DoesNotWriteWhatItCouldNotRead) {
   EXPECT_THROW(write_all({{"__metadata__", one}}), ArgumentError);
   EXPECT_THROW(write_all({{"a", Tensor()}}), ArgumentError);
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(Safetensors, DoesNotWriteAHeaderThatIsLongerThanTheFormatAllows) {
+  const std::vector<NamedTensor> tensors{{"a", ones(test.cpu, {1})}};
+  try {
+    write_safetensors(path, tensors, {{"note", std::string(100'000'000, 'x')}});
+    ADD_FAILURE() << "written";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("names and metadata make a header of 1000000"));
+    EXPECT_THAT(error.what(), HasSubstr("the format allows 100000000"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// Whatever a program may name its tensors and say of them comes back.
+TEST_F(Safetensors, OddNamesAndTextsComeBack) {
+  const std::string zero("a\0b", 3);
+  const Tensor one = ones(test.cpu, {1});
+  const std::vector<NamedTensor> tensors{{"", one},
+                                         {zero, one},
+                                         {"data_offsets", one},
+                                         {"\"}:{", one},
+                                         {"hearth.xxh3_64", one},
+                                         {"z", zeros(test.cpu, {std::int64_t{1} << 59, 0})},
+                                         {"\x01\x7f", one}};
+  const Metadata metadata{{"", ""}, {"data_offsets", "shape"}, {"shape", zero}, {"dtype", "F32"}};
+  write_safetensors(path, tensors, metadata);
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  EXPECT_TRUE(file.is_verified());
+  EXPECT_EQ(file.metadata(), metadata);
+  file.require_exactly(tensors);
 }
 
 TEST_F(Safetensors, APoisonedTensorLeavesTheOldFile) {

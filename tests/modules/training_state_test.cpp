@@ -1,4 +1,5 @@
-// A training run that is stopped anywhere, killed in the middle of a save too, goes on to the same bits.
+// A training run that is stopped anywhere, killed in the middle of a save too, goes on to the same
+// bits.
 #include <hearth/modules/training_state.hpp>
 
 #include "test_runtime.hpp"
@@ -325,8 +326,8 @@ TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
 
 // ---- kill -9 ----
 
-/// What the killed program does: goes on from the state, if there is one, and saves after each step.
-/// Each byte in the pipe says that a step was made and its save begins.
+/// What the killed program does: goes on from the state, if there is one, and saves after each
+/// step. Each byte in the pipe says that a step was made and its save begins.
 [[noreturn]] void run_child(const std::filesystem::path& state,
                             const std::filesystem::path& weights,
                             int pipe_end) {

@@ -8,12 +8,12 @@ MUTATIONS = [
      ["streams_test", "runtime_actor_test"]),
     ("the producer announces by a plain store",
      "streams/lane_definition.hpp",
-     "  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop",
+     "  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: look_for_producer",
      "  producer_waits_.store(1, std::memory_order_release);",
      ["model_test"]),
     ("room is looked for before it is announced",
      "streams/lane_definition.hpp",
-     "  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: pop\n"
+     "  producer_waits_.exchange(1, std::memory_order_acq_rel);  // partner: look_for_producer\n"
      "  head_seen_ = consumed();\n"
      "  if (has_room()) {\n"
      "    producer_waits_.exchange(0, std::memory_order_acq_rel);\n"
@@ -36,8 +36,8 @@ MUTATIONS = [
      ["streams_test", "model_test"]),
     ("a blob's place is freed one record early",
      "streams/lane_definition.hpp",
-     "    blob_head_.store(start + detail::round_up_blob(size),",
-     "    blob_head_.store(start + 2 * detail::round_up_blob(size),",
+     "  blob_head_.store(start + detail::round_up_blob(size),",
+     "  blob_head_.store(start + 2 * detail::round_up_blob(size),",
      ["streams_test", "model_test"]),
     ("a ring on a sleeper wakes nobody",
      "streams/doorbell_definition.hpp",
@@ -67,131 +67,130 @@ MUTATIONS = [
      "",
      ["base_threads_test"]),
     ("a drop does not wait for other lanes' uses",
-     "runtime/device_actor_records.cpp",
-     "  if (are_done(entry.uses, lane.id)) {\n"
-     "    dispatch_.release_slot(slot);",
+     "runtime/device/device_actor_records.cpp",
+     "  if (are_done(entry.uses, watcher)) {\n"
+     "    dispatch_.release_slot(entry.slot);\n"
+     "  } else {\n"
+     "    waiting",
      "  if (true) {\n"
-     "    dispatch_.release_slot(slot);",
+     "    dispatch_.release_slot(entry.slot);\n"
+     "  } else {\n"
+     "    waiting",
      ["runtime_actor_test", "stress_test"]),
     ("a drop waits for one use less",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i]});",
      "    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i] - 1});",
      ["runtime_actor_test", "stress_test"]),
     ("users beyond the fourth are forgotten",
-     "runtime/tensor_impl.cpp",
+     "runtime/client/tensor_impl.cpp",
      "  has_many_users.store(true, std::memory_order_release);\n}\n\nLastUsesBlob",
      "}\n\nLastUsesBlob",
      ["runtime_actor_test", "stress_test"]),
     ("a foreign use is not marked as one",
-     "runtime/tensor_impl.cpp",
+     "runtime/client/tensor_impl.cpp",
      "  is_foreign.store(true, std::memory_order_release);\n  for",
      "  for",
      ["runtime_actor_test", "stress_test"]),
     ("a shared tensor counts as a last use",
-     "runtime/op_submit.cpp",
+     "runtime/ops/op_submit.cpp",
      "impl.references.load(std::memory_order_acquire) != 1 ||\n"
      "      impl.home",
      "impl.references.load(std::memory_order_acquire) > 2 ||\n"
      "      impl.home",
      ["runtime_actor_test", "random_programs_test"]),
     ("op(std::move(a), a) reuses a",
-     "runtime/op_submit.cpp",
+     "runtime/ops/op_submit.cpp",
      "      return false;  // op(std::move(a), a): the other operand still reads it",
      "      continue;",
      ["runtime_actor_test", "runtime_ops_test"]),
     ("in place though a view shares the bytes",
-     "runtime/dispatch.cpp",
+     "runtime/device/dispatch.hpp",
      "slot.storage->uses == 1 && slot.layout->contiguous &&\n"
-     "        slot.data",
+     "           slot.data",
      "slot.layout->contiguous &&\n"
-     "        slot.data",
+     "           slot.data",
      ["runtime_actor_test", "random_programs_test", "random_faults_test"]),
     ("in place on an input that is read again",
-     "runtime/dispatch.cpp",
+     "runtime/device/dispatch_memory.cpp",
      "operand.use != Use::read_last || operand.dtype",
      "operand.dtype",
      ["runtime_actor_test", "random_programs_test"]),
     ("in place into another order of elements",
-     "runtime/dispatch.cpp",
+     "runtime/device/dispatch_memory.cpp",
      "(optimizer || backend_->may_alias(op.kind(), i))",
      "true",
      ["runtime_actor_test", "random_programs_test", "runtime_ops_test"]),
     ("a failed kernel does not poison",
-     "runtime/dispatch.cpp",
-     "  const Status status = submit(op, storages_);\n"
+     "runtime/device/dispatch.cpp",
+     "  const Status status = submit(op, outputs.all(), rule);\n"
      "  if (!status.has_value()) {\n"
-     "    fail(op, lane, blame(status, op, lane.id));\n"
-     "    return;\n"
-     "  }\n"
-     "  make_outputs",
-     "  static_cast<void>(submit(op, storages_));\n"
-     "  make_outputs",
+     "    return fail_or_put_off(op, lane, status);\n"
+     "  }\n",
+     "  static_cast<void>(submit(op, outputs.all(), rule));\n",
      ["runtime_actor_test", "random_faults_test"]),
     ("poison stops after one op",
-     "runtime/dispatch.cpp",
-     "  if (ErrorRef poison = look_at_inputs(op, lane)) {\n"
+     "runtime/device/dispatch.cpp",
+     "  } else if (ErrorRef poison = first_poison(op)) {\n"
      "    fail",
-     "  if (ErrorRef poison = look_at_inputs(op, lane); poison && op.record().input_count > 1) {\n"
+     "  } else if (ErrorRef poison = first_poison(op); poison && op.input_count() > 1) {\n"
      "    fail",
      ["runtime_actor_test", "random_faults_test"]),
     ("a later cause replaces the first",
-     "runtime/dispatch.cpp",
-     "    if (slot.state == SlotState::poisoned) {\n"
-     "      return slot.error;",
-     "    if (slot.state == SlotState::poisoned) {\n"
-     "      return with_provenance(*slot.error, op, LaneId{});",
+     "runtime/device/dispatch.cpp",
+     "    fail(op, lane, poison);\n",
+     "    fail(op, lane, with_provenance(*poison, op.op(), LaneId{}));\n",
      ["runtime_actor_test", "random_faults_test"]),
     ("a poisoned op keeps its operands",
-     "runtime/dispatch.cpp",
-     "  poison_outputs(op, lane, error);\n"
+     "runtime/device/dispatch.cpp",
+     "  poison_outputs(op.op(), lane, error);\n"
      "  consume_inputs(op);\n"
      "}",
-     "  poison_outputs(op, lane, error);\n"
+     "  poison_outputs(op.op(), lane, error);\n"
      "}",
      ["runtime_actor_test", "random_faults_test"]),
     ("device loss is forgotten",
-     "runtime/dispatch.cpp",
+     "runtime/device/dispatch.cpp",
      "    lost_ = error;",
      "",
      ["runtime_actor_test"]),
     ("an update group looks at no gradient",
-     "runtime/dispatch_group.cpp",
+     "runtime/device/dispatch_group.cpp",
      "    if (ErrorRef poison = first_poison(op)) {\n"
      "      return poison;\n"
      "    }\n",
      "",
      ["runtime_actor_test", "parallel_test", "random_faults_test"]),
     ("a step without momentum looks at no gradient",
-     "runtime/dispatch_group.cpp",
+     "runtime/device/dispatch_group.cpp",
      "    if (ErrorRef poison = first_poison(op)) {\n",
      "    if (ErrorRef poison = first_poison(op); poison && op.record().input_count > 2) {\n",
      ["random_faults_test"]),
     ("a step that failed at work looks done",
-     "runtime/dispatch_group.cpp",
+     "runtime/device/dispatch_group.cpp",
      "    if (status.has_value()) {\n"
-     "      make_outputs(op, lane, memory[i]);\n",
+     "      make_outputs(view, lane, outputs);\n",
      "    if (true) {\n"
-     "      make_outputs(op, lane, memory[i]);\n",
+     "      make_outputs(view, lane, outputs);\n",
      ["random_faults_test"]),
     ("a step given up gives the storage away",
-     "runtime/dispatch_group.cpp",
-     "      } else if (old.state == SlotState::live && old.layout->contiguous) {\n"
-     "        HandleTable::share(*old.storage);\n",
-     "      } else if (old.state == SlotState::live && old.layout->contiguous) {\n",
+     "runtime/device/dispatch_group.cpp",
+     "  } else if (old.state == SlotState::live && old.layout->contiguous) {\n"
+     "    HandleTable::share(*old.storage);\n",
+     "  } else if (old.state == SlotState::live && old.layout->contiguous) {\n",
      ["runtime_actor_test", "random_faults_test"]),
     ("a copy on its way waits on a lost device",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "  if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {\n",
      "  if (ticket->transfer && !ticket->transfer->is_ready) {\n",
      ["runtime_actor_test"]),
     ("memory that is given up does not come back",
-     "runtime/lane_state.hpp",
+     "runtime/device/lane_state.hpp",
      "handles->unuse(storage);",
      "static_cast<void>(storage);",
      ["runtime_actor_test", "parallel_test"]),
     ("a prepared update does not wait for the decision",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "  if (decision->is_open()) {\n",
      "  if (is_new && decision->is_open() && (announce(lane, ticket), true)) {\n"
      "    return Step::consumed;\n"
@@ -199,59 +198,103 @@ MUTATIONS = [
      "  if (decision->is_open()) {\n",
      ["runtime_actor_test", "parallel_test"]),
     ("an update that was called off happens",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "  status = decision->error();\n",
      "",
      ["runtime_actor_test", "parallel_test"]),
     ("the bytes of a taker that throws are free at once",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "    recall_loan(lane.id, lane.loan.number, thrown);  // the taker may have kept the bytes\n",
      "    end_loan(lane.id, lane.loan.number, thrown);\n",
      ["runtime_actor_test"]),
     ("a device that begins anew is still lost",
-     "runtime/device_actor_faults.cpp",
+     "runtime/device/device_actor_faults.cpp",
      "  is_lost_ = false;\n",
      "",
      ["runtime_actor_test"]),
     ("old handles are good on a new generation",
-     "runtime/device_actor_faults.cpp",
+     "runtime/device/device_actor_faults.cpp",
      "  handles_.restart(*memory->strategy, lost);\n",
      "  handles_.restart(*memory->strategy, nullptr);\n",
      ["runtime_actor_test", "random_faults_test"]),
     ("joined rows come back in another order",
-     "runtime/dispatch_join.cpp",
+     "runtime/device/dispatch_join.cpp",
      "row_of(*out.value(), done, out_bytes)",
      "row_of(*out.value(), lanes.size() - 1 - done, out_bytes)",
      ["row_join_test"]),
     ("like ops with other weights are joined",
-     "runtime/dispatch_join.cpp",
+     "runtime/device/dispatch_join.cpp",
      " || (i > 0 && own.data != other.data)",
      "",
      ["row_join_test"]),
     ("an adopted tensor does not wait for other lanes",
-     "runtime/device_actor_records.cpp",
-     "  if (op.record().blob_size_bytes > 0 &&\n"
-     "      !are_done(uses_of_drop(op.attributes<LastUsesBlob>()), lane.id)) {\n"
-     "    park(lane, ParkReason::lanes, Deadline::never());\n"
-     "    return Step::parked;\n"
-     "  }\n",
-     "",
+     "runtime/device/device_actor_records.cpp",
+     "  if (!is_made || !are_done(uses, lane.id)) {\n",
+     "  if (!is_made) {\n",
      ["runtime_actor_test", "stress_test"]),
+    ("an adopted tensor with guests is written in place",
+     "runtime/device/dispatch.hpp",
+     " && (guests.empty() || !guests.has(id))",
+     "",
+     ["runtime_actor_test"]),
+    ("an adopted tensor with guests is freed at once",
+     "runtime/device/dispatch.cpp",
+     "  if (guests.empty() || !guests.has(operand.slot)) {\n",
+     "  if (true) {\n",
+     ["runtime_actor_test"]),
+    ("a parked lane's producer is forgotten",
+     "streams/lane_definition.hpp",
+     "left == kCapacity / 2 || left == 0 || has_blob",
+     "left == 0",
+     ["streams_test"]),
+    ("a group does not ask for its kernels",
+     "runtime/device/dispatch_group.cpp",
+     "!support.yes",
+     "!support.yes && i > 1",
+     ["runtime_actor_test"]),
+    ("a group does not ask for scratch memory",
+     "runtime/device/dispatch_group.cpp",
+     "  if (scratch_bytes > 0) {",
+     "  if (scratch_bytes > 0 && neediest == 0) {",
+     ["runtime_actor_test"]),
+    ("lanes come before messages",
+     "runtime/device/device_actor.cpp",
+     "  if (rung.inbox) {\n",
+     "  for (Lane* lane = rung.lanes; lane != nullptr; lane = lane->doorbell_next) {\n"
+     "    make_ready(state_of(lane->id()));\n"
+     "  }\n"
+     "  if (rung.inbox) {\n",
+     ["runtime_actor_test"]),
+    ("a restart leaves prepared groups their memory",
+     "runtime/device/device_actor_faults.cpp",
+     "  lanes_.for_each([](LaneState& lane) { lane.prepared.reset(); });\n",
+     "",
+     ["runtime_actor_test"]),
+    ("the page provider trusts its budget",
+     "memory/host_page_provider.cpp",
+     "  if (unseen_bytes_ < kLargeHostBytes) {\n",
+     "  if (true) {\n",
+     ["memory_test"]),
+    ("scratch memory lies outside of the budget",
+     "backends/cpu/cpu_backend.cpp",
+     "  machine_->scratch.use(scratch);\n",
+     "  static_cast<void>(scratch);\n",
+     ["cpu_test", "runtime_memory_test"]),
     ("a late loan's bytes are not quarantined",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "  HandleTable::share(*lane.loan.storage);\n"
      "  quarantine_.push_back(lane.loan);\n",
      "",
      ["runtime_actor_test"]),
     ("an op does not wait for its operand's creation",
-     "runtime/device_actor_records.cpp",
+     "runtime/device/device_actor_records.cpp",
      "    if (!lane.has_expired) {\n"
-     "      park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));\n"
+     "      park_on(*unborn, lane);\n"
      "      return Step::parked;\n"
      "    }\n"
      "    const ErrorRef error = late",
      "    if (lane.id.value == 0) {\n"
-     "      park_on(*unborn, lane, Deadline::in(endpoint_->tables().wait_limit));\n"
+     "      park_on(*unborn, lane);\n"
      "      return Step::parked;\n"
      "    }\n"
      "    const ErrorRef error = late",
@@ -279,23 +322,17 @@ MUTATIONS = [
      "",
      ["memory_test", "runtime_actor_test"]),
     ("gradients replace instead of adding up",
-     "runtime/tape.cpp",
+     "runtime/tape/tape.cpp",
      "  slot = slot.is_empty() ? std::move(gradient)\n"
      "                         : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));",
      "  static_cast<void>(loc);\n"
      "  slot = std::move(gradient);",
      ["runtime_ops_test"]),
     ("a saved tensor goes before it is used",
-     "runtime/tape.cpp",
-     "  Tensor gradient = std::move(gradients_[index]);\n"
-     "  if (!gradient.is_empty()) {\n"
-     "    vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));\n"
-     "  }\n"
+     "runtime/tape/tape.cpp",
+     "  // any more.\n"
      "  saved_.resize(node.first_saved);",
-     "  Tensor gradient = std::move(gradients_[index]);\n"
-     "  if (!gradient.is_empty()) {\n"
-     "    vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));\n"
-     "  }\n"
+     "  // any more.\n"
      "  saved_.resize(0);",
      ["runtime_ops_test"]),
     ("a step commits though one rank failed",
@@ -304,17 +341,52 @@ MUTATIONS = [
      "    fail(found->second, rank.error);\n"
      "  }\n",
      "",
-     ["parallel_test"]),
+     ["parallel_test", "parallel_faults_test"]),
     ("a rank that never comes is waited for",
      "parallel/coordinator_loop.cpp",
      "    for (const auto& [index, bucket] : step.buckets) {\n"
      "      earliest = std::min(earliest, bucket.deadline);\n"
      "    }\n",
      "",
-     ["parallel_test"]),
+     ["parallel_test", "parallel_faults_test"]),
     ("the shares of uneven batches are forgotten",
-     "parallel/replica.hpp",
-     "static_cast<double>(shard.size) / static_cast<double>(task.sample_count)",
-     "1.0 / static_cast<double>(task.sample_count > 0 ? 2 : 1)",
-     ["parallel_test"]),
+     "parallel/rank_model.hpp",
+     "static_cast<double>(shard.size) / static_cast<double>(terms.sample_count)",
+     "1.0 / static_cast<double>(terms.sample_count > 0 ? 2 : 1)",
+     ["parallel_test", "parallel_faults_test"]),
+    ("a read on another stream is no use",
+     "runtime/tensor.cpp",
+     "  submit_ticket(stream, record, std::move(ticket));\n"
+     "  impl.note_use(stream.id(), record.sequence);\n"
+     "}\n\n"
+     "// Kernels count on it",
+     "  submit_ticket(stream, record, std::move(ticket));\n"
+     "}\n\n"
+     "// Kernels count on it",
+     ["runtime_actor_test"]),
+    ("a result is written over a slice that begins later",
+     "runtime/device/dispatch.hpp",
+     "           slot.data == slot.storage->block.data && (guests",
+     "           (guests",
+     ["runtime_actor_test"]),
+    ("the peak of reserved bytes does not start again",
+     "memory/device_pool.cpp",
+     "    usage->peak_reserved_bytes = usage->reserved_bytes;\n",
+     "",
+     ["memory_test", "runtime_memory_test"]),
+    ("the peak of reserved bytes of exclusive memory does not start again",
+     "memory/exclusive_pool.cpp",
+     "    usage->peak_reserved_bytes = usage->reserved_bytes;\n",
+     "",
+     ["memory_test"]),
+    ("a sync of the file that fails is ignored",
+     "runtime/base/file.cpp",
+     "error_number = sync(temporary.file()); error_number != 0)",
+     "error_number = sync(temporary.file()); error_number < 0)",
+     ["file_sync_test"]),
+    ("the folder is not synced after the rename",
+     "runtime/base/file.cpp",
+     "  return sync_folder(target.path);\n",
+     "  return {};\n",
+     ["file_sync_test"]),
 ]

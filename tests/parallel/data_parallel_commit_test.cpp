@@ -131,7 +131,8 @@ Trained train(const Options& options) {
   return result;
 }
 
-// Lets page after page fail on the last rank, from one on. Which op was the first to have no memory.
+// Lets page after page fail on the last rank, from one on. Which op was the first to have no
+// memory.
 std::map<std::int64_t, std::string> expect_no_trace_of_failing_pages(Options options,
                                                                      std::int64_t first = 1) {
   const Trained undisturbed = train(options);

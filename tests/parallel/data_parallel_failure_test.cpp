@@ -4,6 +4,7 @@
 
 #include "training_support.hpp"
 
+#include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 
@@ -200,6 +201,30 @@ TEST(DataParallelFailure, TheFirstErrorIsThrown) {
   } catch (const Exception& error) {
     EXPECT_EQ(error.code(), ErrorCode::worker_failed);
   }
+}
+
+TEST(DataParallelFailure, AFailedStepWhoseReportWasDroppedIsThrownByALaterCall) {
+  Sabotage sabotage;
+  sabotage.act = [](const TinyNet&, Samples&, WorkerContext&) -> Tensor {
+    throw std::runtime_error("the camera is off");
+  };
+  Training training(sabotage.loss());
+  sabotage.is_armed.store(true, std::memory_order_release);
+  static_cast<void>(training.trainer().step_later(training.batch(1)));
+  static_cast<void>(training.weights());  // rank 0 is through with the step, so rank 1 has thrown
+  sabotage.is_armed.store(false, std::memory_order_release);
+  int thrown = 0;
+  for (int call = 0; call < 3; ++call) {  // the second at the latest finds the outcome there
+    try {
+      training.step(2);
+    } catch (const DeviceError& error) {
+      ++thrown;
+      EXPECT_THAT(error.error().text, HasSubstr("dropped unread"));
+      EXPECT_THAT(error.what(), HasSubstr("the camera is off"));
+    }
+  }
+  EXPECT_EQ(thrown, 1);
+  EXPECT_EQ(training.trainer().devices().front().failures().unread_count(), 0U);
 }
 
 TEST(DataParallelFailure, AnExceptionInAnEarlierMicroBatchEndsTheStep) {

@@ -1,5 +1,6 @@
-// What a trainer does when one of its ranks hangs, in a kernel at every place of a step or in its loss function: within 10 s it goes on
-// without it or with another in its place, from the last step that happened, and the thread that hangs is left behind.
+// What a trainer does when one of its ranks hangs, in a kernel at every place of a step or in its
+// loss function: within 10 s it goes on without it or with another in its place, from the last step
+// that happened, and the thread that hangs is left behind.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -39,7 +40,8 @@ void pass(Duration time) {
   }
 }
 
-// A loss function that, on kHung and when its turn comes, waits until it is let go, or for some time.
+// A loss function that, on kHung and when its turn comes, waits until it is let go, or for some
+// time.
 struct Trap {
   int call = 0;  ///< The how-manyth call does; 0: none.
   Duration time = Duration::zero();
@@ -65,7 +67,7 @@ struct Options {
   std::uint64_t stuck_at = 0;               ///< The kernel of kHung that does not come back.
   int trapped_call = 0;                     ///< The loss of kHung that does not come back …
   Duration trapped_for = Duration::zero();  ///< … or is so late.
-  LossPolicy policy = LossPolicy::shrink;
+  DeviceLossPolicy policy = DeviceLossPolicy::shrink;
   bool has_spare = false;
   double drop = 0;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05};
@@ -213,7 +215,7 @@ void for_each_hang(Options options,
 
 TEST(DataParallelHungRank, ShrinkGoesOnAsARunWithoutTheRankWould) {
   std::map<std::vector<std::size_t>, std::vector<double>> honest;
-  for_each_hang({.policy = LossPolicy::shrink}, 3, [&](const Trained& trained) {
+  for_each_hang({.policy = DeviceLossPolicy::shrink}, 3, [&](const Trained& trained) {
     std::vector<double>& expected = honest[trained.worlds];
     if (expected.empty()) {
       expected = train_honestly(trained.worlds);
@@ -237,7 +239,8 @@ TEST(DataParallelHungRank, ALossFunctionThatHangsIsLeftBehindAndTheOthersGoOn) {
 
 TEST(DataParallelHungRank, ASpareGoesOnAsIfNobodyHadHung) {
   const OptimizerConfig adam = Adam::Config{.learning_rate = 0.01};
-  Options options{.policy = LossPolicy::replace, .has_spare = true, .drop = 0.5, .optimizer = adam};
+  Options options{
+      .policy = DeviceLossPolicy::replace, .has_spare = true, .drop = 0.5, .optimizer = adam};
   const Trained undisturbed = train(options);
   const auto check = [&](const Trained& trained) {
     EXPECT_EQ(trained.weights, undisturbed.weights);
@@ -250,7 +253,7 @@ TEST(DataParallelHungRank, ASpareGoesOnAsIfNobodyHadHung) {
 }
 
 TEST(DataParallelHungRank, WithoutASpareADeviceThatAnswersGetsANewWorker) {
-  Options options{.policy = LossPolicy::replace, .drop = 0.5};
+  Options options{.policy = DeviceLossPolicy::replace, .drop = 0.5};
   const Trained undisturbed = train(options);
   for (options.trapped_call = 1; options.trapped_call <= kSteps; ++options.trapped_call) {
     const Trained trained = train(options);
@@ -263,7 +266,7 @@ TEST(DataParallelHungRank, WithoutASpareADeviceThatAnswersGetsANewWorker) {
 TEST(DataParallelHungRank, WithoutASpareADeviceThatDoesNotAnswerIsGoneOnWithout) {
   ManualExecutor executor;
   executor.run([&] {
-    const Options options{.stuck_at = 60, .policy = LossPolicy::replace};
+    const Options options{.stuck_at = 60, .policy = DeviceLossPolicy::replace};
     Hall hall(&executor, options);
     Trainer trainer = hall.trainer(options);
     ::testing::internal::CaptureStderr();
@@ -291,7 +294,7 @@ TEST(DataParallelHungRank, TheOrderOfThreadsChangesNothing) {
 
 // 6 s are more than the deadline, and less than both limits together.
 TEST(DataParallelHungRank, ARankThatIsLateAndAnswersStays) {
-  for (const LossPolicy policy : {LossPolicy::shrink, LossPolicy::replace}) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     const Trained undisturbed = train({.policy = policy, .drop = 0.5});
     const Trained trained =
         train({.trapped_call = 2, .trapped_for = 6s, .policy = policy, .drop = 0.5});
@@ -326,7 +329,7 @@ TEST(DataParallelHungRank, StepsBehindTheOneThatHangsFailWithIt) {
 TEST(DataParallelHungRank, ATrainerThatIsDestroyedLeavesALossFunctionThatHangsBehind) {
   ManualExecutor executor;
   executor.run([&] {
-    const Options options{.trapped_call = 1, .policy = LossPolicy::stop};
+    const Options options{.trapped_call = 1, .policy = DeviceLossPolicy::stop};
     Hall hall(&executor, options);
     std::optional<TimePoint> start;
     {
@@ -352,7 +355,7 @@ TEST(DataParallelHungRank, ThreadsGoOnWithoutARankThatHangsToo) {
                     {.devices = runtime.devices(),
                      .deadline = 200ms,
                      .hang_limit = 200ms,
-                     .on_loss = LossPolicy::shrink});
+                     .on_loss = DeviceLossPolicy::shrink});
     for (int step = 0; step < kSteps; ++step) {
       trainer.step([&](const std::vector<Device>& ranks) {
         return divide(batch_of(step), static_cast<int>(ranks.size()));

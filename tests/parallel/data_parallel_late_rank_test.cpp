@@ -4,6 +4,8 @@
 
 #include "training_support.hpp"
 
+#include "parallel/rank_group.hpp"
+
 #include <hearth/runtime/base/manual_executor.hpp>
 
 #include <functional>
@@ -41,7 +43,10 @@ using Prank = std::function<void(const std::string& device, int call)>;
 // A trainer on sim:0 to sim:2, whose loss function first plays a prank.
 class Hall {
  public:
-  explicit Hall(Executor* executor, LossPolicy policy, Prank prank = {}, FaultPlan of_first = {})
+  explicit Hall(Executor* executor,
+                DeviceLossPolicy policy,
+                Prank prank = {},
+                FaultPlan of_first = {})
       : runtime(options(executor, std::move(of_first))), prank_(std::move(prank)) {
     Generator generator(3);
     const std::vector<Device> all = runtime.devices();
@@ -136,7 +141,7 @@ class Hall {
 };
 
 TEST(DataParallelLateRank, OneThatHangsAfterAnotherFailedIsGivenUpWithinTheDeadline) {
-  for (const LossPolicy policy : {LossPolicy::shrink, LossPolicy::replace}) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     ManualExecutor executor;
     executor.run([&] {
       Hall* at = nullptr;
@@ -152,7 +157,7 @@ TEST(DataParallelLateRank, OneThatHangsAfterAnotherFailedIsGivenUpWithinTheDeadl
       at = &hall;
       hall.step(0);
       EXPECT_LT(Hall::time_of([&] { hall.step(1); }), 10s);
-      EXPECT_EQ(hall.trainer->world(), policy == LossPolicy::shrink ? kWorld - 1 : kWorld);
+      EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
       EXPECT_TRUE(has_equal_replicas(*hall.trainer));
     });
   }
@@ -163,7 +168,7 @@ TEST(DataParallelLateRank, TheFirstErrorOfAStepIsNotSwallowedByAHang) {
     ManualExecutor executor;
     executor.run([&] {
       Hall* at = nullptr;
-      Hall hall(&executor, LossPolicy::stop, [&](const std::string& device, int call) {
+      Hall hall(&executor, DeviceLossPolicy::stop, [&](const std::string& device, int call) {
         if (call == good_steps + 1 && device == kFirst) {
           pass(1s);  // the others have begun by then
           throw std::runtime_error("a bad sample");
@@ -191,7 +196,7 @@ TEST(DataParallelLateRank, TheFirstErrorOfAStepIsNotSwallowedByAHang) {
 TEST(DataParallelLateRank, OneThatTakesAsLongAsInTheStepBeforeIsNotGivenUpWhenAnotherFails) {
   ManualExecutor executor;
   executor.run([&] {
-    Hall hall(&executor, LossPolicy::shrink, [](const std::string& device, int call) {
+    Hall hall(&executor, DeviceLossPolicy::shrink, [](const std::string& device, int call) {
       if (call == 2 && device == kFirst) {
         pass(1s);  // the others have begun by then
         throw std::runtime_error("a bad sample");
@@ -207,7 +212,7 @@ TEST(DataParallelLateRank, OneThatTakesAsLongAsInTheStepBeforeIsNotGivenUpWhenAn
 }
 
 TEST(DataParallelLateRank, OneThatHangsWhileAnotherLosesItsDeviceIsMendedWithIt) {
-  for (const LossPolicy policy : {LossPolicy::shrink, LossPolicy::replace}) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     ManualExecutor executor;
     executor.run([&] {
       Hall* at = nullptr;
@@ -228,14 +233,14 @@ TEST(DataParallelLateRank, OneThatHangsWhileAnotherLosesItsDeviceIsMendedWithIt)
       at = &hall;
       hall.step(0);
       EXPECT_LT(Hall::time_of([&] { hall.step(1); }), 10s);
-      EXPECT_EQ(hall.trainer->world(), policy == LossPolicy::shrink ? 1 : kWorld);
+      EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? 1 : kWorld);
       EXPECT_TRUE(has_equal_replicas(*hall.trainer));
     });
   }
 }
 
 TEST(DataParallelLateRank, OneThatHangsInAnUpdateOrAnEvaluationIsMendedBeforeTheNextStep) {
-  for (const LossPolicy policy : {LossPolicy::shrink, LossPolicy::replace}) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     for (void (Hall::*const act)() : {&Hall::hang_in_update, &Hall::hang_in_evaluation}) {
       ManualExecutor executor;
       executor.run([&] {
@@ -243,7 +248,7 @@ TEST(DataParallelLateRank, OneThatHangsInAnUpdateOrAnEvaluationIsMendedBeforeThe
         hall.step(0);
         EXPECT_THAT(Hall::error_of([&] { (hall.*act)(); }), HasSubstr("the deadline passed"));
         EXPECT_LT(Hall::time_of([&] { hall.step(1); }), 4s);
-        EXPECT_EQ(hall.trainer->world(), policy == LossPolicy::shrink ? kWorld - 1 : kWorld);
+        EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
         EXPECT_TRUE(has_equal_replicas(*hall.trainer));
         hall.let_go();
         hall.step(2);
@@ -257,7 +262,7 @@ TEST(DataParallelLateRank, UnderStopTheModelIsReachedPastOneThatHangs) {
   for (void (Hall::*const act)() : {&Hall::hang_in_update, &Hall::hang_in_evaluation}) {
     ManualExecutor executor;
     executor.run([&] {
-      Hall hall(&executor, LossPolicy::stop);
+      Hall hall(&executor, DeviceLossPolicy::stop);
       hall.step(0);
       EXPECT_THAT(Hall::error_of([&] { (hall.*act)(); }), HasSubstr("the deadline passed"));
       EXPECT_LT(Hall::time_of([&] { static_cast<void>(hall.trainer->snapshot()); }), 4s);
@@ -272,7 +277,7 @@ TEST(DataParallelLateRank, UnderStopTheSecondSnapshotGoesPastARankThatHangsInIts
   ManualExecutor executor;
   executor.run([&] {
     Hall* at = nullptr;
-    Hall hall(&executor, LossPolicy::stop, [&at](const std::string& device, int call) {
+    Hall hall(&executor, DeviceLossPolicy::stop, [&at](const std::string& device, int call) {
       if (call == 2 && device == kFirst) {
         at->hang();
       }
@@ -288,7 +293,7 @@ TEST(DataParallelLateRank, UnderStopTheSecondSnapshotGoesPastARankThatHangsInIts
 TEST(DataParallelLateRank, UnderStopOneThatComesBackGetsTheStateOfTheOthers) {
   ManualExecutor executor;
   executor.run([&] {
-    Hall hall(&executor, LossPolicy::stop);
+    Hall hall(&executor, DeviceLossPolicy::stop);
     hall.step(0);
     EXPECT_THAT(Hall::error_of([&] { hall.hang_in_update(); }), HasSubstr("the deadline passed"));
     EXPECT_THAT(Hall::error_of([&] { hall.step(1); }), HasSubstr("hangs"));
@@ -300,7 +305,7 @@ TEST(DataParallelLateRank, UnderStopOneThatComesBackGetsTheStateOfTheOthers) {
 }
 
 TEST(DataParallelLateRank, ADeviceThatSaysItsKernelHangsIsMendedAsALostOne) {
-  for (const LossPolicy policy : {LossPolicy::shrink, LossPolicy::replace}) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     for (const std::uint64_t submit : {20U, 40U, 60U, 80U}) {
       SCOPED_TRACE(submit);
       ManualExecutor executor;
@@ -309,7 +314,7 @@ TEST(DataParallelLateRank, ADeviceThatSaysItsKernelHangsIsMendedAsALostOne) {
         for (int step = 0; step < 6; ++step) {
           EXPECT_EQ(Hall::error_of([&] { hall.step(step); }), "nothing");
         }
-        EXPECT_EQ(hall.trainer->world(), policy == LossPolicy::shrink ? kWorld - 1 : kWorld);
+        EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
         EXPECT_TRUE(has_equal_replicas(*hall.trainer));
       });
     }
@@ -319,7 +324,7 @@ TEST(DataParallelLateRank, ADeviceThatSaysItsKernelHangsIsMendedAsALostOne) {
 TEST(DataParallelLateRank, UnderStopTheModelIsReachedPastADeviceWhoseKernelHangs) {
   ManualExecutor executor;
   executor.run([&] {
-    Hall hall(&executor, LossPolicy::stop, {}, {.hanging_submit = 60});
+    Hall hall(&executor, DeviceLossPolicy::stop, {}, {.hanging_submit = 60});
     std::string error = "nothing";
     for (int step = 0; step < 6 && error == "nothing"; ++step) {
       error = Hall::error_of([&] { hall.step(step); });
@@ -335,11 +340,12 @@ TEST(RankGroup, NumbersItsRanksInTheNextMendWhenOneDidNotAnswerInThis) {
     const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
                            .executor = &executor});
     Generator generator(3);
-    RankGroup<TinyNet, Samples> ranks(runtime,
-                                      TinyNet(runtime.device("sim:0"), generator, DType::f32),
-                                      loss_in<TinyNet>(DType::f32),
-                                      {.devices = runtime.devices(), .on_loss = LossPolicy::shrink},
-                                      SourceLoc::current());
+    RankGroup ranks(
+        runtime,
+        detail::ModelOf<TinyNet>(TinyNet(runtime.device("sim:0"), generator, DType::f32)),
+        std::make_unique<detail::LossOf<TinyNet, Samples>>(loss_in<TinyNet>(DType::f32)),
+        {.devices = runtime.devices(), .on_loss = DeviceLossPolicy::shrink},
+        SourceLoc::current());
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
     const Pending<void> hung = ranks[0].worker.run(

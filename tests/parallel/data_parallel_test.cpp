@@ -251,12 +251,23 @@ TEST(DataParallel, ParametersThatTheLossDoesNotTouchKeepTheirValues) {
   EXPECT_EQ(small.trainer.snapshot().unused.weight.to_vector<float>(), before);
 }
 
+// The second of two steps goes as far as the rate says: w0 - 0.25·g0, then - rate·g1.
 TEST(DataParallel, TheLearningRateCanBeChanged) {
-  SmallTrainer small(2);
-  small.trainer.set_learning_rate(0);
-  const std::vector<double> before = weights_of(small.trainer.snapshot());
-  small.trainer.step(small.batch(6));
-  EXPECT_EQ(weights_of(small.trainer.snapshot()), before);
+  const auto weights_with = [](double rate) {
+    SmallTrainer small(2, {.optimizer = Sgd::Config{.learning_rate = 0.25}});
+    small.trainer.step(small.batch(6));
+    small.trainer.set_learning_rate(rate);
+    small.trainer.step(small.batch(6));
+    EXPECT_TRUE(has_equal_replicas(small.trainer));
+    return weights_of(small.trainer.snapshot());
+  };
+  const std::vector<double> still = weights_with(0);
+  const std::vector<double> half = weights_with(0.125);
+  const std::vector<double> whole = weights_with(0.25);
+  EXPECT_GT(largest_difference(still, whole), 1e-3);
+  for (std::size_t i = 0; i < still.size(); ++i) {
+    EXPECT_NEAR(half[i], (still[i] + whole[i]) / 2, 1e-6) << i;
+  }
 }
 
 TEST(DataParallel, RefusesWhatMakesNoSense) {
@@ -291,7 +302,7 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
         DataParallelOptions{.devices = one, .bucket_bytes = 0},
         DataParallelOptions{.devices = one, .deadline = Duration::zero()},
         DataParallelOptions{.devices = one, .hang_limit = Duration::zero()},
-        DataParallelOptions{.devices = one, .on_loss = static_cast<LossPolicy>(7)},
+        DataParallelOptions{.devices = one, .on_loss = static_cast<DeviceLossPolicy>(7)},
         DataParallelOptions{.devices = one, .spares = one}}) {
     try {
       open(options);

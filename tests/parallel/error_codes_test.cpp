@@ -1,4 +1,5 @@
-// Every ErrorCode, provoked the way a program meets it. A new code does not compile until it has a case here.
+// Every ErrorCode, provoked the way a program meets it. A new code does not compile until it has a
+// case here.
 #include "loan_desk.hpp"
 #include "tests/base/temporary_folder.hpp"
 
@@ -11,7 +12,7 @@
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/stream.hpp>
 
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
 
 #include <gtest/gtest.h>
 

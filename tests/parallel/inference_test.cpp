@@ -155,7 +155,8 @@ TEST(Frozen, MemoryGrowsWithTheClientsNotWithTheirRequests) {
       static_cast<void>(answer(*net, bench.device, (client + i) % kInputs));
     }
   });
-  // Input, hidden values before and after relu, answer; as much again where the rows of all are put together.
+  // Input, hidden values before and after relu, answer; as much again where the rows of all are put
+  // together.
   constexpr std::int64_t kRequest = 4 * (40 + 96 + 96 + 10);
   EXPECT_LE(bench.device.memory().peak_live_bytes, weights + 2 * kClients * kRequest);
 }
@@ -226,8 +227,8 @@ TEST(Frozen, RefusesWhatCannotBeServed) {
   }
 }
 
-// One client's every request fails, one is cancelled, one gives up waiting, one leaves its stream in mid-flight; the others never
-// notice.
+// One client's every request fails, one is cancelled, one gives up waiting, one leaves its stream
+// in mid-flight; the others never notice.
 TEST(Frozen, AClientThatFailsIsCancelledOrLeavesHarmsNoOther) {
   const Bench bench;
   const Frozen<Net> net = freeze(bench.net(1));

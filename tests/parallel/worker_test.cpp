@@ -212,6 +212,48 @@ TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches
   });
 }
 
+TEST(Worker, AWaitThatNamesNoDeadlineHasThatOfTheRuntime) {
+  ManualExecutor executor;
+  executor.run([&] {
+    RuntimeOptions options = cpu_devices(1, &executor);
+    options.wait_limit = 1s;
+    const Runtime runtime(options);
+    Promise<void> release;
+    const auto released = std::make_shared<const Pending<void>>(release.pending());
+    Worker worker(runtime, runtime.device("cpu:0"));
+    const Pending<void> hung = worker.run(
+        [released](WorkerContext&) { static_cast<void>(released->wait(Deadline::never())); });
+    const TimePoint start = executor.clock().now();
+    const Status status = hung.wait();
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(executor.clock().now() - start, 1s);
+    release.set_value();
+    EXPECT_TRUE(hung.wait().has_value());
+  });
+}
+
+// Its device does one op after the other, for much longer than the limit.
+TEST(Worker, AWaitForAWorkerWhoseDeviceGetsOnGoesOn) {
+  ManualExecutor executor;
+  executor.run([&] {
+    RuntimeOptions options = cpu_devices(1, &executor);
+    options.wait_limit = 1s;
+    const Runtime runtime(options);
+    Worker worker(runtime, runtime.device("cpu:0"));
+    Pending<float> result = worker.run([](WorkerContext& context) {
+      Tensor sum = zeros(context.device, {1});
+      for (int i = 0; i < 20; ++i) {
+        sum = std::move(sum) + 1;
+        context.device.sync();
+        current_context().parker().park(Deadline::in(500ms));
+      }
+      return sum.item<float>();
+    });
+    EXPECT_EQ(result.get(), 20);
+  });
+}
+
 // Nobody chooses the order of threads here.
 TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
   Promise<void> release;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 #include <set>
 
 #include "source_tree.hpp"
@@ -77,6 +78,23 @@ TEST_F(Layout, EveryRoomHasAShortReadme) {
   }
 }
 
+// A README says what a folder is; what was decided there, when and at what cost stands beside it.
+TEST_F(Layout, DecisionsStandApartAndCarryTheirDate) {
+  const std::regex dated(R"(- 20\d\d-[01]\d-[0-3]\d .+)");
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      const std::string place = file.path + ":" + std::to_string(i + 1) + ": " + line;
+      if (file.name() == "README.md") {
+        EXPECT_FALSE(line.starts_with("## Decisions")) << place;
+      }
+      if (file.name() == "DECISIONS.md" && line.starts_with("- ")) {
+        EXPECT_TRUE(std::regex_match(line, dated)) << place;
+      }
+    }
+  }
+}
+
 TEST_F(Layout, ReadmesNameEveryLibraryFile) {
   for (const SourceFile& file : tree) {
     const SourceFile* readme = readme_of(file);
@@ -136,6 +154,27 @@ TEST_F(Layout, IncludesNeverClimb) {
     for (const std::string& line : file.code) {
       EXPECT_EQ(included_path(line).find(climb + "/"), std::string_view::npos)
           << file.path << ": " << line;
+    }
+  }
+}
+
+// A private header stands in the includer's own folder, or is named by its path from the root, in a
+// room of the same floor.
+TEST_F(Layout, PrivateIncludesStayOnTheirFloor) {
+  for (const SourceFile& file : tree) {
+    if (!file.is_cpp() || !is_library(file)) {
+      continue;
+    }
+    for (const std::string& line : file.code) {
+      const std::string_view path = included_path(line);
+      if (!path.starts_with('"')) {
+        continue;
+      }
+      const std::string name(path.substr(1));
+      const bool is_own = name.find('/') == std::string::npos;
+      const std::string found = is_own ? file.folder() + "/" + name : name;
+      EXPECT_NE(find(found), nullptr) << file.path << ": " << line;
+      EXPECT_TRUE(is_own || room_of(name) == room_of(file.path)) << file.path << ": " << line;
     }
   }
 }

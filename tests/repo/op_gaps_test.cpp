@@ -61,7 +61,7 @@ TEST_F(OpGaps, TheCpuHasAKernelForEveryKernelKind) {
 }
 
 TEST_F(OpGaps, EveryDifferentiableKindHasAGradientRule) {
-  EXPECT_EQ(missing("runtime/vjp", [](const OpInfo& op) { return op.differentiable; }), "");
+  EXPECT_EQ(missing("runtime/tape/vjp", [](const OpInfo& op) { return op.differentiable; }), "");
 }
 
 TEST_F(OpGaps, SomethingInTheRuntimeEmitsEveryKind) {

@@ -157,7 +157,8 @@ std::vector<SourceFile> load_source_tree() {
     if (entry->is_directory() && is_skipped_folder(entry->path().filename().string())) {
       entry.disable_recursion_pending();
     }
-    if (!entry->is_regular_file() || entry->is_symlink()) {
+    // In a worktree of git, `.git` is a file.
+    if (!entry->is_regular_file() || entry->is_symlink() || entry->path().filename() == ".git") {
       continue;
     }
     std::ifstream stream(entry->path(), std::ios::binary);

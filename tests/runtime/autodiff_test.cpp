@@ -180,6 +180,8 @@ TEST_F(TwoLayersTest, ValueAndGradReturnsTheLossAndPathsInVisitOrder) {
   EXPECT_EQ(result.gradients.path(2), "unused");
   EXPECT_EQ(result.gradients[0].shape(), (Shape{2, 2}));
   EXPECT_THAT(reals(result.gradients.at("unused")), ElementsAre(0));
+  EXPECT_FALSE(result.gradients.has_gradient(2));
+  EXPECT_TRUE(result.gradients.has_gradient(0) && result.gradients.has_gradient(1));
   EXPECT_FALSE(model.first.is_tracked());
 }
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 namespace hearth {
 namespace {

@@ -1,7 +1,7 @@
 // Faults that a program plans for its own tests, with nothing but public headers.
 #include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/optimizer_step.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 #include <gmock/gmock.h>
 
@@ -82,8 +82,8 @@ TEST(PlannedFaults, AReadOfWhatHangsEndsWithTheDeadline) {
     static_cast<void>((sim.x + 1).to_vector<float>());
     FAIL() << "what hangs was read";
   } catch (const DeadlineExceeded& error) {
-    EXPECT_THAT(error.error().report, HasSubstr("who waits for whom"));
-    EXPECT_THAT(error.error().report, HasSubstr("device sim:0"));
+    EXPECT_THAT(error.error().report(), HasSubstr("who waits for whom"));
+    EXPECT_THAT(error.error().report(), HasSubstr("device sim:0"));
   }
 }
 

@@ -1,4 +1,5 @@
-// A program's memory strategy that leaves the work to the library's: tests override what they look at.
+// A program's memory strategy that leaves the work to the library's: tests override what they look
+// at.
 #pragma once
 
 #include <cstdint>

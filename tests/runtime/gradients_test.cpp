@@ -54,6 +54,11 @@ TEST_F(GradientsTest, AccumulateRefusesOtherParameters) {
               gradients.accumulate(Gradients({"a"}, {f32({1, 1}, {2})}));
             }),
             "gradients: the parameters differ: a, b and a");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] {
+              gradients.accumulate(Gradients({"a", "c"}, {f32({1, 1}, {2}), f32({4}, {1, 1})}));
+            }),
+            "gradients: the parameters differ: a, b and a, c");
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(3, 0));
 }
 
 TEST_F(GradientsTest, ScaleMultipliesAll) {

@@ -1,9 +1,10 @@
-// A test that keeps a device's token, so that what several streams queue meanwhile meets at the actor.
+// A test that keeps a device's token, so that what several streams queue meanwhile meets at the
+// actor.
 #pragma once
 
 #include "stepped_runtime.hpp"
 
-#include "runtime/device_endpoint.hpp"
+#include "runtime/client/device_endpoint.hpp"
 
 namespace hearth::testing {
 

@@ -1,4 +1,5 @@
-// Reads and uploads of sizes that no machine has memory for: the library's own error, at once, and nothing is lost.
+// Reads and uploads of sizes that no machine has memory for: the library's own error, at once, and
+// nothing is lost.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -6,10 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recording.hpp>
 #include <hearth/runtime/runtime.hpp>
-#include <hearth/streams/op_trace.hpp>
+#include <hearth/streams/trace/op_trace.hpp>
 
 namespace hearth::testing {
 namespace {
@@ -89,6 +91,68 @@ TEST_F(HostMemory, ARecordingThatCannotHoldATensorOfBeforeEndsAndTheProgramGoesO
   RecordScope scope(runtime_);
   EXPECT_EQ(slice(huge_, 0, {.start = 0, .stop = 1}).item(), 2.5);
   EXPECT_THAT(scope.take().value().notes.at("ended early"), HasSubstr("no host memory"));
+}
+
+// ---- sizes between what is free and what the kernel refuses ----
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+Error read_error(const Tensor& tensor) {
+  try {
+    static_cast<void>(tensor.item());
+  } catch (const OutOfMemory& error) {
+    return error.error();
+  }
+  ADD_FAILURE() << "there was room";
+  return {};
+}
+
+TEST(HugeSizes, ADefaultBudgetIsAPartOfWhatIsFreeAndOneRequestAboveItIsRefused) {
+  const detail::PretendedHostBytes pretended(1000 * kMiB);
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  EXPECT_EQ(device.memory().budget_bytes, 600 * kMiB);
+  const Error error = read_error(sum(zeros(device, {601 * kMiB / 4})));
+  EXPECT_EQ(error.op, "fill");
+  EXPECT_THAT(error.text, HasSubstr("the device's budget is used up"));
+  EXPECT_EQ(device.memory().peak_reserved_bytes, 0);
+}
+
+TEST(HugeSizes, ABudgetAboveTheMachineDoesNotMakeItsMemoryMore) {
+  for (const char* const name : {"cpu:0", "reference:0", "sim:0"}) {
+    const Runtime runtime(
+        {.devices = {{.name = name, .memory_budget_bytes = std::int64_t{1} << 45}}});
+    const Device device = runtime.device(name);
+    const detail::PretendedHostBytes pretended(200 * kMiB);
+    const Error error = read_error(sum(zeros(device, {201 * kMiB / 4})));
+    EXPECT_THAT(error.text, HasSubstr("the machine has no more memory"));
+    EXPECT_EQ(sum(ones(device, {100})).item(), 100) << "it goes on";
+    EXPECT_LE(device.memory().peak_reserved_bytes, 2 * kMiB)
+        << "the smallest page, where pages do not grow";
+  }
+}
+
+// f64 copies of its operands are eight times as large as these.
+TEST(HugeSizes, TheOraclesCopiesAreComparedWithTheMachineToo) {
+  const Runtime runtime({.devices = {{.name = "reference:0"}}});
+  const Device device = runtime.device("reference:0");
+  const detail::PretendedHostBytes pretended(100 * kMiB);
+  const Tensor bytes = zeros(device, {20 * kMiB}, DType::u8);
+  const Error error = read_error(slice(bytes, 0, {.stop = 1}));
+  EXPECT_EQ(error.op, "fill");
+  EXPECT_THAT(error.text, HasSubstr("no host memory for 167772160 bytes"));
+}
+
+TEST(HugeSizes, AReadOrUploadThatTheMachineHasNoRoomForIsRefused) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  const Tensor large = expand(zeros(device, {1}), {101 * kMiB / 4});
+  const detail::PretendedHostBytes pretended(100 * kMiB);
+  EXPECT_EQ(refusal([&] { (void)large.to_vector<float>(); }).op, "to_vector");
+  const std::byte first{};
+  const std::span<const std::byte> all(&first, static_cast<std::size_t>(101 * kMiB));
+  EXPECT_EQ(refusal([&] { (void)Tensor::from_bytes(device, all, DType::u8, {101 * kMiB}); }).op,
+            "from");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 
 namespace hearth {
 namespace {
@@ -188,6 +189,32 @@ TEST(Lend, WorkOnTheDevicesCoresRunsWhileTheBytesAreLent) {
     done.get();
     region.done();
     EXPECT_THAT(lent.result.to_vector<float>(), ElementsAre(3, 2));
+  });
+}
+
+// Whoever is told of the region runs the device's loop at that moment: what it waits for could
+// never come.
+TEST(Lend, AWaitForTheDeviceInsideItsOwnLoopIsRefusedAtOnce) {
+  stepped([](const World& world) {
+    const Tensor x = world.f32({1});
+    std::string refusal;
+    const TimePoint start = testing::now();
+    const Tensor lent = lend(
+        world.f32({2}),
+        [&](Result<LentRegion> region) {
+          try {
+            static_cast<void>(x.item());
+          } catch (const ArgumentError& error) {
+            refusal = error.what();
+          }
+          region.value().done();
+        },
+        Deadline::never());
+    EXPECT_EQ(lent.item(), 2);
+    EXPECT_EQ(testing::now(), start);
+    EXPECT_THAT(refusal,
+                ::testing::HasSubstr("a readback is waited for inside the loop of device sim:0"));
+    EXPECT_EQ(x.item(), 1);
   });
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 namespace hearth {
 namespace {

@@ -6,14 +6,18 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace hearth {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 template <class Fn>
 Error refusal(const Fn& fn) {
@@ -29,6 +33,32 @@ Error refusal(const Fn& fn) {
 
 void open(const DeviceOptions& device) {
   const Runtime runtime({.devices = {device}});
+}
+
+std::vector<std::string> names_of(const std::vector<Device>& devices) {
+  std::vector<std::string> names;
+  for (const Device& device : devices) {
+    names.push_back(device.name());
+  }
+  return names;
+}
+
+TEST(RuntimeDevices, ADefaultRuntimeListsItsCpusAlone) {
+  const Runtime runtime({.cpu_device_count = 2});
+  EXPECT_THAT(names_of(runtime.devices()), ElementsAre("cpu:0", "cpu:1"));
+  EXPECT_THAT(names_of(runtime.devices("cpu")), ElementsAre("cpu:0", "cpu:1"));
+  EXPECT_THAT(names_of(runtime.devices("reference")), ElementsAre("reference:0"));
+  EXPECT_THAT(names_of(runtime.devices("cp")), IsEmpty());
+  EXPECT_EQ(runtime.device("sim:0").name(), "sim:0");
+  EXPECT_THAT(names_of(runtime.devices()), ElementsAre("cpu:0", "cpu:1"));
+}
+
+TEST(RuntimeDevices, AllThatOptionsNameAreListed) {
+  const Runtime runtime(
+      {.devices = {{.name = "reference:0"}, {.name = "cpu:0"}, {.name = "sim:3"}}});
+  EXPECT_THAT(names_of(runtime.devices()), ElementsAre("reference:0", "cpu:0", "sim:3"));
+  EXPECT_THAT(names_of(runtime.devices("sim")), ElementsAre("sim:3"));
+  EXPECT_THROW(static_cast<void>(runtime.device("sim:0")), ArgumentError);
 }
 
 TEST(RuntimeOptions, CoresThatDoNotExistAreRefused) {

@@ -67,6 +67,16 @@ TEST(TensorPrint, AnAxisOfSizeZeroIsAnEmptyPairOfBrackets) {
   EXPECT_EQ(print<float>({}, {0, 3}), "[]");
 }
 
+TEST(TensorPrint, EmptyPairsOfBracketsAreShortenedToo) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 59;
+  const detail::PrintOptions options{.max_elements = 4, .edge_elements = 1};
+  EXPECT_EQ(print<float>({}, {4, 0}, options), "[[],\n [],\n [],\n []]");
+  EXPECT_EQ(print<float>({}, {5, 0}, options), "[[],\n …,\n []]");
+  EXPECT_EQ(print<float>({}, {kMany, 0}, options), "[[],\n …,\n []]");
+  EXPECT_EQ(print<float>({}, {kMany / 4, 0, 4}, options), "[[],\n\n …,\n\n []]");
+  EXPECT_EQ(print<float>({}, {0, kMany}, options), "[]");
+}
+
 TEST(TensorPrint, LongAxesAreShortenedAndShortOnesAreNot) {
   std::vector<std::int32_t> values(20);
   for (std::size_t i = 0; i < values.size(); ++i) {

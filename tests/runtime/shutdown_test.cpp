@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "runtime/device_actor.hpp"
-#include "runtime/device_endpoint.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/device/device_actor.hpp"
 
 namespace hearth {
 namespace {
@@ -118,6 +118,25 @@ TEST(Shutdown, ALoanThatEndsMeanwhileLetsTheRestRun) {
   });
 }
 
+TEST(Shutdown, TheLargestDurationMeansNoLimit) {
+  with_runtime(
+      [](std::optional<Runtime>& runtime, const Device& device) {
+        const Tensor x = zeros(device, {2});
+        HeldStream held(device);
+        const Pending<std::vector<std::byte>> read = x.read_bytes();
+        const auto lender = runtime->executor().spawn({.name = "borrower"}, [&] {
+          pass(3h);
+          held.let_go();
+        });
+        const TimePoint start = testing::now();
+        runtime.reset();
+        EXPECT_EQ(testing::now() - start, 3h);
+        EXPECT_TRUE(read.wait().has_value());
+        lender->join();
+      },
+      Duration::max());
+}
+
 TEST(Shutdown, ThePassedLimitEndsQueuedWorkToo) {
   with_runtime(
       [](std::optional<Runtime>& runtime, const Device& device) {
@@ -177,7 +196,7 @@ TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
   const auto endpoint = make_intrusive<DeviceEndpoint>(
       "sim:0", "", tables, std::uint64_t{1'000'000}, true, std::vector<int>{});
   DeviceActor actor(endpoint, std::move(backend), {.budget_bytes = 1 << 20});
-  endpoint->attach_actor(&actor, IntrusivePtr<Parker>(&current_context().parker()));
+  endpoint->attach_loop(actor, IntrusivePtr<Parker>(&current_context().parker()));
   Lane& rung = endpoint->lanes.open();
   Lane& about_to_ring = endpoint->lanes.open();
   OpRecord record;
@@ -187,7 +206,7 @@ TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
   ASSERT_TRUE(about_to_ring.try_push(record, {}));
   ASSERT_TRUE(rung.needs_ring());
   endpoint->ring(rung);
-  endpoint->post([](DeviceActor& stopped) { stopped.stop(Deadline::in(0s)); });
+  endpoint->post(StopDevice{.limit = Deadline::in(0s)});
   actor.thread_main();
   EXPECT_EQ(rung.consumed(), 1U);
   EXPECT_EQ(about_to_ring.consumed(), 0U);
@@ -196,27 +215,29 @@ TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
   EXPECT_EQ(about_to_ring.consumed(), 1U);
 }
 
-TEST(Shutdown, WhatAnActorObeysAtItsEndMeetsLanesThatAreStillItsOwn) {
+TEST(Shutdown, WhatAnActorReceivesAtItsEndMeetsLanesThatAreStillItsOwn) {
   const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'001}, LogOptions{});
   const auto endpoint = make_intrusive<DeviceEndpoint>(
       "sim:0", "", tables, std::uint64_t{1'000'001}, true, std::vector<int>{});
   DeviceActor actor(endpoint, std::make_unique<sim::SimBackend>(), {.budget_bytes = 1 << 20});
-  endpoint->attach_actor(&actor, IntrusivePtr<Parker>(&current_context().parker()));
+  endpoint->attach_loop(actor, IntrusivePtr<Parker>(&current_context().parker()));
   Lane& lane = endpoint->lanes.open();
   std::uint64_t consumed_meanwhile = 0;
-  endpoint->post([&](DeviceActor& stopped) {
-    stopped.stop(Deadline::in(0s));
-    endpoint->post([&](DeviceActor&) {
-      OpRecord record;
-      record.kind = OpKind::publish;
-      record.input_count = 1;
-      ASSERT_TRUE(lane.try_push(record, {}));
-      ASSERT_TRUE(lane.needs_ring());
-      endpoint->ring(
-          lane);  // were the lane's producer its consumer now, it would reject the record
-      consumed_meanwhile = lane.consumed();
-    });
-  });
+  endpoint->post(StopDevice{.limit = Deadline::in(0s)});
+  // The work of the first message sends the second, which comes when the actor has ended its loop.
+  endpoint->post(RunOnLoan{.lane = LaneId{}, .work = [&] {
+                             endpoint->post(RunOnLoan{.lane = LaneId{}, .work = [&] {
+                                                        OpRecord record;
+                                                        record.kind = OpKind::publish;
+                                                        record.input_count = 1;
+                                                        ASSERT_TRUE(lane.try_push(record, {}));
+                                                        ASSERT_TRUE(lane.needs_ring());
+                                                        // Were the lane's producer its consumer
+                                                        // now, it would reject the record.
+                                                        endpoint->ring(lane);
+                                                        consumed_meanwhile = lane.consumed();
+                                                      }});
+                           }});
   actor.thread_main();
   EXPECT_EQ(consumed_meanwhile, 0U);
   EXPECT_EQ(lane.consumed(), 1U);

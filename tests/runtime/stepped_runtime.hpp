@@ -20,7 +20,7 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
 
 namespace hearth::testing {
 

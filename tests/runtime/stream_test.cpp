@@ -1,6 +1,10 @@
 #include "stepped_runtime.hpp"
 
+#include <memory>
 #include <optional>
+#include <vector>
+
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth {
 namespace {
@@ -104,7 +108,47 @@ TEST(Stream, WhatAnEndedStreamSubmittedStillRuns) {
   });
 }
 
+/// A sim that notes the size of each op's result.
+class NotingBackend final : public testing::ForwardingBackend {
+ public:
+  explicit NotingBackend(std::vector<std::int64_t>& sizes)
+      : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})),
+        sizes_(sizes) {}
+  [[nodiscard]] Status submit(const KernelCall& call) override {
+    sizes_.push_back(call.outputs[0].element_count());
+    return ForwardingBackend::submit(call);
+  }
+
+ private:
+  std::vector<std::int64_t>& sizes_;
+};
+
+// None of them needs another, and all are queued before the first runs.
 TEST(Stream, OpsOfOneStreamRunInProgramOrder) {
+  std::vector<std::int64_t> sizes;
+  const BackendFactory factory{
+      .make = [&](const BackendRequest&) { return std::make_unique<NotingBackend>(sizes); }};
+  ManualExecutor executor(1, {.max_steps = 1'000'000});
+  executor.run([&] {
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
+    const Device device = runtime.device("sim:0");
+    std::vector<std::int64_t> wanted;
+    std::vector<Tensor> results;
+    HeldStream held(device);
+    sizes.clear();
+    for (std::int64_t size = 1; size <= 40; ++size) {
+      wanted.push_back(7 * size % 41);  // each size once, in no order
+      results.push_back(zeros(device, {wanted.back()}));
+    }
+    EXPECT_THAT(sizes, ::testing::IsEmpty());
+    held.let_go();
+    device.sync();
+    EXPECT_EQ(sizes, wanted);
+  });
+}
+
+TEST(Stream, AReadIsAnsweredBeforeWhatItsStreamWasGivenLater) {
   stepped([](const World& world) {
     const Tensor first = world.f32({1}) + 1;
     const Pending<std::vector<std::byte>> early = first.read_bytes();

@@ -1,5 +1,5 @@
-// A sim device whose kernel number `stuck_at` does not come back before `release`, and whose downloads throw, and that kernel fails, on
-// demand.
+// A sim device whose kernels take virtual time, and one whose kernel number `stuck_at` does not
+// come back before `release`, and whose downloads throw, and that kernel fails, on demand.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 #include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/base/pending.hpp>
 
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth::testing {
 
@@ -22,26 +23,24 @@ struct StuckControl {
   std::uint64_t stuck_at;
   bool throws_at_download = false;
   bool fails_when_released = false;
+  Duration kernel_time = {};  ///< What each kernel takes, on the clock of its thread.
   Promise<void> release;
   Pending<void> released = release.pending();
   Promise<void> entered;
   Pending<void> is_in = entered.pending();
 };
 
-class StuckBackend final : public Backend {
+class StuckBackend final : public ForwardingBackend {
  public:
   StuckBackend(std::string name, StuckControl* control)
-      : control_(control), sim_({.name = std::move(name)}) {}
+      : ForwardingBackend(
+            std::make_unique<sim::SimBackend>(sim::SimOptions{.name = std::move(name)})),
+        control_(control) {}
 
-  [[nodiscard]] const BackendInfo& info() const noexcept override { return sim_.info(); }
-  [[nodiscard]] PageProvider& pages() noexcept override { return sim_.pages(); }
-  [[nodiscard]] Support supports(const KernelCall& call) const override {
-    return sim_.supports(call);
-  }
-  [[nodiscard]] bool may_alias(OpKind kind, int index) const noexcept override {
-    return sim_.may_alias(kind, index);
-  }
   [[nodiscard]] Status submit(const KernelCall& call) override {
+    for (const Deadline end = Deadline::in(control_->kernel_time); !end.has_passed();) {
+      current_context().parker().park(end);
+    }
     if (++count_ == control_->stuck_at) {
       control_->entered.set_value();
       static_cast<void>(control_->released.wait(Deadline::never()));
@@ -49,23 +48,17 @@ class StuckBackend final : public Backend {
         return Error{.code = ErrorCode::kernel_failed, .text = "the kernel that was stuck failed"};
       }
     }
-    return sim_.submit(call);
-  }
-  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override {
-    return sim_.upload(to, from);
+    return ForwardingBackend::submit(call);
   }
   [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override {
     if (control_->throws_at_download) {
       throw std::runtime_error("the cable was pulled");
     }
-    return sim_.download(to, from);
+    return ForwardingBackend::download(to, from);
   }
-  [[nodiscard]] std::uint64_t submitted() const noexcept override { return sim_.submitted(); }
-  [[nodiscard]] std::uint64_t completed() noexcept override { return sim_.completed(); }
 
  private:
   StuckControl* control_;
-  sim::SimBackend sim_;
   std::uint64_t count_ = 0;
 };
 

@@ -1,9 +1,15 @@
 // Fine print 9 of the design: an optimizer step is all or nothing.
 #include "stepped_runtime.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/runtime/update_group.hpp>
+
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth {
 namespace {
@@ -284,6 +290,264 @@ TEST(UpdateGroup, AMistakeOfTheCallerQueuesNothing) {
       UpdateGroup group(world.device);
       EXPECT_THROW(group.sgd(parameter, world.f32({1}), none, kPlain), ShapeError);
       EXPECT_THROW(group.sgd(none, world.f32({1}), none, kPlain), ShapeError);
+    }
+    EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
+  });
+}
+
+// ---- what cannot run ----
+
+/// A sim device whose optimizer kernel number `at` of a step is missing, or needs much scratch
+/// memory.
+struct Lack {
+  int at = 0;
+  std::int64_t scratch_bytes = 0;
+  int asked = 0;  ///< in this step
+
+  [[nodiscard]] bool is_next() { return ++asked == at; }
+};
+
+class LackingBackend final : public testing::ForwardingBackend {
+ public:
+  explicit LackingBackend(Lack& lack)
+      : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})),
+        lack_(lack) {}
+  [[nodiscard]] Support supports(const KernelCall& call) const override {
+    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes == 0 && lack_.is_next()) {
+      return {.yes = false, .reason = "sgd_step: not on this device"};
+    }
+    return ForwardingBackend::supports(call);
+  }
+  void use_scratch(ScratchMemory& scratch) noexcept override { scratch_ = &scratch; }
+  [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
+    const bool is_it =
+        call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0 && lack_.is_next();
+    return is_it ? lack_.scratch_bytes : 0;
+  }
+  [[nodiscard]] Status submit(const KernelCall& call) override {
+    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0) {
+      HEARTH_TRY(std::byte* const scratch, scratch_->take(lack_.scratch_bytes));
+      std::fill_n(scratch, lack_.scratch_bytes, std::byte{1});
+      Status status = ForwardingBackend::submit(call);
+      scratch_->give_back();
+      return status;
+    }
+    return ForwardingBackend::submit(call);
+  }
+
+ private:
+  Lack& lack_;
+  ScratchMemory* scratch_ = nullptr;
+};
+
+class LackingGroup : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+  template <class Body>
+  void run(Body body) {
+    const BackendFactory factory{
+        .make = [this](const BackendRequest&) { return std::make_unique<LackingBackend>(lack_); }};
+    ManualExecutor executor;
+    executor.run([&] {
+      Runtime runtime({.devices = {{.name = "sim:0", .memory_budget_bytes = 16 * kMiB}},
+                       .executor = &executor,
+                       .backend_factory = &factory});
+      body(World{runtime, executor, runtime.device("sim:0")});
+    });
+  }
+  // A step of three parameters, all 1 before and 0 after.
+  Pending<void> step(const World& world) {
+    lack_.asked = 0;
+    parameters_.clear();
+    for (int i = 0; i < 3; ++i) {
+      parameters_.push_back(world.f32({1, 1}));
+    }
+    Tensor none;
+    UpdateGroup group(world.device);
+    for (Tensor& parameter : parameters_) {
+      group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+    }
+    return group.commit();
+  }
+  void expect_all(float value) const {
+    for (const Tensor& parameter : parameters_) {
+      EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(value, value));
+    }
+  }
+
+  Lack lack_;
+  std::vector<Tensor> parameters_;
+};
+
+TEST_F(LackingGroup, AKernelThatIsMissingAtAnyRecordKeepsEverythingAsItWas) {
+  run([&](const World& world) {
+    for (lack_.at = 1; lack_.at <= 3; ++lack_.at) {
+      const Status status = step(world).wait();
+      ASSERT_EQ(testing::code_of(status), ErrorCode::unsupported);
+      EXPECT_EQ(status.error().op, "sgd_step");
+      EXPECT_EQ(status.error().text, "sgd_step: not on this device");
+      expect_all(1);
+    }
+    lack_.at = 0;
+    step(world).get();
+    expect_all(0);
+    parameters_.clear();
+  });
+}
+
+TEST_F(LackingGroup, ScratchMemoryThatIsMissingAtAnyRecordKeepsEverythingAsItWas) {
+  lack_.scratch_bytes = 12 * kMiB;
+  run([&](const World& world) {
+    for (lack_.at = 1; lack_.at <= 3; ++lack_.at) {
+      {
+        const Tensor filler = zeros(world.device, {2 * kMiB});
+        const Status status = step(world).wait();
+        ASSERT_EQ(testing::code_of(status), ErrorCode::out_of_memory);
+        EXPECT_EQ(status.error().op, "sgd_step");
+        expect_all(1);
+      }
+      step(world).get();
+      expect_all(0);
+    }
+    parameters_.clear();
+  });
+}
+
+TEST_F(LackingGroup, ScratchMemoryIsKeptForAGroupThatWaitsForItsDecision) {
+  lack_ = {.at = 2, .scratch_bytes = 8 * kMiB};
+  run([&](const World& world) {
+    parameters_ = {world.f32({1, 1}), world.f32({1, 1})};
+    const auto decision = std::make_shared<UpdateDecision>();
+    Promise<PreparedUpdate> heard;
+    Pending<PreparedUpdate> prepared = heard.pending();
+    Promise<void> outcome;
+    const Pending<void> done = outcome.pending();
+    Tensor none;
+    UpdateGroup group(world.device);
+    for (Tensor& parameter : parameters_) {
+      group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+    }
+    group.commit(
+        [&outcome](ErrorRef error) {
+          error ? outcome.set_error(std::move(error)) : outcome.set_value();
+        },
+        {.decision = decision, .prepared = [&heard](Result<PreparedUpdate> update) {
+           heard.set_value(std::move(update).value());
+         }});
+    PreparedUpdate update = std::move(prepared).get();
+    Stream other(world.device);
+    {
+      const StreamScope scope(other);
+      EXPECT_EQ(testing::read_error(zeros(world.device, {3 * kMiB})).code, ErrorCode::out_of_memory)
+          << "12 MiB beside the 8";
+      const Tensor filler = zeros(world.device, {kMiB});
+      EXPECT_EQ(sum(filler).item(), 0);
+      EXPECT_TRUE(decision->commit());
+      update.settle();
+      EXPECT_TRUE(done.wait().has_value());
+    }
+    expect_all(0);
+    parameters_.clear();
+  });
+}
+
+// ---- the way a group is used ----
+
+template <class Use>
+std::string refusal(const Use& use) {
+  const TimePoint start = testing::now();
+  std::string text = "nothing was refused";
+  try {
+    use();
+  } catch (const ArgumentError& error) {
+    text = error.error().text;
+  }
+  EXPECT_EQ(testing::now(), start) << "it waited first";
+  return text;
+}
+
+TEST(UpdateGroup, AReadOrOpOnAResultBeforeTheCommitIsRefusedAtOnce) {
+  stepped([](const World& world) {
+    Tensor parameter = world.f32({1, 2});
+    Tensor none;
+    UpdateGroup group(world.device);
+    const int line = __LINE__ - 1;
+    group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+    const std::string rest = ": f32[2] is a result of the update group opened at " +
+                             std::string(__FILE__) + ":" + std::to_string(line) +
+                             ", which makes it when it is committed; call commit() first";
+    const Device other = world.runtime.device("sim:1");
+    EXPECT_EQ(refusal([&] { (void)parameter.read_bytes(); }), "read_bytes" + rest);
+    EXPECT_EQ(refusal([&] { (void)slice(parameter, 0, {.stop = 1}); }), "slice" + rest);
+    EXPECT_EQ(refusal([&] { (void)(none = world.f32({1, 1}) + parameter); }), "add" + rest);
+    EXPECT_EQ(refusal([&] { (void)(std::move(parameter) * 2); }), "mul" + rest);
+    EXPECT_EQ(refusal([&] { parameter.publish(); }), "publish" + rest);
+    EXPECT_EQ(refusal([&] { (void)parameter.to(other); }), "to" + rest);
+    EXPECT_EQ(refusal([&] {
+                (void)lend(
+                    parameter, [](const Result<LentRegion>&) {}, Deadline::never());
+              }),
+              "lend" + rest);
+    EXPECT_EQ((world.f32({3}) + 1).item(), 4) << "other ops go on";
+    group.commit().get();
+    EXPECT_THAT((std::move(parameter) * 2).to_vector<float>(), ElementsAre(0, 2));
+  });
+}
+
+TEST(UpdateGroup, EndsWithItsCommit) {
+  stepped([](const World& world) {
+    Tensor parameter = world.f32({1, 2});
+    Tensor none;
+    UpdateGroup group(world.device);
+    group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+    group.commit().get();
+    EXPECT_EQ(refusal([&] { (void)group.commit(); }), "update group: commit() was called already");
+    EXPECT_EQ(refusal([&] {
+                group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+              }),
+              "update group: commit() was called already");
+    EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(0, 1));
+  });
+}
+
+TEST(UpdateGroup, IsTheOnlyOneOnItsStream) {
+  stepped([](const World& world) {
+    Tensor parameter = world.f32({1, 2});
+    Tensor none;
+    UpdateGroup group(world.device);
+    EXPECT_THAT(refusal([&] { const UpdateGroup second(world.device); }),
+                ::testing::HasSubstr("another one is open on this stream"));
+    Stream other(world.device);
+    {
+      const StreamScope scope(other);
+      EXPECT_THAT(refusal([&] {
+                    group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+                  }),
+                  ::testing::HasSubstr("it was opened on stream"));
+      EXPECT_THAT(refusal([&] { (void)group.commit(); }),
+                  ::testing::HasSubstr("it was opened on stream"));
+      Tensor elsewhere = world.f32({1, 2});
+      UpdateGroup second(world.device);
+      second.sgd(elsewhere, world.f32({1, 1}), none, kPlain);
+      second.commit().get();
+    }
+    group.sgd(parameter, world.f32({1, 1}), none, kPlain);
+    group.commit().get();
+    EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(0, 1));
+  });
+}
+
+TEST(UpdateGroup, GivenUpUnderAnotherStreamItIsDiscardedAllTheSame) {
+  stepped([](const World& world) {
+    Tensor parameter = world.f32({1, 2});
+    Tensor none;
+    auto group = std::make_unique<UpdateGroup>(world.device);
+    group->sgd(parameter, world.f32({1, 1}), none, kPlain);
+    Stream other(world.device);
+    {
+      const StreamScope scope(other);
+      group.reset();
     }
     EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
   });

@@ -1,13 +1,13 @@
-// Data-parallel training under many schedules, with a device lost at any of its ops, ops that fail, or
-// one that does not come back: no step hangs, the replicas stay equal, and what was trained depends on which ranks took
-// part, never on the order of the threads' steps. EXPLORE_SCHEDULES says how many schedules each
-// fault gets.
+// Data-parallel training under many schedules, with a device lost at any of its ops, ops that fail,
+// or one that does not come back: no step hangs, the replicas stay equal, and what was trained
+// depends on which ranks took part, never on the order of the threads' steps. EXPLORE_SCHEDULES
+// says how many schedules each fault gets.
 #include "tests/parallel/training_support.hpp"
 #include "tests/support/explore.hpp"
 
 #include <hearth/backends/sim/sim_backend.hpp>
 
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
 #include "tests/runtime/stuck_backend.hpp"
 
 #include <map>
@@ -88,7 +88,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
                    .optimizer = Sgd::Config{.learning_rate = 0.05},
                    .bucket_bytes = 256,
                    .seed = 5,
-                   .on_loss = LossPolicy::shrink});
+                   .on_loss = DeviceLossPolicy::shrink});
   Trained result;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
     const TimePoint start = current_context().clock().now();

@@ -15,7 +15,11 @@ std::size_t node_at(std::uint32_t line) {
   return line - FaultyProgram::line_of(0);
 }
 bool is_of_a_read(const Error& error) {
-  return error.op == "readback" && !is_of_a_program(error);
+  const bool is_late_wait = error.op.empty() && error.code == ErrorCode::deadline_exceeded;
+  return (error.op == "readback" || is_late_wait) && !is_of_a_program(error);
+}
+bool is_given_up(const Error& error) {
+  return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
 bool is_update(OpKind kind) {
   return kind == OpKind::sgd_step || kind == OpKind::adam_step;
@@ -70,7 +74,7 @@ void FaultJudge::look_at(const Error& error, std::size_t node) {
       (plan_.faults.failing_allocation > 0 && root.code == ErrorCode::out_of_memory) ||
       (may_be_lost && root.code == ErrorCode::device_lost) ||
       (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
-      root.text.find("as planned") != std::string::npos;
+      (plan_.gives_up && is_given_up(root)) || root.text.find("as planned") != std::string::npos;
   if (!is_planned) {
     say(node, "failed though nothing was planned: " + error.to_string());
   }
@@ -191,7 +195,8 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   bool is_torn = false;
   if (step.is_committed && has_bad_input && !step.error) {
     say_step(number, "was made although something it takes is poisoned");
-  } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error) {
+  } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error &&
+             root_of(*step.error).op != "group_begin") {
     say_step(number, "was given up without a cause: " + step.error->to_string());
   } else if (root != ops.end()) {
     const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed;
@@ -301,7 +306,8 @@ void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
 
 std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
   const FaultPlan& faults = plan_.faults;
-  std::size_t most = faults.failing_compiles.size();
+  std::size_t most = plan_.gives_up ? program_.observations().size() + program_.steps().size()
+                                    : faults.failing_compiles.size();
   most +=
       faults.failing_allocation > 0 ? static_cast<std::size_t>(faults.failing_allocation_count) : 0;
   for (const std::uint64_t submit : faults.failing_submits) {

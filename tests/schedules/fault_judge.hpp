@@ -1,7 +1,7 @@
-// What is wrong with what a faulty program has seen. It knows what depends on what from the program's
-// nodes, or from its recording, where sweeps and steps are more than one op to a node; it shares
-// nothing with the device that poisons.
-// Threads: one at a time. Invariant: a judge serves one program.
+// What is wrong with what a faulty program has seen. It knows what depends on what from the
+// program's nodes, or from its recording, where sweeps and steps are more than one op to a node; it
+// shares nothing with the device that poisons. Threads: one at a time. Invariant: a judge serves
+// one program.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <hearth/runtime/base/fault_plan.hpp>
-#include <hearth/streams/op_trace.hpp>
+#include <hearth/streams/trace/op_trace.hpp>
 
 #include "faulty_program.hpp"
 
@@ -25,6 +25,7 @@ struct Plan {
   bool hangs = false;
   bool trains = false;
   bool restarts = false;
+  bool gives_up = false;  ///< Any op may carry `cancelled` or `deadline_exceeded`.
   bool has_page_each =
       false;  ///< A page for each tensor, so that any allocation may be the failing one.
 

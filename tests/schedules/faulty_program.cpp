@@ -73,6 +73,9 @@ void FaultyProgram::take_steps() {
   }
   const int steps = 4 + pick(24);
   for (int i = 0; i < steps; ++i) {
+    if (options_.gives_up && pick(3) == 0) {
+      limit(streams[static_cast<std::size_t>(pick(4))]);
+    }
     const StreamScope first(streams[static_cast<std::size_t>(pick(2))]);
     const StreamScope second(streams[static_cast<std::size_t>(2 + pick(2))]);
     step();
@@ -177,6 +180,23 @@ void FaultyProgram::step() {
       return drop(a);
     default:
       return read(a);
+  }
+}
+
+void FaultyProgram::limit(Stream& stream) {
+  switch (pick(5)) {
+    case 0:
+      return stream.cancel();
+    case 1:
+      return stream.set_limits({});
+    case 2:
+      return stream.set_limits({.deadline = Deadline::in(std::chrono::microseconds(pick(3)))});
+    case 3:
+      return stream.set_limits({.stop = stops_.emplace_back().get_token()});
+    default:
+      if (!stops_.empty()) {
+        stops_[static_cast<std::size_t>(pick(static_cast<int>(stops_.size())))].request_stop();
+      }
   }
 }
 

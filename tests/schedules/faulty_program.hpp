@@ -2,9 +2,9 @@
 // moves, drops, reads, uses across streams, threads and devices; where asked, gradients, optimizer
 // steps and a restart of the first device. What each tensor should be is reckoned on the reference
 // when all is over and the steps that happened are known.
-// Threads: the manual executor's. Invariants: (1) equal seeds and schedules make equal programs; (2)
-// each op carries the number of its node as the line of its call, so that errors name it; a sweep or
-// a step carries that of its first node.
+// Threads: the manual executor's. Invariants: (1) equal seeds and schedules make equal programs;
+// (2) each op carries the number of its node as the line of its call, so that errors name it; a
+// sweep or a step carries that of its first node.
 #pragma once
 
 #include <array>
@@ -14,12 +14,14 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 namespace hearth::testing {
@@ -61,6 +63,7 @@ struct FaultyProgramOptions {
   std::uint64_t seed = 0;
   bool trains = false;    ///< Gradients and optimizer steps.
   bool restarts = false;  ///< The first device, when the threads are done; then they work on.
+  bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
 };
 
 class FaultyProgram {
@@ -110,6 +113,7 @@ class FaultyProgram {
   void run_threads();
   void take_steps();
   void step();
+  void limit(Stream& stream);
   void make_input(std::size_t device);
   void unary(std::size_t a);
   void binary(std::size_t a);
@@ -151,6 +155,7 @@ class FaultyProgram {
   std::deque<Node> nodes_;  // references stay while it grows
   std::deque<Step> steps_;
   std::deque<Work> works_;
+  std::deque<std::stop_source> stops_;  // of streams of either thread
   std::vector<Observation> observations_;
   std::size_t last_look_ = 0;
   std::optional<std::size_t> restarted_at_;

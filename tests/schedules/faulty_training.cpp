@@ -6,7 +6,7 @@
 
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/optimizer_step.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 namespace hearth::testing {
 namespace {

@@ -1,9 +1,10 @@
 // Random programs of two threads on two sims, with shadow memory, under random schedules and with
 // random faults on the first, against the reference: every tensor that is read has the reference's
 // bits or is poisoned; it is poisoned exactly if its op failed or one of its operands is; a step
-// happens as a whole or not at all; no more ops fail than the plan says; a restarted device works,
-// and none of its old tensors does; nothing is left when all handles are gone.
-// RANDOM_FAULT_PROGRAMS says how many, RANDOM_FIRST which seed comes first.
+// happens as a whole or not at all; no more ops fail than the plan says, and none is given up
+// without limits of its stream; a restarted device works, and none of its old tensors does; nothing
+// is left when all handles are gone. RANDOM_FAULT_PROGRAMS says how many, RANDOM_FIRST which seed
+// comes first.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -23,7 +24,7 @@
 
 #include "fault_judge.hpp"
 #include "faulty_program.hpp"
-#include "runtime/backend_factory.hpp"
+#include "runtime/device/backend_factory.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -69,6 +70,7 @@ Plan plan_of(std::uint64_t seed) {
     plan.has_page_each = true;
     faults.failing_allocation += static_cast<std::int64_t>(pick(40));
   }
+  plan.gives_up = plan.is_of_ops() && pick(3) == 0;
   return plan;
 }
 
@@ -79,6 +81,7 @@ struct Figures {
   std::uint64_t lost = 0;
   std::uint64_t hung = 0;
   std::uint64_t restarted = 0;
+  std::uint64_t given_up = 0;
   std::uint64_t steps = 0;
   std::uint64_t steps_given_up = 0;
   std::uint64_t steps_torn = 0;
@@ -95,6 +98,9 @@ struct Figures {
       steps_torn += step.error && updated[i] != 0 ? 1U : 0U;
     }
     bool has_error = false;
+    for (const Observation& seen : program.observations()) {
+      given_up += seen.error && seen.error->text.starts_with("given up before") ? 1U : 0U;
+    }
     for (const Observation& seen : program.last_look()) {
       ++(seen.error ? poisoned : right);
       has_error = has_error || seen.error;
@@ -154,7 +160,10 @@ std::vector<std::string> run_program(std::uint64_t seed,
       }
       FaultyProgram program({runtime.device("sim:0"), runtime.device("sim:1")},
                             executor,
-                            {.seed = seed, .trains = plan.trains, .restarts = plan.restarts});
+                            {.seed = seed,
+                             .trains = plan.trains,
+                             .restarts = plan.restarts,
+                             .gives_up = plan.gives_up});
       program.run();
       std::optional<OpTrace> trace;
       if (recording) {
@@ -194,12 +203,13 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
     }
   }
   std::printf(
-      "%lu programs, %lu tensors made, at the end %lu right and %lu poisoned; "
+      "%lu programs, %lu tensors made, at the end %lu right and %lu poisoned, %lu reads given up; "
       "%lu devices lost, %lu hung, %lu restarted; %lu steps, %lu of them given up, %lu torn\n",
       count,
       figures.ops,
       figures.right,
       figures.poisoned,
+      figures.given_up,
       figures.lost,
       figures.hung,
       figures.restarted,
@@ -208,6 +218,7 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
       figures.steps_torn);
   EXPECT_GT(figures.right, figures.poisoned);
   EXPECT_GT(figures.poisoned, 0U);
+  EXPECT_GT(figures.given_up, 0U);
 }
 
 // What the judge is for: a bit that turned over on its way out is seen.

@@ -1,13 +1,15 @@
-// Small programs of threads that share tensors, under many schedules of users and actors: each value
-// that is read is right, nothing hangs, and nothing is left.
+// Small programs of threads that share tensors, under many schedules of users and actors: each
+// value that is read is right, nothing hangs, and nothing is left.
 #include "tests/support/explore.hpp"
 
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 #include <algorithm>
 #include <array>
+#include <stop_token>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -119,6 +121,92 @@ void close_while_read(ManualExecutor& executor) {
   other->join();
 }
 
+/// How the values of a read turned out, or that the work was given up.
+template <class Read>
+void require_right_or_given_up(const Read& read, const Values& expected) {
+  try {
+    require(read() == expected, "wrong values");
+  } catch (const DeviceError& error) {
+    require(error.code() == ErrorCode::cancelled, error.what());
+  }
+}
+
+// A thread works on a stream while another gives its work up, at any step: values are right or
+// given up, an update is whole or has not happened, what moves between streams stays consistent,
+// and the stream serves what comes after.
+void give_up_at_any_step(ManualExecutor& executor, bool by_stop) {
+  const Runtime runtime = runtime_of(executor);
+  const Device device = runtime.device("sim:0");
+  {
+    Stream stream(device);
+    std::stop_source stop;
+    Tensor parameter = Tensor::from(device, Values{1, 2}, Shape{2});
+    Tensor handed = Tensor::from(device, Values{3, 4}, Shape{2}) * 2.0;
+    const Tensor seen = handed + 1.0;
+    handed.publish();
+    const auto other = executor.spawn({.name = "other"}, [&stream, &stop, by_stop] {
+      by_stop ? static_cast<void>(stop.request_stop()) : stream.cancel();
+    });
+    const StreamScope scope(stream);
+    stream.set_limits({.stop = stop.get_token()});
+    const Tensor sum = seen + parameter;
+    Tensor none;
+    UpdateGroup group(device);
+    group.sgd(parameter, Tensor::from(device, Values{1, 1}, Shape{2}), none, {.learning_rate = 1});
+    const Pending<void> done = group.commit();
+    handed.adopt();
+    handed = std::move(handed) + 1.0;
+    const Tensor there = sum.to(runtime.device("sim:1"));
+    require_right_or_given_up([&] { return sum.to_vector<float>(); }, Values{8, 11});
+    require_right_or_given_up([&] { return handed.to_vector<float>(); }, Values{7, 9});
+    require_right_or_given_up([&] { return there.to_vector<float>(); }, Values{8, 11});
+    other->join();
+    stream.set_limits({});
+    const bool has_happened = done.wait().has_value();
+    require(parameter.to_vector<float>() == (has_happened ? Values{0, 1} : Values{1, 2}),
+            "half an update");
+    require(seen.to_vector<float>() == Values{7, 9}, "another stream's value is gone");
+    require((parameter * 0.0 + 5.0).to_vector<float>() == Values{5, 5}, "the stream is of no use");
+  }
+  require_empty(runtime);
+}
+void cancel_at_any_step(ManualExecutor& executor) {
+  give_up_at_any_step(executor, false);
+}
+void stop_at_any_step(ManualExecutor& executor) {
+  give_up_at_any_step(executor, true);
+}
+
+// A cancel, while the lane waits for another's op or its producer for room.
+void cancel_what_waits(ManualExecutor& executor) {
+  const Runtime runtime = runtime_of(executor);
+  const Device device = runtime.device("sim:0");
+  {
+    Stream stream(device);
+    Tensor needed;
+    const auto maker = executor.spawn({.name = "maker"}, [&] {
+      Tensor made = Tensor::from(device, Values{0}, Shape{1});
+      for (int i = 0; i < 40; ++i) {
+        made = std::move(made) + 1.0;
+      }
+      needed = std::move(made);
+    });
+    maker->join();
+    const auto other = executor.spawn({.name = "other"}, [&stream] { stream.cancel(); });
+    const StreamScope scope(stream);
+    const Tensor waits = needed + 1.0;
+    std::vector<Tensor> kept;
+    for (int i = 0; i < 260; ++i) {
+      kept.push_back(waits + 1.0);
+    }
+    require_right_or_given_up([&] { return waits.to_vector<float>(); }, Values{41});
+    require_right_or_given_up([&] { return kept.back().to_vector<float>(); }, Values{42});
+    other->join();
+    require(needed.item() == 40, "another stream's value is gone");
+  }
+  require_empty(runtime);
+}
+
 struct Scenario {
   std::string name;
   void (*program)(ManualExecutor&);
@@ -151,6 +239,9 @@ INSTANTIATE_TEST_SUITE_P(Programs,
                                            Scenario{"hand_over", &hand_over},
                                            Scenario{"cross", &cross},
                                            Scenario{"fill_a_lane", &fill_a_lane},
+                                           Scenario{"cancel_at_any_step", &cancel_at_any_step},
+                                           Scenario{"stop_at_any_step", &stop_at_any_step},
+                                           Scenario{"cancel_what_waits", &cancel_what_waits},
                                            Scenario{"close_while_read", &close_while_read}),
                          [](const auto& scenario) { return scenario.param.name; });
 

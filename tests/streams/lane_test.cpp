@@ -188,6 +188,35 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
   }
 }
 
+// Whether this thread was woken since the last call.
+bool was_woken() {
+  return current_context().parker().park(Deadline::in(Duration::zero())) == Wake::unparked;
+}
+
+// The consumer may then turn to other lanes for long: whoever waits for room must not depend on its
+// coming back.
+TEST(Lane, ThePopThatMakesRoomWakesTheProducer) {
+  for (std::size_t shift = 0; shift < Lane::kLookEvery; ++shift) {
+    for (const std::size_t blob_bytes : {std::size_t{0}, std::size_t{1000}}) {
+      Lane lane(LaneId{1});
+      for (std::size_t i = 0; i < shift; ++i) {  // where in the ring it begins
+        ASSERT_TRUE(push(lane, 1));
+        ASSERT_NE(lane.front(), nullptr);
+        lane.pop();
+      }
+      static_cast<void>(fill(lane, blob_bytes));
+      ASSERT_TRUE(lane.announce_waiting());
+      static_cast<void>(was_woken());  // by an earlier test
+      while (!lane.has_room()) {
+        ASSERT_FALSE(was_woken()) << "there is no room yet";
+        ASSERT_NE(lane.front(), nullptr);
+        lane.pop();
+      }
+      EXPECT_TRUE(was_woken()) << "blobs of " << blob_bytes << ", from record " << shift;
+    }
+  }
+}
+
 TEST(Lane, OnlyTheFirstPushOfATurnRings) {
   Lane lane(LaneId{1});
   ASSERT_TRUE(push(lane, 1));

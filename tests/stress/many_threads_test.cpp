@@ -1,6 +1,8 @@
-// Real threads: hand-overs, drops that race uses, models trained side by side, runtimes that end with work in flight.
-// STRESS_ROUNDS scales the long ones.
+// Real threads: hand-overs, drops that race uses, models trained side by side, runtimes that end
+// with work in flight. STRESS_ROUNDS scales the long ones.
+#include <atomic>
 #include <cstdlib>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +16,7 @@
 #include <hearth/modules/module.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
@@ -71,7 +74,74 @@ TEST(ManyThreads, TwoModelsTrainSideBySideAsAlone) {
   EXPECT_EQ(device.memory().live_tensor_count, 0);
 }
 
-// Four threads pass tensors around in a ring; each adds one, keeps copies for a while and drops them while others still use them.
+// Requests of four streams, while another thread stops some, cancels others, and deadlines pass:
+// what is answered is right.
+TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
+  constexpr std::size_t kClients = 4;
+  const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
+  const Device device = runtime.device("cpu:0");
+  const int requests = rounds(200);
+  {
+    const Tensor weights = full(device, {8, 8}, 0.5);
+    weights.publish();
+    std::vector<Stream> streams;
+    std::vector<std::stop_source> stops(kClients);
+    Mutex mutex;  // of the stops, which clients replace
+    std::vector<std::thread> threads;
+    std::atomic<std::size_t> left{kClients};
+    for (std::size_t me = 0; me < kClients; ++me) {
+      streams.emplace_back(device);
+    }
+    for (std::size_t me = 0; me < kClients; ++me) {
+      threads.emplace_back([&, me] {
+        const StreamScope scope(streams[me]);
+        for (int i = 0; i < requests; ++i) {
+          StreamLimits limits;
+          if (i % 3 == 0) {
+            limits.deadline = Deadline::in(std::chrono::microseconds(i % 50));
+          } else {
+            const MutexLock lock(mutex);
+            stops[me] = std::stop_source();
+            limits.stop = stops[me].get_token();
+          }
+          streams[me].set_limits(limits);
+          try {
+            Tensor x = full(device, {1, 8}, 1.0);
+            for (int layer = 0; layer < 5; ++layer) {
+              x = matmul(std::move(x), weights) * 0.25;
+            }
+            EXPECT_EQ(x.to_vector<float>(), std::vector<float>(8, 1.0F));
+          } catch (const Exception& error) {
+            EXPECT_TRUE(error.code() == ErrorCode::cancelled ||
+                        error.code() == ErrorCode::deadline_exceeded)
+                << error.what();
+          }
+        }
+        streams[me].set_limits({});
+        EXPECT_EQ(full(device, {1}, 3).item(), 3);
+        left.fetch_sub(1, std::memory_order_acq_rel);
+      });
+    }
+    for (std::size_t turn = 0; left.load(std::memory_order_acquire) > 0; ++turn) {
+      const std::size_t victim = turn % kClients;
+      if (turn % 2 == 0) {
+        const MutexLock lock(mutex);
+        stops[victim].request_stop();
+      } else {
+        streams[victim].cancel();
+      }
+      EXPECT_EQ(weights.element_count(), 64);
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+  device.sync();
+  EXPECT_EQ(device.memory().live_tensor_count, 0);
+}
+
+// Four threads pass tensors around in a ring; each adds one, keeps copies for a while and drops
+// them while others still use them.
 TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   constexpr int kThreads = 4;
   const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
@@ -119,7 +189,8 @@ TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   EXPECT_EQ(device.memory().live_tensor_count, 0);
 }
 
-// More threads than a tensor remembers use one weight; the owner drops it while their uses are queued.
+// More threads than a tensor remembers use one weight; the owner drops it while their uses are
+// queued.
 TEST(ManyThreads, AWeightUsedByEightThreadsOutlivesTheirUses) {
   const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");

@@ -1,6 +1,5 @@
-// Random programs of the public API: the same seed gives the same ops, views, sweeps, steps, copies, moves, drops
-// and stream changes on any device.
-// Threads: one at a time.
+// Random programs of the public API: the same seed gives the same ops, views, sweeps, steps,
+// copies, moves, drops and stream changes on any device. Threads: one at a time.
 #pragma once
 
 #include <cstdint>

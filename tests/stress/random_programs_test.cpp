@@ -1,5 +1,5 @@
-// Random programs of up to 64 ops on cpu against reference. RANDOM_PROGRAMS says how many (1,000 by default),
-// RANDOM_FIRST which seed comes first.
+// Random programs of up to 64 ops on cpu against reference. RANDOM_PROGRAMS says how many (1,000 by
+// default), RANDOM_FIRST which seed comes first.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,8 +29,9 @@ struct Tally {
   std::uint64_t skipped = 0;
 };
 
-// The oracle itself says how well a value is conditioned: how far it moves when the inputs are disturbed by a few ulp. A value that
-// moves by more than the tolerance is not compared (DESIGN §9); one that moves a little gets that much more room.
+// The oracle itself says how well a value is conditioned: how far it moves when the inputs are
+// disturbed by a few ulp. A value that moves by more than the tolerance is not compared (DESIGN
+// §9); one that moves a little gets that much more room.
 void compare(const Values& cpu,
              const Values& reference,
              const Values& disturbed,

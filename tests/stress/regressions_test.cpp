@@ -14,9 +14,9 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/optimizer_step.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 namespace hearth::testing {
 namespace {

@@ -1,0 +1,170 @@
+#include "data_parallel_checks.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void throw_argument(std::string text, SourceLoc where = {}) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = "DataParallel: " + std::move(text),
+                    .op = "DataParallel",
+                    .location = where});
+}
+
+}  // namespace
+
+namespace detail {
+
+void require_sound(const DataParallelOptions& options, SourceLoc where) {
+  if (options.devices.empty()) {
+    throw_argument("there are no devices", where);
+  }
+  for (const Device& device : options.devices) {
+    if (!device.is_valid()) {
+      throw_argument("a device is empty", where);
+    }
+  }
+  for (const Device& device : options.spares) {
+    if (!device.is_valid() || std::ranges::find(options.devices, device) != options.devices.end()) {
+      throw_argument("a spare device is empty, or trains already", where);
+    }
+  }
+  if (!options.spares.empty() && options.on_loss != DeviceLossPolicy::replace) {
+    throw_argument("there are spare devices, but on_loss is not DeviceLossPolicy::replace", where);
+  }
+  if (options.on_loss > DeviceLossPolicy::replace) {
+    throw_argument(fmt::format("on_loss is {}, which is no DeviceLossPolicy",
+                               static_cast<int>(options.on_loss)),
+                   where);
+  }
+  if (options.bucket_bytes < 1) {
+    throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes),
+                   where);
+  }
+  if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
+    throw_argument("deadline and step_limit must be above 0", where);
+  }
+  if (options.hang_limit <= Duration::zero() || options.shutdown_limit < Duration::zero()) {
+    throw_argument("hang_limit must be above 0, and shutdown_limit 0 or more", where);
+  }
+}
+
+Pending<void> ask(const Device& device) {
+  Stream stream(device);  // the thread's own may be full of what nobody takes
+  const StreamScope scope(stream);
+  return device.catch_up_later();
+}
+
+void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what) {
+  log.warn(fmt::format(
+      "DataParallel: rank {} on {} hangs, it did not answer for {} after its deadline; {}",
+      worker.rank(),
+      worker.device().name(),
+      std::chrono::duration_cast<std::chrono::milliseconds>(limit),
+      what));
+}
+
+void throw_no_replica() {
+  throw_error(Error{.code = ErrorCode::device_lost,
+                    .text = "DataParallel: no rank is left that has the model",
+                    .op = "DataParallel"});
+}
+
+void throw_hang(const Worker& worker, Duration limit) {
+  throw_error(
+      Error{.code = ErrorCode::deadline_exceeded,
+            .text = fmt::format("DataParallel: rank {} on {} hangs, it did not answer for {}",
+                                worker.rank(),
+                                worker.device().name(),
+                                std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
+            .op = "DataParallel",
+            .device = worker.device().name()});
+}
+
+void tell_mended(const std::vector<Device>& devices) {
+  devices.front().log().debug([&] {
+    return fmt::format("DataParallel: mended: {}", fmt::join(rank_names(devices), ", "));
+  });
+}
+
+void require_trainable(const BucketPlan& plan, SourceLoc where) {
+  if (plan.buckets().empty()) {
+    throw_argument("the model has no float parameter", where);
+  }
+}
+
+void require_groups(const OptimizerConfig& config,
+                    const std::vector<TensorRef>& parameters,
+                    SourceLoc where) {
+  std::vector<std::string> paths;
+  for (const TensorRef& parameter : parameters) {
+    if (is_float(parameter.tensor->dtype())) {
+      paths.push_back(parameter.path);
+    }
+  }
+  std::visit(
+      [&](const auto& chosen) {
+        static_cast<void>(settings_for(chosen.groups, paths, "DataParallel", where));
+      },
+      config);
+}
+
+void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where) {
+  if (shards != ranks) {
+    throw_argument(fmt::format("{} shards for {} devices", shards, ranks), where);
+  }
+}
+
+std::int64_t with_samples(std::int64_t count, std::int64_t size, SourceLoc where) {
+  if (size < 0) {
+    throw_argument(fmt::format("a shard has {} samples", size), where);
+  }
+  if (size > std::numeric_limits<std::int64_t>::max() - count) {
+    throw_argument(fmt::format("the shards have more than {} samples together: {} and {} more",
+                               std::numeric_limits<std::int64_t>::max(),
+                               count,
+                               size),
+                   where);
+  }
+  return count + size;
+}
+
+void require_samples(std::int64_t sample_count, SourceLoc where) {
+  if (sample_count == 0) {
+    throw_argument("the batch is empty", where);
+  }
+}
+
+std::vector<std::string> rank_names(const std::vector<Device>& devices) {
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    names.push_back(fmt::format("rank {} on {}", rank, devices[rank].name()));
+  }
+  return names;
+}
+
+CoordinatorOptions coordinator_options(const Runtime& runtime,
+                                       const DataParallelOptions& options,
+                                       std::size_t bucket_count) {
+  return {.ranks = rank_names(options.devices),
+          .bucket_count = bucket_count,
+          .deadline = options.deadline,
+          .wait_limit = runtime.wait_limit(),
+          .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog()),
+          .step_limit = options.step_limit,
+          .mends_hangs = options.on_loss != DeviceLossPolicy::stop,
+          .shutdown_limit = options.shutdown_limit,
+          .log = &runtime.log()};
+}
+
+}  // namespace detail
+
+}  // namespace hearth

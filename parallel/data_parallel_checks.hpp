@@ -1,0 +1,51 @@
+// The checks of a trainer's options and batches, its errors, and its lines in the log. Private to
+// parallel.
+// Stateless. Threads: any.
+#pragma once
+
+#include <hearth/modules/tensor_ref.hpp>
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth::detail {
+
+/// Errors: ArgumentError when there is no device or a setting makes no sense.
+void require_sound(const DataParallelOptions& options, SourceLoc where);
+[[noreturn]] void throw_no_replica();
+/// A worker did not answer for this long.
+[[noreturn]] void throw_hang(const Worker& worker, Duration limit);
+/// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
+[[nodiscard]] Pending<void> ask(const Device& device);
+/// Tells the log that a worker counts as lost, and what becomes of its rank.
+void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what);
+/// Tells the log at debug where the ranks are now. `devices`: at least one.
+void tell_mended(const std::vector<Device>& devices);
+/// Errors: ArgumentError when a model has nothing to train.
+void require_trainable(const BucketPlan& plan, SourceLoc where);
+/// Errors: ArgumentError when a group of the optimizer matches none of these parameters.
+void require_groups(const OptimizerConfig& config,
+                    const std::vector<TensorRef>& parameters,
+                    SourceLoc where);
+/// Errors: ArgumentError when there is not one shard a rank.
+void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where);
+/// A count of samples and those of one more shard. Errors: ArgumentError when the shard's size is
+/// negative, or the sum is no std::int64_t.
+[[nodiscard]] std::int64_t with_samples(std::int64_t count, std::int64_t size, SourceLoc where);
+/// Errors: ArgumentError when a batch is empty.
+void require_samples(std::int64_t sample_count, SourceLoc where);
+/// How error texts call the ranks on these devices.
+[[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
+[[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,
+                                                     const DataParallelOptions& options,
+                                                     std::size_t bucket_count);
+
+}  // namespace hearth::detail

@@ -1,0 +1,31 @@
+// What a data-parallel trainer says of a step, and of all its steps.
+// Plain data. Threads: values.
+#pragma once
+
+#include <hearth/runtime/base/result.hpp>
+
+#include <cstdint>
+
+namespace hearth {
+
+/// What a data-parallel step has done.
+struct DataParallelReport {
+  std::int64_t step = 0;  ///< From 1; failed steps count too.
+  double loss = 0;        ///< Mean over the samples of all ranks.
+  std::int64_t sample_count = 0;
+  /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
+  /// else nullptr. The step has happened; a rank that failed gets the state of another before the
+  /// next one.
+  ErrorRef late_failure = nullptr;
+};
+
+/// How far a trainer has come. Counts and bytes.
+struct CoordinatorStatistics {
+  std::uint64_t steps = 0;          ///< over
+  std::uint64_t failed_steps = 0;   ///< of these: with an error
+  std::uint64_t buckets = 0;        ///< handed to the engine
+  std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
+  std::uint64_t bytes = 0;          ///< of these buckets, counted on one rank
+};
+
+}  // namespace hearth

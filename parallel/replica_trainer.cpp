@@ -1,0 +1,243 @@
+#include <hearth/parallel/replica_trainer.hpp>
+
+#include "data_parallel_checks.hpp"
+#include "rank_group.hpp"
+#include "step_terms.hpp"
+
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/inproc_collective.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+std::vector<ParameterForm> forms_of(RankModel& model) {
+  std::vector<ParameterForm> forms;
+  for (const TensorRef& parameter : model.parameters()) {
+    forms.push_back({parameter.tensor->dtype(), parameter.tensor->shape()});
+  }
+  return forms;
+}
+
+DataParallelOptions checked(DataParallelOptions options, SourceLoc where) {
+  detail::require_sound(options, where);
+  return options;
+}
+
+BucketPlan checked_plan(RankModel& model, const DataParallelOptions& options, SourceLoc where) {
+  BucketPlan plan(forms_of(model), options.bucket_bytes);
+  detail::require_trainable(plan, where);
+  detail::require_groups(options.optimizer, model.parameters(), where);
+  return plan;
+}
+
+}  // namespace
+
+struct ReplicaTrainer::Parts {
+  Parts(const Runtime& runtime,
+        RankModel& model,
+        std::unique_ptr<RankLoss> loss_of,
+        DataParallelOptions settings,
+        SourceLoc where)
+      : options(checked(std::move(settings), where)),
+        engine(options.engine != nullptr ? options.engine : inproc.get()),
+        plan(checked_plan(model, options, where)),
+        coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
+        ranks(runtime, model, std::move(loss_of), options, where) {}
+
+  [[nodiscard]] Duration step_wait() const {
+    return saturated_sum(saturated_sum(options.step_limit, options.deadline), options.deadline);
+  }
+  // A call of the built-in engine may be left behind, too.
+  CoordinatorOptions coordinator_options(const Runtime& runtime) const {
+    CoordinatorOptions all = detail::coordinator_options(runtime, options, plan.buckets().size());
+    all.kept_alive = inproc;
+    return all;
+  }
+
+  const DataParallelOptions options;
+  const std::shared_ptr<InprocCollective> inproc = std::make_shared<InprocCollective>();
+  Collective* const engine;
+  const BucketPlan plan;
+  Coordinator coordinator;
+  const std::shared_ptr<const StepTerms> terms = std::make_shared<const StepTerms>(
+      StepTerms{.plan = plan,
+                .coordinator = coordinator.inbox(),
+                .lane_limit = options.step_limit,
+                .update_limit = saturated_sum(options.step_limit, options.deadline)});
+  RankGroup ranks;
+  ErrorRef loss;  ///< Why there are no steps any more.
+  std::int64_t last_step = 0;
+  bool is_model_taken = false;
+};
+
+ReplicaTrainer::ReplicaTrainer(const Runtime& runtime,
+                               std::unique_ptr<RankModel> model,
+                               std::unique_ptr<RankLoss> loss,
+                               DataParallelOptions options,
+                               SourceLoc where)
+    : parts_(std::make_unique<Parts>(runtime, *model, std::move(loss), std::move(options), where)) {
+}
+
+ReplicaTrainer::~ReplicaTrainer() {
+  parts_->coordinator.cancel(std::make_shared<const Error>(
+      Error{.code = ErrorCode::cancelled, .text = "the trainer was destroyed"}));
+}
+
+std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                         SourceLoc where) {
+  if (parts_->is_model_taken) {
+    detail::throw_model_taken(where);
+  }
+  parts_->coordinator.require_steps_told(where);
+  require_all();
+  std::int64_t sample_count = 0;
+  for (const std::vector<std::int64_t>& shards : sizes) {
+    detail::require_shard_count(shards.size(), size(), where);
+    for (const std::int64_t each : shards) {
+      sample_count = detail::with_samples(sample_count, each, where);
+    }
+  }
+  detail::require_samples(sample_count, where);
+  return sample_count;
+}
+
+Pending<DataParallelReport> ReplicaTrainer::step(std::vector<std::unique_ptr<RankShards>> shards,
+                                                 std::int64_t sample_count) {
+  const std::int64_t step = ++parts_->last_step;
+  const auto decision = std::make_shared<UpdateDecision>();
+  Pending<DataParallelReport> report = parts_->coordinator.begin(step, sample_count, decision);
+  for (std::size_t index = 0; index < size(); ++index) {
+    ReplicaTask task{.step = step,
+                     .sample_count = sample_count,
+                     .decision = decision,
+                     .shards = std::move(shards[index])};
+    RankGroup::Rank& rank = parts_->ranks[index];
+    rank.worker.post(
+        [replica = rank.replica, terms = parts_->terms, task = std::move(task)](
+            WorkerContext& context) mutable { replica->run(std::move(task), *terms, context); });
+  }
+  return report;
+}
+
+bool ReplicaTrainer::can_repeat(const Status& step) const {
+  return !step.has_value() && parts_->options.on_loss != DeviceLossPolicy::stop &&
+         (detail::is_device_loss(step.error()) || parts_->coordinator.has_trouble());
+}
+
+std::size_t ReplicaTrainer::most_repeats() const {
+  return size() + parts_->options.spares.size();
+}
+
+void ReplicaTrainer::require_all() {
+  mend();
+  if (parts_->loss) {
+    throw_error(parts_->loss);
+  }
+  parts_->ranks.require_answers();
+}
+
+std::size_t ReplicaTrainer::size() const noexcept {
+  return parts_->ranks.size();
+}
+
+Worker& ReplicaTrainer::worker(std::size_t rank) const {
+  return parts_->ranks[rank].worker;
+}
+
+std::shared_ptr<Replica> ReplicaTrainer::replica(std::size_t rank) const {
+  return parts_->ranks[rank].replica;
+}
+
+void ReplicaTrainer::note_late(const std::vector<bool>& is_late) {
+  parts_->ranks.note_late(is_late);
+}
+
+Deadline ReplicaTrainer::step_deadline() const {
+  return Deadline::in(parts_->step_wait());
+}
+
+void ReplicaTrainer::change_replicas(const std::function<void(Replica& replica)>& fn) {
+  require_all();
+  std::vector<Pending<void>> pending;
+  for (std::size_t index = 0; index < size(); ++index) {
+    pending.push_back(
+        worker(index).run([fn, place = replica(index)](WorkerContext&) mutable { fn(*place); }));
+  }
+  const Deadline deadline = step_deadline();
+  std::vector<Status> outcomes;
+  std::vector<bool> is_late;
+  for (const Pending<void>& each : pending) {
+    outcomes.push_back(each.wait(deadline));
+  }
+  for (const Pending<void>& each : pending) {
+    is_late.push_back(!each.is_ready());
+  }
+  note_late(is_late);
+  if (!std::ranges::all_of(outcomes, &Status::has_value)) {
+    parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
+  }
+  for (const Status& outcome : outcomes) {
+    outcome.value();
+  }
+}
+
+std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
+  mend();
+  return retrieve([where](Replica& replica, WorkerContext& context) {
+    return replica.model().copy_to(context.device, where);
+  });
+}
+
+std::unique_ptr<RankModel> ReplicaTrainer::take_model() {
+  mend();
+  parts_->is_model_taken = true;
+  return retrieve([](Replica& replica, WorkerContext&) { return replica.take(); });
+}
+
+std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
+    std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch) {
+  RankGroup::Rank& rank = parts_->ranks.good();
+  Pending<std::unique_ptr<RankModel>> pending =
+      rank.worker.run([place = rank.replica, fetch = std::move(fetch)](WorkerContext& context) {
+        std::unique_ptr<RankModel> model = fetch(*place, context);
+        detail::publish_all(*model);
+        return model;
+      });
+  const bool has_come = pending.wait_until(step_deadline());
+  // Then the next call asks another.
+  rank.is_late = !has_come && parts_->options.on_loss == DeviceLossPolicy::stop;
+  std::unique_ptr<RankModel> model = std::move(pending).get(Deadline::in(Duration::zero()));
+  detail::adopt_all(*model);
+  return model;
+}
+
+std::vector<Device> ReplicaTrainer::devices() {
+  mend();
+  return parts_->ranks.devices();
+}
+
+const BucketPlan& ReplicaTrainer::buckets() const noexcept {
+  return parts_->plan;
+}
+
+CoordinatorStatistics ReplicaTrainer::statistics() {
+  return parts_->coordinator.statistics();
+}
+
+void ReplicaTrainer::mend() {
+  Parts& all = *parts_;
+  if (all.loss || (!all.coordinator.has_trouble() && all.ranks.is_whole())) {
+    return;
+  }
+  all.loss = all.ranks.mend([&] { return all.coordinator.trouble(); }, all.step_wait());
+  if (!all.loss && !all.ranks.has_hung()) {  // else what it says of its last step is to be heard
+    all.coordinator.rejoin(detail::rank_names(all.ranks.devices()));
+    detail::tell_mended(all.ranks.devices());
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,82 @@
+// ReplicaTrainer: DataParallel without the types of model and shards: the ranks, the coordinator
+// and the steps. Owned by a DataParallel; what the Runtime and the engine must outlive is said
+// there. Threads: one at a time. Invariants: those of DataParallel.
+#pragma once
+
+#include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/parallel/data_parallel_report.hpp>
+#include <hearth/parallel/rank_model.hpp>
+#include <hearth/parallel/replica.hpp>
+#include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace hearth {
+
+class BucketPlan;
+
+class ReplicaTrainer final {
+ public:
+  /// Errors: ArgumentError when the options make no sense, the model has no float parameter, or one
+  /// of the optimizer's groups matches none.
+  ReplicaTrainer(const Runtime& runtime,
+                 std::unique_ptr<RankModel> model,
+                 std::unique_ptr<RankLoss> loss,
+                 DataParallelOptions options,
+                 SourceLoc where);
+  ReplicaTrainer(const ReplicaTrainer&) = delete;
+  ReplicaTrainer& operator=(const ReplicaTrainer&) = delete;
+  ~ReplicaTrainer();
+
+  /// Mends, and counts the samples of a batch whose shards have these sizes, by micro-batch and
+  /// rank. Errors: those of DataParallel::step() that are the caller's, or come before the step.
+  [[nodiscard]] std::int64_t begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                         SourceLoc where);
+  /// Queues a step. Behind begin_batch(), with its result and one RankShards a rank.
+  [[nodiscard]] Pending<DataParallelReport> step(std::vector<std::unique_ptr<RankShards>> shards,
+                                                 std::int64_t sample_count);
+  /// Whether a step that ended so was lost with a device or a rank, and the policy lets the ranks
+  /// that are left do it over.
+  [[nodiscard]] bool can_repeat(const Status& step) const;
+  /// How often a batch may be divided again.
+  [[nodiscard]] std::size_t most_repeats() const;
+
+  /// Mends, and refuses where no function can be run on all ranks.
+  /// Errors: DeviceError device_lost when there was a loss and the policy is to stop, or
+  /// deadline_exceeded when a rank hangs that may not have the weights of the others.
+  void require_all();
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] Worker& worker(std::size_t rank) const;
+  [[nodiscard]] std::shared_ptr<Replica> replica(std::size_t rank) const;
+  /// By rank, whether it did not come in time.
+  void note_late(const std::vector<bool>& is_late);
+  /// When a caller gives up: later than a worker, which waits longer than a lane.
+  [[nodiscard]] Deadline step_deadline() const;
+
+  /// A copy of fn on every rank: see DataParallel::update_replicas().
+  void change_replicas(const std::function<void(Replica& replica)>& fn);
+  [[nodiscard]] std::unique_ptr<RankModel> snapshot(SourceLoc where);
+  [[nodiscard]] std::unique_ptr<RankModel> take_model();
+
+  [[nodiscard]] std::vector<Device> devices();
+  [[nodiscard]] const BucketPlan& buckets() const noexcept;
+  [[nodiscard]] CoordinatorStatistics statistics();
+
+ private:
+  struct Parts;
+
+  /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
+  void mend();
+  [[nodiscard]] std::unique_ptr<RankModel> retrieve(
+      std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch);
+
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,18 @@
+// StepTerms: what is the same for all steps of a trainer. Private to parallel.
+// A value that ranks share. Threads: any, const.
+#pragma once
+
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/runtime/base/parker.hpp>
+
+namespace hearth {
+
+struct StepTerms {
+  BucketPlan plan;
+  CoordinatorInbox coordinator;
+  Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
+  Duration update_limit;  ///< How long the worker waits for the end of the step.
+};
+
+}  // namespace hearth

@@ -1,0 +1,38 @@
+#include <hearth/runtime/base/lost_reports.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <hearth/runtime/base/failure_book.hpp>
+
+namespace hearth {
+
+ErrorRef LostReports::add(ErrorRef error) {
+  auto reported = std::make_shared<const Error>(*error);
+  const MutexLock lock(mutex_);
+  entries_.push_back({std::move(error), reported});
+  return reported;
+}
+
+ErrorRef LostReports::take_dropped() {
+  std::vector<Entry> read;  // dies after the lock: the end of an error may log a line
+  const MutexLock lock(mutex_);
+  // clang 14 cannot parse what std::ranges::stable_partition returns.
+  const auto known = std::stable_partition(entries_.begin(), entries_.end(), [](const Entry& it) {
+    const Failure* const failure = find_failure(*it.error);
+    return failure != nullptr && !failure->is_read();
+  });
+  std::move(known, entries_.end(), std::back_inserter(read));
+  entries_.erase(known, entries_.end());
+  const auto dropped =
+      std::ranges::find_if(entries_, [](const Entry& entry) { return entry.reported.expired(); });
+  if (dropped == entries_.end()) {
+    return nullptr;
+  }
+  ErrorRef error = std::move(dropped->error);
+  entries_.erase(dropped);
+  return error;
+}
+
+}  // namespace hearth

@@ -1,0 +1,158 @@
+#include <hearth/runtime/base/machine_memory.hpp>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+constexpr std::int64_t kReservedShare = 32;
+constexpr std::int64_t kNotPretended = -1;
+std::atomic<std::int64_t> pretended_bytes{kNotPretended};
+
+// The value behind a name, as "MemTotal:  24 kB" and "file 300" have it.
+std::int64_t value_of(const std::filesystem::path& file, std::string_view name) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(name)) {
+      return std::strtoll(line.c_str() + name.size(), nullptr, 10);
+    }
+  }
+  return 0;
+}
+
+std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
+  std::int64_t number = 0;
+  if (std::ifstream(file) >> number) {  // "max" is no number: no limit
+    return number;
+  }
+  return std::nullopt;
+}
+
+detail::MemoryLimit machine() {
+  constexpr std::int64_t kKibibyte = 1024;
+  const std::filesystem::path file = "/proc/meminfo";
+  const std::int64_t most = value_of(file, "MemTotal:") * kKibibyte;
+  const std::int64_t left = value_of(file, "MemAvailable:") * kKibibyte;
+  if (most > 0 && left > 0) {
+    return {.most_bytes = most, .left_bytes = left};
+  }
+  // Without /proc: what is installed, of which nobody knows how much is taken.
+  const std::int64_t installed =
+      std::int64_t{::sysconf(_SC_PHYS_PAGES)} * std::int64_t{::sysconf(_SC_PAGESIZE)};
+  return {.most_bytes = installed, .left_bytes = installed};
+}
+
+// Of the groups that the process is in, from its own up to the root. A container may see its own
+// group at the root, and no folder where the machine has it.
+void add_groups(std::vector<detail::MemoryLimit>& limits) {
+  std::ifstream groups("/proc/self/cgroup");  // "4:memory:/path", "0::/path"
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && controllers != "memory") {
+      continue;
+    }
+    const std::filesystem::path root =
+        controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (std::filesystem::path path = line.substr(second + 1);; path = path.parent_path()) {
+      if (const auto limit = detail::control_group_limit(root / path.relative_path())) {
+        limits.push_back(*limit);
+      }
+      if (!path.has_relative_path()) {
+        break;
+      }
+    }
+  }
+}
+
+std::vector<detail::MemoryLimit> machine_and_groups() {
+  std::vector<detail::MemoryLimit> limits{machine()};
+  add_groups(limits);
+  return limits;
+}
+
+// What `ulimit` leaves: of addresses, and of memory that can be written.
+std::int64_t left_by_own_limits() {
+  constexpr std::int64_t kKibibyte = 1024;
+  const std::filesystem::path status = "/proc/self/status";
+  std::int64_t left = std::numeric_limits<std::int64_t>::max();
+  const auto look = [&](auto resource, std::string_view used) {
+    ::rlimit limit{};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+      const auto most = static_cast<std::int64_t>(
+          std::min<::rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
+      left = std::min(left, most - value_of(status, used) * kKibibyte);
+    }
+  };
+  look(RLIMIT_AS, "VmSize:");
+  look(RLIMIT_DATA, "VmData:");
+  return std::max<std::int64_t>(left, 0);
+}
+
+}  // namespace
+
+std::optional<detail::MemoryLimit> detail::control_group_limit(
+    const std::filesystem::path& folder) {
+  constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;  // version 1 says so with a huge number
+  const bool is_second = std::filesystem::exists(folder / "memory.max");
+  const auto most = number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"));
+  auto used = number_in(folder / (is_second ? "memory.current" : "memory.usage_in_bytes"));
+  if (!most || !used || *most >= kNoLimit) {
+    return std::nullopt;
+  }
+  // Cached files make room for memory.
+  const std::filesystem::path statistics = folder / "memory.stat";
+  for (const char* const name : {"active_file ", "inactive_file "}) {
+    *used -= value_of(statistics, is_second ? name : std::string("total_") + name);
+  }
+  return MemoryLimit{.most_bytes = *most,
+                     .left_bytes = std::clamp<std::int64_t>(*most - *used, 0, *most)};
+}
+
+std::int64_t available_host_bytes() {
+  const std::int64_t pretended = pretended_bytes.load(std::memory_order_acquire);
+  if (pretended != kNotPretended) {
+    return pretended;
+  }
+  std::int64_t left = left_by_own_limits();
+  for (const detail::MemoryLimit& limit : machine_and_groups()) {
+    left = std::min(left, limit.left_bytes);
+  }
+  return left;
+}
+
+bool detail::machine_has_room(std::int64_t size_bytes) {
+  const std::int64_t pretended = pretended_bytes.load(std::memory_order_acquire);
+  if (pretended != kNotPretended) {
+    return size_bytes <= pretended;
+  }
+  // Not the process's own limits: those the kernel holds it to, at once, and addresses that only
+  // reserve room count for them.
+  const std::vector<MemoryLimit> limits = machine_and_groups();
+  return std::ranges::all_of(limits, [size_bytes](const MemoryLimit& limit) {
+    return size_bytes <= limit.left_bytes - limit.most_bytes / kReservedShare;
+  });
+}
+
+detail::PretendedHostBytes::PretendedHostBytes(std::int64_t bytes) {
+  pretended_bytes.store(bytes, std::memory_order_release);
+}
+detail::PretendedHostBytes::~PretendedHostBytes() {
+  pretended_bytes.store(kNotPretended, std::memory_order_release);
+}
+
+}  // namespace hearth

@@ -1,0 +1,53 @@
+#include <hearth/runtime/base/standstill.hpp>
+
+#include <algorithm>
+
+namespace hearth {
+
+Duration Standstill::sum(TimePoint now) noexcept {
+  std::uint64_t counted = counted_.load(std::memory_order_acquire);  // partner: the exchange below
+  for (;;) {
+    const std::uint64_t more = count(counted, now);
+    if (more == counted ||
+        counted_.compare_exchange_weak(
+            counted, more, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return std::chrono::milliseconds(more >> kUntilBits);
+    }
+  }
+}
+
+// Whoever counts as asleep now began to sleep no later than the last sleeper, and was to look at
+// the clock kBeat later. If that is long ago, nobody could run since then.
+std::uint64_t Standstill::count(std::uint64_t counted, TimePoint now) const noexcept {
+  if (sleepers_.load(std::memory_order_acquire) <= 0) {  // partner: begin_sleep
+    return counted;
+  }
+  const Duration last(last_sleep_.load(std::memory_order_acquire));  // partner: begin_sleep
+  const Duration until = static_cast<std::int64_t>(counted & kUntilMask) * kUntilUnit;
+  const Duration stood = now.time_since_epoch() - std::max(last + kBeat, until);
+  if (stood <= kTolerance) {
+    return counted;
+  }
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(stood).count();
+  const auto all = (counted >> kUntilBits) + static_cast<std::uint64_t>(milliseconds);
+  const auto units = static_cast<std::uint64_t>(now.time_since_epoch() / kUntilUnit) + 1;
+  return (std::min(all, ~std::uint64_t{0} >> kUntilBits) << kUntilBits) | (units & kUntilMask);
+}
+
+void Standstill::begin_sleep(TimePoint now) noexcept {
+  last_sleep_.store(now.time_since_epoch().count(), std::memory_order_release);
+  sleepers_.fetch_add(1, std::memory_order_acq_rel);  // partner: count
+}
+
+// It looks before it leaves: without a sleeper the standstill would go unseen.
+void Standstill::end_sleep(TimePoint now) noexcept {
+  static_cast<void>(sum(now));
+  sleepers_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+Standstill& process_standstill() noexcept {
+  static constinit Standstill standstill;
+  return standstill;
+}
+
+}  // namespace hearth

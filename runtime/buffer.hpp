@@ -1,0 +1,29 @@
+// Buffer: a tensor that a module keeps but does not train: a running mean, a mask, a table. It is
+// saved, loaded, moved and forked with the module's parameters; value_and_grad does not
+// differentiate it, optimizers and parameter_count() pass it by. A value, as Tensor. Threads: as
+// Tensor. Invariant: every function takes it for a Tensor; only a walk over a module sees the
+// difference.
+#pragma once
+
+#include <utility>
+
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+///   struct Scaled {
+///     hearth::Tensor weight;
+///     hearth::Buffer mean;
+///     HEARTH_MODULE(Scaled, weight, mean)
+///   };
+///
+/// A loss function sees its model const: it returns new values beside the loss, and the program
+/// assigns them (with DataParallel, in update_replicas(), the same on every rank).
+class Buffer final : public Tensor {
+ public:
+  Buffer() noexcept = default;
+  Buffer(Tensor tensor) noexcept  // NOLINT(google-explicit-constructor)
+      : Tensor(std::move(tensor)) {}
+};
+
+}  // namespace hearth

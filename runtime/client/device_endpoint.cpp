@@ -1,0 +1,182 @@
+#include "device_endpoint.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/streams/op_table.hpp>
+
+#include "tensor_impl.hpp"
+#include "tickets.hpp"
+
+namespace hearth {
+
+DeviceEndpoint::DeviceEndpoint(std::string name,
+                               std::string description,
+                               std::shared_ptr<RuntimeTables> tables,
+                               std::uint64_t key,
+                               bool is_host,
+                               std::vector<int> cores)
+    : name_(std::move(name)),
+      description_(std::move(description)),
+      tables_(std::move(tables)),
+      key_(key),
+      is_host_(is_host),
+      cores_(std::move(cores)) {}
+
+DeviceEndpoint::~DeviceEndpoint() = default;
+
+Error DeviceEndpoint::closed_error() const {
+  return Error{.code = ErrorCode::device_closed,
+               .text = fmt::format("device {} is closed: its runtime was shut down", name_),
+               .device = name_};
+}
+
+DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
+  const std::uint64_t record =
+      progress_.record.load(std::memory_order_acquire);  // partner: note_record
+  const std::uint64_t lane = progress_.lane.load(std::memory_order_acquire);
+  // Two streams may be at ops of one kind and number.
+  const std::uint64_t progress = record ^ (lane * 0x9e3779b97f4a7c15U);
+  const TimePoint now = current_context().clock().now();
+  const MutexLock lock(sight_mutex_);
+  if (sight_.progress != progress || progress == 0) {
+    sight_ = {progress, now};
+  }
+  return sight_;
+}
+
+std::uint64_t DeviceEndpoint::record_progress() noexcept {
+  return sight().progress;
+}
+
+std::uint64_t DeviceEndpoint::progress() noexcept {
+  return record_progress() + renewed_waits_.load(std::memory_order_acquire);
+}
+
+std::string DeviceEndpoint::what_holder_does() noexcept {
+  if (doorbell.is_free()) {
+    return "nobody holds its token";
+  }
+  const std::uint64_t record =
+      progress_.record.load(std::memory_order_acquire);  // partner: note_record
+  const SourceLoc call = tables_->sources.location(
+      SourceId{progress_.source.load(std::memory_order_acquire)});  // partner: note_record
+  const std::chrono::duration<double> time = current_context().clock().now() - sight().since;
+  return fmt::format(
+      "thread number {} holds its token and has been at op number {} of stream {}, {}{}, for "
+      "{:.3f} "
+      "s or longer",
+      progress_.holder.load(std::memory_order_acquire),
+      record & ((std::uint64_t{1} << kSequenceBits) - 1),
+      progress_.lane.load(std::memory_order_acquire),
+      op_info(static_cast<OpKind>(record >> kSequenceBits)).name,
+      call.line == 0 ? "" : fmt::format(", called at {}:{}", call.file, call.line),
+      time.count());
+}
+
+void DeviceEndpoint::attach_loop(DeviceLoop& loop, IntrusivePtr<Parker> parker) noexcept {
+  loop_ = &loop;
+  loop_parker_ = std::move(parker);
+}
+
+void DeviceEndpoint::ring(Lane& lane) noexcept {
+  switch (doorbell.ring(lane)) {
+    case Doorbell::Ring::quiet:
+      return;
+    case Doorbell::Ring::wake:
+      loop_parker_->unpark();
+      return;
+    case Doorbell::Ring::stopped:
+      reject_lane(*this, lane, std::make_shared<const Error>(closed_error()));
+      return;
+  }
+}
+
+void DeviceEndpoint::wake_if_free() noexcept {
+  if (doorbell.is_free()) {
+    loop_parker_->unpark();
+  }
+}
+
+void DeviceEndpoint::post(DeviceMessage message) {
+  {
+    const MutexLock lock(inbox_mutex_);
+    if (stopped_) {
+      return;
+    }
+    inbox_.push_back(std::move(message));
+  }
+  if (doorbell.ring_inbox()) {
+    loop_parker_->unpark();
+  }
+}
+
+void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
+  if (is_closed()) {
+    return;
+  }
+  if (tables_->recorder.is_on()) {
+    tables_->recorder.note_drop(*this, LaneId{}, impl.operand(Use::read_last));
+  }
+  post(DropOutside{.slot = impl.slot, .uses = impl.last_uses(LaneId{})});
+}
+
+std::vector<DeviceMessage> DeviceEndpoint::take_inbox() {
+  const MutexLock lock(inbox_mutex_);
+  return std::exchange(inbox_, {});
+}
+
+std::vector<DeviceMessage> DeviceEndpoint::stop_inbox() {
+  const MutexLock lock(inbox_mutex_);
+  stopped_ = true;
+  return std::exchange(inbox_, {});
+}
+
+void DeviceEndpoint::require_no_holder(std::string_view awaited) const {
+  if (is_holder()) {
+    throw_error(Error{.code = ErrorCode::stream_misuse,
+                      .text = fmt::format(
+                          "{} is waited for inside the loop of device {}, which would have to run "
+                          "for it; hand the result on, or use then()",
+                          awaited,
+                          name_),
+                      .device = name_});
+  }
+}
+
+void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
+  require_no_holder(waiter.subject());
+  if (!is_host_) {
+    return;
+  }
+  // Who runs a kernel cannot leave it: a wait that is to be short is exact only when the actor's
+  // own thread does the work.
+  constexpr Duration kHelpsFrom = std::chrono::seconds(10);
+  if (deadline < Deadline::in(kHelpsFrom) && deadline != waiter.work_ends()) {
+    wake_if_free();
+    return;
+  }
+  if (doorbell.try_claim()) {
+    loop_->run_borrowed(
+        [](const void* awaited) noexcept {
+          return static_cast<const PendingStateBase*>(awaited)->is_ready();
+        },
+        &waiter,
+        deadline);
+  }
+}
+
+void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) {
+  require_no_holder("room in a stream");
+  if (is_host_ && doorbell.try_claim()) {
+    loop_->run_borrowed(
+        [](const void* full) noexcept { return static_cast<const Lane*>(full)->has_room(); },
+        &lane,
+        deadline);
+  } else {
+    wake_if_free();
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,170 @@
+// DeviceEndpoint: what a device's clients and its actor share: the doorbell, the lanes, the slot
+// numbers, the inbox, the tables. Counted; it stays while any tensor, device handle or pending
+// refers to it, also after the Runtime is gone. Then it is closed: drops do nothing and everything
+// else reports device_closed. Private to runtime. Threads: any, where nothing else is said.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/sync.hpp>
+#include <hearth/streams/doorbell.hpp>
+#include <hearth/streams/slot_pool.hpp>
+
+#include "device_loop.hpp"
+#include "device_message.hpp"
+#include "lane_directory.hpp"
+#include "runtime_tables.hpp"
+
+namespace hearth {
+
+struct TensorImpl;
+
+class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
+ public:
+  DeviceEndpoint(std::string name,
+                 std::string description,
+                 std::shared_ptr<RuntimeTables> tables,
+                 std::uint64_t key,
+                 bool is_host,
+                 std::vector<int> cores);
+  ~DeviceEndpoint();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& description() const noexcept { return description_; }
+  /// The logical CPUs of the device's threads; empty = anywhere.
+  [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
+  [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
+  /// Unique in the process: finds a thread's client of this device.
+  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
+  [[nodiscard]] bool is_host() const noexcept { return is_host_; }
+  [[nodiscard]] bool is_closed() const noexcept {
+    return closed_.load(std::memory_order_acquire);
+  }  // partner: close
+  /// No new work from here on.
+  void close() noexcept { closed_.store(true, std::memory_order_release); }
+  /// The error that a closed device answers with.
+  [[nodiscard]] Error closed_error() const;
+
+  /// The device stopped working; sticky until a new generation begins.
+  [[nodiscard]] bool is_lost() const noexcept {
+    return lost_.load(std::memory_order_acquire);  // partners: mark_lost, mark_restarted
+  }
+  /// How many generations came before this one.
+  [[nodiscard]] std::uint64_t generation() const noexcept {
+    return generation_.load(std::memory_order_acquire);  // partner: mark_restarted
+  }
+  /// Threads: token holder only.
+  void mark_lost() noexcept { lost_.store(true, std::memory_order_release); }
+  void mark_restarted() noexcept {
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+    lost_.store(false, std::memory_order_release);
+  }
+  /// What the token holder is at, for a watchdog. Threads: token holder only. Cost: three stores.
+  void note_record(LaneId lane, const OpRecord& record) noexcept {
+    progress_.source.store(record.source.value, std::memory_order_release);  // partner: sight
+    progress_.record.store(
+        (static_cast<std::uint64_t>(record.kind) << kSequenceBits) | record.sequence,
+        std::memory_order_release);                               // partner: sight
+    progress_.lane.store(lane.value, std::memory_order_release);  // partner: sight
+  }
+  void note_holder() noexcept {
+    progress_.holder.store(current_context().id().value, std::memory_order_release);
+  }
+  /// Before the token is given back.
+  void forget_holder() noexcept { progress_.holder.store(0, std::memory_order_release); }
+  /// Whether the calling thread runs the device's loop at this moment.
+  [[nodiscard]] bool is_holder() const noexcept {
+    return progress_.holder.load(std::memory_order_acquire) == current_context().id().value;
+  }
+  /// A number that changes with each record that the token holder begins. Who calls this now and
+  /// then also lets what_holder_does() know for how long it has been at the same one.
+  [[nodiscard]] std::uint64_t record_progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
+  /// The same, which also changes when a lane waits on because another device gets on.
+  [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
+  /// Threads: token holder only.
+  void note_wait_renewed() noexcept {
+    renewed_waits_.fetch_add(1, std::memory_order_acq_rel);  // partner: progress
+  }
+  /// Who holds the token and with which record for how long, as seen from outside.
+  [[nodiscard]] std::string what_holder_does() noexcept HEARTH_EXCLUDES(sight_mutex_);
+
+  /// After a push that must ring: links the lane, wakes the actor where that is needed.
+  void ring(Lane& lane) noexcept;
+  /// Wakes the actor if nobody runs it although there may be work.
+  void wake_if_free() noexcept;
+  /// Sends a message. Dropped without effect when the actor has stopped: the caller asks
+  /// is_closed() first where it matters.
+  void post(DeviceMessage message);
+  /// The drop of a tensor by a thread that has no lane here, or that ends with a full one.
+  void post_drop(const TensorImpl& impl) noexcept;
+  /// Everything posted so far. Threads: token holder only.
+  [[nodiscard]] std::vector<DeviceMessage> take_inbox();
+  /// On a host device: runs the device's loop on this thread while the token is free, until
+  /// `waiter` is ready, the deadline passes or nothing is runnable. With a deadline that is near,
+  /// the actor's thread does it. Errors: ArgumentError stream_misuse for a thread that runs the
+  /// loop already: it would wait for itself.
+  void help(PendingStateBase& waiter, Deadline deadline);
+  /// The same until `lane` has room.
+  void help_drain(Lane& lane, Deadline deadline);
+
+  /// Before the first client: who runs the loop, and how its own thread is woken.
+  void attach_loop(DeviceLoop& loop, IntrusivePtr<Parker> parker) noexcept;
+
+  Doorbell doorbell;
+  LaneDirectory lanes;
+  SlotDirectory slots;
+
+ private:
+  void require_no_holder(std::string_view awaited) const;
+
+  const std::string name_;
+  const std::string description_;
+  const std::shared_ptr<RuntimeTables> tables_;
+  const std::uint64_t key_;
+  const bool is_host_;
+  const std::vector<int> cores_;
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> lost_{false};
+  std::atomic<std::uint64_t> generation_{0};
+  DeviceLoop* loop_ = nullptr;  ///< set before the first client; used by the token holder only
+  IntrusivePtr<Parker> loop_parker_;
+  Mutex inbox_mutex_;
+  std::vector<DeviceMessage> inbox_ HEARTH_GUARDED_BY(inbox_mutex_);
+  bool stopped_ HEARTH_GUARDED_BY(inbox_mutex_) = false;
+  // Written with each record, so on a cache line that no submitting thread reads
+  // (BM_Submit_Threads/threads:4: 1.3 times the time).
+  static constexpr unsigned kSequenceBits = 56;
+  struct alignas(64) Progress {
+    std::atomic<std::uint64_t> record{0};  ///< kind and sequence; 0 = none yet
+    std::atomic<std::uint64_t> lane{0};
+    std::atomic<std::uint32_t> source{0};  ///< of the call that asked for the record
+    std::atomic<std::uint64_t> holder{0};  ///< the thread that has the token; 0 = none
+  };
+  Progress progress_;
+  /// A record at which somebody saw the token holder, and since when. The holder itself writes no
+  /// time: a look at the clock costs a fifth of a small op.
+  struct Sight {
+    std::uint64_t progress = 0;  ///< 0: not yet.
+    TimePoint since = {};
+  };
+  [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
+  std::atomic<std::uint64_t> renewed_waits_{0};
+  Mutex sight_mutex_;
+  Sight sight_ HEARTH_GUARDED_BY(sight_mutex_);
+
+ public:
+  /// The actor has stopped: later messages are dropped. Returns what was still in the inbox.
+  /// Threads: token holder only.
+  [[nodiscard]] std::vector<DeviceMessage> stop_inbox();
+};
+
+}  // namespace hearth

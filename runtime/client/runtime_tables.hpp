@@ -1,0 +1,42 @@
+// What all devices of one Runtime share: intern tables, trace, log, watchdog, recorder. Every
+// endpoint keeps them alive. Private to runtime. Threads: any; each member has its own rule.
+#pragma once
+
+#include <utility>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/path_table.hpp>
+#include <hearth/runtime/base/shape_table.hpp>
+#include <hearth/runtime/base/source_table.hpp>
+#include <hearth/runtime/base/trace.hpp>
+#include <hearth/runtime/base/watchdog.hpp>
+
+#include "runtime/record/recorder.hpp"
+
+namespace hearth {
+
+struct RuntimeTables {
+  explicit RuntimeTables(RuntimeId runtime,
+                         LogOptions log_options = {},
+                         Duration limit = kDefaultWait,
+                         bool makes_reports = false)
+      : sources(runtime),
+        log(std::move(log_options)),
+        watchdog(make_intrusive<Watchdog>(makes_reports)),
+        wait_limit(limit) {}
+
+  ShapeTable shapes;
+  SourceTable sources;
+  PathTable paths;
+  Trace trace;
+  Log log;
+  const IntrusivePtr<Watchdog> watchdog;
+  Recorder recorder{shapes, sources, paths};
+  const Duration wait_limit;  ///< Of a wait that names none.
+
+  [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }
+};
+
+}  // namespace hearth

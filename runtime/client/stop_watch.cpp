@@ -1,0 +1,23 @@
+#include "stop_watch.hpp"
+
+#include <utility>
+
+#include "device_endpoint.hpp"
+#include "device_message.hpp"
+
+namespace hearth {
+
+// Copies first: the actor may end the watch, and this object with it, while the message is on its
+// way.
+void StopWatch::Notify::operator()() const noexcept {
+  const IntrusivePtr<DeviceEndpoint> whom = endpoint;
+  const LaneId lane_id = lane;
+  whom->post(GiveUp{.lane = lane_id, .through = 0});
+}
+
+StopWatch::StopWatch(std::stop_token stop, IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane)
+    : stop_(std::move(stop)), on_stop_(stop_, Notify{std::move(endpoint), lane}) {}
+
+StopWatch::~StopWatch() = default;
+
+}  // namespace hearth

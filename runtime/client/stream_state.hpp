@@ -1,0 +1,169 @@
+// The client's side of a stream: its lane, its slot numbers, its drops that wait for room, and the
+// sink its records go to. Private to runtime. Threads: one at a time; `user` says which.
+// Invariants: (1) drops keep their place in the program's order: a drop that found the lane full
+// goes out before the next push; (2) tensors' bookkeeping objects are reused, so a warm stream
+// makes tensors without malloc.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/source_table.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/stream.hpp>
+#include <hearth/runtime/tensor.hpp>
+#include <hearth/streams/sink.hpp>
+
+#include "device_endpoint.hpp"
+#include "stop_watch.hpp"
+#include "tensor_impl.hpp"
+
+namespace hearth {
+
+/// An update group that is open on a stream. Shared by the two: either may go first.
+struct OpenGroup {
+  SourceLoc opened;
+  LaneId lane;
+  std::vector<std::uint64_t> made =
+      {};                    ///< Names of its results, which are made when it is committed.
+  bool is_given_up = false;  ///< It was destroyed, and its stream is still to say so.
+
+  [[nodiscard]] bool makes(const TensorImpl& tensor) const noexcept {
+    return std::ranges::find(made, name_of(tensor)) != made.end();
+  }
+};
+
+class StreamState final : public Sink {
+ public:
+  explicit StreamState(IntrusivePtr<DeviceEndpoint> endpoint);
+  ~StreamState() override;
+
+  [[nodiscard]] DeviceEndpoint& endpoint() const noexcept { return *endpoint_; }
+  [[nodiscard]] LaneId id() const noexcept { return lane_id_; }
+
+  /// A new tensor's bookkeeping, with a slot of its own and one reference.
+  [[nodiscard]] TensorImpl* make_tensor(DType dtype, ShapeId shape);
+  /// Takes back a tensor whose record never went out.
+  void unmake_tensor(TensorImpl* impl) noexcept;
+  /// Keeps the bookkeeping object of a tensor whose slot was given away or dropped.
+  void recycle(TensorImpl* impl) noexcept;
+  /// The last reference is gone: sends the drop, or keeps it until there is room. Never blocks,
+  /// never throws.
+  void drop(TensorImpl* impl) noexcept;
+
+  /// To the lane, after the drops that wait; waits when the lane is full.
+  void submit(OpRecord& record, std::span<const std::byte> blob) override;
+  /// The number of a source location.
+  [[nodiscard]] SourceId source(SourceLoc location) {
+    return sources_.intern(endpoint_->tables().sources, location);
+  }
+
+  /// Limits of what is submitted from here on; their record goes out with the next one.
+  void set_limits(StreamLimits limits);
+  [[nodiscard]] const StreamLimits& limits() const noexcept { return limits_; }
+  /// Gives up what was submitted and has not begun. Threads: any.
+  void cancel() noexcept;
+
+  /// RecordFlag bits that every record which makes tensors gets: a WeightScope is open.
+  [[nodiscard]] std::uint16_t record_flags() const noexcept { return record_flags_; }
+  void set_record_flags(std::uint16_t flags) noexcept { record_flags_ = flags; }
+
+  [[nodiscard]] bool has_open_group() const noexcept { return open_group_ != nullptr; }
+  /// The update group that is open here, or nullptr; discards one that was given up.
+  [[nodiscard]] const OpenGroup* open_group() {
+    if (open_group_ != nullptr && open_group_->is_given_up) {
+      discard_group();
+    }
+    return open_group_.get();
+  }
+  void set_open_group(std::shared_ptr<OpenGroup> group) noexcept { open_group_ = std::move(group); }
+  /// That `op` does not need what the open update group has not made yet, for which it would wait
+  /// in vain: the commit comes behind it. Errors: ArgumentError. Cost: a look at a pointer where no
+  /// group is open.
+  void require_made(const TensorImpl& tensor, std::string_view op, SourceLoc loc) {
+    if (has_open_group()) [[unlikely]] {
+      refuse_unmade(tensor, op, loc);
+    }
+  }
+
+  /// Binds the stream to the calling thread. Errors: ArgumentError stream_misuse when another
+  /// thread uses it.
+  void enter(SourceLoc loc);
+  void leave() noexcept;
+
+ private:
+  friend class StreamScope;
+  static constexpr std::size_t kKeptObjects = 512;
+
+  [[nodiscard]] bool push(OpRecord& record, std::span<const std::byte> blob);
+  void push_waiting(OpRecord& record, std::span<const std::byte> blob);
+  void submit_recorded(OpRecord& record, std::span<const std::byte> blob);
+  [[nodiscard]] bool push_drop(TensorImpl& impl);
+  [[nodiscard]] bool flush_drops();
+  [[nodiscard]] bool push_limits();
+  /// Whether something goes out before the next record, and whether it is out.
+  [[nodiscard]] bool must_flush() const noexcept {
+    return first_drop_ != nullptr || has_new_limits_;
+  }
+  [[nodiscard]] bool flush() { return flush_drops() && (!has_new_limits_ || push_limits()); }
+  /// Until there is room for `record`, or its limits end the wait.
+  void wait_for_room(const OpRecord& record);
+  /// `error.text`: until when it stayed full, or nothing.
+  [[noreturn]] void throw_full(const OpRecord& record, Error error);
+  void discard_group();
+  void refuse_unmade(const TensorImpl& tensor, std::string_view op, SourceLoc loc);
+
+  const IntrusivePtr<DeviceEndpoint> endpoint_;
+  Lane& lane_;
+  const LaneId lane_id_;
+  SlotPool* const slots_;
+  SourceCache sources_;
+  std::vector<TensorImpl*> kept_;
+  StreamLimits limits_;
+  std::unique_ptr<StopWatch> new_stop_;
+  bool has_new_limits_ = false;
+  TensorImpl* first_drop_ = nullptr;
+  TensorImpl* last_drop_ = nullptr;
+  std::atomic<std::uint64_t> user_{0};
+  std::uint32_t depth_ = 0;
+  std::uint16_t record_flags_ = 0;
+  std::shared_ptr<OpenGroup> open_group_;
+};
+
+/// A thread's streams on one device: its default one, and the one a StreamScope made current.
+class DeviceClient final : public ContextAttachment {
+ public:
+  explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
+      : default_stream_(std::move(endpoint)), current(&default_stream_) {}
+
+  /// The device is closed and no scope is open on it, neither a StreamScope nor a WeightScope.
+  [[nodiscard]] bool is_obsolete() const noexcept override {
+    return current == &default_stream_ && default_stream_.record_flags() == 0 &&
+           default_stream_.endpoint().is_closed();
+  }
+
+ private:
+  StreamState default_stream_;
+
+ public:
+  StreamState* current;
+};
+
+/// The calling thread's client of a device; made on first use. Errors: DeviceError device_closed.
+[[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint);
+[[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint) {
+  auto* client = current_context().find<DeviceClient>(endpoint.key());
+  return client != nullptr ? *client : make_client(endpoint);
+}
+/// The calling thread's current stream on a device.
+[[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) {
+  return *current_client(endpoint).current;
+}
+
+}  // namespace hearth

@@ -1,0 +1,97 @@
+#include <memory>
+#include <utility>
+
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include "ask.hpp"
+#include "runtime/ops/op_submit.hpp"
+#include "runtime/tape/tape.hpp"
+#include "tensor_impl.hpp"
+#include "tickets.hpp"
+
+namespace hearth {
+namespace {
+
+// The export record: a readback in the source's lane, whose bytes go to the destination's actor by
+// a message.
+void submit_export(const Tensor& from,
+                   DeviceEndpoint& destination,
+                   const std::shared_ptr<Transfer>& transfer,
+                   SourceLoc loc) {
+  TensorImpl& impl = *from.impl();
+  StreamState& stream = current_stream(*impl.endpoint);
+  stream.require_made(impl, "to", loc);
+  auto ticket = std::make_unique<ReadTicket>();
+  const auto size =
+      static_cast<std::size_t>(impl.layout->shape.element_count() * size_bytes(impl.dtype));
+  ticket->bytes = host_vector<std::byte>(size, "to", loc).value();
+  ticket->target = ticket->bytes;
+  ticket->transfer = transfer.get();
+  ticket->finish = [transfer, endpoint = IntrusivePtr<DeviceEndpoint>(&destination)](
+                       ReadTicket& done, ErrorRef error) {
+    endpoint->post(TransferArrived{
+        .transfer = transfer, .bytes = std::move(done.bytes), .error = std::move(error)});
+  };
+  OpRecord record;
+  record.kind = OpKind::readback;
+  record.input_count = 1;
+  record.source = stream.source(loc);
+  record.path = impl.path.load(std::memory_order_acquire);
+  record.operands[0] = impl.operand(Use::read);
+  submit_ticket(stream, record, std::move(ticket));
+  impl.note_use(stream.id(), record.sequence);
+  impl.endpoint->wake_if_free();  // nobody reads on this device: its actor must run by itself
+}
+
+}  // namespace
+
+Tensor Tensor::to(const Device& device, SourceLoc loc) const {
+  const Arg arg(*this, loc);
+  const TensorSpec spec = detail::spec_of(OpKind::upload, arg);
+  DeviceEndpoint& destination = device.endpoint();
+  if (impl()->endpoint.get() == &destination) {
+    return *this;
+  }
+  const detail::Submission submission{.kind = OpKind::upload, .location = loc, .inputs = {&arg, 1}};
+  Tape* tape = detail::tape_of(submission);
+  if (tape != nullptr) {
+    tape->will_record(submission);
+  }
+  StreamState& stream = current_stream(destination);
+  auto transfer = std::make_shared<Transfer>();
+  transfer->source = impl()->endpoint;
+  auto ticket = std::make_unique<UploadTicket>();
+  ticket->transfer = transfer;
+  Tensor result(
+      stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
+  OpRecord record;
+  record.kind = OpKind::upload;
+  record.flags = stream.record_flags();
+  record.output_count = 1;
+  record.source = stream.source(loc);
+  record.operands[0] = result.impl()->operand(Use::out);
+  if (&impl()->endpoint->tables() == &destination.tables()) {
+    record.path = impl()->path.load(std::memory_order_acquire);
+    result.impl()->path.store(impl()->path.load(std::memory_order_acquire),
+                              std::memory_order_release);
+  }
+  try {
+    submit_export(*this, destination, transfer, loc);
+    submit_ticket(stream, record, std::move(ticket));
+  } catch (...) {
+    stream.unmake_tensor(result.release_impl());
+    throw;
+  }
+  result.impl()->note_use(stream.id(), record.sequence);
+  if (tape != nullptr) {
+    tape->did_record({&result, 1});
+  }
+  return result;
+}
+
+Tensor Tensor::to(DType dtype, SourceLoc loc) const {
+  return cast(Arg(*this, loc), dtype);
+}
+
+}  // namespace hearth

@@ -1,0 +1,345 @@
+// One op at a time, from slots to a call of the backend and back to slots. The actor's time for a
+// small op is mostly spent here: 146 ns with its drop (bench: BM_Actor_TinyOps), so that what only
+// failures need is out of line, and nothing allocates that can be reused. Order matters in each op:
+// memory, kernel, outputs, and the inputs last. Until the inputs go everything can still be put
+// off, or fail.
+#include "dispatch.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "guarded.hpp"
+#include "runtime/client/tickets.hpp"
+#include "view_layout.hpp"
+
+namespace hearth {
+
+Ran Dispatch::run(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  const std::uint64_t releases = handles_.release_count();
+  Ran ran = Ran::failed;
+  if (op.kind() == OpKind::readback) {
+    ran = readback(op, lane, rule);
+  } else if (ErrorRef poison = first_poison(op)) {
+    fail(op, lane, poison);
+  } else if (op_info(op.kind()).op_class == OpClass::view) {
+    ran = run_view(op, lane, rule);
+  } else {
+    ran = run_kernel(op, lane, rule);
+  }
+  if (ran == Ran::short_of_memory) {
+    note_put_off(releases, rule);  // it comes again, and counts then
+  } else {
+    statistics_.foreign_uses += op.foreign_uses();
+  }
+  return ran;
+}
+
+Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
+                                            LaneState& lane,
+                                            OnShortage rule) {
+  const std::uint64_t releases = handles_.release_count();
+  Result<GroupMemory> memory = memory_of_group(group, lane, rule);
+  if (!memory.has_value() && is_short(memory.status())) {
+    note_put_off(releases, rule);
+  }
+  return memory;
+}
+
+// Where an exception came out of the middle of an op, some of its outputs may be there already.
+// Never for want of anything: this is where failures end.
+void Dispatch::fail(const OpView& op, LaneState& lane, const ErrorRef& error) {
+  account(error, lane);
+  poison_outputs(op, lane, error);
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Operand operand = op.input(i);
+    consume(operand, handles_.slot(operand.slot));
+  }
+}
+
+void Dispatch::fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error) {
+  account(error, lane);
+  poison_outputs(op.op(), lane, error);
+  consume_inputs(op);
+}
+
+ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why) {
+  ErrorRef error = first_poison(resolve(view, lane.id));
+  if (!error) {
+    error = with_provenance(why, view, lane.id);
+  }
+  ++statistics_.given_up_ops;
+  fail(view, lane, error);
+  return error;
+}
+
+Ran Dispatch::fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status) {
+  if (is_short(status)) {
+    return Ran::short_of_memory;
+  }
+  fail(op, lane, error_of(status, op.op(), lane.id));
+  return Ran::failed;
+}
+
+// What was got for some outputs goes back by itself where another one gets nothing.
+Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  OutputMemory outputs;
+  for (int i = 0; i < op.op().record().output_count; ++i) {
+    Result<HeldStorage> storage = storage_for(op, i, rule);
+    if (!storage.has_value()) {
+      return fail_or_put_off(op, lane, storage.status());
+    }
+    outputs.add(std::move(storage).value());
+  }
+  const Status status = submit(op, outputs.all(), rule);
+  if (!status.has_value()) {
+    return fail_or_put_off(op, lane, status);
+  }
+  make_outputs(op.op(), lane, outputs.all());
+  consume_inputs(op);
+  return Ran::done;
+}
+
+// The views lie in one scratch vector, inputs first: a call borrows it, and the next op overwrites
+// it.
+KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> storages) {
+  const auto inputs = static_cast<std::size_t>(op.input_count());
+  views_.clear();
+  for (int i = 0; i < op.input_count(); ++i) {
+    const Slot& slot = op.slot(i);
+    views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});
+  }
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const Operand operand = op.op().output(static_cast<int>(i));
+    views_.push_back(TensorView{
+        storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
+  }
+  const std::span<const TensorView> views(views_);
+  return KernelCall{op.op(), views.first(inputs), views.subspan(inputs)};
+}
+
+Status Dispatch::submit(const ResolvedOp& op,
+                        std::span<const HeldStorage> storages,
+                        OnShortage rule) {
+  const KernelCall call = call_of(op, storages);
+  Status status = submit_views(op.op(), call.inputs, call.outputs, rule);
+  return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
+}
+
+// For strategies that put guard bytes around blocks. Inputs too: a kernel that writes outside of
+// its outputs may hit those.
+Status Dispatch::check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages) {
+  return guarded("the check of the memory strategy", [&]() -> Status {
+    for (const HeldStorage& storage : storages) {
+      HEARTH_TRY_STATUS(handles_.check(*storage));
+    }
+    for (int i = 0; i < op.input_count(); ++i) {
+      HEARTH_TRY_STATUS(handles_.check(*op.slot(i).storage));
+    }
+    return {};
+  });
+}
+
+Status Dispatch::submit_views(const OpView& op,
+                              std::span<const TensorView> inputs,
+                              std::span<const TensorView> outputs,
+                              OnShortage rule) {
+  const KernelCall call{op, inputs, outputs};
+  const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
+  ++statistics_.kernels;
+  return run_call("the kernel", call, rule);
+}
+
+// A kernel that got no scratch memory says so by the ScratchMemory it asked, not by its status,
+// which only says that it failed.
+Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage rule) {
+  Status status = guarded(what, [&] { return backend_->submit(call); });
+  if (!status.has_value()) [[unlikely]] {
+    if (const auto wanted = scratch_->take_shortage()) {
+      const Status refused = shortage(wanted->size_bytes, wanted->outcome, rule);
+      if (is_short(refused)) {
+        return refused;
+      }
+      Error missing = refused.error();
+      missing.text = "scratch memory of the kernel: " + missing.text;
+      return missing;
+    }
+  }
+  return status;
+}
+
+// Only noted: the actor makes the lanes ready after the record, when nothing is half done.
+void Dispatch::wake_waiting(Slot& slot) {
+  if (!slot.waiting.empty()) {
+    woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
+    slot.waiting.clear();
+  }
+}
+
+void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage) {
+  const Layout* const layout = &endpoint_.tables().shapes.layout(operand.shape);
+  std::byte* const data = storage->block.data;
+  handles_.make_live(slot, operand, home, storage.release(), data, layout);
+  wake_waiting(slot);
+}
+
+void Dispatch::make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages) {
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const Operand operand = op.output(static_cast<int>(i));
+    fill(handles_.slot(operand.slot), operand, lane.id, std::move(storages[i]));
+  }
+}
+
+// A poisoned slot is a tensor like any other: it has a home, readers are woken, a drop ends it.
+void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error) {
+  for (int i = 0; i < op.record().output_count; ++i) {
+    const Operand operand = op.output(i);
+    Slot& slot = handles_.slot(operand.slot);
+    if (slot.state == SlotState::empty) {
+      handles_.make_poisoned(slot, operand, lane.id, error);
+    } else {
+      handles_.poison(slot, error);  // an exception came after it was made
+    }
+    wake_waiting(slot);
+  }
+}
+
+void Dispatch::consume_inputs(const ResolvedOp& op) noexcept {
+  for (int i = 0; i < op.input_count(); ++i) {
+    consume(op.op().input(i), op.slot(i));
+  }
+}
+
+// A tensor with guests is not free before those are done; the actor waits for them.
+void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
+  if (operand.use != Use::read_last) {
+    return;
+  }
+  if (guests.empty() || !guests.has(operand.slot)) {
+    handles_.clear(slot);
+    endpoint_.slots.give_back(operand.slot);
+  } else {
+    late_drops.push_back({operand.slot, guests.take(operand.slot)});
+  }
+}
+
+void Dispatch::add_guests(DeferredDrop entry) {
+  guests.add(std::move(entry));
+  late_drops.reserve(late_drops.size() + guests.size());  // consume_inputs() must not throw
+}
+
+void Dispatch::release_slot(SlotId id) noexcept {
+  handles_.clear(handles_.slot(id));
+  endpoint_.slots.give_back(id);
+}
+
+// A copy of the error: the same one may come from several ops, each with a place of its own.
+ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
+  Error full = error;
+  full.op = op_info(op.kind()).name;
+  full.module_path = endpoint_.tables().paths.path(op.record().path);
+  full.device = endpoint_.name();
+  full.lane = lane.value;
+  full.sequence = op.record().sequence;
+  full.location = endpoint_.tables().sources.location(op.record().source);
+  return std::make_shared<const Error>(std::move(full));
+}
+
+ErrorRef Dispatch::failure_of(const Error& error, const OpView& op, LaneId lane) const {
+  RuntimeTables& tables = endpoint_.tables();
+  ErrorRef failure = tables.failures().enter(with_provenance(error, op, lane));
+  if (tables.recorder.is_on()) {
+    tables.recorder.note_failure(endpoint_, lane, op.record().sequence, *failure);
+  }
+  return failure;
+}
+
+void Dispatch::account(const ErrorRef& error, LaneState& lane) {
+  ++statistics_.poisoned_ops;
+  if (Failure* const failure = find_failure(*error)) {
+    failure->count_op();
+  }
+  note_failure(error, lane);
+}
+
+void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
+  Failure* const failure = find_failure(*error);
+  if (failure == nullptr || failure->is_read()) {
+    return;
+  }
+  std::vector<std::shared_ptr<Failure>>& noted = lane.failures;
+  if (std::ranges::find(noted, failure, &std::shared_ptr<Failure>::get) != noted.end()) {
+    return;
+  }
+  if (noted.size() == LaneState::kMostFailures) {
+    std::erase_if(noted, [](const auto& each) { return each->is_read(); });
+  }
+  if (noted.size() < LaneState::kMostFailures) {
+    noted.push_back(failure->shared_from_this());
+  }
+}
+
+ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
+  return failure_of(Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane);
+}
+
+ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {
+  Error said = status.error();
+  if (said.code == ErrorCode::deadline_exceeded && said.report.is_empty()) {
+    said.report = Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+                                     endpoint_.tables().watchdog->waits(),
+                                     endpoint_.name(),
+                                     endpoint_.what_holder_does()));
+  }
+  ErrorRef error = failure_of(said, op, lane);
+  // The first op that meets the loss names it; all others say that the device is lost, with this
+  // op's place.
+  if (error->code == ErrorCode::device_lost && !lost_) {
+    lost_ = error;
+  }
+  return error;
+}
+
+// No kernel and no memory: one more use of the storage. It is never written in place then, by
+// neither of the two.
+Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  const Operand out = op.op().output(0);
+  Slot& from = op.slot(0);
+  const Layout& interned = endpoint_.tables().shapes.layout(out.shape);
+  const ViewLayout view = view_layout(op.op(), *from.layout, interned);
+  if (!view.possible) {
+    return run_reshaped(op, lane, rule);
+  }
+  HandleTable::share(*from.storage);
+  std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
+  Slot& to = handles_.slot(out.slot);
+  if (view.layout.contiguous) {
+    handles_.make_live(to, out, lane.id, from.storage, data, &interned);
+  } else {
+    handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
+  }
+  wake_waiting(to);
+  consume_inputs(op);
+  return Ran::done;
+}
+
+// Only a reshape that strides cannot express: the elements are laid out anew. The kernel reads the
+// input through its own shape.
+Ran Dispatch::run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  const Operand out = op.op().output(0);
+  Result<HeldStorage> storage = packed(op.op(), out, op.slot(0), rule);
+  if (!storage.has_value()) {
+    return fail_or_put_off(op, lane, storage.status());
+  }
+  fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
+  consume_inputs(op);
+  return Ran::done;
+}
+
+}  // namespace hearth

@@ -1,0 +1,239 @@
+// Dispatch: runs one op: operands to views, memory for the results, the kernel, and what is left of
+// the inputs. The only place where streams, memory and a backend meet. Private to runtime. Touched
+// by the token holder only. Invariants: (1) an op that fails poisons its outputs and nothing else,
+// whether a backend or a memory strategy refuses or throws; (2) its inputs are consumed whether it
+// ran or not, once, and as the last thing; (3) in-place reuse happens only for a last use whose
+// storage nobody else shares.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/runtime/device.hpp>
+
+#include "device_scratch.hpp"
+#include "guests.hpp"
+#include "handle_table.hpp"
+#include "lane_state.hpp"
+#include "resolved_op.hpp"
+#include "runtime/client/device_endpoint.hpp"
+
+namespace hearth {
+
+/// How an op came out. Where memory was short nothing has happened, and others may release some.
+enum class Ran : std::uint8_t { done, failed, short_of_memory };
+/// What work does that finds no memory: fails with a report, is put off (unless it can never fit),
+/// or ends what it tries.
+enum class OnShortage : std::uint8_t { report, wait, give_up };
+
+class Dispatch {
+ public:
+  Dispatch(DeviceEndpoint& endpoint,
+           Backend& backend,
+           DeviceScratch& scratch,
+           HandleTable& handles) noexcept
+      : endpoint_(endpoint), backend_(&backend), scratch_(&scratch), handles_(handles) {}
+
+  [[nodiscard]] ResolvedOp resolve(const OpView& op, LaneId lane) {
+    return ResolvedOp(handles_, op, lane);
+  }
+  /// Runs a kernel op, a view or a readback, or poisons the outputs.
+  [[nodiscard]] Ran run(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
+  /// changing. 1: it runs alone.
+  [[nodiscard]] std::int64_t joinable_calls(const OpView& op);
+  /// Whether two joinable ops differ in input 0 and output alone.
+  [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
+  /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many
+  /// lanes have their result; the ops of the others, from there on, were not touched.
+  [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
+  /// Fails an op without running it.
+  void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
+  /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.
+  /// Returns what its outputs carry.
+  [[nodiscard]] ErrorRef give_up(const OpView& op, LaneState& lane, const Error& why);
+  /// Checks that an update group's inputs are there and its kernels too, and gets all its memory:
+  /// then it can run. On failure it has taken nothing. is_short() of the status: memory was short,
+  /// and it may be asked again when others have released some.
+  [[nodiscard]] Result<GroupMemory> prepare_group(std::span<const GroupRecord> group,
+                                                  LaneState& lane,
+                                                  OnShortage rule);
+  /// Runs a prepared group. The status is the step's.
+  [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
+                                 GroupMemory& memory,
+                                 LaneState& lane);
+  /// Drops a group that will not run: outputs keep their old values.
+  void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
+
+  /// upload, lend, and the wait for the device.
+  [[nodiscard]] Ran upload(const OpView& op, LaneState& lane, OnShortage rule);
+  /// Waits until the device has ended what was submitted; why it did not, or null.
+  [[nodiscard]] ErrorRef finish(const OpView& op, LaneId lane);
+  /// The bytes to lend: the input's own when this is its last use, else a copy. The input is still
+  /// there. is_short() of the status: as in prepare_group.
+  [[nodiscard]] Result<HeldStorage> storage_to_lend(const ResolvedOp& op,
+                                                    LaneState& lane,
+                                                    OnShortage rule);
+  /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
+  void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
+  /// The end of a loan: the tensor is there, or carries the error.
+  void finish_loan(const Operand& out, LaneId lane, HeldStorage storage, const Status& status);
+  [[nodiscard]] HeldStorage hold(Storage* storage) noexcept {
+    return HeldStorage(storage, GiveBack{&handles_});
+  }
+
+  /// Whether that is the status of work that is put off, which found no memory and may be tried
+  /// again.
+  [[nodiscard]] bool is_short(const Status& status) const noexcept {
+    return !status.has_value() && status.shared_error() == short_;
+  }
+  /// The tensor's lane counts on being the only user, but these are not done.
+  void add_guests(DeferredDrop entry);
+  /// Frees a slot and gives its number back.
+  void release_slot(SlotId slot) noexcept;
+  /// From a failure of this op to an error that says where it came from.
+  [[nodiscard]] ErrorRef with_provenance(const Error& error, const OpView& op, LaneId lane) const;
+  /// The same, entered in the book of failures: the read of a result throws it, or the log reports
+  /// it.
+  [[nodiscard]] ErrorRef failure_of(const Error& error, const OpView& op, LaneId lane) const;
+  /// This lane's next sync() reports the failure if nobody has read it by then.
+  static void note_failure(const ErrorRef& error, LaneState& lane);
+  /// The same for an op that has failed, which is counted.
+  void account(const ErrorRef& error, LaneState& lane);
+  /// The exception being handled, as the failure of this op.
+  [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const;
+
+  /// The device is lost: everything fails with this from now on.
+  void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
+  [[nodiscard]] const ErrorRef& lost() const noexcept { return lost_; }
+  /// It runs again, on a fresh backend.
+  void restart(Backend& backend, DeviceScratch& scratch) noexcept {
+    backend_ = &backend;
+    scratch_ = &scratch;
+    lost_ = nullptr;
+  }
+  [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
+  /// Waits and refusals for want of memory; the strategy counts the other rungs.
+  [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
+
+ private:
+  static constexpr std::size_t kMostOutputs = 4;
+  /// The memory of an op's results, until slots take it over.
+  struct OutputMemory {
+    std::array<HeldStorage, kMostOutputs> held = {};
+    std::size_t count = 0;
+
+    void add(HeldStorage&& storage) {
+      HEARTH_ASSERT(count < kMostOutputs, "no kind has more outputs");
+      held[count++] = std::move(storage);
+    }
+    [[nodiscard]] std::span<HeldStorage> all() noexcept { return {held.data(), count}; }
+  };
+
+  /// Why the op must not run, or null.
+  [[nodiscard]] ErrorRef first_poison(const ResolvedOp& op) const {
+    return lost_ ? lost_ : op.poison();
+  }
+  [[nodiscard]] Ran run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  [[nodiscard]] Ran run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  [[nodiscard]] Ran run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  [[nodiscard]] Ran readback(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  /// The op has no result: its outputs carry the status, unless the op is put off.
+  [[nodiscard]] Ran fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status);
+  void fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error);
+  /// The op's operands, outputs in these storages; valid until the next call.
+  [[nodiscard]] KernelCall call_of(const ResolvedOp& op, std::span<const HeldStorage> storages);
+  /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
+  [[nodiscard]] Status run_call(const char* what, const KernelCall& call, OnShortage rule);
+  /// Runs the kernel with outputs in these storages.
+  [[nodiscard]] Status submit(const ResolvedOp& op,
+                              std::span<const HeldStorage> storages,
+                              OnShortage rule);
+  [[nodiscard]] Status submit_joined(std::span<LaneState* const> lanes,
+                                     const Storage& in,
+                                     const Storage& out,
+                                     std::int64_t in_bytes);
+  [[nodiscard]] Status submit_views(const OpView& op,
+                                    std::span<const TensorView> inputs,
+                                    std::span<const TensorView> outputs,
+                                    OnShortage rule);
+  /// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after
+  /// the gradient for the rest.
+  [[nodiscard]] static int updated_input(int output_index) noexcept {
+    return output_index == 0 ? 0 : output_index + 1;
+  }
+  /// The storage of output `index` if it may take an input's bytes.
+  [[nodiscard]] Storage* reusable_storage(const ResolvedOp& op, int output_index);
+  /// Bytes for a result, or the shortage, or what the memory strategy threw.
+  [[nodiscard]] Result<HeldStorage> allocate(std::int64_t size_bytes,
+                                             PoolKind kind,
+                                             const BlockOrigin& origin,
+                                             OnShortage rule);
+  [[nodiscard]] Result<HeldStorage> storage_for(const ResolvedOp& op,
+                                                int output_index,
+                                                OnShortage rule);
+  /// The same where no input can be reused.
+  [[nodiscard]] Result<HeldStorage> new_storage_for(const OpView& op,
+                                                    int output_index,
+                                                    OnShortage rule);
+  void make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages);
+  void poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error);
+  void consume_inputs(const ResolvedOp& op) noexcept;
+  /// The last use of this operand is over.
+  void consume(const Operand& operand, Slot& slot) noexcept;
+  /// Whether the storage may be written to for this slot's last user.
+  [[nodiscard]] bool is_free_to_write(SlotId id, const Slot& slot) const noexcept {
+    return slot.storage != nullptr && slot.storage->uses == 1 && slot.layout->contiguous &&
+           slot.data == slot.storage->block.data && (guests.empty() || !guests.has(id));
+  }
+  void fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage);
+  void wake_waiting(Slot& slot);
+  /// Undoes the figures of work that is put off; `releases`: how many there were before it.
+  void note_put_off(std::uint64_t releases, OnShortage rule) noexcept;
+  [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
+                                                    LaneState& lane,
+                                                    OnShortage rule);
+  /// The status, with where it came from unless the work is put off.
+  [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
+  /// The new tensor of an update that does not happen.
+  void keep_old_value(const ResolvedOp& op, int output, LaneState& lane, const ErrorRef& error);
+  /// What the rule says, as a failure.
+  [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule);
+  /// Whether the kernel wrote where it should not; for a strategy that knows.
+  [[nodiscard]] Status check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages);
+  [[nodiscard]] Status copy_to_contiguous(const Slot& from, Storage& to, OnShortage rule);
+  /// The elements of `operand`, whose slot is `from`, anew and without gaps.
+  [[nodiscard]] Result<HeldStorage> packed(const OpView& op,
+                                           const Operand& operand,
+                                           const Slot& from,
+                                           OnShortage rule);
+  [[nodiscard]] Status download(const ResolvedOp& op, std::span<std::byte> target, OnShortage rule);
+  [[nodiscard]] Result<HeldStorage> lendable(const ResolvedOp& op,
+                                             LaneState& lane,
+                                             OnShortage rule);
+  /// From what the backend said of this op to an error that says where it came from. A lost device
+  /// is remembered.
+  [[nodiscard]] ErrorRef error_of(const Status& status, const OpView& op, LaneId lane);
+
+  DeviceEndpoint& endpoint_;
+  Backend* backend_;
+  DeviceScratch* scratch_;
+  HandleTable& handles_;
+  DeviceStatistics statistics_;
+  ErrorRef lost_;
+  MemoryRungs rungs_;
+  /// The failure of all work that is put off: told apart by being this one, and read by nobody.
+  const ErrorRef short_ = std::make_shared<const Error>(
+      Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"});
+  std::vector<TensorView> views_;  // scratch, reused: inputs then outputs
+
+ public:
+  std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready
+  Guests guests;
+  std::vector<DeferredDrop> late_drops;  ///< of tensors with guests; the actor waits for those
+};
+
+}  // namespace hearth

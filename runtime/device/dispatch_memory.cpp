@@ -1,0 +1,152 @@
+// The memory of an op's results: an input's bytes where nobody else needs them, else new ones, else
+// a wait or a report.
+#include "dispatch.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/streams/op_table.hpp>
+
+#include "memory_shortage.hpp"
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+namespace {
+
+/// Out of line, like all that is for failures only: every op allocates.
+[[gnu::noinline]] Status strategy_threw() {
+  return Error{.code = ErrorCode::internal,
+               .text = fmt::format("the memory strategy threw: {}", what_was_thrown())};
+}
+
+bool is_optimizer(OpKind kind) noexcept {
+  return op_info(kind).op_class == OpClass::optimizer;
+}
+
+BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
+  return {.kind = op.kind(),
+          .dtype = out.dtype,
+          .source = op.record().source,
+          .path = op.record().path,
+          .shape = out.shape};
+}
+
+std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
+  return layout.shape.element_count() * size_bytes(operand.dtype);
+}
+
+}  // namespace
+
+// What the attempt took and gave back is no release that a waiting lane could hope for: counted,
+// two lanes that wait for memory would wake each other for ever.
+void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
+  if (rule == OnShortage::wait) {
+    handles_.forget_releases(releases);
+    ++rungs_.wait_count;
+  }
+}
+
+// In place: the last use of an input, of the whole storage, in the order of the result's elements,
+// and a kernel that may read and write the same bytes. An optimizer's outputs replace their own
+// inputs alone, or a parameter would land in a moment's bytes.
+Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
+  const Operand out = op.op().output(output_index);
+  const Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
+  const bool optimizer = is_optimizer(op.kind());
+  if (output_index > 0 && !optimizer) {
+    return nullptr;
+  }
+  const int first = optimizer ? updated_input(output_index) : 0;
+  const int last = optimizer ? first + 1 : op.input_count();
+  for (int i = first; i < last; ++i) {
+    const Operand operand = op.op().input(i);
+    if (operand.use != Use::read_last || operand.dtype != out.dtype) {
+      continue;
+    }
+    const Slot& slot = op.slot(i);
+    if (is_free_to_write(operand.slot, slot) &&
+        slot.layout->shape.element_count() == out_layout.shape.element_count() &&
+        (optimizer || backend_->may_alias(op.kind(), i))) {
+      return slot.storage;
+    }
+  }
+  return nullptr;
+}
+
+Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
+                                       PoolKind kind,
+                                       const BlockOrigin& origin,
+                                       OnShortage rule) {
+  Storage* storage = nullptr;
+  try {
+    Acquire outcome = Acquire::ok;
+    storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    if (storage == nullptr) {
+      return shortage(size_bytes, outcome, rule);
+    }
+  } catch (...) {
+    return strategy_threw();
+  }
+  return hold(storage);
+}
+
+// What can never fit fails at once: no release helps it, and its lane would wait until the
+// deadline.
+Status Dispatch::shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule) {
+  const std::int64_t budget = handles_.memory().report().budget_bytes;
+  // 0: a strategy that does not say.
+  const bool can_ever_fit = budget == 0 || size_bytes <= budget;
+  if (rule == OnShortage::give_up || (rule == OnShortage::wait && can_ever_fit)) {
+    return short_;
+  }
+  ++rungs_.refuse_count;
+  return out_of_memory_error(handles_, endpoint_.tables(), size_bytes, outcome);
+}
+
+Result<HeldStorage> Dispatch::storage_for(const ResolvedOp& op, int output_index, OnShortage rule) {
+  if (Storage* reused = reusable_storage(op, output_index)) {
+    const Operand out = op.op().output(output_index);
+    const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
+    handles_.replace(*reused, origin_of(op.op(), out), size);
+    return hold(reused);
+  }
+  return new_storage_for(op.op(), output_index, rule);
+}
+
+Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index, OnShortage rule) {
+  const Operand out = op.output(output_index);
+  const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
+  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind())
+                            ? PoolKind::exclusive
+                            : PoolKind::temporary;
+  return allocate(size, kind, origin_of(op, out), rule);
+}
+
+Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage rule) {
+  OpRecord record;
+  record.kind = OpKind::copy;
+  record.input_count = 1;
+  record.output_count = 1;
+  const Layout target(from.layout->shape);
+  const TensorView in{from.data, from.layout, from.dtype};
+  const TensorView out{to.block.data, &target, from.dtype};
+  ++statistics_.kernels;
+  return run_call(
+      "the copy kernel", KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}}, rule);
+}
+
+// A temporary block whatever the tensor is: it lives as long as a copy or a loan.
+Result<HeldStorage> Dispatch::packed(const OpView& op,
+                                     const Operand& operand,
+                                     const Slot& from,
+                                     OnShortage rule) {
+  const std::int64_t size = bytes_of(operand, endpoint_.tables().shapes.layout(operand.shape));
+  HEARTH_TRY(HeldStorage storage,
+             allocate(size, PoolKind::temporary, origin_of(op, operand), rule));
+  HEARTH_TRY_STATUS(copy_to_contiguous(from, *storage, rule));
+  return storage;
+}
+
+}  // namespace hearth

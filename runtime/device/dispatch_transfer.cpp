@@ -1,0 +1,132 @@
+// Bytes in and out: uploads, readbacks, loans.
+#include "dispatch.hpp"
+
+#include <utility>
+
+#include "guarded.hpp"
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+
+// The record keeps its ticket as long as the upload is put off.
+Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
+  std::unique_ptr<UploadTicket> ticket = take_ticket<UploadTicket>(op);
+  ErrorRef error = lost_;
+  if (!error && ticket->transfer) {
+    error = ticket->transfer->error;
+    ticket->bytes = ticket->transfer->bytes;
+  }
+  if (error) {
+    fail(op, lane, error);
+    return Ran::failed;
+  }
+  const std::uint64_t releases = handles_.release_count();
+  Result<HeldStorage> storage = new_storage_for(op, 0, rule);
+  if (!storage.has_value()) {
+    if (is_short(storage.status())) {
+      static_cast<void>(ticket.release());
+      note_put_off(releases, rule);
+      return Ran::short_of_memory;
+    }
+    fail(op, lane, failure_of(storage.error(), op, lane.id));
+    return Ran::failed;
+  }
+  const Status status = guarded(
+      "the upload", [&] { return backend_->upload(storage.value()->block.data, ticket->bytes); });
+  if (!status.has_value()) {
+    fail(op, lane, error_of(status, op, lane.id));
+    return Ran::failed;
+  }
+  const Operand out = op.output(0);
+  fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
+  return Ran::done;
+}
+
+// The reader's promise is fulfilled as the last thing: it may be read at once, and its tensor be
+// gone then.
+Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
+  ErrorRef error = first_poison(op);
+  if (!error) {
+    const Status status = download(op, ticket->target, rule);
+    if (is_short(status)) {
+      static_cast<void>(ticket.release());  // the record keeps it
+      return Ran::short_of_memory;
+    }
+    if (!status.has_value()) {
+      error = error_of(status, op.op(), lane.id);
+    }
+  }
+  consume_inputs(op);
+  const Ran ran = error ? Ran::failed : Ran::done;
+  if (error) {
+    note_failure(error, lane);
+  }
+  notify(endpoint_, "the reader of a tensor", ticket->finish, *ticket, std::move(error));
+  return ran;
+}
+
+ErrorRef Dispatch::finish(const OpView& op, LaneId lane) {
+  if (lost_) {
+    return lost_;
+  }
+  const Status status = guarded("the wait for the device", [&] { return backend_->finish(); });
+  return status.has_value() ? nullptr : error_of(status, op, lane);
+}
+
+Status Dispatch::download(const ResolvedOp& op, std::span<std::byte> target, OnShortage rule) {
+  const Slot& slot = op.slot(0);
+  const auto bring = [&](const std::byte* data) {
+    return guarded("the download", [&] { return backend_->download(target, data); });
+  };
+  if (slot.layout->contiguous) {
+    return bring(slot.data);
+  }
+  HEARTH_TRY(const HeldStorage storage, packed(op.op(), op.op().input(0), slot, rule));
+  return bring(storage->block.data);
+}
+
+Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
+                                              LaneState& lane,
+                                              OnShortage rule) {
+  const std::uint64_t releases = handles_.release_count();
+  Result<HeldStorage> storage = lendable(op, lane, rule);
+  if (!storage.has_value() && is_short(storage.status())) {
+    note_put_off(releases, rule);
+  } else {
+    statistics_.foreign_uses += op.foreign_uses();
+  }
+  return storage;
+}
+
+Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  if (ErrorRef poison = first_poison(op)) {
+    return poison;
+  }
+  const Operand in = op.op().input(0);
+  const Slot& from = op.slot(0);
+  if (in.use == Use::read_last && is_free_to_write(in.slot, from)) {
+    HandleTable::share(*from.storage);
+    return hold(from.storage);
+  }
+  Result<HeldStorage> copy = packed(op.op(), op.op().output(0), from, rule);
+  return copy.has_value() || is_short(copy.status())
+             ? std::move(copy)
+             : Result<HeldStorage>(error_of(copy.status(), op.op(), lane.id));
+}
+
+void Dispatch::finish_loan(const Operand& out,
+                           LaneId lane,
+                           HeldStorage storage,
+                           const Status& status) {
+  Slot& slot = handles_.slot(out.slot);
+  if (status.has_value()) {
+    fill(slot, out, lane, std::move(storage));
+    return;
+  }
+  ++statistics_.poisoned_ops;
+  handles_.make_poisoned(slot, out, lane, status.shared_error());
+  wake_waiting(slot);
+}
+
+}  // namespace hearth

@@ -1,0 +1,40 @@
+// Tensors that were adopted although other lanes were not done with them in time, and those lanes'
+// uses. The new home counts on being the only user; so such a tensor is never written in place, and
+// its slot is not free before the others are done. Private to runtime. Owned by the dispatch,
+// touched by the token holder only.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lane_state.hpp"
+
+namespace hearth {
+
+class Guests {
+ public:
+  /// Nearly always.
+  [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  void add(DeferredDrop entry) { entries_.push_back(std::move(entry)); }
+  [[nodiscard]] bool has(SlotId slot) const noexcept {
+    return std::ranges::find(entries_, slot, &DeferredDrop::slot) != entries_.end();
+  }
+  /// The others' uses of the tensor in this slot, which is about to go; none where there are none.
+  [[nodiscard]] std::vector<DeferredDrop::Use> take(SlotId slot) noexcept {
+    const auto found = std::ranges::find(entries_, slot, &DeferredDrop::slot);
+    if (found == entries_.end()) {
+      return {};
+    }
+    std::vector<DeferredDrop::Use> uses = std::move(found->uses);
+    entries_.erase(found);
+    return uses;
+  }
+
+ private:
+  std::vector<DeferredDrop> entries_;
+};
+
+}  // namespace hearth

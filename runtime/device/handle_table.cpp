@@ -1,0 +1,211 @@
+#include "handle_table.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <hearth/runtime/base/assert.hpp>
+
+namespace hearth {
+
+// Chunks, so that slots never move: lanes park on them, and resolved ops point at them, while other
+// threads' tensors get new ones.
+void HandleTable::make_chunk(std::size_t chunk) {
+  if (chunk >= chunks_.size()) {
+    chunks_.resize(chunk + 1);
+  }
+  chunks_[chunk] = std::make_unique<Chunk>();
+}
+
+Storage* HandleTable::allocate(std::int64_t size_bytes,
+                               PoolKind kind,
+                               Acquire& outcome,
+                               const BlockOrigin& origin) {
+  Block block;
+  outcome = memory_->acquire(size_bytes, kind, block);
+  if (outcome != Acquire::ok) {
+    return nullptr;
+  }
+  if (block.data == nullptr) {
+    throw std::logic_error("it answered ok and gave no bytes");
+  }
+  // Storage objects are reused and never freed before a restart: a warm device allocates none.
+  if (free_storage_ == nullptr) {
+    storages_.push_back(std::make_unique<Storage>());
+    free_storage_ = storages_.back().get();
+  }
+  Storage* storage = std::exchange(free_storage_, free_storage_->next_free);
+  *storage =
+      Storage{.block = block, .uses = 1, .kind = kind, .origin = origin, .number = ++last_number_};
+  if (journal_) {
+    note(MemoryEvent::What::made, *storage);
+  }
+  return storage;
+}
+
+void HandleTable::replace(Storage& storage, const BlockOrigin& origin, std::int64_t size_bytes) {
+  share(storage);
+  memory_->count_in_place(size_bytes);
+  storage.origin = origin;
+  if (journal_) {
+    note(MemoryEvent::What::replaced, storage);
+  }
+}
+
+// The block goes back with no last use to wait for: host devices are done when submit() returns.
+void HandleTable::unuse(Storage* storage) noexcept {
+  if (storage == nullptr || --storage->uses > 0) {
+    return;
+  }
+  if (journal_) {
+    note(MemoryEvent::What::freed, *storage);
+  }
+  memory_->release(storage->block, LastUse{});
+  ++release_count_;
+  storage->next_free = std::exchange(free_storage_, storage);
+}
+
+void HandleTable::make_live(Slot& slot,
+                            const Operand& operand,
+                            LaneId home,
+                            Storage* storage,
+                            std::byte* data,
+                            const Layout* interned) {
+  HEARTH_ASSERT(slot.state == SlotState::empty, "a slot was filled twice");
+  slot.state = SlotState::live;
+  slot.dtype = operand.dtype;
+  slot.generation = operand.generation;
+  slot.home = home;
+  slot.storage = storage;
+  slot.data = data;
+  slot.layout = interned;
+  slot.is_published = false;
+  ++live_count_;
+}
+
+void HandleTable::make_view(Slot& slot,
+                            const Operand& operand,
+                            LaneId home,
+                            Storage* storage,
+                            std::byte* data,
+                            Layout layout) {
+  make_live(slot, operand, home, storage, data, nullptr);
+  slot.view_layout = std::make_unique<Layout>(layout);
+  slot.layout = slot.view_layout.get();
+}
+
+void HandleTable::make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error) {
+  make_live(slot, operand, home, nullptr, nullptr, nullptr);
+  slot.state = SlotState::poisoned;
+  slot.error = std::move(error);
+}
+
+// The first cause stays. The bytes stay too, until the tensor goes: a view of them may be good.
+void HandleTable::poison(Slot& slot, ErrorRef error) {
+  if (slot.state == SlotState::live) {
+    slot.state = SlotState::poisoned;
+    slot.error = std::move(error);
+  }
+}
+
+// Slots keep generation and home, for handles to them live in many threads; their bytes are the old
+// backend's and go with it.
+void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
+  for (const std::unique_ptr<Chunk>& chunk : chunks_) {
+    for (std::size_t i = 0; chunk && i < chunk->size(); ++i) {
+      Slot& slot = (*chunk)[i];
+      poison(slot, error);
+      slot.storage = nullptr;
+      slot.data = nullptr;
+      slot.layout = nullptr;
+      slot.view_layout.reset();
+    }
+  }
+  storages_.clear();
+  free_storage_ = nullptr;
+  memory_ = &memory;
+  is_checked_ = memory.is_checked();
+  journal_.reset();
+}
+
+// ---- who holds the memory ----
+
+namespace {
+
+MemoryJournal::Entry entry_of(MemoryEvent::What what, const Storage& storage) {
+  return {.what = what,
+          .is_exclusive = storage.kind == PoolKind::exclusive,
+          .block = storage.number,
+          .size_bytes = storage.block.size_bytes,
+          .origin = storage.origin,
+          .time = {}};
+}
+
+}  // namespace
+
+void HandleTable::note(MemoryEvent::What what, const Storage& storage) {
+  journal_->note(entry_of(what, storage));
+}
+
+void HandleTable::start_trace() {
+  journal_ = std::make_unique<MemoryJournal>();
+  std::vector<const Storage*> live;
+  for (const std::unique_ptr<Storage>& storage : storages_) {
+    if (storage->uses > 0) {
+      live.push_back(storage.get());
+    }
+  }
+  std::ranges::sort(live, {}, &Storage::number);
+  for (const Storage* storage : live) {
+    journal_->note_present(entry_of(MemoryEvent::What::made, *storage));
+  }
+}
+
+MemoryTrace HandleTable::take_trace(const RuntimeTables& tables) {
+  const std::unique_ptr<MemoryJournal> journal = std::move(journal_);
+  return journal ? journal->read(tables) : MemoryTrace();
+}
+
+std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTables& tables) const {
+  std::vector<const Storage*> live;
+  for (const std::unique_ptr<Storage>& storage : storages_) {
+    if (storage->uses > 0) {
+      live.push_back(storage.get());
+    }
+  }
+  const auto named = std::min(live.size(), static_cast<std::size_t>(std::max(count, 0)));
+  std::ranges::partial_sort(live,
+                            live.begin() + static_cast<std::ptrdiff_t>(named),
+                            [](const Storage* a, const Storage* b) {
+                              return a->block.size_bytes != b->block.size_bytes
+                                         ? a->block.size_bytes > b->block.size_bytes
+                                         : a->number < b->number;
+                            });
+  live.resize(named);
+  std::vector<LiveTensor> tensors;
+  for (const Storage* storage : live) {
+    tensors.push_back({.size_bytes = storage->block.size_bytes,
+                       .is_exclusive = storage->kind == PoolKind::exclusive,
+                       .origin = describe(storage->origin, tables)});
+  }
+  return tensors;
+}
+
+// ---- tensors ----
+
+// The generation stays: who asks for the tensor later sees that it is gone, not that it is still to
+// come.
+void HandleTable::clear(Slot& slot) noexcept {
+  if (slot.state == SlotState::empty) {
+    return;
+  }
+  unuse(std::exchange(slot.storage, nullptr));
+  slot.state = SlotState::empty;
+  slot.data = nullptr;
+  slot.layout = nullptr;
+  slot.view_layout.reset();
+  slot.error.reset();
+  --live_count_;
+}
+
+}  // namespace hearth

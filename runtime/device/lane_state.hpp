@@ -1,0 +1,109 @@
+// The actor's side of a lane: whether it may run, what it waits for, what waits for it.
+// Private to runtime. Touched by the token holder only.
+// Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, a loan, a
+// transfer, a decision, released memory) and a deadline.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/progress_limit.hpp>
+#include <hearth/runtime/priority.hpp>
+#include <hearth/streams/lane.hpp>
+
+#include "handle_table.hpp"
+#include "lane_limit.hpp"
+#include "runtime/client/tensor_impl.hpp"
+
+namespace hearth {
+
+/// A drop that waits until other lanes have done their uses.
+struct DeferredDrop {
+  struct Use {
+    LaneId lane;
+    std::uint64_t sequence;
+  };
+  SlotId slot;
+  std::vector<Use> uses;
+};
+
+/// One record of an update group, moved out of the lane.
+struct GroupRecord {
+  OpRecord record;
+  std::vector<std::byte> blob;
+};
+
+/// Bytes on loan, and the tensor that they become when the loan ends.
+struct Loan {
+  std::uint64_t number = 0;
+  Operand out;
+  Storage* storage = nullptr;
+  OpRecord record = {};  ///< The lend, for errors.
+  ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
+};
+
+/// A use of a storage, which is given back unless a slot or a loan takes it over.
+struct GiveBack {
+  HandleTable* handles = nullptr;
+  void operator()(Storage* storage) const noexcept { handles->unuse(storage); }
+};
+using HeldStorage = std::unique_ptr<Storage, GiveBack>;
+
+/// The memory of an update group.
+struct GroupMemory {
+  std::vector<std::vector<HeldStorage>> outputs = {};  ///< Of the results, by record and output.
+  HeldStorage scratch =
+      {};  ///< For the kernel that needs most while it runs; empty where none does.
+};
+
+enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer, decision, memory };
+
+struct LaneState {
+  explicit LaneState(Lane& of) : lane(&of), id(of.id()) {}
+
+  Lane* lane;
+  LaneId id;
+  Priority priority = Priority::normal;
+  bool is_ready = false;                  ///< in the ready queue, or held by the row join
+  bool is_expected = false;               ///< while ready: the row join counts on it
+  std::uint8_t turns_without_join = 255;  ///< since it came to an op that could join
+  ParkReason parked = ParkReason::none;
+  bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
+  LaneLimit limits;          ///< when its records are given up
+  Deadline deadline = Deadline::never();
+  std::optional<ProgressLimit> limit;        ///< while parked for wait_limit: when that ends
+  DeviceEndpoint* awaited_device = nullptr;  ///< while parked for bytes that it sends
+  std::vector<DeferredDrop> deferred;  ///< drops consumed here, whose slots other lanes still use
+  std::vector<LaneId> watchers;        ///< lanes to look at again when this one has moved on
+  Slot* awaited_slot = nullptr;        ///< while parked for a slot
+  bool in_group = false;
+  std::uint64_t group_start = 0;  ///< the sequence of the open group's first record
+  ErrorRef group_refusal;         ///< why the open group was given up before it began
+  std::vector<GroupRecord> group;
+  std::vector<GroupRecord> group_drops;  ///< drops that came inside the group; they follow it
+  std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
+  Loan loan;                             ///< the loan it waits for
+  static constexpr std::size_t kMostFailures = 8;
+  std::vector<std::shared_ptr<Failure>>
+      failures;  ///< of its ops since its last sync, not all of them read
+
+  /// How far its records have done their work. An open group's records have left the lane and still
+  /// have theirs to do; so has a lend until its loan ends.
+  [[nodiscard]] std::uint64_t done() const noexcept {
+    const std::uint64_t consumed = lane->consumed() - (parked == ParkReason::loan ? 1 : 0);
+    return in_group ? std::min(consumed, group_start) : consumed;
+  }
+};
+
+/// Whether an urgent lane waits for lanes that may be less urgent.
+[[nodiscard]] inline bool waits_urgently(const LaneState& lane) noexcept {
+  return lane.priority != Priority::background &&
+         (lane.parked == ParkReason::slot || lane.parked == ParkReason::lanes);
+}
+
+}  // namespace hearth

@@ -1,0 +1,79 @@
+// An op and the slots of its inputs, each looked up once, with what the actor asks of all of them:
+// is one still to be made, is one poisoned, how many did other lanes make. Private to runtime. A
+// value of one turn, touched by the token holder only: a lane that waits resolves again. Invariant:
+// slots stay where they are as long as the handle table lives, so the pointers outlive whatever
+// becomes of the tensors.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_record.hpp>
+
+#include "handle_table.hpp"
+
+namespace hearth {
+
+class ResolvedOp final {
+ public:
+  ResolvedOp(HandleTable& handles, const OpView& op, LaneId lane) : op_(op) {
+    const std::size_t count = op.record().input_count;
+    if (count > few_.size()) {
+      many_.resize(count);
+      slots_ = many_.data();
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      look_up(handles, i, lane);
+    }
+  }
+  ResolvedOp(const ResolvedOp&) = delete;
+  ResolvedOp& operator=(const ResolvedOp&) = delete;
+  ~ResolvedOp() = default;
+
+  [[nodiscard]] const OpView& op() const noexcept { return op_; }
+  [[nodiscard]] OpKind kind() const noexcept { return op_.kind(); }
+  [[nodiscard]] int input_count() const noexcept { return op_.record().input_count; }
+  [[nodiscard]] Slot& slot(int input) const noexcept {
+    return *slots_[static_cast<std::size_t>(input)];
+  }
+  /// The first input that no record has made yet, or nullptr: then the lane waits.
+  [[nodiscard]] Slot* unborn() const noexcept { return unborn_; }
+  /// What the first poisoned input carries, or null.
+  [[nodiscard]] ErrorRef poison() const noexcept {
+    return poisoned_ != nullptr ? poisoned_->error : nullptr;
+  }
+  /// Inputs that another lane made and has not published.
+  [[nodiscard]] std::uint64_t foreign_uses() const noexcept { return foreign_uses_; }
+
+ private:
+  void look_up(HandleTable& handles, std::size_t index, LaneId lane) {
+    const Operand operand = op_.input(static_cast<int>(index));
+    Slot& slot = handles.slot(operand.slot);
+    slots_[index] = &slot;
+    if (is_unborn(slot, operand)) {
+      unborn_ = unborn_ == nullptr ? &slot : unborn_;
+      return;
+    }
+    HEARTH_ASSERT(slot.generation == operand.generation && slot.state != SlotState::empty,
+                  "an operand was freed before its use");
+    foreign_uses_ += slot.home != lane && !slot.is_published ? 1U : 0U;
+    if (slot.state == SlotState::poisoned && poisoned_ == nullptr) {
+      poisoned_ = &slot;
+    }
+  }
+
+  OpView op_;
+  Slot* unborn_ = nullptr;
+  const Slot* poisoned_ = nullptr;
+  std::uint64_t foreign_uses_ = 0;
+  // Uninitialized, and on the stack but for a concat of many: resolving must cost no more than the
+  // lookups.
+  std::array<Slot*, kInlineOperands> few_;
+  std::vector<Slot*> many_;
+  Slot** slots_ = few_.data();
+};
+
+}  // namespace hearth

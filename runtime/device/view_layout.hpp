@@ -1,0 +1,23 @@
+// Where the elements of a view lie: reshape, permute, slice and expand as arithmetic on strides.
+// Private to runtime. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+struct ViewLayout {
+  bool possible =
+      true;  ///< false: a reshape whose elements do not lie at fixed strides; it needs a copy
+  std::int64_t offset_elements = 0;  ///< from the input's first element
+  Layout layout = {};
+};
+
+/// The view that `op` makes of a tensor laid out like `from`; `to` is the contiguous layout of the
+/// result's shape.
+[[nodiscard]] ViewLayout view_layout(const OpView& op, const Layout& from, const Layout& to);
+
+}  // namespace hearth

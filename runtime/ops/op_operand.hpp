@@ -1,0 +1,84 @@
+// Checking of an op's operands before it is submitted, and the errors that name the op and the line
+// of the call. Private to runtime.
+// Threads: any; pure functions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include "op_submit.hpp"
+#include "runtime/client/tensor_impl.hpp"
+
+namespace hearth::detail {
+
+/// The path of the first operand that has one ("encoder.inner.weight"); empty when none has.
+[[nodiscard]] std::string module_path_of(std::span<const Arg> operands);
+
+/// Throws the error with op and location filled in, and the module path of the operands.
+[[noreturn]] void throw_op_error(const Error& error,
+                                 OpKind kind,
+                                 SourceLoc location,
+                                 std::span<const Arg> operands = {});
+[[noreturn]] void throw_op_error(const Error& error, OpKind kind, const Arg& operand);
+/// The same from a code and a sentence; the text becomes "<op>: <what>".
+[[noreturn]] void throw_op_error(ErrorCode code,
+                                 OpKind kind,
+                                 std::string_view what,
+                                 SourceLoc location,
+                                 std::span<const Arg> operands = {});
+[[noreturn]] void throw_op_error(ErrorCode code,
+                                 OpKind kind,
+                                 std::string_view what,
+                                 const Arg& operand);
+[[noreturn]] void throw_no_tensor(OpKind kind, const Arg& arg);
+/// The dtype rule of the kind's row is broken by this one operand.
+[[noreturn]] void throw_dtype_error(OpKind kind, const Arg& arg);
+
+/// The result of a rule, or its error thrown with the place of the call.
+template <class T>
+[[nodiscard]] T checked(Result<T>&& result,
+                        OpKind kind,
+                        SourceLoc location,
+                        std::span<const Arg> operands) {
+  if (!result.has_value()) [[unlikely]] {
+    throw_op_error(result.error(), kind, location, operands);
+  }
+  return std::move(result).value();
+}
+/// The same with the first operand's place; there is one.
+template <class T>
+[[nodiscard]] T checked(Result<T>&& result, OpKind kind, std::span<const Arg> operands) {
+  return checked(std::move(result), kind, operands[0].location(), operands);
+}
+template <class T>
+[[nodiscard]] T checked(Result<T>&& result, OpKind kind, const Arg& operand) {
+  return checked(std::move(result), kind, std::span<const Arg>(&operand, 1));
+}
+
+/// The tensor behind an operand. Errors: ArgumentError when it is a number or empty.
+[[nodiscard]] inline const TensorImpl& operand(OpKind kind, const Arg& arg) {
+  if (arg.is_scalar() || arg.tensor().impl() == nullptr) [[unlikely]] {
+    throw_no_tensor(kind, arg);
+  }
+  return *arg.tensor().impl();
+}
+/// The same, when the kind's row accepts its element type. Errors: DtypeError.
+[[nodiscard]] inline const TensorImpl& accepted_operand(OpKind kind, const Arg& arg) {
+  const TensorImpl& impl = operand(kind, arg);
+  if (!accepts(kind, impl.dtype)) [[unlikely]] {
+    throw_dtype_error(kind, arg);
+  }
+  return impl;
+}
+
+/// The operand itself, for ops that have nothing to do; a moved-in tensor moves on.
+[[nodiscard]] inline Tensor take(const Arg& arg) {
+  return arg.movable() != nullptr ? Tensor(std::move(*arg.movable())) : Tensor(arg.tensor());
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,258 @@
+// From checked operands to a record in the lane. Every op of every program comes through
+// submit_on_stream(), so its cost is the library's floor: 110 ns an op on the user's thread (bench:
+// BM_Submit_Add). What it costs is counted in atomics and lookups, not in lines: a reference count
+// looked at once an input, one intern lookup for the source line, none for a shape that an input
+// has already.
+#include "op_submit.hpp"
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "op_operand.hpp"
+#include "runtime/client/stream_state.hpp"
+#include "runtime/client/tensor_impl.hpp"
+#include "runtime/tape/tape.hpp"
+
+namespace hearth::detail {
+namespace {
+
+[[noreturn]] void throw_empty(OpKind kind, SourceLoc location) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = fmt::format("{}: an operand is an empty tensor", op_info(kind).name),
+                    .op = std::string(op_info(kind).name),
+                    .location = location});
+}
+
+[[noreturn]] void throw_two_devices(const Submission& submission,
+                                    const TensorImpl& a,
+                                    const TensorImpl& b) {
+  const std::string_view op = op_info(submission.kind).name;
+  throw_error(Error{
+      .code = ErrorCode::device_mismatch,
+      .text = fmt::format(
+          "{}: operands live on different devices: {} on {}, {} on {}; move one with to(device)",
+          op,
+          describe(a.dtype, a.layout->shape),
+          a.endpoint->name(),
+          describe(b.dtype, b.layout->shape),
+          b.endpoint->name()),
+      .op = std::string(op),
+      .module_path = module_path_of(submission.inputs),
+      .location = submission.location});
+}
+
+// True when the record may take over the tensor: its one reference was moved in, and no other
+// stream ever named it.
+bool is_last_use(const Submission& submission,
+                 std::size_t index,
+                 const TensorImpl& impl,
+                 const StreamState& stream) {
+  const Arg& arg = submission.inputs[index];
+  // The count needs no lock: with one reference, moved in here, nobody else can make a second one.
+  if (arg.movable() == nullptr || impl.references.load(std::memory_order_acquire) != 1 ||
+      impl.home != stream.id() || impl.is_foreign.load(std::memory_order_acquire)) {
+    return false;
+  }
+  for (std::size_t other = 0; other < submission.inputs.size(); ++other) {
+    if (other != index && submission.inputs[other].tensor().impl() == &impl) {
+      return false;  // op(std::move(a), a): the other operand still reads it
+    }
+  }
+  return true;
+}
+
+// The record with its blob while it is put together: inline up to five operands, the rest and long
+// attributes in the blob.
+class RecordBuilder {
+ public:
+  RecordBuilder(const Submission& submission, std::size_t outputs) {
+    record.kind = submission.kind;
+    record.flags = submission.flags;
+    record.input_count = static_cast<std::uint16_t>(submission.inputs.size());
+    record.output_count = static_cast<std::uint16_t>(outputs);
+  }
+  void add(const Operand& operand) {
+    if (count_ < kInlineOperands) {
+      record.operands[count_] = operand;
+    } else {
+      append(std::as_bytes(std::span(&operand, 1)));
+    }
+    ++count_;
+  }
+  void add_attributes(std::span<const std::byte> bytes) {
+    if (bytes.size() <= sizeof record.immediate) {
+      if (!bytes.empty()) {
+        std::memcpy(record.immediate, bytes.data(), bytes.size());
+      }
+    } else {
+      append(bytes);
+    }
+  }
+  [[nodiscard]] std::span<const std::byte> blob() const {
+    return heap_.empty() ? std::span<const std::byte>(inline_).first(size_)
+                         : std::span<const std::byte>(heap_);
+  }
+
+  OpRecord record;
+
+ private:
+  void append(std::span<const std::byte> bytes) {
+    if (heap_.empty() && size_ + bytes.size() <= sizeof inline_) {
+      std::memcpy(inline_.data() + size_, bytes.data(), bytes.size());
+      size_ += bytes.size();
+      return;
+    }
+    if (heap_.empty()) {
+      heap_.assign(inline_.begin(), inline_.begin() + static_cast<std::ptrdiff_t>(size_));
+    }
+    heap_.insert(heap_.end(), bytes.begin(), bytes.end());
+  }
+
+  int count_ = 0;
+  std::size_t size_ = 0;
+  // Enough for all kinds but a concat of more than 20 tensors, so that no other op allocates. Left
+  // uninitialized: most ops put nothing in it.
+  std::array<std::byte, 256> inline_;
+  std::vector<std::byte> heap_;
+};
+
+struct Output {
+  DType dtype;
+  ShapeId shape;
+};
+
+// Most results have the shape of an input, whose number is known: then the intern table, a hash and
+// a probe, is not asked.
+ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const Shape& shape) {
+  for (const Arg& input : submission.inputs) {
+    const TensorImpl& impl = *input.tensor().impl();
+    if (impl.layout->shape == shape) {
+      return impl.shape_id;
+    }
+  }
+  return endpoint.tables().shapes.intern(shape).value();
+}
+
+// Phases: the tape saves what the gradient needs; operands become record entries, and last uses are
+// decided; results get slots; the record goes out; then, and only then, are inputs given away or
+// marked as used. A submit that throws has changed nothing.
+void submit_on_stream(DeviceEndpoint& endpoint,
+                      const Submission& submission,
+                      std::span<const Output> outputs,
+                      std::span<Tensor> results) {
+  StreamState& stream = current_stream(endpoint);
+  if (stream.has_open_group() && op_info(submission.kind).op_class != OpClass::optimizer)
+      [[unlikely]] {
+    for (const Arg& input : submission.inputs) {
+      stream.require_made(
+          *input.tensor().impl(), op_info(submission.kind).name, submission.location);
+    }
+  }
+  Tape* tape = tape_of(submission);
+  if (tape != nullptr) {
+    tape->will_record(
+        submission);  // first: a saved operand has one more reference, and is no last use
+  }
+  RecordBuilder builder(submission, outputs.size());
+  OpRecord& record = builder.record;
+  record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
+  record.source = stream.source(submission.location);
+  std::uint64_t last_uses = 0;  // bit i: input i is given away (inputs beyond 64 never are)
+  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
+    const TensorImpl& impl = *submission.inputs[i].tensor().impl();
+    const bool is_last = i < 64 && is_last_use(submission, i, impl, stream);
+    last_uses |= is_last ? std::uint64_t{1} << i : 0;
+    builder.add(impl.operand(is_last ? Use::read_last : Use::read));
+    if (record.path.value == 0) {  // the first input with a path says which module this is
+      record.path = impl.path.load(std::memory_order_acquire);
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    results[i] = Tensor(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
+    builder.add(results[i].impl()->operand(Use::out));
+  }
+  builder.add_attributes(submission.attributes);
+  try {
+    stream.submit(record, builder.blob());
+  } catch (...) {
+    for (Tensor& result : results) {
+      stream.unmake_tensor(result.release_impl());  // no drop: the device has never seen the slot
+    }
+    throw;
+  }
+  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
+    if (i < 64 && ((last_uses >> i) & 1U) != 0) {
+      stream.recycle(submission.inputs[i].movable()->release_impl());  // the record is its drop
+    } else {
+      submission.inputs[i].tensor().impl()->note_use(stream.id(), record.sequence);
+    }
+  }
+  for (const Tensor& result : results) {
+    result.impl()->note_use(stream.id(), record.sequence);
+  }
+  if (tape != nullptr) {
+    tape->did_record(results);
+  }
+}
+
+DeviceEndpoint& endpoint_of(const Submission& submission) {
+  const TensorImpl* first = submission.inputs[0].tensor().impl();
+  for (const Arg& input : submission.inputs) {
+    const TensorImpl* impl = input.tensor().impl();
+    if (impl == nullptr) {
+      throw_empty(submission.kind, submission.location);
+    }
+    if (impl->endpoint != first->endpoint) {
+      throw_two_devices(submission, *first, *impl);
+    }
+  }
+  return *first->endpoint;
+}
+
+}  // namespace
+
+TensorSpec spec_of(OpKind kind, const Arg& arg) {
+  const TensorImpl* impl = arg.tensor().impl();
+  if (impl == nullptr) {
+    throw_empty(kind, arg.location());
+  }
+  return TensorSpec{impl->dtype, impl->layout->shape};
+}
+
+Tensor submit(const Submission& submission, DType dtype, const Shape& shape) {
+  DeviceEndpoint& endpoint = endpoint_of(submission);
+  const Output output{dtype, shape_id(endpoint, submission, shape)};
+  Tensor result;
+  submit_on_stream(endpoint, submission, {&output, 1}, {&result, 1});
+  return result;
+}
+
+void submit(const Submission& submission,
+            std::span<const TensorSpec> specs,
+            std::span<Tensor> results) {
+  DeviceEndpoint& endpoint = endpoint_of(submission);
+  constexpr std::size_t kMostOutputs = 8;
+  std::array<Output, kMostOutputs> outputs{};
+  HEARTH_ASSERT(specs.size() <= kMostOutputs, "no kind has more outputs");
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    outputs[i] = Output{specs[i].dtype, shape_id(endpoint, submission, specs[i].shape)};
+  }
+  submit_on_stream(
+      endpoint, submission, std::span<const Output>(outputs).first(specs.size()), results);
+}
+
+Tensor submit_on(const Device& device,
+                 const Submission& submission,
+                 DType dtype,
+                 const Shape& shape) {
+  DeviceEndpoint& endpoint = device.endpoint();
+  const Output output{dtype, endpoint.tables().shapes.intern(shape).value()};
+  Tensor result;
+  submit_on_stream(endpoint, submission, {&output, 1}, {&result, 1});
+  return result;
+}
+
+}  // namespace hearth::detail

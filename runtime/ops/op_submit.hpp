@@ -1,0 +1,48 @@
+// From an op function to a record on the calling thread's stream: the one place where tensors
+// become operands, where the last use is decided, where an op enters the tape, and where results
+// get their slots. Private to runtime. Threads: any; works on the calling thread's current stream
+// of the operands' device. Invariants: (1) nothing is queued when anything throws; (2) `read_last`
+// is given only to a tensor whose one reference was moved in and which never left this stream; (3)
+// the tape saves what the gradient needs before a reference is given away.
+#pragma once
+
+#include <span>
+
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+#include <hearth/streams/shape_rules.hpp>
+
+namespace hearth::detail {
+
+/// Dtype and shape of a tensor. Errors: ArgumentError when it is empty, naming the op.
+[[nodiscard]] TensorSpec spec_of(OpKind kind, const Arg& arg);
+
+struct Submission {
+  OpKind kind;
+  SourceLoc location;
+  std::span<const Arg> inputs;  ///< tensors only (a scalar operand is an attribute and a flag)
+  std::span<const std::byte> attributes = {};  ///< the bytes of the kind's attribute struct
+  std::uint16_t flags = 0;                     ///< RecordFlag bits
+};
+
+/// Submits an op with one result of this dtype and shape. Errors: DeviceMismatch when the inputs
+/// live on several devices.
+Tensor submit(const Submission& submission, DType dtype, const Shape& shape);
+/// The same with several results.
+void submit(const Submission& submission,
+            std::span<const TensorSpec> specs,
+            std::span<Tensor> results);
+/// An op without inputs.
+Tensor submit_on(const Device& device,
+                 const Submission& submission,
+                 DType dtype,
+                 const Shape& shape);
+
+template <class Attributes>
+[[nodiscard]] std::span<const std::byte> bytes_of(const Attributes& attributes) noexcept {
+  return std::as_bytes(std::span<const Attributes>(&attributes, 1));
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,126 @@
+// The recorder of a runtime: turns the records that its streams push into an op trace.
+// Private to runtime; one in each RuntimeTables. Threads: any.
+// Invariants: (1) a record is noted before it is pushed, and no one else can name its results
+// before its push returns: so the noted order keeps every dependency; (2) a ticket is read by its
+// owner only, before the push gives it away; (3) noting never fails the op.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <hearth/runtime/base/path_table.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/shape_table.hpp>
+#include <hearth/runtime/base/source_table.hpp>
+#include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/recording.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+class DeviceEndpoint;
+struct ReadTicket;
+struct TraceOp;
+
+class Recorder {
+ public:
+  /// Where an op was noted.
+  struct Mark {
+    std::uint64_t recording = 0;
+    std::size_t op = 0;
+  };
+  /// A tensor of before the recording: it is entered as an upload, whose bytes a read that goes
+  /// before the op brings.
+  struct Stranger {
+    Operand operand;
+    std::unique_ptr<ReadTicket> read;
+  };
+
+  Recorder(const ShapeTable& shapes, const SourceTable& sources, const PathTable& paths) noexcept;
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder();
+
+  [[nodiscard]] bool is_on() const noexcept {
+    return is_on_.load(std::memory_order_acquire);  // partners: start, stop, end_early
+  }
+  /// Errors: invalid_argument when a recording is under way.
+  [[nodiscard]] Status start(std::span<const Device> devices, const RecordOptions& options);
+  /// Errors: invalid_argument when there is none.
+  [[nodiscard]] Result<OpTrace> stop();
+
+  // ---- for streams, about what they are going to push ----
+  /// Inputs that the recording has not seen being made, with reads to push first where their bytes
+  /// are wanted.
+  [[nodiscard]] std::vector<Stranger> admit_strangers(const DeviceEndpoint& endpoint,
+                                                      LaneId lane,
+                                                      const OpView& op);
+  /// Notes an op whose sequence will be this; listens to its ticket, if it has one.
+  [[nodiscard]] std::optional<Mark> note(const DeviceEndpoint& endpoint,
+                                         LaneId lane,
+                                         std::uint64_t sequence,
+                                         const OpView& op);
+  /// The push of a noted op threw.
+  void cancel(const Mark& mark);
+  /// A drop that went out. One that does not fit into memory is left out: then the tensor lives to
+  /// the end of the trace.
+  void note_drop(const DeviceEndpoint& endpoint, LaneId lane, const Operand& operand) noexcept;
+
+  // ---- for the device ----
+  /// Notes that an op has failed, for the case that nobody reads it: then the trace reads what the
+  /// op should have made.
+  void note_failure(const DeviceEndpoint& endpoint,
+                    LaneId lane,
+                    std::uint64_t sequence,
+                    const Error& error) noexcept;
+
+ private:
+  struct Name {  // of a tensor in this runtime
+    std::uint32_t device = 0;
+    SlotId slot;
+    std::uint32_t generation = 0;
+    friend auto operator<=>(const Name&, const Name&) = default;
+  };
+  struct State;
+
+  /// The recording's number of an endpoint's device, if it takes part.
+  [[nodiscard]] static std::optional<std::uint32_t> device_of(const State& state,
+                                                              const DeviceEndpoint& endpoint);
+  /// The trace, with reads of what failed and was not read, and without the ops whose push threw.
+  [[nodiscard]] static OpTrace finished(State& state);
+  [[nodiscard]] static bool is_left_out(const State& state,
+                                        std::uint32_t device,
+                                        LaneId lane,
+                                        const OpView& op);
+  void leave_out(State& state, std::uint32_t device, LaneId lane, const OpView& op) const;
+  void add_drop(State& state, std::uint32_t device, LaneId lane, const Operand& operand) const;
+  void add_operands(State& state, TraceOp& op, const OpView& from) const;
+  [[nodiscard]] Operand translate(State& state, const Operand& operand, std::uint32_t value) const;
+  [[nodiscard]] std::uint32_t place_of(State& state, SourceId source) const;
+  [[nodiscard]] std::uint32_t path_of(State& state, PathId path) const;
+  static void note_kind(State& state, TraceOp& op, const OpView& from);
+  /// Appends, and ends the recording when it grows too large.
+  std::size_t add(State& state, TraceOp op);
+  void end_early(State& state, std::string_view why);
+  void end_early(const Error& error);
+  void listen(const OpView& op, const Mark& mark);
+  void finish(const Mark& mark, std::span<const std::byte> bytes, const ErrorRef& error) noexcept;
+  [[nodiscard]] RecordedBytes wanted_bytes() const;
+  [[nodiscard]] std::unique_ptr<ReadTicket> read_for(const Mark& mark,
+                                                     std::vector<std::byte> bytes);
+
+  const ShapeTable& shapes_;
+  const SourceTable& sources_;
+  const PathTable& paths_;
+  std::atomic<bool> is_on_{false};
+  mutable Mutex mutex_;
+  std::uint64_t recording_ HEARTH_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<State> state_ HEARTH_GUARDED_BY(mutex_);
+};
+
+}  // namespace hearth

@@ -1,0 +1,414 @@
+#include "trace_player.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/failure_book.hpp>
+#include <hearth/runtime/base/host_memory.hpp>
+#include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/stream.hpp>
+#include <hearth/runtime/update_group.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "runtime/ops/op_submit.hpp"
+
+namespace hearth {
+namespace {
+
+// Values for inputs whose bytes nobody kept: small, all different, and the same in every replay.
+std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t number) {
+  const auto size = static_cast<std::size_t>(shape.element_count() * size_bytes(dtype));
+  std::vector<std::byte> bytes = host_vector<std::byte>(size, "replay").value();
+  if (!is_float(dtype)) {
+    return bytes;
+  }
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::uint64_t state = number * 0x9e3779b97f4a7c15ULL + 1;
+    for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      const auto real = static_cast<float>(static_cast<double>(state >> 40U) * 0x1p-24 - 0.5);
+      const auto value = static_cast<T>(real);
+      std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+  });
+  return bytes;
+}
+
+// Somebody else ended these groups, not their own ops.
+bool was_given_up(const TraceOp& end) {
+  return end.outcome == TraceOutcome::discarded ||
+         (end.outcome == TraceOutcome::failed &&
+          (end.error == ErrorCode::cancelled || end.error == ErrorCode::worker_failed ||
+           end.error == ErrorCode::collective_failed || end.error == ErrorCode::deadline_exceeded));
+}
+
+class Player {
+ public:
+  Player(const OpTrace& trace, std::span<const Device> devices, const PlayOptions& options)
+      : trace_(trace),
+        devices_(devices),
+        options_(options),
+        values_(1),
+        makers_(1),
+        is_known_{true} {}
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
+  ~Player() {
+    end_groups();
+    for (const auto& [lane, stream] : streams_) {
+      stream.device().failures().expect_no_more(stream.device().name(), stream.id());
+    }
+  }
+
+  Result<PlayedTrace> play() {
+    for (std::size_t i = 0; i < trace_.ops.size(); ++i) {
+      play(i);
+    }
+    end_groups();
+    if (options_.reads_all_at_end) {
+      for (std::size_t value = 1; value < values_.size(); ++value) {
+        if (!values_[value].is_empty()) {
+          read(trace_.ops.size(), static_cast<std::uint32_t>(value));
+        }
+      }
+    }
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      collect(i);
+    }
+    for (auto& [end, pending] : groups_waiting_) {
+      if (const Status status = pending.wait(Deadline::in(options_.limit)); !status.has_value()) {
+        played_.failed_groups.emplace_back(end, status.shared_error());
+      }
+    }
+    for (auto& [lane, stream] : streams_) {
+      const StreamScope scope(stream);
+      const Status status = stream.device().sync_later().wait(Deadline::in(options_.limit));
+      if (!status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {
+        return status.shared_error();
+      }
+    }
+    return std::move(played_);
+  }
+
+ private:
+  using Lane = std::pair<std::uint32_t, std::uint64_t>;
+  static constexpr std::size_t kMostWaiting = 256;
+
+  const Device& device_of(const TraceOp& op) const {
+    return devices_.size() == 1 ? devices_[0] : devices_[op.device];
+  }
+
+  Stream& stream_of(const TraceOp& op) {
+    const Lane lane{op.device, op.lane};
+    const auto found = streams_.find(lane);
+    if (found != streams_.end()) {
+      return found->second;
+    }
+    Stream& made = streams_.emplace(lane, Stream(device_of(op))).first->second;
+    made.device().failures().expect_failures(made.device().name(),
+                                             made.id());  // a replay looks for them
+    return made;
+  }
+
+  // Groups that the trace leaves open, each on its own stream.
+  void end_groups() {
+    for (auto& [lane, group] : groups_) {
+      if (group) {
+        const StreamScope scope(streams_.at(lane));
+        group.reset();
+      }
+    }
+  }
+
+  Tensor& value(const Operand& operand) { return values_[operand.slot.value]; }
+
+  void add_value(Tensor tensor, std::size_t maker, bool is_known) {
+    values_.push_back(std::move(tensor));
+    makers_.push_back(maker);
+    is_known_.push_back(is_known);
+  }
+
+  void play(std::size_t index) {
+    const TraceOp& op = trace_.ops[index];
+    const StreamScope scope(stream_of(op));
+    if (op_info(op.record.kind).op_class != OpClass::lifetime) {
+      compute(index);
+    } else {
+      play_lifetime(index);
+    }
+    const OpView view = op.view();
+    for (int i = 0; i < op.record.input_count; ++i) {
+      if (view.input(i).use == Use::read_last) {
+        value(view.input(i)) = Tensor();
+      }
+    }
+  }
+
+  void compute(std::size_t index) {
+    const TraceOp& op = trace_.ops[index];
+    const OpView view = op.view();
+    std::vector<Arg> inputs;
+    std::vector<TensorSpec> specs;
+    bool is_known = true;
+    for (int i = 0; i < op.record.input_count; ++i) {
+      const Operand operand = view.input(i);
+      Tensor& tensor = value(operand);
+      is_known = is_known && is_known_[operand.slot.value];
+      if (operand.use == Use::read_last) {
+        inputs.emplace_back(std::move(tensor), SourceLoc{});
+      } else {
+        inputs.emplace_back(tensor, SourceLoc{});
+      }
+    }
+    for (int i = 0; i < op.record.output_count; ++i) {
+      specs.push_back({view.output(i).dtype, trace_.shape(view.output(i))});
+    }
+    const std::size_t size = op_info(op.record.kind).attribute_size_bytes;
+    const std::span<const std::byte> blob(op.blob);
+    const detail::Submission submission{
+        .kind = op.record.kind,
+        .location = {},
+        .inputs = inputs,
+        .attributes = size <= sizeof op.record.immediate
+                          ? std::span<const std::byte>(op.record.immediate).first(size)
+                          : blob.last(size),
+        .flags = op.record.flags};
+    if (inputs.empty()) {
+      add_value(detail::submit_on(device_of(op), submission, specs[0].dtype, specs[0].shape),
+                index,
+                true);
+      return;
+    }
+    std::vector<Tensor> results(specs.size());
+    detail::submit(submission, specs, results);
+    for (Tensor& result : results) {
+      add_value(std::move(result), index, is_known);
+    }
+  }
+
+  void play_lifetime(std::size_t index) {
+    const TraceOp& op = trace_.ops[index];
+    const Operand operand = op.record.operands[0];
+    const Lane lane{op.device, op.lane};
+    switch (op.record.kind) {
+      case OpKind::upload:
+        upload(index);
+        break;
+      case OpKind::readback:
+        if (is_user_read(index)) {
+          read(index, operand.slot.value);
+        }
+        break;
+      case OpKind::lend:
+        lend_out(index);
+        break;
+      case OpKind::publish:
+        value(operand).publish();
+        break;
+      case OpKind::adopt:
+        value(operand).adopt();
+        break;
+      case OpKind::group_begin:
+        groups_[lane] = std::make_unique<UpdateGroup>(device_of(op));
+        break;
+      case OpKind::group_end: {
+        const std::unique_ptr<UpdateGroup> group = std::move(groups_[lane]);
+        if (!was_given_up(op)) {
+          groups_waiting_.emplace_back(index, group->commit());
+        }
+        break;
+      }
+      case OpKind::drop:  // play() lets go of it
+      case OpKind::sync:  // waits that shaped nothing
+      default:
+        break;
+    }
+  }
+
+  // The halves of copies between devices are played by the uploads that take them.
+  bool is_user_read(std::size_t index) {
+    if (copies_.empty()) {
+      copies_.resize(trace_.ops.size() + 1);
+      for (const TraceOp& op : trace_.ops) {
+        copies_[op.copied_from] = true;
+      }
+    }
+    if (!copies_[index + 1]) {
+      return true;
+    }
+    const Operand operand = trace_.ops[index].record.operands[0];
+    copied_.emplace(static_cast<std::uint32_t>(index + 1),
+                    std::pair(value(operand), bool{is_known_[operand.slot.value]}));
+    return false;
+  }
+
+  void upload(std::size_t index) {
+    const TraceOp& op = trace_.ops[index];
+    const Operand out = op.record.operands[0];
+    const Shape& shape = trace_.shape(out);
+    if (op.copied_from != 0) {
+      const auto from = copied_.find(op.copied_from);
+      if (from != copied_.end()) {
+        const StreamScope scope(stream_of(trace_.ops[op.copied_from - 1]));
+        add_value(from->second.first.to(device_of(op)), index, from->second.second);
+        copied_.erase(from);
+        return;
+      }
+    }
+    const bool is_known = op.data != 0;
+    const std::vector<std::byte> bytes =
+        is_known ? trace_.data[op.data - 1] : made_up(out.dtype, shape, out.slot.value);
+    add_value(Tensor::from_bytes(device_of(op), bytes, out.dtype, shape), index, is_known);
+  }
+
+  void lend_out(std::size_t index) {
+    const TraceOp& op = trace_.ops[index];
+    const Operand in = op.record.operands[0];
+    Tensor lent = in.use == Use::read_last ? std::move(value(in)) : value(in);
+    const bool is_known = op.data != 0;
+    auto bytes = is_known ? trace_.data[op.data - 1] : std::vector<std::byte>();
+    Tensor back = lend(
+        std::move(lent),
+        [bytes = std::move(bytes)](Result<LentRegion> region) {
+          if (region.has_value()) {
+            LentRegion taken = std::move(region).value();
+            std::copy(bytes.begin(), bytes.end(), taken.bytes().begin());
+            taken.done();
+          }
+        },
+        Deadline::in(options_.limit));
+    add_value(std::move(back), index, is_known);
+  }
+
+  static Tensor corner_of(Tensor tensor) {
+    for (int axis = 0; tensor.element_count() > 1 && axis < tensor.rank(); ++axis) {
+      tensor = slice(tensor, axis, {.start = 0, .stop = 1});
+    }
+    return tensor;
+  }
+
+  void read(std::size_t index, std::uint32_t number) {
+    const TraceOp& maker = trace_.ops[makers_[number]];
+    Operand operand;
+    for (int i = 0; i < maker.record.output_count; ++i) {
+      if (maker.view().output(i).slot.value == number) {
+        operand = maker.view().output(i);
+      }
+    }
+    played_.reads.push_back(
+        {.op = index, .maker = makers_[number], .operand = operand, .is_known = is_known_[number]});
+    // A read that failed brings no bytes: one element shows whether it fails again, however large
+    // the value was to be.
+    const bool has_failed =
+        index < trace_.ops.size() && trace_.ops[index].outcome == TraceOutcome::failed;
+    waiting_.push_back(has_failed ? corner_of(values_[number]).read_bytes(SourceLoc{})
+                                  : values_[number].read_bytes(SourceLoc{}));
+    if (waiting_.size() >= kMostWaiting) {
+      collect(waiting_.size() - kMostWaiting);
+    }
+  }
+
+  void collect(std::size_t index) {
+    if (!waiting_[index]) {
+      return;
+    }
+    const Status status = waiting_[index]->wait(Deadline::in(options_.limit));
+    if (status.has_value()) {
+      played_.reads[index].bytes = std::move(*waiting_[index]).get();
+    } else {
+      played_.reads[index].error = status.shared_error();
+    }
+    waiting_[index].reset();
+  }
+
+  const OpTrace& trace_;
+  const std::span<const Device> devices_;
+  const PlayOptions& options_;
+  std::map<Lane, Stream> streams_;
+  std::map<Lane, std::unique_ptr<UpdateGroup>> groups_;
+  std::vector<Tensor> values_;
+  std::vector<std::size_t> makers_;
+  std::vector<bool> is_known_;
+  std::vector<bool> copies_;  // by op from 1: its bytes go to another device
+  std::map<std::uint32_t, std::pair<Tensor, bool>> copied_;
+  std::vector<std::optional<Pending<std::vector<std::byte>>>> waiting_;  // for each read
+  std::vector<std::pair<std::size_t, Pending<void>>> groups_waiting_;
+  PlayedTrace played_;
+};
+
+}  // namespace
+
+Result<PlayedTrace> play_trace(const OpTrace& trace,
+                               std::span<const Device> devices,
+                               const PlayOptions& options) {
+  HEARTH_TRY_STATUS(check_trace(trace, options.limits));
+  if (devices.empty() || (devices.size() != 1 && devices.size() != trace.devices.size())) {
+    return Error{.code = ErrorCode::invalid_argument,
+                 .text = fmt::format("replay: the trace has {} devices, {} were given: it takes "
+                                     "one for each, or one for all",
+                                     trace.devices.size(),
+                                     devices.size())};
+  }
+  try {
+    return Player(trace, devices, options).play();
+  } catch (const Exception& error) {
+    return error.shared_error();
+  }
+}
+
+Difference difference(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
+  Difference found;
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto real = [](std::span<const std::byte> bytes, std::size_t i) {
+      T value{};
+      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+      if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
+        return static_cast<double>(static_cast<float>(value));
+      } else {
+        return static_cast<double>(value);
+      }
+    };
+    for (std::size_t i = 0; i < a.size() / sizeof(T); ++i) {
+      const double x = real(a, i);
+      const double y = real(b, i);
+      if (x == y || (std::isnan(x) && std::isnan(y))) {
+        continue;
+      }
+      const double apart = std::abs(x - y) / (1 + std::abs(y));
+      const double far = std::isfinite(apart) ? apart : std::numeric_limits<double>::infinity();
+      if (far > found.largest) {
+        found = {.largest = far, .at = i, .a = x, .b = y};
+      }
+    }
+  });
+  return found;
+}
+
+double replay_tolerance(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f64:
+      return 1e-10;
+    case DType::f32:
+      return 1e-4;
+    case DType::f16:
+      return 1e-2;
+    case DType::bf16:
+      return 1e-1;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,309 @@
+// The tape writes while ops run forwards and is read once, backwards. Nodes refer to each other by
+// index, and all that a node keeps lies behind what earlier nodes keep, in shared lists: recording
+// is a few push_backs without malloc, and the sweep frees what is saved by shortening a list from
+// its end.
+#include "tape.hpp"
+
+#include "runtime/ops/op_operand.hpp"
+#include "vjp_table.hpp"
+
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// A leaf whose gradient has been handed over already.
+constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
+
+[[noreturn]] void throw_grad_error(ErrorCode code, std::string text, SourceLoc loc) {
+  throw_error(
+      Error{.code = code, .text = "grad: " + std::move(text), .op = "grad", .location = loc});
+}
+
+// What the tape holds must not hold the tape: a cycle of counts would never end.
+Tensor untracked(const Tensor& tensor) {
+  Tensor copy(tensor);
+  copy.set_node(nullptr, 0);
+  return copy;
+}
+
+std::uint32_t count32(std::size_t size) noexcept {
+  return static_cast<std::uint32_t>(size);
+}
+
+}  // namespace
+
+Tape::Tape() : owner_thread_(current_context().id().value) {
+  // Room for a middling model; malloc hands it out untouched.
+  constexpr std::size_t kNodes = 512;
+  nodes_.reserve(kNodes);
+  edges_.reserve(2 * kNodes);
+  saved_.reserve(kNodes);
+  attribute_bytes_.reserve(16 * kNodes);
+}
+
+Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
+  if (value.is_empty()) {
+    throw_grad_error(ErrorCode::invalid_argument, "an input is an empty tensor", loc);
+  }
+  if (value.is_tracked()) {
+    throw_grad_error(ErrorCode::invalid_argument,
+                     "an input is tracked by an outer grad, and gradients of gradients are not "
+                     "supported: detach() it",
+                     loc);
+  }
+  TapeNode node;
+  node.leaf = count32(leaves_.size());
+  node.first_consumer = kNoNode;
+  node.first_edge = count32(edges_.size());
+  node.first_saved = count32(saved_.size());
+  leaves_.push_back(untracked(value));
+  nodes_.push_back(node);
+  Tensor tracked = leaves_.back();
+  if (is_float(tracked.dtype())) {
+    tracked.set_node(this, count32(nodes_.size() - 1));
+  }
+  return tracked;
+}
+
+VjpNeeds Tape::add_edges(const detail::Submission& submission, std::size_t first_operand) {
+  const VjpRow& row = vjp_row(submission.kind);
+  VjpNeeds needs;
+  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
+    const Tensor& input = submission.inputs[i].tensor();
+    const bool is_ours = input.tape() == this;
+    edges_.push_back({.layout = input.impl()->layout,
+                      .node = is_ours ? input.node() : kNoNode,
+                      .dtype = input.impl()->dtype});
+    if (is_ours && first_operand + i < row.needs.size()) {
+      const VjpNeeds& more = row.needs[first_operand + i];
+      needs.operands = static_cast<std::uint8_t>(needs.operands | more.operands);
+      needs.outputs = static_cast<std::uint8_t>(needs.outputs | more.outputs);
+    }
+  }
+  return needs;
+}
+
+std::uint8_t Tape::save_operands(const detail::Submission& submission,
+                                 std::size_t first_operand,
+                                 std::uint8_t needed) {
+  std::uint8_t saved = 0;
+  const std::size_t most = vjp_row(submission.kind).needs.size();
+  for (std::size_t i = 0; i < submission.inputs.size() && first_operand + i < most; ++i) {
+    const auto bit = static_cast<std::uint8_t>(1U << (first_operand + i));
+    if ((needed & bit) != 0) {
+      saved_.push_back(untracked(submission.inputs[i].tensor()));
+      saved = static_cast<std::uint8_t>(saved | bit);
+    }
+  }
+  return saved;
+}
+
+// Phases: the edges to the inputs' nodes, and what their gradients need; the operands that are
+// needed; the attributes. An operand is saved only when a tracked input asks for it: x * w with a
+// tracked w saves x, not w.
+void Tape::will_record(const detail::Submission& submission) {
+  const bool is_left_number =
+      (submission.flags & static_cast<std::uint16_t>(RecordFlag::scalar_lhs)) != 0;
+  const std::size_t first_operand =
+      is_left_number ? 1 : 0;  // 2 / x: the one input is the right operand
+  TapeNode node{
+      .kind = submission.kind, .flags = submission.flags, .location = submission.location};
+  node.leaf = kNoNode;
+  node.first_edge = count32(edges_.size());
+  node.edge_count = count32(submission.inputs.size());
+  node.first_saved = count32(saved_.size());
+  const VjpNeeds needs = add_edges(submission, first_operand);
+  node.saved_operands = save_operands(submission, first_operand, needs.operands);
+  node.saved_outputs = needs.outputs;
+
+  std::span<const std::byte> attributes = submission.attributes;
+  const std::uint32_t home = count32(homes_.size());
+  if (submission.kind == OpKind::upload) {
+    // A copy between devices: its gradient goes back to where the input is. The attributes are the
+    // number of its pair of devices.
+    homes_.push_back(submission.inputs[0].tensor().device());
+    attributes = detail::bytes_of(home);
+  }
+  node.first_attribute_byte = count32(attribute_bytes_.size());
+  node.attribute_size_bytes = static_cast<std::uint16_t>(attributes.size());
+  attribute_bytes_.insert(attribute_bytes_.end(), attributes.begin(), attributes.end());
+  nodes_.push_back(node);
+}
+
+void Tape::did_record(std::span<Tensor> results) {
+  const std::uint32_t index = count32(nodes_.size() - 1);
+  const TapeNode& node = nodes_.back();
+  if (!is_float(results[0].dtype())) {
+    // A cast to integers, say: nothing flows back through it.
+    saved_.resize(node.first_saved);
+    edges_.resize(node.first_edge);
+    attribute_bytes_.resize(node.first_attribute_byte);
+    nodes_.pop_back();
+    return;
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if ((node.saved_outputs >> i & 1U) != 0) {
+      saved_.push_back(results[i]);
+    }
+  }
+  // The sweep passes a leaf's first consumer last, so that is when its gradient is complete.
+  for (std::uint32_t i = 0; i < node.edge_count; ++i) {
+    const TapeEdge& edge = edges_[node.first_edge + i];
+    if (edge.node != kNoNode && nodes_[edge.node].leaf != kNoNode &&
+        nodes_[edge.node].first_consumer == kNoNode) {
+      nodes_[edge.node].first_consumer = index;
+    }
+  }
+  if (node.kind == OpKind::upload) {
+    homes_.push_back(results[0].device());
+  }
+  results[0].set_node(this, index);
+}
+
+// Moved into the sum, which so may be written in place.
+void Tape::accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc) {
+  Tensor& slot = gradients_[node];
+  slot = slot.is_empty() ? std::move(gradient)
+                         : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));
+}
+
+// The hook runs in the middle of the sweep: data-parallel ranks send a gradient away while the rest
+// is still computed.
+void Tape::finish_leaf(TapeNode& leaf, const GradientHook& on_ready) {
+  Tensor& gradient = leaf_gradients_[leaf.leaf];
+  const auto node = static_cast<std::size_t>(&leaf - nodes_.data());
+  gradient = std::move(gradients_[node]);
+  if (gradient.is_empty()) {
+    gradient = zeros_like(leaves_[leaf.leaf], sweep_location_);
+    unreached_.resize(leaves_.size());
+    unreached_[leaf.leaf] = gradient;
+  }
+  leaf.first_consumer = kFinished;
+  if (on_ready) {
+    on_ready(leaf.leaf, gradient);
+  }
+}
+
+void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
+  const TapeNode node = nodes_[index];
+  if (node.leaf != kNoNode) {
+    return;  // finished by its first consumer
+  }
+  Tensor gradient = std::move(gradients_[index]);
+  if (!gradient.is_empty()) {  // empty: the op did not lead to the result
+    vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));
+  }
+  // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it
+  // any more.
+  saved_.resize(node.first_saved);
+  for (std::uint32_t i = 0; i < node.edge_count; ++i) {
+    const std::uint32_t from = edges_[node.first_edge + i].node;
+    if (from != kNoNode && nodes_[from].leaf != kNoNode && nodes_[from].first_consumer == index) {
+      finish_leaf(nodes_[from], on_ready);
+    }
+  }
+}
+
+void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
+  if (output.is_empty()) {
+    throw_grad_error(ErrorCode::invalid_argument, "the function returned an empty tensor", loc);
+  }
+  if (!is_float(output.dtype())) {
+    throw_grad_error(
+        ErrorCode::dtype_mismatch,
+        "the function must return a float tensor, not " + describe(output.dtype(), output.shape()),
+        loc);
+  }
+  if (output.element_count() != 1) {
+    throw_grad_error(
+        ErrorCode::shape_mismatch,
+        "the function must return one element, not " + describe(output.dtype(), output.shape()),
+        loc);
+  }
+  if (output.is_tracked() && output.tape() != this) {
+    throw_grad_error(
+        ErrorCode::invalid_argument, "the function returned a tensor of another grad call", loc);
+  }
+}
+
+std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_ready, SourceLoc loc) {
+  require_swept(output, loc);
+  sweep_location_ = loc;
+  gradients_.resize(nodes_.size());
+  leaf_gradients_.resize(leaves_.size());
+  if (output.tape() == this) {  // else no input led to it, and every gradient is zeros
+    gradients_[output.node()] = ones_like(output, loc);
+  }
+  for (std::uint32_t index = count32(nodes_.size()); index-- > 0;) {
+    sweep_node(index, on_ready);
+  }
+  // Leaves that nothing used.
+  for (std::size_t index = nodes_.size(); index-- > 0;) {
+    if (nodes_[index].leaf != kNoNode && nodes_[index].first_consumer != kFinished) {
+      finish_leaf(nodes_[index], on_ready);
+    }
+  }
+  return std::move(leaf_gradients_);
+}
+
+void Tape::close() noexcept {
+  is_open_.store(false, std::memory_order_release);  // partner: is_open
+  nodes_.clear();
+  edges_.clear();
+  saved_.clear();
+  attribute_bytes_.clear();
+  homes_.clear();
+  leaves_.clear();
+  gradients_.clear();
+  leaf_gradients_.clear();
+  unreached_.clear();
+}
+
+void Tape::require_owner(const detail::Submission& submission) const {
+  if (owner_thread_ != current_context().id().value) {
+    detail::throw_op_error(
+        ErrorCode::invalid_argument,
+        submission.kind,
+        "an operand is tracked by a grad call of another thread: detach() it first",
+        submission.location);
+  }
+}
+
+namespace detail {
+
+Tape* find_tape(const Submission& submission) {
+  Tape* found = nullptr;
+  for (const Arg& input : submission.inputs) {
+    Tape* const tape = input.tensor().tape();
+    if (tape == nullptr || tape == found || !tape->is_open()) {
+      continue;
+    }
+    if (found != nullptr) {
+      throw_op_error(ErrorCode::invalid_argument,
+                     submission.kind,
+                     "operands are tracked by two grad calls: detach() the outer one",
+                     submission.location);
+    }
+    tape->require_owner(submission);
+    found = tape;
+  }
+  return vjp_row(submission.kind).emit != nullptr ? found : nullptr;
+}
+
+void retain_tape(Tape* tape) noexcept {
+  tape->retain();
+}
+void release_tape(Tape* tape) noexcept {
+  tape->release();
+}
+bool is_open(const Tape& tape) noexcept {
+  return tape.is_open();
+}
+
+}  // namespace detail
+
+}  // namespace hearth

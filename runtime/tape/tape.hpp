@@ -1,0 +1,126 @@
+// The tape of one grad call: which ops led from the tracked inputs to the output, and what their
+// gradients need of them. Private to runtime.
+// Counted by its TapeScope and by the tensors that it tracks, so that a tracked tensor may outlive
+// the call; from then on the tape is closed, and such a tensor counts as untracked.
+// Threads: the one that opened it records and sweeps; references may be dropped by any.
+// Invariants: (1) recording order is topological order; (2) what is saved is untracked, so the tape
+// holds no reference to itself; (3) a node's saved tensors go as soon as its gradient was emitted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/intrusive_ptr.hpp>
+#include <hearth/runtime/gradients.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include "runtime/ops/op_submit.hpp"
+
+namespace hearth {
+
+struct VjpNeeds;
+
+/// An input of a recorded op: where its gradient goes, and what it looks like.
+struct TapeEdge {
+  const Layout* layout = nullptr;  ///< Interned, so it lives as long as the runtime's tables.
+  std::uint32_t node = 0;          ///< The node that made it; kNoNode when it is untracked.
+  DType dtype = DType::f32;
+};
+
+/// One recorded op, or a leaf. Its edges, saved tensors and attribute bytes lie in the tape's
+/// lists.
+struct TapeNode {
+  OpKind kind = OpKind::fill;
+  std::uint16_t flags = 0;  ///< RecordFlag bits
+  std::uint8_t saved_operands = 0;
+  std::uint8_t saved_outputs = 0;
+  std::uint16_t attribute_size_bytes = 0;
+  std::uint32_t first_edge = 0;
+  std::uint32_t edge_count = 0;
+  std::uint32_t first_saved = 0;
+  std::uint32_t first_attribute_byte = 0;
+  std::uint32_t leaf = 0;            ///< kNoNode for an op
+  std::uint32_t first_consumer = 0;  ///< of a leaf: the first node that uses it
+  SourceLoc location;
+};
+
+class Tape final : public RefCounted<Tape> {
+ public:
+  static constexpr std::uint32_t kNoNode = 0xffffffffU;
+
+  Tape();
+
+  /// The same values, tracked, as the next leaf. A tensor whose type has no gradients comes back
+  /// untracked; its gradient is zeros. Errors: ArgumentError when it is empty, or tracked by an
+  /// outer grad.
+  [[nodiscard]] Tensor add_leaf(const Tensor& value, SourceLoc loc);
+
+  /// Before the op's input references are given away: saves what its gradient needs of them.
+  void will_record(const detail::Submission& submission);
+  /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
+  void did_record(std::span<Tensor> results);
+
+  /// See TapeScope::sweep.
+  [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output,
+                                          const GradientHook& on_ready,
+                                          SourceLoc loc);
+  /// See TapeScope::take_unreached.
+  [[nodiscard]] std::vector<Tensor> take_unreached() { return std::move(unreached_); }
+
+  /// Forgets everything; from here on the tensors of this tape count as untracked.
+  void close() noexcept;
+  // Partner: the store in close().
+  [[nodiscard]] bool is_open() const noexcept { return is_open_.load(std::memory_order_acquire); }
+  /// Errors: ArgumentError when the calling thread is not the one that opened the tape.
+  void require_owner(const detail::Submission& submission) const;
+
+ private:
+  friend class VjpNode;
+
+  /// An edge for each input; what the gradients of the tracked ones need.
+  [[nodiscard]] VjpNeeds add_edges(const detail::Submission& submission, std::size_t first_operand);
+  /// Saves the needed operands; which ones those are, by position.
+  [[nodiscard]] std::uint8_t save_operands(const detail::Submission& submission,
+                                           std::size_t first_operand,
+                                           std::uint8_t needed);
+  /// Errors: ArgumentError, DtypeError or ShapeError when there is no gradient of this result here.
+  void require_swept(const Tensor& output, SourceLoc loc) const;
+  void sweep_node(std::uint32_t index, const GradientHook& on_ready);
+  void finish_leaf(TapeNode& leaf, const GradientHook& on_ready);
+  void accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc);
+
+  std::vector<TapeNode> nodes_;
+  std::vector<TapeEdge> edges_;
+  std::vector<Tensor> saved_;
+  std::vector<std::byte> attribute_bytes_;
+  std::vector<Device> homes_;           ///< of transfers: the device before, the device after
+  std::vector<Tensor> leaves_;          ///< untracked
+  std::vector<Tensor> gradients_;       ///< by node, during the sweep
+  std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
+  std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
+  SourceLoc sweep_location_;
+  std::uint64_t owner_thread_ = 0;
+  std::atomic<bool> is_open_{true};
+};
+
+namespace detail {
+
+/// The tape that an op belongs to when one of its inputs is tracked by it and the kind has a
+/// gradient; else nullptr. Errors: ArgumentError when its inputs are tracked by different tapes, or
+/// by another thread's.
+[[nodiscard]] Tape* find_tape(const Submission& submission);
+[[nodiscard]] inline Tape* tape_of(const Submission& submission) {
+  for (const Arg& input : submission.inputs) {
+    if (input.tensor().tape() != nullptr) {
+      return find_tape(submission);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace detail
+
+}  // namespace hearth

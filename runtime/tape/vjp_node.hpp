@@ -1,0 +1,74 @@
+// What a VJP function sees of one recorded op: which gradients are asked for, what was saved, and
+// where to give the answers. Private to runtime.
+// Operands are numbered as the op names them (lhs 0, rhs 1, ...), also where one of them is a
+// number and so no input.
+// Threads: the tape's owner.
+#pragma once
+
+#include <cstring>
+
+#include <hearth/runtime/ops.hpp>
+
+#include "tape.hpp"
+
+namespace hearth {
+
+class VjpNode {
+ public:
+  VjpNode(Tape& tape, const TapeNode& node) noexcept : tape_(&tape), node_(&node) {}
+
+  [[nodiscard]] OpKind kind() const noexcept { return node_->kind; }
+  /// Whether someone waits for the gradient of this operand.
+  [[nodiscard]] bool needs(int operand) const noexcept;
+  [[nodiscard]] bool is_number(int operand) const noexcept;
+  [[nodiscard]] int operand_count() const noexcept { return static_cast<int>(node_->edge_count); }
+  [[nodiscard]] const Shape& shape(int operand) const noexcept {
+    return edge(operand).layout->shape;
+  }
+  [[nodiscard]] DType dtype(int operand) const noexcept { return edge(operand).dtype; }
+  /// Whether a permute made this operand: then its gradient is best laid out like that view, so
+  /// that it lies in order once it has gone back through the permute.
+  [[nodiscard]] bool is_permuted(int operand) const noexcept;
+  /// The value of an operand that is a number.
+  [[nodiscard]] double number() const noexcept { return attributes<ScalarAttributes>().real; }
+  template <class Attributes>
+  [[nodiscard]] Attributes attributes() const noexcept {
+    Attributes out;
+    HEARTH_ASSERT(node_->attribute_size_bytes == sizeof(out), "attributes of another kind");
+    std::memcpy(&out, attribute_bytes().data(), sizeof(out));
+    return out;
+  }
+  [[nodiscard]] std::span<const std::byte> attribute_bytes() const noexcept;
+  /// The device that a transfer came from.
+  [[nodiscard]] const Device& home() const noexcept;
+  [[nodiscard]] SourceLoc location() const noexcept { return node_->location; }
+
+  /// An operand of an emitted op, on the account of the user's line that called the forward op.
+  [[nodiscard]] Arg at(const Tensor& tensor) const noexcept { return Arg(tensor, node_->location); }
+  [[nodiscard]] Arg at(Tensor&& tensor) const noexcept {
+    return Arg(std::move(tensor), node_->location);
+  }
+  [[nodiscard]] Arg at(double number) const noexcept { return Arg(number, node_->location); }
+  /// A saved operand (or the number that it is); the row's masks must name it.
+  [[nodiscard]] Arg operand(int operand) const;
+  /// The same for its last use, so that its memory can be reused.
+  [[nodiscard]] Arg last_operand(int operand) const;
+  [[nodiscard]] Arg output(int output = 0) const { return at(std::as_const(saved_output(output))); }
+  [[nodiscard]] Arg last_output(int output = 0) const {
+    return at(std::move(saved_output(output)));
+  }
+
+  /// Adds to the gradient of an operand that is needed; axes along which the operand was broadcast
+  /// are summed.
+  void give(int operand, Tensor gradient) const;
+
+ private:
+  [[nodiscard]] const TapeEdge& edge(int operand) const noexcept;
+  [[nodiscard]] Tensor& saved_operand(int operand) const noexcept;
+  [[nodiscard]] Tensor& saved_output(int output) const noexcept;
+
+  Tape* tape_;
+  const TapeNode* node_;
+};
+
+}  // namespace hearth

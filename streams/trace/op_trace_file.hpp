@@ -1,0 +1,38 @@
+// Op traces as bytes and as files. A trace file is a checked file (base/checked_file) whose payload
+// is a sequence of frames, in this order: notes, devices, shapes, places, paths, data, ops. Layout,
+// little-endian. A frame: kind u32, version u32, size u64, xxh64 of the body u64; then the body.
+// Numbers are u32, texts and data a u64 size and the bytes, each list starts with its u32 count. An
+// op: the 128 bytes of its record, device, lane, data, copied_from, outcome, error, then its blob,
+// whose size the record has. Threads: any. Invariant: what is read is valid (op_trace_checker) to
+// the last byte, or refused with the number of the byte.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/trace/op_trace.hpp>
+#include <hearth/streams/trace/op_trace_checker.hpp>
+
+namespace hearth {
+
+/// The payload of a trace file. Requires a valid trace.
+[[nodiscard]] std::vector<std::byte> encode_trace(const OpTrace& trace);
+/// Errors: bad_format: "byte 4711: op 17: matmul: inner dimensions differ: …"; its cause has the
+/// code of the rule that is broken. Cost: memory grows with what the bytes really hold, whatever
+/// they claim.
+[[nodiscard]] Result<OpTrace> decode_trace(std::span<const std::byte> payload,
+                                           const TraceLimits& limits = {});
+/// Makes the checksums of the frames right, where they can be found: for fuzzers, which would not
+/// get past them.
+void repair_checksums(std::span<std::byte> payload) noexcept;
+
+/// Errors: io_error.
+[[nodiscard]] Status write_trace(const std::filesystem::path& path, const OpTrace& trace);
+/// Errors: not_found, io_error; bad_format with the file, and the byte after its header of 32.
+[[nodiscard]] Result<OpTrace> read_trace(const std::filesystem::path& path,
+                                         const TraceLimits& limits = {});
+
+}  // namespace hearth

@@ -1,0 +1,111 @@
+// What a store leaves on the disk when the power fails: the file is synced, then renamed, then its
+// folder is synced, and a sync that fails is told. A program of its own, since it takes the place
+// of the C library's fsync and rename.
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <hearth/runtime/base/file.hpp>
+
+#include "temporary_folder.hpp"
+
+namespace hearth::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Calls {
+  std::vector<std::string> names;
+  int file_error = 0;    ///< The errno of the next sync of a file; 0: it succeeds.
+  int folder_error = 0;  ///< Of a folder.
+};
+Calls calls;
+
+int sync(int number) {
+  struct stat facts {};
+  if (::fstat(number, &facts) != 0) {
+    return -1;
+  }
+  const bool is_folder = S_ISDIR(facts.st_mode);
+  calls.names.emplace_back(is_folder ? "sync the folder" : "sync the file");
+  if (const int error_number = is_folder ? calls.folder_error : calls.file_error) {
+    errno = error_number;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, number));
+}
+
+class FileSync : public ::testing::Test {
+ protected:
+  void SetUp() override { calls = {}; }
+  [[nodiscard]] Status store(const std::string& text) const {
+    return write_file_atomically(path, std::as_bytes(std::span(text)));
+  }
+  [[nodiscard]] std::string content() const {
+    const auto bytes = read_file(path);
+    std::string text;
+    for (const std::byte byte : bytes.value()) {
+      text += static_cast<char>(byte);
+    }
+    return text;
+  }
+
+  TemporaryFolder folder;
+  std::filesystem::path path = folder.path() / "file";
+};
+
+TEST_F(FileSync, TheFolderIsSyncedAfterTheRenameAndTheFileBefore) {
+  ASSERT_TRUE(store("new").has_value());
+  EXPECT_THAT(calls.names, ElementsAre("sync the file", "rename", "sync the folder"));
+  EXPECT_EQ(content(), "new");
+}
+
+TEST_F(FileSync, ASyncOfTheFileThatFailsKeepsTheOld) {
+  ASSERT_TRUE(store("old").has_value());
+  calls = {.names = {}, .file_error = EIO, .folder_error = 0};
+  const Status status = store("new");
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_THAT(status.error().text, HasSubstr("sync"));
+  EXPECT_EQ(content(), "old");
+}
+
+TEST_F(FileSync, ASyncOfTheFolderThatFailsIsTold) {
+  calls.folder_error = EIO;
+  const Status status = store("new");
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().text, HasSubstr("sync its folder"));
+}
+
+TEST_F(FileSync, AFolderThatCannotBeSyncedAtAllIsNoError) {
+  calls.folder_error = EINVAL;  // as some network file systems say
+  EXPECT_TRUE(store("new").has_value());
+}
+
+}  // namespace
+
+int sync_instead(int number) {
+  return sync(number);
+}
+void note_rename() {
+  calls.names.emplace_back("rename");
+}
+
+}  // namespace hearth::testing
+
+extern "C" int fsync(int number) {
+  return hearth::testing::sync_instead(number);
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  hearth::testing::note_rename();
+  return static_cast<int>(::syscall(SYS_rename, from, to));
+}

@@ -1,0 +1,8 @@
+// Client code reaches a device by its endpoint alone.
+#ifdef HEARTH_MUST_FAIL
+#include "runtime/device/device_actor.hpp"
+#else
+#include "runtime/client/device_endpoint.hpp"
+#endif
+
+int main() {}

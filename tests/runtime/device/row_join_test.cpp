@@ -1,0 +1,421 @@
+// Like products of several lanes run as one: each answer has the bits it has alone, each failure
+// stays its own.
+#include "tests/runtime/held_token.hpp"
+#include "tests/runtime/throwing_strategy.hpp"
+#include "tests/support/forwarding_backend.hpp"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <hearth/backends/reference/reference_backend.hpp>
+
+namespace hearth {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::HeldToken;
+using ::testing::IsEmpty;
+using ::testing::Lt;
+using testing::read_error;
+
+constexpr const char* kName = "reference:0";
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+/// What the backend was asked to do.
+struct Calls {
+  std::vector<std::int64_t> product_rows;  ///< of each product
+  std::vector<std::int64_t> sizes;         ///< of each op's result, in elements
+  std::int64_t refuse_rows = 0;            ///< a product of so many rows fails
+};
+
+/// The oracle, which joins up to four products.
+class JoiningBackend final : public testing::ForwardingBackend {
+ public:
+  JoiningBackend(std::string name, Calls& calls)
+      : ForwardingBackend(std::make_unique<reference::ReferenceBackend>(
+            reference::ReferenceOptions{.name = std::move(name)})),
+        calls_(calls) {}
+
+  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
+    return 4 / call.inputs[0].shape()[0];
+  }
+  [[nodiscard]] Status submit(const KernelCall& call) override {
+    calls_.sizes.push_back(call.outputs[0].element_count());
+    if (call.op.kind() == OpKind::matmul) {
+      const std::int64_t rows = call.outputs[0].shape()[0];
+      calls_.product_rows.push_back(rows);
+      if (rows == calls_.refuse_rows) {
+        return Error{.code = ErrorCode::kernel_failed, .text = "too many rows"};
+      }
+    }
+    return ForwardingBackend::submit(call);
+  }
+
+ private:
+  Calls& calls_;
+};
+
+class RowJoinTest : public ::testing::Test {
+ protected:
+  template <class Body>
+  void run(Body body, const DeviceOptions& options = {.name = kName}) {
+    ManualExecutor executor(1, {.max_steps = 1'000'000});
+    const BackendFactory factory{.make = [&](const BackendRequest& request) {
+      return std::make_unique<JoiningBackend>(request.name, calls);
+    }};
+    executor.run([&] {
+      const Runtime runtime(
+          {.devices = {options}, .executor = &executor, .backend_factory = &factory});
+      const Device device = runtime.device(kName);
+      body(device);
+    });
+  }
+
+  Calls calls;
+};
+
+Tensor weights(const Device& device, float first = 1) {
+  return Tensor::from(device, {first, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {3, 2});
+}
+Tensor row(const Device& device, float value) {
+  return Tensor::from(device, {value, 1.0F, -1.0F}, {1, 3});
+}
+
+/// `count` streams that each queue `request(i)` while nobody runs the device.
+template <class Request>
+std::vector<Tensor> meet(const Device& device, std::vector<Stream>& streams, Request request) {
+  std::vector<Tensor> results;
+  const HeldToken held(device);
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const StreamScope scope(streams[i]);
+    results.push_back(request(i));
+  }
+  return results;
+}
+
+/// Streams that have run a product each: the join looks out for those only.
+std::vector<Stream> streams_of(const Device& device, std::size_t count) {
+  std::vector<Stream> streams;
+  for (std::size_t i = 0; i < count; ++i) {
+    streams.emplace_back(device);
+    const StreamScope scope(streams.back());
+    EXPECT_EQ(matmul(ones(device, {1, 1}), ones(device, {1, 1})).item(), 1);
+  }
+  return streams;
+}
+
+TEST_F(RowJoinTest, LikeProductsOfSeveralStreamsRunAsOneWithTheBitsTheyHaveAlone) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    w.publish();
+    std::vector<std::vector<float>> alone;
+    for (int i = 0; i < 4; ++i) {
+      alone.push_back(matmul(row(device, static_cast<float>(i) / 3), w).to_vector<float>());
+    }
+    EXPECT_THAT(calls.product_rows, ElementsAre(1, 1, 1, 1));
+    std::vector<Stream> streams = streams_of(device, 4);
+    calls.product_rows.clear();
+    const std::vector<Tensor> joined = meet(device, streams, [&](std::size_t i) {
+      return matmul(row(device, static_cast<float>(i) / 3), w);
+    });
+    for (std::size_t i = 0; i < joined.size(); ++i) {
+      EXPECT_EQ(joined[i].to_vector<float>(), alone[i]);
+    }
+    EXPECT_THAT(calls.product_rows, ElementsAre(4));
+    EXPECT_EQ(device.statistics().joined_ops, 4U);
+  });
+}
+
+TEST_F(RowJoinTest, NoMoreJoinThanTheBackendAllows) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, 7);
+    calls.product_rows.clear();
+    for (const Tensor& y :
+         meet(device, streams, [&](std::size_t) { return matmul(row(device, 1), w); })) {
+      EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+    }
+    EXPECT_THAT(calls.product_rows, ElementsAre(4, 3));
+  });
+}
+
+TEST_F(RowJoinTest, TransposedWeightsAreAlikeAndABiasIsAddedToEachRow) {
+  run([&](const Device& device) {
+    const Tensor w = Tensor::from(device, {1.0F, 3.0F, 5.0F, 2.0F, 4.0F, 6.0F}, {2, 3});
+    const Tensor bias = Tensor::from(device, {10.0F, 20.0F}, {2});
+    std::vector<Stream> streams = streams_of(device, 3);
+    calls.product_rows.clear();
+    for (const Tensor& y : meet(device, streams, [&](std::size_t) {
+           return matmul(row(device, 1), transpose(w), bias);
+         })) {
+      EXPECT_THAT(y.to_vector<float>(), ElementsAre(9, 20));
+    }
+    EXPECT_THAT(calls.product_rows, ElementsAre(3));
+  });
+}
+
+TEST_F(RowJoinTest, OtherWeightsOtherShapesAndStridedRowsDoNotJoin) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    const Tensor other = weights(device, 7);
+    const Tensor strided =
+        transpose(Tensor::from(device, {1.0F, 1.0F, -1.0F, 1.0F, 1.0F, -1.0F}, {3, 2}));
+    std::vector<Stream> streams = streams_of(device, 4);
+    calls.product_rows.clear();
+    const std::vector<Tensor> results = meet(device, streams, [&](std::size_t i) {
+      return i == 0   ? matmul(row(device, 1), w)
+             : i == 1 ? matmul(row(device, 1), other)
+             : i == 2 ? matmul(concat({row(device, 1), row(device, 1)}, 0), w)
+                      : matmul(strided, w);
+    });
+    EXPECT_THAT(results[0].to_vector<float>(), ElementsAre(-1, 0));
+    EXPECT_THAT(results[1].to_vector<float>(), ElementsAre(5, 0));
+    EXPECT_THAT(results[2].to_vector<float>(), ElementsAre(-1, 0, -1, 0));
+    EXPECT_THAT(results[3].to_vector<float>(), ElementsAre(3, 4, -1, 0));
+    EXPECT_EQ(device.statistics().joined_ops, 0U);
+  });
+}
+
+TEST_F(RowJoinTest, AFailedOperandFailsItsOwnStreamOnly) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, 3);
+    calls.product_rows.clear();
+    const std::vector<Tensor> results = meet(device, streams, [&](std::size_t i) {
+      Tensor x = row(device, 1);
+      if (i == 1) {
+        const Tensor logits = zeros(device, {1, 3});
+        x = x + cross_entropy(logits, full(device, {1}, 9, DType::i64));
+      }
+      return matmul(x, w);
+    });
+    EXPECT_EQ(read_error(results[1]).code, ErrorCode::out_of_range);
+    EXPECT_THAT(results[0].to_vector<float>(), ElementsAre(-1, 0));
+    EXPECT_THAT(results[2].to_vector<float>(), ElementsAre(-1, 0));
+    EXPECT_THAT(calls.product_rows, ElementsAre(2));
+  });
+}
+
+TEST_F(RowJoinTest, WhenTheJoinedProductFailsEachRunsAlone) {
+  run([&](const Device& device) {
+    calls.refuse_rows = 3;
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, 3);
+    calls.product_rows.clear();
+    for (const Tensor& y :
+         meet(device, streams, [&](std::size_t) { return matmul(row(device, 1), w); })) {
+      EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+    }
+    EXPECT_THAT(calls.product_rows, ElementsAre(3, 1, 1, 1));
+    EXPECT_EQ(device.statistics().joined_ops, 0U);
+  });
+}
+
+TEST_F(RowJoinTest, AStreamThatEndsInMidFlightLeavesTheOthersTheirAnswers) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, 3);
+    calls.product_rows.clear();
+    std::vector<Tensor> results;
+    {
+      const HeldToken held(device);
+      for (std::size_t i = 0; i < streams.size(); ++i) {
+        const StreamScope scope(streams[i]);
+        results.push_back(matmul(row(device, 1), w));
+      }
+      streams.erase(streams.begin() + 1);
+    }
+    for (const Tensor& y : results) {
+      EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+    }
+    results.clear();
+    EXPECT_EQ(testing::live_tensors(device), 1) << "the weights";
+  });
+}
+
+TEST_F(RowJoinTest, AStreamThatIsGivenUpLeavesTheOthersTheirAnswers) {
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, 4);
+    calls.product_rows.clear();
+    std::vector<Tensor> results;
+    {
+      const HeldToken held(device);
+      streams[2].set_limits({.deadline = Deadline::in(0ms)});
+      for (Stream& stream : streams) {
+        const StreamScope scope(stream);
+        results.push_back(matmul(row(device, 1), w));
+      }
+      streams[1].cancel();
+    }
+    EXPECT_EQ(read_error(results[1]).code, ErrorCode::cancelled);
+    EXPECT_EQ(read_error(results[2]).code, ErrorCode::deadline_exceeded);
+    EXPECT_THAT(results[0].to_vector<float>(), ElementsAre(-1, 0));
+    EXPECT_THAT(results[3].to_vector<float>(), ElementsAre(-1, 0));
+    EXPECT_THAT(calls.product_rows, ElementsAre(2));
+    EXPECT_EQ(device.statistics().joined_ops, 2U);
+    EXPECT_EQ(device.statistics().given_up_ops, 4U) << "two uploads, two products";
+  });
+}
+
+// Every stream queues a product in the middle of small ops; result sizes tell the streams apart.
+TEST_F(RowJoinTest, BetweenTwoTurnsOfAStreamEveryOtherHasAtMostOne) {
+  run([&](const Device& device) {
+    constexpr std::size_t kStreams = 3;
+    const Tensor w = weights(device);
+    std::vector<Stream> streams = streams_of(device, kStreams);
+    calls.product_rows.clear();
+    std::vector<Tensor> x;
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      x.push_back(ones(device, {static_cast<std::int64_t>(i) + 10}));
+    }
+    device.sync();
+    calls.sizes.clear();
+    const std::vector<Tensor> kept = meet(device, streams, [&](std::size_t i) {
+      Tensor last;
+      for (int round = 0; round < 6; ++round) {
+        for (int op = 0; op < 10; ++op) {
+          last = x[i] + 1;
+        }
+        last = matmul(row(device, 1), w);
+      }
+      return last;
+    });
+    for (const Tensor& y : kept) {
+      EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+    }
+    EXPECT_EQ(device.statistics().joined_ops, kStreams * 6);
+    // Turns: runs of one stream's sums. After a stream's turn, nobody has two before it has its
+    // next.
+    std::vector<std::size_t> turns;
+    for (const std::int64_t size : calls.sizes) {
+      if (size >= 10 && size < 10 + static_cast<std::int64_t>(kStreams) &&
+          (turns.empty() || turns.back() != static_cast<std::size_t>(size - 10))) {
+        turns.push_back(static_cast<std::size_t>(size - 10));
+      }
+    }
+    ASSERT_GE(turns.size(), kStreams * 6);
+    for (std::size_t at = 0; at + 2 * kStreams <= turns.size(); ++at) {
+      std::array<int, kStreams> between{};
+      for (std::size_t next = at + 1; next < turns.size() && turns[next] != turns[at]; ++next) {
+        ++between[turns[next]];
+      }
+      EXPECT_THAT(between, Each(Lt(2))) << "after turn " << at;
+    }
+  });
+}
+
+TEST_F(RowJoinTest, WithoutMemoryForTheJoinedRowsEachRunsAlone) {
+  run(
+      [&](const Device& device) {
+        constexpr std::int64_t kDepth = 4096;
+        const Tensor w = ones(device, {kDepth, 1});
+        std::vector<Tensor> rows;
+        for (int i = 0; i < 4; ++i) {
+          rows.push_back(ones(device, {1, kDepth}));
+        }
+        device.sync();
+        // What is left of the budget holds the answers, not four more rows.
+        const MemoryStatistics memory = device.memory();
+        const Tensor filler =
+            ones(device, {(memory.budget_bytes - memory.live_bytes) / 4 - 2 * kDepth});
+        device.sync();
+        ASSERT_GT(device.memory().live_bytes, memory.live_bytes);
+        std::vector<Stream> streams = streams_of(device, 4);
+        calls.product_rows.clear();
+        for (const Tensor& y :
+             meet(device, streams, [&](std::size_t i) { return matmul(rows[i], w); })) {
+          EXPECT_THAT(y.to_vector<float>(), ElementsAre(static_cast<float>(kDepth)));
+        }
+        EXPECT_THAT(calls.product_rows, ElementsAre(1, 1, 1, 1));
+        EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
+      },
+      {.name = kName, .memory_budget_bytes = kMiB});
+}
+
+TEST_F(RowJoinTest, WhatFindsNoMemoryForItsResultRunsAloneAndIsNotCountedAsRefused) {
+  run(
+      [&](const Device& device) {
+        constexpr std::int64_t kWidth = kMiB / 8;  // half a MiB
+        const Tensor w = ones(device, {1, kWidth});
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 4);
+        calls.product_rows.clear();
+        for (const Tensor& y : meet(device, streams, [&](std::size_t) {
+               return matmul(ones(device, {1, 1}), w);
+             })) {
+          EXPECT_EQ(mean(y).item(), 1);
+        }
+        EXPECT_GT(device.statistics().joined_ops, 0U);
+        EXPECT_LT(device.statistics().joined_ops, 4U);
+        EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
+      },
+      {.name = kName, .memory_budget_bytes = 4 * kMiB});
+}
+
+TEST_F(RowJoinTest, WhenAMemoryStrategyThrowsEachRunsAlone) {
+  int throws_at = 0;
+  run(
+      [&](const Device& device) {
+        const Tensor w = weights(device);
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 3);
+        std::vector<Tensor> rows;
+        for (Stream& stream : streams) {
+          const StreamScope scope(stream);
+          rows.push_back(row(device, 1));
+          device.sync();
+        }
+        calls.product_rows.clear();
+        throws_at = 1;
+        for (const Tensor& y :
+             meet(device, streams, [&](std::size_t i) { return matmul(rows[i], w); })) {
+          EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
+        }
+        EXPECT_THAT(calls.product_rows, ElementsAre(1, 1, 1));
+      },
+      {.name = kName, .make_memory = testing::throwing_memory(throws_at)});
+}
+
+// Two streams are held with a product each, and release memory behind it.
+TEST_F(RowJoinTest, AStreamWithoutMemoryWaitsForThoseThatAreHeld) {
+  for (const bool could_join : {false, true}) {
+    run(
+        [&](const Device& device) {
+          const Tensor w = weights(device);
+          w.publish();
+          std::vector<Stream> streams = streams_of(device, 3);
+          Stream urgent(device, {.priority = Priority::latency});
+          std::array<Tensor, 2> large;
+          std::array<Tensor, 2> products;
+          for (std::size_t i = 0; i < 2; ++i) {
+            const StreamScope scope(streams[i]);
+            large[i] = ones(device, {5 * kMiB / 8});
+            device.sync();
+          }
+          const StreamScope scope(could_join ? streams[2] : urgent);
+          Tensor wanted;
+          {
+            const HeldToken held(device);
+            for (std::size_t i = 0; i < 2; ++i) {
+              const StreamScope inner(streams[i]);
+              products[i] = matmul(row(device, 1), w);
+              large[i] = Tensor();
+            }
+            wanted = zeros(device, {8 * kMiB / 8});
+          }
+          EXPECT_EQ(sum(wanted).item(), 0);
+          EXPECT_THAT(products[1].to_vector<float>(), ElementsAre(-1, 0));
+          EXPECT_EQ(device.statistics().joined_ops, 2U);
+          EXPECT_EQ(device.memory_report().rungs.refuse_count, 0U);
+        },
+        {.name = kName, .memory_budget_bytes = 8 * kMiB});
+  }
+}
+
+}  // namespace
+}  // namespace hearth
