@@ -6,92 +6,94 @@
 
 namespace hearth {
 
+// A kind's number is fixed for ever, because trace files hold it: a new kind takes the next free
+// number, at the end, and the number of a kind that goes is not given out again.
 enum class OpKind : std::uint16_t {
   // creation
-  fill,              // out = value
-  arange,            // out[i] = start + i*step
-  random_uniform,    // out in [low, high)
-  random_normal,     // mean, standard deviation
-  random_bernoulli,  // 1 with probability p, else 0
+  fill = 0,              // out = value
+  arange = 1,            // out[i] = start + i*step
+  random_uniform = 2,    // out in [low, high)
+  random_normal = 3,     // mean, standard deviation
+  random_bernoulli = 4,  // 1 with probability p, else 0
   // one input, element by element
-  cast,
-  neg,
-  abs,
-  exp,
-  log,
-  sqrt,
-  rsqrt,
-  square,
-  sin,
-  cos,
-  tanh,
-  erf,
-  sigmoid,
-  recip,
-  relu,
-  dropout,  // x * mask / (1 - p), mask from (seed, counter)
+  cast = 5,
+  neg = 6,
+  abs = 7,
+  exp = 8,
+  log = 9,
+  sqrt = 10,
+  rsqrt = 11,
+  square = 12,
+  sin = 13,
+  cos = 14,
+  tanh = 15,
+  erf = 16,
+  sigmoid = 17,
+  recip = 18,
+  relu = 19,
+  dropout = 20,  // x * mask / (1 - p), mask from (seed, counter)
   // two inputs, numpy broadcasting; either may be an immediate (RecordFlag::scalar_lhs, scalar_rhs)
-  add,
-  sub,
-  mul,
-  div,
-  pow,
-  min,
-  max,
-  equal,
-  not_equal,
-  less,
-  less_equal,
-  greater,
-  greater_equal,
-  relu_backward,  // (grad, y): grad where y > 0, else 0
+  add = 21,
+  sub = 22,
+  mul = 23,
+  div = 24,
+  pow = 25,
+  min = 26,
+  max = 27,
+  equal = 28,
+  not_equal = 29,
+  less = 30,
+  less_equal = 31,
+  greater = 32,
+  greater_equal = 33,
+  relu_backward = 34,  // (grad, y): grad where y > 0, else 0
   // three inputs
-  where,  // (condition bool, a, b)
+  where = 35,  // (condition bool, a, b)
   // views: metadata only where the strides allow it
-  reshape,
-  permute,
-  slice,
-  expand,
+  reshape = 36,
+  permute = 37,
+  slice = 38,
+  expand = 39,
   // data movement
-  copy,           // same values, contiguous
-  concat,         // n inputs along one axis
-  slice_scatter,  // (grad): zeros, with grad written at the slice; the adjoint of slice
+  copy = 40,           // same values, contiguous
+  concat = 41,         // n inputs along one axis
+  slice_scatter = 42,  // (grad): zeros, with grad written at the slice; the adjoint of slice
   // reductions
-  reduce_sum,
-  reduce_mean,
-  reduce_max,
-  argmax,  // i64 positions along one axis; ties take the first
+  reduce_sum = 43,
+  reduce_mean = 44,
+  reduce_max = 45,
+  argmax = 46,  // i64 positions along one axis; ties take the first
   // contractions
-  matmul,                  // (a[..., m, k], b[..., k, n], optional bias[n])
-  conv2d,                  // (x[n, c, h, w], w[o, c/groups, kh, kw], optional bias[o])
-  conv2d_backward_input,   // (grad, w) -> shape of x
-  conv2d_backward_weight,  // (x, grad) -> shape of w
+  matmul = 47,                  // (a[..., m, k], b[..., k, n], optional bias[n])
+  conv2d = 48,                  // (x[n, c, h, w], w[o, c/groups, kh, kw], optional bias[o])
+  conv2d_backward_input = 49,   // (grad, w) -> shape of x
+  conv2d_backward_weight = 50,  // (x, grad) -> shape of w
   // pooling over the last two axes of [n, c, h, w]
-  max_pool2d,           // output y; the second, if asked for: i32 positions h*W + w in x's plane
-  max_pool2d_backward,  // (grad, positions) -> shape of x
-  avg_pool2d,
-  avg_pool2d_backward,  // (grad) -> shape of x
+  max_pool2d = 51,  // output y; the second, if asked for: i32 positions h*W + w in x's plane
+  max_pool2d_backward = 52,  // (grad, positions) -> shape of x
+  avg_pool2d = 53,
+  avg_pool2d_backward = 54,  // (grad) -> shape of x
   // rows
-  softmax,
-  log_softmax,
-  softmax_backward,        // (grad, y)
-  log_softmax_backward,    // (grad, y)
-  cross_entropy,           // (logits[n, c], targets i32/i64[n]) -> losses[n], probabilities[n, c]
-  cross_entropy_backward,  // (grad[n], probabilities, targets) -> [n, c]
+  softmax = 55,
+  log_softmax = 56,
+  softmax_backward = 57,      // (grad, y)
+  log_softmax_backward = 58,  // (grad, y)
+  cross_entropy = 59,  // (logits[n, c], targets i32/i64[n]) -> losses[n], probabilities[n, c]
+  cross_entropy_backward = 60,  // (grad[n], probabilities, targets) -> [n, c]
   // optimizer updates; inputs parameter, gradient, state...; outputs parameter, state...
-  sgd_step,   // (p, g) -> p, or (p, g, momentum) -> p, momentum
-  adam_step,  // (p, g, m, v) -> p, m, v
+  sgd_step = 61,   // (p, g) -> p, or (p, g, momentum) -> p, momentum
+  adam_step = 62,  // (p, g, m, v) -> p, m, v
   // records that move data or lifetimes; they never reach a kernel
-  upload,       // host bytes -> tensor
-  readback,     // tensor -> host bytes, fulfils a Pending
-  lend,         // a tensor's bytes are lent to a client until it says done
-  drop,         // the last name of a tensor is gone
-  publish,      // flush point: what came before may be used by other lanes
-  adopt,        // the tensor's home is this lane from here on
-  group_begin,  // an update group: all or nothing
-  group_end,
-  sync,   // fulfils a Pending when all before it in the lane is done
-  limit,  // what follows in the lane is given up at this deadline, or on this stop
+  upload = 63,       // host bytes -> tensor
+  readback = 64,     // tensor -> host bytes, fulfils a Pending
+  lend = 65,         // a tensor's bytes are lent to a client until it says done
+  drop = 66,         // the last name of a tensor is gone
+  publish = 67,      // flush point: what came before may be used by other lanes
+  adopt = 68,        // the tensor's home is this lane from here on
+  group_begin = 69,  // an update group: all or nothing
+  group_end = 70,
+  sync = 71,   // fulfils a Pending when all before it in the lane is done
+  limit = 72,  // what follows in the lane is given up at this deadline, or on this stop
 };
 inline constexpr int kOpKindCount = static_cast<int>(OpKind::limit) + 1;
 

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hearth/runtime/base/checked_file.hpp>
+#include <hearth/runtime/base/file.hpp>
 #include <hearth/streams/trace/op_trace_reducer.hpp>
 
 #include "tests/base/temporary_folder.hpp"
@@ -44,6 +47,29 @@ TEST(OpTraceFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(back.data, trace.data);
   ASSERT_EQ(back.ops.size(), trace.ops.size());
   EXPECT_EQ(encode_trace(back), encode_trace(trace));
+}
+
+// Numbers of kinds, layouts of records and of attributes are those of the files that programs have
+// kept: this one was written on 2026-11-22 and has each kind of then.
+TEST(OpTraceFile, ReadsAFileOfVersion2) {
+  const std::filesystem::path golden = HEARTH_GOLDEN_DIR;
+  const OpTrace trace = read_trace(golden / "version_2.trace").value();
+  std::string text;
+  std::set<OpKind> kinds;
+  for (const TraceOp& op : trace.ops) {
+    text += std::to_string(static_cast<int>(op.record.kind)) + " " + trace.describe(op) + "\n";
+    kinds.insert(op.record.kind);
+  }
+  const std::vector<std::byte> lines = read_file(golden / "version_2.txt").value();
+  const std::string wanted(reinterpret_cast<const char*>(lines.data()), lines.size());
+  EXPECT_EQ(text, wanted);
+  constexpr int kKindsOfThen = 73;
+  for (int number = 0; number < kKindsOfThen; ++number) {
+    EXPECT_TRUE(kinds.contains(static_cast<OpKind>(number))) << name(static_cast<OpKind>(number));
+  }
+  const Result<std::vector<std::byte>> bytes = read_file(golden / "version_2.trace");
+  const std::vector<std::byte> payload = encode_trace(trace);
+  EXPECT_TRUE(std::ranges::equal(std::span(bytes.value()).subspan(kCheckedHeaderBytes), payload));
 }
 
 // Whatever byte is damaged, the file is refused, and where the checksums are made to fit, what is

@@ -1,0 +1,252 @@
+#include <hearth/streams/op_facts.hpp>
+
+#include <cstddef>
+#include <iterator>
+
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth {
+namespace {
+
+using Role = AttributeRole;
+using Type = AttributeType;
+
+// ---- the members of each struct in op_attributes.hpp ----
+
+constexpr AttributeField field(
+    std::string_view name, std::size_t offset_bytes, Type type, Role role, std::uint8_t count = 1) {
+  return {name, static_cast<std::uint16_t>(offset_bytes), count, type, role};
+}
+
+constexpr AttributeField kScalar[] = {
+    field("real", offsetof(ScalarAttributes, real), Type::f64, Role::scalar),
+    field("integer", offsetof(ScalarAttributes, integer), Type::i64, Role::scalar),
+};
+constexpr AttributeField kArange[] = {
+    field("start", offsetof(ArangeAttributes, start), Type::f64, Role::scalar),
+    field("step", offsetof(ArangeAttributes, step), Type::f64, Role::scalar),
+};
+constexpr AttributeField kRandom[] = {
+    field("seed", offsetof(RandomAttributes, seed), Type::u64, Role::counter),
+    field("counter", offsetof(RandomAttributes, counter), Type::u64, Role::counter),
+    field("a", offsetof(RandomAttributes, a), Type::f64, Role::scalar),
+    field("b", offsetof(RandomAttributes, b), Type::f64, Role::scalar),
+};
+constexpr AttributeField kReduce[] = {
+    field("axes", offsetof(ReduceAttributes, axes), Type::u32, Role::axis),
+    field("keep_dims", offsetof(ReduceAttributes, keep_dims), Type::u32, Role::choice),
+};
+constexpr AttributeField kAxis[] = {
+    field("axis", offsetof(AxisAttributes, axis), Type::i32, Role::axis),
+    field("keep_dims", offsetof(AxisAttributes, keep_dims), Type::i32, Role::choice),
+};
+constexpr AttributeField kPermute[] = {
+    field("axes", offsetof(PermuteAttributes, axes), Type::u8, Role::axis, 8),
+};
+constexpr AttributeField kSlice[] = {
+    field("start", offsetof(SliceAttributes, start), Type::i64, Role::extent, 8),
+    field("step", offsetof(SliceAttributes, step), Type::i64, Role::extent, 8),
+};
+constexpr AttributeField kConv[] = {
+    field("stride", offsetof(ConvAttributes, stride), Type::i64, Role::extent, 2),
+    field("padding", offsetof(ConvAttributes, padding), Type::i64, Role::extent, 2),
+    field("dilation", offsetof(ConvAttributes, dilation), Type::i64, Role::extent, 2),
+    field("groups", offsetof(ConvAttributes, groups), Type::i64, Role::extent),
+};
+constexpr AttributeField kPool[] = {
+    field("kernel", offsetof(PoolAttributes, kernel), Type::i64, Role::extent, 2),
+    field("stride", offsetof(PoolAttributes, stride), Type::i64, Role::extent, 2),
+    field("padding", offsetof(PoolAttributes, padding), Type::i64, Role::extent, 2),
+    field(
+        "count_include_pad", offsetof(PoolAttributes, count_include_pad), Type::i64, Role::choice),
+};
+constexpr AttributeField kSgd[] = {
+    field("learning_rate", offsetof(SgdAttributes, learning_rate), Type::f64, Role::scalar),
+    field("momentum", offsetof(SgdAttributes, momentum), Type::f64, Role::scalar),
+    field("dampening", offsetof(SgdAttributes, dampening), Type::f64, Role::scalar),
+    field("weight_decay", offsetof(SgdAttributes, weight_decay), Type::f64, Role::scalar),
+    field("nesterov", offsetof(SgdAttributes, nesterov), Type::i64, Role::choice),
+    field("first", offsetof(SgdAttributes, first), Type::i64, Role::counter),
+};
+constexpr AttributeField kAdam[] = {
+    field("learning_rate", offsetof(AdamAttributes, learning_rate), Type::f64, Role::scalar),
+    field("beta1", offsetof(AdamAttributes, beta1), Type::f64, Role::scalar),
+    field("beta2", offsetof(AdamAttributes, beta2), Type::f64, Role::scalar),
+    field("epsilon", offsetof(AdamAttributes, epsilon), Type::f64, Role::scalar),
+    field("weight_decay", offsetof(AdamAttributes, weight_decay), Type::f64, Role::scalar),
+    field("decoupled", offsetof(AdamAttributes, decoupled), Type::i64, Role::choice),
+    field("step", offsetof(AdamAttributes, step), Type::i64, Role::counter),
+};
+constexpr AttributeField kTicket[] = {
+    field("ticket", offsetof(TicketAttributes, ticket), Type::pointer, Role::ticket),
+    field("offset_bytes", offsetof(TicketAttributes, offset_bytes), Type::u64, Role::ticket),
+};
+constexpr AttributeField kLimit[] = {
+    field("deadline", offsetof(LimitAttributes, deadline), Type::time, Role::ticket),
+    field("stop", offsetof(LimitAttributes, stop), Type::pointer, Role::ticket),
+};
+
+// ---- the rows ----
+
+constexpr DtypeMask kNever = 0;
+constexpr auto kSigned = static_cast<DtypeMask>(dtype_bit(DType::i32) | dtype_bit(DType::i64));
+constexpr auto kIntegers = static_cast<DtypeMask>(kSigned | dtype_bit(DType::u8));
+constexpr auto kFloats = static_cast<DtypeMask>(dtype_bit(DType::f32) | dtype_bit(DType::f64) |
+                                                dtype_bit(DType::f16) | dtype_bit(DType::bf16));
+
+// Weights, host and gpu. Those of the host are rounded from bench/ops_bench with arrays that fit
+// the first cache (AVX-512, one core); those of a GPU are its ratio of units for ordinary and
+// special functions.
+constexpr ArithmeticWeight kNothing{0, 0};
+constexpr ArithmeticWeight kSimple{1, 1};
+constexpr ArithmeticWeight kRoot{3, 4};
+constexpr ArithmeticWeight kQuotient{3, 8};
+constexpr ArithmeticWeight kFunction{8, 4};
+constexpr ArithmeticWeight kLongFunction{12, 16};
+constexpr ArithmeticWeight kPower{24, 16};
+constexpr ArithmeticWeight kRandomWord{12, 12};
+constexpr ArithmeticWeight kProduct{0.5F,
+                                    0.5F};  // a multiplication and an addition are one instruction
+
+// A row under construction: its fusion class and index rule first, then what is special.
+class Row {
+ public:
+  constexpr Row(OpKind kind, FusionClass fusion, IndexRule rule, ArithmeticWeight weight = kNothing)
+      : facts_{.kind = kind,
+               .fusion = fusion,
+               .index_rule = rule,
+               .may_fail = kNever,
+               .weight = weight,
+               .attributes = {}} {}
+  [[nodiscard]] constexpr Row fails(DtypeMask dtypes) const {
+    Row row = *this;
+    row.facts_.may_fail = dtypes;
+    return row;
+  }
+  [[nodiscard]] constexpr Row fields(std::span<const AttributeField> fields) const {
+    Row row = *this;
+    row.facts_.attributes = fields;
+    return row;
+  }
+  constexpr operator OpFacts() const { return facts_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  OpFacts facts_;
+};
+
+constexpr Row elementwise(OpKind kind, ArithmeticWeight weight) {
+  return {kind, FusionClass::elementwise, IndexRule::elementwise, weight};
+}
+constexpr Row binary(OpKind kind, ArithmeticWeight weight) {
+  return elementwise(kind, weight).fields(kScalar);
+}
+constexpr Row barrier(OpKind kind) {
+  return {kind, FusionClass::barrier, IndexRule::none};
+}
+
+constexpr OpFacts kRows[kOpKindCount] = {
+    Row(OpKind::fill, FusionClass::fill, IndexRule::none).fields(kScalar),
+    Row(OpKind::arange, FusionClass::fill, IndexRule::none, kSimple).fields(kArange),
+    Row(OpKind::random_uniform, FusionClass::fill, IndexRule::none, kRandomWord).fields(kRandom),
+    Row(OpKind::random_normal, FusionClass::fill, IndexRule::none, kPower).fields(kRandom),
+    Row(OpKind::random_bernoulli, FusionClass::fill, IndexRule::none, kRandomWord).fields(kRandom),
+    elementwise(OpKind::cast, kSimple),
+    elementwise(OpKind::neg, kSimple),
+    elementwise(OpKind::abs, kSimple),
+    elementwise(OpKind::exp, kFunction),
+    elementwise(OpKind::log, kFunction),
+    elementwise(OpKind::sqrt, kRoot),
+    elementwise(OpKind::rsqrt, kRoot),
+    elementwise(OpKind::square, kSimple),
+    elementwise(OpKind::sin, kFunction),
+    elementwise(OpKind::cos, kFunction),
+    elementwise(OpKind::tanh, kLongFunction),
+    elementwise(OpKind::erf, kLongFunction),
+    elementwise(OpKind::sigmoid, kQuotient),
+    elementwise(OpKind::recip, kQuotient),
+    elementwise(OpKind::relu, kSimple),
+    elementwise(OpKind::dropout, kRandomWord).fields(kRandom),
+    binary(OpKind::add, kSimple),
+    binary(OpKind::sub, kSimple),
+    binary(OpKind::mul, kSimple),
+    binary(OpKind::div, kQuotient).fails(kIntegers),
+    binary(OpKind::pow, kPower).fails(kSigned),
+    binary(OpKind::min, kSimple),
+    binary(OpKind::max, kSimple),
+    binary(OpKind::equal, kSimple),
+    binary(OpKind::not_equal, kSimple),
+    binary(OpKind::less, kSimple),
+    binary(OpKind::less_equal, kSimple),
+    binary(OpKind::greater, kSimple),
+    binary(OpKind::greater_equal, kSimple),
+    elementwise(OpKind::relu_backward, kSimple),
+    elementwise(OpKind::where, kSimple),
+    Row(OpKind::reshape, FusionClass::view, IndexRule::row_major),
+    Row(OpKind::permute, FusionClass::view, IndexRule::permuted).fields(kPermute),
+    Row(OpKind::slice, FusionClass::view, IndexRule::sliced).fields(kSlice),
+    Row(OpKind::expand, FusionClass::view, IndexRule::elementwise),
+    elementwise(OpKind::copy, kNothing),
+    Row(OpKind::concat, FusionClass::gather, IndexRule::concatenated).fields(kAxis),
+    Row(OpKind::slice_scatter, FusionClass::gather, IndexRule::scattered).fields(kSlice),
+    Row(OpKind::reduce_sum, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
+    Row(OpKind::reduce_mean, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
+    Row(OpKind::reduce_max, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
+    Row(OpKind::argmax, FusionClass::reduce, IndexRule::reduced_axis, kSimple).fields(kAxis),
+    Row(OpKind::matmul, FusionClass::contraction, IndexRule::matmul, kProduct),
+    Row(OpKind::conv2d, FusionClass::conv, IndexRule::conv2d, kProduct).fields(kConv),
+    Row(OpKind::conv2d_backward_input,
+        FusionClass::conv,
+        IndexRule::conv2d_backward_input,
+        kProduct)
+        .fields(kConv),
+    Row(OpKind::conv2d_backward_weight,
+        FusionClass::conv,
+        IndexRule::conv2d_backward_weight,
+        kProduct)
+        .fields(kConv),
+    Row(OpKind::max_pool2d, FusionClass::pool, IndexRule::window, kSimple).fields(kPool),
+    Row(OpKind::max_pool2d_backward, FusionClass::pool, IndexRule::plane_backward, kSimple)
+        .fails(kFloats)
+        .fields(kPool),
+    Row(OpKind::avg_pool2d, FusionClass::pool, IndexRule::window, kSimple).fields(kPool),
+    Row(OpKind::avg_pool2d_backward, FusionClass::pool, IndexRule::window_backward, kSimple)
+        .fields(kPool),
+    Row(OpKind::softmax, FusionClass::row, IndexRule::row, kRoot).fields(kAxis),
+    Row(OpKind::log_softmax, FusionClass::row, IndexRule::row, kRoot).fields(kAxis),
+    Row(OpKind::softmax_backward, FusionClass::row, IndexRule::row, kSimple).fields(kAxis),
+    Row(OpKind::log_softmax_backward, FusionClass::row, IndexRule::row_of_first, kRoot)
+        .fields(kAxis),
+    Row(OpKind::cross_entropy, FusionClass::row, IndexRule::class_loss, kRoot).fails(kFloats),
+    Row(OpKind::cross_entropy_backward, FusionClass::row, IndexRule::class_loss_backward, kSimple)
+        .fails(kFloats),
+    elementwise(OpKind::sgd_step, kSimple).fields(kSgd),
+    elementwise(OpKind::adam_step, kSimple).fields(kAdam),
+    barrier(OpKind::upload).fields(kTicket),
+    barrier(OpKind::readback).fields(kTicket),
+    barrier(OpKind::lend).fields(kTicket),
+    Row(OpKind::drop, FusionClass::none, IndexRule::none),
+    barrier(OpKind::publish),
+    barrier(OpKind::adopt),
+    barrier(OpKind::group_begin),
+    barrier(OpKind::group_end),
+    barrier(OpKind::sync).fields(kTicket),
+    barrier(OpKind::limit).fields(kLimit),
+};
+
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < std::size(kRows); ++i) {
+    if (kRows[i].kind != static_cast<OpKind>(i)) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(is_in_order(), "one row for each OpKind, in its order");
+
+}  // namespace
+
+const OpFacts& op_facts(OpKind kind) noexcept {
+  return kRows[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace hearth
