@@ -1,0 +1,309 @@
+// The model of the window: one device with its actor, two lanes and their producers, memory, work
+// in flight, and the world around them, as a state of bytes and the steps that change it. It says
+// what the design says; the search (window_search.hpp) takes the steps in every order. README.md
+// has the list of rules and what is checked. Threads: one. Invariants: (1) a step depends on the
+// state alone; (2) what must hold is required where it could break, and the first thing that does
+// not hold is kept.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "window_program.hpp"
+
+namespace hearth::model {
+
+/// The rules of the design, each of which can be left out: then the search must find what goes
+/// wrong.
+struct WindowRules {
+  // SEAMS 3.1 to 3.8
+  bool park_ends_window = true;        ///< 1: a lane that parks issues its window first
+  bool cuts_make_no_plan = true;       ///< 2
+  bool no_plan_after_cut = true;       ///< 2: until the next program boundary
+  bool count_goes_on = true;           ///< 2: a cut does not restart the count of ops and records
+  bool failure_cuts = true;            ///< 2: a record that fails at its turn, too
+  bool foreign_use_cuts = true;        ///< 2
+  bool shortage_cuts = true;           ///< 2: while a lane waits for memory no window stays open
+  bool idle_cuts = true;               ///< 2: a linger ends
+  bool planner_copies = true;          ///< 3: the records that it reads may leave the ring
+  bool records_end_window = true;      ///< 4: ring/2 looked-at records end it
+  bool drops_count = true;             ///< 4: as looked-at records
+  bool pop_looks_when_crossed = true;  ///< 4: for a producer that waits
+  bool turn_end_looks = true;          ///< 4: so does the end of a turn of a lane with records left
+  bool windows_are_work = true;        ///< 5: they count against idle
+  bool shortage_asks_again = true;     ///< 5: whether the device is idle, at the turn that fails
+  bool leaving_wakes = true;           ///< 5: a borrower that leaves a window wakes the actor
+  bool actor_has_timer = true;         ///< 5: the actor sleeps no longer than a linger
+  bool duties_close_windows = true;    ///< 5: restart, stop and questions do
+  bool orphans_issue = true;           ///< 5
+  bool watching_cuts = true;           ///< 6: a registered watcher does
+  bool cut_comes_first = true;         ///< 6: before the watcher is registered, and then it asks
+  bool watched_join_cuts = true;       ///< 6: so does joining where somebody waits or watches
+  bool linger_gives_lane_back = true;  ///< 7: finish_turn(looked)
+  bool takes_lane_back = true;         ///< 7: a lane that was given back is taken by an exchange
+  bool drops_are_events = true;        ///< 8: they wait for the ops that stand before them
+  bool virtual_needs_no_uses = true;   ///< 8: no last uses of other lanes are open
+  bool poison_stays_out = true;        ///< 8
+  bool in_place_asks = true;           ///< 8: whether another queue's batch holds the bytes
+  // SEAMS 2
+  bool flight_is_work = true;       ///< idle means nothing in flight
+  bool flight_holds_blocks = true;  ///< until the point of the batch
+  bool batches_wait = true;         ///< for the points of what they read and write over
+  bool retiring_wakes = true;       ///< lanes that wait for memory
+};
+
+enum class TensorState : Byte { unborn, pending, live, poisoned, gone };
+enum class Park : Byte { none, slot, lanes, memory, flight };
+enum class Linger : Byte { none, armed, passed };
+enum class Producer : Byte {
+  running,
+  wants_room,
+  wants_value,
+  borrows_room,
+  borrows_value,
+  sleeps_room,
+  sleeps_value,
+  ended
+};
+enum class Actor : Byte { asleep, asleep_timed, awake, holds, drowsy, stopped };
+enum class Ask : Byte { none, posted, waits, impatient, answered };
+enum class Stop : Byte { none, posted, runs, limit_passed };
+enum class Phase : Byte { free, running, complete };
+
+struct LaneNow {
+  Byte pushed = 0;
+  Byte consumed = 0;
+  Byte looked = 0;        ///< records behind consumed that wait in the window
+  Byte single_until = 0;  ///< the records before this one run one by one
+  Byte counted = 0;       ///< the records before this one are in the two counts
+  Byte ops_since = 0;     ///< the last program boundary
+  Byte records_since = 0;
+  bool may_plan = true;
+  bool rung = false;    ///< linked, or in the holder's hands
+  bool linked = false;  ///< in the doorbell
+  bool ready = false;
+  bool orphaned = false;
+  bool closed = false;
+  bool must_run = false;     ///< nothing moved when it was chosen to get memory or fail
+  bool has_expired = false;  ///< its wait for a tensor was too long
+  Park park = Park::none;
+  Byte awaited = kNone;  ///< the tensor, when parked for a slot
+  Linger linger = Linger::none;
+  Byte watchers = 0;       ///< a bit for each lane, and kOutside
+  RecordSet deferred = 0;  ///< drops that wait for other lanes
+  Byte group_from = 0;     ///< one more than the open group's first record
+  RecordSet acted = 0;     ///< records that used what they name, or gave it up
+  RecordSet done = 0;
+  RecordSet failed = 0;
+  RecordSet rejected = 0;
+  Producer producer = Producer::running;
+  bool producer_announced = false;  ///< waits for room
+  bool gave_up = false;             ///< the reader's deadline passed
+  bool pushed_late = false;         ///< it had looked before the device closed
+};
+struct TensorNow {
+  TensorState state = TensorState::unborn;
+  Byte block = kNone;  ///< kNone when live: the value has no memory
+};
+struct BatchNow {
+  Phase phase = Phase::free;
+  Byte lane = 0;
+  RecordSet records = 0;
+  Byte after = 0;  ///< batches
+  std::array<Byte, 4> in{kNone, kNone, kNone, kNone};
+  std::array<Byte, 2> out{kNone, kNone};
+};
+inline constexpr int kBlocks = 6;
+inline constexpr int kBatches = 3;
+inline constexpr int kOutside = 2;  ///< as a watcher
+
+struct WindowState {
+  std::array<LaneNow, kLanes> lanes{};
+  std::array<TensorNow, kMostTensors> tensors{};
+  std::array<BatchNow, kBatches> batches{};
+  std::array<Byte, kBlocks> content{};  ///< whose value lies in each block
+  Actor actor = Actor::asleep;
+  bool token_free = true;
+  Byte last_short = 0;  ///< the lane that came to wait for memory last
+  Ask ask = Ask::none;
+  Stop stop = Stop::none;
+  Byte outside = 0;  ///< the drop without a lane: 0 to come, 1 posted, 2 waits, 3 done
+  bool lost = false;
+  Byte job_lane = kNone;  ///< the planner reads this lane's ring, where it does not copy
+  Byte job_from = 0;
+};
+static_assert(std::has_unique_object_representations_v<WindowState>);
+
+/// The steps, each of which may be taken wherever it does something.
+enum class WindowStep : Byte {
+  push0,
+  push1,
+  borrow0,
+  borrow1,
+  sleep0,
+  sleep1,
+  deadline0,
+  deadline1,
+  linger0,
+  linger1,
+  complete0,
+  complete1,
+  complete2,
+  turn0,
+  turn1,
+  pass,
+  actor,
+  timer,
+  compile,
+  drop_outside,
+  ask,
+  lose_patience,
+  stop,
+  stop_limit,
+};
+inline constexpr int kSteps = 24;
+
+class WindowModel {
+ public:
+  WindowModel(const WindowProgram& program, const WindowRules& rules);
+
+  [[nodiscard]] WindowState start() const;
+  /// Takes the step; false when it does nothing here.
+  [[nodiscard]] bool take(WindowState& state, WindowStep step);
+  /// What must hold where no step is left.
+  void require_end(const WindowState& state);
+  /// What did not hold in the last call, if anything.
+  [[nodiscard]] const std::optional<std::string>& wrong() const noexcept { return wrong_; }
+  /// From now on what happens is written down here; nullptr: no more.
+  void tell(std::string* story) noexcept { story_ = story; }
+
+ private:
+  // window_world.cpp: what happens outside of the token
+  [[nodiscard]] bool take_step(WindowState& state, WindowStep step);
+  [[nodiscard]] bool push(int lane);
+  [[nodiscard]] bool end_producer(int lane);
+  void reject_by_producer(int lane);
+  [[nodiscard]] bool borrow(int lane);
+  [[nodiscard]] bool fall_asleep(int lane);
+  [[nodiscard]] bool wake_reader(int lane);
+  [[nodiscard]] bool pass_deadline(int lane);
+  [[nodiscard]] bool pass_linger(int lane);
+  [[nodiscard]] bool complete(int batch);
+  [[nodiscard]] bool step_actor();
+  [[nodiscard]] bool ring_timer();
+  [[nodiscard]] bool compile();
+  [[nodiscard]] bool drop_outside();
+  [[nodiscard]] bool post_question();
+  [[nodiscard]] bool post_stop();
+  void ring(int lane);
+  void ring_inbox();
+  void wake_actor();
+  [[nodiscard]] bool has_news() const;
+  [[nodiscard]] bool is_over(int lane, int record) const;
+  [[nodiscard]] bool has_room(int lane) const;
+
+  // window_loop.cpp: the loop of who holds the token
+  [[nodiscard]] int borrower() const;
+  [[nodiscard]] bool has_holder() const;
+  [[nodiscard]] bool pass();
+  [[nodiscard]] bool turn(int lane);
+  void collect();
+  void retire(BatchNow& batch);
+  [[nodiscard]] bool close_windows_for_duties();
+  [[nodiscard]] bool serve_memory_waits();
+  [[nodiscard]] bool end_lingers();
+  [[nodiscard]] bool answer();
+  [[nodiscard]] bool finish_stop();
+  void restart();
+  void lose();
+  void leave();
+  [[nodiscard]] bool is_enough() const;
+  [[nodiscard]] bool is_idle() const;
+  [[nodiscard]] bool has_ready() const;
+  [[nodiscard]] bool has_window() const;
+  [[nodiscard]] bool has_flight() const;
+  [[nodiscard]] bool has_parked(Park why) const;
+  void end_turn(int lane);
+  void finish_turn(int lane);
+  void close_lane(int lane);
+  void make_ready(int lane);
+  void park(int lane, Park why, Byte awaited);
+  void unpark(int lane);
+  void take_back(int lane);
+
+  // window_records.cpp: what the records do
+  enum class Step : Byte { consumed, joined, parked, put_off };
+  enum class End : Byte { boundary, cut };
+  void consume(int lane);
+  [[nodiscard]] Step consume_op(int lane, Byte record);
+  [[nodiscard]] Step consume_drop(int lane, Byte record);
+  [[nodiscard]] Step consume_read(int lane, Byte record);
+  [[nodiscard]] Step consume_adopt(int lane, Byte record);
+  [[nodiscard]] Step consume_group_end(int lane, Byte record);
+  [[nodiscard]] Step end_group(int lane, Byte record, bool fails);
+  void fail_front(int lane, Byte waited);
+  [[nodiscard]] Step run_single(int lane, Byte record);
+  [[nodiscard]] bool must_fail(int lane);
+  void join(int lane, Byte record);
+  void count(int lane, Byte record);
+  void end_window(int lane, End end, const char* why);
+  void make_plan(int lane);
+  void issue_window(int lane);
+  [[nodiscard]] bool try_fused(int lane);
+  /// The first operand that nobody has made, after windows were cut that would make one; kNone.
+  [[nodiscard]] Byte unborn_operand(int lane, Byte record);
+  [[nodiscard]] bool is_poisoned(Byte record_lane, Byte record) const;
+  void fail(int lane, Byte record);
+  void run_drop(int lane, Byte record);
+  [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher);
+  void settle(int lane);
+  void settle_outside();
+  void notify_watchers(int lane);
+  [[nodiscard]] Byte done_until(int lane) const;
+  void pop(int lane, int records);
+  void look_for_producer(int lane);
+
+  // window_device.cpp: memory and kernels
+  /// Equal states look equal: nothing stays of what nobody can see any more.
+  void normalize(WindowState& state) const;
+  [[nodiscard]] Byte free_block(Byte taken) const;
+  [[nodiscard]] bool is_in_flight(Byte block, int but_not_of) const;
+  [[nodiscard]] Park issue(int lane, RecordSet records, RecordSet virtual_outputs);
+  void finish_issue(const BatchNow& batch);
+  void run_batch(const BatchNow& batch);
+  [[nodiscard]] Byte points_of(const BatchNow& batch) const;
+  void release(Byte tensor);
+  void wake_memory_waits();
+  void wake_slot_waits(Byte tensor);
+
+  void require(bool condition, const std::string& text) {
+    if (!condition && !wrong_) {
+      wrong_ = text;
+    }
+  }
+  template <class Text>
+  void say(const Text& text) {
+    if (story_ != nullptr) {
+      story_->append("    ").append(text()).append("\n");
+    }
+  }
+  [[nodiscard]] LaneNow& lane_of(int lane) { return state_->lanes[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] const LaneNow& lane_of(int lane) const {
+    return state_->lanes[static_cast<std::size_t>(lane)];
+  }
+  [[nodiscard]] TensorNow& tensor_of(Byte tensor) { return state_->tensors[tensor]; }
+  [[nodiscard]] const TensorNow& tensor_of(Byte tensor) const { return state_->tensors[tensor]; }
+  [[nodiscard]] static std::string name_of(int lane) { return "lane " + std::to_string(lane); }
+
+  const WindowProgram program_;
+  const WindowPlan plan_;
+  const WindowRules rules_;
+  WindowState* state_ = nullptr;
+  std::optional<std::string> wrong_;
+  std::string* story_ = nullptr;
+};
+
+}  // namespace hearth::model

@@ -1,0 +1,515 @@
+// What the records of a lane do at its turn: joining the window, its ends, and what runs alone.
+#include "window_model.hpp"
+
+#include <algorithm>
+
+namespace hearth::model {
+
+void WindowModel::consume(int lane) {
+  LaneNow& a = lane_of(lane);
+  const auto record = static_cast<Byte>(a.consumed + a.looked);
+  const Kind kind = plan_.record(lane, record).kind;
+  if (std::exchange(a.has_expired, false)) {
+    fail_front(lane, record);
+    return;
+  }
+  if (a.group_from > 0 && !is_boundary(kind)) {
+    pop(lane, 1);  // it moves to the group
+    return;
+  }
+  if (is_boundary(kind) && a.looked > 0) {
+    end_window(lane, End::boundary, "a program boundary follows");
+    if (a.consumed != record) {
+      return;  // its ops run one by one first
+    }
+  }
+  say([&] { return plan_.text_of(lane, record) + " has its turn"; });
+  Step step = Step::consumed;
+  switch (kind) {
+    case Kind::op:
+      step = consume_op(lane, record);
+      break;
+    case Kind::drop:
+      step = consume_drop(lane, record);
+      break;
+    case Kind::read:
+    case Kind::sync:
+      step = consume_read(lane, record);
+      break;
+    case Kind::adopt:
+      step = consume_adopt(lane, record);
+      break;
+    case Kind::group_begin:
+      a.group_from = static_cast<Byte>(record + 1);
+      a.done |= bit_of(record);
+      break;
+    case Kind::group_end:
+      step = consume_group_end(lane, record);
+      break;
+  }
+  if (step == Step::consumed) {
+    count(lane, record);
+    pop(lane, 1);
+  }
+}
+
+// What waited for too long is the lane's front: the device knows no other.
+void WindowModel::fail_front(int lane, Byte waited) {
+  LaneNow& a = lane_of(lane);
+  const Byte front = a.consumed;
+  require(front == waited,
+          plan_.text_of(lane, front) + " fails for want of what " + plan_.text_of(lane, waited) +
+              " waits for");
+  if (plan_.record(lane, front).kind == Kind::group_end) {
+    static_cast<void>(end_group(lane, front, true));
+  } else {
+    fail(lane, front);
+  }
+  a.may_plan = a.may_plan && !rules_.failure_cuts;
+  count(lane, front);
+  pop(lane, 1);
+}
+
+WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  if (record < a.single_until) {
+    return run_single(lane, record);
+  }
+  const Byte unborn = unborn_operand(lane, record);
+  if (a.consumed + a.looked != record) {
+    return Step::put_off;  // a cut elsewhere came back to this lane
+  }
+  const bool leaves_window =
+      unborn != kNone ? rules_.park_ends_window
+                      : is_poisoned(static_cast<Byte>(lane), record) && rules_.poison_stays_out;
+  if (leaves_window && a.looked > 0) {
+    end_window(lane, End::cut, unborn != kNone ? "it parks" : "poison follows");
+    if (a.consumed != record) {
+      return Step::put_off;
+    }
+  }
+  if (unborn != kNone) {
+    park(lane, Park::slot, unborn);
+    return Step::parked;
+  }
+  if (leaves_window) {
+    fail(lane, record);
+    a.may_plan = a.may_plan && !rules_.failure_cuts;  // poison may be a matter of time
+    return Step::consumed;
+  }
+  join(lane, record);
+  return Step::joined;
+}
+
+// The op's result is pending from now on.
+void WindowModel::join(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  const Byte out = plan_.record(lane, record).out;
+  tensor_of(out).state = TensorState::pending;
+  say([&] { return plan_.text_of(lane, record) + " joins the window"; });
+  ++a.looked;
+  count(lane, record);
+  const LaneNow& other = lane_of(1 - lane);
+  const bool is_awaited = other.park == Park::slot && other.awaited == out;
+  if (a.looked > 0 && rules_.watched_join_cuts && (a.watchers != 0 || is_awaited)) {
+    end_window(lane, End::cut, "somebody waits for it");
+  }
+}
+
+WindowModel::Step WindowModel::consume_drop(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  const bool waits_in_window = a.looked > 0;
+  if (waits_in_window) {
+    if (!rules_.drops_are_events) {
+      run_drop(lane, record);
+    }
+    say([&] { return plan_.text_of(lane, record) + " waits in the window"; });
+    ++a.looked;
+    count(lane, record);
+    return Step::joined;
+  }
+  run_drop(lane, record);
+  return Step::consumed;
+}
+
+WindowModel::Step WindowModel::consume_read(int lane, Byte record) {
+  const Byte unborn = unborn_operand(lane, record);
+  if (unborn != kNone) {
+    park(lane, Park::slot, unborn);
+    return Step::parked;
+  }
+  if (is_poisoned(static_cast<Byte>(lane), record)) {
+    fail(lane, record);
+    return Step::consumed;
+  }
+  if (issue(lane, bit_of(record), 0) == Park::flight) {
+    park(lane, Park::flight, kNone);
+    return Step::parked;
+  }
+  return Step::consumed;
+}
+
+WindowModel::Step WindowModel::consume_adopt(int lane, Byte record) {
+  const Byte tensor = plan_.record(lane, record).in[0];
+  const Byte unborn = unborn_operand(lane, record);
+  if (unborn != kNone) {
+    park(lane, Park::slot, unborn);
+    return Step::parked;
+  }
+  if (!are_done(tensor, lane, lane)) {
+    park(lane, Park::lanes, kNone);
+    return Step::parked;
+  }
+  lane_of(lane).done |= bit_of(record);
+  return Step::consumed;
+}
+
+// Everything that the group needs is there before its first op runs.
+WindowModel::Step WindowModel::consume_group_end(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  RecordSet ops = 0;
+  bool has_poison = state_->lost;
+  for (Byte i = a.group_from; i < record; ++i) {
+    if (plan_.record(lane, i).kind != Kind::op) {
+      continue;
+    }
+    ops |= bit_of(i);
+    const Byte unborn = unborn_operand(lane, i);
+    if (unborn != kNone) {
+      park(lane, Park::slot, unborn);
+      return Step::parked;
+    }
+    has_poison = has_poison || is_poisoned(static_cast<Byte>(lane), i);
+  }
+  const Park why = has_poison || ops == 0 ? Park::none : issue(lane, ops, 0);
+  const bool fails = has_poison || (why == Park::memory && must_fail(lane));
+  if (why != Park::none && !fails) {
+    park(lane, why, kNone);
+    return Step::parked;
+  }
+  return end_group(lane, record, fails);
+}
+
+WindowModel::Step WindowModel::end_group(int lane, Byte record, bool fails) {
+  LaneNow& a = lane_of(lane);
+  for (Byte i = a.group_from; fails && i < record; ++i) {
+    if (plan_.record(lane, i).kind == Kind::op) {
+      fail(lane, i);
+    }
+  }
+  const Byte from = std::exchange(a.group_from, Byte{0});
+  for (Byte i = from; i < record; ++i) {
+    if (plan_.record(lane, i).kind == Kind::drop) {
+      run_drop(lane, i);
+    }
+  }
+  (fails ? a.failed : a.done) |= bit_of(record);
+  return Step::consumed;
+}
+
+// Others may have moved since the lane was chosen to fail.
+bool WindowModel::must_fail(int lane) {
+  if (!is_idle() && (rules_.shortage_asks_again || !lane_of(lane).must_run)) {
+    return false;
+  }
+  const std::string fails = name_of(lane) + " fails for want of memory while ";
+  require(!has_window(), fails + "a window is open");
+  require(!has_flight(), fails + "a batch is in flight");
+  for (int other = 0; other < kLanes; ++other) {
+    require(!lane_of(other).producer_announced || !has_room(other),
+            fails + "a producer waits for room that is there");
+  }
+  return true;
+}
+
+WindowModel::Step WindowModel::run_single(int lane, Byte record) {
+  const Byte unborn = unborn_operand(lane, record);
+  if (unborn != kNone) {
+    park(lane, Park::slot, unborn);
+    return Step::parked;
+  }
+  if (is_poisoned(static_cast<Byte>(lane), record) || plan_.record(lane, record).fails) {
+    fail(lane, record);
+    return Step::consumed;
+  }
+  const Park why = issue(lane, bit_of(record), 0);
+  if (why == Park::none) {
+    return Step::consumed;
+  }
+  if (why == Park::memory && must_fail(lane)) {
+    fail(lane, record);
+    return Step::consumed;
+  }
+  park(lane, why, kNone);
+  return Step::parked;
+}
+
+// ---- the window ----
+
+// Each record counts once, when it is first looked at; what a cut leaves of a window ran already.
+void WindowModel::count(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  if (record < a.counted) {
+    return;
+  }
+  a.counted = static_cast<Byte>(record + 1);
+  const Kind kind = plan_.record(lane, record).kind;
+  if (is_boundary(kind)) {
+    end_window(lane, End::boundary, "a program boundary");
+    return;
+  }
+  if (kind == Kind::op) {
+    ++a.ops_since;
+  }
+  if (kind == Kind::op || rules_.drops_count) {
+    ++a.records_since;
+  }
+  if (a.ops_since == kWindowOps ||
+      (rules_.records_end_window && a.records_since == program_.ring / 2)) {
+    end_window(lane, End::boundary, "it is full");
+  }
+}
+
+void WindowModel::end_window(int lane, End end, const char* why) {
+  LaneNow& a = lane_of(lane);
+  const bool is_open = a.looked > 0;
+  if (is_open) {
+    say([&] {
+      return "the window of " + name_of(lane) + (end == End::cut ? " is cut: " : " ends: ") + why;
+    });
+  }
+  if (is_open && (end == End::boundary ? a.may_plan : !rules_.cuts_make_no_plan)) {
+    make_plan(lane);
+  }
+  if (end == End::boundary) {
+    a.may_plan = true;
+    a.ops_since = a.records_since = 0;
+  } else if (is_open) {
+    a.may_plan = a.may_plan && !rules_.no_plan_after_cut;
+    if (!rules_.count_goes_on) {
+      a.ops_since = a.records_since = 0;
+    }
+  }
+  if (is_open) {
+    issue_window(lane);
+  }
+}
+
+void WindowModel::make_plan(int lane) {
+  const LaneNow& a = lane_of(lane);
+  const WindowPlan::Range range{a.consumed, static_cast<Byte>(a.consumed + a.looked)};
+  const auto& windows = plan_.windows.at(static_cast<std::size_t>(lane));
+  say([&] { return "a plan is made for the window of " + name_of(lane); });
+  require(std::ranges::find(windows, range) != windows.end(),
+          name_of(lane) + " plans records " + std::to_string(range.from + 1) + " to " +
+              std::to_string(range.to) + ", which is no window of program order");
+  if (!rules_.planner_copies && state_->job_lane == kNone) {
+    state_->job_lane = static_cast<Byte>(lane);
+    state_->job_from = range.from;
+  }
+}
+
+// The ops as one where there is a plan and nothing stands against it, else one by one at the lane's
+// next turns.
+void WindowModel::issue_window(int lane) {
+  LaneNow& a = lane_of(lane);
+  a.linger = Linger::none;
+  if (try_fused(lane)) {
+    return;
+  }
+  for (int i = a.consumed; i < a.consumed + a.looked; ++i) {
+    if (plan_.record(lane, i).kind == Kind::op) {
+      tensor_of(plan_.record(lane, i).out).state = TensorState::unborn;
+    }
+  }
+  say([&] { return "the ops in the window of " + name_of(lane) + " run one by one"; });
+  a.single_until = static_cast<Byte>(a.consumed + a.looked);
+  a.looked = 0;
+  take_back(lane);
+}
+
+// Popped before its drops run: those may look how far this lane is, by way of others.
+bool WindowModel::try_fused(int lane) {
+  LaneNow& a = lane_of(lane);
+  const int end = a.consumed + a.looked;
+  RecordSet ops = 0;
+  RecordSet virtual_outputs = 0;
+  for (int i = a.consumed; i < end; ++i) {
+    const WindowRecord& record = plan_.record(lane, i);
+    if (record.fails || state_->lost) {
+      return false;
+    }
+    if (record.kind != Kind::op) {
+      continue;
+    }
+    ops |= bit_of(i);
+    const WindowPlan::Tensor& out = plan_.tensors.at(record.out);
+    const bool is_dropped = out.last.lane == lane && out.last.record < end;
+    const bool has_uses = plan_.awaited(record.out, lane, 1 - lane) > 0;
+    if (is_dropped && !(has_uses && rules_.virtual_needs_no_uses)) {
+      virtual_outputs |= bit_of(i);
+    }
+  }
+  if (!program_.has_plans || issue(lane, ops, virtual_outputs) != Park::none) {
+    return false;
+  }
+  const Byte first = a.consumed;
+  pop(lane, std::exchange(a.looked, Byte{0}));
+  for (Byte i = first; i < end; ++i) {
+    if (plan_.record(lane, i).kind == Kind::drop) {
+      run_drop(lane, i);
+    }
+  }
+  return true;
+}
+
+// ---- operands and lifetimes ----
+
+// What this lane makes itself is there, or pending in its own window or group.
+Byte WindowModel::unborn_operand(int lane, Byte record) {
+  for (const Byte operand : plan_.record(lane, record).in) {
+    if (operand == kNone) {
+      continue;
+    }
+    require(tensor_of(operand).state != TensorState::gone,
+            plan_.text_of(lane, record) + " needs " + plan_.name_of(operand) + ", which is gone");
+    const int maker = plan_.tensors.at(operand).maker.lane;
+    if (maker == lane) {
+      continue;
+    }
+    if (tensor_of(operand).state == TensorState::pending && rules_.foreign_use_cuts) {
+      end_window(maker, End::cut, "the other lane uses what it makes");
+    }
+    const TensorState state = tensor_of(operand).state;
+    if (state == TensorState::unborn || state == TensorState::pending) {
+      return operand;
+    }
+  }
+  return kNone;
+}
+
+bool WindowModel::is_poisoned(Byte lane, Byte record) const {
+  const auto has_poison = [&](Byte operand) {
+    return operand != kNone && tensor_of(operand).state == TensorState::poisoned;
+  };
+  return state_->lost || std::ranges::any_of(plan_.record(lane, record).in, has_poison);
+}
+
+void WindowModel::fail(int lane, Byte index) {
+  LaneNow& a = lane_of(lane);
+  const WindowRecord& record = plan_.record(lane, index);
+  say([&] { return plan_.text_of(lane, index) + " fails"; });
+  a.acted |= bit_of(index);
+  a.failed |= bit_of(index);
+  if (record.out != kNone) {
+    tensor_of(record.out) = {TensorState::poisoned, kNone};
+    wake_slot_waits(record.out);
+  }
+  if (record.takes) {
+    release(record.in[0]);
+  }
+}
+
+void WindowModel::run_drop(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  const Byte tensor = plan_.record(lane, record).in[0];
+  a.done |= bit_of(record);
+  if (are_done(tensor, lane, lane)) {
+    release(tensor);
+  } else {
+    say([&] { return plan_.text_of(lane, record) + " waits for the other lane"; });
+    a.deferred |= bit_of(record);
+  }
+}
+
+// A window that stands before a use is cut first: its end is told to those who are registered, and
+// who asks now is not yet.
+bool WindowModel::are_done(Byte tensor, int lane, int watcher) {
+  for (int other = 0; other < kLanes; ++other) {
+    const Byte awaited = other == lane ? Byte{0} : plan_.awaited(tensor, lane, other);
+    if (done_until(other) >= awaited) {
+      continue;
+    }
+    if (rules_.watching_cuts && rules_.cut_comes_first) {
+      end_window(other, End::cut, "it is watched");
+      if (done_until(other) >= awaited) {
+        continue;
+      }
+    }
+    lane_of(other).watchers |= bit_of(watcher);
+    if (rules_.watching_cuts && !rules_.cut_comes_first) {
+      end_window(other, End::cut, "it is watched");
+    }
+    return false;
+  }
+  return true;
+}
+
+Byte WindowModel::done_until(int lane) const {
+  const LaneNow& a = lane_of(lane);
+  return a.group_from > 0 ? std::min(a.consumed, a.group_from) : a.consumed;
+}
+
+void WindowModel::settle(int lane) {
+  LaneNow& a = lane_of(lane);
+  for (int i = 0; i < kMostRecords; ++i) {
+    if (has(a.deferred, i) && are_done(plan_.record(lane, i).in[0], lane, lane)) {
+      a.deferred &= static_cast<Byte>(~bit_of(i));
+      release(plan_.record(lane, i).in[0]);
+    }
+  }
+}
+
+void WindowModel::settle_outside() {
+  if (state_->outside == 2 && are_done(plan_.dropped_outside, kOutside, kOutside)) {
+    state_->outside = 3;
+    release(plan_.dropped_outside);
+  }
+}
+
+void WindowModel::notify_watchers(int lane) {
+  const Byte watchers = std::exchange(lane_of(lane).watchers, Byte{0});
+  if (has(watchers, kOutside)) {
+    settle_outside();
+  }
+  for (int other = 0; other < kLanes; ++other) {
+    if (!has(watchers, other)) {
+      continue;
+    }
+    settle(other);
+    LaneNow& watcher = lane_of(other);
+    if (watcher.park == Park::lanes) {
+      unpark(other);
+    }
+    if (watcher.deferred == 0 && watcher.orphaned && watcher.consumed == watcher.pushed &&
+        !watcher.closed) {
+      take_back(other);  // its turn ends it
+    }
+  }
+}
+
+// ---- room ----
+
+void WindowModel::pop(int lane, int records) {
+  LaneNow& a = lane_of(lane);
+  const int before = a.pushed - a.consumed;
+  a.consumed = static_cast<Byte>(a.consumed + records);
+  a.must_run = false;
+  const int left = before - records;
+  const bool crosses = before > program_.ring / 2 && left <= program_.ring / 2;
+  if (left == 0 || left == program_.ring / 2 || (rules_.pop_looks_when_crossed && crosses)) {
+    look_for_producer(lane);
+  }
+  notify_watchers(lane);
+}
+
+void WindowModel::look_for_producer(int lane) {
+  LaneNow& a = lane_of(lane);
+  if (a.producer_announced && has_room(lane)) {
+    a.producer_announced = false;
+    a.producer = Producer::running;
+    say([&] { return "the producer of " + name_of(lane) + " has room"; });
+  }
+}
+
+}  // namespace hearth::model
