@@ -1,5 +1,5 @@
 // The loop of who holds the token: rings and points, duties, turns, and the end. Which lane has the
-// next turn is left open, and so is what comes between collect() and a turn or in the midst of it.
+// next turn is left open, how many records it has, and what comes in the midst of it.
 #include "window_model.hpp"
 
 #include <algorithm>
@@ -53,6 +53,10 @@ bool WindowModel::pass() {
   if (!has_holder()) {
     return false;
   }
+  if (state_->turn_of != kNone) {
+    end_turn(std::exchange(state_->turn_of, kNone));
+    return true;
+  }
   const bool had_news = has_news();
   collect();
   if (close_windows_for_duties() || serve_memory_waits() || end_lingers() || answer() ||
@@ -71,14 +75,19 @@ bool WindowModel::turn(int lane) {
     return false;
   }
   LaneNow& a = lane_of(lane);
-  if (!a.ready || is_enough() || state_->ask == Ask::impatient) {
+  const bool begins = state_->turn_of == kNone;
+  if (begins ? !a.ready || is_enough() || state_->ask == Ask::impatient : state_->turn_of != lane) {
     return false;
   }
   a.ready = false;
   if (a.consumed + a.looked < a.pushed) {
     consume(lane);
   }
-  end_turn(lane);
+  const bool can_go_on = a.park == Park::none && a.consumed + a.looked < a.pushed;
+  state_->turn_of = can_go_on ? static_cast<Byte>(lane) : kNone;
+  if (!can_go_on) {
+    end_turn(lane);
+  }
   return true;
 }
 

@@ -127,7 +127,8 @@ struct WindowState {
   std::array<Byte, kBlocks> content{};  ///< whose value lies in each block
   Actor actor = Actor::asleep;
   bool token_free = true;
-  Byte last_short = 0;  ///< the lane that came to wait for memory last
+  Byte turn_of = kNone;  ///< the lane whose turn has begun
+  Byte last_short = 0;   ///< the lane that came to wait for memory last
   Ask ask = Ask::none;
   Stop stop = Stop::none;
   Byte outside = 0;  ///< the drop without a lane: 0 to come, 1 posted, 2 waits, 3 done

@@ -32,7 +32,7 @@ TEST(WindowModel, EveryOrderOfEachChosenProgramIsRight) {
 
 TEST(WindowModel, EveryOrderOfEachGeneratedProgramIsRight) {
   const std::uint64_t seed = setting("WINDOW_SEED", 1);
-  const std::uint64_t count = setting("WINDOW_PROGRAMS", 60);
+  const std::uint64_t count = setting("WINDOW_PROGRAMS", 40);
   std::uint64_t states = 0;
   for (const WindowProgram& program : generated_programs(seed, count, 4)) {
     const WindowSearch result = search(program);
@@ -116,6 +116,10 @@ INSTANTIATE_TEST_SUITE_P(
                 &Rules::drops_count,
                 "a ring full of drops",
                 "a producer without room waits for the linger of lane 0"},
+        Without{"PopLooksWhenCrossed",
+                &Rules::pop_looks_when_crossed,
+                "a producer whose next record frees memory",
+                "lane 0 fails for want of memory while a producer waits for room that is there"},
         Without{"WindowsAreWork",
                 &Rules::windows_are_work,
                 "memory that a window holds back",
@@ -202,17 +206,15 @@ INSTANTIATE_TEST_SUITE_P(
                 "the kernel of lane 1's record 1 \"v=x\" reads something else than x"}),
     [](const auto& without) { return without.param.name; });
 
-// ---- rules of which one is enough, or none ----
+// ---- what saves time alone ----
 
-TEST(WindowModel, AProducerIsSeenWhenRoomIsCrossedOrAtTheEndOfATurn) {
-  const WindowProgram program = chosen_program("a producer whose next record frees memory");
-  EXPECT_FALSE(search(program, {.pop_looks_when_crossed = false}).counterexample.has_value());
-  EXPECT_FALSE(search(program, {.turn_end_looks = false}).counterexample.has_value());
-  const WindowSearch neither =
-      search(program, {.pop_looks_when_crossed = false, .turn_end_looks = false});
-  ASSERT_TRUE(neither.counterexample.has_value());
-  EXPECT_THAT(*neither.counterexample,
-              StartsWith("a producer without room waits for the linger of lane 0"));
+// It is for pushes that pop() does not see yet, and a push is one step here.
+TEST(WindowModel, TheEndOfATurnNeedNotLookForAProducerWherePopSeesWhatItCrosses) {
+  for (const char* name :
+       {"a producer that waits at a full ring", "a producer whose next record frees memory"}) {
+    const WindowSearch result = search(chosen_program(name), {.turn_end_looks = false});
+    EXPECT_FALSE(result.counterexample.has_value()) << result.counterexample.value_or("");
+  }
 }
 
 // The last one to wait looks when the device is idle, so a wake at each point saves time alone.
@@ -257,7 +259,7 @@ TEST(WindowPlan, WindowsEndByProgramOrderAlone) {
 
 TEST(WindowPlan, TextThatIsNoProgramIsRefused) {
   EXPECT_THROW(WindowPlan({.text = {"x", ""}}), std::invalid_argument);
-  EXPECT_THROW(WindowPlan({.text = {"| | | | | | |", ""}}), std::invalid_argument);
+  EXPECT_THROW(WindowPlan({.text = {"| | | | | | | |", ""}}), std::invalid_argument);
 }
 
 TEST(GeneratedPrograms, DifferInMoreThanTheOrderOfTheirLanes) {

@@ -20,7 +20,7 @@ using Byte = std::uint8_t;
 
 inline constexpr Byte kNone = 255;
 inline constexpr int kLanes = 2;
-inline constexpr int kMostRecords = 6;   ///< of a lane
+inline constexpr int kMostRecords = 7;   ///< of a lane
 inline constexpr int kMostTensors = 10;  ///< of a program
 inline constexpr Byte kWindowOps = 2;    ///< that end a window
 
