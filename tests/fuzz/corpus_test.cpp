@@ -1,6 +1,5 @@
 // The fuzzers' targets on their seeds, on damaged copies of these, and on what fuzzing found, in
 // every build.
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -9,30 +8,16 @@
 
 #include "finds.hpp"
 #include "fuzz_targets.hpp"
+#include "tests/support/random_bytes.hpp"
 
 namespace hearth::fuzz {
 namespace {
-
-std::string hex(Input bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    text += kDigits[static_cast<unsigned>(byte) >> 4U];
-    text += kDigits[static_cast<unsigned>(byte) & 15U];
-  }
-  return text;
-}
-
-std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
-  const char* text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): before any thread
-  return text == nullptr ? fallback : std::stoull(text);
-}
 
 void run(const Target& target, const std::vector<std::byte>& input) {
   try {
     target.run(input);
   } catch (const std::exception& failure) {
-    ADD_FAILURE() << target.name << ": " << failure.what() << "\ninput: " << hex(input);
+    ADD_FAILURE() << target.name << ": " << failure.what() << "\ninput: " << testing::to_hex(input);
   }
 }
 
@@ -74,16 +59,11 @@ TEST(FuzzFinds, BreakNothingAnyMore) {
 
 // FUZZ_PROGRAMS says how many, FUZZ_FIRST which comes first: without clang, this is the fuzzer.
 TEST(FuzzPrograms, TakeRandomBytes) {
-  const std::uint64_t first = number_from("FUZZ_FIRST", 1);
-  const std::uint64_t count = number_from("FUZZ_PROGRAMS", 60);
+  const std::uint64_t first = testing::number_from("FUZZ_FIRST", 1);
+  const std::uint64_t count = testing::number_from("FUZZ_PROGRAMS", 300);
   for (std::uint64_t number = first; number < first + count && !HasFailure(); ++number) {
-    std::mt19937_64 random(number);
-    std::vector<std::byte> bytes(3 + random() % 600);
-    for (std::byte& byte : bytes) {
-      byte = static_cast<std::byte>(random() & 0xffU);
-    }
     SCOPED_TRACE("program " + std::to_string(number));
-    run(target("op_stream"), bytes);
+    run(target("op_stream"), testing::bytes_of_seed(number, 3, 602));
   }
 }
 

@@ -1,6 +1,6 @@
 #include "finds.hpp"
 
-#include <string>
+#include "tests/support/random_bytes.hpp"
 
 namespace hearth::fuzz {
 namespace {
@@ -22,21 +22,13 @@ constexpr Find kFinds[] = {
      "frames of a fiber that had ended were still guarded (clang's address sanitizer)"},
 };
 
-std::vector<std::byte> bytes_of(std::string_view hex) {
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::vector<std::vector<std::byte>> finds(std::string_view target) {
   std::vector<std::vector<std::byte>> all;
   for (const Find& find : kFinds) {
     if (find.target == target) {
-      all.push_back(bytes_of(find.hex));
+      all.push_back(testing::from_hex(find.hex));
     }
   }
   return all;

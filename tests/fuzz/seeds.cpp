@@ -1,12 +1,12 @@
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "fuzz_targets.hpp"
 #include "tests/streams/trace/op_trace_builder.hpp"
+#include "tests/support/random_bytes.hpp"
 
 namespace hearth::fuzz {
 namespace {
@@ -20,12 +20,8 @@ Bytes bytes_of(const std::string& text) {
 
 std::vector<Bytes> op_stream_seeds() {
   std::vector<Bytes> all;
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 96; ++i) {
-    Bytes bytes(static_cast<std::size_t>(8 + random() % 300));
-    for (std::byte& byte : bytes) {
-      byte = static_cast<std::byte>(random() & 0xffU);
-    }
+  for (std::uint64_t i = 0; i < 96; ++i) {
+    Bytes bytes = testing::bytes_of_seed(i, 8, 307);
     bytes[2] = static_cast<std::byte>(i);  // every kind of run
     all.push_back(std::move(bytes));
   }

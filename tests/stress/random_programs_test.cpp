@@ -1,10 +1,9 @@
-// Random programs of up to 64 ops on cpu against reference. RANDOM_PROGRAMS says how many (1,000 by
-// default), RANDOM_FIRST which seed comes first.
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
+// Random programs on two cpu devices against the reference. RANDOM_PROGRAMS says how many (1,000 by
+// default), RANDOM_FIRST which seed comes first, RANDOM_BYTES the bytes of the only one.
+#include <cstdio>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,98 +11,122 @@
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
 
-#include "random_program.hpp"
+#include "tests/support/random_program.hpp"
+#include "tests/support/value_judge.hpp"
 
 namespace hearth::testing {
 namespace {
 
-std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
-  const char* text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): before any thread
-  return text == nullptr ? fallback : std::stoull(text);
+/// The first byte says which values, the others are the program.
+ProgramOptions options_of(ByteReader& bytes) {
+  return {.values = bytes.pick(4) == 0 ? Values::exact : Values::smooth};
 }
 
-using Values = std::vector<std::vector<double>>;
-
-struct Tally {
-  std::uint64_t compared = 0;
-  std::uint64_t skipped = 0;
-};
-
-// The oracle itself says how well a value is conditioned: how far it moves when the inputs are
-// disturbed by a few ulp. A value that moves by more than the tolerance is not compared (DESIGN
-// §9); one that moves a little gets that much more room.
-void compare(const Values& cpu,
-             const Values& reference,
-             const Values& disturbed,
-             const Values& disturbed_again,
-             std::uint64_t seed,
-             Tally& tally) {
-  ASSERT_EQ(cpu.size(), reference.size()) << "seed " << seed;
-  for (std::size_t t = 0; t < reference.size(); ++t) {
-    ASSERT_EQ(cpu[t].size(), reference[t].size()) << "seed " << seed << " tensor " << t;
-    for (std::size_t i = 0; i < reference[t].size(); ++i) {
-      const double want = reference[t][i];
-      const double moved =
-          std::max(std::abs(disturbed[t][i] - want), std::abs(disturbed_again[t][i] - want));
-      const double tolerance = 2e-5 * (1 + std::abs(want));
-      if (!std::isfinite(want) || !(moved <= 20 * tolerance)) {
-        ++tally.skipped;
-        continue;
-      }
-      ++tally.compared;
-      ASSERT_NEAR(cpu[t][i], want, tolerance + 16 * moved)
-          << "seed " << seed << " tensor " << t << " element " << i;
-    }
+std::vector<std::string> run_program(const Runtime& runtime,
+                                     std::span<const std::byte> input,
+                                     ValueTally& tally,
+                                     RandomProgram::Coverage& coverage) {
+  ByteReader bytes(input);
+  const ProgramOptions options = options_of(bytes);
+  RandomProgram program(
+      bytes.rest(), {runtime.device("cpu:0"), runtime.device("cpu:1")}, nullptr, options);
+  program.run();
+  for (const auto& [what, times] : program.coverage()) {
+    coverage[what] += times;
   }
+  return judge_values(program, options.values, runtime.device("reference:0"), tally);
 }
 
-// What fails is kept, whole and cut down, for hearth-bench replay.
-void keep_failure(const Runtime& runtime, const RandomProgram& program) {
+// What fails is kept as a recording, whole and cut down, for hearth-bench replay.
+void keep_failure(const Runtime& runtime, const Bytes& bytes) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
-  const std::string name = "random_program_" + std::to_string(program.seed);
-  const Device cpu = runtime.device("cpu:0");
+  ValueTally tally;
+  RandomProgram::Coverage coverage;
   {
-    const RecordScope scope(runtime, folder / (name + ".trace"));
-    static_cast<void>(run_program(program, cpu, 0, 0));
+    const RecordScope scope(runtime, folder / "random_program.trace");
+    static_cast<void>(run_program(runtime, bytes, tally, coverage));
   }
   const auto failure =
-      reduce_recording(folder / (name + ".trace"),
-                       folder / (name + ".min.trace"),
-                       cpu,
+      reduce_recording(folder / "random_program.trace",
+                       folder / "random_program.min.trace",
+                       runtime.device("cpu:0"),
                        {.against = runtime.device("reference:0"), .tolerance = 2e-5});
-  std::printf("seed %lu: %s.trace in %s, %s\n",
-              program.seed,
-              name.c_str(),
+  std::printf("random_program.trace in %s, %s\n",
               folder.c_str(),
-              failure ? ("cut down to " + name + ".min.trace: " + failure->to_string()).c_str()
+              failure ? ("cut down to random_program.min.trace: " + failure->to_string()).c_str()
                       : "which agrees when it is replayed");
 }
 
+void print(const RandomProgram::Coverage& coverage) {
+  for (const auto& [what, times] : coverage) {
+    std::printf("%8lu %s\n", times, what.c_str());
+  }
+}
+
 TEST(RandomPrograms, CpuAgreesWithReference) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});
-  const Device cpu = runtime.device("cpu:0");
-  const Device reference = runtime.device("reference:0");
-  const std::uint64_t first = number_from("RANDOM_FIRST", 1);
-  const std::uint64_t count = number_from("RANDOM_PROGRAMS", 1000);
-  Tally tally;
-  for (std::uint64_t seed = first; seed < first + count && !HasFatalFailure(); ++seed) {
-    const RandomProgram program{.seed = seed};
-    constexpr double kFewUlp = 5e-7;
-    compare(run_program(program, cpu, 0, 0),
-            run_program(program, reference, 0, 0),
-            run_program(program, reference, kFewUlp, seed),
-            run_program(program, reference, kFewUlp, seed + 1'000'000'007),
-            seed,
-            tally);
-    if (HasFatalFailure()) {
-      keep_failure(runtime, program);
+  const Runtime runtime(
+      {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});
+  ValueTally tally;
+  RandomProgram::Coverage coverage;
+  const Bytes failed = run_seeded(
+      {.count_variable = "RANDOM_PROGRAMS", .count = 1000, .least_bytes = 60, .most_bytes = 500},
+      [&](auto bytes) { return run_program(runtime, bytes, tally, coverage); });
+  if (!failed.empty()) {
+    keep_failure(runtime, failed);
+  }
+  if (number_from("RANDOM_COVERAGE", 0) != 0) {
+    print(coverage);
+  }
+  std::printf("%lu values compared, %lu skipped\n", tally.compared, tally.skipped);
+  EXPECT_GT(tally.compared, 20 * tally.skipped);
+  for (const char* cpu : {"cpu:0", "cpu:1"}) {
+    EXPECT_EQ(runtime.device(cpu).memory().live_tensor_count, 0) << cpu;
+    EXPECT_EQ(runtime.device(cpu).memory().live_bytes, 0) << cpu;
+  }
+}
+
+// The generator reaches what the programs are for: each op, type and way of life.
+TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
+  const Runtime runtime(
+      {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});
+  ValueTally tally;
+  RandomProgram::Coverage coverage;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    static_cast<void>(run_program(runtime, bytes_of_seed(seed, 60, 500), tally, coverage));
+  }
+  for (const RandomOp::Family family : {RandomOp::Family::map,
+                                        RandomOp::Family::pair,
+                                        RandomOp::Family::view,
+                                        RandomOp::Family::fold}) {
+    for (const Values values : {Values::exact, Values::smooth}) {
+      for (const RandomOp* op : random_ops(family, values)) {
+        EXPECT_GE(coverage["op " + std::string(op->name)], 5U) << op->name;
+      }
     }
   }
-  std::printf(
-      "%lu programs, %lu values compared, %lu skipped\n", count, tally.compared, tally.skipped);
-  EXPECT_GT(tally.compared, 20 * tally.skipped);
-  EXPECT_EQ(cpu.memory().live_tensor_count, 0);
-  EXPECT_EQ(cpu.memory().live_bytes, 0);
+  for (const char* what : {"dtype f32",
+                           "dtype f64",
+                           "dtype f16",
+                           "dtype bf16",
+                           "dtype i32",
+                           "dtype i64",
+                           "dtype bool",
+                           "size zero",
+                           "rank 0",
+                           "rank 5",
+                           "copy to a device",
+                           "loan",
+                           "moved in",
+                           "new home",
+                           "refused",
+                           "right",
+                           "step",
+                           "sweep",
+                           "sync"}) {
+    EXPECT_GE(coverage[what], 5U) << what;
+  }
+  const auto in_place = runtime.device("cpu:0").memory().in_place_count;
+  EXPECT_GT(in_place, 100);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Sweeps and optimizer steps of a faulty program.
-#include "faulty_program.hpp"
+// Sweeps and optimizer steps of a random program.
+#include "random_program.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <hearth/runtime/autodiff.hpp>
@@ -11,42 +12,56 @@
 namespace hearth::testing {
 namespace {
 
-constexpr SgdUpdate kPlain{.learning_rate = 0.25};
-constexpr SgdUpdate kMomentum{.learning_rate = 0.25, .momentum = 0.5};
+/// Small integers stay such.
+SgdUpdate update_of(Values values, bool has_momentum) {
+  const bool is_exact = values == Values::exact;
+  const double momentum = is_exact ? 1 : 0.5;
+  return {.learning_rate = is_exact ? 1 : 0.25, .momentum = has_momentum ? momentum : 0};
+}
+
+/// One op of a loss: x, and another leaf y of its shape.
+Tensor loss_step(int step, const Tensor& x, const Tensor& y, Values values, SourceLoc loc) {
+  const auto arg = [loc](const Tensor& tensor) { return Arg(tensor, loc); };
+  const bool has_planes = x.rank() == 2 && x.element_count() > 0;
+  if (values == Values::exact) {
+    step = std::array{1, 2, 3, 7}.at(static_cast<std::size_t>(step % 4));
+  }
+  switch (step) {
+    case 0:
+      return tanh(arg(x));
+    case 1:
+      return mul(arg(x), arg(y));
+    case 2:
+      return add(arg(x), arg(y));
+    case 3:
+      return sub(arg(y), arg(x));
+    case 4:
+      return has_planes ? softmax(arg(x), 1) : cos(arg(x));
+    case 5:
+      return has_planes ? matmul(arg(matmul(arg(tanh(arg(x))), arg(transpose(arg(y))))), arg(y))
+                        : sigmoid(arg(sub(arg(x), arg(y))));
+    case 6:
+      return has_planes ? transpose(arg(tanh(arg(transpose(arg(x)))))) : exp(arg(tanh(arg(x))));
+    case 7:  // of smooth values its gradient would jump where rounding says so
+      return values == Values::exact ? relu(arg(x)) : erf(arg(x));
+    case 8:
+      return log(arg(add(arg(square(arg(x))), Arg(1.0, loc))));
+    default:
+      return div(arg(x), arg(add(arg(square(arg(y))), Arg(1.0, loc))));
+  }
+}
 
 /// A loss of the leaves, as the recipe says.
-Tensor loss_of(const std::vector<Tensor>& leaves, const std::vector<int>& recipe, SourceLoc loc) {
-  const auto arg = [loc](const Tensor& x) { return Arg(x, loc); };
+Tensor loss_of(const std::vector<Tensor>& leaves,
+               const std::vector<int>& recipe,
+               Values values,
+               SourceLoc loc) {
   Tensor x = leaves.front();
   for (const int step : recipe) {
-    const Tensor& y = leaves[static_cast<std::size_t>(step / 8) % leaves.size()];
-    switch (step % 8) {
-      case 0:
-        x = tanh(arg(x));
-        break;
-      case 1:
-        x = mul(arg(x), arg(y));
-        break;
-      case 2:
-        x = add(arg(x), arg(y));
-        break;
-      case 3:
-        x = sub(arg(y), arg(x));
-        break;
-      case 4:
-        x = softmax(arg(x), 1);
-        break;
-      case 5:
-        x = matmul(arg(matmul(arg(x), arg(transpose(arg(y))))), arg(y));
-        break;
-      case 6:
-        x = mul(arg(transpose(arg(tanh(arg(transpose(arg(x))))))), Arg(0.5, loc));
-        break;
-      default:
-        x = relu(arg(x));
-    }
+    const Tensor& y = leaves[static_cast<std::size_t>(step / 10) % leaves.size()];
+    x = loss_step(step % 10, x, y, values, loc);
   }
-  return mean(arg(x));
+  return values == Values::exact ? sum({x, loc}) : mean({x, loc});
 }
 
 /// The tensors of one member.
@@ -54,11 +69,11 @@ struct Handles {
   Tensor parameter, gradient, momentum;
 };
 
-void add_to(UpdateGroup& group, const Step::Member& member, Handles& handles) {
+void add_to(UpdateGroup& group, const Step::Member& member, Handles& handles, Values values) {
   group.sgd(handles.parameter,
             std::move(handles.gradient),
             handles.momentum,
-            member.momentum ? kMomentum : kPlain);
+            update_of(values, member.momentum.has_value()));
 }
 
 /// The tensors that a step takes, member by member, as handles; and back, without the gradients.
@@ -77,7 +92,9 @@ std::vector<Handles> handles_of(const std::vector<Step::Member>& members,
   return handles;
 }
 std::vector<Tensor> results_of(const std::vector<Step::Member>& members,
-                               std::vector<Handles> handles) {
+                               std::vector<Handles> handles,
+                               Values values,
+                               SourceLoc loc) {
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < members.size(); ++i) {
     results.push_back(std::move(handles[i].parameter));
@@ -85,43 +102,58 @@ std::vector<Tensor> results_of(const std::vector<Step::Member>& members,
       results.push_back(std::move(handles[i].momentum));
     }
   }
+  if (values == Values::exact) {  // a step adds up
+    for (Tensor& result : results) {
+      result = tame(std::move(result), loc);
+    }
+  }
   return results;
 }
 
 }  // namespace
 
-void FaultyProgram::differentiate(std::size_t a) {
+void RandomProgram::differentiate(std::size_t a) {
+  if (nodes_[a].tested.dtype() != DType::f32) {
+    return apply(random_op("abs"), {a});
+  }
   std::vector<std::size_t> leaves{a};
   for (int more = pick(3); more > 0; --more) {
     leaves.push_back(find_like(a));
   }
   std::vector<int> recipe;
   for (int ops = 1 + pick(5); ops > 0; --ops) {
-    recipe.push_back(pick(48));
+    recipe.push_back(pick(60));
   }
   Tensors tested;
   for (const std::size_t leaf : leaves) {
     tested.push_back(nodes_[leaf].tested);
   }
+  ++coverage_["sweep"];
   const std::size_t first = nodes_.size();
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     nodes_[add_node(leaves, nodes_[a].device)].is_gradient = true;
   }
   const SourceLoc loc{kFile, line_of(first)};
-  const auto sweep = [recipe, loc](const Tensors& inputs) {
-    return grad([&](const Tensors& tracked) { return loss_of(tracked, recipe, loc); }, inputs, loc);
+  const auto sweep = [recipe, loc, values = options_.values](const Tensors& inputs) {
+    Tensors made = grad(
+        [&](const Tensors& tracked) { return loss_of(tracked, recipe, values, loc); }, inputs, loc);
+    if (values == Values::exact) {
+      std::ranges::transform(
+          made, made.begin(), [loc](Tensor& each) { return tame(std::move(each), loc); });
+    }
+    return made;
   };
   works_.push_back(
       {.operands = std::move(leaves),
        .first_result = first,
-       .make = [sweep](const Device&, const Tensors& given, std::size_t) { return sweep(given); }});
+       .make = [sweep](Evaluation&, const Tensors& given, std::size_t) { return sweep(given); }});
   Tensors made = sweep(tested);
   for (std::size_t i = 0; i < made.size(); ++i) {
-    nodes_[first + i].tested = std::move(made[i]);
+    set(first + i, std::move(made[i]));
   }
 }
 
-Step FaultyProgram::pick_step(std::size_t a) {
+Step RandomProgram::pick_step(std::size_t a) {
   Step step{.is_committed = pick(8) != 0};
   const auto is_free = [&](std::size_t node) {
     return std::ranges::none_of(step.members, [&](const Step::Member& other) {
@@ -138,7 +170,9 @@ Step FaultyProgram::pick_step(std::size_t a) {
   };
   add(a);
   for (int more = pick(3); more > 0; --more) {
-    const std::size_t b = find([&](const Node& node) { return node.device == nodes_[a].device; });
+    const std::size_t b = find([&](const Node& node) {
+      return node.device == nodes_[a].device && node.tested.dtype() == DType::f32;
+    });
     if (b != nodes_.size() && is_free(b)) {
       add(b);
     }
@@ -146,7 +180,7 @@ Step FaultyProgram::pick_step(std::size_t a) {
   return step;
 }
 
-void FaultyProgram::note_step(Step step) {
+void RandomProgram::note_step(Step step) {
   Work work{.operands = {}, .first_result = nodes_.size(), .make = {}, .step = steps_.size()};
   for (Step::Member& member : step.members) {
     const std::size_t device = nodes_[member.parameter].device;
@@ -157,21 +191,26 @@ void FaultyProgram::note_step(Step step) {
       work.operands.push_back(*member.momentum);
     }
   }
-  work.make = [members = step.members](
-                  const Device& on, const Tensors& given, std::size_t updated) {
+  const SourceLoc loc{kFile, line_of(work.first_result)};
+  work.make = [members = step.members, values = options_.values, loc](
+                  Evaluation& in, const Tensors& given, std::size_t updated) {
     std::vector<Handles> handles = handles_of(members, given);
-    UpdateGroup group(on);
+    UpdateGroup group(in.device);
     for (std::size_t i = 0; i < updated; ++i) {
-      add_to(group, members[i], handles[i]);
+      add_to(group, members[i], handles[i], values);
     }
     group.commit().get();
-    return results_of(members, std::move(handles));
+    return results_of(members, std::move(handles), values, loc);
   };
   works_.push_back(std::move(work));
   steps_.push_back(std::move(step));
 }
 
-void FaultyProgram::update(std::size_t a) {
+void RandomProgram::update(std::size_t a) {
+  if (nodes_[a].tested.dtype() != DType::f32) {
+    return apply(random_op("abs"), {a});
+  }
+  ++coverage_["step"];
   note_step(pick_step(a));
   Step& step = steps_.back();
   Tensors taken;
@@ -189,24 +228,25 @@ void FaultyProgram::update(std::size_t a) {
     }
   }
   std::size_t result = step.members.front().first_result;
+  const SourceLoc loc{kFile, line_of(result)};
   {
-    UpdateGroup group(devices_.at(nodes_[a].device), {kFile, line_of(result)});
+    UpdateGroup group(devices_.at(nodes_[a].device), loc);
     for (std::size_t i = 0; i < handles.size(); ++i) {
-      add_to(group, step.members[i], handles[i]);
+      add_to(group, step.members[i], handles[i], options_.values);
     }
     if (step.is_committed) {
       step.done = group.commit();
     }
   }
-  for (Tensor& made : results_of(step.members, std::move(handles))) {
-    nodes_[result++].tested = std::move(made);
+  for (Tensor& made : results_of(step.members, std::move(handles), options_.values, loc)) {
+    set(result++, std::move(made));
   }
   if (pick(2) == 0) {
     learn(step);
   }
 }
 
-void FaultyProgram::learn(Step& step) {
+void RandomProgram::learn(Step& step) {
   if (step.is_committed && !step.is_known) {
     const Status status = step.done.wait();
     step.error = status.has_value() ? nullptr : status.shared_error();

@@ -9,10 +9,10 @@ const Error& root_of(const Error& error) {
   return error.cause ? root_of(*error.cause) : error;
 }
 bool is_of_a_program(const Error& error) {
-  return std::string(error.location.file) == FaultyProgram::kFile;
+  return std::string(error.location.file) == RandomProgram::kFile;
 }
 std::size_t node_at(std::uint32_t line) {
-  return line - FaultyProgram::line_of(0);
+  return line - RandomProgram::line_of(0);
 }
 bool is_of_a_read(const Error& error) {
   const bool is_late_wait = error.op.empty() && error.code == ErrorCode::deadline_exceeded;

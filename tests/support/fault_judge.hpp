@@ -1,4 +1,4 @@
-// What is wrong with what a faulty program has seen. It knows what depends on what from the
+// What is wrong with what a random program has seen. It knows what depends on what from the
 // program's nodes, or from its recording, where sweeps and steps are more than one op to a node; it
 // shares nothing with the device that poisons. Threads: one at a time. Invariant: a judge serves
 // one program.
@@ -14,7 +14,7 @@
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/streams/trace/op_trace.hpp>
 
-#include "faulty_program.hpp"
+#include "tests/support/random_program.hpp"
 
 namespace hearth::testing {
 
@@ -38,7 +38,7 @@ struct Plan {
 class FaultJudge {
  public:
   /// `trace`: the recording of a plan that is recorded, else nullptr.
-  FaultJudge(const FaultyProgram& program, const Plan& plan, const OpTrace* trace)
+  FaultJudge(const RandomProgram& program, const Plan& plan, const OpTrace* trace)
       : program_(program), plan_(plan), trace_(trace) {}
 
   /// Who is poisoned, and who may be. `submitted`: the ops of the sim with the faults.
@@ -67,7 +67,7 @@ class FaultJudge {
   [[nodiscard]] std::vector<bool> closure(const Start& start) const;
   [[nodiscard]] std::size_t most_failures(std::uint64_t submitted) const;
 
-  const FaultyProgram& program_;
+  const RandomProgram& program_;
   const Plan& plan_;
   const OpTrace* trace_;
   std::set<std::size_t> failed_;  // nodes, without a recording

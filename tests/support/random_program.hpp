@@ -1,0 +1,193 @@
+// A random program of the public API on two devices, from bytes: the same bytes, devices and
+// schedule give the same program. Ops, views, copies, moves, drops, reads, loans, handing over,
+// uses across streams, threads and devices; where asked, gradients, optimizer steps, a restart of
+// the first device, limits on streams. It may meet failures: what each tensor should be is reckoned
+// on the reference when all is over and the steps that happened are known. Threads: one at a time;
+// those of a ManualExecutor when there is more than one. Invariants: (1) each op carries the number
+// of its node as the line of its call, so that errors name it; a sweep or a step carries that of
+// its first node. (2) An op that does not fit its operands is refused.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/device.hpp>
+#include <hearth/runtime/stream.hpp>
+#include <hearth/runtime/tensor.hpp>
+
+#include "tests/support/random_bytes.hpp"
+#include "tests/support/random_ops.hpp"
+
+namespace hearth::testing {
+
+/// One value of a program.
+struct Node {
+  Tensor tested;  ///< Empty when its handle is gone: moved into an op, dropped; or never made.
+  /// Whose poison it takes over; of a step's result, the tensor that it replaces.
+  std::vector<std::size_t> operands = {};
+  std::size_t device = 0;
+  bool is_new = false;       ///< Made after the restart.
+  bool is_gradient = false;  ///< Need not depend on each operand.
+  [[nodiscard]] bool has_handle() const { return !tested.is_empty(); }
+};
+
+/// An optimizer step: an update group.
+struct Step {
+  struct Member {
+    std::size_t parameter = 0;
+    std::size_t gradient = 0;
+    std::optional<std::size_t> momentum = {};
+    std::size_t first_result = 0;  ///< The new parameter; behind it the new momentum.
+  };
+  std::vector<Member> members = {};
+  bool is_committed = false;  ///< By the program; else it was discarded.
+  Pending<void> done = {};
+  bool is_known = false;  ///< What became of it.
+  ErrorRef error = {};
+};
+
+/// What a read gave: bytes, or an error.
+struct Observation {
+  std::size_t node = 0;
+  std::vector<std::byte> bytes = {};
+  ErrorRef error = {};
+};
+
+struct ProgramOptions {
+  Values values = Values::smooth;
+  bool trains = true;     ///< Gradients and optimizer steps.
+  bool restarts = false;  ///< The first device, when the threads are done; then they work on.
+  bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
+  int most_threads = 1;   ///< At a time.
+};
+
+/// A disturbance of the inputs, relative to each; exact ones stay as they are.
+struct Noise {
+  double scale = 0;
+  std::uint64_t seed = 0;
+};
+
+class RandomProgram {
+ public:
+  /// How often a program did a thing, by the thing's name: "op tanh", "dtype f16", "size zero".
+  using Coverage = std::map<std::string, std::uint64_t>;
+
+  /// The file of all its ops' calls.
+  static constexpr const char* kFile = "program";
+  /// Where a node stands in it: from line 1 on, as line 0 means that the place is not known.
+  static std::uint32_t line_of(std::size_t node) { return static_cast<std::uint32_t>(node) + 1; }
+
+  /// `executor` spawns the further threads.
+  RandomProgram(std::span<const std::byte> bytes,
+                const std::array<Device, 2>& devices,
+                Executor* executor,
+                const ProgramOptions& options);
+
+  /// Runs all of it. Reads all that has a handle twice at the end.
+  void run();
+
+  [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }
+  [[nodiscard]] const std::deque<Step>& steps() const { return steps_; }
+  [[nodiscard]] const std::vector<Observation>& observations() const { return observations_; }
+  /// The observations of the last look at all.
+  [[nodiscard]] std::span<const Observation> last_look() const {
+    return std::span(observations_).subspan(last_look_);
+  }
+  /// Those after the restart; none when there was none.
+  [[nodiscard]] std::span<const Observation> after_restart() const {
+    return std::span(observations_).subspan(restarted_at_.value_or(observations_.size()));
+  }
+  /// Ops that were refused though they fit, or taken though they do not, or refused without a rule.
+  [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
+  [[nodiscard]] const Coverage& coverage() const { return coverage_; }
+
+  /// How many members of each step happen when nothing fails.
+  [[nodiscard]] std::vector<std::size_t> all_updated() const;
+  /// What each node should hold, when of each step so many members happened. From the thread that
+  /// ran it.
+  [[nodiscard]] std::vector<Tensor> expected(const Device& reference,
+                                             const std::vector<std::size_t>& updated,
+                                             const Noise& noise = {}) const;
+
+ private:
+  using Tensors = std::vector<Tensor>;
+  using NodePredicate = std::function<bool(const Node&)>;
+  /// What the reference computes with.
+  struct Evaluation {
+    Device device;
+    Noise noise;
+    std::mt19937_64 random;
+  };
+  /// What makes nodes from others, for the reference; nothing for an op that was refused.
+  struct Work {
+    std::vector<std::size_t> operands;
+    std::size_t first_result = 0;
+    std::function<Tensors(Evaluation& in, const Tensors& operands, std::size_t updated)> make;
+    std::optional<std::size_t> step = {};
+  };
+
+  int pick(int count) { return bytes_.pick(count); }
+  std::size_t pick_device() { return static_cast<std::size_t>(pick(2)); }
+  void run_threads(std::size_t bytes_to_leave);
+  void take_steps(std::size_t bytes_to_leave);
+  void step();
+  void limit(Stream& stream);
+  void make_input(std::size_t device);
+  void compute(std::size_t a);
+  void apply(const RandomOp& op, std::vector<std::size_t> operands);
+  void live(std::size_t a);
+  void share(std::size_t a);
+  void cross(std::size_t a);
+  void lend_out(std::size_t a);
+  void spawn(std::size_t a);
+  void differentiate(std::size_t a);
+  void update(std::size_t a);
+  [[nodiscard]] Step pick_step(std::size_t a);
+  void note_step(Step step);
+  void learn(Step& step);
+  void drop(std::size_t i);
+  void read(std::size_t i);
+  void read_all();
+  void restart();
+  void judge_refusal(const RandomOp& op, bool must_take, const std::string& why);
+  /// A node that still has its handle and fits; nodes_.size() when there is none.
+  std::size_t find(const NodePredicate& fits);
+  /// One of the last ones, or another of this shape and type on this device, or `a` itself.
+  std::size_t find_like(std::size_t a);
+  std::size_t add_node(std::vector<std::size_t> operands, std::size_t device);
+  /// A node with the value of `a`.
+  std::size_t add_copy(std::size_t a, std::size_t device);
+  void set(std::size_t i, Tensor made);
+
+  ByteReader bytes_;
+  Executor* executor_;
+  std::array<Device, 2> devices_;
+  const ProgramOptions options_;
+  std::deque<Node> nodes_;  // references stay while it grows
+  std::deque<Step> steps_;
+  std::deque<Work> works_;
+  std::deque<std::stop_source> stops_;  // of streams of any thread
+  std::deque<std::unique_ptr<Joinable>> threads_;
+  int running_ = 1;
+  std::size_t bytes_to_leave_ = 0;
+  std::vector<Observation> observations_;
+  std::size_t last_look_ = 0;
+  std::optional<std::size_t> restarted_at_;
+  std::vector<std::string> wrong_;
+  Coverage coverage_;
+};
+
+}  // namespace hearth::testing
