@@ -32,7 +32,7 @@ TEST(WindowModel, EveryOrderOfEachChosenProgramIsRight) {
 
 TEST(WindowModel, EveryOrderOfEachGeneratedProgramIsRight) {
   const std::uint64_t seed = setting("WINDOW_SEED", 1);
-  const std::uint64_t count = setting("WINDOW_PROGRAMS", 40);
+  const std::uint64_t count = setting("WINDOW_PROGRAMS", 30);
   std::uint64_t states = 0;
   for (const WindowProgram& program : generated_programs(seed, count, 4)) {
     const WindowSearch result = search(program);
@@ -269,7 +269,8 @@ TEST(GeneratedPrograms, DifferInMoreThanTheOrderOfTheirLanes) {
       const bool is_twin = a.text[0] == b.text[1] && a.text[1] == b.text[0] && &a != &b;
       EXPECT_FALSE(is_twin && a.is_host == b.is_host && a.has_plans == b.has_plans &&
                    a.threads_stay == b.threads_stay && a.can_stop == b.can_stop &&
-                   a.blocks == b.blocks && a.ring == b.ring)
+                   a.can_ask == b.can_ask && a.can_restart == b.can_restart &&
+                   a.has_deadlines == b.has_deadlines && a.blocks == b.blocks && a.ring == b.ring)
           << a.name << " and " << b.name;
     }
   }
