@@ -403,6 +403,7 @@ int serve(const Model& trained,
           const hearth::ImageDataset& pictures,
           const Options& options) {
   std::vector<hearth::Frozen<Model>> replicas;
+  replicas.reserve(devices.size());
   for (const hearth::Device& device : devices) {
     replicas.push_back(hearth::freeze(hearth::fork(trained, device)));
   }

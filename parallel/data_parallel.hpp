@@ -135,6 +135,7 @@ class DataParallel final {
       static_cast<void>(each.wait_until(deadline));
     }
     std::vector<bool> is_late;
+    is_late.reserve(pending.size());
     for (const Pending<R>& each : pending) {
       is_late.push_back(!each.is_ready());
     }

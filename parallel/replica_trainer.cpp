@@ -169,7 +169,9 @@ void ReplicaTrainer::change_replicas(const std::function<void(Replica& replica)>
   }
   const Deadline deadline = step_deadline();
   std::vector<Status> outcomes;
+  outcomes.reserve(pending.size());
   std::vector<bool> is_late;
+  is_late.reserve(pending.size());
   for (const Pending<void>& each : pending) {
     outcomes.push_back(each.wait(deadline));
   }

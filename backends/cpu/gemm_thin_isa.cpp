@@ -32,7 +32,7 @@ template <class T, class S, int kRows, int kColumns>
       const Vector<T> w_vector = load_wide(w + j * thin.w_step + k);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        acc[r][j] += x[r] * w_vector;
+        acc[r][j] = multiply_add<T>(x[r], w_vector, acc[r][j]);
       }
     }
   }
@@ -42,7 +42,8 @@ template <class T, class S, int kRows, int kColumns>
       const Vector<T> w_vector = load_wide_part(w + j * thin.w_step + whole, tail);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        acc[r][j] += load_part(thin.x + r * thin.x_step + whole, tail) * w_vector;
+        acc[r][j] =
+            multiply_add<T>(load_part(thin.x + r * thin.x_step + whole, tail), w_vector, acc[r][j]);
       }
     }
   }
@@ -89,7 +90,7 @@ template <class T, class S, int kRows, int kTaken>
       Vector<T> acc = load(y);
 #pragma GCC unroll 8
       for (int i = 0; i < kTaken; ++i) {
-        acc += splat(thin.x[r * thin.x_step + k + i]) * w_vectors[i];
+        acc = multiply_add<T>(splat(thin.x[r * thin.x_step + k + i]), w_vectors[i], acc);
       }
       store(y, acc);
     }
@@ -98,8 +99,9 @@ template <class T, class S, int kRows, int kTaken>
     T* y = thin.y + r * thin.y_step + whole;
     Vector<T> acc = load_part(y, tail);
     for (int i = 0; i < kTaken; ++i) {
-      acc += splat(thin.x[r * thin.x_step + k + i]) *
-             load_wide_part(w + i * thin.w_step + whole, tail);
+      acc = multiply_add<T>(splat(thin.x[r * thin.x_step + k + i]),
+                            load_wide_part(w + i * thin.w_step + whole, tail),
+                            acc);
     }
     store_part(y, acc, tail);
   }

@@ -81,7 +81,7 @@ void multiply_tile(const Tile<T>& tile) {
       const Vector<T> a_vector = splat(a_now[i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        acc.value[i][v] += a_vector * b_vectors[v];
+        acc.value[i][v] = multiply_add<T>(a_vector, b_vectors[v], acc.value[i][v]);
       }
     }
     a += a_step;

@@ -52,6 +52,28 @@ template <class T>
   return value - Vector<T>{};  // x - 0 is x for every x, -0 included
 }
 
+/// a·b + c with one rounding where the instruction set has that. Said outright: where a compiler
+/// may choose, it chooses by the shape of the loop, and a row would have other bits among other
+/// rows than alone (clang does).
+template <class T>
+[[gnu::always_inline]] inline Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_fmadd_ps(a, b, c);
+  } else {
+    return _mm512_fmadd_pd(a, b, c);
+  }
+#elif defined(__FMA__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm256_fmadd_ps(a, b, c);
+  } else {
+    return _mm256_fmadd_pd(a, b, c);
+  }
+#else
+  return a * b + c;
+#endif
+}
+
 /// The first `count` lanes; the others are 0.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> load_part(const T* from, int count) {

@@ -48,7 +48,7 @@ void finish_switch([[maybe_unused]] void* fake_stack,
 #endif
 }
 // The last frames of a fiber never return, so the sanitizer goes on to guard what lies between them
-// after the memory has become another fiber's stack.
+// after the memory has become somebody else's: another fiber's stack, or the heap's.
 void forget_frames([[maybe_unused]] const void* lowest_address,
                    [[maybe_unused]] std::size_t size_bytes) noexcept {
 #if defined(HEARTH_ADDRESS_SANITIZER)
@@ -71,6 +71,7 @@ Fiber::Fiber(UniqueFunction<void()> body) : body_(std::move(body)) {}
 
 Fiber::~Fiber() {
   HEARTH_ASSERT(has_ended_ || !inside_, "a fiber died before its end");
+  forget_frames(stack_.lowest_address(), stack_.memory().size);
 }
 
 void Fiber::resume() {
@@ -78,7 +79,6 @@ void Fiber::resume() {
   void* fake_stack = nullptr;
   start_switch(&fake_stack, stack_.lowest_address(), stack_.memory().size);
   if (!inside_) {
-    forget_frames(stack_.lowest_address(), stack_.memory().size);
     // Not in the constructor: making a fiber switches to its stack and back, which the sanitizer
     // must know.
     inside_ = boost::context::fiber(

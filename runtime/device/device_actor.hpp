@@ -141,7 +141,7 @@ class DeviceActor final : public DeviceLoop {
   [[nodiscard]] Step prepare_group(LaneState& lane, GroupTicket& ticket, Status& status);
   /// Runs the lane's group, or gives it up.
   [[nodiscard]] Status end_group(LaneState& lane, Status status);
-  void settle_update(LaneId lane);
+  void settle_update(LaneId id);
   void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
   /// The lanes that must still move on before these uses are done; registers `lane` with the first
   /// of them.

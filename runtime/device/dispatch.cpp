@@ -162,7 +162,7 @@ Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage r
   Status status = guarded(what, [&] { return backend_->submit(call); });
   if (!status.has_value()) [[unlikely]] {
     if (const auto wanted = scratch_->take_shortage()) {
-      const Status refused = shortage(wanted->size_bytes, wanted->outcome, rule);
+      Status refused = shortage(wanted->size_bytes, wanted->outcome, rule);
       if (is_short(refused)) {
         return refused;
       }

@@ -54,7 +54,7 @@ class Dispatch {
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
   /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.
   /// Returns what its outputs carry.
-  [[nodiscard]] ErrorRef give_up(const OpView& op, LaneState& lane, const Error& why);
+  [[nodiscard]] ErrorRef give_up(const OpView& view, LaneState& lane, const Error& why);
   /// Checks that an update group's inputs are there and its kernels too, and gets all its memory:
   /// then it can run. On failure it has taken nothing. is_short() of the status: memory was short,
   /// and it may be asked again when others have released some.
@@ -93,7 +93,7 @@ class Dispatch {
   /// The tensor's lane counts on being the only user, but these are not done.
   void add_guests(DeferredDrop entry);
   /// Frees a slot and gives its number back.
-  void release_slot(SlotId slot) noexcept;
+  void release_slot(SlotId id) noexcept;
   /// From a failure of this op to an error that says where it came from.
   [[nodiscard]] ErrorRef with_provenance(const Error& error, const OpView& op, LaneId lane) const;
   /// The same, entered in the book of failures: the read of a result throws it, or the log reports

@@ -50,6 +50,7 @@ Tensor loss_of(const Tied& model) {
 
 std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
+  names.reserve(tensors.size());
   for (const NamedTensor& each : tensors) {
     names.push_back(each.name);
   }

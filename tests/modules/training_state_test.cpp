@@ -382,6 +382,9 @@ bool run_and_kill(const std::filesystem::path& state,
 
 // RESUME_KILLS=200 for the full count.
 TEST_F(TrainingState, KilledAtAnyPointOfASaveARunGoesOnToTheSameBits) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer lets no forked process start threads";
+#endif
   const char* const count = std::getenv("RESUME_KILLS");
   const int kills = count != nullptr ? std::atoi(count) : 12;
   std::random_device device;

@@ -41,7 +41,7 @@ struct Way {
   /// Sets the limit up, before anything is submitted; returns what gives up.
   std::function<std::function<void()>(Stream&)> arm;
 
-  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }  // NOLINT: GoogleTest's name
 };
 
 class GivenUp : public ::testing::TestWithParam<Way> {};
