@@ -45,7 +45,7 @@ cmake --build --preset "$preset" -j "$(hearth_jobs)" --target "$target"
 hearth_say "3/3 Tests"
 rm -rf "build/$preset/results" "build/$preset/results.xml"
 chosen=()
-if ! ((all)); then chosen=(-E '^examples_test' -LE '^examples_test$'); fi
+if ! ((all)); then chosen=(-E '^examples_' -LE '^examples_'); fi
 start=$SECONDS
 status=0
 # A line for each tenth, and at the end what ctest says of those that did not pass.

@@ -1,5 +1,6 @@
 // Work that can be given up: cancel(), deadlines and stops of streams. What has not begun does not
 // run and carries the reason; what has begun ends; lifetimes and open update groups go on as ever.
+#include "runtime/client/device_endpoint.hpp"
 #include "stepped_runtime.hpp"
 #include "stuck_backend.hpp"
 
@@ -41,7 +42,8 @@ struct Way {
   /// Sets the limit up, before anything is submitted; returns what gives up.
   std::function<std::function<void()>(Stream&)> arm;
 
-  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }  // NOLINT: GoogleTest's name
+  // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 };
 
 class GivenUp : public ::testing::TestWithParam<Way> {};
