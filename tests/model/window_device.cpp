@@ -28,40 +28,15 @@ Byte WindowModel::free_block(Byte taken) const {
 }
 
 // Phases: a place among the batches; memory for all results; the batch; the results are there for
-// whoever is behind its point; last uses end.
+// all that is behind its point; last uses end.
 Park WindowModel::issue(int lane, RecordSet records, RecordSet virtual_outputs) {
-  const auto place = std::ranges::find(state_->batches, Phase::free, &BatchNow::phase);
+  auto* const place = std::ranges::find(state_->batches, Phase::free, &BatchNow::phase);
   if (!program_.is_host && place == state_->batches.end()) {
     return Park::flight;
   }
   BatchNow batch{.phase = Phase::running, .lane = static_cast<Byte>(lane), .records = records};
-  Byte taken = 0;
-  std::array<Byte, kMostTensors> made{};
-  made.fill(kNone);
-  std::size_t op = 0;
-  for (int i = 0; i < kMostRecords; ++i) {
-    if (!has(records, i)) {
-      continue;
-    }
-    const WindowRecord& record = plan_.record(lane, i);
-    for (std::size_t k = 0; k < record.in.size(); ++k) {
-      if (record.in.at(k) != kNone) {
-        const Byte own = made.at(record.in.at(k));
-        batch.in.at(2 * op + k) = own != kNone ? own : tensor_of(record.in.at(k)).block;
-      }
-    }
-    if (record.out != kNone && !has(virtual_outputs, i)) {
-      const Byte old = record.takes ? tensor_of(record.in[0]).block : kNone;
-      const bool in_place = old != kNone && !(rules_.in_place_asks && is_in_flight(old, lane));
-      const Byte block = in_place ? old : free_block(taken);
-      if (block == kNone) {
-        return Park::memory;
-      }
-      taken |= bit_of(block);
-      made.at(record.out) = block;
-      batch.out.at(op) = block;
-    }
-    ++op;
+  if (!bind(batch, virtual_outputs)) {
+    return Park::memory;
   }
   batch.after = points_of(batch);
   if (program_.is_host) {
@@ -71,6 +46,42 @@ Park WindowModel::issue(int lane, RecordSet records, RecordSet virtual_outputs) 
   }
   finish_issue(batch);
   return Park::none;
+}
+
+// The blocks of the batch's operands and results; false where memory is short.
+bool WindowModel::bind(BatchNow& batch, RecordSet virtual_outputs) const {
+  Byte taken = 0;
+  std::array<Byte, kMostTensors> made{};
+  made.fill(kNone);
+  std::size_t op = 0;
+  for (int i = 0; i < kMostRecords; ++i) {
+    if (!has(batch.records, i)) {
+      continue;
+    }
+    const WindowRecord& record = plan_.record(batch.lane, i);
+    for (std::size_t k = 0; k < record.in.size() && record.in.at(k) != kNone; ++k) {
+      const Byte own = made.at(record.in.at(k));
+      batch.in.at(2 * op + k) = own != kNone ? own : tensor_of(record.in.at(k)).block;
+    }
+    if (record.out != kNone && !has(virtual_outputs, i)) {
+      const Byte block = block_for(batch.lane, record, taken);
+      if (block == kNone) {
+        return false;
+      }
+      taken |= bit_of(block);
+      made.at(record.out) = block;
+      batch.out.at(op) = block;
+    }
+    ++op;
+  }
+  return true;
+}
+
+// In place where the first operand ends here, and no batch of the other queue holds its bytes.
+Byte WindowModel::block_for(int lane, const WindowRecord& record, Byte taken) const {
+  const Byte old = record.takes ? tensor_of(record.in[0]).block : kNone;
+  const bool in_place = old != kNone && !(rules_.in_place_asks && is_in_flight(old, lane));
+  return in_place ? old : free_block(taken);
 }
 
 void WindowModel::finish_issue(const BatchNow& batch) {
@@ -160,7 +171,7 @@ void WindowModel::wake_memory_waits() {
   }
 }
 
-// The end of a tensor: nobody may use it any more who came before its drop.
+// The end of a tensor: all that came before its drop has used it.
 void WindowModel::release(Byte tensor) {
   TensorNow& now = tensor_of(tensor);
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -7,7 +7,10 @@
 
 namespace hearth::model {
 
-std::vector<WindowProgram> chosen_programs() {
+namespace {
+
+// Windows alone, and what other lanes use, drop and adopt.
+std::vector<WindowProgram> windows_and_other_lanes() {
   return {
       {.name = "a window left alone", .text = {"x=A y=x", "v=B"}, .threads_stay = true},
       {.name = "two windows and a sync", .text = {"x=A y=A z=A v=A |", ""}, .blocks = 6},
@@ -42,6 +45,12 @@ std::vector<WindowProgram> chosen_programs() {
        .has_plans = true,
        .threads_stay = true,
        .dropped_outside = 'x'},
+  };
+}
+
+// Memory, and room in the ring.
+std::vector<WindowProgram> windows_and_room() {
+  return {
       {.name = "memory that a window holds back",
        .text = {"x=A! ~C z=x ~z", "y=B ~y ~B"},
        .blocks = 3,
@@ -76,6 +85,12 @@ std::vector<WindowProgram> chosen_programs() {
        .ring = 6,
        .has_plans = true,
        .threads_stay = true},
+  };
+}
+
+// Readers, shutdowns, questions and restarts.
+std::vector<WindowProgram> windows_and_the_world() {
+  return {
       {.name = "a reader with a deadline beside a window",
        .text = {"x=A y=x ~x", "v=B w=v ?w ~v"},
        .blocks = 6,
@@ -125,6 +140,12 @@ std::vector<WindowProgram> chosen_programs() {
        .is_host = false,
        .has_plans = true,
        .can_restart = true},
+  };
+}
+
+// Update groups, and what fails.
+std::vector<WindowProgram> windows_and_failures() {
+  return {
       {.name = "an update group beside a window",
        .text = {"x=A { y=x ~x } z=y", "v=x w=y"},
        .blocks = 6,
@@ -155,6 +176,16 @@ std::vector<WindowProgram> chosen_programs() {
        .has_plans = true,
        .has_deadlines = true},
   };
+}
+
+}  // namespace
+
+std::vector<WindowProgram> chosen_programs() {
+  std::vector<WindowProgram> programs = windows_and_other_lanes();
+  for (const auto& more : {windows_and_room(), windows_and_the_world(), windows_and_failures()}) {
+    programs.insert(programs.end(), more.begin(), more.end());
+  }
+  return programs;
 }
 
 WindowProgram chosen_program(const std::string& name) {
@@ -255,7 +286,7 @@ class Writer {
     return letters.find(letter) != std::string::npos;
   }
   static std::string take_last(std::string& letters) {
-    const std::string last(1, letters.back());
+    std::string last(1, letters.back());
     letters.pop_back();
     return last;
   }

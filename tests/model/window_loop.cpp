@@ -1,4 +1,4 @@
-// The loop of who holds the token: rings and points, duties, turns, and the end. Which lane has the
+// The loop of the token's holder: rings and points, duties, turns, and the end. Which lane has the
 // next turn is left open, how many records it has, and what comes in the midst of it.
 #include "window_model.hpp"
 
@@ -182,7 +182,7 @@ bool WindowModel::serve_memory_waits() {
   return true;
 }
 
-// Only who waits for nothing may have to wait for a linger.
+// A linger may keep nothing waiting.
 bool WindowModel::end_lingers() {
   for (int lane = 0; lane < kLanes; ++lane) {
     LaneNow& a = lane_of(lane);
@@ -190,7 +190,7 @@ bool WindowModel::end_lingers() {
       continue;
     }
     const std::string linger = "waits for the linger of " + name_of(lane);
-    require(a.watchers == 0, "who watches it " + linger);
+    require(a.watchers == 0, "a watcher " + linger);
     require(a.consumed + a.looked == a.pushed, "a record " + linger);
     require(!a.producer_announced, "a producer without room " + linger);
     require(!has_parked(Park::memory), "a lane without memory " + linger);
@@ -343,7 +343,7 @@ void WindowModel::make_ready(int lane) {
   }
 }
 
-// A lane that lingers is its producer's to ring: who needs it takes it as the producer would.
+// A lane that lingers is its producer's to ring: the actor takes it as the producer would.
 void WindowModel::take_back(int lane) {
   LaneNow& a = lane_of(lane);
   if (!rules_.takes_lane_back) {

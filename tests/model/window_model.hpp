@@ -192,7 +192,7 @@ class WindowModel {
   [[nodiscard]] bool wake_reader(int lane);
   [[nodiscard]] bool pass_deadline(int lane);
   [[nodiscard]] bool pass_linger(int lane);
-  [[nodiscard]] bool complete(int batch);
+  [[nodiscard]] bool complete(int index);
   [[nodiscard]] bool step_actor();
   [[nodiscard]] bool ring_timer();
   [[nodiscard]] bool compile();
@@ -206,7 +206,7 @@ class WindowModel {
   [[nodiscard]] bool is_over(int lane, int record) const;
   [[nodiscard]] bool has_room(int lane) const;
 
-  // window_loop.cpp: the loop of who holds the token
+  // window_loop.cpp: the loop of the token's holder
   [[nodiscard]] int borrower() const;
   [[nodiscard]] bool has_holder() const;
   [[nodiscard]] bool pass();
@@ -257,7 +257,7 @@ class WindowModel {
   /// The first operand that nobody has made, after windows were cut that would make one; kNone.
   [[nodiscard]] Byte unborn_operand(int lane, Byte record);
   [[nodiscard]] bool is_poisoned(Byte record_lane, Byte record) const;
-  void fail(int lane, Byte record);
+  void fail(int lane, Byte index);
   void run_drop(int lane, Byte record);
   [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher);
   void settle(int lane);
@@ -273,6 +273,8 @@ class WindowModel {
   [[nodiscard]] Byte free_block(Byte taken) const;
   [[nodiscard]] bool is_in_flight(Byte block, int but_not_of) const;
   [[nodiscard]] Park issue(int lane, RecordSet records, RecordSet virtual_outputs);
+  [[nodiscard]] bool bind(BatchNow& batch, RecordSet virtual_outputs) const;
+  [[nodiscard]] Byte block_for(int lane, const WindowRecord& record, Byte taken) const;
   void finish_issue(const BatchNow& batch);
   void run_batch(const BatchNow& batch);
   [[nodiscard]] Byte points_of(const BatchNow& batch) const;

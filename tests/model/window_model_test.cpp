@@ -49,11 +49,9 @@ struct Without {
   bool WindowRules::*rule;
   const char* program;
   const char* seen;
-};
 
-void PrintTo(const Without& without, std::ostream* stream) {
-  *stream << without.name;
-}
+  friend void PrintTo(const Without& without, std::ostream* out) { *out << without.name; }
+};
 
 class WindowWithout : public ::testing::TestWithParam<Without> {};
 
@@ -151,7 +149,7 @@ INSTANTIATE_TEST_SUITE_P(
         Without{"WatchingCuts",
                 &Rules::watching_cuts,
                 "an adoption behind a window",
-                "who watches it waits for the linger of lane 0"},
+                "a watcher waits for the linger of lane 0"},
         Without{"CutComesFirst",
                 &Rules::cut_comes_first,
                 "an adoption behind a window",
@@ -159,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
         Without{"WatchedJoinCuts",
                 &Rules::watched_join_cuts,
                 "an adoption behind a window",
-                "who watches it waits for the linger of lane 0"},
+                "a watcher waits for the linger of lane 0"},
         Without{"AwaitedJoinCuts",
                 &Rules::watched_join_cuts,
                 "foreign uses of what is pending",

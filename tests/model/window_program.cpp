@@ -132,7 +132,7 @@ Byte WindowPlan::awaited(Byte tensor, int lane, int other) const {
   return end;
 }
 
-// A program names what it has submitted; who drops or adopts a tensor does it behind all its uses.
+// A program names what it has submitted; a drop or an adoption follows all uses.
 void WindowPlan::note_needs(int lane) {
   const int other = 1 - lane;
   for (Byte i = 0; i < length(lane); ++i) {

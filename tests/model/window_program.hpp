@@ -59,7 +59,7 @@ struct WindowProgram {
   char dropped_outside = 0;    ///< a thread without a lane drops it
 };
 
-/// What follows from a program alone: who makes, uses and drops each tensor, and where windows end
+/// What follows from a program alone: what makes, uses and drops each tensor, where windows end
 /// by program order.
 class WindowPlan {
  public:

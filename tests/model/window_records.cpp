@@ -422,8 +422,8 @@ void WindowModel::run_drop(int lane, Byte record) {
   }
 }
 
-// A window that stands before a use is cut first: its end is told to those who are registered, and
-// who asks now is not yet.
+// A window that stands before a use is cut first: its end notifies those watchers that are
+// registered, and this one is not yet.
 bool WindowModel::are_done(Byte tensor, int lane, int watcher) {
   for (int other = 0; other < kLanes; ++other) {
     const Byte awaited = other == lane ? Byte{0} : plan_.awaited(tensor, lane, other);

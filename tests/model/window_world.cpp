@@ -167,7 +167,8 @@ bool WindowModel::is_over(int lane, int record) const {
   return has(a.done | a.failed | a.rejected, record);
 }
 
-// On a host device who waits may run the loop; who has little time leaves it to the actor.
+// On a host device a thread that waits may run the loop; with little time it leaves that to the
+// actor.
 bool WindowModel::borrow(int lane) {
   LaneNow& a = lane_of(lane);
   const bool wants = a.producer == Producer::wants_room || a.producer == Producer::wants_value;
@@ -256,7 +257,7 @@ bool WindowModel::has_news() const {
          state_->stop == Stop::posted || state_->outside == 1;
 }
 
-// Who holds the token looks after the deadlines, so only a free token gives it a timer.
+// The token's holder looks after the deadlines, so only a free token gives it a timer.
 bool WindowModel::step_actor() {
   Actor& actor = state_->actor;
   if (actor == Actor::awake && state_->token_free) {
