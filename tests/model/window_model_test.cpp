@@ -50,7 +50,9 @@ struct Without {
   const char* program;
   const char* seen;
 
-  friend void PrintTo(const Without& without, std::ostream* out) { *out << without.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Without& without) {
+    return out << without.name;
+  }
 };
 
 class WindowWithout : public ::testing::TestWithParam<Without> {};
