@@ -20,6 +20,7 @@ TEST(Deadline, NeverIsTheLatestAndNeverPasses) {
   EXPECT_GT(Deadline::never(), Deadline::in(std::chrono::hours(24 * 365)));
   EXPECT_FALSE(Deadline::never().has_passed());
   EXPECT_TRUE(Deadline::in(Duration::max()).is_never());
+  EXPECT_TRUE(Deadline::in(Duration::max() - Duration(1)).is_never()) << "too long to add";
 }
 
 TEST(Deadline, HasPassedOnceTheClockReachesIt) {

@@ -131,6 +131,18 @@ TEST(FailureBook, ItsReportHasTheCountAndTheFirstCauses) {
   EXPECT_EQ(book.lines[0].find("model.cpp:4]"), std::string::npos) << "three are enough";
 }
 
+TEST(FailureBook, ItsReportNamesAFailureThatCameAfterManyThatWereRead) {
+  Book book;
+  for (std::uint32_t line = 1; line <= 100; ++line) {
+    mark_read(*book.failures.enter(some_error(line)));
+  }
+  const ErrorRef last = book.failures.enter(some_error(101));
+  book.failures.close();
+  book.failures.report(*book.log);
+  ASSERT_EQ(book.lines.size(), 1U);
+  EXPECT_NE(book.lines[0].find("model.cpp:101]"), std::string::npos) << book.lines[0];
+}
+
 TEST(FailureBook, FailuresOfAStreamThatExpectsThemCountAsRead) {
   Book book;
   book.failures.expect_failures("cpu:0", 1);

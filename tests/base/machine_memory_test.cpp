@@ -67,6 +67,20 @@ TEST(MachineMemory, AProcesssOwnLimitCounts) {
   EXPECT_LE(available, kGiB + (64 << 20)) << "the process may have given some back meanwhile";
 }
 
+// Others take and release memory between the two looks, but not a 32nd of all of it.
+TEST(MachineMemory, AShareOfItStaysFree) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    ::rlimit own{};
+    ASSERT_EQ(::getrlimit(resource, &own), 0);
+    if (own.rlim_cur != RLIM_INFINITY) {
+      GTEST_SKIP() << "the process's own limit may be below what the machine has";
+    }
+  }
+  for (int look = 0; look < 10; ++look) {
+    EXPECT_FALSE(has_host_room(available_host_bytes()));
+  }
+}
+
 TEST(MachineMemory, OnlyLargeRequestsAreComparedWithIt) {
   EXPECT_FALSE(has_host_room(std::int64_t{1} << 46));
   const detail::PretendedHostBytes pretended(0);

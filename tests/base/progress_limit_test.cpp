@@ -139,5 +139,18 @@ TEST_F(ProgressLimitTest, AContinuationsResultWaitsAsItsSourceDoes) {
   });
 }
 
+// A worker's result has a limit, and nobody whose progress could renew it.
+TEST_F(ProgressLimitTest, AContinuationsResultHasTheLimitOfASourceWithoutProgress) {
+  run([&] {
+    ContinuationRunner runner(executor_);
+    Promise<int> promise(PendingOptions{.subject = "a sum", .helper = {.limit = 2s}});
+    Pending<int> next = promise.pending().then(runner, [](int value) { return value + 1; });
+    EXPECT_THROW(next.get(), DeadlineExceeded);
+    EXPECT_EQ(now().time_since_epoch(), 2s);
+    promise.set_value(1);
+    EXPECT_EQ(next.get(), 2);
+  });
+}
+
 }  // namespace
 }  // namespace hearth

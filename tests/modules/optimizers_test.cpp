@@ -7,9 +7,11 @@
 #include "tests/support/tolerance.hpp"
 
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -252,6 +254,27 @@ void expect_survives_poison(Chosen optimizer) {
 TEST(Optimizers, TrainOnAfterPoisonedStepsAsIfTheyHadNotBeen) {
   expect_survives_poison(Sgd({.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.5}));
   expect_survives_poison(Adam({.learning_rate = 0.1}));
+}
+
+// Submits 1 to 4 are the first step's gradient and the moments that it begins with; 5 is the
+// update. Whichever of the former fails, one step is lost and no more.
+TEST(Optimizers, ALostFirstStepLeavesNoStateBehind) {
+  bool has_lost_the_first = false;
+  for (std::uint64_t failing = 1; failing <= 4; ++failing) {
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0", .faults = FaultPlan{.failing_submits = {failing}}}}});
+    Point point{Tensor::from(runtime.device("sim:0"), {1.0F, 2.0F}, {2})};
+    Adam optimizer({.learning_rate = 0.5});
+    int lost = 0;
+    for (int step = 0; step < 4; ++step) {
+      auto gradients = value_and_grad(point, [](const auto& m) { return sum(m.p); }).gradients;
+      const bool is_lost = !optimizer.step(point, std::move(gradients)).wait().has_value();
+      has_lost_the_first = has_lost_the_first || (is_lost && step == 0);
+      lost += is_lost ? 1 : 0;
+    }
+    EXPECT_LE(lost, 1) << "submit " << failing << " fails";
+  }
+  EXPECT_TRUE(has_lost_the_first);
 }
 
 TEST(Optimizers, APoisonedStepNobodyWaitsForDoesNotCountEither) {

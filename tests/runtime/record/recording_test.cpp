@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,6 +221,31 @@ TEST_F(Recording, EndsEarlyWhenItGrowsTooLarge) {
   EXPECT_LT(trace.ops.size(), 100U);
   EXPECT_THAT(trace.notes.at("ended early"), HasSubstr("more than the limit of 10000"));
   EXPECT_TRUE(replay(trace, cpu_).agrees());
+}
+
+TEST_F(Recording, LeavesOutTheOpThatAFullStreamRefused) {
+  std::size_t made = 0;
+  const OpTrace trace = record([&] {
+    Stream stream(cpu_);
+    const StreamScope scope(stream);
+    Promise<LentRegion> promise;
+    Pending<LentRegion> pending = promise.pending();
+    const Tensor lent = lend(
+        zeros(cpu_, {1}),
+        [&](Result<LentRegion> region) { promise.set_value(std::move(region).value()); },
+        Deadline::never());
+    LentRegion held = std::move(pending).get();  // the stream waits for it
+    std::stop_source stop;
+    stop.request_stop();
+    stream.set_limits({.stop = stop.get_token()});
+    std::vector<Tensor> kept;
+    EXPECT_THROW(
+        while (kept.size() < 10'000) { kept.push_back(ones(cpu_, {1})); }, DeviceError);
+    made = kept.size();
+    held.done();
+  });
+  EXPECT_GT(made, 0U);
+  EXPECT_EQ(count(trace, OpKind::fill), made + 1) << "with the lent zeros";
 }
 
 TEST_F(Recording, GoesToTheFileAlsoWhenTheProgramThrows) {
