@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes each mistake of mutations.py once, in a clone of the tree, and tells which test sees it.
+"""Makes each mistake of mutations.py once, in a clone of the tree, and tells which test sees it. They come in a
+random order, so that a night too short for all tries others each time.
 
   tests/mutations/try_mutations.py [--work DIR] [WORDS]    only mutations whose name contains WORDS
 
@@ -8,6 +9,7 @@ Ends with a table and the number that no test saw, which is also the exit code.
 import argparse
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -77,7 +79,7 @@ def main():
         if configured.returncode != 0:
             sys.exit(configured.stdout)
         unseen = 0
-        for name, file, right, wrong, programs in MUTATIONS:
+        for name, file, right, wrong, programs in random.sample(MUTATIONS, len(MUTATIONS)):
             if chosen.words in name:
                 result = try_one(tree, file, right, wrong, programs)
                 unseen += result.split()[0].isupper()
