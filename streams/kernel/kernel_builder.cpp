@@ -1,0 +1,279 @@
+#include <hearth/streams/kernel/kernel_builder.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <hearth/runtime/base/assert.hpp>
+
+namespace hearth {
+
+KernelBuilder::KernelBuilder(std::vector<std::int32_t> extents) {
+  kernel_.extents = std::move(extents);
+}
+
+// A node that is there already is used again, in the section that is being written.
+KernelValue KernelBuilder::add(KernelNode node) {
+  std::vector<KernelNode>& nodes = kernel_.reduce ? kernel_.reduce->after : kernel_.body;
+  const std::size_t first = kernel_.reduce ? kernel_.body.size() : 0;
+  const auto found = std::find(nodes.begin(), nodes.end(), node);
+  const auto place = first + static_cast<std::size_t>(found - nodes.begin());
+  if (found == nodes.end()) {
+    nodes.push_back(node);
+  }
+  return {this, static_cast<std::int32_t>(place), node.type};
+}
+
+KernelValue KernelBuilder::input(DType dtype, std::vector<AffineIndex> map) {
+  kernel_.inputs.push_back({dtype, std::move(map)});
+  return add({.primitive = Primitive::input,
+              .type = dtype,
+              .number = static_cast<std::int32_t>(kernel_.inputs.size() - 1)});
+}
+
+KernelValue KernelBuilder::parameter(DType type) {
+  kernel_.parameters.push_back(type);
+  return add({.primitive = Primitive::parameter,
+              .type = type,
+              .number = static_cast<std::int32_t>(kernel_.parameters.size() - 1)});
+}
+
+KernelValue KernelBuilder::constant(double value, DType type) {
+  return add({.primitive = Primitive::constant, .type = type, .bits = constant_bits(value, type)});
+}
+
+KernelValue KernelBuilder::index(int axis) {
+  return add({.primitive = Primitive::index, .type = DType::i64, .number = axis});
+}
+
+KernelValue KernelBuilder::position() {
+  return add({.primitive = Primitive::position, .type = DType::i64});
+}
+
+KernelValue KernelBuilder::apply(Primitive primitive,
+                                 DType type,
+                                 std::span<const KernelValue> operands) {
+  HEARTH_ASSERT(operands.size() == static_cast<std::size_t>(operand_count(primitive)),
+                "a primitive with another number of operands");
+  KernelNode node{.primitive = primitive, .type = type};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    HEARTH_ASSERT(operands[i].builder == this, "a value of another kernel");
+    node.operands[i] = operands[i].node;
+  }
+  return add(node);
+}
+
+KernelValue KernelBuilder::convert(KernelValue value, DType type) {
+  return value.type == type ? value : apply(Primitive::convert, type, std::array{value});
+}
+
+std::vector<KernelValue> KernelBuilder::reduce(std::uint32_t axes,
+                                               std::span<const Reduced> reductions) {
+  HEARTH_ASSERT(!kernel_.reduce.has_value(), "a second reduction");
+  kernel_.reduce.emplace();
+  kernel_.reduce->axes = axes;
+  std::vector<KernelValue> results;
+  for (std::size_t i = 0; i < reductions.size(); ++i) {
+    kernel_.reduce->reductions.push_back({reductions[i].op, reductions[i].value.node});
+    results.push_back(add({.primitive = Primitive::reduced,
+                           .type = reductions[i].value.type,
+                           .number = static_cast<std::int32_t>(i)}));
+  }
+  return results;
+}
+
+void KernelBuilder::output(KernelValue value) {
+  KernelOutput output{.dtype = value.type, .value = value.node};
+  for (int axis = 0; axis < kernel_.axis_count(); ++axis) {
+    if (!kernel_.is_reduced(axis)) {
+      output.map.push_back({.terms = {{.axis = axis}}});
+    }
+  }
+  kernel_.outputs.push_back(std::move(output));
+}
+
+namespace {
+
+// Copies what is needed of a section, each node behind its operands: depth first from the left. So
+// the order does not depend on the order in which a compiler evaluates operands.
+class Collector {
+ public:
+  Collector(const std::vector<KernelNode>& nodes, std::int32_t old_first, std::int32_t new_first)
+      : nodes_(nodes),
+        renamed_(nodes.size(), kNoNode),
+        old_first_(old_first),
+        new_first_(new_first) {}
+
+  /// The new name of a node.
+  std::int32_t collect(std::int32_t old) {
+    const auto i = static_cast<std::size_t>(old - old_first_);
+    if (renamed_[i] == kNoNode) {
+      KernelNode node = nodes_[i];
+      for (std::int32_t& operand : node.operands) {
+        operand = operand == kNoNode ? kNoNode : collect(operand);
+      }
+      renamed_[i] = new_first_ + static_cast<std::int32_t>(kept_.size());
+      kept_.push_back(node);
+    }
+    return renamed_[i];
+  }
+  [[nodiscard]] std::vector<KernelNode> take() { return std::move(kept_); }
+
+ private:
+  const std::vector<KernelNode>& nodes_;
+  std::vector<KernelNode> kept_ = {};
+  std::vector<std::int32_t> renamed_;  ///< By place in nodes_.
+  std::int32_t old_first_;
+  std::int32_t new_first_;
+};
+
+}  // namespace
+
+KernelIR KernelBuilder::take() {
+  KernelIR kernel = std::exchange(kernel_, {});
+  const auto old_size = static_cast<std::int32_t>(kernel.body.size());
+  const std::vector<KernelNode> body = std::move(kernel.body);
+  Collector of_body(body, 0, 0);
+  const auto collect_outputs = [&](Collector& section) {
+    for (KernelOutput& output : kernel.outputs) {
+      output.value = section.collect(output.value);
+    }
+  };
+  if (!kernel.reduce.has_value()) {
+    collect_outputs(of_body);
+    kernel.body = of_body.take();
+    return kernel;
+  }
+  for (Reduction& each : kernel.reduce->reductions) {
+    each.value = of_body.collect(each.value);
+  }
+  kernel.body = of_body.take();
+  const std::vector<KernelNode> after = std::move(kernel.reduce->after);
+  Collector of_after(after, old_size, static_cast<std::int32_t>(kernel.body.size()));
+  collect_outputs(of_after);
+  kernel.reduce->after = of_after.take();
+  return kernel;
+}
+
+namespace {
+
+KernelValue unary(Primitive primitive, KernelValue a) {
+  return a.builder->apply(primitive, a.type, std::array{a});
+}
+KernelValue binary(Primitive primitive, KernelValue a, KernelValue b) {
+  return a.builder->apply(primitive, a.type, std::array{a, b});
+}
+KernelValue truth(Primitive primitive, KernelValue a, KernelValue b) {
+  return a.builder->apply(primitive, DType::boolean, std::array{a, b});
+}
+// A number in the type of the other operand.
+KernelValue number(double value, KernelValue like) {
+  return like.builder->constant(value, like.type);
+}
+
+}  // namespace
+
+KernelValue operator-(KernelValue a) {
+  return unary(Primitive::neg, a);
+}
+KernelValue operator+(KernelValue a, KernelValue b) {
+  return binary(Primitive::add, a, b);
+}
+KernelValue operator-(KernelValue a, KernelValue b) {
+  return binary(Primitive::sub, a, b);
+}
+KernelValue operator*(KernelValue a, KernelValue b) {
+  return binary(Primitive::mul, a, b);
+}
+KernelValue operator/(KernelValue a, KernelValue b) {
+  return binary(Primitive::div, a, b);
+}
+KernelValue operator+(KernelValue a, double b) {
+  return a + number(b, a);
+}
+KernelValue operator*(KernelValue a, double b) {
+  return a * number(b, a);
+}
+KernelValue operator/(KernelValue a, double b) {
+  return a / number(b, a);
+}
+KernelValue operator/(double a, KernelValue b) {
+  return number(a, b) / b;
+}
+KernelValue operator+(double a, KernelValue b) {
+  return number(a, b) + b;
+}
+KernelValue operator-(double a, KernelValue b) {
+  return number(a, b) - b;
+}
+KernelValue abs(KernelValue a) {
+  return unary(Primitive::abs, a);
+}
+KernelValue sqrt(KernelValue a) {
+  return unary(Primitive::sqrt, a);
+}
+KernelValue exp(KernelValue a) {
+  return unary(Primitive::exp, a);
+}
+KernelValue log(KernelValue a) {
+  return unary(Primitive::log, a);
+}
+KernelValue sin(KernelValue a) {
+  return unary(Primitive::sin, a);
+}
+KernelValue cos(KernelValue a) {
+  return unary(Primitive::cos, a);
+}
+KernelValue tanh(KernelValue a) {
+  return unary(Primitive::tanh, a);
+}
+KernelValue erf(KernelValue a) {
+  return unary(Primitive::erf, a);
+}
+KernelValue pow(KernelValue a, KernelValue b) {
+  return binary(Primitive::pow, a, b);
+}
+KernelValue min(KernelValue a, KernelValue b) {
+  return binary(Primitive::min, a, b);
+}
+KernelValue max(KernelValue a, KernelValue b) {
+  return binary(Primitive::max, a, b);
+}
+KernelValue equal(KernelValue a, KernelValue b) {
+  return truth(Primitive::equal, a, b);
+}
+KernelValue less(KernelValue a, KernelValue b) {
+  return truth(Primitive::less, a, b);
+}
+KernelValue less(KernelValue a, double b) {
+  return less(a, number(b, a));
+}
+KernelValue less(double a, KernelValue b) {
+  return less(number(a, b), b);
+}
+KernelValue less_equal(KernelValue a, KernelValue b) {
+  return truth(Primitive::less_equal, a, b);
+}
+KernelValue logical_not(KernelValue a) {
+  return unary(Primitive::logical_not, a);
+}
+KernelValue logical_and(KernelValue a, KernelValue b) {
+  return binary(Primitive::logical_and, a, b);
+}
+KernelValue logical_or(KernelValue a, KernelValue b) {
+  return binary(Primitive::logical_or, a, b);
+}
+KernelValue select(KernelValue condition, KernelValue a, KernelValue b) {
+  return a.builder->apply(Primitive::select, a.type, std::array{condition, a, b});
+}
+KernelValue select(KernelValue condition, double a, KernelValue b) {
+  return select(condition, number(a, b), b);
+}
+KernelValue select(KernelValue condition, KernelValue a, double b) {
+  return select(condition, a, number(b, a));
+}
+KernelValue random_word(KernelValue seed, KernelValue counter, KernelValue place) {
+  return seed.builder->apply(Primitive::philox, DType::i64, std::array{seed, counter, place});
+}
+
+}  // namespace hearth

@@ -1,0 +1,101 @@
+// Puts a KernelIR together from expressions: values with the operators of C++.
+// A builder is used by one thread; its values point to it and end with it.
+// Invariants: (1) a node that stands already in the section is used again, so equal expressions
+// make equal kernels; (2) what it builds from operands of the right types is well formed but for
+// what nobody uses, which take() leaves out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hearth/streams/kernel/kernel_ir.hpp>
+
+namespace hearth {
+
+class KernelBuilder;
+
+/// A node of a builder. Operators and functions below take values of one type; numbers count in it.
+struct KernelValue {
+  KernelBuilder* builder = nullptr;
+  std::int32_t node = kNoNode;
+  DType type = DType::f32;
+};
+
+class KernelBuilder {
+ public:
+  /// The symbols of the space, one for each axis.
+  explicit KernelBuilder(std::vector<std::int32_t> extents);
+  KernelBuilder(const KernelBuilder&) = delete;
+  KernelBuilder& operator=(const KernelBuilder&) = delete;
+
+  [[nodiscard]] KernelValue input(DType dtype, std::vector<AffineIndex> map);
+  [[nodiscard]] KernelValue parameter(DType type);
+  [[nodiscard]] KernelValue constant(double value, DType type);
+  [[nodiscard]] KernelValue index(int axis);
+  [[nodiscard]] KernelValue position();
+  [[nodiscard]] KernelValue apply(Primitive primitive,
+                                  DType type,
+                                  std::span<const KernelValue> operands);
+  /// The value as it is when it has the type.
+  [[nodiscard]] KernelValue convert(KernelValue value, DType type);
+
+  struct Reduced {
+    ReduceOp op;
+    KernelValue value;
+  };
+  /// Ends the body: reduces its values over axes (a bit each). The results, in the section after
+  /// it. Requires that it is the first call.
+  [[nodiscard]] std::vector<KernelValue> reduce(std::uint32_t axes,
+                                                std::span<const Reduced> reductions);
+
+  /// Writes a value, with one axis for each that stays, in their order.
+  void output(KernelValue value);
+
+  /// The kernel, without nodes that no output needs; the builder is empty afterwards.
+  [[nodiscard]] KernelIR take();
+
+ private:
+  KernelValue add(KernelNode node);
+
+  KernelIR kernel_;
+};
+
+// NOLINTBEGIN(readability-identifier-naming): the names of mathematics
+[[nodiscard]] KernelValue operator-(KernelValue a);
+[[nodiscard]] KernelValue operator+(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue operator-(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue operator*(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue operator/(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue operator+(KernelValue a, double b);
+[[nodiscard]] KernelValue operator*(KernelValue a, double b);
+[[nodiscard]] KernelValue operator/(KernelValue a, double b);
+[[nodiscard]] KernelValue operator/(double a, KernelValue b);
+[[nodiscard]] KernelValue operator+(double a, KernelValue b);
+[[nodiscard]] KernelValue operator-(double a, KernelValue b);
+[[nodiscard]] KernelValue abs(KernelValue a);
+[[nodiscard]] KernelValue sqrt(KernelValue a);
+[[nodiscard]] KernelValue exp(KernelValue a);
+[[nodiscard]] KernelValue log(KernelValue a);
+[[nodiscard]] KernelValue sin(KernelValue a);
+[[nodiscard]] KernelValue cos(KernelValue a);
+[[nodiscard]] KernelValue tanh(KernelValue a);
+[[nodiscard]] KernelValue erf(KernelValue a);
+[[nodiscard]] KernelValue pow(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue min(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue max(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue equal(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue less(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue less(KernelValue a, double b);
+[[nodiscard]] KernelValue less(double a, KernelValue b);
+[[nodiscard]] KernelValue less_equal(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue logical_not(KernelValue a);
+[[nodiscard]] KernelValue logical_and(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue logical_or(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue select(KernelValue condition, KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue select(KernelValue condition, double a, KernelValue b);
+[[nodiscard]] KernelValue select(KernelValue condition, KernelValue a, double b);
+[[nodiscard]] KernelValue random_word(KernelValue seed, KernelValue counter, KernelValue place);
+// NOLINTEND(readability-identifier-naming)
+
+}  // namespace hearth

@@ -1,0 +1,160 @@
+// KernelIR: what one fused kernel computes, as data: a space of iterations, how each operand is
+// read and written in it, a body of single assignments over scalars, and perhaps a reduction.
+// Backends print or interpret it; the verifier (kernel_verifier) says what is well formed, the
+// interpreter (kernel_interpreter) what it means, numerics.md how it rounds. A plain value.
+// Threads: any. Invariants: (1) nothing in it depends on addresses, strides or sizes, so that one
+// serves all calls of its form; (2) equal kernels have equal texts, and the other way round.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/streams/index_map.hpp>
+
+namespace hearth {
+
+/// What one node computes. Numbers are fixed for ever, because stores on disk will hold them.
+enum class Primitive : std::uint8_t {
+  // leaves
+  input = 0,      ///< The element of input `number`.
+  parameter = 1,  ///< Scalar `number` of the launch.
+  constant = 2,   ///< `bits`.
+  index = 3,      ///< i64: the index along axis `number`.
+  position = 4,   ///< i64: the row-major place in the space of the section.
+  reduced = 5,    ///< In the section after a reduction: reduction `number`.
+  // one operand
+  convert = 16,  ///< To the node's type.
+  neg = 17,
+  abs = 18,
+  sqrt = 19,
+  exp = 20,
+  log = 21,
+  sin = 22,
+  cos = 23,
+  tanh = 24,
+  erf = 25,
+  logical_not = 26,
+  // two operands
+  add = 32,
+  sub = 33,
+  mul = 34,
+  div = 35,
+  pow = 36,
+  min = 37,
+  max = 38,
+  equal = 39,
+  less = 40,
+  less_equal = 41,
+  logical_and = 42,
+  logical_or = 43,
+  // three operands
+  select = 48,  ///< (condition, a, b)
+  philox =
+      49,  ///< (seed, counter, place): word place%4 of block counter + place/4, in 0 … 2^32 - 1.
+};
+[[nodiscard]] std::string_view name(Primitive primitive) noexcept;
+/// Operands that it takes: 0 to 3; -1 for a number that is no primitive.
+[[nodiscard]] int operand_count(Primitive primitive) noexcept;
+
+inline constexpr std::int32_t kNoNode = -1;
+
+/// One assignment. Nodes are named by their place, from 0; those after a reduction go on counting
+/// where the body ends.
+struct KernelNode {
+  Primitive primitive = Primitive::constant;
+  DType type = DType::f32;  ///< Of its value.
+  std::array<std::int32_t, 3> operands{kNoNode, kNoNode, kNoNode};
+  std::int32_t number = 0;  ///< Of the input, parameter, axis or reduction.
+  std::uint64_t bits = 0;   ///< Of a constant: those of an f64, for float types, else of an i64.
+  friend bool operator==(const KernelNode&, const KernelNode&) noexcept = default;
+};
+
+struct KernelInput {
+  DType dtype = DType::f32;
+  std::vector<AffineIndex> map = {};  ///< One for each axis of the operand, of the iteration space.
+  friend bool operator==(const KernelInput&, const KernelInput&) = default;
+};
+struct KernelOutput {
+  DType dtype = DType::f32;
+  std::vector<AffineIndex> map = {};  ///< Each axis that is not reduced once, as it is.
+  std::int32_t value = kNoNode;
+  friend bool operator==(const KernelOutput&, const KernelOutput&) = default;
+};
+
+/// How values are put together; the number says what an empty reduction gives.
+enum class ReduceOp : std::uint8_t {
+  sum = 0,  ///< 0. Integers wrap.
+  max = 1,  ///< The lowest value; -infinity. NaN beats all.
+  min = 2,  ///< The largest value; infinity. NaN beats all.
+};
+[[nodiscard]] std::string_view name(ReduceOp op) noexcept;
+
+struct Reduction {
+  ReduceOp op = ReduceOp::sum;
+  std::int32_t value = kNoNode;  ///< Of the body.
+  friend bool operator==(const Reduction&, const Reduction&) noexcept = default;
+};
+struct ReduceSection {
+  std::uint32_t axes = 0;  ///< Bit i: axis i is reduced.
+  std::vector<Reduction> reductions = {};
+  std::vector<KernelNode> after = {};  ///< Once for each place of the axes that stay.
+  friend bool operator==(const ReduceSection&, const ReduceSection&) = default;
+};
+
+enum class ReduceScope : std::uint8_t { row = 0, block = 1, two_pass = 2 };
+[[nodiscard]] std::string_view name(ReduceScope scope) noexcept;
+
+/// How a backend may cut the work. Changes speed, and the order of float sums, but no other result.
+/// 0 leaves it to the backend.
+struct KernelSchedule {
+  std::uint32_t tile = 0;     ///< Elements that go through the body together.
+  std::uint32_t threads = 0;  ///< Of a block.
+  std::uint32_t items = 0;    ///< Elements a thread takes.
+  std::uint32_t vector = 0;   ///< Elements a load takes.
+  ReduceScope scope = ReduceScope::row;
+  friend bool operator==(const KernelSchedule&, const KernelSchedule&) noexcept = default;
+};
+
+inline constexpr std::uint32_t kKernelVersion = 1;
+
+struct KernelIR {
+  std::uint32_t version = kKernelVersion;
+  /// One symbol for each axis: axes with equal symbols have equal sizes. Symbols count from 0 in
+  /// the order of the axes.
+  std::vector<std::int32_t> extents = {};
+  std::vector<KernelInput> inputs = {};
+  std::vector<DType> parameters = {};
+  std::vector<KernelNode> body = {};
+  std::optional<ReduceSection> reduce = {};
+  std::vector<KernelOutput> outputs = {};
+  KernelSchedule schedule = {};
+  friend bool operator==(const KernelIR&, const KernelIR&) = default;
+
+  [[nodiscard]] int axis_count() const noexcept { return static_cast<int>(extents.size()); }
+  [[nodiscard]] bool is_reduced(int axis) const noexcept {
+    return reduce.has_value() && (reduce->axes >> static_cast<unsigned>(axis) & 1U) != 0;
+  }
+  /// Requires 0 ≤ place < node_count().
+  [[nodiscard]] const KernelNode& node(std::int32_t place) const noexcept {
+    const auto i = static_cast<std::size_t>(place);
+    return i < body.size() ? body[i] : reduce->after[i - body.size()];
+  }
+  [[nodiscard]] std::int32_t node_count() const noexcept {
+    return static_cast<std::int32_t>(body.size() + (reduce ? reduce->after.size() : 0));
+  }
+};
+
+/// Its text, complete and stable: what golden files hold and hash() reads.
+[[nodiscard]] std::string to_string(const KernelIR& kernel);
+/// xxh64 of the text: the same in every process and on every machine.
+[[nodiscard]] std::uint64_t hash(const KernelIR& kernel);
+
+/// The bits of a constant of this type, to which the value is rounded. Not for f16 and bf16.
+[[nodiscard]] std::uint64_t constant_bits(double value, DType type) noexcept;
+
+}  // namespace hearth

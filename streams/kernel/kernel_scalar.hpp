@@ -1,0 +1,51 @@
+// One scalar of the interpreter, and what each primitive makes of it. Private to streams/kernel.
+// Values, any thread. Invariant: a scalar of type t holds a value of t: `real` for floats (also
+// f32, f16 and bf16, as a double that is one of theirs), `integer` for integers and bool, and the
+// other one is 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/streams/kernel/kernel_ir.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth::detail {
+
+struct KernelScalar {
+  double real = 0;
+  std::int64_t integer = 0;
+};
+
+/// The nearest f32, f64, f16 or bf16, ties to even, in one rounding.
+[[nodiscard]] double rounded(double value, DType type) noexcept;
+/// The value modulo 2^bits of an integer type.
+[[nodiscard]] std::int64_t wrapped(std::uint64_t value, DType type) noexcept;
+
+[[nodiscard]] KernelScalar load(const std::byte* from, DType type) noexcept;
+void store(std::byte* to, KernelScalar value, DType type) noexcept;
+[[nodiscard]] KernelScalar constant(const KernelNode& node) noexcept;
+[[nodiscard]] KernelScalar parameter(const ScalarAttributes& value, DType type) noexcept;
+[[nodiscard]] KernelScalar converted(KernelScalar value, DType from, DType to) noexcept;
+
+/// Why a primitive has no value; empty when it has one.
+[[nodiscard]] const char* why_undefined(Primitive primitive,
+                                        DType type,
+                                        KernelScalar a,
+                                        KernelScalar b) noexcept;
+/// A primitive that is no leaf and no conversion. `type` is that of operand 1 for a select, else
+/// that of operand 0. Requires that it is not undefined.
+[[nodiscard]] KernelScalar evaluate(Primitive primitive,
+                                    DType type,
+                                    std::span<const KernelScalar> operands) noexcept;
+
+/// What a reduction starts from, and one step of it. A sum of floats goes on in f64.
+[[nodiscard]] KernelScalar identity(ReduceOp op, DType type) noexcept;
+[[nodiscard]] KernelScalar accumulated(ReduceOp op,
+                                       DType type,
+                                       KernelScalar sum,
+                                       KernelScalar value) noexcept;
+
+}  // namespace hearth::detail

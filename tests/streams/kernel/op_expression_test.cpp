@@ -1,0 +1,203 @@
+// The interpreter on each op's expression against the reference, on every call of the conformance
+// cases: all element types, strided and repeated operands, broadcasting, no elements, special
+// values.
+#include <hearth/streams/kernel/op_expression.hpp>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <hearth/backends/reference/reference.hpp>
+#include <hearth/streams/kernel/kernel_interpreter.hpp>
+#include <hearth/streams/kernel/kernel_verifier.hpp>
+#include <hearth/streams/op_facts.hpp>
+
+#include "tests/conformance/prepared_call.hpp"
+#include "tests/streams/kernel/golden.hpp"
+#include "tests/support/tolerance.hpp"
+
+namespace hearth {
+namespace {
+
+using conformance::LayoutKind;
+using conformance::Number;
+using conformance::OpCase;
+using conformance::PreparedCall;
+using testing::Precision;
+
+bool is_due(OpKind kind) {
+  const FusionClass fusion = op_facts(kind).fusion;
+  return fusion == FusionClass::elementwise || fusion == FusionClass::fill;
+}
+
+TEST(OpExpression, StandsForEveryElementwiseKindAndEveryFill) {
+  for (const OpInfo& info : op_table()) {
+    EXPECT_EQ(has_expression(info.kind), is_due(info.kind)) << info.name;
+  }
+}
+
+std::vector<TensorSpec> specs_of(std::span<const TensorView> views) {
+  std::vector<TensorSpec> specs;
+  for (const TensorView& view : views) {
+    specs.push_back({view.dtype, view.shape()});
+  }
+  return specs;
+}
+
+std::vector<KernelTensor> tensors_of(std::span<const TensorView> views) {
+  std::vector<KernelTensor> tensors;
+  for (const TensorView& view : views) {
+    tensors.push_back({view.data, *view.layout});
+  }
+  return tensors;
+}
+
+Status interpret_call(const KernelCall& call) {
+  const std::vector<TensorSpec> inputs = specs_of(call.inputs);
+  const std::vector<TensorSpec> outputs = specs_of(call.outputs);
+  HEARTH_TRY(const KernelIR kernel, op_kernel(call.op, inputs, outputs));
+  HEARTH_TRY_STATUS(verify(kernel));
+  std::vector<ScalarAttributes> parameters;
+  for (const KernelParameter& each :
+       op_parameters(call.op, inputs.empty() ? outputs[0].dtype : inputs[0].dtype)) {
+    parameters.push_back(each.value);
+  }
+  return interpret(
+      kernel,
+      {outputs[0].shape.dims(), tensors_of(call.inputs), tensors_of(call.outputs), parameters});
+}
+
+// One primitive and one rounding: the interpreter gives the reference's bits in f32 and f64. The
+// others round in between, or at the end once more than the reference.
+bool is_exact(OpKind kind, DType dtype) {
+  switch (kind) {
+    case OpKind::rsqrt:
+    case OpKind::sigmoid:
+    case OpKind::dropout:
+    case OpKind::random_normal:
+    case OpKind::sgd_step:
+    case OpKind::adam_step:
+      return !is_float(dtype);
+    case OpKind::random_uniform:  // in f64 all the way
+      return true;
+    default:
+      return dtype != DType::f16 && dtype != DType::bf16;
+  }
+}
+
+struct Tally {
+  int calls = 0;
+  int failures = 0;
+};
+
+void compare(const OpCase& op_case,
+             const conformance::CallSpec& spec,
+             DType dtype,
+             const std::vector<LayoutKind>& layouts,
+             Tally& tally) {
+  const PreparedCall mine(op_case.kind, spec, dtype, layouts);
+  const PreparedCall theirs(op_case.kind, spec, dtype, layouts);
+  const Status got = interpret_call(mine.call());
+  const Status want = reference::evaluate(theirs.call());
+  ++tally.calls;
+  if (!got.has_value() || !want.has_value()) {
+    EXPECT_EQ(got.has_value(), want.has_value())
+        << mine.to_string() << ": " << (got.has_value() ? want : got).error().text;
+    return;
+  }
+  for (std::size_t output = 0; output < mine.outputs().size(); ++output) {
+    const std::vector<Number> got_values = mine.output_values(static_cast<int>(output));
+    const std::vector<Number> want_values = theirs.output_values(static_cast<int>(output));
+    const DType type = mine.call().outputs[output].dtype;
+    const Precision precision = is_exact(op_case.kind, dtype)
+                                    ? Precision::exact
+                                    : spec.outputs[output].precision.value_or(op_case.precision);
+    const testing::Tolerance tolerance =
+        testing::tolerance(precision, type, spec.length, spec.term);
+    for (std::size_t i = 0; i < got_values.size(); ++i) {
+      const Number a = got_values[i];
+      const Number b = want_values[i];
+      const bool is_same =
+          is_float(type) ? tolerance.accepts(a.real, b.real) : a.integer == b.integer;
+      if (!is_same && ++tally.failures < 5) {
+        ADD_FAILURE() << mine.to_string() << " element " << i << ": " << a.real << " " << a.integer
+                      << ", the reference has " << b.real << " " << b.integer;
+      }
+    }
+    EXPECT_TRUE(mine.outputs()[output].margins_are_whole()) << mine.to_string();
+  }
+}
+
+TEST(OpExpression, GivesWhatTheReferenceGives) {
+  constexpr std::int64_t kMostElements =
+      4096;  // the large calls are for kernels that share them out
+  Tally tally;
+  std::map<OpKind, int> calls;
+  for (const OpCase& op_case : conformance::op_cases()) {
+    if (!is_due(op_case.kind)) {
+      continue;
+    }
+    for (const conformance::CallSpec& spec : op_case.calls) {
+      if (spec.outputs[0].shape.element_count() > kMostElements) {
+        continue;
+      }
+      for (const DType dtype : op_case.dtypes()) {
+        if ((spec.dtypes & dtype_bit(dtype)) == 0) {
+          continue;
+        }
+        for (const LayoutKind layout : conformance::kLayoutKinds) {
+          const std::vector<LayoutKind> layouts(spec.inputs.size(), layout);
+          if (layout == LayoutKind::dense || !spec.inputs.empty()) {
+            compare(op_case, spec, dtype, layouts, tally);
+            ++calls[op_case.kind];
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(tally.failures, 0);
+  for (const OpInfo& info : op_table()) {
+    EXPECT_EQ(calls[info.kind] > 0, is_due(info.kind)) << info.name;
+  }
+  RecordProperty("calls", tally.calls);
+  EXPECT_GT(tally.calls, 5000);
+}
+
+// ---- reviewed by eye: one dump for each kind ----
+
+TEST(OpExpression, HasADumpForEachKind) {
+  std::string text;
+  for (const OpCase& op_case : conformance::op_cases()) {
+    if (!is_due(op_case.kind)) {
+      continue;
+    }
+    const DType dtype = op_case.dtypes()[0];
+    for (const conformance::CallSpec& spec : op_case.calls) {
+      if ((spec.dtypes & dtype_bit(dtype)) != 0 && spec.outputs[0].shape.rank() == 1) {
+        const PreparedCall prepared(op_case.kind, spec, dtype);
+        const KernelCall call = prepared.call();
+        const std::vector<TensorSpec> outputs = specs_of(call.outputs);
+        text += "# " + std::string(name(op_case.kind)) + "\n" +
+                to_string(op_kernel(call.op, specs_of(call.inputs), outputs).value());
+        break;
+      }
+    }
+  }
+  testing::expect_golden("op_expressions.kernel", text);
+}
+
+TEST(OpExpression, RefusesAKindWithoutOne) {
+  OpRecord record;
+  record.kind = OpKind::matmul;
+  const Result<KernelIR> kernel = op_kernel({record, nullptr}, {}, {});
+  ASSERT_FALSE(kernel.has_value());
+  EXPECT_EQ(kernel.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(kernel.error().text, "matmul: it has no expression");
+}
+
+}  // namespace
+}  // namespace hearth
