@@ -47,8 +47,9 @@ struct Points {
 };
 
 Points points(std::vector<double> values, bool uses_branch = false) {
-  const auto size = static_cast<std::int64_t>(values.size());
-  return {.size = size, .values = std::move(values), .uses_branch = uses_branch};
+  return {.size = static_cast<std::int64_t>(values.size()),
+          .values = std::move(values),
+          .uses_branch = uses_branch};
 }
 
 Tensor loss_of(const Odd& model, const Points& shard) {
@@ -150,8 +151,8 @@ TEST(DataParallelParameters, ARankWithoutSamplesUsesNoneAndUpdatesWhatTheOthersU
 
 TEST(DataParallelParameters, EarlierMicroBatchesCountForEveryParameter) {
   Bench bench(2);
-  const std::vector<Step> micro{{points({1, 2}, true), points({2})},
-                                {points({0.5}), points({3, 1})},
+  const std::vector<Step> micro{{points({1, 2}), points({2}, true)},
+                                {points({0.5}, true), points({3, 1})},
                                 {points({-1}), points({})}};
   const Step together{micro[0][0], micro[0][1], micro[1][0], micro[1][1], micro[2][0]};
   bench.trainer.step(std::vector<Step>(micro));
