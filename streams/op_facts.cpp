@@ -94,9 +94,8 @@ constexpr auto kIntegers = static_cast<DtypeMask>(kSigned | dtype_bit(DType::u8)
 constexpr auto kFloats = static_cast<DtypeMask>(dtype_bit(DType::f32) | dtype_bit(DType::f64) |
                                                 dtype_bit(DType::f16) | dtype_bit(DType::bf16));
 
-// Weights, host and gpu. Those of the host are rounded from bench/ops_bench with arrays that fit
-// the first cache (AVX-512, one core); those of a GPU are its ratio of units for ordinary and
-// special functions.
+// Weights, host and gpu: estimates from the number of instructions, not measured yet.
+// They rank kinds, no more.
 constexpr ArithmeticWeight kNothing{0, 0};
 constexpr ArithmeticWeight kSimple{1, 1};
 constexpr ArithmeticWeight kRoot{3, 4};

@@ -213,5 +213,49 @@ TEST(KernelInterpreter, LeavesOutputsAloneWhenAnElementHasNoValue) {
   EXPECT_EQ(x, (std::vector<std::int32_t>{7, 8, 9}));
 }
 
+// ---- numerics.md, where the conformance cases do not reach ----
+
+template <class From, class To>
+To converted(From from, DType to) {
+  KernelBuilder b({});
+  b.output(b.convert(b.input(dtype_of<From>, {}), to));
+  std::vector<From> x{from};
+  std::vector<To> y(1);
+  const std::array inputs{tensor(x, {})};
+  const std::array outputs{tensor(y, {})};
+  interpret(b.take(), {{}, inputs, outputs, {}}).value();
+  return y[0];
+}
+
+TEST(KernelInterpreter, KeepsDenormals) {
+  constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+  KernelBuilder b({0});
+  const KernelValue x = b.input(DType::f32, {axis(0)});
+  b.output((x + x) * 0.5);
+  std::vector<float> values{kSmallest, 3 * kSmallest, -kSmallest};
+  std::vector<float> results(3);
+  const std::array inputs{tensor(values, {3})};
+  const std::array outputs{tensor(results, {3})};
+  const std::array extents{std::int64_t{3}};
+  interpret(b.take(), {extents, inputs, outputs, {}}).value();
+  EXPECT_EQ(results, values);
+  EXPECT_EQ((converted<double, float>(0x1p-149, DType::f32)), kSmallest);
+}
+
+TEST(KernelInterpreter, ConvertsWithOneRounding) {
+  // A little above the middle of two f16: by way of f32 it would be taken for the middle.
+  EXPECT_EQ((converted<double, f16>(1 + 0x1p-11 + 0x1p-40, DType::f16).bits),
+            f16(1 + 0x1p-10F).bits);
+  EXPECT_EQ((converted<double, bf16>(1 + 0x1p-8 + 0x1p-40, DType::bf16).bits),
+            bf16(1 + 0x1p-7F).bits);
+  EXPECT_EQ((converted<std::int64_t, float>((1LL << 53) + (1LL << 29) + 1, DType::f32)),
+            0x1p53F + 0x1p30F);
+  EXPECT_EQ((converted<double, std::int32_t>(3e9, DType::i32)), 2147483647);
+  EXPECT_EQ((converted<double, std::uint8_t>(-1.5, DType::u8)), 0);
+  EXPECT_EQ((converted<double, std::int64_t>(std::numeric_limits<double>::quiet_NaN(), DType::i64)),
+            0);
+  EXPECT_EQ((converted<std::int32_t, std::uint8_t>(-1, DType::u8)), 255);
+}
+
 }  // namespace
 }  // namespace hearth
