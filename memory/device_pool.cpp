@@ -10,7 +10,7 @@ namespace {
 
 // Beyond any machine; keeps all sums of sizes far from overflow.
 constexpr std::int64_t kLargestRequestBytes = std::int64_t{1} << 47;
-// Of a page that grows: addresses, not memory; three heaps of a device have one each. A page with
+// Of a page that grows: addresses, not memory; four heaps of a device have one each. A page with
 // gaps is longer than the memory in it.
 constexpr std::int64_t kLongestPageBytes = std::int64_t{1} << 40;
 std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
@@ -38,6 +38,7 @@ DevicePool::DevicePool(PageProvider& provider, PoolOptions options)
       granule_bytes_(std::max<std::int64_t>(64, provider.alignment_bytes())),
       heaps_{detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_},
+             detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_}} {
   counts_.budget_bytes = options_.budget_bytes;
 }
@@ -51,6 +52,9 @@ DevicePool::~DevicePool() {
 std::uint32_t DevicePool::heap_for(std::int64_t size_bytes, PoolKind kind) const noexcept {
   if (kind == PoolKind::exclusive) {
     return kExclusiveHeap;
+  }
+  if (kind == PoolKind::scratch) {
+    return kScratchHeap;
   }
   return size_bytes < options_.small_bytes ? kSmallHeap : kLargeHeap;
 }
@@ -96,20 +100,23 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
 
 Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
   Acquire answer = add_room(heap, size_bytes);
-  if (answer != Acquire::ok && (pages_grow_ ? give_back(heap, size_bytes) : trim()) > 0) {
+  if (answer != Acquire::ok &&
+      (pages_grow_ ? give_back(heap, size_bytes, kHeapCount) : trim()) > 0) {
     ++counts_.rungs.trim_count;
     answer = add_room(heap, size_bytes);
   }
-  if (answer == Acquire::ok) {
+  if (answer == Acquire::ok && heap != kScratchHeap) {
     most_live_bytes_ = std::max(most_live_bytes_, counts_.total.live_bytes + size_bytes);
     options_.small_bytes = std::max(options_.small_bytes, most_live_bytes_ / 64);
   }
   return answer;
 }
 
-std::int64_t DevicePool::give_back(std::uint32_t heap, std::int64_t size_bytes) {
+std::int64_t DevicePool::give_back(std::uint32_t heap,
+                                   std::int64_t size_bytes,
+                                   std::uint32_t heap_count) {
   std::int64_t given_bytes = 0;
-  for (std::uint32_t i = 0; i < kHeapCount && given_bytes < size_bytes; ++i) {
+  for (std::uint32_t i = 0; i < heap_count && given_bytes < size_bytes; ++i) {
     const std::uint64_t completed = waiting_.completed(0);
     const std::int64_t pages_before = heaps_[i].page_count();
     std::int64_t bytes = 0;
@@ -185,11 +192,13 @@ Acquire DevicePool::lengthen(std::uint32_t heap, std::int64_t size_bytes) {
     }
     grown.open_growing_page(page.value());
   }
-  const std::int64_t excess_bytes = counts_.total.reserved_bytes +
-                                    grown.cheapest_room(size_bytes).size_bytes -
-                                    most_reserved_bytes(size_bytes);
-  if (excess_bytes > 0 && give_back(heap, excess_bytes) > 0) {
-    ++counts_.give_back_count;
+  if (heap != kScratchHeap) {
+    const std::int64_t excess_bytes =
+        counts_.total.reserved_bytes - heaps_[kScratchHeap].reserved_bytes() +
+        grown.cheapest_room(size_bytes).size_bytes - most_reserved_bytes(size_bytes);
+    if (excess_bytes > 0 && give_back(heap, excess_bytes, kScratchHeap) > 0) {
+      ++counts_.give_back_count;
+    }
   }
   const detail::BlockHeap::Room room = grown.cheapest_room(size_bytes);
   return room.gap != detail::BlockHeap::kNone ? fill_gap(heap, room)
@@ -308,13 +317,14 @@ void DevicePool::count_in_place(std::int64_t size_bytes) noexcept {
 
 MemoryReport DevicePool::report() const {
   MemoryReport report = counts_;
-  report.temporary.largest_free_bytes =
-      std::max(heaps_[kSmallHeap].largest_free_bytes(), heaps_[kLargeHeap].largest_free_bytes());
+  report.temporary.largest_free_bytes = std::max({heaps_[kSmallHeap].largest_free_bytes(),
+                                                  heaps_[kLargeHeap].largest_free_bytes(),
+                                                  heaps_[kScratchHeap].largest_free_bytes()});
   report.exclusive.largest_free_bytes = heaps_[kExclusiveHeap].largest_free_bytes();
   report.total.largest_free_bytes =
       std::max(report.temporary.largest_free_bytes, report.exclusive.largest_free_bytes);
   constexpr std::array<std::string_view, kHeapCount> kNames{
-      "small temporaries", "large temporaries", "exclusive"};
+      "small temporaries", "large temporaries", "exclusive", "scratch of kernels"};
   for (std::uint32_t i = 0; i < kHeapCount; ++i) {
     report.pools.push_back({.name = kNames[i],
                             .reserved_bytes = heaps_[i].reserved_bytes(),

@@ -3,8 +3,9 @@
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
 // exclusive blocks and temporaries share a page only when the budget leaves no other place; (6) no
 // page is asked for while a free piece fits; (7) where pages grow and have gaps, free pieces of
-// 128 KiB and more never make reserved bytes exceed the most that was live by over a tenth; (8)
-// acquire and release call neither malloc nor the provider while a free piece fits.
+// 128 KiB and more never make the bytes reserved for all but scratch exceed the most that was live
+// of it by over a tenth; (8) acquire and release call neither malloc nor the provider while a free
+// piece fits.
 #pragma once
 
 #include <hearth/memory/block_heap.hpp>
@@ -63,7 +64,8 @@ class DevicePool final : public MemoryStrategy {
   static constexpr std::uint32_t kSmallHeap = 0;
   static constexpr std::uint32_t kLargeHeap = 1;
   static constexpr std::uint32_t kExclusiveHeap = 2;
-  static constexpr std::uint32_t kHeapCount = 3;
+  static constexpr std::uint32_t kScratchHeap = 3;
+  static constexpr std::uint32_t kHeapCount = 4;
   [[nodiscard]] std::uint32_t heap_for(std::int64_t size_bytes, PoolKind kind) const noexcept;
   [[nodiscard]] MemoryUsage& usage_of(std::uint32_t heap) noexcept;
   [[nodiscard]] Acquire grow(std::uint32_t heap, std::int64_t size_bytes);
@@ -72,9 +74,9 @@ class DevicePool final : public MemoryStrategy {
   [[nodiscard]] Acquire lengthen(std::uint32_t heap, std::int64_t size_bytes);
   [[nodiscard]] Acquire stretch(std::uint32_t heap, std::int64_t more_bytes);
   [[nodiscard]] Acquire fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room);
-  /// Gives free bytes back to the provider until that many are gone, without the free end of
-  /// `heap`; how many went.
-  std::int64_t give_back(std::uint32_t heap, std::int64_t size_bytes);
+  /// Gives free bytes of the first `heap_count` heaps back to the provider until that many are
+  /// gone, without the free end of `heap`; how many went.
+  std::int64_t give_back(std::uint32_t heap, std::int64_t size_bytes, std::uint32_t heap_count);
   /// Above this, once a block of that size is live, free bytes go back before the pool grows.
   [[nodiscard]] std::int64_t most_reserved_bytes(std::int64_t size_bytes) const noexcept;
   [[nodiscard]] Acquire add_room(std::uint32_t heap, std::int64_t size_bytes);

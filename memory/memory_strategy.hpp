@@ -34,6 +34,7 @@ enum class PoolKind : std::uint8_t {
   temporary,  ///< Lives for a step or less.
   exclusive,  ///< Weights and optimizer state: kept in pages of their own, so that they never split
               ///< the others.
+  scratch,    ///< Lives while one kernel runs, and is another size for the next.
 };
 
 enum class Acquire : std::uint8_t {

@@ -9,7 +9,7 @@ Result<std::byte*> DeviceScratch::take(std::int64_t size_bytes) {
   if (reserved_.data != nullptr && size_bytes <= reserved_.size_bytes) {
     return reserved_.data;
   }
-  const Acquire outcome = memory_.acquire(size_bytes, PoolKind::temporary, taken_);
+  const Acquire outcome = memory_.acquire(size_bytes, PoolKind::scratch, taken_);
   if (outcome != Acquire::ok) {
     shortage_ = Shortage{.size_bytes = size_bytes, .outcome = outcome};
     return Error{.code = ErrorCode::out_of_memory, .text = "no scratch memory for the kernel"};

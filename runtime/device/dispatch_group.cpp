@@ -42,7 +42,7 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   }
   if (scratch_bytes > 0) {
     const OpView op(group[neediest].record, group[neediest].blob.data());
-    Result<HeldStorage> scratch = allocate(scratch_bytes, PoolKind::temporary, {}, rule);
+    Result<HeldStorage> scratch = allocate(scratch_bytes, PoolKind::scratch, {}, rule);
     if (!scratch.has_value()) {
       return short_or_named(scratch.status(), op, lane.id);
     }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -205,6 +206,41 @@ TEST_F(GrowingPool, FillsAGapAgainBeforeItsPageGrows) {
     pool.release(block, {});
   }
   EXPECT_EQ(pool.report().total.largest_free_bytes, 12 * kMiB) << "it lies together again";
+}
+
+// Each kernel asks for another size, while the tensors of the step come and go in another order.
+TEST_F(GrowingPool, ScratchOfKernelsCostsASteadyStepNoMemoryOfTheMachine) {
+  constexpr std::array<std::int64_t, 6> kTensors{
+      7 * kMiB, kMiB, 3 * kMiB, 5 * kMiB, kMiB, 2 * kMiB};
+  constexpr std::array<std::int64_t, 6> kScratch{
+      4 * kMiB, 130 << 10, 3 * kMiB, kMiB, 5 * kMiB, 2 * kMiB};
+  const auto step = [&] {
+    std::vector<Block> live;
+    for (std::size_t i = 0; i < kTensors.size(); ++i) {
+      const Block scratch = must_acquire(pool, kScratch[i], PoolKind::scratch);
+      pool.release(scratch, LastUse{});
+      live.push_back(must_acquire(pool, kTensors[i]));
+      if (i == 3) {
+        pool.release(live[1], LastUse{});
+        live.erase(live.begin() + 1);
+      }
+    }
+    for (const Block& block : live) {
+      pool.release(block, LastUse{});
+    }
+  };
+  for (int warm = 0; warm < 3; ++warm) {
+    step();
+  }
+  const MemoryReport before = pool.report();
+  for (int i = 0; i < 20; ++i) {
+    step();
+  }
+  EXPECT_EQ(pool.report().page_acquire_count, before.page_acquire_count);
+  EXPECT_EQ(pool.report().give_back_count, before.give_back_count);
+  EXPECT_EQ(before.pools.back().name, "scratch of kernels");
+  EXPECT_GE(before.pools.back().reserved_bytes, 5 * kMiB);
+  EXPECT_LT(before.pools.back().reserved_bytes, 6 * kMiB);
 }
 
 TEST_F(GrowingPool, KeepsAHoleThatTheHomeStreamMayStillUse) {
