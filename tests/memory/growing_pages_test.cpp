@@ -210,6 +210,7 @@ TEST_F(GrowingPool, FillsAGapAgainBeforeItsPageGrows) {
 
 // Each kernel asks for another size, while the tensors of the step come and go in another order.
 TEST_F(GrowingPool, ScratchOfKernelsCostsASteadyStepNoMemoryOfTheMachine) {
+  DevicePool pool(pages);
   constexpr std::array<std::int64_t, 6> kTensors{
       7 * kMiB, kMiB, 3 * kMiB, 5 * kMiB, kMiB, 2 * kMiB};
   constexpr std::array<std::int64_t, 6> kScratch{
