@@ -93,8 +93,14 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
   Result<HeldStorage> storage = lendable(op, lane, rule);
   if (!storage.has_value() && is_short(storage.status())) {
     note_put_off(releases, rule);
-  } else {
-    statistics_.foreign_uses += op.foreign_uses();
+    return storage;
+  }
+  statistics_.foreign_uses += op.foreign_uses();
+  if (storage.has_value()) {
+    // The taker looks at the bytes by itself, so what makes them has to have ended.
+    if (ErrorRef unfinished = finish(op.op(), lane.id)) {
+      return unfinished;
+    }
   }
   return storage;
 }

@@ -53,6 +53,17 @@ TEST(Lend, TheBorrowerSeesTheValuesAndTheResultWhatItWrote) {
   });
 }
 
+// Its bytes were never written.
+TEST(Lend, WhatAKernelThatHangsWouldHaveMadeIsNotLent) {
+  stepped({.faults = {{"sim:0", {.hanging_submit = 1}}}}, [](const World& world) {
+    const Lent lent = lend_out(ones(world.device, {2}));
+    const Status status = lent.region.wait();
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_THROW(static_cast<void>(lent.result.to_vector<float>()), Exception);
+  });
+}
+
 TEST(Lend, ATensorThatSomeoneElseHoldsIsCopied) {
   stepped([](const World& world) {
     const Tensor kept = world.f32({1, 2});
