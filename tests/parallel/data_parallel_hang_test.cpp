@@ -193,45 +193,6 @@ TEST(DataParallelHang, ATrainerThatIsDestroyedWaitsForNoHang) {
   });
 }
 
-// Wherever in two steps a kernel of one device hangs: nothing is half done, and it goes on later.
-TEST(DataParallelHang, AKernelThatHangsHoldsUpItsStepAlone) {
-  int hangs = 0;
-  for (std::uint64_t submit = 20; submit < 140; submit += 4) {
-    SCOPED_TRACE("submit " + std::to_string(submit));
-    StuckControl control(submit);
-    const BackendFactory factory = stuck(control, "sim:1");
-    ManualExecutor executor;
-    executor.run([&] {
-      const Runtime runtime = three_sims(&executor, &factory);
-      Training training(runtime);
-      std::vector<int> happened;
-      for (int step = 0; step < 4; ++step) {
-        const TimePoint start = current_context().clock().now();
-        Pending<DataParallelReport> report = training.trainer.step_later(batch_of(step));
-        ErrorRef failure = report.wait().shared_error();
-        if (!failure) {
-          happened.push_back(step);
-          failure = report.get().late_failure;
-        }
-        if (failure) {
-          ++hangs;
-          EXPECT_EQ(failure->code, ErrorCode::deadline_exceeded);
-          EXPECT_THAT(failure->text, HasSubstr("rank 1 on sim:1"));
-          EXPECT_THAT(failure->report(), HasSubstr("device sim:1: thread number "));
-          EXPECT_EQ(current_context().clock().now() - start, 5s + Watchdog::kAnswerLimit);
-          control.release.set_value();
-        }
-      }
-      if (control.stuck_at != 0 && !control.is_in.is_ready()) {
-        control.stuck_at = 0;  // it would be looking at the weights that hangs
-      }
-      EXPECT_TRUE(has_equal_replicas(training.trainer));
-      EXPECT_EQ(weights_of(training.trainer.snapshot()), weights_after(happened));
-    });
-  }
-  EXPECT_GT(hangs, 10);
-}
-
 // A rank that was given up while it committed fails when all wait for it to mend another one.
 TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
   int late_failures = 0;

@@ -140,57 +140,29 @@ class Hall {
   std::optional<Trainer> trainer;
 };
 
-TEST(DataParallelLateRank, OneThatHangsAfterAnotherFailedIsGivenUpWithinTheDeadline) {
-  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
-    ManualExecutor executor;
-    executor.run([&] {
-      Hall* at = nullptr;
-      Hall hall(&executor, policy, [&at](const std::string& device, int call) {
-        if (call == 2 && device == kFirst) {
-          pass(1s);  // the others have begun by then
-          throw std::runtime_error("a bad sample");
-        }
-        if (call == 2 && device == kHung) {
-          at->hang();
-        }
-      });
-      at = &hall;
-      hall.step(0);
-      EXPECT_LT(Hall::time_of([&] { hall.step(1); }), 10s);
-      EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
-      EXPECT_TRUE(has_equal_replicas(*hall.trainer));
-    });
-  }
-}
-
-TEST(DataParallelLateRank, TheFirstErrorOfAStepIsNotSwallowedByAHang) {
-  for (const int good_steps : {0, 1}) {
-    ManualExecutor executor;
-    executor.run([&] {
-      Hall* at = nullptr;
-      Hall hall(&executor, DeviceLossPolicy::stop, [&](const std::string& device, int call) {
-        if (call == good_steps + 1 && device == kFirst) {
-          pass(1s);  // the others have begun by then
-          throw std::runtime_error("a bad sample");
-        }
-        if (call == good_steps + 1 && device == kHung) {
-          at->hang();
-        }
-      });
-      at = &hall;
-      if (good_steps == 1) {
-        hall.step(0);
+// With a step before it, the table of data_parallel_faults_test has it.
+TEST(DataParallelLateRank, TheFirstErrorOfTheFirstStepIsNotSwallowedByAHang) {
+  ManualExecutor executor;
+  executor.run([&] {
+    Hall* at = nullptr;
+    Hall hall(&executor, DeviceLossPolicy::stop, [&](const std::string& device, int) {
+      if (device == kFirst) {
+        pass(1s);  // the others have begun by then
+        throw std::runtime_error("a bad sample");
       }
-      std::string error;
-      const Duration time = Hall::time_of([&] {
-        error =
-            Hall::error_of([&] { hall.trainer->step(divide(batch_of(1), hall.trainer->world())); });
-      });
-      EXPECT_THAT(error, HasSubstr("a bad sample"));
-      EXPECT_LE(time, 1s + (good_steps == 0 ? kDefaultWait : Duration(5s)))
-          << "no step says how long";
+      if (device == kHung) {
+        at->hang();
+      }
     });
-  }
+    at = &hall;
+    std::string error;
+    const Duration time = Hall::time_of([&] {
+      error =
+          Hall::error_of([&] { hall.trainer->step(divide(batch_of(1), hall.trainer->world())); });
+    });
+    EXPECT_THAT(error, HasSubstr("a bad sample"));
+    EXPECT_LE(time, 1s + kDefaultWait) << "no step says how long";
+  });
 }
 
 TEST(DataParallelLateRank, OneThatTakesAsLongAsInTheStepBeforeIsNotGivenUpWhenAnotherFails) {
@@ -301,36 +273,6 @@ TEST(DataParallelLateRank, UnderStopOneThatComesBackGetsTheStateOfTheOthers) {
     hall.step(1);
     EXPECT_EQ(hall.trainer->world(), kWorld);
     EXPECT_TRUE(has_equal_replicas(*hall.trainer));
-  });
-}
-
-TEST(DataParallelLateRank, ADeviceThatSaysItsKernelHangsIsMendedAsALostOne) {
-  for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
-    for (const std::uint64_t submit : {20U, 40U, 60U, 80U}) {
-      SCOPED_TRACE(submit);
-      ManualExecutor executor;
-      executor.run([&] {
-        Hall hall(&executor, policy, {}, {.hanging_submit = submit});
-        for (int step = 0; step < 6; ++step) {
-          EXPECT_EQ(Hall::error_of([&] { hall.step(step); }), "nothing");
-        }
-        EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
-        EXPECT_TRUE(has_equal_replicas(*hall.trainer));
-      });
-    }
-  }
-}
-
-TEST(DataParallelLateRank, UnderStopTheModelIsReachedPastADeviceWhoseKernelHangs) {
-  ManualExecutor executor;
-  executor.run([&] {
-    Hall hall(&executor, DeviceLossPolicy::stop, {}, {.hanging_submit = 60});
-    std::string error = "nothing";
-    for (int step = 0; step < 6 && error == "nothing"; ++step) {
-      error = Hall::error_of([&] { hall.step(step); });
-    }
-    EXPECT_THAT(error, HasSubstr("hangs as planned"));
-    EXPECT_THAT(weights_of(hall.trainer->take_model()), ::testing::SizeIs(::testing::Gt(0U)));
   });
 }
 

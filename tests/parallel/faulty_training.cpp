@@ -1,0 +1,211 @@
+#include "faulty_training.hpp"
+
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/runtime/base/manual_executor.hpp>
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace hearth::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kMostOfAStep = 10s;
+
+int rank_of(const Device& device) {
+  return device.name().back() - '0';
+}
+
+/// Nothing is left but what a lost device had.
+void expect_no_leak(const Hall& hall) {
+  pass(1s);
+  for (const Device& device : hall.runtime().devices()) {
+    if (!device.is_lost()) {
+      static_cast<void>(device.catch_up_later().wait());
+      EXPECT_EQ(device.memory().live_tensor_count, 0) << device.name();
+    }
+  }
+}
+
+/// Looks at the weights, which may be what meets the fault: not before the end.
+void look(Trainer& trainer, Trained& result) {
+  if (!result.refuses_steps) {
+    EXPECT_TRUE(has_equal_replicas(trainer));
+  }
+  result.weights = weights_of(trainer.snapshot());
+}
+
+}  // namespace
+
+void pass(Duration time) {
+  const Deadline end = Deadline::in(time);
+  while (!end.has_passed()) {
+    current_context().parker().park(end);
+  }
+}
+
+Samples batch_of(int step) {
+  return random_samples(kBatch, TinyNet::kSide, static_cast<std::uint64_t>(step));
+}
+
+Hall::Hall(Executor* executor, Fault fault)
+    : fault_(std::move(fault)),
+      control_(fault_.stuck_at),
+      calls_(std::make_shared<std::vector<int>>(kWorld + 1)),
+      factory_{.make = [this](const BackendRequest& request) -> std::unique_ptr<Backend> {
+        if (request.name != kVictim) {
+          return nullptr;
+        }
+        if (fault_.stuck_at != 0) {
+          return std::make_unique<StuckBackend>(request.name, &control_);
+        }
+        return std::make_unique<sim::SimBackend>(sim::SimOptions{
+            .name = request.name, .faults = ++opened_ == 1 ? fault_.plan : FaultPlan{}});
+      }} {
+  RuntimeOptions options{.devices = {}, .executor = executor, .backend_factory = &factory_};
+  for (int i = 0; i < kWorld + 1; ++i) {
+    options.devices.push_back({.name = name_of(i)});
+  }
+  runtime_ = std::make_unique<Runtime>(std::move(options));
+}
+
+Hall::~Hall() {
+  let_go();
+}
+
+void Hall::let_go() {
+  if (!released_->is_ready()) {
+    release_.set_value();
+    control_.release.set_value();
+    pass(1s);
+  }
+}
+
+bool Hall::has_begun() const {
+  return control_.is_in.is_ready() || (fault_.call != 0 && (*calls_)[1] >= fault_.call);
+}
+
+std::vector<Device> Hall::devices(int begin, int end) const {
+  std::vector<Device> all;
+  for (int i = begin; i < end; ++i) {
+    all.push_back(device(i));
+  }
+  return all;
+}
+
+TinyNet Hall::first_model(double drop) const {
+  Generator generator(3);
+  return TinyNet(device(0), generator, DType::f32, drop);
+}
+
+Trainer::LossFn Hall::loss() const {
+  return [this, calls = calls_](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    const int call = ++(*calls)[static_cast<std::size_t>(rank_of(context.device))];
+    if (call == fault_.call) {
+      Tensor other = fault_.prank(model, shard, context, *this);
+      if (!other.is_empty()) {
+        return other;
+      }
+    }
+    return mean_loss(model, shard, context.device, DType::f32);
+  };
+}
+
+Trainer Hall::trainer(const TrainingOptions& options) const {
+  return trainer_of(first_model(options.drop), kWorld, options);
+}
+
+Trainer Hall::trainer_of(TinyNet model, int world, const TrainingOptions& options) const {
+  return Trainer(
+      *runtime_,
+      std::move(model),
+      loss(),
+      {.devices = devices(0, world),
+       .optimizer = options.optimizer,
+       .bucket_bytes = 256,
+       .deadline = options.deadline,
+       .seed = 5,
+       .on_loss = options.policy,
+       .spares = options.has_spare ? devices(kWorld, kWorld + 1) : std::vector<Device>{}});
+}
+
+Trained train_in(Hall& hall, const TrainingOptions& options) {
+  Trained result;
+  bool has_late_failure = false;
+  {
+    Trainer trainer = hall.trainer(options);
+    for (int step = 0; step < kSteps; ++step) {
+      const TimePoint start = current_context().clock().now();
+      int world = 0;
+      try {
+        const DataParallelReport report = trainer.step([&](const std::vector<Device>& ranks) {
+          world = static_cast<int>(ranks.size());
+          return divide(batch_of(step), world);
+        });
+        EXPECT_EQ(report.sample_count, kBatch);
+        has_late_failure = has_late_failure || report.late_failure != nullptr;
+        result.happened.emplace_back(step, world);
+      } catch (const Exception& error) {
+        result.errors.push_back(error.shared_error());
+      }
+      EXPECT_LT(current_context().clock().now() - start, kMostOfAStep) << "step " << step;
+      if (!result.errors.empty() ||
+          (has_late_failure && options.policy == DeviceLossPolicy::stop)) {
+        hall.let_go();
+      }
+    }
+    for (const Device& device : trainer.devices()) {
+      result.devices.push_back(device.name());
+    }
+    const Device victim = hall.runtime().device(kVictim);
+    result.met_fault = hall.has_begun() || has_late_failure || !result.errors.empty() ||
+                       victim.is_lost() || victim.generation() > 0 ||
+                       std::ranges::count(result.devices, kVictim) == 0;
+    hall.disarm();
+    if (result.met_fault) {
+      result.refuses_steps = options.policy == DeviceLossPolicy::stop && !result.errors.empty() &&
+                             (detail::is_device_loss(*result.errors.back()) ||
+                              detail::is_device_hang(*result.errors.back()));
+      look(trainer, result);
+    }
+  }
+  hall.let_go();
+  if (result.met_fault) {
+    expect_no_leak(hall);
+  }
+  return result;
+}
+
+Trained train(const Fault& fault, const TrainingOptions& options, std::uint64_t seed) {
+  Trained result;
+  ManualExecutor executor(seed);
+  executor.run([&] {
+    Hall hall(&executor, fault);
+    result = train_in(hall, options);
+  });
+  return result;
+}
+
+std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps,
+                                   const TrainingOptions& options) {
+  std::vector<double> weights;
+  ManualExecutor executor;
+  executor.run([&] {
+    const Hall hall(&executor, {});
+    TinyNet model = hall.first_model(options.drop);
+    for (std::size_t i = 0; i < steps.size();) {
+      const int world = steps[i].second;
+      Trainer trainer = hall.trainer_of(std::move(model), world, options);
+      for (; i < steps.size() && steps[i].second == world; ++i) {
+        trainer.step(divide(batch_of(steps[i].first), world));
+      }
+      model = trainer.take_model();
+    }
+    weights = weights_of(model);
+  });
+  return weights;
+}
+
+}  // namespace hearth::testing

@@ -1,0 +1,114 @@
+// A short data-parallel training on sims of which one rank, kVictim, meets a fault, and what came
+// of it. Threads: the test's; those of a manual executor, or real ones.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/fault_plan.hpp>
+
+#include "tests/runtime/stuck_backend.hpp"
+
+#include "training_support.hpp"
+
+namespace hearth::testing {
+
+using Trainer = DataParallel<TinyNet, Samples>;
+
+constexpr int kWorld = 4;
+constexpr int kSteps = 4;
+constexpr std::int64_t kBatch = 13;
+inline const std::string kVictim = "sim:1";
+
+inline std::string name_of(int rank) {
+  return "sim:" + std::to_string(rank);
+}
+/// Virtual or real time passes.
+void pass(Duration time);
+[[nodiscard]] Samples batch_of(int step);
+
+class Hall;
+
+/// What a rank does before its honest work, or instead of it: returns an empty tensor to go on.
+using Prank = std::function<Tensor(const TinyNet&, Samples&, WorkerContext&, const Hall&)>;
+
+/// What goes wrong, and when.
+struct Fault {
+  FaultPlan plan = {};         ///< Of the first generation of kVictim.
+  std::uint64_t stuck_at = 0;  ///< The kernel of kVictim that does not come back.
+  int call = 0;                ///< In this call of its loss function, each rank …
+  Prank prank = {};            ///< … does this.
+};
+
+struct TrainingOptions {
+  DeviceLossPolicy policy = DeviceLossPolicy::stop;
+  bool has_spare = false;
+  double drop = 0;
+  OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05};
+  Duration deadline = std::chrono::seconds(5);
+};
+
+/// All that a training needs, of which a thread that is left behind may outlive the trainer only.
+class Hall {
+ public:
+  Hall(Executor* executor, Fault fault);
+  Hall(const Hall&) = delete;
+  Hall& operator=(const Hall&) = delete;
+  ~Hall();  // whatever a test says, nobody hangs for ever
+
+  [[nodiscard]] const Runtime& runtime() const { return *runtime_; }
+  [[nodiscard]] Device device(int rank) const { return runtime_->device(name_of(rank)); }
+  [[nodiscard]] std::vector<Device> devices(int begin, int end) const;
+  [[nodiscard]] TinyNet first_model(double drop = 0) const;
+  /// On the first kWorld devices.
+  [[nodiscard]] Trainer trainer(const TrainingOptions& options) const;
+  [[nodiscard]] Trainer trainer_of(TinyNet model, int world, const TrainingOptions& options) const;
+  /// For pranks: waits until let_go().
+  void hang() const { static_cast<void>(released_->wait(Deadline::never())); }
+  /// Whatever hangs comes back.
+  void let_go();
+  /// Whether the kernel that hangs, or the prank, has begun.
+  [[nodiscard]] bool has_begun() const;
+  /// No kernel hangs from here on.
+  void disarm() { control_.stuck_at = 0; }
+
+ private:
+  [[nodiscard]] Trainer::LossFn loss() const;
+
+  const Fault fault_;
+  int opened_ = 0;
+  StuckControl control_;
+  Promise<void> release_;
+  const std::shared_ptr<const Pending<void>> released_ =
+      std::make_shared<const Pending<void>>(release_.pending());
+  const std::shared_ptr<std::vector<int>> calls_;  ///< By device.
+  BackendFactory factory_;
+  std::unique_ptr<Runtime> runtime_;
+};
+
+struct Trained {
+  /// The steps that happened, each with how many ranks it had.
+  std::vector<std::pair<int, int>> happened = {};
+  std::vector<ErrorRef> errors = {};      ///< Of the others.
+  std::vector<std::string> devices = {};  ///< At the end.
+  std::vector<double> weights = {};
+  bool met_fault = false;
+  bool refuses_steps = false;  ///< At the end.
+};
+
+/// kSteps steps; each is tried once. Expects of every step that it ends within 10 s, of the
+/// replicas that they are equal, and that nothing is left in memory.
+[[nodiscard]] Trained train_in(Hall& hall, const TrainingOptions& options);
+/// The same under a manual executor, where each seed is another order of threads.
+[[nodiscard]] Trained train(const Fault& fault,
+                            const TrainingOptions& options,
+                            std::uint64_t seed = 0);
+/// The weights after these steps, by trainers that nothing happens to.
+[[nodiscard]] std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps,
+                                                 const TrainingOptions& options);
+
+}  // namespace hearth::testing
