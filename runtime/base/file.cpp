@@ -85,10 +85,18 @@ struct Target {
 };
 
 const char* kind_of(mode_t mode) noexcept {
-  if (S_ISFIFO(mode)) {
-    return "a pipe";
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a pipe";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+      return "a device";
+    default:
+      return "a disk";
   }
-  return S_ISSOCK(mode) ? "a socket" : "a disk";
 }
 
 // The end of a chain of links, which need not exist.
@@ -237,8 +245,12 @@ class TemporaryFile final {
 
 }  // namespace
 
-Result<std::vector<std::byte>> read_file(const fs::path& path) {
-  const FileDescriptor file = FileDescriptor::open(path, O_RDONLY);
+namespace {
+
+// A file that is open for reading, and its size. A pipe would let us wait for its writer, and a
+// device has no end; without O_NONBLOCK the open itself waits.
+Result<FileDescriptor> open_regular(const fs::path& path, std::size_t& size_bytes) {
+  FileDescriptor file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file.is_open()) {
     const int error_number = errno;
     Error error = file_error("open", path, error_number);
@@ -249,11 +261,24 @@ Result<std::vector<std::byte>> read_file(const fs::path& path) {
   if (::fstat(file.number(), &status) != 0) {
     return file_error("read its size", path, errno);
   }
-  // The size is a hint only: the file may grow, and special files say 0.
+  if (!S_ISREG(status.st_mode)) {
+    return Error{.code = ErrorCode::io_error,
+                 .text = fmt::format("file {}: is {}; only regular files are read as a whole",
+                                     path.string(),
+                                     kind_of(status.st_mode))};
+  }
+  size_bytes = static_cast<std::size_t>(std::max<off_t>(status.st_size, 0));
+  return file;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> read_file(const fs::path& path) {
+  std::size_t size_bytes = 0;
+  HEARTH_TRY(const FileDescriptor file, open_regular(path, size_bytes));
+  // The size is a hint only: the file may grow, and those of the kernel (/proc) say 0.
   const std::string what = "file " + path.string();
-  HEARTH_TRY(std::vector<std::byte> bytes,
-             host_vector<std::byte>(
-                 static_cast<std::size_t>(std::max<off_t>(status.st_size, 0)) + 1, what));
+  HEARTH_TRY(std::vector<std::byte> bytes, host_vector<std::byte>(size_bytes + 1, what));
   std::size_t filled = 0;
   for (;;) {
     const ssize_t count = ::read(

@@ -18,8 +18,9 @@
 
 namespace hearth {
 
-/// Errors: not_found when there is no such file, io_error; out_of_memory when its bytes find no
-/// room.
+/// The bytes of a regular file, through links.
+/// Errors: not_found when there is no such file; io_error, also for a path that names a folder, a
+/// pipe, a socket, a device or a disk; out_of_memory when its bytes find no room.
 [[nodiscard]] Result<std::vector<std::byte>> read_file(const std::filesystem::path& path);
 
 /// The new content of a file while it is being written, piece by piece.

@@ -82,6 +82,23 @@ TEST(ReadFile, TellsAMissingFileFromAnUnreadableOne) {
   EXPECT_EQ(read_file(folder.path()).error().code, ErrorCode::io_error);
 }
 
+TEST(ReadFile, RefusesWhatIsNoRegularFileAtOnce) {
+  const TemporaryFolder folder;
+  const auto pipe = folder.path() / "pipe";  // nobody writes to it: an open would wait for ever
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refused = [](const std::filesystem::path& path, const std::string& kind) {
+    const Error error = read_file(path).error();
+    EXPECT_EQ(error.code, ErrorCode::io_error);
+    EXPECT_THAT(error.text,
+                HasSubstr("file " + path.string() + ": is " + kind +
+                          "; only regular files are read as a whole"));
+  };
+  refused(pipe, "a pipe");
+  refused(folder.path(), "a folder");
+  refused("/dev/zero", "a device");  // it has no end
+  EXPECT_FALSE(read_file("/proc/self/status").value().empty()) << "regular, though its size is 0";
+}
+
 TEST(WriteFileAtomically, ReplacesTheOldFileAndLeavesNoOther) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "state";
