@@ -153,6 +153,8 @@ TraceOp failed_read_of(const TraceOp& failed, ErrorCode code) {
 
 }  // namespace
 
+// A failure that was read is in the trace by its failed read. Where there is no such read the
+// program learned of it by sync() or step(), which no trace repeats: then each failure gets a read.
 OpTrace Recorder::finished(State& state) {
   OpTrace& trace = state.trace;
   const bool was_read = std::ranges::any_of(trace.ops, [](const TraceOp& op) {
@@ -212,6 +214,7 @@ bool Recorder::is_left_out(const State& state,
   return false;
 }
 
+// Its operands may end all the same.
 void Recorder::leave_out(State& state, std::uint32_t device, LaneId lane, const OpView& op) const {
   for (int i = 0; i < op.record().input_count; ++i) {
     if (op.input(i).use == Use::read_last) {
@@ -220,6 +223,7 @@ void Recorder::leave_out(State& state, std::uint32_t device, LaneId lane, const 
   }
 }
 
+// The value's number ends with it: the next tensor in that slot is another value.
 void Recorder::add_drop(State& state,
                         std::uint32_t device,
                         LaneId lane,
@@ -314,6 +318,7 @@ std::size_t Recorder::add(State& state, TraceOp op) {
   return place;
 }
 
+// What is recorded so far stays, for stop().
 void Recorder::end_early(State& state, std::string_view why) {
   state.trace.notes.emplace("ended early",
                             fmt::format("after op {}: {}", state.trace.ops.size(), why));
@@ -469,6 +474,7 @@ void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   }
 }
 
+// Before the push, which gives the ticket away: from then on only the token holder may touch it.
 void Recorder::listen(const OpView& op, const Mark& mark) {
   if (op.kind() == OpKind::readback) {
     auto* ticket = ticket_of<ReadTicket>(op);
@@ -488,12 +494,29 @@ void Recorder::listen(const OpView& op, const Mark& mark) {
   }
 }
 
+namespace {
+
+// What a stream's limits end has not run, and the end of the device is no op's failure either: such
+// an error says nothing of the op whose result was to be read.
+bool is_given_up(const Error& error) noexcept {
+  switch (error.code) {
+    case ErrorCode::cancelled:
+    case ErrorCode::deadline_exceeded:
+    case ErrorCode::device_closed:
+      return find_failure(error) == nullptr;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 void Recorder::finish(const Mark& mark,
                       std::span<const std::byte> bytes,
                       const ErrorRef& error) noexcept {
   try {
     const RecordedBytes wanted = wanted_bytes();
-    std::vector<std::byte> copy;
+    std::vector<std::byte> copy;  // before the lock, which streams take for each op
     if (!error && wanted != RecordedBytes::none) {
       copy.assign(bytes.begin(), bytes.end());
     }
@@ -503,6 +526,9 @@ void Recorder::finish(const Mark& mark,
     }
     State& state = *state_;
     TraceOp& op = state.trace.ops[mark.op];
+    if (error && op.record.kind == OpKind::readback && is_given_up(*error)) {
+      return;  // its outcome stays unknown
+    }
     op.outcome = error ? TraceOutcome::failed : TraceOutcome::ok;
     op.error = error ? error->code : ErrorCode::internal;
     const bool is_input = op.record.kind == OpKind::upload;
@@ -545,7 +571,7 @@ void Recorder::note_failure(const DeviceEndpoint& endpoint,
       return;
     }
     const std::vector<TraceOp>& ops = state_->trace.ops;
-    for (std::size_t i = ops.size(); i-- > 0;) {
+    for (std::size_t i = ops.size(); i-- > 0;) {  // it was noted a moment ago
       const TraceOp& op = ops[i];
       if (op.device == *device && op.lane == lane.value && op.record.sequence == sequence) {
         if (op.record.output_count > 0) {

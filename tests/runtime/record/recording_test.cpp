@@ -384,6 +384,28 @@ TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   EXPECT_EQ(std::prev(read)->record.kind, OpKind::group_end);
 }
 
+TEST_F(Recording, OfAReadThatWasGivenUpDoesNotSayThatItsOpFailed) {
+  const OpTrace trace = record([&] {
+    Stream stream(cpu_);
+    const StreamScope scope(stream);
+    const Tensor value = f32({1, 2}) + 1.0;
+    EXPECT_EQ(value.to_vector<float>().size(), 2U);
+    std::stop_source stop;
+    stop.request_stop();
+    stream.set_limits({.stop = stop.get_token()});
+    EXPECT_EQ(value.read_bytes().wait(Deadline::in(std::chrono::seconds(60))).error().code,
+              ErrorCode::cancelled);
+    stream.set_limits({});
+  });
+  std::vector<TraceOutcome> outcomes;
+  for (const TraceOp& op : trace.ops) {
+    if (op.record.kind == OpKind::readback) {
+      outcomes.push_back(op.outcome);
+    }
+  }
+  EXPECT_THAT(outcomes, ElementsAre(TraceOutcome::ok, TraceOutcome::unknown));
+}
+
 TEST_F(Recording, OfAnOversizedOpSpoilsNoEarlierFailure) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   {
