@@ -1,5 +1,6 @@
 #include <hearth/runtime/stream.hpp>
 
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +16,16 @@ Stream::Stream(const Device& device, SourceLoc loc) {
     closed.location = loc;
     throw_error(std::move(closed));
   }
-  state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
+  try {
+    state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
+  } catch (const std::bad_alloc&) {  // its lane is 96 KiB: a program that opens many meets it here
+    throw_error(Error{.code = ErrorCode::out_of_memory,
+                      .text = fmt::format("Stream: the program has no memory for a stream of {}",
+                                          endpoint.name()),
+                      .op = "Stream",
+                      .device = endpoint.name(),
+                      .location = loc});
+  }
 }
 
 Stream::Stream(const Device& device, StreamOptions options, SourceLoc loc) : Stream(device, loc) {

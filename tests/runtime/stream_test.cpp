@@ -1,8 +1,14 @@
 #include "stepped_runtime.hpp"
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/support/forwarding_backend.hpp"
 
@@ -217,6 +223,38 @@ TEST(Stream, BackPressureLetsAllThrough) {
       EXPECT_EQ(total.item(), 60 * 400);
     });
   }
+}
+
+// For a process of its own: it may have hardly more address space than it has already.
+[[noreturn]] void open_streams_without_room() {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  std::vector<Stream> streams;
+  streams.reserve(1000);
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlim_t limit = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (1U << 20U);
+  const rlimit room{.rlim_cur = limit, .rlim_max = limit};
+  setrlimit(RLIMIT_AS, &room);
+  try {
+    while (streams.size() < 1000) {
+      streams.emplace_back(device);
+    }
+  } catch (const OutOfMemory& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(0);
+  }
+  std::_Exit(1);
+}
+
+TEST(StreamDeathTest, AStreamThatFindsNoMemoryIsTheLibrarysOwnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+  EXPECT_EXIT(open_streams_without_room(),
+              ::testing::ExitedWithCode(0),
+              "Stream: the program has no memory for a stream of cpu:0.*stream_test.cpp");
 }
 
 }  // namespace
