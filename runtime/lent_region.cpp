@@ -77,10 +77,9 @@ void LoanRecall::recall(ErrorRef error) const {
   endpoint_->post(RecallLoan{.lane = lane_, .loan = loan_, .error = std::move(error)});
 }
 
-Tensor lend(Tensor tensor,
-            UniqueFunction<void(Result<LentRegion>)> ready,
-            Deadline deadline,
-            SourceLoc loc) {
+namespace {
+
+void require_lendable(const Tensor& tensor, SourceLoc loc) {
   if (tensor.is_empty() || tensor.is_tracked()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = tensor.is_empty() ? "lend: the tensor is empty"
@@ -88,24 +87,39 @@ Tensor lend(Tensor tensor,
                       .op = "lend",
                       .location = loc});
   }
-  TensorImpl& impl = *tensor.impl();
-  StreamState& stream = current_stream(*impl.endpoint);
-  stream.require_made(impl, "lend", loc);
-  auto ticket = std::make_unique<LendTicket>();
-  ticket->ready = std::move(ready);
-  ticket->deadline = deadline;
-  const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&
-                       impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
-  Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
-  result.impl()->path.store(impl.path.load(std::memory_order_acquire), std::memory_order_release);
+}
+
+OpRecord lend_record(const TensorImpl& from, Use use, const TensorImpl& result, SourceId source) {
   OpRecord record;
   record.kind = OpKind::lend;
   record.input_count = 1;
   record.output_count = 1;
-  record.source = stream.source(loc);
-  record.path = impl.path.load(std::memory_order_acquire);
-  record.operands[0] = impl.operand(is_last ? Use::read_last : Use::read);
-  record.operands[1] = result.impl()->operand(Use::out);
+  record.source = source;
+  record.path = from.path.load(std::memory_order_acquire);
+  record.operands[0] = from.operand(use);
+  record.operands[1] = result.operand(Use::out);
+  return record;
+}
+
+}  // namespace
+
+// Phases: is it the tensor's last use, whose bytes may be lent themselves; a result for what comes
+// back; the record; then, and only then, the tensor is given away or marked as used.
+Tensor lend(Tensor tensor,
+            UniqueFunction<void(Result<LentRegion>)> ready,
+            Deadline deadline,
+            SourceLoc loc) {
+  require_lendable(tensor, loc);
+  TensorImpl& impl = *tensor.impl();
+  StreamState& stream = current_stream(*impl.endpoint);
+  stream.require_made(impl, "lend", loc);
+  auto ticket = std::make_unique<LendTicket>(LendTicket{std::move(ready), deadline});
+  const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&
+                       impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
+  Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
+  result.impl()->path.store(impl.path.load(std::memory_order_acquire), std::memory_order_release);
+  OpRecord record =
+      lend_record(impl, is_last ? Use::read_last : Use::read, *result.impl(), stream.source(loc));
   try {
     submit_ticket(stream, record, std::move(ticket));
   } catch (...) {

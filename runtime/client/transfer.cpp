@@ -44,7 +44,30 @@ void submit_export(const Tensor& from,
   impl.endpoint->wake_if_free();  // nobody reads on this device: its actor must run by itself
 }
 
+// The import record, in a lane of the destination: it waits there for the bytes. The path of the
+// module goes along where both devices are of one runtime, whose table has its number.
+OpRecord import_record(const TensorImpl& from,
+                       const TensorImpl& result,
+                       DeviceEndpoint& destination,
+                       StreamState& stream,
+                       SourceLoc loc) {
+  OpRecord record;
+  record.kind = OpKind::upload;
+  record.flags = stream.record_flags();
+  record.output_count = 1;
+  record.source = stream.source(loc);
+  record.operands[0] = result.operand(Use::out);
+  if (&from.endpoint->tables() == &destination.tables()) {
+    record.path = from.path.load(std::memory_order_acquire);
+  }
+  return record;
+}
+
 }  // namespace
+
+// Phases: the tape saves what the gradient needs; a result on the destination; the export record in
+// the source's lane and the import record in the destination's, which share the transfer; the tape
+// notes the result.
 
 Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   const Arg arg(*this, loc);
@@ -65,17 +88,8 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   ticket->transfer = transfer;
   Tensor result(
       stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
-  OpRecord record;
-  record.kind = OpKind::upload;
-  record.flags = stream.record_flags();
-  record.output_count = 1;
-  record.source = stream.source(loc);
-  record.operands[0] = result.impl()->operand(Use::out);
-  if (&impl()->endpoint->tables() == &destination.tables()) {
-    record.path = impl()->path.load(std::memory_order_acquire);
-    result.impl()->path.store(impl()->path.load(std::memory_order_acquire),
-                              std::memory_order_release);
-  }
+  OpRecord record = import_record(*impl(), *result.impl(), destination, stream, loc);
+  result.impl()->path.store(record.path, std::memory_order_release);
   try {
     submit_export(*this, destination, transfer, loc);
     submit_ticket(stream, record, std::move(ticket));

@@ -6,51 +6,77 @@
 namespace hearth {
 namespace {
 
+struct StridedShape {
+  Shape shape;
+  Strides strides{};
+};
+
+// Axes of size 1 have strides that mean nothing: they would look like gaps.
+StridedShape without_ones(const Layout& layout) {
+  StridedShape kept;
+  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
+    if (layout.shape[axis] != 1) {
+      kept.strides[static_cast<std::size_t>(kept.shape.rank())] =
+          layout.strides[static_cast<std::size_t>(axis)];
+      kept.shape.push_back(layout.shape[axis]);
+    }
+  }
+  return kept;
+}
+
+// Axes of the old and of the new shape that hold the same elements: as few of each as there can be.
+struct AxisRun {
+  int old_begin = 0;
+  int old_end = 0;
+  int new_begin = 0;
+  int new_end = 0;
+};
+
+AxisRun run_from(int old_begin, int new_begin, const Shape& old_shape, const Shape& new_shape) {
+  AxisRun run{old_begin, old_begin + 1, new_begin, new_begin + 1};
+  std::int64_t old_size = old_shape[old_begin];
+  std::int64_t new_size = new_shape[new_begin];
+  while (old_size != new_size) {
+    if (new_size < old_size) {
+      new_size *= new_shape[run.new_end++];
+    } else {
+      old_size *= old_shape[run.old_end++];
+    }
+  }
+  return run;
+}
+
+bool lies_without_gaps(const StridedShape& old, const AxisRun& run) {
+  for (int axis = run.old_begin; axis + 1 < run.old_end; ++axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    if (old.strides[i] != old.shape[axis + 1] * old.strides[i + 1]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Joins runs of axes that lie without gaps, and splits them again along the new shape. Fails where
 // a new axis would cross a gap.
 ViewLayout reshape_layout(const Layout& from, const Layout& to) {
   if (from.contiguous || to.shape.element_count() == 0) {
     return ViewLayout{.layout = to};
   }
-  Shape old_shape;
-  Strides old_strides{};
-  for (int axis = 0; axis < from.shape.rank(); ++axis) {
-    if (from.shape[axis] != 1) {
-      old_strides[static_cast<std::size_t>(old_shape.rank())] =
-          from.strides[static_cast<std::size_t>(axis)];
-      old_shape.push_back(from.shape[axis]);
-    }
-  }
+  const StridedShape old = without_ones(from);
   Strides strides{};
-  int old_begin = 0;
-  int new_begin = 0;
-  while (old_begin < old_shape.rank() && new_begin < to.shape.rank()) {
-    int old_end = old_begin + 1;
-    int new_end = new_begin + 1;
-    std::int64_t old_size = old_shape[old_begin];
-    std::int64_t new_size = to.shape[new_begin];
-    while (old_size != new_size) {
-      if (new_size < old_size) {
-        new_size *= to.shape[new_end++];
-      } else {
-        old_size *= old_shape[old_end++];
-      }
+  AxisRun run;
+  while (run.old_end < old.shape.rank() && run.new_end < to.shape.rank()) {
+    run = run_from(run.old_end, run.new_end, old.shape, to.shape);
+    if (!lies_without_gaps(old, run)) {
+      return ViewLayout{.possible = false};
     }
-    for (int axis = old_begin; axis + 1 < old_end; ++axis) {
-      const auto i = static_cast<std::size_t>(axis);
-      if (old_strides[i] != old_shape[axis + 1] * old_strides[i + 1]) {
-        return ViewLayout{.possible = false};
-      }
-    }
-    std::int64_t step = old_strides[static_cast<std::size_t>(old_end - 1)];
-    for (int axis = new_end - 1; axis >= new_begin; --axis) {
+    std::int64_t step = old.strides[static_cast<std::size_t>(run.old_end - 1)];
+    for (int axis = run.new_end - 1; axis >= run.new_begin; --axis) {
       strides[static_cast<std::size_t>(axis)] = step;
       step *= to.shape[axis];
     }
-    old_begin = old_end;
-    new_begin = new_end;
   }
-  for (int axis = new_begin; axis < to.shape.rank(); ++axis) {
+  for (int axis = run.new_end; axis < to.shape.rank(); ++axis) {
     strides[static_cast<std::size_t>(axis)] = 1;  // axes of size 1 at the end
   }
   return ViewLayout{.layout = Layout(to.shape, strides)};

@@ -136,6 +136,45 @@ ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const S
   return endpoint.tables().shapes.intern(shape).value();
 }
 
+/// Bit i: input i is given away. Inputs beyond 64 never are.
+using LastUses = std::uint64_t;
+
+[[gnu::noinline]] void require_made(StreamState& stream, const Submission& submission) {
+  for (const Arg& input : submission.inputs) {
+    stream.require_made(*input.tensor().impl(), op_info(submission.kind).name, submission.location);
+  }
+}
+
+LastUses add_inputs(RecordBuilder& builder,
+                    const Submission& submission,
+                    const StreamState& stream) {
+  LastUses last_uses = 0;
+  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
+    const TensorImpl& impl = *submission.inputs[i].tensor().impl();
+    const bool is_last = i < 64 && is_last_use(submission, i, impl, stream);
+    last_uses |= is_last ? LastUses{1} << i : 0;
+    builder.add(impl.operand(is_last ? Use::read_last : Use::read));
+    if (builder.record.path.value == 0) {  // the first input with a path says which module this is
+      builder.record.path = impl.path.load(std::memory_order_acquire);
+    }
+  }
+  return last_uses;
+}
+
+// Inputs are given away or marked as used.
+void note_uses(const Submission& submission,
+               LastUses last_uses,
+               StreamState& stream,
+               std::uint64_t sequence) {
+  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
+    if (i < 64 && ((last_uses >> i) & 1U) != 0) {
+      stream.recycle(submission.inputs[i].movable()->release_impl());  // the record is its drop
+    } else {
+      submission.inputs[i].tensor().impl()->note_use(stream.id(), sequence);
+    }
+  }
+}
+
 // Phases: the tape saves what the gradient needs; operands become record entries, and last uses are
 // decided; results get slots; the record goes out; then, and only then, are inputs given away or
 // marked as used. A submit that throws has changed nothing.
@@ -146,10 +185,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   StreamState& stream = current_stream(endpoint);
   if (stream.has_open_group() && op_info(submission.kind).op_class != OpClass::optimizer)
       [[unlikely]] {
-    for (const Arg& input : submission.inputs) {
-      stream.require_made(
-          *input.tensor().impl(), op_info(submission.kind).name, submission.location);
-    }
+    require_made(stream, submission);
   }
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {
@@ -160,16 +196,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   OpRecord& record = builder.record;
   record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
   record.source = stream.source(submission.location);
-  std::uint64_t last_uses = 0;  // bit i: input i is given away (inputs beyond 64 never are)
-  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
-    const TensorImpl& impl = *submission.inputs[i].tensor().impl();
-    const bool is_last = i < 64 && is_last_use(submission, i, impl, stream);
-    last_uses |= is_last ? std::uint64_t{1} << i : 0;
-    builder.add(impl.operand(is_last ? Use::read_last : Use::read));
-    if (record.path.value == 0) {  // the first input with a path says which module this is
-      record.path = impl.path.load(std::memory_order_acquire);
-    }
-  }
+  const LastUses last_uses = add_inputs(builder, submission, stream);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     results[i] = Tensor(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
     builder.add(results[i].impl()->operand(Use::out));
@@ -183,13 +210,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     }
     throw;
   }
-  for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
-    if (i < 64 && ((last_uses >> i) & 1U) != 0) {
-      stream.recycle(submission.inputs[i].movable()->release_impl());  // the record is its drop
-    } else {
-      submission.inputs[i].tensor().impl()->note_use(stream.id(), record.sequence);
-    }
-  }
+  note_uses(submission, last_uses, stream, record.sequence);
   for (const Tensor& result : results) {
     result.impl()->note_use(stream.id(), record.sequence);
   }

@@ -1,0 +1,171 @@
+#include "device_list.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/machine_memory.hpp>
+#include <hearth/runtime/base/settings.hpp>
+
+namespace hearth {
+namespace {
+
+// Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with
+// more devices than cores they double up.
+std::vector<DeviceOptions> default_devices(int cpu_count) {
+  std::vector<DeviceOptions> devices;
+  for (int i = 0; i < cpu_count; ++i) {
+    devices.push_back({.name = fmt::format("cpu:{}", i)});
+  }
+  return devices;
+}
+
+// What a default runtime also has, for programs that ask for it by name. To compute on all devices
+// must not mean to compute on the oracle too, which is a hundred times slower.
+std::vector<DeviceOptions> unlisted_devices() {
+  return {{.name = "reference:0"}, {.name = "sim:0"}};
+}
+
+// Cores that were named must be there: a device that quietly ran elsewhere would be slow, and
+// nobody would know why.
+void require_cores(const DeviceOptions& device, const std::vector<int>& available, SourceLoc loc) {
+  std::vector<int> sorted = device.cores;
+  std::ranges::sort(sorted);
+  const bool is_repeated = std::ranges::adjacent_find(sorted) != sorted.end();
+  if (is_repeated || !std::ranges::includes(available, sorted)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("DeviceOptions: '{}' is given cores {{{}}}, but this "
+                                          "process may use {{{}}}, each once",
+                                          device.name,
+                                          fmt::join(device.cores, ", "),
+                                          fmt::join(available, ", ")),
+                      .device = device.name,
+                      .location = loc});
+  }
+}
+
+constexpr int kMostDevices = 256;
+
+bool is_sound(const FaultPlan& faults) {
+  const auto are_numbers = [](const std::vector<std::uint64_t>& numbers) {
+    return std::ranges::find(numbers, 0U) == numbers.end();
+  };
+  return faults.failing_allocation >= 0 && faults.failing_allocation_count >= 0 &&
+         faults.lost_at >= std::chrono::nanoseconds(0) && are_numbers(faults.failing_submits) &&
+         are_numbers(faults.failing_compiles) && are_numbers(faults.corrupted_downloads);
+}
+
+/// What is wrong with the options of one device; empty where nothing is.
+std::string flaw_of(const DeviceOptions& device) {
+  if (device.memory_budget_bytes < 0) {
+    return fmt::format("memory_budget_bytes is {}, but must be 0 or more",
+                       device.memory_budget_bytes);
+  }
+  if (device.memory > MemoryPooling::debug) {
+    return fmt::format("memory is {}, which is no MemoryPooling", static_cast<int>(device.memory));
+  }
+  if (!device.faults) {
+    return {};
+  }
+  if (!device.name.starts_with("sim:")) {
+    return "faults are for sim devices alone";
+  }
+  if (!is_sound(*device.faults)) {
+    return "faults are numbered from 1, and the time of a loss is not below 0";
+  }
+  return device.faults->forgotten_barriers.empty()
+             ? ""
+             : "a barrier can be forgotten between several queues alone, and this has one";
+}
+
+void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
+  const std::vector<int> cores = available_cores();
+  std::vector<DeviceOptions*> cpus;
+  for (DeviceOptions& device : devices) {
+    if (!device.name.starts_with("cpu:")) {
+      continue;
+    }
+    if (device.cores.empty()) {
+      cpus.push_back(&device);
+    } else {
+      require_cores(device, cores, loc);
+    }
+  }
+  const std::size_t count = cpus.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (count >= cores.size()) {
+      cpus[i]->cores = {cores[i % cores.size()]};
+      continue;
+    }
+    const std::size_t begin = i * cores.size() / count;
+    const std::size_t end = (i + 1) * cores.size() / count;
+    cpus[i]->cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin),
+                          cores.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+}
+
+void share_memory(std::vector<DeviceOptions>& devices) {
+  const std::int64_t all = available_host_bytes() / 10 * 6;
+  const auto count = static_cast<std::int64_t>(devices.size());
+  for (DeviceOptions& device : devices) {
+    if (device.memory_budget_bytes == 0) {
+      device.memory_budget_bytes = all / std::max<std::int64_t>(count, 1);
+    }
+  }
+}
+
+/// The devices that the options ask for; those of the environment where they ask for none.
+std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
+  if (!options.devices.empty()) {
+    return options.devices;
+  }
+  const int count = options.cpu_device_count != 0
+                        ? options.cpu_device_count
+                        : static_cast<int>(Settings::from_environment()
+                                               .integer(Setting::cpu_devices, 1, kMostDevices)
+                                               .value()
+                                               .value_or(1));
+  return default_devices(count);
+}
+
+}  // namespace
+
+void require_sound(const RuntimeOptions& options, SourceLoc loc) {
+  const auto refuse = [loc](std::string text) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument, .text = std::move(text), .location = loc});
+  };
+  if (options.shutdown_limit < Duration::zero()) {
+    refuse("RuntimeOptions: shutdown_limit is below 0");
+  }
+  if (options.wait_limit <= Duration::zero()) {
+    refuse("RuntimeOptions: wait_limit is not above 0");
+  }
+  if (options.cpu_device_count < 0 || options.cpu_device_count > kMostDevices) {
+    refuse(fmt::format("RuntimeOptions: cpu_device_count is {}, but must be 0 to {}",
+                       options.cpu_device_count,
+                       kMostDevices));
+  }
+  for (const DeviceOptions& device : options.devices) {
+    if (const std::string flaw = flaw_of(device); !flaw.empty()) {
+      refuse(fmt::format("device '{}': {}", device.name, flaw));
+    }
+  }
+}
+
+DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
+  DeviceList list{.devices = listed_devices(options)};
+  list.listed_count = list.devices.size();
+  if (options.devices.empty()) {
+    std::ranges::move(unlisted_devices(), std::back_inserter(list.devices));
+  }
+  share_cores(list.devices, loc);
+  share_memory(list.devices);
+  return list;
+}
+
+}  // namespace hearth

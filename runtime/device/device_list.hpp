@@ -1,0 +1,24 @@
+// Which devices a runtime opens: its options checked, the defaults where they name none, and the
+// machine's cores and memory shared among them. Private to runtime. Threads: any; a value.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <hearth/runtime/runtime.hpp>
+
+namespace hearth {
+
+struct DeviceList {
+  std::vector<DeviceOptions> devices;
+  std::size_t listed_count = 0;  ///< By Runtime::devices(); those come first.
+};
+
+/// Errors: ArgumentError, which names the option, or the device and its option.
+void require_sound(const RuntimeOptions& options, SourceLoc loc);
+
+/// Of sound options. A device that names no cores or no budget has its share of them.
+/// Errors: ArgumentError for cores that this process may not use, or that are named twice.
+[[nodiscard]] DeviceList device_list(const RuntimeOptions& options, SourceLoc loc);
+
+}  // namespace hearth
