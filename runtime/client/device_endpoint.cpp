@@ -145,15 +145,21 @@ void DeviceEndpoint::require_no_holder(std::string_view awaited) const {
   }
 }
 
+// Who runs a kernel cannot leave it: a wait that is to be short is exact only when the actor's own
+// thread does the work. A wait that names no deadline comes with the end of its work, and is as
+// long as the runtime's limit.
 void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
-  require_no_holder(waiter.subject());
+  if (is_holder()) [[unlikely]] {
+    require_no_holder(waiter.subject());  // the text is made for those alone who read it
+  }
   if (!is_host_) {
     return;
   }
-  // Who runs a kernel cannot leave it: a wait that is to be short is exact only when the actor's
-  // own thread does the work.
   constexpr Duration kHelpsFrom = std::chrono::seconds(10);
-  if (deadline < Deadline::in(kHelpsFrom) && deadline != waiter.work_ends()) {
+  const bool is_default = deadline == waiter.work_ends();
+  const bool is_short = is_default ? deadline.is_never() && tables_->wait_limit < kHelpsFrom
+                                   : deadline < Deadline::in(kHelpsFrom);
+  if (is_short) {
     wake_if_free();
     return;
   }

@@ -70,6 +70,7 @@ TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
   return impl;
 }
 
+// No record has named the slot, so that it comes back with its generation, not through the device.
 void StreamState::unmake_tensor(TensorImpl* impl) noexcept {
   slots_->put_back(impl->slot);
   recycle(impl);
@@ -80,6 +81,7 @@ void StreamState::recycle(TensorImpl* impl) noexcept {
     const std::unique_ptr<TensorImpl> owner(impl);
     return;
   }
+  // Only a foreign tensor has entries to clear: others pay one look.
   if (impl->is_foreign.load(std::memory_order_acquire)) {
     impl->is_foreign.store(false, std::memory_order_release);
     impl->has_many_users.store(false, std::memory_order_release);
@@ -126,6 +128,8 @@ void StreamState::push_waiting(OpRecord& record, std::span<const std::byte> blob
   }
 }
 
+// The order matters: reads of strangers go out first, since this op may be their last use; then the
+// drops that wait, since the op is noted with its number, which is its place in the lane.
 void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> blob) {
   Recorder& recorder = endpoint_->tables().recorder;
   OpRecord noted = record;
@@ -157,6 +161,8 @@ void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> b
   }
 }
 
+// Phases: the limits of this wait; the caller drains the lane itself where none of them is near;
+// then it parks until there is room, looking for progress now and then.
 void StreamState::wait_for_room(const OpRecord& record) {
   // What belongs to an open update group goes out: the group has an end.
   const bool is_limited =
@@ -164,7 +170,7 @@ void StreamState::wait_for_room(const OpRecord& record) {
   const Deadline end = is_limited ? limits_.deadline : Deadline::never();
   const std::stop_token stop = is_limited ? limits_.stop : std::stop_token();
   const Duration wait_limit = endpoint_->tables().wait_limit;
-  if (end.is_never() && !stop.stop_possible()) {
+  if (end.is_never() && !stop.stop_possible()) {  // who runs a kernel cannot leave it
     endpoint_->help_drain(lane_, Deadline::in(wait_limit));
   }
   ProgressLimit limit(wait_limit, endpoint_->progress());
@@ -224,6 +230,8 @@ void StreamState::set_limits(StreamLimits limits) {
   has_new_limits_ = has_new_limits_ || has_any || had_any;
 }
 
+// Not through submit(): limits are no part of a recording, which would give up other ops each time
+// it is run again.
 bool StreamState::push_limits() {
   const LimitAttributes attributes{.deadline = limits_.deadline, .stop = new_stop_.get()};
   OpRecord record;
@@ -237,6 +245,8 @@ bool StreamState::push_limits() {
   return true;
 }
 
+// By a message, not by a record: it overtakes what is queued. Records pushed meanwhile have higher
+// numbers and go on.
 void StreamState::cancel() noexcept {
   const std::uint64_t pushed = lane_.pushed_seen();
   if (lane_.consumed() < pushed) {
@@ -270,6 +280,8 @@ void StreamState::refuse_unmade(const TensorImpl& tensor, std::string_view op, S
       .location = loc});
 }
 
+// A tensor of this stream alone needs no list of uses: its lane orders them all. It is noted after
+// the push: a drop that found no room comes here again.
 bool StreamState::push_drop(TensorImpl& impl) {
   OpRecord record;
   record.kind = OpKind::drop;
@@ -289,6 +301,7 @@ bool StreamState::push_drop(TensorImpl& impl) {
   return is_pushed;
 }
 
+// In the order in which the tensors died: the first that finds no room keeps all behind it.
 bool StreamState::flush_drops() {
   while (first_drop_ != nullptr) {
     if (!push_drop(*first_drop_)) {
@@ -301,6 +314,8 @@ bool StreamState::flush_drops() {
   return true;
 }
 
+// Runs in destructors, so it never waits: a drop that finds no room goes out before the next
+// record.
 void StreamState::drop(TensorImpl* impl) noexcept {
   if (endpoint_->is_closed()) {
     const std::unique_ptr<TensorImpl> owner(impl);
@@ -315,6 +330,7 @@ void StreamState::drop(TensorImpl* impl) noexcept {
   last_drop_ = impl;
 }
 
+// By thread number, not by a lock: two threads at once are a mistake to report, not to wait for.
 void StreamState::enter(SourceLoc loc) {
   const std::uint64_t me = current_context().id().value;
   std::uint64_t user = 0;

@@ -11,27 +11,6 @@
 #include "runtime/client/tickets.hpp"
 
 namespace hearth {
-namespace {
-
-ErrorRef cancelled(const char* text) {
-  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
-}
-
-}  // namespace
-
-DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options)
-    : backend(std::move(with)),
-      strategy(options.make_memory ? options.make_memory(backend->pages(), options.budget_bytes)
-                                   : make_memory_strategy(
-                                         options.pooling, backend->pages(), options.budget_bytes)) {
-  if (!strategy) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "DeviceOptions: make_memory gave no strategy",
-                      .device = backend->info().name});
-  }
-  scratch = std::make_unique<DeviceScratch>(*strategy);
-  backend->use_scratch(*scratch);
-}
 
 DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
                          std::unique_ptr<Backend> backend,
@@ -40,7 +19,11 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       options_(options),
       memory_(std::make_shared<DeviceMemory>(std::move(backend), options)),
       handles_(*memory_->strategy),
-      dispatch_(*endpoint_, *memory_->backend, *memory_->scratch, handles_) {}
+      dispatch_(*endpoint_, *memory_->backend, *memory_->scratch, handles_),
+      queues_(*endpoint_),
+      report_(*endpoint_, queues_, dispatch_, memory_),
+      records_(*endpoint_, handles_, dispatch_, queues_, report_, memory_),
+      join_(dispatch_, queues_, records_) {}
 
 DeviceActor::~DeviceActor() = default;
 
@@ -49,21 +32,34 @@ DeviceActor::~DeviceActor() = default;
 void DeviceActor::thread_main() {
   int timed_sleeps = 0;
   std::uint64_t seen_records = 0;
+  bool is_idle = false;
   while (true) {
     if (endpoint_->doorbell.try_claim()) {
+      if (std::exchange(is_idle, false)) {
+        let_failures_go();
+      }
       run(nullptr, nullptr, Deadline::never());
       if (has_stopped_) {
         return;  // the token stays taken for ever
       }
     }
-    sleep(timed_sleeps, seen_records);
+    // Where a borrower has the token the failures stay until this thread is woken.
+    is_idle = sleep(timed_sleeps, seen_records) || is_idle;
   }
+}
+
+void DeviceActor::let_failures_go() {
+  queues_.for_each([](LaneState& lane) {
+    for (NotedFailure& noted : lane.failures) {
+      noted.carrier = nullptr;
+    }
+  });
 }
 
 // While a host device was busy a moment ago its actor sleeps in short pieces: then a caller who
 // pushes a few ops and reads the result pays for no wake, because the caller runs them itself
 // (bench: BM_Pending_RoundTrip). An idle device ends in a sleep without end.
-void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
+bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   const std::uint64_t records = records_seen_.load(std::memory_order_acquire);
   if (records != seen_records) {
     seen_records = records;
@@ -71,12 +67,14 @@ void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   }
   // Who holds the token looks after the deadlines, and wakes this thread when it leaves some
   // behind.
-  const Deadline until = endpoint_->doorbell.is_free()
-                             ? next_deadline_.load(std::memory_order_acquire)
-                             : Deadline::never();
+  const Deadline until =
+      endpoint_->doorbell.is_free() ? queues_.next_deadline() : Deadline::never();
   const bool timed = endpoint_->is_host() && timed_sleeps < kTimedSleeps;
+  if (!timed && keeps_failures_.exchange(false, std::memory_order_acq_rel)) {
+    return true;
+  }
   if (!endpoint_->doorbell.set_timed(timed)) {
-    return;
+    return false;
   }
   if (timed) {
     ++timed_sleeps;
@@ -84,6 +82,7 @@ void DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   } else {
     current_context().parker().park(until);
   }
+  return false;
 }
 
 void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline deadline) noexcept {
@@ -100,10 +99,10 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
   while (true) {
     schedule_point();
     collect();
-    if (memory_waits_ > 0) {
+    if (queues_.has_memory_waits()) {
       serve_memory_waits();
     }
-    if (!questions_.empty() && (is_idle() || ++question_turns_ > kQuestionTurns)) {
+    if (!questions_.empty() && (queues_.is_idle() || ++question_turns_ > kQuestionTurns)) {
       answer_questions();
       continue;
     }
@@ -113,11 +112,12 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
       continue;
     }
     const bool ends_here = is_stopping_ && until == nullptr;
-    if (ends_here && (stop_limit_.has_passed() || (ready_.empty() && parked_.empty()))) {
+    if (ends_here &&
+        (stop_limit_.has_passed() || (queues_.ready().empty() && queues_.parked().empty()))) {
       finish_stop();
       return;
     }
-    if (!ready_.empty() && !is_enough) {
+    if (!queues_.ready().empty() && !is_enough) {
       run_next_lane(until, context);
       has_worked = true;
     } else if (try_leave(until != nullptr)) {
@@ -127,9 +127,9 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
 }
 
 void DeviceActor::run_next_lane(UntilFn until, const void* context) {
-  LaneState& lane = ready_.take(urgent_waits_ > 0);
-  const bool may_join = join_.count_turn(lane);
-  while (!may_join && !join_.is_empty()) {
+  LaneState& lane = queues_.take_ready();
+  const bool may_join = queues_.join().count_turn(lane);
+  while (!may_join && !queues_.join().is_empty()) {
     run_join_group();  // nobody waits for a lane of another kind
   }
   take_turn(lane, until, context);
@@ -139,11 +139,11 @@ void DeviceActor::run_next_lane(UntilFn until, const void* context) {
 // nothing else is touched then.
 bool DeviceActor::try_leave(bool is_borrower) noexcept {
   DeviceEndpoint& endpoint = *endpoint_;
-  records_seen_.store(records_, std::memory_order_release);
-  const bool has_work = !ready_.empty();
+  records_seen_.store(queues_.record_count(), std::memory_order_release);
+  const bool has_work = !queues_.ready().empty();
   // A borrower leaves the parked lanes' deadlines, and the end of a shutdown, to the actor's
   // thread.
-  const bool leaves_duties = is_borrower && (is_stopping_ || !parked_.empty());
+  const bool leaves_duties = is_borrower && (is_stopping_ || !queues_.parked().empty());
   endpoint.forget_holder();
   if (has_work) {
     endpoint.doorbell.release_with_work();
@@ -163,16 +163,9 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
 void DeviceActor::serve_memory_waits() {
   if (released_blocks_ != handles_.release_count()) {
     released_blocks_ = handles_.release_count();
-    for (LaneState* lane : std::vector<LaneState*>(parked_)) {
-      if (lane->parked == ParkReason::memory) {
-        unpark(*lane);
-      }
-    }
-  } else if (is_idle()) {
-    const auto youngest = std::find_if(parked_.rbegin(), parked_.rend(), [](const LaneState* lane) {
-      return lane->parked == ParkReason::memory;
-    });
-    expire(**youngest);
+    queues_.unpark_memory_waits();
+  } else if (queues_.is_idle()) {
+    expire(queues_.youngest_memory_wait());
   }
 }
 
@@ -186,13 +179,13 @@ void DeviceActor::collect() {
   }
   for (Lane* lane = rung.lanes; lane != nullptr;) {
     Lane* next = lane->doorbell_next;
-    make_ready(state_of(lane->id()));
+    queues_.make_ready(queues_.meet(lane->id()));
     lane = next;
   }
-  if (!parked_.empty()) {
+  if (!queues_.parked().empty()) {
     expire_parked();
-  } else if (!next_deadline_.load(std::memory_order_acquire).is_never()) {
-    next_deadline_.store(Deadline::never(), std::memory_order_release);
+  } else if (!queues_.next_deadline().is_never()) {
+    queues_.set_next_deadline(Deadline::never());
   }
 }
 
@@ -200,16 +193,17 @@ void DeviceActor::collect() {
 // runs the loop.
 void DeviceActor::expire_parked() {
   Deadline earliest = is_stopping_ ? stop_limit_ : Deadline::never();
-  for (std::size_t i = 0; i < parked_.size();) {
-    LaneState* lane = parked_[i];
-    if (lane->deadline.has_passed() && !renew(*lane)) {
-      expire(*lane);  // takes it out of parked_
+  const std::vector<LaneState*>& parked = queues_.parked();
+  for (std::size_t i = 0; i < parked.size();) {
+    LaneState* lane = parked[i];
+    if (lane->deadline.has_passed() && !queues_.renew(*lane)) {
+      expire(*lane);  // takes it out of `parked`
       continue;
     }
     earliest = std::min(earliest, lane->deadline);
     ++i;
   }
-  next_deadline_.store(earliest, std::memory_order_release);
+  queues_.set_next_deadline(earliest);
 }
 
 // At most kTurnRecords records, and fewer as soon as somebody else has a claim: a ring or message,
@@ -224,20 +218,18 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
     }
     endpoint_->note_record(lane.id, *record);
     const OpView op(*record, lane.lane->front_blob());
-    if (op.kind() == OpKind::matmul && hold_for_join(lane, op)) {
+    if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {
       break;
     }
-    if (consume(lane, op) == Step::parked) {
+    if (records_.consume(lane, op) == Step::parked) {
       break;
     }
-    ++records_;
-    lane.has_expired = false;
-    lane.lane->pop();
+    queues_.finish_record(lane);
     after_record();
     if (endpoint_->doorbell.has_news()) {
       break;  // another lane or a message came: a long turn must not keep it waiting
     }
-    if (ready_.has_before(lane.priority)) {
+    if (queues_.ready().has_before(lane.priority)) {
       break;
     }
     if (until != nullptr && until(context)) {
@@ -252,7 +244,7 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
 // orphaned lane that is empty ends.
 void DeviceActor::end_turn(LaneState& lane) {
   if (!lane.deferred.empty()) {
-    settle(lane.deferred, lane.id);
+    records_.drops.settle(lane);
   }
   if (!lane.watchers.empty()) {
     notify_watchers(lane);
@@ -265,12 +257,12 @@ void DeviceActor::end_turn(LaneState& lane) {
     return;  // stays rung; its waker makes it ready again, or the join does
   }
   if (!is_empty) {
-    make_ready(lane);
+    queues_.make_ready(lane);
     return;
   }
   switch (lane.lane->finish_turn()) {
     case Lane::Turn::more:
-      make_ready(lane);
+      queues_.make_ready(lane);
       return;
     case Lane::Turn::rung_again:
       return;
@@ -282,15 +274,33 @@ void DeviceActor::end_turn(LaneState& lane) {
   }
 }
 
-void DeviceActor::after_record() {
-  if (!dispatch_.woken.empty()) {
-    wake_readers();
+bool DeviceActor::run_held(bool is_enough) {
+  if (queues_.join().is_empty()) {
+    return false;
   }
-  if (!dispatch_.late_drops.empty()) {
-    for (DeferredDrop& late : dispatch_.late_drops) {
-      drop_when_done(std::move(late), LaneId{}, outside_drops_);
-    }
-    dispatch_.late_drops.clear();
+  if (is_enough) {
+    join_.let_go();
+    return false;
+  }
+  if (!queues_.ready().empty() && !queues_.join().is_due()) {
+    return false;
+  }
+  run_join_group();
+  return true;
+}
+
+void DeviceActor::run_join_group() {
+  join_.run_group();
+  after_record();
+}
+
+// Only now, when nothing of the record is half done.
+void DeviceActor::finish_aftermath() {
+  dispatch_.end_aftermath();
+  queues_.unpark_all(dispatch_.woken);
+  records_.drops.take_late_drops();
+  if (dispatch_.take_noted()) {
+    keeps_failures_.store(true, std::memory_order_release);  // partner: sleep
   }
   if (dispatch_.lost() && !is_lost_) {
     note_loss();
@@ -299,119 +309,17 @@ void DeviceActor::after_record() {
 
 // ---- lanes ----
 
-// Lanes are opened by their producers, without a word to the actor: it meets a lane when it rings,
-// or when a drop names it.
-LaneState& DeviceActor::state_of(LaneId id) {
-  LaneState* const known = lanes_.find(id);
-  return known != nullptr ? *known : lanes_.make(*endpoint_->lanes.find(id));
-}
-
-// A lane is in one place: the ready queue, the join, or parked_.
-void DeviceActor::make_ready(LaneState& lane) {
-  if (!lane.is_ready && lane.parked == ParkReason::none) {
-    lane.is_ready = true;
-    ready_.push(lane);
-    join_.expect(lane);
-  }
-}
-
-// The record stays at the lane's front and is consumed anew when the lane's waker comes.
-void DeviceActor::park(LaneState& lane, ParkReason reason, Deadline deadline) {
-  memory_waits_ += reason == ParkReason::memory ? 1 : 0;
-  urgent_waits_ += waits_urgently(lane) ? 1 : 0;
-  lane.parked = reason;
-  lane.deadline = deadline;
-  parked_.push_back(&lane);
-  if (deadline < next_deadline_.load(std::memory_order_acquire)) {
-    next_deadline_.store(deadline, std::memory_order_release);
-  }
-}
-
-void DeviceActor::park_by_default(LaneState& lane, ParkReason reason) {
-  lane.limit.emplace(endpoint_->tables().wait_limit, progress_for(lane));
-  park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
-}
-
-std::uint64_t DeviceActor::progress_for(const LaneState& lane) const {
-  return records_ + (lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0);
-}
-
-bool DeviceActor::renew(LaneState& lane) const {
-  if (!lane.limit || end_of(lane).has_passed()) {
-    return false;
-  }
-  const Deadline before = lane.limit->deadline();
-  if (lane.limit->is_over(progress_for(lane))) {
-    return false;
-  }
-  lane.deadline = std::min(lane.limit->next_look(), end_of(lane));
-  if (lane.awaited_device != nullptr && lane.limit->deadline() != before) {
-    endpoint_->note_wait_renewed();  // who waits for this lane waits on, too
-  }
-  return true;
-}
-
-void DeviceActor::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
-  slot.waiting.push_back(&lane);
-  lane.awaited_slot = &slot;
-  park(lane, ParkReason::slot, deadline);
-}
-
-void DeviceActor::park_on(Slot& slot, LaneState& lane) {
-  slot.waiting.push_back(&lane);
-  lane.awaited_slot = &slot;
-  park_by_default(lane, ParkReason::slot);
-}
-
-ErrorRef DeviceActor::late(const OpView& op, const LaneState& lane, const char* text) {
-  return dispatch_.failure_of(
-      Error{.code = ErrorCode::deadline_exceeded, .text = text, .report = Report(report())},
-      op,
-      lane.id);
-}
-
-void DeviceActor::unpark(LaneState& lane) {
-  if (lane.parked == ParkReason::none) {
-    return;
-  }
-  memory_waits_ -= lane.parked == ParkReason::memory ? 1 : 0;
-  urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
-  lane.parked = ParkReason::none;
-  lane.limit.reset();
-  lane.awaited_device = nullptr;
-  std::erase(parked_, &lane);
-  make_ready(lane);
-}
-
-void DeviceActor::leave_slot(LaneState& lane) noexcept {
-  if (lane.parked == ParkReason::slot) {
-    std::erase(lane.awaited_slot->waiting, &lane);
-  }
-}
-
 // A loan has left its lane and ends here; every other wait is of the record at the front, which is
 // consumed once more and then fails.
 void DeviceActor::expire(LaneState& lane) {
   if (lane.parked == ParkReason::loan) {
-    expire_loan(lane,
-                dispatch_.lost() ? dispatch_.lost()
-                                 : std::make_shared<const Error>(Error{
-                                       .code = ErrorCode::deadline_exceeded,
-                                       .text = "lent bytes were not given back before the deadline",
-                                       .report = Report(report())}));
+    records_.loans.expire(lane);
   } else {
-    leave_slot(lane);
+    LaneQueues::leave_slot(lane);
     lane.has_expired = true;
   }
-  unpark(lane);
-  wake_readers();
-}
-
-// Exchanged first: what a woken lane does may make further slots.
-void DeviceActor::wake_readers() {
-  for (LaneState* woken : std::exchange(dispatch_.woken, {})) {
-    unpark(*woken);
-  }
+  queues_.unpark(lane);
+  queues_.unpark_all(dispatch_.woken);
 }
 
 // A watcher asked once, and asks again if it still waits. Lane 0 stands for the drops that came as
@@ -419,23 +327,23 @@ void DeviceActor::wake_readers() {
 void DeviceActor::notify_watchers(LaneState& lane) {
   for (const LaneId id : std::exchange(lane.watchers, {})) {
     if (id.value == 0) {
-      settle(outside_drops_, LaneId{});
+      records_.drops.settle_outside();
       continue;
     }
-    LaneState* const known = lanes_.find(id);
+    LaneState* const known = queues_.find(id);
     if (known == nullptr) {
       continue;
     }
     LaneState& watcher = *known;
     if (!watcher.deferred.empty()) {
-      settle(watcher.deferred, watcher.id);
+      records_.drops.settle(watcher);
     }
     if (watcher.parked == ParkReason::lanes) {
-      unpark(watcher);
+      queues_.unpark(watcher);
     }
     if (watcher.deferred.empty() && watcher.lane->is_orphaned() && !watcher.is_ready &&
         watcher.parked == ParkReason::none && watcher.lane->front() == nullptr) {
-      make_ready(watcher);  // its turn will close it
+      queues_.make_ready(watcher);  // its turn will close it
     }
   }
 }
@@ -443,19 +351,14 @@ void DeviceActor::notify_watchers(LaneState& lane) {
 // An open update group dies with its stream: the named tensors keep their old values.
 void DeviceActor::close_lane(LaneState& lane) {
   const LaneId id = lane.id;
-  if (std::exchange(lane.in_group, false)) {
-    const std::vector<GroupRecord> group = std::exchange(lane.group, {});
-    dispatch_.abandon_group(group, lane, cancelled("the stream ended inside an update group"));
-    for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
-      drop(lane, OpView(entry.record, entry.blob.data()));
-    }
-    wake_readers();
+  if (lane.in_group) {
+    records_.groups.abandon_open(lane);
   }
   notify_watchers(lane);
   if (!lane.deferred.empty()) {
     return;  // the group's drops wait for other lanes, whose progress brings this one back
   }
-  lanes_.erase(id);
+  queues_.erase(id);
   endpoint_->lanes.close(id);
 }
 
@@ -476,7 +379,7 @@ void DeviceActor::finish_stop() noexcept {
     reject_lane(*endpoint_, *lane, closed);
     lane = next;
   }
-  lanes_.for_each([&](const LaneState& lane) {
+  queues_.for_each([&](const LaneState& lane) {
     if (lane.is_ready || lane.parked != ParkReason::none) {
       reject_lane(*endpoint_, *lane.lane, closed);
     }

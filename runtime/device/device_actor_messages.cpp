@@ -41,21 +41,21 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
 void DeviceActor::receive(DeviceMessage& message) {
   try {
     std::visit(
-        Overloaded{[this](const DropOutside& drop) { drop_from_outside(drop.slot, drop.uses); },
-                   [this](TransferArrived& arrival) { accept_transfer(arrival); },
-                   [this](const EndLoan& end) { end_loan(end.lane, end.loan, end.status); },
-                   [this](const RecallLoan& recall) {
-                     recall_loan(recall.lane, recall.loan, recall.error);
+        Overloaded{[this](const DropOutside& drop) {
+                     records_.drops.drop_from_outside(drop.slot, drop.uses);
                    },
-                   [this](RunOnLoan& run) { run_on_loan(run); },
-                   [this](const SetPriority& set) { set_priority(set.lane, set.priority); },
-                   [this](const GiveUp& give) { give_up(give.lane, give.through); },
-                   [this](const SettleUpdate& settle) { settle_update(settle.lane); },
+                   [this](TransferArrived& arrival) { records_.accept_transfer(arrival); },
+                   [this](const EndLoan& end) { records_.loans.end(end); },
+                   [this](const RecallLoan& recall) { records_.loans.recall(recall); },
+                   [this](RunOnLoan& run) { records_.loans.run(run); },
+                   [this](const SetPriority& set) { queues_.set_priority(set.lane, set.priority); },
+                   [this](const GiveUp& give) { records_.give_up(give); },
+                   [this](const SettleUpdate& settle) { records_.groups.settle(settle.lane); },
                    [this](const StopDevice& stop) {
                      is_stopping_ = true;
                      stop_limit_ = stop.limit;
                    },
-                   [this](DescribeWaits& ask) { ask.answer.set_value(describe()); },
+                   [this](DescribeWaits& ask) { ask.answer.set_value(report_.describe()); },
                    [this](DeviceQuestion& question) { keep_question(std::move(question)); }},
         message);
   } catch (...) {
@@ -63,6 +63,8 @@ void DeviceActor::receive(DeviceMessage& message) {
   }
 }
 
+// Each question begins the count of turns anew: a device that is asked without end answers when it
+// is idle.
 void DeviceActor::keep_question(DeviceQuestion question) {
   if (const auto* restart = std::get_if<RestartDevice>(&question)) {
     lose(restart->given_up);  // now: what is queued before it belongs to the generation that ends
@@ -99,49 +101,6 @@ void DeviceActor::answer(DeviceQuestion& question) {
              question);
 }
 
-// ---- messages about lanes ----
-
-void DeviceActor::accept_transfer(TransferArrived& arrival) {
-  Transfer& transfer = *arrival.transfer;
-  transfer.bytes = std::move(arrival.bytes);
-  transfer.error = std::move(arrival.error);
-  transfer.is_ready = true;
-  LaneState* const lane = lanes_.find(transfer.waiting_lane);
-  if (lane != nullptr && lane->parked == ParkReason::transfer) {
-    unpark(*lane);
-  }
-}
-
-// The work is the borrower's: what it throws must not end the loop.
-void DeviceActor::run_on_loan(RunOnLoan& run) {
-  try {
-    run.work();
-  } catch (...) {
-    LaneState* const lane = find_borrowed(run.lane, run.loan);
-    if (lane != nullptr && !lane->loan.error) {
-      lane->loan.error = std::make_shared<const Error>(
-          Error{.code = ErrorCode::worker_failed,
-                .text = fmt::format("work on lent bytes threw: {}", what_was_thrown())});
-    }
-  }
-}
-
-void DeviceActor::set_priority(LaneId id, Priority priority) {
-  if (endpoint_->lanes.find(id) != nullptr) {
-    LaneState& lane = state_of(id);
-    urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
-    lane.priority = priority;
-    urgent_waits_ += waits_urgently(lane) ? 1 : 0;
-  }
-}
-
-void DeviceActor::settle_update(LaneId id) {
-  LaneState* const lane = lanes_.find(id);
-  if (lane != nullptr && lane->parked == ParkReason::decision) {
-    unpark(*lane);
-  }
-}
-
 // ---- figures ----
 
 MemoryStatistics DeviceActor::memory() const {
@@ -157,6 +116,7 @@ MemoryStatistics DeviceActor::memory() const {
                           .fragmentation = report.total.fragmentation()};
 }
 
+// The strategy counts the rungs that it tries itself; waits and refusals happen above it.
 MemoryReport DeviceActor::memory_report() const {
   MemoryReport report = memory_->strategy->report();
   report.rungs.wait_count += dispatch_.rungs().wait_count;
@@ -166,9 +126,9 @@ MemoryReport DeviceActor::memory_report() const {
 
 DeviceStatistics DeviceActor::statistics() noexcept {
   DeviceStatistics figures = dispatch_.statistics();
-  figures.records = records_;
+  figures.records = queues_.record_count();
   figures.tokens_lent = tokens_lent_;
-  figures.streams = lanes_.size();
+  figures.streams = queues_.lane_count();
   return figures;
 }
 

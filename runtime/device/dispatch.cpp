@@ -110,18 +110,20 @@ Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule)
 // it.
 KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> storages) {
   const auto inputs = static_cast<std::size_t>(op.input_count());
-  views_.clear();
-  for (int i = 0; i < op.input_count(); ++i) {
-    const Slot& slot = op.slot(i);
-    views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});
+  if (views_.size() < inputs + storages.size()) [[unlikely]] {
+    views_.resize(inputs + storages.size());  // a warm device overwrites those of the op before
+  }
+  TensorView* const views = views_.data();
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const Slot& slot = op.slot(static_cast<int>(i));
+    views[i] = TensorView{slot.data, slot.layout, slot.dtype};
   }
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const Operand operand = op.op().output(static_cast<int>(i));
-    views_.push_back(TensorView{
-        storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
+    views[inputs + i] = TensorView{
+        storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype};
   }
-  const std::span<const TensorView> views(views_);
-  return KernelCall{op.op(), views.first(inputs), views.subspan(inputs)};
+  return KernelCall{op.op(), {views, inputs}, {views + inputs, storages.size()}};
 }
 
 Status Dispatch::submit(const ResolvedOp& op,
@@ -175,11 +177,10 @@ Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage r
 }
 
 // Only noted: the actor makes the lanes ready after the record, when nothing is half done.
-void Dispatch::wake_waiting(Slot& slot) {
-  if (!slot.waiting.empty()) {
-    woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
-    slot.waiting.clear();
-  }
+void Dispatch::note_woken(Slot& slot) {
+  woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
+  slot.waiting.clear();
+  has_aftermath_ = true;
 }
 
 void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage) {
@@ -216,7 +217,6 @@ void Dispatch::consume_inputs(const ResolvedOp& op) noexcept {
   }
 }
 
-// A tensor with guests is not free before those are done; the actor waits for them.
 void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
   if (operand.use != Use::read_last) {
     return;
@@ -225,8 +225,14 @@ void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
     handles_.clear(slot);
     endpoint_.slots.give_back(operand.slot);
   } else {
-    late_drops.push_back({operand.slot, guests.take(operand.slot)});
+    consume_later(operand.slot);
   }
+}
+
+// A tensor with guests is not free before those are done; the actor waits for them.
+void Dispatch::consume_later(SlotId slot) noexcept {
+  late_drops.push_back({slot, guests.take(slot)});
+  has_aftermath_ = true;
 }
 
 void Dispatch::add_guests(DeferredDrop entry) {
@@ -273,15 +279,20 @@ void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
   if (failure == nullptr || failure->is_read()) {
     return;
   }
-  std::vector<std::shared_ptr<Failure>>& noted = lane.failures;
-  if (std::ranges::find(noted, failure, &std::shared_ptr<Failure>::get) != noted.end()) {
+  std::vector<NotedFailure>& noted = lane.failures;
+  const auto is_same = [failure](const NotedFailure& each) {
+    return each.failure.get() == failure;
+  };
+  if (std::ranges::any_of(noted, is_same)) {
     return;
   }
   if (noted.size() == LaneState::kMostFailures) {
-    std::erase_if(noted, [](const auto& each) { return each->is_read(); });
+    std::erase_if(noted, [](const NotedFailure& each) { return each.failure->is_read(); });
   }
   if (noted.size() < LaneState::kMostFailures) {
-    noted.push_back(failure->shared_from_this());
+    noted.push_back({failure->shared_from_this(), error});
+    has_noted_ = true;
+    has_aftermath_ = true;
   }
 }
 
@@ -302,6 +313,7 @@ ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane)
   // op's place.
   if (error->code == ErrorCode::device_lost && !lost_) {
     lost_ = error;
+    has_aftermath_ = true;  // the actor lets go of who waits here
   }
   return error;
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
@@ -25,9 +26,6 @@ namespace hearth {
 
 /// How an op came out. Where memory was short nothing has happened, and others may release some.
 enum class Ran : std::uint8_t { done, failed, short_of_memory };
-/// What work does that finds no memory: fails with a report, is put off (unless it can never fit),
-/// or ends what it tries.
-enum class OnShortage : std::uint8_t { report, wait, give_up };
 
 class Dispatch {
  public:
@@ -100,7 +98,7 @@ class Dispatch {
   /// it.
   [[nodiscard]] ErrorRef failure_of(const Error& error, const OpView& op, LaneId lane) const;
   /// This lane's next sync() reports the failure if nobody has read it by then.
-  static void note_failure(const ErrorRef& error, LaneState& lane);
+  void note_failure(const ErrorRef& error, LaneState& lane);
   /// The same for an op that has failed, which is counted.
   void account(const ErrorRef& error, LaneState& lane);
   /// The exception being handled, as the failure of this op.
@@ -109,6 +107,12 @@ class Dispatch {
   /// The device is lost: everything fails with this from now on.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
   [[nodiscard]] const ErrorRef& lost() const noexcept { return lost_; }
+  /// Whether a record left something behind for the actor: lanes to wake, late drops, a failure, a
+  /// loss. One branch for each record, which nearly always finds nothing.
+  [[nodiscard]] bool has_aftermath() const noexcept { return has_aftermath_; }
+  void end_aftermath() noexcept { has_aftermath_ = false; }
+  /// Whether a failure was noted since the last call.
+  [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
   /// It runs again, on a fresh backend.
   void restart(Backend& backend, DeviceScratch& scratch) noexcept {
     backend_ = &backend;
@@ -190,12 +194,25 @@ class Dispatch {
            slot.data == slot.storage->block.data && (guests.empty() || !guests.has(id));
   }
   void fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage);
-  void wake_waiting(Slot& slot);
+  /// The slot's tensor is there for those who wait for it.
+  void wake_waiting(Slot& slot) {
+    if (!slot.waiting.empty()) [[unlikely]] {
+      note_woken(slot);
+    }
+  }
+  void note_woken(Slot& slot);
+  /// consume() of a tensor with guests.
+  void consume_later(SlotId slot) noexcept;
   /// Undoes the figures of work that is put off; `releases`: how many there were before it.
   void note_put_off(std::uint64_t releases, OnShortage rule) noexcept;
   [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
                                                     LaneState& lane,
                                                     OnShortage rule);
+  /// Memory for the results of one record of a group; returns the scratch bytes of its kernel.
+  [[nodiscard]] Result<std::int64_t> prepare_record(const OpView& op,
+                                                    LaneState& lane,
+                                                    OnShortage rule,
+                                                    std::vector<HeldStorage>& outputs);
   /// The status, with where it came from unless the work is put off.
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
   /// The new tensor of an update that does not happen.
@@ -224,6 +241,8 @@ class Dispatch {
   HandleTable& handles_;
   DeviceStatistics statistics_;
   ErrorRef lost_;
+  bool has_aftermath_ = false;
+  bool has_noted_ = false;
   MemoryRungs rungs_;
   /// The failure of all work that is put off: told apart by being this one, and read by nobody.
   const ErrorRef short_ = std::make_shared<const Error>(

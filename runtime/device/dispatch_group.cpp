@@ -7,6 +7,32 @@ Status Dispatch::short_or_named(const Status& status, const OpView& op, LaneId l
   return is_short(status) ? status : Status(with_provenance(status.error(), op, lane));
 }
 
+// Nothing of the group has run, so that what cannot run leaves everything as it was.
+Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
+                                              LaneState& lane,
+                                              OnShortage rule,
+                                              std::vector<HeldStorage>& outputs) {
+  const ResolvedOp op(handles_, view, lane.id);
+  if (ErrorRef poison = first_poison(op)) {
+    return poison;
+  }
+  for (int output = 0; output < view.record().output_count; ++output) {
+    Result<HeldStorage> storage = storage_for(op, output, rule);
+    if (!storage.has_value()) {
+      return short_or_named(storage.status(), view, lane.id).shared_error();
+    }
+    outputs.push_back(std::move(storage).value());
+  }
+  const KernelCall call = call_of(op, outputs);
+  if (const Support support = backend_->supports(call); !support.yes) {
+    return with_provenance(
+        Error{.code = ErrorCode::unsupported, .text = support.reason}, view, lane.id);
+  }
+  return backend_->scratch_bytes(call);
+}
+
+// One block of scratch serves all of the group's kernels, which run one after the other: it is as
+// large as the neediest wants it, and that one is named if there is none.
 // All memory before the first kernel, also that of parameters which the group updates in place:
 // those hold a use of their own bytes.
 Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group,
@@ -18,24 +44,8 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   std::size_t neediest = 0;
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView view(group[i].record, group[i].blob.data());
-    const ResolvedOp op(handles_, view, lane.id);
-    if (ErrorRef poison = first_poison(op)) {
-      return poison;
-    }
-    for (int output = 0; output < view.record().output_count; ++output) {
-      Result<HeldStorage> storage = storage_for(op, output, rule);
-      if (!storage.has_value()) {
-        return short_or_named(storage.status(), view, lane.id);
-      }
-      memory.outputs[i].push_back(std::move(storage).value());
-    }
-    // Nothing of the group has run, so that what cannot run leaves everything as it was.
-    const KernelCall call = call_of(op, memory.outputs[i]);
-    if (const Support support = backend_->supports(call); !support.yes) {
-      return with_provenance(
-          Error{.code = ErrorCode::unsupported, .text = support.reason}, view, lane.id);
-    }
-    if (const std::int64_t bytes = backend_->scratch_bytes(call); bytes > scratch_bytes) {
+    HEARTH_TRY(const std::int64_t bytes, prepare_record(view, lane, rule, memory.outputs[i]));
+    if (bytes > scratch_bytes) {
       scratch_bytes = bytes;
       neediest = i;
     }

@@ -20,6 +20,8 @@ Shape stacked(const Shape& shape, std::size_t count) {
 
 }  // namespace
 
+// Asked at a lane's front, before anybody has looked at the operands: where one is still to be
+// made, or poisoned, the op runs alone, and that path waits or reports.
 std::int64_t Dispatch::joinable_calls(const OpView& op) {
   if (lost_ || op.record().output_count != 1) {
     return 1;
@@ -34,6 +36,7 @@ std::int64_t Dispatch::joinable_calls(const OpView& op) {
     views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});
   }
   const Operand out = op.output(0);
+  // No memory yet: the backend looks at shapes and types only.
   views_.push_back(TensorView{nullptr, &endpoint_.tables().shapes.layout(out.shape), out.dtype});
   const std::span<const TensorView> views(views_);
   if (!views[0].layout->contiguous) {
@@ -43,6 +46,8 @@ std::int64_t Dispatch::joinable_calls(const OpView& op) {
       KernelCall{op, views.first(static_cast<std::size_t>(inputs)), views.last(1)});
 }
 
+// By what the operands are, not by their slots: the rows are other tensors in each lane. The rest
+// must be the same bytes, which are then read once for all lanes.
 bool Dispatch::are_alike(const OpView& a, const OpView& b) {
   const OpRecord& left = a.record();
   const OpRecord& right = b.record();
@@ -67,6 +72,9 @@ bool Dispatch::are_alike(const OpView& a, const OpView& b) {
   return true;
 }
 
+// Phases: memory for all rows together; one call, into that memory; each lane's row into a tensor
+// of its own. Until the last phase nothing has changed, so that all can still run alone; in it, a
+// lane that finds no memory and those behind it do, though their rows are computed.
 std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   const OpView first(*lanes[0]->lane->front(), lanes[0]->lane->front_blob());
   const Slot& sample = handles_.slot(first.input(0).slot);
@@ -108,6 +116,8 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   return done;
 }
 
+// The first record stands for all: they are alike but for the rows. The layouts are this call's
+// own, as no tensor has that many rows.
 Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
                                const Storage& in,
                                const Storage& out,

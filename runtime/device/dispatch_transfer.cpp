@@ -14,7 +14,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   ErrorRef error = lost_;
   if (!error && ticket->transfer) {
     error = ticket->transfer->error;
-    ticket->bytes = ticket->transfer->bytes;
+    ticket->bytes = ticket->transfer->bytes;  // which the ticket keeps alive up to the upload
   }
   if (error) {
     fail(op, lane, error);
@@ -43,7 +43,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
 }
 
 // The reader's promise is fulfilled as the last thing: it may be read at once, and its tensor be
-// gone then.
+// gone then. A read has no outputs to poison: the error is its answer, and it is no poisoned op.
 Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
@@ -74,6 +74,8 @@ ErrorRef Dispatch::finish(const OpView& op, LaneId lane) {
   return status.has_value() ? nullptr : error_of(status, op, lane);
 }
 
+// Backends copy plain runs of bytes: a strided tensor is packed first, in memory of the device, and
+// waits for that like an op.
 Status Dispatch::download(const ResolvedOp& op, std::span<std::byte> target, OnShortage rule) {
   const Slot& slot = op.slot(0);
   const auto bring = [&](const std::byte* data) {
@@ -105,6 +107,8 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
   return storage;
 }
 
+// The borrower writes into the bytes: they must be nobody else's, as for a result in place. A copy
+// is made from a poisoned tensor never, and the error is the loan's.
 Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   if (ErrorRef poison = first_poison(op)) {
     return poison;
@@ -121,6 +125,7 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
              : Result<HeldStorage>(error_of(copy.status(), op.op(), lane.id));
 }
 
+// With an error the bytes go back here, unless the quarantine has a use of them, too.
 void Dispatch::finish_loan(const Operand& out,
                            LaneId lane,
                            HeldStorage storage,

@@ -35,6 +35,7 @@ Storage* HandleTable::allocate(std::int64_t size_bytes,
     free_storage_ = storages_.back().get();
   }
   Storage* storage = std::exchange(free_storage_, free_storage_->next_free);
+  // Counted without a journal too: one that starts later names the blocks that are there.
   *storage =
       Storage{.block = block, .uses = 1, .kind = kind, .origin = origin, .number = ++last_number_};
   if (journal_) {
@@ -94,6 +95,7 @@ void HandleTable::make_view(Slot& slot,
   slot.layout = slot.view_layout.get();
 }
 
+// It counts as live: its drop comes as that of any other tensor.
 void HandleTable::make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error) {
   make_live(slot, operand, home, nullptr, nullptr, nullptr);
   slot.state = SlotState::poisoned;
@@ -155,7 +157,7 @@ void HandleTable::start_trace() {
       live.push_back(storage.get());
     }
   }
-  std::ranges::sort(live, {}, &Storage::number);
+  std::ranges::sort(live, {}, &Storage::number);  // as they were made: Storage objects are reused
   for (const Storage* storage : live) {
     journal_->note_present(entry_of(MemoryEvent::What::made, *storage));
   }
@@ -166,6 +168,7 @@ MemoryTrace HandleTable::take_trace(const RuntimeTables& tables) {
   return journal ? journal->read(tables) : MemoryTrace();
 }
 
+// Blocks, not tensors: views of one block would count its bytes several times.
 std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTables& tables) const {
   std::vector<const Storage*> live;
   for (const std::unique_ptr<Storage>& storage : storages_) {

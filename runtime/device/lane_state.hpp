@@ -61,7 +61,19 @@ struct GroupMemory {
       {};  ///< For the kernel that needs most while it runs; empty where none does.
 };
 
+/// A failure of one of the lane's ops.
+struct NotedFailure {
+  std::shared_ptr<Failure> failure;
+  /// Until the device has been idle for a moment: as long as it is here the failure does not die,
+  /// so that the log does not report what a sync() right behind it throws.
+  ErrorRef carrier;
+};
+
 enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer, decision, memory };
+
+/// What work does that finds no memory: fails with a report, is put off (unless it can never fit),
+/// or ends what it tries.
+enum class OnShortage : std::uint8_t { report, wait, give_up };
 
 struct LaneState {
   explicit LaneState(Lane& of) : lane(&of), id(of.id()) {}
@@ -89,8 +101,7 @@ struct LaneState {
   std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
   Loan loan;                             ///< the loan it waits for
   static constexpr std::size_t kMostFailures = 8;
-  std::vector<std::shared_ptr<Failure>>
-      failures;  ///< of its ops since its last sync, not all of them read
+  std::vector<NotedFailure> failures;  ///< of its ops since its last sync, not all of them read
 
   /// How far its records have done their work. An open group's records have left the lane and still
   /// have theirs to do; so has a lend until its loan ends.

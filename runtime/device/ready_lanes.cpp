@@ -2,7 +2,21 @@
 
 namespace hearth {
 
-LaneState& ReadyLanes::take(bool is_urgent_parked) {
+LaneState& ReadyLanes::take_only() {
+  passed_over_ = {};
+  size_ = 0;
+  std::size_t index = 0;
+  while (queues_[index].empty()) {
+    ++index;
+  }
+  LaneState& lane = *queues_[index].front();
+  queues_[index].pop_front();
+  return lane;
+}
+
+// The most urgent one, unless a less urgent one has let enough turns pass; of several such, the
+// least urgent.
+LaneState& ReadyLanes::take_by_priority(bool is_urgent_parked) {
   std::size_t chosen = queues_.size();
   for (std::size_t index = 0; index < queues_.size(); ++index) {
     const int patience = is_urgent_parked && index > 0 ? 1 : kPatience[index];

@@ -25,9 +25,14 @@ class ReadyLanes {
   }
   /// The next to have a turn. `is_urgent_parked`: a lane with a priority above background waits for
   /// other lanes.
-  [[nodiscard]] LaneState& take(bool is_urgent_parked);
+  [[nodiscard]] LaneState& take(bool is_urgent_parked) {
+    return size_ == 1 ? take_only() : take_by_priority(is_urgent_parked);
+  }
   /// Whether a lane that comes before this priority is ready.
   [[nodiscard]] bool has_before(Priority priority) const noexcept {
+    if (size_ == 0) {
+      return false;  // nearly always: a lane has its turn and is alone
+    }
     for (std::size_t index = 0; index < index_of(priority); ++index) {
       if (!queues_[index].empty()) {
         return true;
@@ -42,6 +47,10 @@ class ReadyLanes {
   [[nodiscard]] static constexpr std::size_t index_of(Priority priority) noexcept {
     return static_cast<std::size_t>(priority);
   }
+
+  /// Nobody is passed over where one lane alone is ready.
+  [[nodiscard]] LaneState& take_only();
+  [[nodiscard]] LaneState& take_by_priority(bool is_urgent_parked);
 
   std::array<std::deque<LaneState*>, kPriorityCount> queues_;
   std::array<int, kPriorityCount> passed_over_{};  ///< turns of others since it began to wait

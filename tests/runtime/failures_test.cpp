@@ -36,6 +36,14 @@ std::string log_of(const Program& program) {
   return ::testing::internal::GetCapturedStderr();
 }
 
+/// The same in virtual time.
+template <class Program>
+std::string stepped_log_of(const Program& program) {
+  ::testing::internal::CaptureStderr();
+  stepped({.devices = {{.name = "cpu:0"}}}, [&](const World& world) { program(world.device); });
+  return ::testing::internal::GetCapturedStderr();
+}
+
 std::ptrdiff_t count_of(const std::string& text, std::string_view part) {
   std::ptrdiff_t count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
@@ -167,12 +175,13 @@ TEST(Failures, EveryScheduleTellsTheSame) {
 // ---- the log ----
 
 TEST(Failures, ATensorThatDiesUnreadIsLoggedOnceWithOpAndLine) {
-  const std::string log = log_of([](const Device& device) {
+  const std::string log = stepped_log_of([](const Device& device) {
     {
       const Tensor loss = bad_loss(device);
       const Tensor more = (loss + 1.0) * 2.0;
     }
     device.catch_up_later().get();
+    pass(std::chrono::seconds(1));  // the device is idle: nobody asks by sync() any more
   });
   EXPECT_EQ(count_of(log, "a failure that nobody has read"), 1) << log;
   EXPECT_THAT(
@@ -180,6 +189,24 @@ TEST(Failures, ATensorThatDiesUnreadIsLoggedOnceWithOpAndLine) {
       ContainsRegex("nobody has read: cross_entropy: .*9.*op cross_entropy.*failures_test.cpp:"
                     "[0-9]+\\] \\(4 ops failed with it\\)"));
   EXPECT_THAT(log, HasSubstr("the runtime ends: 1 failure was never read\n  cross_entropy"));
+}
+
+TEST(Failures, WhatASyncThrowsIsNotLoggedBefore) {
+  const std::string log = stepped_log_of([](const Device& device) {
+    static_cast<void>(bad_loss(device) + 1.0);
+    EXPECT_THROW(device.sync(), DeviceError);
+    pass(std::chrono::seconds(1));
+  });
+  EXPECT_THAT(log, IsEmpty());
+}
+
+TEST(Failures, ASyncWhoseAnswerNobodyReadsIsLoggedAsItsFailure) {
+  const std::string log = stepped_log_of([](const Device& device) {
+    static_cast<void>(bad_loss(device));
+    static_cast<void>(device.sync_later());
+    pass(std::chrono::seconds(1));
+  });
+  EXPECT_EQ(count_of(log, "a failure that nobody has read"), 1) << log;
 }
 
 TEST(Failures, WhatWasReadIsNotLogged) {

@@ -1,0 +1,23 @@
+#include "device_memory.hpp"
+
+#include <utility>
+
+namespace hearth {
+
+// The strategy's pages are the backend's, and the backend's scratch is the strategy's: the backend
+// is made first and learns of its scratch last.
+DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options)
+    : backend(std::move(with)),
+      strategy(options.make_memory ? options.make_memory(backend->pages(), options.budget_bytes)
+                                   : make_memory_strategy(
+                                         options.pooling, backend->pages(), options.budget_bytes)) {
+  if (!strategy) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "DeviceOptions: make_memory gave no strategy",
+                      .device = backend->info().name});
+  }
+  scratch = std::make_unique<DeviceScratch>(*strategy);
+  backend->use_scratch(*scratch);
+}
+
+}  // namespace hearth

@@ -1,0 +1,124 @@
+#include "drops.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth {
+
+std::vector<DeferredDrop::Use> Drops::uses_of_drop(const LastUsesBlob& blob) const {
+  std::vector<DeferredDrop::Use> uses;
+  for (std::uint32_t i = 0; i < blob.count; ++i) {
+    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i]});
+  }
+  if (blob.all_lanes != 0) {
+    // More lanes than a tensor remembers used it: all that is queued anywhere now must go first.
+    for (const Lane* other : endpoint_.lanes.open_lanes()) {
+      if (const std::uint64_t pushed = other->pushed_seen(); !has_done(other->id(), pushed)) {
+        uses.push_back({other->id(), pushed});
+      }
+    }
+  }
+  return uses;
+}
+
+// What has left a lane may still have its work to do (LaneState::done), so the lane's own count is
+// for lanes alone that the actor has not met: of those nothing has been taken in hand.
+bool Drops::has_done(LaneId id, std::uint64_t sequence) const {
+  if (const LaneState* known = queues_.find(id)) {
+    return known->done() >= sequence;
+  }
+  const Lane* lane = endpoint_.lanes.find(id);
+  return lane == nullptr || lane->consumed() >= sequence;  // it has ended, or is not met yet
+}
+
+bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
+  for (const DeferredDrop::Use& use : uses) {
+    if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
+      // Once only: a watcher looks at all its drops, and each may come back here.
+      std::vector<LaneId>& watchers = queues_.meet(use.lane).watchers;
+      if (std::ranges::find(watchers, watcher) == watchers.end()) {
+        watchers.push_back(watcher);
+      }
+      return false;
+    }
+  }
+  return true;
+}
+
+void Drops::drop_used(LaneState& lane, const OpView& op) {
+  const SlotId slot = op.input(0).slot;
+  DeferredDrop entry{slot, dispatch_.guests.take(slot)};
+  if (op.record().blob_size_bytes > 0) {
+    std::ranges::copy(uses_of_drop(op.attributes<LastUsesBlob>()), std::back_inserter(entry.uses));
+  }
+  drop_when_done(std::move(entry), lane.id, lane.deferred);
+}
+
+void Drops::drop_from_outside(SlotId slot, const LastUsesBlob& uses) {
+  DeferredDrop entry{slot, dispatch_.guests.take(slot)};
+  std::ranges::copy(uses_of_drop(uses), std::back_inserter(entry.uses));
+  drop_when_done(std::move(entry), LaneId{}, outside_);
+}
+
+void Drops::take_late_drops() {
+  for (DeferredDrop& late : dispatch_.late_drops) {
+    drop_when_done(std::move(late), LaneId{}, outside_);
+  }
+  dispatch_.late_drops.clear();
+}
+
+void Drops::drop_when_done(DeferredDrop&& entry,
+                           LaneId watcher,
+                           std::vector<DeferredDrop>& waiting) {
+  if (are_done(entry.uses, watcher)) {
+    dispatch_.release_slot(entry.slot);
+  } else {
+    waiting.push_back(std::move(entry));
+  }
+}
+
+void Drops::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
+  std::vector<DeferredDrop> left;
+  for (DeferredDrop& entry : drops) {
+    if (are_done(entry.uses, watcher)) {
+      dispatch_.release_slot(entry.slot);
+    } else {
+      left.push_back(std::move(entry));
+    }
+  }
+  drops = std::move(left);
+}
+
+// Later records of this lane count on being the only users. Where the others are not done by the
+// deadline the lane goes on without that: the tensor has guests then. Progress does not renew this
+// deadline: lanes that adopt from each other would wait as long as any third lane gets on.
+Step Drops::adopt(LaneState& lane, const OpView& op) {
+  const Operand operand = op.input(0);
+  Slot& slot = handles_.slot(operand.slot);
+  const bool is_made = !is_unborn(slot, operand);
+  std::vector<DeferredDrop::Use> uses;
+  if (op.record().blob_size_bytes > 0) {
+    uses = uses_of_drop(op.attributes<LastUsesBlob>());
+  }
+  if (!is_made || !are_done(uses, lane.id)) {
+    const Deadline deadline = Deadline::in(endpoint_.tables().wait_limit);
+    if (lane.has_expired) {
+      dispatch_.add_guests({operand.slot, std::move(uses)});
+    } else if (!is_made) {
+      queues_.park_on(slot, lane, deadline);
+      return Step::parked;
+    } else {
+      queues_.park(lane, ParkReason::lanes, deadline);
+      return Step::parked;
+    }
+  }
+  if (is_made) {
+    slot.home = lane.id;
+    slot.is_published = false;
+  }
+  return Step::consumed;
+}
+
+}  // namespace hearth

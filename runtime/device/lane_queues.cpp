@@ -1,0 +1,123 @@
+#include "lane_queues.hpp"
+
+#include <algorithm>
+
+namespace hearth {
+namespace {
+
+/// When the lane's next record is given up, however long it may wait.
+Deadline end_of(const LaneState& lane) noexcept {
+  return lane.in_group ? Deadline::never() : lane.limits.deadline();
+}
+
+}  // namespace
+
+// Lanes are opened by their producers, without a word to the actor: it meets a lane when it rings,
+// or when a drop names it.
+LaneState& LaneQueues::meet(LaneId id) {
+  LaneState* const known = lanes_.find(id);
+  return known != nullptr ? *known : lanes_.make(*endpoint_.lanes.find(id));
+}
+
+// A ready lane stays in the queue of its old priority until its turn: the order of who waits there
+// already is not touched.
+void LaneQueues::set_priority(LaneId id, Priority priority) {
+  if (endpoint_.lanes.find(id) != nullptr) {
+    LaneState& lane = meet(id);
+    urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
+    lane.priority = priority;
+    urgent_waits_ += waits_urgently(lane) ? 1 : 0;
+  }
+}
+
+void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
+  memory_waits_ += reason == ParkReason::memory ? 1 : 0;
+  urgent_waits_ += waits_urgently(lane) ? 1 : 0;
+  lane.parked = reason;
+  lane.deadline = deadline;
+  parked_.push_back(&lane);
+  if (deadline < next_deadline()) {
+    set_next_deadline(deadline);
+  }
+}
+
+void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
+  lane.limit.emplace(endpoint_.tables().wait_limit, progress_for(lane));
+  park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
+}
+
+void LaneQueues::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
+  slot.waiting.push_back(&lane);
+  lane.awaited_slot = &slot;
+  park(lane, ParkReason::slot, deadline);
+}
+
+void LaneQueues::park_on(Slot& slot, LaneState& lane) {
+  slot.waiting.push_back(&lane);
+  lane.awaited_slot = &slot;
+  park_by_default(lane, ParkReason::slot);
+}
+
+// This device's records may end any wait here; a lane that waits for another device's bytes also
+// waits for whatever that device is at.
+std::uint64_t LaneQueues::progress_for(const LaneState& lane) const {
+  return record_count_ +
+         (lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0);
+}
+
+bool LaneQueues::renew(LaneState& lane) const {
+  if (!lane.limit || end_of(lane).has_passed()) {
+    return false;
+  }
+  const Deadline before = lane.limit->deadline();
+  if (lane.limit->is_over(progress_for(lane))) {
+    return false;
+  }
+  lane.deadline = std::min(lane.limit->next_look(), end_of(lane));
+  if (lane.awaited_device != nullptr && lane.limit->deadline() != before) {
+    endpoint_.note_wait_renewed();  // who waits for this lane waits on, too
+  }
+  return true;
+}
+
+void LaneQueues::unpark(LaneState& lane) {
+  if (lane.parked == ParkReason::none) {
+    return;
+  }
+  memory_waits_ -= lane.parked == ParkReason::memory ? 1 : 0;
+  urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
+  lane.parked = ParkReason::none;
+  lane.limit.reset();
+  lane.awaited_device = nullptr;
+  std::erase(parked_, &lane);
+  make_ready(lane);
+}
+
+void LaneQueues::unpark_all(std::vector<LaneState*>& woken) {
+  for (LaneState* lane : woken) {
+    unpark(*lane);
+  }
+  woken.clear();  // its room is kept for the next slot
+}
+
+void LaneQueues::leave_slot(LaneState& lane) noexcept {
+  if (lane.parked == ParkReason::slot) {
+    std::erase(lane.awaited_slot->waiting, &lane);
+  }
+}
+
+void LaneQueues::unpark_memory_waits() {
+  for (LaneState* lane : std::vector<LaneState*>(parked_)) {
+    if (lane->parked == ParkReason::memory) {
+      unpark(*lane);
+    }
+  }
+}
+
+LaneState& LaneQueues::youngest_memory_wait() const {
+  return **std::find_if(parked_.rbegin(), parked_.rend(), [](const LaneState* lane) {
+    return lane->parked == ParkReason::memory;
+  });
+}
+
+}  // namespace hearth

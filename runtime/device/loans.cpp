@@ -1,0 +1,153 @@
+#include "loans.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+namespace {
+
+constexpr const char* kTaker = "the taker of lent bytes";
+
+}  // namespace
+
+// Phases: the bytes, or a wait for memory; the ticket, and the record done; the region handed on.
+// All that may throw comes before the ticket is taken and the input consumed: then the taker is
+// told of it.
+Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
+  const OpView& op = resolved.op();
+  HeldStorage storage;
+  ErrorRef error;
+  if (!find_bytes(resolved, lane, storage, error)) {
+    return queues_.park_for_memory(lane);
+  }
+  const auto ticket = take_ticket<LendTicket>(op);
+  if (error) {
+    dispatch_.fail(op, lane, error);
+    notify(endpoint_, kTaker, ticket->ready, std::move(error));
+    return Step::consumed;
+  }
+  dispatch_.consume_lent(resolved);
+  lane.loan = Loan{next_number_++, op.output(0), storage.release(), op.record()};
+  // The record is done: it leaves the lane now, and the lane waits before the next one.
+  queues_.finish_record(lane);
+  queues_.park(lane, ParkReason::loan, ticket->deadline);
+  hand_over(lane, *ticket);
+  return Step::parked;
+}
+
+bool Loans::find_bytes(const ResolvedOp& op,
+                       LaneState& lane,
+                       HeldStorage& storage,
+                       ErrorRef& error) {
+  try {
+    Result<HeldStorage> lent = dispatch_.storage_to_lend(op, lane, queues_.on_shortage(lane));
+    queues_.reserve_park();
+    if (dispatch_.is_short(lent.status())) {
+      return false;
+    }
+    if (lent.has_value()) {
+      storage = std::move(lent).value();
+    } else {
+      error = lent.shared_error();
+    }
+  } catch (...) {
+    error = dispatch_.thrown_by(op.op(), lane.id);
+  }
+  return true;
+}
+
+// Last, with the lane parked: where the taker throws, this is a loan like any other to recall.
+void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
+  const Operand out = lane.loan.out;
+  const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
+  LentRegion region(IntrusivePtr<DeviceEndpoint>(&endpoint_),
+                    memory_,
+                    lane.id,
+                    lane.loan.number,
+                    std::span<std::byte>(lane.loan.storage->block.data, size),
+                    out.dtype);
+  if (const ErrorRef thrown = notify(endpoint_, kTaker, ticket.ready, std::move(region))) {
+    recall({lane.id, lane.loan.number, thrown});  // the taker may have kept the bytes
+  }
+}
+
+// The work is the borrower's: what it throws must not end the loop.
+void Loans::run(RunOnLoan& run) {
+  try {
+    run.work();
+  } catch (...) {
+    LaneState* const lane = find_borrowed(run.lane, run.loan);
+    if (lane != nullptr && !lane->loan.error) {
+      lane->loan.error = std::make_shared<const Error>(
+          Error{.code = ErrorCode::worker_failed,
+                .text = fmt::format("work on lent bytes threw: {}", what_was_thrown())});
+    }
+  }
+}
+
+void Loans::end(const EndLoan& end) {
+  for (std::size_t i = 0; i < quarantine_.size(); ++i) {
+    if (quarantine_[i].number == end.loan) {  // the deadline was first
+      handles_.unuse(quarantine_[i].storage);
+      quarantine_.erase(quarantine_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+  LaneState* const lane = find_borrowed(end.lane, end.loan);
+  if (lane == nullptr) {
+    return;  // it was made by a generation that is gone
+  }
+  const Status& outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
+  dispatch_.finish_loan(
+      lane->loan.out, lane->id, dispatch_.hold(lane->loan.storage), outcome_of(*lane, outcome));
+  unpark(*lane);
+}
+
+LaneState* Loans::find_borrowed(LaneId id, std::uint64_t loan) const noexcept {
+  LaneState* const lane = queues_.find(id);
+  return lane != nullptr && lane->parked == ParkReason::loan && lane->loan.number == loan ? lane
+                                                                                          : nullptr;
+}
+
+void Loans::recall(const RecallLoan& recall) {
+  if (LaneState* const lane = find_borrowed(recall.lane, recall.loan)) {
+    expire(*lane, recall.error);
+    unpark(*lane);
+  }
+}
+
+// The end of a loan makes its tensor, which other lanes may wait for.
+void Loans::unpark(LaneState& lane) {
+  queues_.unpark(lane);
+  queues_.unpark_all(dispatch_.woken);
+}
+
+// An error that no op has signed says where the bytes were lent.
+Status Loans::outcome_of(const LaneState& lane, const Status& status) const {
+  if (status.has_value() || status.error().lane != 0) {
+    return status;
+  }
+  return dispatch_.failure_of(status.error(), OpView(lane.loan.record, nullptr), lane.id);
+}
+
+void Loans::expire(LaneState& lane) {
+  expire(lane,
+         dispatch_.lost() ? dispatch_.lost()
+                          : std::make_shared<const Error>(
+                                Error{.code = ErrorCode::deadline_exceeded,
+                                      .text = "lent bytes were not given back before the deadline",
+                                      .report = report_.report()}));
+}
+
+void Loans::expire(LaneState& lane, const ErrorRef& error) {
+  HandleTable::share(*lane.loan.storage);
+  quarantine_.push_back(lane.loan);
+  dispatch_.finish_loan(
+      lane.loan.out, lane.id, dispatch_.hold(lane.loan.storage), outcome_of(lane, error));
+}
+
+}  // namespace hearth

@@ -1,0 +1,200 @@
+#include "records.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+
+Step Records::consume(LaneState& lane, const OpView& op) {
+  try {
+    if (lane.limits.is_set() && is_given_up(lane, op)) {
+      return Step::consumed;
+    }
+    const OpClass op_class = op_info(op.kind()).op_class;
+    if (op_class == OpClass::lifetime) {
+      if (lane.in_group && op.kind() == OpKind::drop) {
+        UpdateGroups::keep(lane, op);  // the group has not read it yet
+        return Step::consumed;
+      }
+      return consume_lifetime(lane, op);
+    }
+    if (lane.in_group && op_class == OpClass::optimizer) {
+      UpdateGroups::keep(lane, op);
+      return Step::consumed;
+    }
+    return run_op(lane, op);
+  } catch (...) {
+    // Our own bug: an actor must go on, so the op carries the error. It has not consumed its inputs
+    // yet: that comes last and throws nothing.
+    dispatch_.fail(op, lane, dispatch_.thrown_by(op, lane.id));
+    return Step::consumed;
+  }
+}
+
+Step Records::run_op(LaneState& lane, const OpView& view) {
+  const ResolvedOp op = dispatch_.resolve(view, lane.id);
+  if (Slot* const unborn = op.unborn()) [[unlikely]] {
+    return wait_for_input(lane, view, *unborn);
+  }
+  if (op.kind() == OpKind::lend) {
+    return loans.lend(lane, op);
+  }
+  if (dispatch_.run(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory) [[unlikely]] {
+    return queues_.park_for_memory(lane);
+  }
+  return Step::consumed;
+}
+
+Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
+  if (!lane.has_expired) {
+    queues_.park_on(unborn, lane);
+    return Step::parked;
+  }
+  const ErrorRef error =
+      report_.late(op, lane, "an operand from another stream was not made in time");
+  dispatch_.fail(op, lane, error);
+  reject_ticket(endpoint_, op, error);  // a readback or lend has someone who waits
+  return Step::consumed;
+}
+
+// Drops first: of the lifetimes they alone come with every op.
+Step Records::consume_lifetime(LaneState& lane, const OpView& op) {
+  switch (op.kind()) {
+    case OpKind::drop:
+      drops.drop(lane, op);
+      return Step::consumed;
+    case OpKind::upload:
+      return upload(lane, op);
+    case OpKind::readback:
+    case OpKind::lend:
+      return run_op(lane, op);
+    case OpKind::publish:
+      publish(op);
+      return Step::consumed;
+    case OpKind::adopt:
+      return drops.adopt(lane, op);
+    case OpKind::group_begin:
+      lane.in_group = true;
+      lane.group_start = op.record().sequence;
+      return Step::consumed;
+    case OpKind::group_end:
+      return groups.finish(lane, op);
+    case OpKind::limit: {
+      const auto limit = op.attributes<LimitAttributes>();
+      lane.limits.set(limit.deadline, take_stop(op));
+      return Step::consumed;
+    }
+    case OpKind::sync:
+    default:
+      sync(lane, op);
+      return Step::consumed;
+  }
+}
+
+// A tensor that is gone already was published too late: its slot may have another one by now.
+void Records::publish(const OpView& op) {
+  Slot& slot = handles_.slot(op.input(0).slot);
+  slot.is_published = slot.generation == op.input(0).generation;
+}
+
+// What the device itself has to say comes before the failures of the stream's ops, which are told
+// once whether this reader gets them or not.
+void Records::sync(LaneState& lane, const OpView& op) {
+  const auto ticket = take_ticket<SyncTicket>(op);
+  ErrorRef error = dispatch_.finish(op, lane.id);
+  if (ticket->reports_failures) {
+    const auto failures = std::exchange(lane.failures, {});
+    const auto unread = std::ranges::find_if(
+        failures, [](const NotedFailure& each) { return !each.failure->is_read(); });
+    if (!error && unread != failures.end()) {
+      // The carrier itself, so that the failure dies with this reader's answer.
+      error = unread->carrier ? unread->carrier : unread->failure->error();
+    }
+  }
+  notify(endpoint_, "who waits for a stream", ticket->finish, std::move(error));
+}
+
+// ---- limits ----
+
+bool Records::is_given_up(LaneState& lane, const OpView& op) {
+  const bool is_begin = op.kind() == OpKind::group_begin;
+  const bool moves_bytes =
+      op.kind() == OpKind::upload || op.kind() == OpKind::readback || op.kind() == OpKind::lend;
+  const bool may_be = is_begin || moves_bytes || op_info(op.kind()).op_class != OpClass::lifetime;
+  if (lane.in_group || !may_be) {
+    return false;
+  }
+  std::optional<Error> why = lane.limits.over(op.record().sequence);
+  if (!why) {
+    return false;
+  }
+  if (is_begin) {
+    // The group is taken in as ever, so that it has an end; there it leaves everything as it was.
+    lane.group_refusal = dispatch_.with_provenance(*why, op, lane.id);
+    return false;
+  }
+  const ErrorRef error = dispatch_.give_up(op, lane, *why);
+  reject_ticket(endpoint_, op, error);
+  return true;
+}
+
+bool Records::is_over(LaneState& lane) noexcept {
+  const OpRecord* const next = lane.lane->front();
+  return lane.limits.is_set() && next != nullptr && lane.limits.over(next->sequence).has_value();
+}
+
+void Records::give_up(const GiveUp& give) {
+  if (endpoint_.lanes.find(give.lane) == nullptr) {
+    return;  // it has ended
+  }
+  LaneState& lane = queues_.meet(give.lane);
+  lane.limits.cancel_through(give.through);
+  switch (lane.parked) {
+    case ParkReason::slot:
+    case ParkReason::transfer:
+    case ParkReason::memory:
+      LaneQueues::leave_slot(lane);
+      queues_.unpark(lane);
+      return;
+    default:  // a loan, a decision and an adoption have begun
+      return;
+  }
+}
+
+// ---- transfers ----
+
+Step Records::upload(LaneState& lane, const OpView& op) {
+  const auto* ticket = static_cast<const UploadTicket*>(op.attributes<TicketAttributes>().ticket);
+  if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {
+    if (!lane.has_expired) {
+      ticket->transfer->waiting_lane = lane.id;
+      lane.awaited_device = ticket->transfer->source.get();
+      queues_.park_by_default(lane, ParkReason::transfer);
+      return Step::parked;
+    }
+    ticket->transfer->error =
+        report_.late(op, lane, "bytes from another device did not come in time");
+  }
+  return dispatch_.upload(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory
+             ? queues_.park_for_memory(lane)
+             : Step::consumed;
+}
+
+// The bytes may come before their record does: then nobody is parked, and upload() finds them.
+void Records::accept_transfer(TransferArrived& arrival) {
+  Transfer& transfer = *arrival.transfer;
+  transfer.bytes = std::move(arrival.bytes);
+  transfer.error = std::move(arrival.error);
+  transfer.is_ready = true;
+  LaneState* const lane = queues_.find(transfer.waiting_lane);
+  if (lane != nullptr && lane->parked == ParkReason::transfer) {
+    queues_.unpark(*lane);
+  }
+}
+
+}  // namespace hearth

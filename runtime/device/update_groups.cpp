@@ -1,0 +1,180 @@
+#include "update_groups.hpp"
+
+#include <utility>
+
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+namespace {
+
+ErrorRef cancelled(const char* text) {
+  return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
+}
+
+/// The first tensor that an update replaces and that no record has made yet. An update that is
+/// given up keeps it as it will be; its gradient is of no interest.
+Slot* unborn_replaced(const ResolvedOp& update) {
+  constexpr int kGradient = 1;
+  for (int i = 0; i < update.input_count(); ++i) {
+    if (i != kGradient && is_unborn(update.slot(i), update.op().input(i))) {
+      return &update.slot(i);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void UpdateGroups::keep(LaneState& lane, const OpView& op) {
+  GroupRecord entry{op.record(), {}};
+  if (entry.record.blob_size_bytes > 0) {
+    entry.blob.assign(op.blob(), op.blob() + entry.record.blob_size_bytes);
+  }
+  (op.kind() == OpKind::drop ? lane.group_drops : lane.group).push_back(std::move(entry));
+}
+
+Slot* UpdateGroups::find_unborn(const LaneState& lane) {
+  const bool is_refused = lane.group_refusal != nullptr;
+  for (const GroupRecord& entry : lane.group) {
+    const OpView update(entry.record, entry.blob.data());
+    const ResolvedOp resolved = dispatch_.resolve(update, lane.id);
+    if (Slot* const unborn = is_refused ? unborn_replaced(resolved) : resolved.unborn()) {
+      return unborn;
+    }
+  }
+  return nullptr;
+}
+
+// Phases: a wait for operands; the ticket, without which the group was discarded; a group that is
+// not refused gets what it needs, or its lane waits; then it runs or is given up, and its reader is
+// notified. The lane may come here several times, up to the first time that does not park it.
+Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
+  Slot* const unborn = find_unborn(lane);
+  if (unborn != nullptr && !lane.has_expired) {
+    queues_.park_on(*unborn, lane);
+    return Step::parked;
+  }
+  const bool is_refused = lane.group_refusal != nullptr;
+  Status status(std::exchange(lane.group_refusal, nullptr));
+  std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
+  if (ticket == nullptr) {
+    static_cast<void>(end(lane, cancelled("the update group was not committed")));
+    return Step::consumed;
+  }
+  try {
+    if (unborn != nullptr && !is_refused) {
+      status = report_.late(op, lane, "an operand from another stream was not made in time");
+    } else if (!is_refused && prepare(lane, *ticket, status) == Step::parked) {
+      static_cast<void>(ticket.release());  // the record keeps it
+      return Step::parked;
+    }
+  } catch (...) {
+    status = dispatch_.thrown_by(op, lane.id);
+    lane.prepared.reset();
+  }
+  if (!status.has_value() && !lane.prepared) {
+    refuse(endpoint_, *ticket, status.shared_error());
+  }
+  const bool is_own = !ticket->joint.decision;  // of a joint update the trainer that decides knows
+  if (!status.has_value() && is_own && !is_refused) {
+    status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
+  }
+  status = end(lane, std::move(status));
+  if (!status.has_value() && is_own) {
+    dispatch_.note_failure(status.shared_error(), lane);
+  }
+  notify(endpoint_, "who waits for an update", ticket->finish, status.shared_error());
+  return Step::consumed;
+}
+
+// The drops come last: only now has the group read the tensors that they end.
+Status UpdateGroups::end(LaneState& lane, Status status) {
+  lane.in_group = false;
+  const std::vector<GroupRecord> group = std::exchange(lane.group, {});
+  std::optional<GroupMemory> memory = std::exchange(lane.prepared, {});
+  if (status.has_value()) {
+    status = dispatch_.run_group(group, *memory, lane);
+  } else {
+    memory.reset();
+    dispatch_.abandon_group(group, lane, status.shared_error());
+  }
+  for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
+    drops_.drop(lane, OpView(entry.record, entry.blob.data()));
+  }
+  return status;
+}
+
+void UpdateGroups::abandon_open(LaneState& lane) {
+  static_cast<void>(end(lane, cancelled("the stream ended inside an update group")));
+  queues_.unpark_all(dispatch_.woken);
+}
+
+// The first time here it gets what the group needs and announces it; then it is called again when
+// the decision may be there.
+Step UpdateGroups::prepare(LaneState& lane, GroupTicket& ticket, Status& status) {
+  const bool is_new = !lane.prepared;
+  if (is_new && get_memory(lane, status) == Step::parked) {
+    return Step::parked;
+  }
+  const std::shared_ptr<UpdateDecision>& decision = ticket.joint.decision;
+  if (!lane.prepared || !decision) {
+    return Step::consumed;
+  }
+  if (!is_new) {
+    abort_if_over(lane, *decision);
+  }
+  if (decision->is_open()) {
+    queues_.park(lane, ParkReason::decision, ticket.joint.deadline);
+    if (is_new) {
+      announce(lane, ticket.joint);
+    }
+    return Step::parked;
+  }
+  status = decision->error();
+  return Step::consumed;
+}
+
+Step UpdateGroups::get_memory(LaneState& lane, Status& status) {
+  Result<GroupMemory> memory = dispatch_.prepare_group(lane.group, lane, queues_.on_shortage(lane));
+  if (dispatch_.is_short(memory.status())) {
+    return queues_.park_for_memory(lane);
+  }
+  if (memory.has_value()) {
+    lane.prepared = std::move(memory).value();
+  } else {
+    status = memory.status();
+  }
+  return Step::consumed;
+}
+
+void UpdateGroups::abort_if_over(const LaneState& lane, UpdateDecision& decision) const {
+  if (dispatch_.lost()) {
+    decision.abort(dispatch_.lost());
+  } else if (lane.has_expired) {
+    decision.abort(std::make_shared<const Error>(
+        Error{.code = ErrorCode::deadline_exceeded,
+              .text = "a prepared update was not decided before the deadline",
+              .op = "update group",
+              .device = endpoint_.name(),
+              .lane = lane.id.value,
+              .report = report_.report()}));
+  }
+}
+
+// Where the listener throws, the handle goes down with the call, which says no.
+void UpdateGroups::announce(LaneState& lane, JointUpdate& joint) {
+  auto listener = std::exchange(joint.prepared, {});
+  notify(endpoint_,
+         "who waits for an update",
+         listener,
+         PreparedUpdate(IntrusivePtr<DeviceEndpoint>(&endpoint_), lane.id, joint.decision));
+}
+
+void UpdateGroups::settle(LaneId id) {
+  LaneState* const lane = queues_.find(id);
+  if (lane != nullptr && lane->parked == ParkReason::decision) {
+    queues_.unpark(*lane);
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,59 @@
+// The update groups of a device's lanes: their records are kept until the group ends, and then run
+// as a whole or not at all. Private to runtime. Owned by the device actor, touched by the token
+// holder only. Invariants: (1) a group that does not run leaves the named tensors as they were; (2)
+// drops that came inside a group follow it; (3) a prepared group holds all that it needs, and its
+// lane waits for the decision.
+#pragma once
+
+#include <hearth/runtime/update_decision.hpp>
+
+#include "dispatch.hpp"
+#include "drops.hpp"
+#include "lane_queues.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "wait_report.hpp"
+
+namespace hearth {
+
+struct GroupTicket;
+struct JointUpdate;
+
+class UpdateGroups final {
+ public:
+  UpdateGroups(DeviceEndpoint& endpoint,
+               Dispatch& dispatch,
+               LaneQueues& queues,
+               Drops& drops,
+               const WaitReport& report) noexcept
+      : endpoint_(endpoint), dispatch_(dispatch), queues_(queues), drops_(drops), report_(report) {}
+
+  /// Keeps a record of the lane's open group.
+  static void keep(LaneState& lane, const OpView& op);
+  /// group_end: runs the lane's group, or gives it up.
+  [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
+  /// The decision on the lane's update may be there.
+  void settle(LaneId lane);
+  /// The lane ends in the middle of its group.
+  void abandon_open(LaneState& lane);
+
+ private:
+  /// The first operand of the group that no record has made yet, and that it has to wait for.
+  [[nodiscard]] Slot* find_unborn(const LaneState& lane);
+  /// Gets the memory of the lane's group; parks the lane while the group's decision is open.
+  /// `status`: why it must not run.
+  [[nodiscard]] Step prepare(LaneState& lane, GroupTicket& ticket, Status& status);
+  /// The part of prepare() that happens once.
+  [[nodiscard]] Step get_memory(LaneState& lane, Status& status);
+  /// Nobody decides any more: the device is lost, or the deadline has passed.
+  void abort_if_over(const LaneState& lane, UpdateDecision& decision) const;
+  void announce(LaneState& lane, JointUpdate& joint);
+  [[nodiscard]] Status end(LaneState& lane, Status status);
+
+  DeviceEndpoint& endpoint_;
+  Dispatch& dispatch_;
+  LaneQueues& queues_;
+  Drops& drops_;
+  const WaitReport& report_;
+};
+
+}  // namespace hearth

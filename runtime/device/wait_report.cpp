@@ -1,0 +1,80 @@
+#include "wait_report.hpp"
+
+#include <fmt/format.h>
+
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth {
+namespace {
+
+/// What a parked lane waits for.
+std::string awaited_by(const LaneState& lane) {
+  switch (lane.parked) {
+    case ParkReason::slot:
+      return "a tensor that another stream has not made yet";
+    case ParkReason::lanes:
+      return "other streams to be done with a tensor";
+    case ParkReason::loan:
+      return fmt::format("the bytes of loan {} to come back", lane.loan.number);
+    case ParkReason::transfer:
+      return "bytes from another device";
+    case ParkReason::memory:
+      return "memory that other streams release";
+    case ParkReason::decision:
+      return "the decision on its update";
+    case ParkReason::none:
+      break;
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+std::string WaitReport::describe() const {
+  std::string text = fmt::format("generation {}, {}; {} of {} kernels done",
+                                 endpoint_.generation(),
+                                 endpoint_.is_lost() ? "lost" : "alive",
+                                 memory_->backend->completed(),
+                                 memory_->backend->submitted());
+  queues_.for_each([&](const LaneState& lane) {
+    if (lane.lane->front() != nullptr || lane.parked != ParkReason::none || lane.in_group) {
+      text += "\n    " + describe(lane);
+    }
+  });
+  return text;
+}
+
+// A wait that progress renews names its whole limit, not the next look of it.
+std::string WaitReport::describe(const LaneState& lane) const {
+  const std::uint64_t queued = lane.lane->pushed_seen() - lane.lane->consumed();
+  std::string text = fmt::format("stream {}: {} ops queued", lane.id.value, queued);
+  if (lane.parked != ParkReason::none) {
+    text += fmt::format(", waits for {}: {}",
+                        awaited_by(lane),
+                        time_left(lane.limit ? lane.limit->deadline() : lane.deadline));
+  } else {
+    text += lane.in_group ? ", in the middle of an update group" : ", ready to run";
+  }
+  if (const OpRecord* next = lane.lane->front(); next != nullptr) {
+    const SourceLoc source = endpoint_.tables().sources.location(next->source);
+    text += fmt::format("; next is op number {}, {}", next->sequence, op_info(next->kind).name);
+    if (source.line != 0) {
+      text += fmt::format(", called at {}:{}", source.file, source.line);
+    }
+  }
+  return text;
+}
+
+Report WaitReport::report() const {
+  return Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+                            endpoint_.tables().watchdog->waits(),
+                            endpoint_.name(),
+                            describe()));
+}
+
+ErrorRef WaitReport::late(const OpView& op, const LaneState& lane, const char* text) const {
+  return dispatch_.failure_of(
+      Error{.code = ErrorCode::deadline_exceeded, .text = text, .report = report()}, op, lane.id);
+}
+
+}  // namespace hearth
