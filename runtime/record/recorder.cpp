@@ -4,29 +4,23 @@
 #include <cstring>
 #include <map>
 #include <new>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/settings.hpp>
-#include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
-#include <hearth/streams/trace/op_trace_reducer.hpp>
 
+#include "recorder_state.hpp"
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/client/tickets.hpp"
 
 namespace hearth {
-namespace {
 
-template <class Ticket>
-Ticket* ticket_of(const OpView& op) noexcept {
-  return static_cast<Ticket*>(op.attributes<TicketAttributes>().ticket);
-}
+using detail::ticket_of;
+
+namespace {
 
 bool is_step(OpKind kind) noexcept {
   return op_info(kind).op_class == OpClass::optimizer;
@@ -43,35 +37,6 @@ void note_settings(std::map<std::string, std::string>& notes) {
 }
 
 }  // namespace
-
-struct Recorder::State {
-  OpTrace trace;
-  RecordOptions options;
-  std::map<std::uint64_t, std::uint32_t> devices;  // by endpoint key
-  std::map<Name, std::uint32_t> values;            // those that live
-  std::uint32_t next_value = 1;
-  std::unordered_map<std::uint32_t, std::uint32_t> shapes;
-  std::unordered_map<std::uint32_t, std::uint32_t> places;
-  std::unordered_map<std::uint32_t, std::uint32_t> paths;
-  std::map<const Transfer*, std::uint32_t> transfers;        // what reads for it, from 1
-  std::map<std::uint32_t, std::size_t> loans;                // by value: what lent it
-  std::set<std::pair<std::uint32_t, std::uint64_t>> groups;  // open ones, by device and lane
-  std::set<std::size_t> cancelled;
-  /// An op that failed by itself.
-  struct FailedOp {
-    std::size_t op = 0;
-    ErrorCode code = ErrorCode::internal;
-    std::shared_ptr<const Failure> failure;
-  };
-  std::vector<FailedOp> failed;
-  std::int64_t size_bytes = 0;
-
-  [[nodiscard]] std::uint32_t add_data(std::vector<std::byte> bytes) {
-    size_bytes += static_cast<std::int64_t>(bytes.size());
-    trace.data.push_back(std::move(bytes));
-    return static_cast<std::uint32_t>(trace.data.size());
-  }
-};
 
 Recorder::Recorder(const ShapeTable& shapes,
                    const SourceTable& sources,
@@ -114,77 +79,6 @@ Result<OpTrace> Recorder::stop() {
                  .text = "record: the recording has ended already"};
   }
   return finished(*state);
-}
-
-namespace {
-
-// After which op of the trace a failed op's first result can be read: an update group's results are
-// there at its end.
-std::size_t place_to_read(const OpTrace& trace, std::size_t failed) {
-  const TraceOp& op = trace.ops[failed];
-  bool is_in_group = false;
-  for (std::size_t i = 0; i < trace.ops.size(); ++i) {
-    const TraceOp& other = trace.ops[i];
-    if (other.device != op.device || other.lane != op.lane) {
-      continue;
-    }
-    is_in_group = other.record.kind == OpKind::group_begin || is_in_group;
-    if (i >= failed && (!is_in_group || other.record.kind == OpKind::group_end)) {
-      return i;
-    }
-    is_in_group = other.record.kind != OpKind::group_end && is_in_group;
-  }
-  return failed;
-}
-
-TraceOp failed_read_of(const TraceOp& failed, ErrorCode code) {
-  TraceOp read{.record = {}, .device = failed.device, .lane = failed.lane};
-  read.record.kind = OpKind::readback;
-  read.record.input_count = 1;
-  read.record.sequence = failed.record.sequence;
-  read.record.source = failed.record.source;
-  read.record.path = failed.record.path;
-  read.record.operands[0] = failed.view().output(0);
-  read.record.operands[0].use = Use::read;
-  read.outcome = TraceOutcome::failed;
-  read.error = code;
-  return read;
-}
-
-}  // namespace
-
-// A failure that was read is in the trace by its failed read. Where there is no such read the
-// program learned of it by sync() or step(), which no trace repeats: then each failure gets a read.
-OpTrace Recorder::finished(State& state) {
-  OpTrace& trace = state.trace;
-  const bool was_read = std::ranges::any_of(trace.ops, [](const TraceOp& op) {
-    return op.record.kind == OpKind::readback && op.outcome == TraceOutcome::failed;
-  });
-  std::multimap<std::size_t, TraceOp> reads;  // by the op that they come behind
-  for (const State::FailedOp& each : state.failed) {
-    if (!was_read || !each.failure->is_read()) {
-      reads.emplace(place_to_read(trace, each.op), failed_read_of(trace.ops[each.op], each.code));
-    }
-  }
-  if (reads.empty() && state.cancelled.empty()) {
-    return std::move(trace);
-  }
-  std::vector<bool> keep;
-  std::vector<TraceOp> ops;
-  std::vector<std::uint32_t> places(1, 0);  // from 1, as copied_from counts
-  for (std::size_t i = 0; i < trace.ops.size(); ++i) {
-    ops.push_back(std::move(trace.ops[i]));
-    ops.back().copied_from = places[ops.back().copied_from];
-    places.push_back(static_cast<std::uint32_t>(ops.size()));
-    keep.push_back(!state.cancelled.contains(i));
-    const auto [begin, end] = reads.equal_range(i);
-    for (auto read = begin; read != end; ++read) {
-      ops.push_back(std::move(read->second));
-      keep.push_back(true);
-    }
-  }
-  trace.ops = std::move(ops);
-  return select_ops(trace, keep);
 }
 
 RecordedBytes Recorder::wanted_bytes() const {
@@ -334,6 +228,50 @@ void Recorder::end_early(const Error& error) {
 
 // ---- for streams ----
 
+namespace {
+
+// The op as a trace keeps it, but for its numbers. What lies in a lifetime record is a ticket, an
+// address of this process; unused operands are cleared so that equal programs leave equal traces.
+TraceOp copy_of(const OpView& op, std::uint32_t device, LaneId lane, std::uint64_t sequence) {
+  TraceOp copy{.record = op.record(), .device = device, .lane = lane.value};
+  copy.record.sequence = sequence;
+  copy.record.blob_offset = 0;
+  if (op_info(op.kind()).op_class == OpClass::lifetime) {
+    copy.record.blob_size_bytes = 0;
+    std::fill(std::begin(copy.record.immediate), std::end(copy.record.immediate), std::byte{0});
+  } else {
+    copy.blob.assign(op.blob(), op.blob() + op.record().blob_size_bytes);
+  }
+  for (int i = op.record().operand_count(); i < kInlineOperands; ++i) {
+    copy.record.operands[i] = Operand{};
+  }
+  return copy;
+}
+
+using UploadedBytes = std::optional<std::vector<std::byte>>;
+
+// None of an op that uploads nothing, or whose bytes another device sends.
+Result<UploadedBytes> uploaded_bytes(const OpView& op, RecordedBytes wanted) {
+  if (wanted == RecordedBytes::none || ticket_of<UploadTicket>(op)->transfer) {
+    return UploadedBytes();
+  }
+  HEARTH_TRY(std::vector<std::byte> copy, host_copy(ticket_of<UploadTicket>(op)->bytes, "record"));
+  return UploadedBytes(std::move(copy));
+}
+
+TraceOp upload_of(const Operand& operand, std::uint32_t device, LaneId lane) {
+  TraceOp upload{.record = {}, .device = device, .lane = lane.value};
+  upload.record.kind = OpKind::upload;
+  upload.record.output_count = 1;
+  upload.record.operands[0] = operand;
+  upload.record.operands[0].use = Use::out;
+  return upload;
+}
+
+}  // namespace
+
+// Phases: strangers get numbers, and an upload each; then, outside of the lock, memory for their
+// bytes.
 std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& endpoint,
                                                           LaneId lane,
                                                           const OpView& op) {
@@ -352,11 +290,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       }
       const std::uint32_t value = state_->next_value++;
       state_->values.emplace(name, value);
-      TraceOp upload{.record = {}, .device = *device, .lane = lane.value};
-      upload.record.kind = OpKind::upload;
-      upload.record.output_count = 1;
-      upload.record.operands[0] = translate(*state_, operand, value);
-      upload.record.operands[0].use = Use::out;
+      TraceOp upload = upload_of(translate(*state_, operand, value), *device, lane);
       admitted.emplace_back(operand, Mark{recording_, add(*state_, std::move(upload))});
     }
     if (state_->options.bytes == RecordedBytes::none) {
@@ -388,22 +322,17 @@ std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std
   return ticket;
 }
 
+// Phases: a copy of uploaded bytes, outside of the lock; the op in the trace's numbers; its ticket,
+// which is listened to before the push gives it away.
 std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
                                              LaneId lane,
                                              std::uint64_t sequence,
                                              const OpView& op) {
-  const OpKind kind = op.kind();
-  const UploadTicket* upload = kind == OpKind::upload ? ticket_of<UploadTicket>(op) : nullptr;
-  const bool has_bytes =
-      upload != nullptr && !upload->transfer && wanted_bytes() != RecordedBytes::none;
-  std::vector<std::byte> bytes;
-  if (has_bytes) {
-    Result<std::vector<std::byte>> copy = host_copy(upload->bytes, "record");
-    if (!copy.has_value()) {
-      end_early(copy.error());
-      return std::nullopt;
-    }
-    bytes = std::move(copy).value();
+  Result<UploadedBytes> bytes =
+      uploaded_bytes(op, op.kind() == OpKind::upload ? wanted_bytes() : RecordedBytes::none);
+  if (!bytes.has_value()) {
+    end_early(bytes.error());
+    return std::nullopt;
   }
   Mark mark;
   {
@@ -417,23 +346,12 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
       leave_out(state, *device, lane, op);
       return std::nullopt;
     }
-    TraceOp noted{.record = op.record(), .device = *device, .lane = lane.value};
-    noted.record.sequence = sequence;
+    TraceOp noted = copy_of(op, *device, lane, sequence);
     noted.record.source.value = place_of(state, op.record().source);
     noted.record.path.value = path_of(state, op.record().path);
-    noted.record.blob_offset = 0;
-    if (op_info(kind).op_class == OpClass::lifetime) {
-      noted.record.blob_size_bytes = 0;
-      std::fill(std::begin(noted.record.immediate), std::end(noted.record.immediate), std::byte{0});
-    } else {
-      noted.blob.assign(op.blob(), op.blob() + op.record().blob_size_bytes);
-    }
-    for (int i = op.record().operand_count(); i < kInlineOperands; ++i) {
-      noted.record.operands[i] = Operand{};
-    }
     add_operands(state, noted, op);
-    if (has_bytes) {
-      noted.data = state.add_data(std::move(bytes));
+    if (bytes.value()) {
+      noted.data = state.add_data(std::move(*bytes.value()));
     }
     note_kind(state, noted, op);
     mark = Mark{recording_, add(state, std::move(noted))};
@@ -474,114 +392,10 @@ void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   }
 }
 
-// Before the push, which gives the ticket away: from then on only the token holder may touch it.
-void Recorder::listen(const OpView& op, const Mark& mark) {
-  if (op.kind() == OpKind::readback) {
-    auto* ticket = ticket_of<ReadTicket>(op);
-    ticket->finish = [this, mark, original = std::move(ticket->finish)](ReadTicket& done,
-                                                                        ErrorRef error) mutable {
-      finish(mark, done.transfer == nullptr ? done.target : std::span<std::byte>(), error);
-      original(done, std::move(error));
-    };
-  } else if (op.kind() == OpKind::group_end) {
-    auto* ticket = ticket_of<GroupTicket>(op);
-    if (ticket != nullptr) {
-      ticket->finish = [this, mark, original = std::move(ticket->finish)](ErrorRef error) mutable {
-        finish(mark, {}, error);
-        original(std::move(error));
-      };
-    }
-  }
-}
-
-namespace {
-
-// What a stream's limits end has not run, and the end of the device is no op's failure either: such
-// an error says nothing of the op whose result was to be read.
-bool is_given_up(const Error& error) noexcept {
-  switch (error.code) {
-    case ErrorCode::cancelled:
-    case ErrorCode::deadline_exceeded:
-    case ErrorCode::device_closed:
-      return find_failure(error) == nullptr;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
-void Recorder::finish(const Mark& mark,
-                      std::span<const std::byte> bytes,
-                      const ErrorRef& error) noexcept {
-  try {
-    const RecordedBytes wanted = wanted_bytes();
-    std::vector<std::byte> copy;  // before the lock, which streams take for each op
-    if (!error && wanted != RecordedBytes::none) {
-      copy.assign(bytes.begin(), bytes.end());
-    }
-    const MutexLock lock(mutex_);
-    if (!state_ || recording_ != mark.recording) {
-      return;
-    }
-    State& state = *state_;
-    TraceOp& op = state.trace.ops[mark.op];
-    if (error && op.record.kind == OpKind::readback && is_given_up(*error)) {
-      return;  // its outcome stays unknown
-    }
-    op.outcome = error ? TraceOutcome::failed : TraceOutcome::ok;
-    op.error = error ? error->code : ErrorCode::internal;
-    const bool is_input = op.record.kind == OpKind::upload;
-    const auto loan =
-        is_input ? state.loans.end() : state.loans.find(op.record.operands[0].slot.value);
-    const bool is_wanted = is_input || loan != state.loans.end() || wanted == RecordedBytes::all;
-    if (error || op.record.kind == OpKind::group_end || !is_wanted ||
-        wanted == RecordedBytes::none ||
-        static_cast<std::int64_t>(copy.size()) !=
-            value_size_bytes(state.trace, op.record.operands[0])) {
-      return;
-    }
-    op.data = state.add_data(std::move(copy));
-    if (loan != state.loans.end()) {
-      state.trace.ops[loan->second].data = op.data;  // what the borrower made of the bytes
-      state.loans.erase(loan);
-    }
-  } catch (const std::bad_alloc&) {
-    // The outcome stays unknown: the trace says so.
-  }
-}
-
 void Recorder::cancel(const Mark& mark) {
   const MutexLock lock(mutex_);
   if (state_ && recording_ == mark.recording) {
     state_->cancelled.insert(mark.op);
-  }
-}
-
-void Recorder::note_failure(const DeviceEndpoint& endpoint,
-                            LaneId lane,
-                            std::uint64_t sequence,
-                            const Error& error) noexcept {
-  constexpr std::size_t kMostFailures = 16;
-  try {
-    const MutexLock lock(mutex_);
-    const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
-    Failure* const failure = find_failure(error);
-    if (!device || failure == nullptr || state_->failed.size() == kMostFailures) {
-      return;
-    }
-    const std::vector<TraceOp>& ops = state_->trace.ops;
-    for (std::size_t i = ops.size(); i-- > 0;) {  // it was noted a moment ago
-      const TraceOp& op = ops[i];
-      if (op.device == *device && op.lane == lane.value && op.record.sequence == sequence) {
-        if (op.record.output_count > 0) {
-          state_->failed.push_back({i, error.code, failure->shared_from_this()});
-        }
-        return;
-      }
-    }
-  } catch (const std::bad_alloc&) {
-    // As the contract says.
   }
 }
 
