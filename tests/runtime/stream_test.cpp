@@ -239,7 +239,7 @@ TEST(Stream, BackPressureLetsAllThrough) {
   setrlimit(RLIMIT_AS, &room);
   try {
     while (streams.size() < 1000) {
-      streams.emplace_back(device);
+      streams.push_back(Stream(device));
     }
   } catch (const OutOfMemory& error) {
     std::fputs(error.what(), stderr);
