@@ -67,6 +67,8 @@ void CoordinatorLoop::run() {
   }
 }
 
+// Steps overlap: a trainer begins the next one before all ranks have ended the last. So what
+// spoiled that one ends this one, too, until it is mended.
 void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
@@ -117,6 +119,8 @@ void CoordinatorLoop::answer_unused(Step& step) {
   }
 }
 
+// From here to the decision every rank holds memory for its update and waits; so the first to be
+// prepared starts the clock. commit() loses against a rank whose device gave up meanwhile.
 void CoordinatorLoop::handle(message::Prepared prepared) {
   const auto found = steps_.find(prepared.step);
   if (found == steps_.end()) {
@@ -129,7 +133,7 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
   PreparedUpdate& place = step.prepared[static_cast<std::size_t>(prepared.rank)];
   place = std::move(prepared.update);
   if (step.failure) {
-    place.settle();
+    place.settle();  // its device asks the decision, which says no by now
     return;
   }
   if (step.prepared_count == 0) {
@@ -147,6 +151,8 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
   }
 }
 
+// A bucket is reduced when the last rank brings its part. By the last bucket each rank that asks
+// for its unused parameters has asked.
 void CoordinatorLoop::handle(BucketArrival arrival) {
   const auto found = steps_.find(arrival.step);
   if (found == steps_.end()) {
@@ -238,6 +244,8 @@ void CoordinatorLoop::reduce(std::int64_t number,
   }
 }
 
+// The decision comes first: a rank whose question is answered, or whose bytes come back, must find
+// its update called off.
 void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   if (step.failure) {
     // The report has the first failure alone.
@@ -368,6 +376,9 @@ void CoordinatorLoop::handle(message::Rejoin rejoin) {
   mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: has_trouble
 }
 
+// Not when the failure is known, but when all ranks are through: a caller that has the outcome may
+// touch the replicas. A step happens for all ranks or for none, so one that committed anywhere has
+// happened; who did not follow is a straggler (close).
 void CoordinatorLoop::decide(Step& step) {
   const auto is_settled = [](const RankState& rank) {
     return rank.is_finished || rank.is_given_up;
@@ -392,7 +403,7 @@ void CoordinatorLoop::decide(Step& step) {
     step.outcome.set_error(mailbox_->lost.add(step.failure));
     return;
   }
-  step_time_ = last_end_ - start;
+  step_time_ = last_end_ - start;  // of steps that happened alone: a failed one may be short
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
   }
@@ -403,6 +414,8 @@ void CoordinatorLoop::decide(Step& step) {
   step.outcome.set_value(step.report);
 }
 
+// Where only some ranks committed the replicas differ: nothing runs until the stragglers have the
+// model again.
 void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
   const std::vector<RankState>& ranks = found->second.ranks;
   const bool is_over = std::ranges::all_of(ranks, &RankState::is_finished);
@@ -478,6 +491,7 @@ std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
   return ranks;
 }
 
+// An engine that keeps a bucket names no rank: the loans of all end, and all are given up.
 void CoordinatorLoop::recall(Step& step) {
   std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
     return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
@@ -562,6 +576,7 @@ void CoordinatorLoop::give_up_all(Step& step) {
   }
 }
 
+// The report is made now, while the one who waits is still waiting: later it would not be in it.
 ErrorRef CoordinatorLoop::late(const Step& step,
                                const std::string& what,
                                const std::string& who,

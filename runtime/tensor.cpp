@@ -112,6 +112,7 @@ Tensor Tensor::from_bytes(const Device& device,
   return from_owned_bytes(device, view, std::move(copy), dtype, shape, loc);
 }
 
+// Phases: the bytes fit the shape and the type; a result; the record, whose ticket keeps the bytes.
 Tensor Tensor::from_owned_bytes(const Device& device,
                                 std::span<const std::byte> bytes,
                                 std::shared_ptr<const void> owner,

@@ -161,14 +161,22 @@ void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> b
   }
 }
 
+namespace {
+
+// What belongs to an open update group goes out whatever its stream's limits say: the group has an
+// end.
+StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
+  const bool is_limited =
+      record.kind != OpKind::group_end && op_info(record.kind).op_class != OpClass::optimizer;
+  return is_limited ? limits : StreamLimits{};
+}
+
+}  // namespace
+
 // Phases: the limits of this wait; the caller drains the lane itself where none of them is near;
 // then it parks until there is room, looking for progress now and then.
 void StreamState::wait_for_room(const OpRecord& record) {
-  // What belongs to an open update group goes out: the group has an end.
-  const bool is_limited =
-      record.kind != OpKind::group_end && op_info(record.kind).op_class != OpClass::optimizer;
-  const Deadline end = is_limited ? limits_.deadline : Deadline::never();
-  const std::stop_token stop = is_limited ? limits_.stop : std::stop_token();
+  const auto [end, stop] = limits_for(record, limits_);
   const Duration wait_limit = endpoint_->tables().wait_limit;
   if (end.is_never() && !stop.stop_possible()) {  // who runs a kernel cannot leave it
     endpoint_->help_drain(lane_, Deadline::in(wait_limit));

@@ -158,22 +158,28 @@ Status Dispatch::submit_views(const OpView& op,
   return run_call("the kernel", call, rule);
 }
 
-// A kernel that got no scratch memory says so by the ScratchMemory it asked, not by its status,
-// which only says that it failed.
 Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage rule) {
   Status status = guarded(what, [&] { return backend_->submit(call); });
   if (!status.has_value()) [[unlikely]] {
-    if (const auto wanted = scratch_->take_shortage()) {
-      Status refused = shortage(wanted->size_bytes, wanted->outcome, rule);
-      if (is_short(refused)) {
-        return refused;
-      }
-      Error missing = refused.error();
-      missing.text = "scratch memory of the kernel: " + missing.text;
-      return missing;
-    }
+    return why_failed(std::move(status), rule);
   }
   return status;
+}
+
+// A kernel that got no scratch memory says so by the ScratchMemory it asked, not by its status,
+// which only says that it failed.
+Status Dispatch::why_failed(Status status, OnShortage rule) {
+  const auto wanted = scratch_->take_shortage();
+  if (!wanted) {
+    return status;
+  }
+  Status refused = shortage(wanted->size_bytes, wanted->outcome, rule);
+  if (is_short(refused)) {
+    return refused;
+  }
+  Error missing = refused.error();
+  missing.text = "scratch memory of the kernel: " + missing.text;
+  return missing;
 }
 
 // Only noted: the actor makes the lanes ready after the record, when nothing is half done.

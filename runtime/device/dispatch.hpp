@@ -152,6 +152,8 @@ class Dispatch {
   [[nodiscard]] KernelCall call_of(const ResolvedOp& op, std::span<const HeldStorage> storages);
   /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
   [[nodiscard]] Status run_call(const char* what, const KernelCall& call, OnShortage rule);
+  /// What a kernel that failed with this status failed of.
+  [[nodiscard]] Status why_failed(Status status, OnShortage rule);
   /// Runs the kernel with outputs in these storages.
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
@@ -209,7 +211,7 @@ class Dispatch {
                                                     LaneState& lane,
                                                     OnShortage rule);
   /// Memory for the results of one record of a group; returns the scratch bytes of its kernel.
-  [[nodiscard]] Result<std::int64_t> prepare_record(const OpView& op,
+  [[nodiscard]] Result<std::int64_t> prepare_record(const OpView& view,
                                                     LaneState& lane,
                                                     OnShortage rule,
                                                     std::vector<HeldStorage>& outputs);

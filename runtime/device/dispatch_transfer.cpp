@@ -8,7 +8,8 @@
 
 namespace hearth {
 
-// The record keeps its ticket as long as the upload is put off.
+// Phases: the ticket, and why there are no bytes; memory, or a wait for it, in which the record
+// keeps its ticket; the bytes.
 Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<UploadTicket> ticket = take_ticket<UploadTicket>(op);
   ErrorRef error = lost_;

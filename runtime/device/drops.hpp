@@ -53,7 +53,7 @@ class Drops final {
   /// Whether these uses are done. If not, `watcher` is registered with the first lane that must
   /// still move on.
   [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
-  [[nodiscard]] bool has_done(LaneId lane, std::uint64_t sequence) const;
+  [[nodiscard]] bool has_done(LaneId id, std::uint64_t sequence) const;
 
   DeviceEndpoint& endpoint_;
   HandleTable& handles_;

@@ -36,7 +36,7 @@ class LaneQueues final {
     lanes_.for_each(fn);
   }
   [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }
-  void set_priority(LaneId lane, Priority priority);
+  void set_priority(LaneId id, Priority priority);
 
   // ---- ready ----
   void make_ready(LaneState& lane) {

@@ -35,7 +35,7 @@ class Loans final {
         memory_(memory) {}
 
   /// Begins a loan; its lane waits for the end.
-  [[nodiscard]] Step lend(LaneState& lane, const ResolvedOp& op);
+  [[nodiscard]] Step lend(LaneState& lane, const ResolvedOp& resolved);
   /// Work of the borrower on the bytes.
   void run(RunOnLoan& run);
   /// The borrower gives the bytes back; the status poisons the lent tensor.
@@ -56,7 +56,7 @@ class Loans final {
                                 ErrorRef& error);
   void hand_over(LaneState& lane, LendTicket& ticket);
   /// The lane, if it waits for this loan.
-  [[nodiscard]] LaneState* find_borrowed(LaneId lane, std::uint64_t loan) const noexcept;
+  [[nodiscard]] LaneState* find_borrowed(LaneId id, std::uint64_t loan) const noexcept;
   void expire(LaneState& lane, const ErrorRef& error);
   [[nodiscard]] Status outcome_of(const LaneState& lane, const Status& status) const;
   void unpark(LaneState& lane);

@@ -49,7 +49,7 @@ class Records final {
   /// Whether the record is given up as its stream's limits say; then it is done. Lifetimes and open
   /// update groups never are.
   [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
-  [[nodiscard]] Step run_op(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
   /// run_op() where an input is still to be made.
   [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& unborn);
   [[nodiscard]] Step upload(LaneState& lane, const OpView& op);

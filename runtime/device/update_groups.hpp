@@ -32,7 +32,7 @@ class UpdateGroups final {
   /// group_end: runs the lane's group, or gives it up.
   [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
   /// The decision on the lane's update may be there.
-  void settle(LaneId lane);
+  void settle(LaneId id);
   /// The lane ends in the middle of its group.
   void abandon_open(LaneState& lane);
 

@@ -2,7 +2,7 @@
 
 RUNTIME = [
     ("a drop does not wait for other lanes' uses",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/drops.cpp",
      "  if (are_done(entry.uses, watcher)) {\n"
      "    dispatch_.release_slot(entry.slot);\n"
      "  } else {\n"
@@ -13,7 +13,7 @@ RUNTIME = [
      "    waiting",
      ["runtime_actor_test", "stress_test"]),
     ("a drop waits for one use less",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/drops.cpp",
      "    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i]});",
      "    uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i] - 1});",
      ["runtime_actor_test", "stress_test"]),
@@ -91,15 +91,15 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("an update group looks at no gradient",
      "runtime/device/dispatch_group.cpp",
-     "    if (ErrorRef poison = first_poison(op)) {\n"
-     "      return poison;\n"
-     "    }\n",
+     "  if (ErrorRef poison = first_poison(op)) {\n"
+     "    return poison;\n"
+     "  }\n",
      "",
      ["runtime_actor_test", "parallel_test", "random_faults_test"]),
     ("a step without momentum looks at no gradient",
      "runtime/device/dispatch_group.cpp",
-     "    if (ErrorRef poison = first_poison(op)) {\n",
-     "    if (ErrorRef poison = first_poison(op); poison && op.record().input_count > 2) {\n",
+     "  if (ErrorRef poison = first_poison(op)) {\n",
+     "  if (ErrorRef poison = first_poison(op); poison && op.input_count() > 2) {\n",
      ["random_faults_test"]),
     ("a step that failed at work looks done",
      "runtime/device/dispatch_group.cpp",
@@ -115,7 +115,7 @@ RUNTIME = [
      "  } else if (old.state == SlotState::live && old.layout->contiguous) {\n",
      ["runtime_actor_test", "random_faults_test"]),
     ("a copy on its way waits on a lost device",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/records.cpp",
      "  if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {\n",
      "  if (ticket->transfer && !ticket->transfer->is_ready) {\n",
      ["runtime_actor_test"]),
@@ -125,22 +125,22 @@ RUNTIME = [
      "static_cast<void>(storage);",
      ["runtime_actor_test", "parallel_test"]),
     ("a prepared update does not wait for the decision",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/update_groups.cpp",
      "  if (decision->is_open()) {\n",
-     "  if (is_new && decision->is_open() && (announce(lane, ticket), true)) {\n"
+     "  if (is_new && decision->is_open() && (announce(lane, ticket.joint), true)) {\n"
      "    return Step::consumed;\n"
      "  }\n"
      "  if (decision->is_open()) {\n",
      ["runtime_actor_test", "parallel_test"]),
     ("an update that was called off happens",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/update_groups.cpp",
      "  status = decision->error();\n",
      "",
      ["runtime_actor_test", "parallel_test"]),
     ("the bytes of a taker that throws are free at once",
-     "runtime/device/device_actor_records.cpp",
-     "    recall_loan(lane.id, lane.loan.number, thrown);  // the taker may have kept the bytes\n",
-     "    end_loan(lane.id, lane.loan.number, thrown);\n",
+     "runtime/device/loans.cpp",
+     "    recall({lane.id, lane.loan.number, thrown});  // the taker may have kept the bytes\n",
+     "    end({lane.id, lane.loan.number, thrown});\n",
      ["runtime_actor_test"]),
     ("a device that begins anew is still lost",
      "runtime/device/device_actor_faults.cpp",
@@ -163,7 +163,7 @@ RUNTIME = [
      "",
      ["row_join_test"]),
     ("an adopted tensor does not wait for other lanes",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/drops.cpp",
      "  if (!is_made || !are_done(uses, lane.id)) {\n",
      "  if (!is_made) {\n",
      ["runtime_actor_test", "stress_test"]),
@@ -180,7 +180,7 @@ RUNTIME = [
     ("a group does not ask for its kernels",
      "runtime/device/dispatch_group.cpp",
      "!support.yes",
-     "!support.yes && i > 1",
+     "!support.yes && lane.group.size() < 2",
      ["runtime_actor_test"]),
     ("a group does not ask for scratch memory",
      "runtime/device/dispatch_group.cpp",
@@ -191,33 +191,27 @@ RUNTIME = [
      "runtime/device/device_actor.cpp",
      "  if (rung.inbox) {\n",
      "  for (Lane* lane = rung.lanes; lane != nullptr; lane = lane->doorbell_next) {\n"
-     "    make_ready(state_of(lane->id()));\n"
+     "    queues_.make_ready(queues_.meet(lane->id()));\n"
      "  }\n"
      "  if (rung.inbox) {\n",
      ["runtime_actor_test"]),
     ("a restart leaves prepared groups their memory",
      "runtime/device/device_actor_faults.cpp",
-     "  lanes_.for_each([](LaneState& lane) { lane.prepared.reset(); });\n",
+     "  queues_.for_each([](LaneState& lane) { lane.prepared.reset(); });\n",
      "",
      ["runtime_actor_test"]),
     ("a late loan's bytes are not quarantined",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/loans.cpp",
      "  HandleTable::share(*lane.loan.storage);\n"
      "  quarantine_.push_back(lane.loan);\n",
      "",
      ["runtime_actor_test"]),
     ("an op does not wait for its operand's creation",
-     "runtime/device/device_actor_records.cpp",
-     "    if (!lane.has_expired) {\n"
-     "      park_on(*unborn, lane);\n"
-     "      return Step::parked;\n"
-     "    }\n"
-     "    const ErrorRef error = late",
-     "    if (lane.id.value == 0) {\n"
-     "      park_on(*unborn, lane);\n"
-     "      return Step::parked;\n"
-     "    }\n"
-     "    const ErrorRef error = late",
+     "runtime/device/records.cpp",
+     "  if (!lane.has_expired) {\n"
+     "    queues_.park_on(unborn, lane);\n",
+     "  if (lane.id.value == 0) {\n"
+     "    queues_.park_on(unborn, lane);\n",
      ["runtime_actor_test", "stress_test"]),
     ("gradients replace instead of adding up",
      "runtime/tape/tape.cpp",
@@ -292,12 +286,12 @@ RUNTIME = [
      "whole <= 2 * static_cast<double>(high / 2 + 1)",
      ["runtime_ops_test"]),
     ("an open update group obeys the limits of its stream",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/records.cpp",
      "if (lane.in_group || !may_be) {",
      "if (!may_be) {",
      ["runtime_actor_test"]),
     ("an update group that was given up happens",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/records.cpp",
      "    lane.group_refusal = dispatch_.with_provenance(*why, op, lane.id);\n",
      "",
      ["runtime_actor_test"]),
@@ -334,27 +328,27 @@ RUNTIME = [
      "const bool is_elsewhere = false;",
      ["runtime_actor_test", "stress_test"]),
     ("a parked record waits beyond the deadline of its stream",
-     "runtime/device/device_actor.cpp",
+     "runtime/device/lane_queues.cpp",
      "  park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));",
      "  park(lane, reason, lane.limit->next_look());",
      ["runtime_actor_test"]),
     ("the progress of the device that sends is not looked at",
-     "runtime/device/device_actor.cpp",
-     "records_ + (lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0)",
-     "records_ + (lane.awaited_device != nullptr ? 1 : 0)",
+     "runtime/device/lane_queues.cpp",
+     "(lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0)",
+     "(lane.awaited_device != nullptr ? 1 : 0)",
      ["runtime_actor_test"]),
     ("sync throws a failure that was read",
-     "runtime/device/device_actor_records.cpp",
-     "const auto unread = std::ranges::find(failures, false, &Failure::is_read);",
-     "const auto unread = failures.begin();",
+     "runtime/device/records.cpp",
+     "[](const NotedFailure& each) { return !each.failure->is_read(); }",
+     "[](const NotedFailure&) { return true; }",
      ["runtime_actor_test"]),
     ("a drop forgets the guests",
-     "runtime/device/device_actor_records.cpp",
-     "if (!has_blob && dispatch_.guests.empty()) {",
-     "if (!has_blob) {",
+     "runtime/device/drops.hpp",
+     "op.record().blob_size_bytes == 0 && dispatch_.guests.empty()",
+     "op.record().blob_size_bytes == 0",
      ["runtime_actor_test"]),
     ("bytes in quarantine never come back",
-     "runtime/device/device_actor_records.cpp",
+     "runtime/device/loans.cpp",
      "      handles_.unuse(quarantine_[i].storage);\n",
      "",
      ["runtime_actor_test"]),
