@@ -1,6 +1,5 @@
 #include "coordinator_loop.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,33 +8,6 @@
 #include <utility>
 
 namespace hearth {
-namespace {
-
-ErrorRef shared(Error error) {
-  return std::make_shared<const Error>(std::move(error));
-}
-
-/// The ranks whose place is empty.
-template <class T>
-std::vector<std::size_t> missing_from(const std::vector<T>& places) {
-  std::vector<std::size_t> missing;
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    if (!places[rank].is_valid()) {
-      missing.push_back(rank);
-    }
-  }
-  return missing;
-}
-
-std::string names_of(const std::vector<std::string>& names, const std::vector<std::size_t>& ranks) {
-  std::string text;
-  for (const std::size_t rank : ranks) {
-    text += (text.empty() ? "" : ", ") + names.at(rank);
-  }
-  return text;
-}
-
-}  // namespace
 
 CoordinatorLoop::CoordinatorLoop(std::shared_ptr<CoordinatorMailbox> mailbox,
                                  Collective& engine,
@@ -203,7 +175,7 @@ void CoordinatorLoop::note_loss(std::int64_t number,
   step.ranks[index].loss = loss.value();
   if (!std::isfinite(loss.value())) {
     fail(step,
-         shared(
+         coordinator::shared(
              {.code = ErrorCode::non_finite,
               .text = fmt::format(
                   "step {}: the loss of {} is {}", number, step.names->at(index), loss.value())}));
@@ -339,11 +311,12 @@ std::string CoordinatorLoop::describe() const {
   std::string text = fmt::format("{} steps open", steps_.size());
   for (const auto& [number, step] : steps_) {
     for (const auto& [index, bucket] : step.buckets) {
-      text += fmt::format("\n    step {}, bucket {} waits for {}: {}",
-                          number,
-                          index,
-                          names_of(*step.names, missing_from(bucket.regions)),
-                          time_left(bucket.deadline));
+      text +=
+          fmt::format("\n    step {}, bucket {} waits for {}: {}",
+                      number,
+                      index,
+                      coordinator::names_of(*step.names, coordinator::missing_from(bucket.regions)),
+                      time_left(bucket.deadline));
     }
     for (const ReducingBucket& bucket : step.reducing) {
       if (!bucket.is_over->load(std::memory_order_acquire)) {  // partner: reduce
@@ -354,10 +327,11 @@ std::string CoordinatorLoop::describe() const {
       }
     }
     if (step.prepared_count > 0 && step.prepared_count < step.prepared.size()) {
-      text += fmt::format("\n    step {}, the update waits for {}: {}",
-                          number,
-                          names_of(*step.names, missing_from(step.prepared)),
-                          time_left(step.prepared_deadline));
+      text +=
+          fmt::format("\n    step {}, the update waits for {}: {}",
+                      number,
+                      coordinator::names_of(*step.names, coordinator::missing_from(step.prepared)),
+                      time_left(step.prepared_deadline));
     }
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
       if (!step.ranks[rank].is_finished) {
@@ -427,13 +401,13 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
         trouble_.stragglers.push_back(static_cast<int>(rank));
       }
     }
-    refusal_ =
-        shared({.code = ErrorCode::collective_failed,
-                .text = fmt::format(
-                    "{} did not commit step {}, which others did",
-                    found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
-                    found->first),
-                .cause = found->second.failure});
+    refusal_ = coordinator::shared(
+        {.code = ErrorCode::collective_failed,
+         .text = fmt::format(
+             "{} did not commit step {}, which others did",
+             found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
+             found->first),
+         .cause = found->second.failure});
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
@@ -443,156 +417,6 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
   if (is_over) {
     steps_.erase(found);
   }
-}
-
-Deadline CoordinatorLoop::next_deadline() const {
-  Deadline earliest = Deadline::never();
-  for (const auto& [number, step] : steps_) {
-    earliest = std::min({earliest, step.prepared_deadline, step.end_deadline});
-    for (const auto& [index, bucket] : step.buckets) {
-      earliest = std::min(earliest, bucket.deadline);
-    }
-    for (const ReducingBucket& bucket : step.reducing) {
-      earliest = std::min(earliest, bucket.deadline);
-    }
-  }
-  return earliest;
-}
-
-void CoordinatorLoop::expire() {
-  for (auto& [number, step] : steps_) {
-    const auto overdue = std::ranges::find_if(
-        step.buckets, [](const auto& entry) { return entry.second.deadline.has_passed(); });
-    if (overdue != step.buckets.end()) {
-      give_up(step,
-              missing_from(overdue->second.regions),
-              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
-              options_.deadline);
-    } else if (step.prepared_deadline.has_passed()) {
-      give_up(step, missing_from(step.prepared), "its update", options_.deadline);
-    } else if (step.end_deadline.has_passed()) {
-      step.end_deadline = Deadline::never();
-      give_up(step,
-              unfinished(step),
-              step.decision->is_committed() ? "the end of its update" : "its end after a failure",
-              step.end_limit);
-    }
-    recall(step);
-  }
-}
-
-std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
-  std::vector<std::size_t> ranks;
-  for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
-    if (!step.ranks[rank].is_finished && !step.ranks[rank].is_given_up) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
-}
-
-// An engine that keeps a bucket names no rank: the loans of all end, and all are given up.
-void CoordinatorLoop::recall(Step& step) {
-  std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
-    return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
-  });
-  const auto is_late = [](const ReducingBucket& bucket) { return bucket.deadline.has_passed(); };
-  const auto first = std::ranges::find_if(step.reducing, is_late);
-  if (first == step.reducing.end()) {
-    return;
-  }
-  const ErrorRef error =
-      step.failure ? step.failure
-                   : late(step,
-                          fmt::format("bucket {} of {}", first->index, options_.bucket_count),
-                          "the engine",
-                          options_.deadline);
-  note_hang(step, {}, error);
-  fail(step, error);
-  recall_loans(step, error);
-  give_up_all(step);
-  decide(step);
-}
-
-void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
-  for (const ReducingBucket& bucket : step.reducing) {
-    for (const LoanRecall& loan : bucket.loans) {
-      loan.recall(error);
-    }
-  }
-  step.reducing.clear();
-}
-
-void CoordinatorLoop::give_up(Step& step,
-                              const std::vector<std::size_t>& missing,
-                              const std::string& what,
-                              Duration limit) {
-  const ErrorRef error = late(step, what, names_of(*step.names, missing), limit);
-  note_hang(step, missing, error);
-  for (const std::size_t rank : missing) {
-    step.ranks[rank].is_given_up = true;
-  }
-  fail(step, error);
-  decide(step);
-}
-
-void CoordinatorLoop::note_hang(const Step& late,
-                                const std::vector<std::size_t>& missing,
-                                const ErrorRef& error) {
-  for (const std::size_t rank : missing) {
-    if (std::ranges::find(trouble_.missing, static_cast<int>(rank)) == trouble_.missing.end()) {
-      trouble_.missing.push_back(static_cast<int>(rank));
-    }
-  }
-  if (!options_.mends_hangs) {
-    return;
-  }
-  trouble_.has_hang = true;
-  refusal_ = shared({.code = ErrorCode::collective_failed,
-                     .text = fmt::format("step {} hung, which is mended first", late.report.step),
-                     .cause = error});
-  mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
-  // Before the late one ends: a rank that it lets go must not begin another. Nor may the others
-  // wait for an engine that the rank that hangs may keep.
-  for (auto& [number, step] : steps_) {
-    recall_loans(step, error);
-    if (&step != &late) {
-      fail(step, refusal_);
-      give_up_all(step);
-      decide(step);
-    }
-  }
-}
-
-void CoordinatorLoop::forget_deadlines(Step& step) {
-  step.prepared_deadline = Deadline::never();
-  step.end_deadline = Deadline::never();
-}
-
-void CoordinatorLoop::give_up_all(Step& step) {
-  forget_deadlines(step);
-  for (RankState& rank : step.ranks) {
-    rank.is_given_up = true;
-  }
-}
-
-// The report is made now, while the one who waits is still waiting: later it would not be in it.
-ErrorRef CoordinatorLoop::late(const Step& step,
-                               const std::string& what,
-                               const std::string& who,
-                               Duration limit) {
-  std::string report;
-  if (options_.watchdog) {
-    report =
-        fmt::format("{}\n  coordinator: {}", options_.watchdog->report(what, witness_), describe());
-  }
-  return shared({.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format("step {}, {}: {} did not come within {}",
-                                     step.report.step,
-                                     what,
-                                     who,
-                                     std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
-                 .report = Report(std::move(report))});
 }
 
 }  // namespace hearth

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -79,6 +80,35 @@ struct CoordinatorMailbox {
   std::atomic<bool> has_trouble{false};
   LostReports lost;
 };
+
+// ---- what both of its sources use ----
+
+namespace coordinator {
+inline ErrorRef shared(Error error) {
+  return std::make_shared<const Error>(std::move(error));
+}
+
+/// The ranks whose place is empty.
+template <class T>
+std::vector<std::size_t> missing_from(const std::vector<T>& places) {
+  std::vector<std::size_t> missing;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (!places[rank].is_valid()) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+inline std::string names_of(const std::vector<std::string>& names,
+                            const std::vector<std::size_t>& ranks) {
+  std::string text;
+  for (const std::size_t rank : ranks) {
+    text += (text.empty() ? "" : ", ") + names.at(rank);
+  }
+  return text;
+}
+}  // namespace coordinator
 
 class CoordinatorLoop final {
  public:

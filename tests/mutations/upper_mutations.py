@@ -9,7 +9,7 @@ UPPER = [
      "",
      ["parallel_test", "parallel_faults_test"]),
     ("a rank that never comes is waited for",
-     "parallel/coordinator_loop.cpp",
+     "parallel/coordinator_deadlines.cpp",
      "    for (const auto& [index, bucket] : step.buckets) {\n"
      "      earliest = std::min(earliest, bucket.deadline);\n"
      "    }\n",

@@ -1,0 +1,165 @@
+// What is late: buckets that not all ranks bring, updates that not all prepare, ends that not all
+// reach, and engines that keep a bucket. All of it is given up here, step by step.
+#include "coordinator_loop.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+
+Deadline CoordinatorLoop::next_deadline() const {
+  Deadline earliest = Deadline::never();
+  for (const auto& [number, step] : steps_) {
+    earliest = std::min({earliest, step.prepared_deadline, step.end_deadline});
+    for (const auto& [index, bucket] : step.buckets) {
+      earliest = std::min(earliest, bucket.deadline);
+    }
+    for (const ReducingBucket& bucket : step.reducing) {
+      earliest = std::min(earliest, bucket.deadline);
+    }
+  }
+  return earliest;
+}
+
+void CoordinatorLoop::expire() {
+  for (auto& [number, step] : steps_) {
+    const auto overdue = std::ranges::find_if(
+        step.buckets, [](const auto& entry) { return entry.second.deadline.has_passed(); });
+    if (overdue != step.buckets.end()) {
+      give_up(step,
+              coordinator::missing_from(overdue->second.regions),
+              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
+              options_.deadline);
+    } else if (step.prepared_deadline.has_passed()) {
+      give_up(step, coordinator::missing_from(step.prepared), "its update", options_.deadline);
+    } else if (step.end_deadline.has_passed()) {
+      step.end_deadline = Deadline::never();
+      give_up(step,
+              unfinished(step),
+              step.decision->is_committed() ? "the end of its update" : "its end after a failure",
+              step.end_limit);
+    }
+    recall(step);
+  }
+}
+
+std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
+    if (!step.ranks[rank].is_finished && !step.ranks[rank].is_given_up) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// An engine that keeps a bucket names no rank: the loans of all end, and all are given up.
+void CoordinatorLoop::recall(Step& step) {
+  std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
+    return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
+  });
+  const auto is_late = [](const ReducingBucket& bucket) { return bucket.deadline.has_passed(); };
+  const auto first = std::ranges::find_if(step.reducing, is_late);
+  if (first == step.reducing.end()) {
+    return;
+  }
+  const ErrorRef error =
+      step.failure ? step.failure
+                   : late(step,
+                          fmt::format("bucket {} of {}", first->index, options_.bucket_count),
+                          "the engine",
+                          options_.deadline);
+  note_hang(step, {}, error);
+  fail(step, error);
+  recall_loans(step, error);
+  give_up_all(step);
+  decide(step);
+}
+
+void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
+  for (const ReducingBucket& bucket : step.reducing) {
+    for (const LoanRecall& loan : bucket.loans) {
+      loan.recall(error);
+    }
+  }
+  step.reducing.clear();
+}
+
+void CoordinatorLoop::give_up(Step& step,
+                              const std::vector<std::size_t>& missing,
+                              const std::string& what,
+                              Duration limit) {
+  const ErrorRef error = late(step, what, coordinator::names_of(*step.names, missing), limit);
+  note_hang(step, missing, error);
+  for (const std::size_t rank : missing) {
+    step.ranks[rank].is_given_up = true;
+  }
+  fail(step, error);
+  decide(step);
+}
+
+void CoordinatorLoop::note_hang(const Step& late,
+                                const std::vector<std::size_t>& missing,
+                                const ErrorRef& error) {
+  for (const std::size_t rank : missing) {
+    if (std::ranges::find(trouble_.missing, static_cast<int>(rank)) == trouble_.missing.end()) {
+      trouble_.missing.push_back(static_cast<int>(rank));
+    }
+  }
+  if (!options_.mends_hangs) {
+    return;
+  }
+  trouble_.has_hang = true;
+  refusal_ = coordinator::shared(
+      {.code = ErrorCode::collective_failed,
+       .text = fmt::format("step {} hung, which is mended first", late.report.step),
+       .cause = error});
+  mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
+  // Before the late one ends: a rank that it lets go must not begin another. Nor may the others
+  // wait for an engine that the rank that hangs may keep.
+  for (auto& [number, step] : steps_) {
+    recall_loans(step, error);
+    if (&step != &late) {
+      fail(step, refusal_);
+      give_up_all(step);
+      decide(step);
+    }
+  }
+}
+
+void CoordinatorLoop::forget_deadlines(Step& step) {
+  step.prepared_deadline = Deadline::never();
+  step.end_deadline = Deadline::never();
+}
+
+void CoordinatorLoop::give_up_all(Step& step) {
+  forget_deadlines(step);
+  for (RankState& rank : step.ranks) {
+    rank.is_given_up = true;
+  }
+}
+
+// The report is made now, while the one who waits is still waiting: later it would not be in it.
+ErrorRef CoordinatorLoop::late(const Step& step,
+                               const std::string& what,
+                               const std::string& who,
+                               Duration limit) {
+  std::string report;
+  if (options_.watchdog) {
+    report =
+        fmt::format("{}\n  coordinator: {}", options_.watchdog->report(what, witness_), describe());
+  }
+  return coordinator::shared(
+      {.code = ErrorCode::deadline_exceeded,
+       .text = fmt::format("step {}, {}: {} did not come within {}",
+                           step.report.step,
+                           what,
+                           who,
+                           std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
+       .report = Report(std::move(report))});
+}
+
+}  // namespace hearth
