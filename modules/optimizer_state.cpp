@@ -173,10 +173,10 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
 
 std::int64_t OptimizerState::step_count() {
   if (under_way_.is_valid()) {
-    const Status status = under_way_.peek();
-    if (!under_way_.is_ready()) {
-      status.value();  // the wait's own deadline: nothing is known about the step
+    if (const Status wait = under_way_.peek(); !under_way_.is_ready()) {
+      wait.value();  // the wait's own deadline: nothing is known about the step
     }
+    const Status status = under_way_.peek();  // not the wait's: the step may have ended right after
     if (status.has_value()) {
       ++step_count_;
       for (const std::size_t parameter : skipped_now_) {

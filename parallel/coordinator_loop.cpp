@@ -407,7 +407,7 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
              "{} did not commit step {}, which others did",
              found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
              found->first),
-         .cause = found->second.failure});
+         .cause = coordinator::in_no_book(found->second.failure)});
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);

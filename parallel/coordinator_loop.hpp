@@ -88,6 +88,18 @@ inline ErrorRef shared(Error error) {
   return std::make_shared<const Error>(std::move(error));
 }
 
+/// The same words, which belong to no failure that somebody may have read: the steps that are
+/// refused because of it are lost for themselves.
+inline ErrorRef in_no_book(const ErrorRef& error) {
+  if (!error) {
+    return error;
+  }
+  Error copy = *error;
+  copy.failure = nullptr;
+  copy.cause = in_no_book(copy.cause);
+  return shared(std::move(copy));
+}
+
 /// The ranks whose place is empty.
 template <class T>
 std::vector<std::size_t> missing_from(const std::vector<T>& places) {

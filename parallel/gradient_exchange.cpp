@@ -138,9 +138,9 @@ ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, Duration limit
   if (!used_by_none_.is_valid()) {
     return nullptr;
   }
-  const bool has_come = used_by_none_.wait_for(limit, context_.stop);
+  static_cast<void>(used_by_none_.wait_for(limit, context_.stop));
   const Status status = used_by_none_.peek(Deadline::in(Duration::zero()));
-  if (!has_come || !status.has_value()) {
+  if (!status.has_value()) {  // it may have come right after the wait
     return status.shared_error();
   }
   const std::vector<std::size_t> unused = std::move(used_by_none_).get(Deadline::in({}));

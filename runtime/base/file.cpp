@@ -69,7 +69,7 @@ bool is_name_of(const fs::path& path, const FileDescriptor& file) noexcept {
 
 // Removes a temporary file whose writer was killed. One whose writer lives is locked.
 void remove_leftover(const fs::path& path) noexcept {
-  const FileDescriptor file = FileDescriptor::open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  const FileDescriptor file = FileDescriptor::open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (file.is_open() && try_lock(file) && is_name_of(path, file)) {
     ::unlink(path.c_str());
   }
@@ -155,7 +155,10 @@ Status write_to_device(const fs::path& path, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count =
         ::write(file.number(), bytes.data(), std::min(bytes.size(), kMaxTransferBytes));
-    if (count >= 0) {
+    if (count == 0) {
+      return file_error("write", path, EIO);  // it takes nothing and says nothing
+    }
+    if (count > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     } else if (errno == EAGAIN) {
       pollfd room{.fd = file.number(), .events = POLLOUT, .revents = 0};

@@ -19,7 +19,7 @@ constexpr std::int64_t kReservedShare = 32;
 constexpr std::int64_t kNotPretended = -1;
 std::atomic<std::int64_t> pretended_bytes{kNotPretended};
 
-// The value behind a name, as "MemTotal:  24 kB" and "file 300" have it.
+// The value behind a name, as "MemTotal:  24 kB" and "file 300" have it; -1 where there is none.
 std::int64_t value_of(const std::filesystem::path& file, std::string_view name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -27,7 +27,7 @@ std::int64_t value_of(const std::filesystem::path& file, std::string_view name) 
       return std::strtoll(line.c_str() + name.size(), nullptr, 10);
     }
   }
-  return 0;
+  return -1;
 }
 
 std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
@@ -43,7 +43,7 @@ detail::MemoryLimit machine() {
   const std::filesystem::path file = "/proc/meminfo";
   const std::int64_t most = value_of(file, "MemTotal:") * kKibibyte;
   const std::int64_t left = value_of(file, "MemAvailable:") * kKibibyte;
-  if (most > 0 && left > 0) {
+  if (most > 0 && left >= 0) {
     return {.most_bytes = most, .left_bytes = left};
   }
   // Without /proc: what is installed, of which nobody knows how much is taken.
@@ -95,7 +95,7 @@ std::int64_t left_by_own_limits() {
     if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
       const auto most = static_cast<std::int64_t>(
           std::min<::rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
-      left = std::min(left, most - value_of(status, used) * kKibibyte);
+      left = std::min(left, most - std::max<std::int64_t>(0, value_of(status, used)) * kKibibyte);
     }
   };
   look(RLIMIT_AS, "VmSize:");
@@ -108,7 +108,8 @@ std::int64_t left_by_own_limits() {
 std::optional<detail::MemoryLimit> detail::control_group_limit(
     const std::filesystem::path& folder) {
   constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;  // version 1 says so with a huge number
-  const bool is_second = std::filesystem::exists(folder / "memory.max");
+  std::error_code unreadable;  // a folder that the user may not look into sets no limit
+  const bool is_second = std::filesystem::exists(folder / "memory.max", unreadable);
   const auto most = number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"));
   auto used = number_in(folder / (is_second ? "memory.current" : "memory.usage_in_bytes"));
   if (!most || !used || *most >= kNoLimit) {
@@ -117,7 +118,8 @@ std::optional<detail::MemoryLimit> detail::control_group_limit(
   // Cached files make room for memory.
   const std::filesystem::path statistics = folder / "memory.stat";
   for (const char* const name : {"active_file ", "inactive_file "}) {
-    *used -= value_of(statistics, is_second ? name : std::string("total_") + name);
+    *used -= std::max<std::int64_t>(
+        0, value_of(statistics, is_second ? name : std::string("total_") + name));
   }
   return MemoryLimit{.most_bytes = *most,
                      .left_bytes = std::clamp<std::int64_t>(*most - *used, 0, *most)};

@@ -39,6 +39,9 @@ void DeviceActor::become_lost() {
 // other lanes; they go on as before.
 void DeviceActor::restart() {
   const ErrorRef lost = dispatch_.lost();
+  if (!lost) {
+    return;  // two restarts were asked for at once, and the first has done it
+  }
   mark_read(*lost);  // a program that restarts a device knows that it was lost
   std::unique_ptr<Backend> backend = options_.reopen().value();
   auto memory = std::make_shared<DeviceMemory>(std::move(backend), options_);

@@ -32,6 +32,9 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
   } catch (const std::exception& thrown) {
     promise.set_error(
         std::make_shared<const Error>(Error{.code = ErrorCode::internal, .text = thrown.what()}));
+  } catch (...) {
+    promise.set_error(std::make_shared<const Error>(Error{
+        .code = ErrorCode::internal, .text = "it threw something that is no std::exception"}));
   }
 }
 

@@ -61,12 +61,14 @@ bool Dispatch::are_alike(const OpView& a, const OpView& b) {
   for (int i = 0; i < left.input_count; ++i) {
     const Slot& own = handles_.slot(a.input(i).slot);
     const Slot& other = handles_.slot(b.input(i).slot);
+    if (own.state != SlotState::live || other.state != SlotState::live) {
+      return false;  // a restart of the device may have come since they were held
+    }
     const bool is_same_layout =
         own.layout == other.layout ||
         (own.layout->shape == other.layout->shape && own.layout->strides == other.layout->strides);
-    if (own.state != SlotState::live || other.state != SlotState::live || !is_same_layout ||
-        own.dtype != other.dtype || (i > 0 && own.data != other.data)) {
-      return false;  // a restart of the device may have come since they were held
+    if (!is_same_layout || own.dtype != other.dtype || (i > 0 && own.data != other.data)) {
+      return false;
     }
   }
   return true;

@@ -18,7 +18,15 @@ class Guests {
   /// Nearly always.
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  void add(DeferredDrop entry) { entries_.push_back(std::move(entry)); }
+  /// Adds to what it had: a tensor may be adopted too early more than once.
+  void add(DeferredDrop entry) {
+    const auto found = std::ranges::find(entries_, entry.slot, &DeferredDrop::slot);
+    if (found == entries_.end()) {
+      entries_.push_back(std::move(entry));
+    } else {
+      found->uses.insert(found->uses.end(), entry.uses.begin(), entry.uses.end());
+    }
+  }
   [[nodiscard]] bool has(SlotId slot) const noexcept {
     return std::ranges::find(entries_, slot, &DeferredDrop::slot) != entries_.end();
   }

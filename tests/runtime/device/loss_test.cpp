@@ -150,6 +150,25 @@ TEST(Restart, WhatWasQueuedBeforeStaysLost) {
   }
 }
 
+// One was asked for again because the first took too long, say.
+TEST(Restart, TwoAtOnceAreOne) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    stepped({.seed = seed}, [seed](const World& world) {
+      const Tensor value = world.f32({1});
+      auto token = std::make_unique<testing::HeldToken>(world.device);
+      const auto first = world.spawn("first", [&] { world.device.restart(); });
+      const auto second = world.spawn("second", [&] { world.device.restart(); });
+      testing::pass(1s);
+      token.reset();
+      first->join();
+      second->join();
+      EXPECT_FALSE(world.device.is_lost()) << "seed " << seed;
+      EXPECT_EQ(ones(world.device, {1}).item(), 1) << "seed " << seed;
+      EXPECT_EQ(read_error(value).code, ErrorCode::device_lost) << "seed " << seed;
+    });
+  }
+}
+
 TEST(Restart, ACopyThatWasOnItsWayStaysLostHoweverLateItComes) {
   stepped(lost_at(1), [](const World& world) {
     const Device other = world.runtime.device("sim:1");

@@ -1,0 +1,30 @@
+// A tensor that was adopted before others were done with it, more than once.
+#include "runtime/device/guests.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr SlotId kTensor{.index = 3, .generation = 1};
+constexpr SlotId kOther{.index = 4, .generation = 1};
+
+TEST(Guests, OfEveryAdoptionAreWaitedFor) {
+  Guests guests;
+  guests.add({.slot = kTensor, .uses = {{.lane = LaneId{1}, .sequence = 10}}});
+  guests.add({.slot = kOther, .uses = {{.lane = LaneId{9}, .sequence = 90}}});
+  guests.add({.slot = kTensor, .uses = {{.lane = LaneId{2}, .sequence = 20}}});
+  std::vector<std::uint64_t> sequences;
+  for (const DeferredDrop::Use& use : guests.take(kTensor)) {
+    sequences.push_back(use.sequence);
+  }
+  EXPECT_THAT(sequences, ElementsAre(10, 20));
+  EXPECT_FALSE(guests.has(kTensor)) << "nothing is left for the slot's next tensor";
+  EXPECT_TRUE(guests.has(kOther));
+}
+
+}  // namespace
+}  // namespace hearth
