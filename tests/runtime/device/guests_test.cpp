@@ -9,8 +9,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr SlotId kTensor{.index = 3, .generation = 1};
-constexpr SlotId kOther{.index = 4, .generation = 1};
+constexpr SlotId kTensor{3};
+constexpr SlotId kOther{4};
 
 TEST(Guests, OfEveryAdoptionAreWaitedFor) {
   Guests guests;
