@@ -34,7 +34,8 @@ struct DeviceOptions {
   std::vector<int> cores = {};  ///< Logical CPUs of a cpu device, each once; empty = its share of
                                 ///< what the process may use.
   std::int64_t memory_budget_bytes =
-      0;  ///< 0 = an equal share of 60 % of the memory that is free at start.
+      0;  ///< 0 = an equal share of 60 % of the memory that is free at start; of a default
+          ///< runtime's reference:0 and sim:0, a sixteenth each.
   /// How it hands out its memory.
   MemoryPooling memory = MemoryPooling::default_pooling;
   /// A strategy of the program's own instead, which keeps to the budget given with the pages

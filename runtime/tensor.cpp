@@ -74,8 +74,11 @@ void require_booleans(std::span<const std::byte> bytes, SourceLoc loc) {
 }
 
 PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
+  // First, because it may throw: a helper counts its device, and only the state that takes it
+  // gives that back.
+  const Deadline work_ends = current_stream(*impl.endpoint).limits().deadline;
   PendingHelper helper = helper_of(*impl.endpoint);
-  helper.work_ends = current_stream(*impl.endpoint).limits().deadline;
+  helper.work_ends = work_ends;
   return PendingOptions{.subject = "a readback", .helper = std::move(helper), .location = loc};
 }
 

@@ -22,7 +22,19 @@ class PinToCores final : public tbb::task_scheduler_observer {
  public:
   PinToCores(tbb::task_arena& arena, const std::vector<int>& cores)
       : tbb::task_scheduler_observer(arena), cores_(&cores) {}
-  ~PinToCores() override { observe(false); }
+  PinToCores(const PinToCores&) = delete;
+  PinToCores& operator=(const PinToCores&) = delete;
+  /// observe(false) crashes where observe(true) found no memory.
+  ~PinToCores() override {
+    if (is_observing_) {
+      observe(false);
+    }
+  }
+
+  void start() {
+    observe(true);
+    is_observing_ = true;
+  }
 
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) {
@@ -34,6 +46,7 @@ class PinToCores final : public tbb::task_scheduler_observer {
 
  private:
   const std::vector<int>* cores_;
+  bool is_observing_ = false;
 };
 
 }  // namespace
@@ -41,7 +54,7 @@ class PinToCores final : public tbb::task_scheduler_observer {
 struct Arena::Impl {
   explicit Impl(const std::vector<int>& cores)
       : arena(static_cast<int>(cores.size()), 1), pins(arena, cores) {
-    pins.observe(true);
+    pins.start();
   }
   tbb::task_arena arena;
   PinToCores pins;

@@ -108,12 +108,15 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   }
 }
 
-void share_memory(std::vector<DeviceOptions>& devices) {
-  const std::int64_t all = available_host_bytes() / 10 * 6;
-  const auto count = static_cast<std::int64_t>(devices.size());
-  for (DeviceOptions& device : devices) {
-    if (device.memory_budget_bytes == 0) {
-      device.memory_budget_bytes = all / std::max<std::int64_t>(count, 1);
+// The listed devices share 60 %. Those that nobody asked for yet take nothing from them: each has a
+// sixteenth.
+void share_memory(DeviceList& list) {
+  const std::int64_t all = available_host_bytes();
+  for (std::size_t i = 0; i < list.devices.size(); ++i) {
+    if (list.devices[i].memory_budget_bytes == 0) {
+      list.devices[i].memory_budget_bytes =
+          i < list.listed_count ? all / 10 * 6 / static_cast<std::int64_t>(list.listed_count)
+                                : all / 16;
     }
   }
 }
@@ -164,7 +167,7 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
     std::ranges::move(unlisted_devices(), std::back_inserter(list.devices));
   }
   share_cores(list.devices, loc);
-  share_memory(list.devices);
+  share_memory(list);
   return list;
 }
 

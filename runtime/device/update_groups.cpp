@@ -76,7 +76,7 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     refuse(endpoint_, *ticket, status.shared_error());
   }
   const bool is_own = !ticket->joint.decision;  // of a joint update the trainer that decides knows
-  if (!status.has_value() && is_own && !is_refused) {
+  if (!status.has_value() && is_own) {          // given up by its stream or not: an update is lost
     status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
   }
   status = end(lane, std::move(status));

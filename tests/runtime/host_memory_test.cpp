@@ -107,6 +107,14 @@ Error read_error(const Tensor& tensor) {
   return {};
 }
 
+TEST(HugeSizes, DevicesThatNobodyAskedForTakeNothingFromTheOthersBudget) {
+  const detail::PretendedHostBytes pretended(1600 * kMiB);
+  const Runtime runtime({.cpu_device_count = 2});
+  EXPECT_EQ(runtime.device("cpu:0").memory().budget_bytes, 480 * kMiB);
+  EXPECT_EQ(runtime.device("cpu:1").memory().budget_bytes, 480 * kMiB);
+  EXPECT_EQ(runtime.device("sim:0").memory().budget_bytes, 100 * kMiB);
+}
+
 TEST(HugeSizes, ADefaultBudgetIsAPartOfWhatIsFreeAndOneRequestAboveItIsRefused) {
   const detail::PretendedHostBytes pretended(1000 * kMiB);
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});

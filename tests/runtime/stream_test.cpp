@@ -249,7 +249,11 @@ TEST(Stream, BackPressureLetsAllThrough) {
 }
 
 TEST(StreamDeathTest, AStreamThatFindsNoMemoryIsTheLibrarysOwnError) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer needs the address space";
 #endif
   EXPECT_EXIT(open_streams_without_room(),
