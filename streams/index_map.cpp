@@ -53,6 +53,7 @@ std::vector<AxisLink> broadcast_links(const Shape& in,
                                       const Shape& out,
                                       int last_axes_to_skip = 0) {
   std::vector<AxisLink> links;
+  links.reserve(static_cast<std::size_t>(in.rank()));
   const int offset = out.rank() - in.rank();
   for (int axis = 0; axis < in.rank() - last_axes_to_skip; ++axis) {
     links.push_back(in[axis] == out[axis + offset] ? same(axis + offset) : repeated());
@@ -63,6 +64,7 @@ std::vector<AxisLink> broadcast_links(const Shape& in,
 // The axes stay but one.
 std::vector<AxisLink> all_but(const Shape& in, int axis, const AxisLink& instead) {
   std::vector<AxisLink> links;
+  links.reserve(static_cast<std::size_t>(in.rank()));
   for (int i = 0; i < in.rank(); ++i) {
     links.push_back(i == axis ? instead : same(i));
   }

@@ -28,6 +28,7 @@ class KernelBuilder {
   explicit KernelBuilder(std::vector<std::int32_t> extents);
   KernelBuilder(const KernelBuilder&) = delete;
   KernelBuilder& operator=(const KernelBuilder&) = delete;
+  ~KernelBuilder() = default;
 
   [[nodiscard]] KernelValue input(DType dtype, std::vector<AffineIndex> map);
   [[nodiscard]] KernelValue parameter(DType type);
@@ -41,7 +42,7 @@ class KernelBuilder {
   [[nodiscard]] KernelValue convert(KernelValue value, DType type);
 
   struct Reduced {
-    ReduceOp op;
+    ReduceOp op = ReduceOp::sum;
     KernelValue value;
   };
   /// Ends the body: reduces its values over axes (a bit each). The results, in the section after

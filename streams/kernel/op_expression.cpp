@@ -26,8 +26,8 @@ struct Operands {
 };
 
 struct Row {
-  OpKind kind;
-  Values (*make)(const Operands&);
+  OpKind kind = OpKind::add;
+  Values (*make)(const Operands&) = nullptr;
   Parameters (*parameters)(const OpView&, DType) = nullptr;
   bool is_raw = false;  ///< Moves and converts values: it sees them in their element types.
 };
@@ -357,6 +357,7 @@ Result<KernelIR> op_kernel(const OpView& op,
         .code = ErrorCode::unsupported, .text = kind + ": it has no expression", .op = kind};
   }
   std::vector<std::int32_t> symbols;
+  symbols.reserve(static_cast<std::size_t>(outputs[0].shape.rank()));
   for (int axis = 0; axis < outputs[0].shape.rank(); ++axis) {
     symbols.push_back(axis);
   }

@@ -182,6 +182,7 @@ TEST(DataParallelMending, StepsBehindTheOneThatHangsFailWithIt) {
     Trainer trainer = hall.trainer({.policy = DeviceLossPolicy::shrink});
     const TimePoint start = current_context().clock().now();
     std::vector<Pending<DataParallelReport>> steps;
+    steps.reserve(3);
     for (int step = 0; step < 3; ++step) {
       steps.push_back(trainer.step_later(divide(batch_of(step), kWorld)));
     }

@@ -47,9 +47,8 @@ struct Points {
 };
 
 Points points(std::vector<double> values, bool uses_branch = false) {
-  return {.size = static_cast<std::int64_t>(values.size()),
-          .values = std::move(values),
-          .uses_branch = uses_branch};
+  const auto size = static_cast<std::int64_t>(values.size());
+  return {.size = size, .values = std::move(values), .uses_branch = uses_branch};
 }
 
 Tensor loss_of(const Odd& model, const Points& shard) {

@@ -80,6 +80,7 @@ TEST_P(GivenUp, RequestsRunNoKernel) {
     const auto give_up = GetParam().arm(stream);
     const std::uint64_t before = kernels(world);
     std::vector<Tensor> answers;
+    answers.reserve(20);
     for (int i = 0; i < 20; ++i) {
       answers.push_back(request(world));
     }
@@ -287,6 +288,7 @@ TEST(Limits, ACancelMakesRoomInAFullStream) {
     HeldStream held(world.device);
     const std::uint64_t before = kernels(world);
     std::vector<Tensor> kept;
+    kept.reserve(250);
     for (int i = 0; i < 250; ++i) {
       kept.push_back(zeros(world.device, {1}));
     }

@@ -61,6 +61,7 @@ std::vector<Example> elementwise_examples() {
   return all;
 }
 
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): a list
 std::vector<Example> moving_examples() {
   std::vector<Example> all;
   const auto add = [&](KernelExample example) { all.push_back({std::move(example)}); };

@@ -22,7 +22,7 @@ struct FaultyRun {
 };
 
 /// The first bytes say which schedule, faults and sim; the others are the program.
-[[nodiscard]] FaultyRun faulty_run_of(std::span<const std::byte> bytes);
+[[nodiscard]] FaultyRun faulty_run_of(std::span<const std::byte> input);
 
 /// Over many runs. Counts.
 struct FaultFigures {

@@ -136,6 +136,7 @@ TEST(KernelInterpreter, RunsTheFirstExampleOnStridedOperands) {
   const std::array parameters{ScalarAttributes{.real = 2}};
   interpret(testing::scale_bias_relu(), {extents, inputs, outputs, parameters}).value();
   std::vector<float> values;
+  values.reserve(y.size());
   for (const f16 value : y) {
     values.push_back(static_cast<float>(value));
   }

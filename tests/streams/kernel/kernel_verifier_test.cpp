@@ -31,8 +31,9 @@ constexpr auto kNoType = static_cast<DType>(99);
 // %0 f16 = input 0, %1 f32 = convert %0, %2 f32 = parameter 0, %3 f32 = mul %1 %2,
 // %4 f16 = input 1, %5 f32 = convert %4, %6 f32 = add %3 %5, %7 f32 = constant 0,
 // %8 bool = less %6 %7, %9 f32 = select %8 %7 %6, %10 f16 = convert %9
+// NOLINTNEXTLINE(readability-function-size): a list
 const std::vector<Mistake>& plain_mistakes() {
-  static const std::vector<Mistake> all{
+  static const std::vector<Mistake> kAll{
       {"version: 1: 2", [](KernelIR& k) { k.version = 2; }},
       {"space: at most 8 axes: 9", [](KernelIR& k) { k.extents.resize(9); }},
       {"space: symbols count from 0 in the order of the axes: s1 where s0 is next",
@@ -130,13 +131,13 @@ const std::vector<Mistake>& plain_mistakes() {
       {"schedule: a known scope: 7",
        [](KernelIR& k) { k.schedule.scope = static_cast<ReduceScope>(7); }},
   };
-  return all;
+  return kAll;
 }
 
 // %0 f32 = input 0, %1 f32 = mul %0 %0; reduced 0 = sum %1;
 // %2 f32 = reduced 0, %3 f32 = parameter 0, %4 f32 = mul %2 %3, %5 f32 = sqrt %4
 const std::vector<Mistake>& reduce_mistakes() {
-  static const std::vector<Mistake> all{
+  static const std::vector<Mistake> kAll{
       {"reduce: axes among the 2 of the space: mask 0x0", [](KernelIR& k) { k.reduce->axes = 0; }},
       {"reduce: axes among the 2 of the space: mask 0x4", [](KernelIR& k) { k.reduce->axes = 4; }},
       {"reduced 0: a known reduction: 9",
@@ -166,7 +167,7 @@ const std::vector<Mistake>& reduce_mistakes() {
       {"output 0: each axis that stays once, as it is: axis 0",
        [](KernelIR& k) { k.outputs[0].map[0] = axis(1); }},
   };
-  return all;
+  return kAll;
 }
 
 void expect_all(const KernelIR& good, const std::vector<Mistake>& mistakes) {
@@ -189,11 +190,13 @@ TEST(KernelVerifier, NamesEachBrokenRuleOfAReduction) {
 // ---- whatever the builder makes ----
 
 // A random kernel of up to three axes, whose operands the types allow.
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): a choice at each line
 KernelIR random_kernel(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
   const int axes = static_cast<int>(below(4));
   std::vector<std::int32_t> symbols;
+  symbols.reserve(static_cast<std::size_t>(axes));
   for (int i = 0; i < axes; ++i) {
     symbols.push_back(static_cast<std::int32_t>(below(2)) == 0 ? i : 0);
   }
