@@ -1,17 +1,22 @@
 // The backend seam: what a device type must offer. One Backend object belongs to one device and is
-// driven by its actor. Threads: owner only (the holder of the device's token), except info(). A
-// backend runs work in the order of submit; completed() tells how far it is. Host backends finish
-// inside submit.
+// driven by its actor. Threads: owner only (the holder of the device's token), except info() and
+// wait(). Work runs on physical streams, numbered as memory does: ops on kOpStream, in the order of
+// submit wherever their bytes overlap; copies on the others. What is on another stream is waited
+// for where `after` names its point, and nowhere else. Points of a stream end in their order.
+// Inline backends (BackendInfo::runs_inline) have ended all work when a call returns, and answer
+// with points that are done.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include <hearth/backends/kernel.hpp>
 #include <hearth/backends/scratch_memory.hpp>
 #include <hearth/memory/page_provider.hpp>
+#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 namespace hearth {
@@ -19,11 +24,49 @@ namespace hearth {
 struct BackendInfo {
   std::string name;         ///< "cpu:0"
   std::string description;  ///< "2 cores of ..., avx512, OpenBLAS 0.3.21 (pthread build)"
-  bool is_host = true;  ///< Its memory is host memory and its work runs on the submitting thread:
-                        ///< the token may be lent to a reader, which cannot leave a kernel. So
-                        ///< never where a kernel may hang.
+  bool runs_inline = true;  ///< Its work runs on the submitting thread: the token may be lent to a
+                            ///< reader, which cannot leave a kernel. So never where one may hang.
+  bool has_host_memory = true;  ///< The host may touch its bytes where no work does.
   int core_count = 1;
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
+};
+
+/// The physical streams of a device, out of kMaxPhysicalStreams.
+inline constexpr std::uint8_t kOpStream = 0;
+inline constexpr std::uint8_t kUploadStream = 1;
+inline constexpr std::uint8_t kDownloadStream = 2;
+
+/// The end of all work on a stream up to one piece of it. Value 0 is done from the beginning.
+struct TimelinePoint {
+  std::uint64_t value = 0;
+  std::uint8_t stream = kOpStream;
+
+  [[nodiscard]] bool is_done() const noexcept { return value == 0; }
+  friend bool operator==(const TimelinePoint&, const TimelinePoint&) = default;
+};
+
+/// A word of the device in which a kernel leaves that it failed, for later work and for the host;
+/// 0 is none. The device's runtime gives the numbers out, from 1, and uses them again.
+using ErrorCell = std::uint32_t;
+
+/// One kernel of a submit. Borrowed until submit() returns.
+struct Launch {
+  KernelCall call;
+  /// Where a kernel that may fail while it runs leaves it; empty when the kernel begins. Inline
+  /// backends say it in the status of submit.
+  ErrorCell cell = 0;
+  /// The kernel's results count only if none of these has a failure when it begins. Otherwise
+  /// output i has the elements of input keeps[i] afterwards, which is as large.
+  std::span<const ErrorCell> guards = {};
+  std::span<const std::int8_t> keeps = {};
+};
+
+/// What became of a submit: the first `issued` launches run or have run, up to `point`; launch
+/// number `issued`, if there is one, has `status`, and those behind it were not looked at.
+struct Issue {
+  TimelinePoint point = {};
+  std::uint32_t issued = 0;
+  Status status = {};
 };
 
 class Backend {
@@ -57,19 +100,45 @@ class Backend {
     static_cast<void>(call);
     return 0;
   }
-  /// Runs or enqueues one op. A failure is the op's own (kernel_failed, out_of_range, unsupported);
-  /// device_lost is the device's. An op that finds no scratch memory has changed no input.
-  [[nodiscard]] virtual Status submit(const KernelCall& call) = 0;
-  /// Copies between host memory and the device, in order with submit. `to`/`from` are device
-  /// addresses of TensorView::data.
-  [[nodiscard]] virtual Status upload(std::byte* to, std::span<const std::byte> from) = 0;
-  [[nodiscard]] virtual Status download(std::span<std::byte> to, const std::byte* from) = 0;
-  /// Waits until all that was submitted has ended; a host backend has nothing to wait for.
-  /// Errors: device_lost; deadline_exceeded when some of it hangs.
-  [[nodiscard]] virtual Status finish() { return {}; }
-  /// Timeline values: the last submitted, and the last completed.
-  [[nodiscard]] virtual std::uint64_t submitted() const noexcept = 0;
-  [[nodiscard]] virtual std::uint64_t completed() noexcept = 0;
+
+  /// Runs or enqueues launches on kOpStream, behind all of `after`.
+  ///
+  /// Errors: in the issue's status. A launch's own (kernel_failed, out_of_range, unsupported) when
+  /// it is refused, and on inline backends when it fails; device_lost is the device's. A launch that
+  /// finds no scratch memory has changed no input.
+  [[nodiscard]] virtual Issue submit(std::span<const Launch> batch,
+                                     std::span<const TimelinePoint> after) = 0;
+  /// Copies between host memory and the device, behind all of `after`, on kUploadStream and
+  /// kDownloadStream. `to`/`from` are device addresses of TensorView::data; the host bytes stay the
+  /// backend's up to the point.
+  ///
+  /// Errors: device_lost.
+  [[nodiscard]] virtual Result<TimelinePoint> upload(std::byte* to,
+                                                     std::span<const std::byte> from,
+                                                     std::span<const TimelinePoint> after) = 0;
+  [[nodiscard]] virtual Result<TimelinePoint> download(std::span<std::byte> to,
+                                                       const std::byte* from,
+                                                       std::span<const TimelinePoint> after) = 0;
+  /// The value up to which the stream's work has ended. Never falls.
+  [[nodiscard]] virtual std::uint64_t completed(std::uint8_t stream) noexcept {
+    static_cast<void>(stream);
+    return ~std::uint64_t{0};
+  }
+  /// Waits until one of these points has ended.
+  ///
+  /// Errors: device_lost; deadline_exceeded.
+  /// Threads: any.
+  [[nodiscard]] virtual Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
+    static_cast<void>(any_of);
+    static_cast<void>(deadline);
+    return {};
+  }
+  /// What the kernel that was launched with this cell has left there; asked once its point has
+  /// ended, before the cell is used again.
+  [[nodiscard]] virtual Status cell_status(ErrorCell cell) {
+    static_cast<void>(cell);
+    return {};
+  }
 };
 
 }  // namespace hearth
