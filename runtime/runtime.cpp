@@ -52,6 +52,8 @@ struct Runtime::Impl {
     IntrusivePtr<DeviceEndpoint> endpoint;
     std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
     std::unique_ptr<OwnedThread> thread;
+    std::shared_ptr<CompletionWaiter> waiter;  ///< of an asynchronous device, with its thread
+    std::unique_ptr<OwnedThread> waiter_thread;
     std::shared_ptr<const void> witness;
     bool is_listed = true;  ///< By Runtime::devices().
   };
@@ -81,14 +83,18 @@ struct Runtime::Impl {
   /// The device's first backend, which alone has the faults that were asked for.
   [[nodiscard]] std::unique_ptr<Backend> open_backend(const DeviceOptions& options,
                                                       SourceLoc loc) const;
-  [[nodiscard]] DeviceActorOptions actor_options(const DeviceOptions& options,
-                                                 const std::string& name) const;
+  [[nodiscard]] DeviceActorOptions options_of_actor(const DeviceOptions& options,
+                                                    const std::string& name) const;
   [[nodiscard]] BackendRequest request_for(const DeviceOptions& options) const;
   /// The thread that runs the actor's loop, which has begun when this returns.
   [[nodiscard]] std::unique_ptr<OwnedThread> start_thread(
       const DeviceOptions& options,
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<DeviceActor>& actor);
+  /// The thread that waits for an asynchronous device.
+  [[nodiscard]] std::unique_ptr<OwnedThread> start_waiter(
+      const IntrusivePtr<DeviceEndpoint>& endpoint,
+      const std::shared_ptr<CompletionWaiter>& waiter);
   /// Records the whole run, into record_file.
   void record_run(const Runtime& runtime);
   /// Ends the devices' actors and threads.
@@ -105,6 +111,10 @@ void Runtime::Impl::close() {
   for (Node& node : nodes) {
     node.witness.reset();
     node.thread->end(limit);
+    if (node.waiter) {
+      node.waiter->stop();
+      node.waiter_thread->end(limit);
+    }
   }
   nodes.clear();
 }
@@ -150,7 +160,7 @@ std::unique_ptr<Backend> Runtime::Impl::open_backend(const DeviceOptions& option
   return std::move(opened).value();
 }
 
-DeviceActorOptions Runtime::Impl::actor_options(const DeviceOptions& options,
+DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
                                                 const std::string& name) const {
   DeviceActorOptions made{.budget_bytes = options.memory_budget_bytes,
                           .pooling = options.memory,
@@ -188,16 +198,33 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_thread(
   return thread;
 }
 
+std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
+    const IntrusivePtr<DeviceEndpoint>& endpoint,
+    const std::shared_ptr<CompletionWaiter>& waiter) {
+  const std::string subject = fmt::format("the waiter of device {}", endpoint->name());
+  return std::make_unique<OwnedThread>(
+      *executor,
+      ThreadOptions{.name = endpoint->name() + " waiter"},
+      OwnedThreadOptions{.subject = subject,
+                         .observe = [] { return std::string("waits for the device"); },
+                         .limit = shutdown_limit,
+                         .log = &tables->log},
+      [endpoint, waiter] { waiter->thread_main(*endpoint); });
+}
+
 // Phases: the backend, which says what the device is; the endpoint and the actor; the actor's
-// thread; the watchdog's witness.
+// thread, and one that waits for an asynchronous device; the watchdog's witness.
 void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
   require_new_name(options.name, loc);
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
   auto endpoint = make_intrusive<DeviceEndpoint>(
-      info.name, info.description, tables, unique_number(), info.is_host, options.cores);
-  auto actor = std::make_shared<DeviceActor>(
-      endpoint, std::move(backend), actor_options(options, info.name));
+      info.name, info.description, tables, unique_number(), info.runs_inline, options.cores);
+  DeviceActorOptions actor_options = options_of_actor(options, info.name);
+  auto waiter = info.runs_inline ? nullptr : std::make_shared<CompletionWaiter>();
+  actor_options.waiter = waiter;
+  auto actor = std::make_shared<DeviceActor>(endpoint, std::move(backend), actor_options);
+  std::unique_ptr<OwnedThread> waiter_thread = waiter ? start_waiter(endpoint, waiter) : nullptr;
   std::unique_ptr<OwnedThread> thread = start_thread(options, endpoint, actor);
   std::shared_ptr<const void> witness =
       tables->watchdog->watch({.name = fmt::format("device {}", info.name),
@@ -214,7 +241,12 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
                        options.memory_budget_bytes);
   });
   nodes.push_back(
-      Node{std::move(endpoint), std::move(actor), std::move(thread), std::move(witness)});
+      Node{.endpoint = std::move(endpoint),
+           .actor = std::move(actor),
+           .thread = std::move(thread),
+           .waiter = std::move(waiter),
+           .waiter_thread = std::move(waiter_thread),
+           .witness = std::move(witness)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {

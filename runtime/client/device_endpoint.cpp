@@ -15,13 +15,13 @@ DeviceEndpoint::DeviceEndpoint(std::string name,
                                std::string description,
                                std::shared_ptr<RuntimeTables> tables,
                                std::uint64_t key,
-                               bool is_host,
+                               bool runs_inline,
                                std::vector<int> cores)
     : name_(std::move(name)),
       description_(std::move(description)),
       tables_(std::move(tables)),
       key_(key),
-      is_host_(is_host),
+      runs_inline_(runs_inline),
       cores_(std::move(cores)) {}
 
 DeviceEndpoint::~DeviceEndpoint() = default;
@@ -152,7 +152,7 @@ void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
   if (is_holder()) [[unlikely]] {
     require_no_holder(waiter.subject());  // the text is made for those alone who read it
   }
-  if (!is_host_) {
+  if (!runs_inline_) {
     return;
   }
   constexpr Duration kHelpsFrom = std::chrono::seconds(10);
@@ -175,7 +175,7 @@ void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
 
 void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) {
   require_no_holder("room in a stream");
-  if (is_host_ && doorbell.try_claim()) {
+  if (runs_inline_ && doorbell.try_claim()) {
     loop_->run_borrowed(
         [](const void* full) noexcept { return static_cast<const Lane*>(full)->has_room(); },
         &lane,

@@ -34,7 +34,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
                  std::string description,
                  std::shared_ptr<RuntimeTables> tables,
                  std::uint64_t key,
-                 bool is_host,
+                 bool runs_inline,
                  std::vector<int> cores);
   ~DeviceEndpoint();
 
@@ -45,7 +45,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
   /// Unique in the process: finds a thread's client of this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
-  [[nodiscard]] bool is_host() const noexcept { return is_host_; }
+  [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
@@ -130,7 +130,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::string description_;
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
-  const bool is_host_;
+  const bool runs_inline_;
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};

@@ -85,6 +85,12 @@ struct StopDevice {
   Deadline limit = Deadline::never();
 };
 
+/// Work that the device was given has ended, or it is lost; of the memory's generation.
+struct WorkEnded {
+  std::uint64_t generation = 0;
+  Status status;
+};
+
 /// What its lanes wait for, a line each; answered at once, however busy the device is.
 struct DescribeWaits {
   Promise<std::string> answer;
@@ -150,6 +156,7 @@ using DeviceMessage = std::variant<DropOutside,
                                    GiveUp,
                                    SettleUpdate,
                                    StopDevice,
+                                   WorkEnded,
                                    DescribeWaits,
                                    DeviceQuestion>;
 

@@ -19,11 +19,18 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       options_(options),
       memory_(std::make_shared<DeviceMemory>(std::move(backend), options)),
       handles_(*memory_->strategy),
-      dispatch_(*endpoint_, *memory_->backend, *memory_->scratch, handles_),
-      queues_(*endpoint_),
-      report_(*endpoint_, queues_, dispatch_, memory_),
-      records_(*endpoint_, handles_, dispatch_, queues_, report_, memory_),
-      join_(dispatch_, queues_, records_) {}
+      dispatch_(*endpoint_, *memory_->backend, *memory_->scratch, handles_, in_flight_),
+      queues_(*endpoint_, in_flight_),
+      report_(*endpoint_, queues_, dispatch_, in_flight_),
+      records_(*endpoint_, handles_, dispatch_, queues_, in_flight_, report_, memory_),
+      join_(dispatch_, queues_, records_),
+      completions_(*endpoint_,
+                   handles_,
+                   dispatch_,
+                   queues_,
+                   in_flight_,
+                   memory_,
+                   options_.waiter.get()) {}
 
 DeviceActor::~DeviceActor() = default;
 
@@ -69,7 +76,7 @@ bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   // behind.
   const Deadline until =
       endpoint_->doorbell.is_free() ? queues_.next_deadline() : Deadline::never();
-  const bool timed = endpoint_->is_host() && timed_sleeps < kTimedSleeps;
+  const bool timed = endpoint_->runs_inline() && timed_sleeps < kTimedSleeps;
   if (!timed && keeps_failures_.exchange(false, std::memory_order_acq_rel)) {
     return true;
   }
@@ -113,7 +120,8 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     }
     const bool ends_here = is_stopping_ && until == nullptr;
     if (ends_here &&
-        (stop_limit_.has_passed() || (queues_.ready().empty() && queues_.parked().empty()))) {
+        (stop_limit_.has_passed() ||
+         (queues_.ready().empty() && queues_.parked().empty() && in_flight_.is_empty()))) {
       finish_stop();
       return;
     }
@@ -141,6 +149,9 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
   DeviceEndpoint& endpoint = *endpoint_;
   records_seen_.store(queues_.record_count(), std::memory_order_release);
   const bool has_work = !queues_.ready().empty();
+  if (!in_flight_.is_empty()) {
+    completions_.expect();
+  }
   // A borrower leaves the parked lanes' deadlines, and the end of a shutdown, to the actor's
   // thread.
   const bool leaves_duties = is_borrower && (is_stopping_ || !queues_.parked().empty());
@@ -164,7 +175,7 @@ void DeviceActor::serve_memory_waits() {
   if (released_blocks_ != handles_.release_count()) {
     released_blocks_ = handles_.release_count();
     queues_.unpark_memory_waits();
-  } else if (queues_.is_idle()) {
+  } else if (queues_.is_idle() && in_flight_.is_empty()) {
     expire(queues_.youngest_memory_wait());
   }
 }
@@ -182,7 +193,11 @@ void DeviceActor::collect() {
     queues_.make_ready(queues_.meet(lane->id()));
     lane = next;
   }
-  if (!queues_.parked().empty()) {
+  if (!in_flight_.is_empty()) {
+    completions_.retire();
+    after_record();
+  }
+  if (!queues_.parked().empty() || (is_stopping_ && !in_flight_.is_empty())) {
     expire_parked();
   } else if (!queues_.next_deadline().is_never()) {
     queues_.set_next_deadline(Deadline::never());
@@ -367,6 +382,7 @@ void DeviceActor::close_lane(LaneState& lane) {
 void DeviceActor::finish_stop() noexcept {
   const auto closed = std::make_shared<const Error>(endpoint_->closed_error());
   has_stopped_ = true;
+  completions_.abandon(closed);
   for (DeviceMessage& message : endpoint_->stop_inbox()) {
     receive(message);  // it may look into the lanes, which are the actor's up to here
   }

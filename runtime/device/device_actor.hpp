@@ -16,9 +16,11 @@
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/device.hpp>
 
+#include "completions.hpp"
 #include "device_memory.hpp"
 #include "dispatch.hpp"
 #include "handle_table.hpp"
+#include "in_flight.hpp"
 #include "join_runner.hpp"
 #include "lane_queues.hpp"
 #include "records.hpp"
@@ -80,6 +82,8 @@ class DeviceActor final : public DeviceLoop {
   void finish_aftermath();
   /// Ends the lane's wait in vain.
   void expire(LaneState& lane);
+  /// The waiter says that work has ended, or that the device is lost.
+  void note_work_ended(const WorkEnded& ended);
   /// Gives this generation up: from now on everything fails with `error`, unless the device is lost
   /// already.
   void lose(ErrorRef error);
@@ -102,12 +106,14 @@ class DeviceActor final : public DeviceLoop {
   IntrusivePtr<DeviceEndpoint> endpoint_;
   const DeviceActorOptions options_;
   std::shared_ptr<DeviceMemory> memory_;
+  InFlight in_flight_;
   HandleTable handles_;
   Dispatch dispatch_;
   LaneQueues queues_;
   WaitReport report_;
   Records records_;
   JoinRunner join_;
+  Completions completions_;
   bool is_lost_ = false;
   std::uint64_t released_blocks_ = 0;  // when the lanes that wait for memory were last woken
   bool is_stopping_ = false;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/op_table.hpp>
+
 namespace hearth {
 
 void DeviceActor::lose(ErrorRef error) {
@@ -16,6 +18,28 @@ void DeviceActor::lose(ErrorRef error) {
   }
 }
 
+// A device that is lost while it works names the op that it was at.
+void DeviceActor::note_work_ended(const WorkEnded& ended) {
+  if (ended.generation != endpoint_->generation()) {
+    return;
+  }
+  completions_.note_answer();
+  if (ended.status.has_value() || dispatch_.lost()) {
+    return;
+  }
+  Error lost = ended.status.error();
+  lost.device = endpoint_->name();
+  if (const auto oldest = in_flight_.oldest()) {
+    lost.op = op_info(oldest->kind).name;
+    lost.lane = oldest->lane.value;
+    lost.sequence = oldest->sequence;
+    lost.location = endpoint_->tables().sources.location(oldest->source);
+  }
+  dispatch_.lose(
+      endpoint_->tables().failures().enter(std::make_shared<const Error>(std::move(lost))));
+  note_loss();
+}
+
 void DeviceActor::note_loss() {
   endpoint_->tables().log.error(
       fmt::format("device {} is lost: {}", endpoint_->name(), dispatch_.lost()->to_string()));
@@ -25,6 +49,7 @@ void DeviceActor::note_loss() {
 void DeviceActor::become_lost() {
   is_lost_ = true;
   endpoint_->mark_lost();
+  completions_.abandon(dispatch_.lost());
   // A lane that waits for a slot, or for other lanes, needs no help: what it waits for fails by
   // itself now.
   for (LaneState* lane : std::vector<LaneState*>(queues_.parked())) {
@@ -49,9 +74,15 @@ void DeviceActor::restart() {
   // A device that is never idle answers before each prepared group has had its turn. What the group
   // holds goes back while its memory is there; at its turn the group asks again, and fails with its
   // operands.
-  queues_.for_each([](LaneState& lane) { lane.prepared.reset(); });
+  // The same for bytes that were to be lent.
+  queues_.for_each([](LaneState& lane) {
+    lane.prepared.reset();
+    lane.lending.reset();
+    lane.awaited_work.reset();
+  });
   handles_.restart(*memory->strategy, lost);
   dispatch_.restart(*memory->backend, *memory->scratch);
+  in_flight_.restart();
   memory_ = std::move(memory);
   is_lost_ = false;
   endpoint_->mark_restarted();

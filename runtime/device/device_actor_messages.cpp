@@ -58,6 +58,7 @@ void DeviceActor::receive(DeviceMessage& message) {
                      is_stopping_ = true;
                      stop_limit_ = stop.limit;
                    },
+                   [this](const WorkEnded& ended) { note_work_ended(ended); },
                    [this](DescribeWaits& ask) { ask.answer.set_value(report_.describe()); },
                    [this](DeviceQuestion& question) { keep_question(std::move(question)); }},
         message);

@@ -130,6 +130,9 @@ Status Dispatch::submit(const ResolvedOp& op,
                         std::span<const HeldStorage> storages,
                         OnShortage rule) {
   const KernelCall call = call_of(op, storages);
+  if (!runs_inline_) [[unlikely]] {
+    touch(op, storages);
+  }
   Status status = submit_views(op.op(), call.inputs, call.outputs, rule);
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
@@ -138,6 +141,7 @@ Status Dispatch::submit(const ResolvedOp& op,
 // its outputs may hit those.
 Status Dispatch::check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages) {
   return guarded("the check of the memory strategy", [&]() -> Status {
+    HEARTH_TRY_STATUS(wait_for_ops());
     for (const HeldStorage& storage : storages) {
       HEARTH_TRY_STATUS(handles_.check(*storage));
     }
@@ -159,7 +163,7 @@ Status Dispatch::submit_views(const OpView& op,
 }
 
 Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage rule) {
-  Status status = guarded(what, [&] { return backend_->submit(call); });
+  Status status = guarded(what, [&] { return launch(call); });
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);
   }
@@ -199,7 +203,11 @@ void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage
 void Dispatch::make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages) {
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const Operand operand = op.output(static_cast<int>(i));
-    fill(handles_.slot(operand.slot), operand, lane.id, std::move(storages[i]));
+    Slot& slot = handles_.slot(operand.slot);
+    fill(slot, operand, lane.id, std::move(storages[i]));
+    if (!runs_inline_) [[unlikely]] {
+      slot.late = touched_.late;
+    }
   }
 }
 
@@ -280,6 +288,14 @@ void Dispatch::account(const ErrorRef& error, LaneState& lane) {
   note_failure(error, lane);
 }
 
+void Dispatch::account_late(const ErrorRef& error, LaneState* lane) {
+  if (lane != nullptr) {
+    account(error, *lane);
+  } else {
+    ++statistics_.poisoned_ops;
+  }
+}
+
 void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
   Failure* const failure = find_failure(*error);
   if (failure == nullptr || failure->is_read()) {
@@ -342,6 +358,7 @@ Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   } else {
     handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
   }
+  to.late = from.late;
   wake_waiting(to);
   consume_inputs(op);
   return Ran::done;
@@ -355,7 +372,9 @@ Ran Dispatch::run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rul
   if (!storage.has_value()) {
     return fail_or_put_off(op, lane, storage.status());
   }
-  fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
+  Slot& to = handles_.slot(out.slot);
+  fill(to, out, lane.id, std::move(storage).value());
+  to.late = op.slot(0).late;
   consume_inputs(op);
   return Ran::done;
 }

@@ -18,6 +18,7 @@
 #include "device_scratch.hpp"
 #include "guests.hpp"
 #include "handle_table.hpp"
+#include "in_flight.hpp"
 #include "lane_state.hpp"
 #include "resolved_op.hpp"
 #include "runtime/client/device_endpoint.hpp"
@@ -32,8 +33,14 @@ class Dispatch {
   Dispatch(DeviceEndpoint& endpoint,
            Backend& backend,
            DeviceScratch& scratch,
-           HandleTable& handles) noexcept
-      : endpoint_(endpoint), backend_(&backend), scratch_(&scratch), handles_(handles) {}
+           HandleTable& handles,
+           InFlight& in_flight) noexcept
+      : endpoint_(endpoint),
+        backend_(&backend),
+        scratch_(&scratch),
+        handles_(handles),
+        in_flight_(in_flight),
+        runs_inline_(backend.info().runs_inline) {}
 
   [[nodiscard]] ResolvedOp resolve(const OpView& op, LaneId lane) {
     return ResolvedOp(handles_, op, lane);
@@ -68,13 +75,15 @@ class Dispatch {
 
   /// upload, lend, and the wait for the device.
   [[nodiscard]] Ran upload(const OpView& op, LaneState& lane, OnShortage rule);
-  /// Waits until the device has ended what was submitted; why it did not, or null.
-  [[nodiscard]] ErrorRef finish(const OpView& op, LaneId lane);
   /// The bytes to lend: the input's own when this is its last use, else a copy. The input is still
   /// there. is_short() of the status: as in prepare_group.
   [[nodiscard]] Result<HeldStorage> storage_to_lend(const ResolvedOp& op,
                                                     LaneState& lane,
                                                     OnShortage rule);
+  /// Why the op must not run, or null.
+  [[nodiscard]] ErrorRef first_poison(const ResolvedOp& op) const {
+    return lost_ ? lost_ : op.poison();
+  }
   /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
   /// The end of a loan: the tensor is there, or carries the error.
@@ -101,6 +110,9 @@ class Dispatch {
   void note_failure(const ErrorRef& error, LaneState& lane);
   /// The same for an op that has failed, which is counted.
   void account(const ErrorRef& error, LaneState& lane);
+  /// The same for an op that was found to have failed after its lane, which may have ended, went
+  /// on.
+  void account_late(const ErrorRef& error, LaneState* lane);
   /// The exception being handled, as the failure of this op.
   [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const;
 
@@ -117,8 +129,10 @@ class Dispatch {
   void restart(Backend& backend, DeviceScratch& scratch) noexcept {
     backend_ = &backend;
     scratch_ = &scratch;
+    runs_inline_ = backend.info().runs_inline;
     lost_ = nullptr;
   }
+  [[nodiscard]] std::uint64_t kernel_count() const noexcept { return statistics_.kernels; }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
   /// Waits and refusals for want of memory; the strategy counts the other rungs.
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
@@ -137,10 +151,6 @@ class Dispatch {
     [[nodiscard]] std::span<HeldStorage> all() noexcept { return {held.data(), count}; }
   };
 
-  /// Why the op must not run, or null.
-  [[nodiscard]] ErrorRef first_poison(const ResolvedOp& op) const {
-    return lost_ ? lost_ : op.poison();
-  }
   [[nodiscard]] Ran run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule);
@@ -152,6 +162,18 @@ class Dispatch {
   [[nodiscard]] KernelCall call_of(const ResolvedOp& op, std::span<const HeldStorage> storages);
   /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
   [[nodiscard]] Status run_call(const char* what, const KernelCall& call, OnShortage rule);
+  /// The call as a launch behind all that it must wait for.
+  [[nodiscard]] Status launch(const KernelCall& call);
+  /// On an asynchronous device: which storages the next launch reads and writes, for which op, and
+  /// on which kernels its results depend.
+  void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
+  /// An op's own points of what was touched, by stream.
+  [[nodiscard]] std::span<const TimelinePoint> points_before();
+  void note_launched(TimelinePoint point, ErrorCell cell);
+  /// A copy into or out of the storage that was issued up to this point.
+  static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
+  /// Waits until the device has ended its ops, for a strategy that looks at the bytes. Blocks.
+  [[nodiscard]] Status wait_for_ops();
   /// What a kernel that failed with this status failed of.
   [[nodiscard]] Status why_failed(Status status, OnShortage rule);
   /// Runs the kernel with outputs in these storages.
@@ -229,7 +251,11 @@ class Dispatch {
                                            const Operand& operand,
                                            const Slot& from,
                                            OnShortage rule);
-  [[nodiscard]] Status download(const ResolvedOp& op, std::span<std::byte> target, OnShortage rule);
+  /// Brings the input's bytes; `point`: when they are there.
+  [[nodiscard]] Status download(const ResolvedOp& op,
+                                std::span<std::byte> target,
+                                OnShortage rule,
+                                TimelinePoint& point);
   [[nodiscard]] Result<HeldStorage> lendable(const ResolvedOp& op,
                                              LaneState& lane,
                                              OnShortage rule);
@@ -241,6 +267,8 @@ class Dispatch {
   Backend* backend_;
   DeviceScratch* scratch_;
   HandleTable& handles_;
+  InFlight& in_flight_;
+  bool runs_inline_;
   DeviceStatistics statistics_;
   ErrorRef lost_;
   bool has_aftermath_ = false;
@@ -250,6 +278,16 @@ class Dispatch {
   const ErrorRef short_ = std::make_shared<const Error>(
       Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"});
   std::vector<TensorView> views_;  // scratch, reused: inputs then outputs
+  /// What the next launch of an asynchronous device touches.
+  struct Touched {
+    std::vector<Storage*> reads;
+    std::vector<Storage*> writes;
+    LateFailures late;  ///< what its results depend on
+    OpRecord record;
+    LaneId lane;
+  };
+  Touched touched_;
+  std::vector<TimelinePoint> points_;  // scratch, reused
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

@@ -132,6 +132,11 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage ru
   const Layout target(from.layout->shape);
   const TensorView in{from.data, from.layout, from.dtype};
   const TensorView out{to.block.data, &target, from.dtype};
+  if (!runs_inline_) [[unlikely]] {
+    touched_.reads.assign(1, from.storage);
+    touched_.writes.assign(1, &to);
+    touched_.late.reset();
+  }
   ++statistics_.kernels;
   return run_call(
       "the copy kernel", KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}}, rule);
@@ -145,6 +150,10 @@ Result<HeldStorage> Dispatch::packed(const OpView& op,
   const std::int64_t size = bytes_of(operand, endpoint_.tables().shapes.layout(operand.shape));
   HEARTH_TRY(HeldStorage storage,
              allocate(size, PoolKind::temporary, origin_of(op, operand), rule));
+  if (!runs_inline_) [[unlikely]] {
+    touched_.record = op.record();
+    touched_.lane = {};
+  }
   HEARTH_TRY_STATUS(copy_to_contiguous(from, *storage, rule));
   return storage;
 }

@@ -32,11 +32,20 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     fail(op, lane, failure_of(storage.error(), op, lane.id));
     return Ran::failed;
   }
-  const Status status = guarded(
-      "the upload", [&] { return backend_->upload(storage.value()->block.data, ticket->bytes); });
+  TimelinePoint point;
+  const TimelinePoint reusable{storage.value()->block.ready_after, kOpStream};
+  const Status status = guarded("the upload", [&]() -> Status {
+    HEARTH_TRY(point,
+               backend_->upload(storage.value()->block.data, ticket->bytes, {&reusable, 1}));
+    return {};
+  });
   if (!status.has_value()) {
     fail(op, lane, error_of(status, op, lane.id));
     return Ran::failed;
+  }
+  if (!point.is_done()) {
+    note_copy(*storage.value(), point, true);
+    in_flight_.add(point, UploadEnd{std::move(ticket)});
   }
   const Operand out = op.output(0);
   fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
@@ -48,8 +57,9 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
 Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
+  TimelinePoint point;
   if (!error) {
-    const Status status = download(op, ticket->target, rule);
+    const Status status = download(op, ticket->target, rule, point);
     if (is_short(status)) {
       static_cast<void>(ticket.release());  // the record keeps it
       return Ran::short_of_memory;
@@ -57,6 +67,12 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     if (!status.has_value()) {
       error = error_of(status, op.op(), lane.id);
     }
+  }
+  if (!point.is_done()) {
+    const LateFailures late = op.slot(0).late;
+    in_flight_.add(point, ReadEnd{std::move(ticket), late, {op.op().record(), lane.id}});
+    consume_inputs(op);
+    return Ran::done;
   }
   consume_inputs(op);
   const Ran ran = error ? Ran::failed : Ran::done;
@@ -67,26 +83,27 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   return ran;
 }
 
-ErrorRef Dispatch::finish(const OpView& op, LaneId lane) {
-  if (lost_) {
-    return lost_;
-  }
-  const Status status = guarded("the wait for the device", [&] { return backend_->finish(); });
-  return status.has_value() ? nullptr : error_of(status, op, lane);
-}
-
 // Backends copy plain runs of bytes: a strided tensor is packed first, in memory of the device, and
 // waits for that like an op.
-Status Dispatch::download(const ResolvedOp& op, std::span<std::byte> target, OnShortage rule) {
+Status Dispatch::download(const ResolvedOp& op,
+                          std::span<std::byte> target,
+                          OnShortage rule,
+                          TimelinePoint& point) {
   const Slot& slot = op.slot(0);
-  const auto bring = [&](const std::byte* data) {
-    return guarded("the download", [&] { return backend_->download(target, data); });
+  const auto bring = [&](Storage& storage, const std::byte* data) {
+    return guarded("the download", [&]() -> Status {
+      HEARTH_TRY(point, backend_->download(target, data, {&storage.written, 1}));
+      if (!point.is_done()) {
+        note_copy(storage, point, false);
+      }
+      return {};
+    });
   };
   if (slot.layout->contiguous) {
-    return bring(slot.data);
+    return bring(*slot.storage, slot.data);
   }
   HEARTH_TRY(const HeldStorage storage, packed(op.op(), op.op().input(0), slot, rule));
-  return bring(storage->block.data);
+  return bring(*storage, storage->block.data);
 }
 
 Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
@@ -99,12 +116,6 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
     return storage;
   }
   statistics_.foreign_uses += op.foreign_uses();
-  if (storage.has_value()) {
-    // The taker looks at the bytes by itself, so what makes them has to have ended.
-    if (ErrorRef unfinished = finish(op.op(), lane.id)) {
-      return unfinished;
-    }
-  }
   return storage;
 }
 
@@ -113,6 +124,13 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
 Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   if (ErrorRef poison = first_poison(op)) {
     return poison;
+  }
+  if (!backend_->info().has_host_memory) {
+    return failure_of(Error{.code = ErrorCode::unsupported,
+                            .text = "the bytes of this device cannot be lent: the host cannot "
+                                    "touch its memory"},
+                      op.op(),
+                      lane.id);
   }
   const Operand in = op.op().input(0);
   const Slot& from = op.slot(0);

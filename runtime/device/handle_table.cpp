@@ -53,7 +53,7 @@ void HandleTable::replace(Storage& storage, const BlockOrigin& origin, std::int6
   }
 }
 
-// The block goes back with no last use to wait for: host devices are done when submit() returns.
+// On inline devices no use is named: they are done when submit() returns.
 void HandleTable::unuse(Storage* storage) noexcept {
   if (storage == nullptr || --storage->uses > 0) {
     return;
@@ -61,7 +61,7 @@ void HandleTable::unuse(Storage* storage) noexcept {
   if (journal_) {
     note(MemoryEvent::What::freed, *storage);
   }
-  memory_->release(storage->block, LastUse{});
+  memory_->release(storage->block, storage->last_use);
   ++release_count_;
   storage->next_free = std::exchange(free_storage_, storage);
 }
@@ -110,6 +110,15 @@ void HandleTable::poison(Slot& slot, ErrorRef error) {
   }
 }
 
+void HandleTable::settle(Slot& slot) {
+  if (ErrorRef error = first_error(slot.late)) {
+    slot.late.reset();
+    poison(slot, std::move(error));
+  } else if (are_known(slot.late)) {
+    slot.late.reset();
+  }
+}
+
 // Slots keep generation and home, for handles to them live in many threads; their bytes are the old
 // backend's and go with it.
 void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
@@ -121,6 +130,7 @@ void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
       slot.data = nullptr;
       slot.layout = nullptr;
       slot.view_layout.reset();
+      slot.late.reset();
     }
   }
   storages_.clear();
@@ -208,6 +218,7 @@ void HandleTable::clear(Slot& slot) noexcept {
   slot.layout = nullptr;
   slot.view_layout.reset();
   slot.error.reset();
+  slot.late.reset();
   --live_count_;
 }
 

@@ -16,6 +16,7 @@
 #include <hearth/streams/op_record.hpp>
 #include <hearth/streams/slot_pool.hpp>
 
+#include "late_failure.hpp"
 #include "memory_journal.hpp"
 
 namespace hearth {
@@ -28,7 +29,9 @@ struct Storage {
   std::uint32_t uses = 0;
   PoolKind kind = PoolKind::temporary;
   BlockOrigin origin;
-  std::uint64_t number = 0;  ///< of its block in the journal
+  std::uint64_t number = 0;    ///< of its block in the journal
+  LastUse last_use = {};       ///< by work of an asynchronous device
+  TimelinePoint written = {};  ///< by the last work that wrote into it
   Storage* next_free = nullptr;
 };
 
@@ -45,6 +48,7 @@ struct Slot {
   const Layout* layout = nullptr;
   std::unique_ptr<Layout> view_layout;  ///< set when the layout is not the interned contiguous one
   ErrorRef error;
+  LateFailures late;  ///< kernels that may spoil it yet
   std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
 };
 
@@ -97,6 +101,9 @@ class HandleTable {
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
   /// Spoils a live slot; the first cause stays.
   void poison(Slot& slot, ErrorRef error);
+  /// Poisons the slot if a kernel that it depends on is known to have failed; forgets those that
+  /// are known to have run.
+  void settle(Slot& slot);
   /// A new generation: all tensors there are carry `error` from now on, their bytes go with the old
   /// memory, and new ones lie in `memory`.
   void restart(MemoryStrategy& memory, const ErrorRef& error);
@@ -112,6 +119,11 @@ class HandleTable {
   [[nodiscard]] bool is_checked() const noexcept { return is_checked_; }
   /// How many blocks were given back so far: whether a shortage may be over.
   [[nodiscard]] std::uint64_t release_count() const noexcept { return release_count_; }
+  /// The device has ended work, so that memory may be there which was not.
+  void note_retired(std::size_t stream, std::uint64_t value) {
+    memory_->retire(stream, value);
+    ++release_count_;
+  }
   /// The releases since then gave back only what the same attempt had taken.
   void forget_releases(std::uint64_t count_before) noexcept { release_count_ = count_before; }
   /// The largest first.

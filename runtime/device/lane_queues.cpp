@@ -42,7 +42,7 @@ void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
 }
 
 void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
-  lane.limit.emplace(endpoint_.tables().wait_limit, progress_for(lane));
+  lane.limit.emplace(endpoint_.tables().wait_limit, progress_for(lane, reason));
   park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
 }
 
@@ -60,8 +60,11 @@ void LaneQueues::park_on(Slot& slot, LaneState& lane) {
 
 // This device's records may end any wait here; a lane that waits for another device's bytes also
 // waits for whatever that device is at.
-std::uint64_t LaneQueues::progress_for(const LaneState& lane) const {
-  return record_count_ +
+std::uint64_t LaneQueues::progress_for(const LaneState& lane, ParkReason reason) const {
+  if (reason == ParkReason::device) {
+    return work_count_;  // records are done that the device has only been given
+  }
+  return record_count_ + work_count_ +
          (lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0);
 }
 
@@ -70,7 +73,7 @@ bool LaneQueues::renew(LaneState& lane) const {
     return false;
   }
   const Deadline before = lane.limit->deadline();
-  if (lane.limit->is_over(progress_for(lane))) {
+  if (lane.limit->is_over(progress_for(lane, lane.parked))) {
     return false;
   }
   lane.deadline = std::min(lane.limit->next_look(), end_of(lane));

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "in_flight.hpp"
 #include "lane_states.hpp"
 #include "ready_lanes.hpp"
 #include "row_join.hpp"
@@ -22,7 +23,9 @@ enum class Step : std::uint8_t { consumed, parked };
 
 class LaneQueues final {
  public:
-  explicit LaneQueues(DeviceEndpoint& endpoint) noexcept : endpoint_(endpoint) {}
+  /// Lifetime: both outlive it.
+  LaneQueues(DeviceEndpoint& endpoint, const InFlight& in_flight) noexcept
+      : endpoint_(endpoint), in_flight_(in_flight) {}
 
   // ---- all lanes ----
   /// The state of an open lane; made the first time.
@@ -57,6 +60,8 @@ class LaneQueues final {
     lane.has_expired = false;
     lane.lane->pop();
   }
+  /// An asynchronous device has got on.
+  void note_work_ended() noexcept { ++work_count_; }
   /// Records done so far.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
 
@@ -72,10 +77,11 @@ class LaneQueues final {
   }
   /// The next park() throws nothing.
   void reserve_park() { parked_.reserve(parked_.size() + 1); }
-  /// What the lane's work does that finds no memory. Only what runs now can release some: a lane
-  /// that is parked may itself wait for this one.
+  /// What the lane's work does that finds no memory. Only what runs now, here or on the device, can
+  /// release some: a lane that is parked may itself wait for this one.
   [[nodiscard]] OnShortage on_shortage(const LaneState& lane) const noexcept {
-    return lane.has_expired || is_idle() ? OnShortage::report : OnShortage::wait;
+    return lane.has_expired || (is_idle() && in_flight_.is_empty()) ? OnShortage::report
+                                                               : OnShortage::wait;
   }
   void unpark(LaneState& lane);
   /// Lanes whose slot was made.
@@ -100,9 +106,10 @@ class LaneQueues final {
   }
 
  private:
-  [[nodiscard]] std::uint64_t progress_for(const LaneState& lane) const;
+  [[nodiscard]] std::uint64_t progress_for(const LaneState& lane, ParkReason reason) const;
 
   DeviceEndpoint& endpoint_;
+  const InFlight& in_flight_;
   LaneStates lanes_;
   ReadyLanes ready_;
   RowJoin join_;
@@ -110,6 +117,7 @@ class LaneQueues final {
   int urgent_waits_ = 0;            // parked lanes above background that wait for others
   int memory_waits_ = 0;            // of the parked lanes
   std::uint64_t record_count_ = 0;
+  std::uint64_t work_count_ = 0;  // how often work was found to have ended
   std::atomic<Deadline> next_deadline_{Deadline::never()};
 };
 

@@ -1,7 +1,7 @@
 // The actor's side of a lane: whether it may run, what it waits for, what waits for it.
 // Private to runtime. Touched by the token holder only.
 // Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, a loan, a
-// transfer, a decision, released memory) and a deadline.
+// transfer, a decision, released memory, the end of work on the device) and a deadline.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,17 @@ struct NotedFailure {
   ErrorRef carrier;
 };
 
-enum class ParkReason : std::uint8_t { none, slot, lanes, loan, transfer, decision, memory };
+/// `device`: until the device has ended what it was given.
+enum class ParkReason : std::uint8_t {
+  none,
+  slot,
+  lanes,
+  loan,
+  transfer,
+  decision,
+  memory,
+  device
+};
 
 /// What work does that finds no memory: fails with a report, is put off (unless it can never fit),
 /// or ends what it tries.
@@ -99,6 +109,8 @@ struct LaneState {
   std::vector<GroupRecord> group;
   std::vector<GroupRecord> group_drops;  ///< drops that came inside the group; they follow it
   std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
+  std::optional<LastUse> awaited_work;   ///< while the record at its front waits for the device
+  HeldStorage lending = {};              ///< bytes to lend once the device has ended with them
   Loan loan;                             ///< the loan it waits for
   static constexpr std::size_t kMostFailures = 8;
   std::vector<NotedFailure> failures;  ///< of its ops since its last sync, not all of them read

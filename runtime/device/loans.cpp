@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "runtime/client/tickets.hpp"
+#include "work_wait.hpp"
 
 namespace hearth {
 namespace {
@@ -13,15 +14,18 @@ constexpr const char* kTaker = "the taker of lent bytes";
 
 }  // namespace
 
-// Phases: the bytes, or a wait for memory; the ticket, and the record done; the region handed on.
-// All that may throw comes before the ticket is taken and the input consumed: then the taker is
+// Phases: the bytes, or a wait for memory; a wait for the device, which may still write them; the
+// ticket, and the record done; the region handed on. A lane that waited comes here again. All that may throw comes before the ticket is taken and the input consumed: then the taker is
 // told of it.
 Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   const OpView& op = resolved.op();
-  HeldStorage storage;
+  HeldStorage storage = std::move(lane.lending);
   ErrorRef error;
-  if (!find_bytes(resolved, lane, storage, error)) {
+  if (storage == nullptr && !find_bytes(resolved, lane, storage, error)) {
     return queues_.park_for_memory(lane);
+  }
+  if (!error && !await_bytes(resolved, lane, storage, error)) {
+    return Step::parked;
   }
   const auto ticket = take_ticket<LendTicket>(op);
   if (error) {
@@ -55,6 +59,24 @@ bool Loans::find_bytes(const ResolvedOp& op,
     }
   } catch (...) {
     error = dispatch_.thrown_by(op.op(), lane.id);
+  }
+  return true;
+}
+
+bool Loans::await_bytes(const ResolvedOp& op,
+                        LaneState& lane,
+                        HeldStorage& storage,
+                        ErrorRef& error) {
+  switch (wait_for_work(lane, storage->last_use, in_flight_, queues_)) {
+    case Waited::parked:
+      lane.lending = std::move(storage);
+      return false;
+    case Waited::hangs:
+      error = report_.hung(op.op(), lane);
+      return true;
+    case Waited::ended:
+      error = dispatch_.first_poison(op);  // known by now
+      return true;
   }
   return true;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "device_memory.hpp"
 #include "dispatch.hpp"
 #include "lane_queues.hpp"
 #include "runtime/client/device_endpoint.hpp"
@@ -25,12 +26,14 @@ class Loans final {
         HandleTable& handles,
         Dispatch& dispatch,
         LaneQueues& queues,
+        InFlight& in_flight,
         const WaitReport& report,
         const std::shared_ptr<DeviceMemory>& memory) noexcept
       : endpoint_(endpoint),
         handles_(handles),
         dispatch_(dispatch),
         queues_(queues),
+        in_flight_(in_flight),
         report_(report),
         memory_(memory) {}
 
@@ -54,6 +57,12 @@ class Loans final {
                                 LaneState& lane,
                                 HeldStorage& storage,
                                 ErrorRef& error);
+  /// The taker looks at the bytes by itself, so what makes them has to have ended. False: the lane
+  /// waits, and keeps the bytes meanwhile.
+  [[nodiscard]] bool await_bytes(const ResolvedOp& op,
+                                 LaneState& lane,
+                                 HeldStorage& storage,
+                                 ErrorRef& error);
   void hand_over(LaneState& lane, LendTicket& ticket);
   /// The lane, if it waits for this loan.
   [[nodiscard]] LaneState* find_borrowed(LaneId id, std::uint64_t loan) const noexcept;
@@ -65,6 +74,7 @@ class Loans final {
   HandleTable& handles_;
   Dispatch& dispatch_;
   LaneQueues& queues_;
+  InFlight& in_flight_;
   const WaitReport& report_;
   const std::shared_ptr<DeviceMemory>& memory_;
   std::uint64_t next_number_ = 1;

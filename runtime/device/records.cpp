@@ -7,6 +7,7 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "runtime/client/tickets.hpp"
+#include "work_wait.hpp"
 
 namespace hearth {
 
@@ -44,6 +45,16 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
   if (op.kind() == OpKind::lend) {
     return loans.lend(lane, op);
   }
+  if (in_flight_.is_full() || lane.awaited_work) [[unlikely]] {
+    switch (wait_for_work(lane, in_flight_.half(), in_flight_, queues_)) {
+      case Waited::parked:
+        return Step::parked;
+      case Waited::hangs:
+        return fail_hung(lane, view);
+      case Waited::ended:
+        break;
+    }
+  }
   if (dispatch_.run(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory) [[unlikely]] {
     return queues_.park_for_memory(lane);
   }
@@ -59,6 +70,13 @@ Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
       report_.late(op, lane, "an operand from another stream was not made in time");
   dispatch_.fail(op, lane, error);
   reject_ticket(endpoint_, op, error);  // a readback or lend has someone who waits
+  return Step::consumed;
+}
+
+Step Records::fail_hung(LaneState& lane, const OpView& op) {
+  const ErrorRef error = report_.hung(op, lane);
+  dispatch_.fail(op, lane, error);
+  reject_ticket(endpoint_, op, error);
   return Step::consumed;
 }
 
@@ -91,8 +109,7 @@ Step Records::consume_lifetime(LaneState& lane, const OpView& op) {
     }
     case OpKind::sync:
     default:
-      sync(lane, op);
-      return Step::consumed;
+      return sync(lane, op);
   }
 }
 
@@ -104,9 +121,13 @@ void Records::publish(const OpView& op) {
 
 // What the device itself has to say comes before the failures of the stream's ops, which are told
 // once whether this reader gets them or not.
-void Records::sync(LaneState& lane, const OpView& op) {
+Step Records::sync(LaneState& lane, const OpView& op) {
+  const Waited waited = wait_for_work(lane, in_flight_.issued(), in_flight_, queues_);
+  if (waited == Waited::parked) {
+    return Step::parked;
+  }
   const auto ticket = take_ticket<SyncTicket>(op);
-  ErrorRef error = dispatch_.finish(op, lane.id);
+  ErrorRef error = waited == Waited::hangs ? report_.hung(op, lane) : dispatch_.lost();
   if (ticket->reports_failures) {
     const auto failures = std::exchange(lane.failures, {});
     const auto unread = std::ranges::find_if(
@@ -117,6 +138,7 @@ void Records::sync(LaneState& lane, const OpView& op) {
     }
   }
   notify(endpoint_, "who waits for a stream", ticket->finish, std::move(error));
+  return Step::consumed;
 }
 
 // ---- limits ----

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "device_memory.hpp"
 #include "dispatch.hpp"
 #include "drops.hpp"
 #include "lane_queues.hpp"
@@ -24,16 +25,18 @@ class Records final {
           HandleTable& handles,
           Dispatch& dispatch,
           LaneQueues& queues,
+          InFlight& in_flight,
           const WaitReport& report,
           const std::shared_ptr<DeviceMemory>& memory) noexcept
       : endpoint_(endpoint),
         handles_(handles),
         dispatch_(dispatch),
         queues_(queues),
+        in_flight_(in_flight),
         report_(report),
         drops(endpoint, handles, dispatch, queues),
-        loans(endpoint, handles, dispatch, queues, report, memory),
-        groups(endpoint, dispatch, queues, drops, report) {}
+        loans(endpoint, handles, dispatch, queues, in_flight, report, memory),
+        groups(endpoint, dispatch, queues, in_flight, drops, report) {}
 
   /// Consumes the record at the lane's front, which the caller then takes out, or parks the lane.
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
@@ -52,14 +55,17 @@ class Records final {
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
   /// run_op() where an input is still to be made.
   [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& unborn);
+  /// The device has not ended in time what the record had to wait for.
+  [[nodiscard]] Step fail_hung(LaneState& lane, const OpView& op);
   [[nodiscard]] Step upload(LaneState& lane, const OpView& op);
   void publish(const OpView& op);
-  void sync(LaneState& lane, const OpView& op);
+  [[nodiscard]] Step sync(LaneState& lane, const OpView& op);
 
   DeviceEndpoint& endpoint_;
   HandleTable& handles_;
   Dispatch& dispatch_;
   LaneQueues& queues_;
+  InFlight& in_flight_;
   const WaitReport& report_;
 
  public:

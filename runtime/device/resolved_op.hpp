@@ -19,7 +19,7 @@ namespace hearth {
 
 class ResolvedOp final {
  public:
-  ResolvedOp(HandleTable& handles, const OpView& op, LaneId lane) : op_(op) {
+  ResolvedOp(HandleTable& handles, const OpView& op, LaneId lane) : op_(op), lane_(lane) {
     const std::size_t count = op.record().input_count;
     if (count > few_.size()) {
       many_.resize(count);
@@ -35,6 +35,7 @@ class ResolvedOp final {
 
   [[nodiscard]] const OpView& op() const noexcept { return op_; }
   [[nodiscard]] OpKind kind() const noexcept { return op_.kind(); }
+  [[nodiscard]] LaneId lane() const noexcept { return lane_; }
   [[nodiscard]] int input_count() const noexcept { return op_.record().input_count; }
   [[nodiscard]] Slot& slot(int input) const noexcept {
     return *slots_[static_cast<std::size_t>(input)];
@@ -59,6 +60,9 @@ class ResolvedOp final {
     }
     HEARTH_ASSERT(slot.generation == operand.generation && slot.state != SlotState::empty,
                   "an operand was freed before its use");
+    if (slot.late) [[unlikely]] {
+      handles.settle(slot);
+    }
     foreign_uses_ += slot.home != lane && !slot.is_published ? 1U : 0U;
     if (slot.state == SlotState::poisoned && poisoned_ == nullptr) {
       poisoned_ = &slot;
@@ -66,6 +70,7 @@ class ResolvedOp final {
   }
 
   OpView op_;
+  LaneId lane_;
   Slot* unborn_ = nullptr;
   const Slot* poisoned_ = nullptr;
   std::uint64_t foreign_uses_ = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/client/tickets.hpp"
+#include "work_wait.hpp"
 
 namespace hearth {
 namespace {
@@ -45,7 +46,31 @@ Slot* UpdateGroups::find_unborn(const LaneState& lane) {
   return nullptr;
 }
 
-// Phases: a wait for operands; the ticket, without which the group was discarded; a group that is
+// None once they are known: whoever looks at a slot then finds it poisoned, or settled.
+LastUse UpdateGroups::open_failures(const LaneState& lane) {
+  LastUse kernels;
+  for (const GroupRecord& entry : lane.group) {
+    const ResolvedOp op = dispatch_.resolve(OpView(entry.record, entry.blob.data()), lane.id);
+    for (int i = 0; i < op.input_count(); ++i) {
+      for (std::size_t k = 0; op.slot(i).late && k < op.slot(i).late->size(); ++k) {
+        const TimelinePoint point = (*op.slot(i).late)[k]->point;
+        kernels.add(point.stream, point.value);
+      }
+    }
+  }
+  return kernels;
+}
+
+void UpdateGroups::report(const OpView& op, LaneState& lane, std::unique_ptr<GroupTicket> ticket) {
+  const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
+  if (in_flight_.has_ended(newest)) {
+    notify(endpoint_, "who waits for an update", ticket->finish, nullptr);
+  } else {
+    in_flight_.add(newest, GroupEnd{std::move(ticket), {op.record(), lane.id}});
+  }
+}
+
+// Phases: a wait for operands, and for kernels that may spoil them; the ticket, without which the group was discarded; a group that is
 // not refused gets what it needs, or its lane waits; then it runs or is given up, and its reader is
 // notified. The lane may come here several times, up to the first time that does not park it.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
@@ -55,6 +80,13 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     return Step::parked;
   }
   const bool is_refused = lane.group_refusal != nullptr;
+  Waited waited = Waited::ended;
+  if (unborn == nullptr && !is_refused && (!in_flight_.is_empty() || lane.awaited_work)) {
+    waited = wait_for_work(lane, open_failures(lane), in_flight_, queues_);
+    if (waited == Waited::parked) {
+      return Step::parked;
+    }
+  }
   Status status(std::exchange(lane.group_refusal, nullptr));
   std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
   if (ticket == nullptr) {
@@ -64,6 +96,8 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   try {
     if (unborn != nullptr && !is_refused) {
       status = report_.late(op, lane, "an operand from another stream was not made in time");
+    } else if (waited == Waited::hangs) {
+      status = report_.hung(op, lane);
     } else if (!is_refused && prepare(lane, *ticket, status) == Step::parked) {
       static_cast<void>(ticket.release());  // the record keeps it
       return Step::parked;
@@ -80,7 +114,11 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
   }
   status = end(lane, std::move(status));
-  if (!status.has_value() && is_own) {
+  if (status.has_value()) {
+    report(op, lane, std::move(ticket));
+    return Step::consumed;
+  }
+  if (is_own) {
     dispatch_.note_failure(status.shared_error(), lane);
   }
   notify(endpoint_, "who waits for an update", ticket->finish, status.shared_error());

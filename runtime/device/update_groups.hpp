@@ -23,9 +23,15 @@ class UpdateGroups final {
   UpdateGroups(DeviceEndpoint& endpoint,
                Dispatch& dispatch,
                LaneQueues& queues,
+               InFlight& in_flight,
                Drops& drops,
                const WaitReport& report) noexcept
-      : endpoint_(endpoint), dispatch_(dispatch), queues_(queues), drops_(drops), report_(report) {}
+      : endpoint_(endpoint),
+        dispatch_(dispatch),
+        queues_(queues),
+        in_flight_(in_flight),
+        drops_(drops),
+        report_(report) {}
 
   /// Keeps a record of the lane's open group.
   static void keep(LaneState& lane, const OpView& op);
@@ -39,6 +45,10 @@ class UpdateGroups final {
  private:
   /// The first operand of the group that no record has made yet, and that it has to wait for.
   [[nodiscard]] Slot* find_unborn(const LaneState& lane);
+  /// The kernels on which the group depends and that may have failed.
+  [[nodiscard]] LastUse open_failures(const LaneState& lane);
+  /// The group has been given to the device; its reader is notified when it has run.
+  void report(const OpView& op, LaneState& lane, std::unique_ptr<GroupTicket> ticket);
   /// Gets the memory of the lane's group; parks the lane while the group's decision is open.
   /// `status`: why it must not run.
   [[nodiscard]] Step prepare(LaneState& lane, GroupTicket& ticket, Status& status);
@@ -52,6 +62,7 @@ class UpdateGroups final {
   DeviceEndpoint& endpoint_;
   Dispatch& dispatch_;
   LaneQueues& queues_;
+  InFlight& in_flight_;
   Drops& drops_;
   const WaitReport& report_;
 };

@@ -1,5 +1,9 @@
 #include "wait_report.hpp"
 
+#include <chrono>
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include <hearth/streams/op_table.hpp>
@@ -22,6 +26,8 @@ std::string awaited_by(const LaneState& lane) {
       return "memory that other streams release";
     case ParkReason::decision:
       return "the decision on its update";
+    case ParkReason::device:
+      return "the device to end what it was given";
     case ParkReason::none:
       break;
   }
@@ -31,11 +37,13 @@ std::string awaited_by(const LaneState& lane) {
 }  // namespace
 
 std::string WaitReport::describe() const {
-  std::string text = fmt::format("generation {}, {}; {} of {} kernels done",
+  std::string text = fmt::format("generation {}, {}; {} kernels given to it",
                                  endpoint_.generation(),
                                  endpoint_.is_lost() ? "lost" : "alive",
-                                 memory_->backend->completed(),
-                                 memory_->backend->submitted());
+                                 dispatch_.kernel_count());
+  if (!in_flight_.is_empty()) {
+    text += fmt::format("; {}", describe_oldest());
+  }
   queues_.for_each([&](const LaneState& lane) {
     if (lane.lane->front() != nullptr || lane.parked != ParkReason::none || lane.in_group) {
       text += "\n    " + describe(lane);
@@ -65,6 +73,25 @@ std::string WaitReport::describe(const LaneState& lane) const {
   return text;
 }
 
+std::string WaitReport::describe_oldest() const {
+  const std::optional<InFlight::Oldest> oldest = in_flight_.oldest();
+  if (!oldest) {
+    return in_flight_.is_empty() ? "" : "copies are in flight";
+  }
+  const SourceLoc source = endpoint_.tables().sources.location(oldest->source);
+  const std::chrono::duration<double> time = current_context().clock().now() - oldest->since;
+  return fmt::format("the device has been at op number {} of stream {}, {}{}, for {:.3f} s",
+                     oldest->sequence,
+                     oldest->lane.value,
+                     op_info(oldest->kind).name,
+                     source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line),
+                     time.count());
+}
+
+ErrorRef WaitReport::hung(const OpView& op, const LaneState& lane) const {
+  return late(op, lane, fmt::format("the device does not answer: {}", describe_oldest()));
+}
+
 Report WaitReport::report() const {
   return Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
                             endpoint_.tables().watchdog->waits(),
@@ -72,9 +99,9 @@ Report WaitReport::report() const {
                             describe()));
 }
 
-ErrorRef WaitReport::late(const OpView& op, const LaneState& lane, const char* text) const {
+ErrorRef WaitReport::late(const OpView& op, const LaneState& lane, std::string text) const {
   return dispatch_.failure_of(
-      Error{.code = ErrorCode::deadline_exceeded, .text = text, .report = report()}, op, lane.id);
+      Error{.code = ErrorCode::deadline_exceeded, .text = std::move(text), .report = report()}, op, lane.id);
 }
 
 }  // namespace hearth

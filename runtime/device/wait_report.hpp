@@ -3,32 +3,35 @@
 // holder only; changes nothing.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include <hearth/runtime/base/error.hpp>
 
-#include "device_memory.hpp"
 #include "dispatch.hpp"
+#include "in_flight.hpp"
 #include "lane_queues.hpp"
 
 namespace hearth {
 
 class WaitReport final {
  public:
-  /// Lifetime: all of these outlive it; `memory` is the actor's, which a restart replaces.
+  /// Lifetime: all of these outlive it.
   WaitReport(DeviceEndpoint& endpoint,
              const LaneQueues& queues,
              const Dispatch& dispatch,
-             const std::shared_ptr<DeviceMemory>& memory) noexcept
-      : endpoint_(endpoint), queues_(queues), dispatch_(dispatch), memory_(memory) {}
+             const InFlight& in_flight) noexcept
+      : endpoint_(endpoint), queues_(queues), dispatch_(dispatch), in_flight_(in_flight) {}
 
   /// The device in a line, and one for each lane that has something to do.
   [[nodiscard]] std::string describe() const;
   /// Of a deadline that passed here: all that is waited for, and describe().
   [[nodiscard]] Report report() const;
   /// The failure of an op that waited in vain, with a report.
-  [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, const char* text) const;
+  [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, std::string text) const;
+  /// The same where the device did not end its work: names the op that it is at.
+  [[nodiscard]] ErrorRef hung(const OpView& op, const LaneState& lane) const;
+  /// The op that an asynchronous device is at, and for how long; empty where it has none.
+  [[nodiscard]] std::string describe_oldest() const;
 
  private:
   [[nodiscard]] std::string describe(const LaneState& lane) const;
@@ -36,7 +39,7 @@ class WaitReport final {
   DeviceEndpoint& endpoint_;
   const LaneQueues& queues_;
   const Dispatch& dispatch_;
-  const std::shared_ptr<DeviceMemory>& memory_;
+  const InFlight& in_flight_;
 };
 
 }  // namespace hearth

@@ -1,0 +1,56 @@
+#include "completion_waiter.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "guarded.hpp"
+
+namespace hearth {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// A wait that is under way does not learn of points that were named after it began. They come while
+// it waits for other streams, so the first waits are short; where the device hangs there is no
+// hurry.
+constexpr Duration kFirstWait = 1ms;
+constexpr Duration kLongestWait = 50ms;
+
+}  // namespace
+
+void CompletionWaiter::expect(std::shared_ptr<DeviceMemory> memory,
+                              std::uint64_t generation,
+                              std::vector<TimelinePoint> points) {
+  static_cast<void>(requests_.try_push({std::move(memory), generation, std::move(points), kFirstWait}));
+}
+
+bool CompletionWaiter::take_newest(std::optional<Request>& current) {
+  if (!current) {
+    current = requests_.pop(Deadline::never());
+  }
+  while (std::optional<Request> newer = requests_.try_pop()) {
+    current = std::move(newer);
+  }
+  return current.has_value() && !requests_.is_closed();
+}
+
+void CompletionWaiter::thread_main(DeviceEndpoint& endpoint) {
+  std::optional<Request> request;
+  while (take_newest(request)) {
+    schedule_point();
+    Status status = guarded("the wait for the device", [&] {
+      return request->memory->backend->wait(request->points, Deadline::in(request->next_wait));
+    });
+    if (!status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {
+      request->next_wait = std::min(2 * request->next_wait, kLongestWait);
+      continue;
+    }
+    const std::uint64_t generation = request->generation;
+    request.reset();
+    endpoint.post(WorkEnded{.generation = generation, .status = std::move(status)});
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,108 @@
+// What a device that answers later needs beside the call itself: what each launch and copy waits
+// for, what it will have touched, and which failures its results may carry. Ops run in the order of
+// their bytes by themselves (backend.hpp); copies run beside them, so an op waits for the copies of
+// what it reads or overwrites. Blocks from memory are free of copies (memory_strategy.hpp).
+#include "dispatch.hpp"
+
+#include <algorithm>
+
+#include <hearth/streams/op_facts.hpp>
+
+namespace hearth {
+namespace {
+
+bool may_fail_late(const KernelCall& call) noexcept {
+  const auto can = [&](const TensorView& view) { return may_fail(call.op.kind(), view.dtype); };
+  return std::ranges::any_of(call.inputs, can) || std::ranges::any_of(call.outputs, can);
+}
+
+}  // namespace
+
+void Dispatch::touch(const ResolvedOp& op, std::span<const HeldStorage> written) {
+  touched_.reads.clear();
+  touched_.writes.clear();
+  touched_.late.reset();
+  for (int i = 0; i < op.input_count(); ++i) {
+    const Slot& slot = op.slot(i);
+    touched_.reads.push_back(slot.storage);
+    touched_.late = merged(touched_.late, slot.late);
+  }
+  for (const HeldStorage& storage : written) {
+    touched_.writes.push_back(storage.get());
+  }
+  touched_.record = op.op().record();
+  touched_.lane = op.lane();
+}
+
+std::span<const TimelinePoint> Dispatch::points_before() {
+  LastUse before;
+  for (const Storage* storage : touched_.reads) {
+    before.add(storage->written.stream, storage->written.value);
+  }
+  for (const Storage* storage : touched_.writes) {
+    for (const std::uint8_t stream : {kUploadStream, kDownloadStream}) {
+      before.add(stream, storage->last_use.values[stream]);
+    }
+  }
+  points_.clear();
+  for (const std::uint8_t stream : {kUploadStream, kDownloadStream}) {
+    const TimelinePoint point{before.values[stream], stream};
+    if (!in_flight_.has_ended(point)) {
+      points_.push_back(point);
+    }
+  }
+  return points_;
+}
+
+void Dispatch::note_launched(TimelinePoint point, ErrorCell cell) {
+  for (Storage* storage : touched_.reads) {
+    storage->last_use.add(point.stream, point.value);
+  }
+  for (Storage* storage : touched_.writes) {
+    storage->last_use.add(point.stream, point.value);
+    storage->written = point;
+  }
+  in_flight_.add_op(point, touched_.record, touched_.lane);
+  if (cell != 0) {
+    auto failure = std::make_shared<LateFailure>(LateFailure{.cell = cell, .point = point});
+    touched_.late = merged(
+        touched_.late,
+        std::make_shared<const std::vector<std::shared_ptr<const LateFailure>>>(1, failure));
+    in_flight_.add(point, KernelEnd{std::move(failure), {touched_.record, touched_.lane}});
+  }
+}
+
+void Dispatch::note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept {
+  storage.last_use.add(point.stream, point.value);
+  if (writes) {
+    storage.written = point;
+  }
+}
+
+// A cell that no launch takes, because the kernel is refused, is free again at once.
+Status Dispatch::launch(const KernelCall& call) {
+  Launch launch{.call = call};
+  if (runs_inline_) [[likely]] {
+    return backend_->submit({&launch, 1}, {}).status;
+  }
+  if (may_fail_late(call)) {
+    launch.cell = in_flight_.cells.take(in_flight_.ended(kOpStream));
+  }
+  Issue issue = backend_->submit({&launch, 1}, points_before());
+  if (issue.status.has_value()) {
+    note_launched(issue.point, launch.cell);
+  } else if (launch.cell != 0) {
+    in_flight_.cells.give_back(launch.cell, in_flight_.ended(kOpStream));
+  }
+  return std::move(issue.status);
+}
+
+Status Dispatch::wait_for_ops() {
+  const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
+  if (in_flight_.has_ended(newest)) {
+    return {};
+  }
+  return backend_->wait({&newest, 1}, Deadline::in(endpoint_.tables().wait_limit));
+}
+
+}  // namespace hearth

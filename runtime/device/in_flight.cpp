@@ -1,0 +1,144 @@
+#include "in_flight.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+
+namespace hearth {
+namespace {
+
+TimePoint now() {
+  return current_context().clock().now();
+}
+
+}  // namespace
+
+void InFlight::note_issued(TimelinePoint point) {
+  HEARTH_ASSERT(point.stream < kStreams && point.value >= issued_[point.stream],
+                "points of a stream rise");
+  issued_[point.stream] = point.value;
+}
+
+void InFlight::add_op(TimelinePoint point, const OpRecord& record, LaneId lane) {
+  if (ops_.empty()) {
+    oldest_since_ = now();
+  }
+  note_issued(point);
+  ops_.push_back({point.value, record.sequence, lane, record.source, record.kind});
+}
+
+void InFlight::add(TimelinePoint point, WorkEnd end) {
+  note_issued({std::max(point.value, issued_[point.stream]), point.stream});
+  ends_[point.stream].push_back({point.value, std::move(end)});
+}
+
+void InFlight::await(const LastUse& uses) {
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    if (uses.values[stream] > ended_[stream]) {
+      awaited_[stream].push_back(uses.values[stream]);
+    }
+  }
+}
+
+bool InFlight::have_ended(const LastUse& uses) const noexcept {
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    if (uses.values[stream] > ended_[stream]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+LastUse InFlight::issued() const noexcept {
+  LastUse all;
+  std::ranges::copy(issued_, all.values.begin());
+  return all;
+}
+
+LastUse InFlight::half() const noexcept {
+  LastUse some;
+  some.add(kOpStream, issued_[kOpStream] - kMostOps / 2);
+  return some;
+}
+
+// Copies first: what a copy waited for has ended before it, so that the values of ops, read later,
+// cover all that these copies depend on.
+bool InFlight::look(Backend& backend) {
+  bool has_moved = false;
+  for (const std::uint8_t stream : {kDownloadStream, kUploadStream, kOpStream}) {
+    const std::uint64_t value = std::min(backend.completed(stream), issued_[stream]);
+    has_moved = has_moved || value > ended_[stream];
+    ended_[stream] = std::max(ended_[stream], value);
+    std::erase_if(awaited_[stream],
+                  [&](std::uint64_t awaited) { return awaited <= ended_[stream]; });
+  }
+  const std::size_t before = ops_.size();
+  while (!ops_.empty() && ops_.front().value <= ended_[kOpStream]) {
+    ops_.pop_front();
+  }
+  if (ops_.size() != before && !ops_.empty()) {
+    oldest_since_ = now();
+  }
+  return has_moved;
+}
+
+std::optional<WorkEnd> InFlight::take_ended() {
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    std::deque<Entry>& entries = ends_[stream];
+    if (!entries.empty() && entries.front().value <= ended_[stream]) {
+      WorkEnd end = std::move(entries.front().end);
+      entries.pop_front();
+      return end;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<WorkEnd> InFlight::take_all() {
+  std::vector<WorkEnd> all;
+  for (std::deque<Entry>& entries : ends_) {
+    for (Entry& entry : entries) {
+      all.push_back(std::move(entry.end));
+    }
+    entries.clear();
+  }
+  ended_ = issued_;
+  for (std::vector<std::uint64_t>& awaited : awaited_) {
+    awaited.clear();
+  }
+  ops_.clear();
+  return all;
+}
+
+std::vector<TimelinePoint> InFlight::next_points() const {
+  std::vector<TimelinePoint> points;
+  for (std::uint8_t stream = 0; stream < kStreams; ++stream) {
+    if (issued_[stream] == ended_[stream]) {
+      continue;
+    }
+    std::uint64_t value = ends_[stream].empty() ? issued_[stream] : ends_[stream].front().value;
+    for (const std::uint64_t awaited : awaited_[stream]) {
+      value = std::min(value, awaited);
+    }
+    points.push_back({value, stream});
+  }
+  return points;
+}
+
+void InFlight::restart() noexcept {
+  HEARTH_ASSERT(is_empty(), "a lost generation leaves nothing in flight");
+  issued_ = {};
+  ended_ = {};
+}
+
+std::optional<InFlight::Oldest> InFlight::oldest() const {
+  if (ops_.empty()) {
+    return std::nullopt;
+  }
+  const Op& op = ops_.front();
+  return Oldest{op.kind, op.source, op.lane, op.sequence, oldest_since_};
+}
+
+}  // namespace hearth

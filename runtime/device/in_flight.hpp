@@ -1,0 +1,138 @@
+// What a device has been given and has not ended yet, on each of its streams, and what is to be
+// done when it has: tickets to fulfil, host bytes to let go, error cells to read. On an inline
+// device it is always empty. Storages are not kept here: memory knows the last use of each block
+// (memory_strategy.hpp). Private to runtime. Owned by the device actor, touched by the token holder
+// only. Invariants: (1) what was kept for a point leaves once the point has ended, in the order of
+// its stream; (2) of what ends together, ops leave before copies, so that a reader finds the error
+// cells known that its bytes depend on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/memory/memory_strategy.hpp>
+#include <hearth/streams/op_record.hpp>
+
+#include "late_failure.hpp"
+#include "runtime/client/tickets.hpp"
+
+namespace hearth {
+
+/// Where a piece of work came from.
+struct WorkOrigin {
+  OpRecord record = {};
+  LaneId lane;
+};
+
+/// A kernel that may have failed.
+struct KernelEnd {
+  std::shared_ptr<LateFailure> failure;
+  WorkOrigin origin;
+};
+/// The device has taken the host's bytes.
+struct UploadEnd {
+  std::unique_ptr<UploadTicket> ticket;
+};
+/// A reader's bytes are there.
+struct ReadEnd {
+  std::unique_ptr<ReadTicket> ticket;
+  LateFailures failures;
+  WorkOrigin origin;
+};
+/// An update group has run.
+struct GroupEnd {
+  std::unique_ptr<GroupTicket> ticket;
+  WorkOrigin origin;
+};
+
+using WorkEnd = std::variant<KernelEnd, UploadEnd, ReadEnd, GroupEnd>;
+
+class InFlight final {
+ public:
+  /// Ops in flight at which lanes wait until half of them have ended.
+  static constexpr std::uint64_t kMostOps = 1024;
+  static constexpr std::size_t kStreams = 3;
+
+  InFlight() = default;
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  ~InFlight() = default;
+
+  // ---- what is given to the device ----
+  /// An op up to this point.
+  void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
+  /// To be taken out when the point has ended.
+  void add(TimelinePoint point, WorkEnd end);
+  /// Somebody waits until all of these have ended, and wants to know then.
+  void await(const LastUse& uses);
+
+  [[nodiscard]] bool has_ended(TimelinePoint point) const noexcept {
+    return point.value <= ended_[point.stream];
+  }
+  [[nodiscard]] bool have_ended(const LastUse& uses) const noexcept;
+  [[nodiscard]] bool is_empty() const noexcept { return issued_ == ended_; }
+  [[nodiscard]] bool is_full() const noexcept { return issued_[0] - ended_[0] >= kMostOps; }
+  /// All that was issued up to now.
+  [[nodiscard]] LastUse issued() const noexcept;
+  /// What a lane waits for that finds it full.
+  [[nodiscard]] LastUse half() const noexcept;
+  [[nodiscard]] std::uint64_t ended(std::size_t stream) const noexcept { return ended_[stream]; }
+
+  // ---- what has ended ----
+  /// Asks the device. True: something has ended since the last time.
+  [[nodiscard]] bool look(Backend& backend);
+  /// The next that has ended and was not taken yet.
+  [[nodiscard]] std::optional<WorkEnd> take_ended();
+  /// Everything, for a device that is lost or given up; nothing is in flight any more.
+  [[nodiscard]] std::vector<WorkEnd> take_all();
+  /// A point of each stream on which somebody waits, else its newest; those that have not ended.
+  [[nodiscard]] std::vector<TimelinePoint> next_points() const;
+  /// A new generation: streams begin anew.
+  void restart() noexcept;
+
+  // ---- for reports ----
+  /// The oldest op that has not ended, and since when it is the oldest.
+  struct Oldest {
+    OpKind kind = OpKind::copy;
+    SourceId source;
+    LaneId lane;
+    std::uint64_t sequence = 0;
+    TimePoint since = {};
+  };
+  [[nodiscard]] std::optional<Oldest> oldest() const;
+  [[nodiscard]] std::uint64_t issued_ops() const noexcept { return issued_[kOpStream]; }
+
+  CellNumbers cells;
+
+ private:
+  struct Entry {
+    std::uint64_t value = 0;
+    WorkEnd end;
+  };
+  struct Op {
+    std::uint64_t value = 0;
+    std::uint64_t sequence = 0;
+    LaneId lane;
+    SourceId source;
+    OpKind kind = OpKind::copy;
+  };
+
+  void note_issued(TimelinePoint point);
+
+  std::array<std::uint64_t, kStreams> issued_{};
+  std::array<std::uint64_t, kStreams> ended_{};
+  std::array<std::deque<Entry>, kStreams> ends_;
+  std::array<std::vector<std::uint64_t>, kStreams> awaited_;
+  std::deque<Op> ops_;
+  TimePoint oldest_since_ = {};
+};
+
+}  // namespace hearth

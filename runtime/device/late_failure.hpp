@@ -1,0 +1,95 @@
+// What kernels leave that may fail while they run, on devices that answer later. Each has an error
+// cell on the device; until the host has read it, results that depend on the kernel carry it along,
+// and nobody outside the device sees them. Private to runtime. Owned by the device actor, touched
+// by the token holder only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/error.hpp>
+
+namespace hearth {
+
+/// The numbers of a device's error cells.
+class CellNumbers final {
+ public:
+  /// A number that no kernel uses which has not ended. `ended`: the value of kOpStream up to which
+  /// all has.
+  [[nodiscard]] ErrorCell take(std::uint64_t ended) {
+    const auto free = std::ranges::find_if(
+        free_, [ended](const Free& each) { return each.used_until <= ended; });
+    if (free == free_.end()) {
+      return ++count_;
+    }
+    const ErrorCell cell = free->cell;
+    *free = free_.back();
+    free_.pop_back();
+    return cell;
+  }
+  /// Launches up to this value of kOpStream may look at the cell.
+  void give_back(ErrorCell cell, std::uint64_t used_until) { free_.push_back({cell, used_until}); }
+
+ private:
+  struct Free {
+    ErrorCell cell = 0;
+    std::uint64_t used_until = 0;
+  };
+  std::vector<Free> free_;
+  ErrorCell count_ = 0;
+};
+
+/// One kernel's cell, and what the host knows of it.
+struct LateFailure {
+  ErrorCell cell = 0;
+  TimelinePoint point = {};  ///< Of the kernel.
+  bool is_known = false;
+  ErrorRef error = {};  ///< Once known; null: the kernel ran.
+};
+
+/// The kernels on which a tensor depends and of which the host does not know yet how they came out.
+/// Null: none. Tensors that depend on the same share it.
+using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const LateFailure>>>;
+
+/// What is known to have failed of these, or null.
+[[nodiscard]] inline ErrorRef first_error(const LateFailures& failures) {
+  if (failures) {
+    for (const auto& each : *failures) {
+      if (each->error) {
+        return each->error;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// Whether the outcome of all of them is known.
+[[nodiscard]] inline bool are_known(const LateFailures& failures) noexcept {
+  return !failures || std::ranges::all_of(*failures, [](const auto& each) { return each->is_known; });
+}
+
+/// All of both that are not known yet.
+[[nodiscard]] inline LateFailures merged(const LateFailures& a, const LateFailures& b) {
+  if (!b || a == b) {
+    return a;
+  }
+  if (!a) {
+    return b;
+  }
+  std::vector<std::shared_ptr<const LateFailure>> both;
+  for (const LateFailures* part : {&a, &b}) {
+    for (const auto& each : **part) {
+      if ((!each->is_known || each->error) && std::ranges::find(both, each) == both.end()) {
+        both.push_back(each);
+      }
+    }
+  }
+  return both.empty() ? nullptr
+                      : std::make_shared<const std::vector<std::shared_ptr<const LateFailure>>>(
+                            std::move(both));
+}
+
+}  // namespace hearth

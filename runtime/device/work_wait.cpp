@@ -1,0 +1,22 @@
+#include "work_wait.hpp"
+
+namespace hearth {
+
+Waited wait_for_work(LaneState& lane,
+                     const LastUse& uses,
+                     InFlight& in_flight,
+                     LaneQueues& queues) {
+  if (!lane.awaited_work) {
+    lane.awaited_work = uses;
+  }
+  const bool has_ended = in_flight.have_ended(*lane.awaited_work);
+  if (has_ended || lane.has_expired) {
+    lane.awaited_work.reset();
+    return has_ended ? Waited::ended : Waited::hangs;
+  }
+  in_flight.await(*lane.awaited_work);
+  queues.park_by_default(lane, ParkReason::device);
+  return Waited::parked;
+}
+
+}  // namespace hearth
