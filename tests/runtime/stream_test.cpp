@@ -120,9 +120,9 @@ class NotingBackend final : public testing::ForwardingBackend {
   explicit NotingBackend(std::vector<std::int64_t>& sizes)
       : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})),
         sizes_(sizes) {}
-  [[nodiscard]] Status submit(const KernelCall& call) override {
-    sizes_.push_back(call.outputs[0].element_count());
-    return ForwardingBackend::submit(call);
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    sizes_.push_back(launch.call.outputs[0].element_count());
+    return ForwardingBackend::submit_one(launch, after);
   }
 
  private:

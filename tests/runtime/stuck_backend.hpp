@@ -37,7 +37,7 @@ class StuckBackend final : public ForwardingBackend {
             std::make_unique<sim::SimBackend>(sim::SimOptions{.name = std::move(name)})),
         control_(control) {}
 
-  [[nodiscard]] Status submit(const KernelCall& call) override {
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
     for (const Deadline end = Deadline::in(control_->kernel_time); !end.has_passed();) {
       current_context().parker().park(end);
     }
@@ -45,16 +45,19 @@ class StuckBackend final : public ForwardingBackend {
       control_->entered.set_value();
       static_cast<void>(control_->released.wait(Deadline::never()));
       if (control_->fails_when_released) {
-        return Error{.code = ErrorCode::kernel_failed, .text = "the kernel that was stuck failed"};
+        return refused(
+            {.code = ErrorCode::kernel_failed, .text = "the kernel that was stuck failed"});
       }
     }
-    return ForwardingBackend::submit(call);
+    return ForwardingBackend::submit_one(launch, after);
   }
-  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override {
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               Points after) override {
     if (control_->throws_at_download) {
       throw std::runtime_error("the cable was pulled");
     }
-    return ForwardingBackend::download(to, from);
+    return ForwardingBackend::download(to, from, after);
   }
 
  private:

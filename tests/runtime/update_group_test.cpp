@@ -324,15 +324,18 @@ class LackingBackend final : public testing::ForwardingBackend {
         call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0 && lack_.is_next();
     return is_it ? lack_.scratch_bytes : 0;
   }
-  [[nodiscard]] Status submit(const KernelCall& call) override {
-    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0) {
-      HEARTH_TRY(std::byte* const scratch, scratch_->take(lack_.scratch_bytes));
-      std::fill_n(scratch, lack_.scratch_bytes, std::byte{1});
-      Status status = ForwardingBackend::submit(call);
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    if (launch.call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0) {
+      const Result<std::byte*> scratch = scratch_->take(lack_.scratch_bytes);
+      if (!scratch.has_value()) {
+        return refused(scratch.error());
+      }
+      std::fill_n(scratch.value(), lack_.scratch_bytes, std::byte{1});
+      Issue issue = ForwardingBackend::submit_one(launch, after);
       scratch_->give_back();
-      return status;
+      return issue;
     }
-    return ForwardingBackend::submit(call);
+    return ForwardingBackend::submit_one(launch, after);
   }
 
  private:

@@ -13,6 +13,8 @@ namespace hearth::testing {
 
 class ForwardingBackend : public Backend {
  public:
+  using Points = std::span<const TimelinePoint>;
+
   explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return inner_->info(); }
@@ -30,16 +32,44 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
     return inner_->scratch_bytes(call);
   }
-  [[nodiscard]] Status submit(const KernelCall& call) override { return inner_->submit(call); }
-  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override {
-    return inner_->upload(to, from);
+  [[nodiscard]] Issue submit(std::span<const Launch> batch, Points after) override {
+    Issue all;
+    for (const Launch& launch : batch) {
+      Issue one = submit_one(launch, after);
+      if (!one.status.has_value()) {
+        all.status = std::move(one.status);
+        break;
+      }
+      all.point = one.point;
+      ++all.issued;
+    }
+    return all;
   }
-  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override {
-    return inner_->download(to, from);
+  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
+                                             std::span<const std::byte> from,
+                                             Points after) override {
+    return inner_->upload(to, from, after);
   }
-  [[nodiscard]] Status finish() override { return inner_->finish(); }
-  [[nodiscard]] std::uint64_t submitted() const noexcept override { return inner_->submitted(); }
-  [[nodiscard]] std::uint64_t completed() noexcept override { return inner_->completed(); }
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               Points after) override {
+    return inner_->download(to, from, after);
+  }
+  [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override {
+    return inner_->completed(stream);
+  }
+  [[nodiscard]] Status wait(Points any_of, Deadline deadline) override {
+    return inner_->wait(any_of, deadline);
+  }
+  [[nodiscard]] Status cell_status(ErrorCell cell) override { return inner_->cell_status(cell); }
+
+ protected:
+  /// One launch of a batch; what tests override.
+  [[nodiscard]] virtual Issue submit_one(const Launch& launch, Points after) {
+    return inner_->submit({&launch, 1}, after);
+  }
+  /// A launch that was refused.
+  [[nodiscard]] static Issue refused(Error error) { return {.status = std::move(error)}; }
 
  private:
   std::unique_ptr<Backend> inner_;

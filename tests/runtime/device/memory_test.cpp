@@ -360,13 +360,13 @@ class Overwriting final : public ForwardingBackend {
  public:
   Overwriting()
       : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})) {}
-  [[nodiscard]] Status submit(const KernelCall& call) override {
-    Status status = ForwardingBackend::submit(call);
-    if (call.op.kind() == OpKind::add) {
-      const TensorView& out = call.outputs[0];
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    Issue issue = ForwardingBackend::submit_one(launch, after);
+    if (launch.call.op.kind() == OpKind::add) {
+      const TensorView& out = launch.call.outputs[0];
       out.data[out.layout->shape.element_count() * size_bytes(out.dtype)] = std::byte{0};
     }
-    return status;
+    return issue;
   }
 };
 

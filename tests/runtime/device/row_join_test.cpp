@@ -43,16 +43,17 @@ class JoiningBackend final : public testing::ForwardingBackend {
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
     return 4 / call.inputs[0].shape()[0];
   }
-  [[nodiscard]] Status submit(const KernelCall& call) override {
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    const KernelCall& call = launch.call;
     calls_.sizes.push_back(call.outputs[0].element_count());
     if (call.op.kind() == OpKind::matmul) {
       const std::int64_t rows = call.outputs[0].shape()[0];
       calls_.product_rows.push_back(rows);
       if (rows == calls_.refuse_rows) {
-        return Error{.code = ErrorCode::kernel_failed, .text = "too many rows"};
+        return refused({.code = ErrorCode::kernel_failed, .text = "too many rows"});
       }
     }
-    return ForwardingBackend::submit(call);
+    return ForwardingBackend::submit_one(launch, after);
   }
 
  private:
