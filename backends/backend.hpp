@@ -104,8 +104,8 @@ class Backend {
   /// Runs or enqueues launches on kOpStream, behind all of `after`.
   ///
   /// Errors: in the issue's status. A launch's own (kernel_failed, out_of_range, unsupported) when
-  /// it is refused, and on inline backends when it fails; device_lost is the device's. A launch that
-  /// finds no scratch memory has changed no input.
+  /// it is refused, and on inline backends when it fails; device_lost is the device's. A launch
+  /// that finds no scratch memory has changed no input.
   [[nodiscard]] virtual Issue submit(std::span<const Launch> batch,
                                      std::span<const TimelinePoint> after) = 0;
   /// Copies between host memory and the device, behind all of `after`, on kUploadStream and

@@ -133,7 +133,8 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
   return {.name = options.name,
           .cores = options.cores,
           .is_serial = executor->is_manual(),
-          .sim_computes = options.sim_computes};
+          .sim_computes = options.sim_computes,
+          .sim_schedule = options.sim_schedule};
 }
 
 namespace {

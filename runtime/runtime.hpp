@@ -18,6 +18,7 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/sim_schedule.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
 
@@ -46,6 +47,10 @@ struct DeviceOptions {
   /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation
   /// that restart() begins has no faults.
   std::optional<FaultPlan> faults = {};
+  /// sim only: the device is asynchronous, as a GPU is. Its work is in flight until somebody waits
+  /// for it, and ends in an order and at times that this gives. Empty = work has ended when it is
+  /// submitted.
+  std::optional<SimSchedule> sim_schedule = {};
 };
 
 struct RuntimeOptions {

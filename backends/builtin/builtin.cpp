@@ -8,6 +8,7 @@
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/backends/reference/reference_backend.hpp>
+#include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
 
 namespace hearth {
@@ -28,7 +29,21 @@ std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
       reference::ReferenceOptions{.name = request.name});
 }
 
+std::unique_ptr<Backend> make_async_sim(const BackendRequest& request) {
+  sim::AsyncSimOptions options{.name = request.name,
+                               .computes = request.sim_computes,
+                               .faults = request.faults,
+                               .schedule = *request.sim_schedule};
+  if (!request.sim_computes) {
+    options.cost = nullptr;
+  }
+  return std::make_unique<sim::AsyncSim>(std::move(options));
+}
+
 std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
+  if (request.sim_schedule) {
+    return make_async_sim(request);
+  }
   sim::SimOptions options{
       .name = request.name, .computes = request.sim_computes, .faults = request.faults};
   if (!request.sim_computes) {

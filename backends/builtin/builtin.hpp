@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/sim_schedule.hpp>
 
 namespace hearth {
 
@@ -20,6 +22,8 @@ struct BackendRequest {
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
   FaultPlan faults = {};        ///< sim: what goes wrong
+  /// sim: its work is asynchronous, and ends in this way; empty = inline
+  std::optional<SimSchedule> sim_schedule = {};
 };
 
 /// Errors: not_found, with the kinds of device that there are.

@@ -6,6 +6,7 @@
 #include "scratch.hpp"
 #include "sweep_memory.hpp"
 
+#include <hearth/backends/issue_inline.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -66,7 +67,6 @@ CpuBackend::CpuBackend(CpuOptions options)
                                                  machine_name(),
                                                  hearth::cpu::name(isa()),
                                                  blas_status().description),
-                      .is_host = true,
                       .core_count = core_count,
                       .computes = true};
 }
@@ -105,7 +105,11 @@ std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {
   return row.joinable_calls == nullptr ? 1 : row.joinable_calls(call);
 }
 
-Status CpuBackend::submit(const KernelCall& call) {
+Issue CpuBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
+  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+}
+
+Status CpuBackend::run(const KernelCall& call) {
   const KernelRow& row = machine_->row(call.op.kind());
   if (row.run == nullptr) {
     const auto op = std::string(op_info(call.op.kind()).name);
@@ -114,7 +118,6 @@ Status CpuBackend::submit(const KernelCall& call) {
                  .op = op,
                  .device = info_.name};
   }
-  ++submitted_;
   Status status = row.run(call, machine_->context);
   machine_->scratch.give_back();
   return status;
@@ -124,20 +127,22 @@ void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {
   machine_->scratch.use(scratch);
 }
 
-Status CpuBackend::upload(std::byte* to, std::span<const std::byte> from) {
+Result<TimelinePoint> CpuBackend::upload(std::byte* to,
+                                         std::span<const std::byte> from,
+                                         std::span<const TimelinePoint> /*after*/) {
   if (!from.empty()) {
     std::memcpy(to, from.data(), from.size());
   }
-  ++submitted_;
-  return {};
+  return TimelinePoint{};
 }
 
-Status CpuBackend::download(std::span<std::byte> to, const std::byte* from) {
+Result<TimelinePoint> CpuBackend::download(std::span<std::byte> to,
+                                           const std::byte* from,
+                                           std::span<const TimelinePoint> /*after*/) {
   if (!to.empty()) {
     std::memcpy(to.data(), from, to.size());
   }
-  ++submitted_;
-  return {};
+  return TimelinePoint{};
 }
 
 }  // namespace hearth::cpu

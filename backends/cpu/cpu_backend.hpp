@@ -1,8 +1,8 @@
 // The CPU backend: kernels of its own and OpenBLAS on a set of cores, in host memory.
 // Owned by its device; driven by the holder of the device's token. A kernel forks over the device's
-// cores and joins before submit returns, so completed() always equals submitted(). Invariants: (1)
-// an op's result depends on its operands and the machine, never on the number of cores; (2) submit
-// allocates nothing but scratch memory, which is the device's.
+// cores and joins before submit returns. Invariants: (1) an op's result depends on its operands
+// and the machine, never on the number of cores; (2) submit allocates nothing but scratch memory,
+// which is the device's.
 #pragma once
 
 #include <hearth/backends/backend.hpp>
@@ -42,26 +42,30 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
   /// Optimizer steps need none, others say so when they run.
   void use_scratch(ScratchMemory& scratch) noexcept override;
-  /// Runs the op; it is done on return.
+  /// Runs the ops; they are done on return.
   ///
   /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside
   /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of
   /// nothing; out_of_memory when there is no scratch memory. Cost: about 20 ns beyond the kernel.
-  [[nodiscard]] Status submit(const KernelCall& call) override;
-  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
-  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
-  [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }
-  [[nodiscard]] std::uint64_t completed() noexcept override { return submitted_; }
+  [[nodiscard]] Issue submit(std::span<const Launch> batch,
+                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
+                                             std::span<const std::byte> from,
+                                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               std::span<const TimelinePoint> after) override;
 
   [[nodiscard]] IsaLevel isa() const noexcept;
 
  private:
   struct Machine;  // the arena, the scratch memory and the kernels by kind
 
+  [[nodiscard]] Status run(const KernelCall& call);
+
   BackendInfo info_;
   HostPageProvider pages_;
   std::unique_ptr<Machine> machine_;
-  std::uint64_t submitted_ = 0;
 };
 
 }  // namespace hearth::cpu

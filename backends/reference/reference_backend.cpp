@@ -1,5 +1,6 @@
 #include <hearth/backends/reference/reference_backend.hpp>
 
+#include <hearth/backends/issue_inline.hpp>
 #include <hearth/backends/reference/reference.hpp>
 
 #include <algorithm>
@@ -10,7 +11,6 @@ namespace hearth::reference {
 ReferenceBackend::ReferenceBackend(ReferenceOptions options)
     : info_{.name = std::move(options.name),
             .description = "the oracle: one core, plain loops, f64 inside",
-            .is_host = true,
             .core_count = 1,
             .computes = true},
       pages_(options.pages) {}
@@ -23,8 +23,12 @@ bool ReferenceBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noe
   return true;
 }
 
-Status ReferenceBackend::submit(const KernelCall& call) {
-  ++submitted_;
+Issue ReferenceBackend::submit(std::span<const Launch> batch,
+                               std::span<const TimelinePoint> /*after*/) {
+  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+}
+
+Status ReferenceBackend::run(const KernelCall& call) const {
   const Status status = evaluate(call);
   if (status.has_value()) {
     return status;
@@ -34,14 +38,18 @@ Status ReferenceBackend::submit(const KernelCall& call) {
   return error;
 }
 
-Status ReferenceBackend::upload(std::byte* to, std::span<const std::byte> from) {
+Result<TimelinePoint> ReferenceBackend::upload(std::byte* to,
+                                               std::span<const std::byte> from,
+                                               std::span<const TimelinePoint> /*after*/) {
   std::copy(from.begin(), from.end(), to);
-  return {};
+  return TimelinePoint{};
 }
 
-Status ReferenceBackend::download(std::span<std::byte> to, const std::byte* from) {
+Result<TimelinePoint> ReferenceBackend::download(std::span<std::byte> to,
+                                                 const std::byte* from,
+                                                 std::span<const TimelinePoint> /*after*/) {
   std::copy_n(from, to.size(), to.data());
-  return {};
+  return TimelinePoint{};
 }
 
 }  // namespace hearth::reference

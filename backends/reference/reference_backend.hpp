@@ -1,10 +1,8 @@
 // A device that computes with the oracle: every op right, none fast.
 // Owned by its device, driven by its actor: no locks.
-// Invariants: (1) an op is finished when submit() returns; (2) submitted() counts the ops that were
-// run, failed ones too.
+// Invariant: an op is finished when submit() returns.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 
@@ -28,16 +26,20 @@ class ReferenceBackend final : public Backend {
   /// Always: the oracle reads all inputs before it stores.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   /// Errors: those of reference::evaluate, with this device's name.
-  [[nodiscard]] Status submit(const KernelCall& call) override;
-  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
-  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
-  [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }
-  [[nodiscard]] std::uint64_t completed() noexcept override { return submitted_; }
+  [[nodiscard]] Issue submit(std::span<const Launch> batch,
+                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
+                                             std::span<const std::byte> from,
+                                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               std::span<const TimelinePoint> after) override;
 
  private:
+  [[nodiscard]] Status run(const KernelCall& call) const;
+
   BackendInfo info_;
   HostPageProvider pages_;
-  std::uint64_t submitted_ = 0;
 };
 
 }  // namespace hearth::reference

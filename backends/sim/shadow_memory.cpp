@@ -29,6 +29,8 @@ const char* name(ShadowFault fault) noexcept {
       return "uninitialised_read";
     case ShadowFault::read_before_produce:
       return "read_before_produce";
+    case ShadowFault::host_bytes_changed:
+      return "host_bytes_changed";
     case ShadowFault::reuse_before_timeline:
       return "reuse_before_timeline";
   }

@@ -30,6 +30,7 @@ enum class ShadowFault : std::uint8_t {
   out_of_bounds,          ///< Bytes that belong to no page.
   uninitialised_read,     ///< Bytes that nobody has written since the page was made.
   read_before_produce,    ///< Bytes whose writer need not have ended yet.
+  host_bytes_changed,     ///< Of a copy, before its end.
   reuse_before_timeline,  ///< Written, or freed, while an earlier command may still use them.
 };
 

@@ -1,7 +1,9 @@
 #include <hearth/backends/sim/sim_backend.hpp>
 
+#include "planned_faults.hpp"
 #include "stored_call.hpp"
 
+#include <hearth/backends/issue_inline.hpp>
 #include <hearth/backends/reference/reference.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -14,25 +16,6 @@ namespace hearth::sim {
 namespace {
 
 using std::chrono::nanoseconds;
-
-bool names(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
-  return !numbers.empty() && std::ranges::find(numbers, number) != numbers.end();
-}
-
-/// What makes two calls the same kernel.
-std::string kernel_key(const KernelCall& call) {
-  std::string key(name(call.op.kind()));
-  for (const auto& views : {call.inputs, call.outputs}) {
-    for (const TensorView& view : views) {
-      key += fmt::format(" {}[", name(view.dtype));
-      for (const std::int64_t size : view.shape().dims()) {
-        key += fmt::format(" {}", size);
-      }
-      key += " ]";
-    }
-  }
-  return key;
-}
 
 bool overlaps(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
   return std::ranges::any_of(some, [&](const ByteRange& a) {
@@ -121,9 +104,9 @@ SimBackend::SimBackend(SimOptions options)
       info_{.name = options_.name,
             .description = options_.computes ? "simulated: the oracle's results in virtual time"
                                              : "simulated: virtual time, no results",
-            .is_host = options_.is_host,
             .core_count = 1,
             .computes = options_.computes},
+      faults_(std::make_unique<PlannedFaults>(options_.faults, options_.name)),
       pages_(std::make_unique<Pages>(*this)) {
   if (needs_machine(options_)) {
     machine_ =
@@ -134,6 +117,10 @@ SimBackend::SimBackend(SimOptions options)
 }
 
 SimBackend::~SimBackend() = default;
+
+std::uint64_t SimBackend::submitted() const noexcept {
+  return faults_->submitted();
+}
 
 PageProvider& SimBackend::pages() noexcept {
   return *pages_;
@@ -149,20 +136,21 @@ bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept 
 
 // ---- ops ----
 
-Status SimBackend::submit(const KernelCall& call) {
+Issue SimBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
+  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+}
+
+Status SimBackend::run(const KernelCall& call) {
   if (is_lost_) {
     return lost();
   }
-  const std::uint64_t number = submitted_ + 1;
-  if (number == options_.faults.lost_at_submit) {
-    lose(fmt::format("at submit {}", number));
+  if (faults_->next_submit() == options_.faults.lost_at_submit) {
+    lose(fmt::format("at submit {}", faults_->next_submit()));
     return lost();
   }
-  if (!options_.faults.failing_compiles.empty()) {
-    HEARTH_TRY_STATUS(compile(call));
-  }
-  submitted_ = number;
-  const bool fails = names(options_.faults.failing_submits, number);
+  HEARTH_TRY_STATUS(faults_->compile(call));
+  const std::uint64_t number = faults_->count_submit();
+  const bool fails = faults_->fails(number) || faults_->fails_late(number);
   return machine_ ? submit_to_machine(call, fails) : submit_at_once(call, fails);
 }
 
@@ -170,17 +158,16 @@ Status SimBackend::submit_at_once(const KernelCall& call, bool fails) {
   const nanoseconds end = options_.cost ? now_ + options_.cost(call) : now_;
   if (end >= options_.faults.lost_at) {
     now_ = std::max(now_, options_.faults.lost_at);
-    lose(fmt::format("at {} ns", options_.faults.lost_at.count()));
+    lose(faults_->time_of_loss());
     return lost();
   }
   now_ = end;
-  completed_ = submitted_;
-  return fails ? Status(planned_failure(call, fmt::format("submit {}", submitted_)))
-               : evaluate(call);
+  completed_ = faults_->submitted();
+  return fails ? Status(faults_->submit_failure(call, faults_->submitted())) : evaluate(call);
 }
 
 Status SimBackend::submit_to_machine(const KernelCall& call, bool fails) {
-  const std::uint64_t op = submitted_;
+  const std::uint64_t op = faults_->submitted();
   Access access;
   for (const TensorView& view : call.inputs) {
     access.reads.push_back(range_of(view));
@@ -199,15 +186,15 @@ Status SimBackend::submit_to_machine(const KernelCall& call, bool fails) {
       }
     };
   }
-  const auto [number, checked] = enqueue(
-      std::move(command), std::move(access), !names(options_.faults.forgotten_barriers, op));
+  const auto [number, checked] =
+      enqueue(std::move(command), std::move(access), !faults_->forgets_order(op));
   op_numbers_.push_back(number);
   HEARTH_TRY_STATUS(checked);
-  Status status = fails ? Status(planned_failure(call, fmt::format("submit {}", op))) : Status();
+  Status status = fails ? Status(faults_->submit_failure(call, op)) : Status();
   const bool is_stuck = machine_->is_stuck(number);
   const std::size_t failures = late_failures_.size();
   if (options_.clock == ClockMode::follows_work && !is_stuck) {
-    HEARTH_TRY_STATUS(wait(number));
+    HEARTH_TRY_STATUS(wait_for(number));
   }
   if (is_late && late_failures_.size() > failures) {
     status = late_failures_.back();  // of this op: it has ended, and earlier ones had before
@@ -229,26 +216,6 @@ Status SimBackend::evaluate(const KernelCall& call) const {
   Error error = status.error();
   error.device = info_.name;
   return error;
-}
-
-Status SimBackend::compile(const KernelCall& call) {
-  const std::string key = kernel_key(call);
-  if (compiled_.contains(key)) {
-    return {};
-  }
-  ++compile_count_;
-  if (names(options_.faults.failing_compiles, compile_count_)) {
-    return planned_failure(call, fmt::format("compile {} ({})", compile_count_, key));
-  }
-  compiled_.insert(key);
-  return {};
-}
-
-Error SimBackend::planned_failure(const KernelCall& call, const std::string& what) const {
-  return {.code = ErrorCode::kernel_failed,
-          .text = fmt::format("{}: {} fails as planned", info_.name, what),
-          .op = std::string(name(call.op.kind())),
-          .device = info_.name};
 }
 
 // ---- what waits for what ----
@@ -293,7 +260,7 @@ Status SimBackend::report(std::optional<ShadowReport> fault) {
   return error;
 }
 
-Status SimBackend::wait(std::uint64_t number) {
+Status SimBackend::wait_for(std::uint64_t number) {
   const nanoseconds limit = options_.faults.lost_at == nanoseconds::max()
                                 ? nanoseconds::max()
                                 : options_.faults.lost_at - nanoseconds(1);
@@ -306,17 +273,17 @@ Status SimBackend::wait(std::uint64_t number) {
                      "{}: submit {} hangs as planned", info_.name, options_.faults.hanging_submit),
                  .device = info_.name};
   }
-  lose(fmt::format("at {} ns", options_.faults.lost_at.count()));
+  lose(faults_->time_of_loss());
   return lost();
 }
 
-Status SimBackend::finish() {
+Status SimBackend::wait(std::span<const TimelinePoint> /*any_of*/, Deadline /*deadline*/) {
   if (is_lost_) {
     return lost();
   }
   for (const InFlight& each : in_flight_) {
     if (!machine_->has_ended(each.number)) {
-      HEARTH_TRY_STATUS(wait(each.number));
+      HEARTH_TRY_STATUS(wait_for(each.number));
     }
   }
   return {};
@@ -330,7 +297,7 @@ Status SimBackend::copy(Access access, std::int64_t size_bytes, UniqueFunction<v
   const std::vector<std::uint64_t> earlier = conflicts(access);
   for (const std::uint64_t number : earlier) {
     if (machine_->is_stuck(number) || (is_late && options_.copy_engines == 0)) {
-      HEARTH_TRY_STATUS(wait(number));
+      HEARTH_TRY_STATUS(wait_for(number));
     }
   }
   if (options_.copy_engines == 0) {
@@ -354,10 +321,17 @@ Status SimBackend::copy(Access access, std::int64_t size_bytes, UniqueFunction<v
     effect();
   }
   const bool host_waits = options_.clock == ClockMode::follows_work || (is_download && is_late);
-  return host_waits ? wait(number) : Status();
+  return host_waits ? wait_for(number) : Status();
 }
 
-Status SimBackend::upload(std::byte* to, std::span<const std::byte> from) {
+Result<TimelinePoint> SimBackend::upload(std::byte* to,
+                                         std::span<const std::byte> from,
+                                         std::span<const TimelinePoint> /*after*/) {
+  HEARTH_TRY_STATUS(copy_in(to, from));
+  return TimelinePoint{};
+}
+
+Status SimBackend::copy_in(std::byte* to, std::span<const std::byte> from) {
   if (is_lost_) {
     return lost();
   }
@@ -373,11 +347,17 @@ Status SimBackend::upload(std::byte* to, std::span<const std::byte> from) {
               });
 }
 
-Status SimBackend::download(std::span<std::byte> to, const std::byte* from) {
+Result<TimelinePoint> SimBackend::download(std::span<std::byte> to,
+                                           const std::byte* from,
+                                           std::span<const TimelinePoint> /*after*/) {
+  HEARTH_TRY_STATUS(copy_out(to, from));
+  return TimelinePoint{};
+}
+
+Status SimBackend::copy_out(std::span<std::byte> to, const std::byte* from) {
   if (is_lost_) {
     return lost();
   }
-  ++download_count_;
   if (machine_) {
     const auto size = static_cast<std::int64_t>(to.size());
     HEARTH_TRY_STATUS(copy({.reads = {{from, size}}, .writes = {}}, size, [to, from] {
@@ -386,16 +366,10 @@ Status SimBackend::download(std::span<std::byte> to, const std::byte* from) {
   } else {
     std::copy_n(from, to.size(), to.data());
   }
-  if (names(options_.faults.corrupted_downloads, download_count_)) {
+  if (faults_->corrupts_next_download()) {
     corrupt(to);
   }
   return {};
-}
-
-void SimBackend::corrupt(std::span<std::byte> bytes) {
-  if (!bytes.empty()) {
-    bytes.back() ^= std::byte{0x20};  // in a float's exponent: nobody takes it for rounding
-  }
 }
 
 Status SimBackend::check_host_access(ByteRange range, bool writes) {
@@ -412,7 +386,7 @@ Status SimBackend::check_host_access(ByteRange range, bool writes) {
 
 // ---- time ----
 
-std::uint64_t SimBackend::completed() noexcept {
+std::uint64_t SimBackend::ended_ops() noexcept {
   while (!is_lost_ && !op_numbers_.empty() && machine_->has_ended(op_numbers_.front())) {
     op_numbers_.pop_front();
     ++completed_;
@@ -438,21 +412,19 @@ void SimBackend::advance(nanoseconds duration) {
     now_ += duration;
   }
   if (ends) {
-    static_cast<void>(completed());
-    lose(fmt::format("at {} ns", options_.faults.lost_at.count()));
+    static_cast<void>(ended_ops());
+    lose(faults_->time_of_loss());
   }
 }
 
 void SimBackend::lose(std::string why) {
-  static_cast<void>(completed());  // what had ended by now
+  static_cast<void>(ended_ops());  // what had ended by now
   is_lost_ = true;
   why_lost_ = std::move(why);
 }
 
 Error SimBackend::lost() const {
-  return {.code = ErrorCode::device_lost,
-          .text = fmt::format("{}: lost {} as planned", info_.name, why_lost_),
-          .device = info_.name};
+  return faults_->loss(why_lost_);
 }
 
 }  // namespace hearth::sim

@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +23,8 @@
 #include <hearth/runtime/base/fault_plan.hpp>
 
 namespace hearth::sim {
+
+class PlannedFaults;
 
 using hearth::FaultPlan;
 
@@ -43,7 +44,6 @@ struct SimOptions {
   /// false: kernels are not run, outputs keep whatever bytes they had. Uploads and downloads copy
   /// either way.
   bool computes = true;
-  bool is_host = true;
   ClockMode clock = ClockMode::follows_work;
   SimCost cost = roofline_cost();
   FaultPlan faults = {};
@@ -74,16 +74,21 @@ class SimBackend final : public Backend {
   /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, naming the
   /// submit; internal what shadow memory finds. With a manual clock and effects at the end, what
   /// evaluate() says is in late_failures().
-  [[nodiscard]] Status submit(const KernelCall& call) override;
+  [[nodiscard]] Issue submit(std::span<const Launch> batch,
+                             std::span<const TimelinePoint> after) override;
   /// Errors: device_lost; internal.
-  [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
+  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
+                                             std::span<const std::byte> from,
+                                             std::span<const TimelinePoint> after) override;
   /// Errors: device_lost; internal; deadline_exceeded when the bytes come from work that hangs.
-  [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               std::span<const TimelinePoint> after) override;
   /// Moves the clock to the end of all work.
   /// Errors: device_lost; deadline_exceeded when some of it hangs.
-  [[nodiscard]] Status finish() override;
-  [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }
-  [[nodiscard]] std::uint64_t completed() noexcept override;
+  [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
+  [[nodiscard]] std::uint64_t submitted() const noexcept;
+  [[nodiscard]] std::uint64_t ended_ops() noexcept;
 
   /// Virtual time since the device was made.
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
@@ -120,24 +125,25 @@ class SimBackend final : public Backend {
     Status status;  // what shadow memory says
   };
 
+  [[nodiscard]] Status run(const KernelCall& call);
+  [[nodiscard]] Status copy_in(std::byte* to, std::span<const std::byte> from);
+  [[nodiscard]] Status copy_out(std::span<std::byte> to, const std::byte* from);
   [[nodiscard]] Error lost() const;
   void lose(std::string why);
-  [[nodiscard]] Status compile(const KernelCall& call);
   [[nodiscard]] Status evaluate(const KernelCall& call) const;
-  [[nodiscard]] Error planned_failure(const KernelCall& call, const std::string& what) const;
   [[nodiscard]] Status submit_at_once(const KernelCall& call, bool fails);
   [[nodiscard]] Status submit_to_machine(const KernelCall& call, bool fails);
   /// Gives a command to the machine, behind what it must wait for, and checks its bytes.
   [[nodiscard]] Enqueued enqueue(SimCommand command, Access access, bool waits);
   [[nodiscard]] std::vector<std::uint64_t> conflicts(const Access& access);
   /// The host waits: the clock moves until the command has ended.
-  [[nodiscard]] Status wait(std::uint64_t number);
+  [[nodiscard]] Status wait_for(std::uint64_t number);
   [[nodiscard]] Status copy(Access access, std::int64_t size_bytes, UniqueFunction<void()> effect);
   [[nodiscard]] Status report(std::optional<ShadowReport> fault);
-  void corrupt(std::span<std::byte> bytes);
 
   SimOptions options_;
   BackendInfo info_;
+  std::unique_ptr<PlannedFaults> faults_;
   std::unique_ptr<Pages> pages_;
   /// Null where nothing is ever in flight: one queue, no copy engine, a clock that follows.
   std::unique_ptr<SimMachine> machine_;
@@ -147,10 +153,6 @@ class SimBackend final : public Backend {
   std::vector<Error> late_failures_;
   std::deque<InFlight> in_flight_;
   std::deque<std::uint64_t> op_numbers_;  // of ops that are not known to have completed
-  std::set<std::string> compiled_;
-  std::uint64_t compile_count_ = 0;
-  std::uint64_t download_count_ = 0;
-  std::uint64_t submitted_ = 0;
   std::uint64_t completed_ = 0;
   bool is_lost_ = false;
   std::string why_lost_;

@@ -50,22 +50,27 @@ std::uint64_t SimMachine::submit(SimCommand command) {
 
 void SimMachine::advance(nanoseconds duration) {
   const nanoseconds target = now_ + duration;
-  for (Entry* first = next_end(); first != nullptr && first->end <= target; first = next_end()) {
-    now_ = std::max(now_, first->end);
-    end(*first);
+  while (run_next(target)) {
   }
   now_ = target;
 }
 
 bool SimMachine::run_until(std::uint64_t number, nanoseconds limit) {
   while (!has_ended(number)) {
-    Entry* const first = next_end();
-    if (is_stuck(number) || first == nullptr || first->end > limit) {
+    if (is_stuck(number) || !run_next(limit)) {
       return false;
     }
-    now_ = std::max(now_, first->end);
-    end(*first);
   }
+  return true;
+}
+
+bool SimMachine::run_next(nanoseconds limit) {
+  Entry* const first = next_end();
+  if (first == nullptr || first->end > limit) {
+    return false;
+  }
+  now_ = std::max(now_, first->end);
+  end(*first);
   return true;
 }
 
@@ -119,9 +124,7 @@ nanoseconds SimMachine::busy_until() const {
     copy.end = entry.end;
     future.entries_.push_back(std::move(copy));
   }
-  for (Entry* first = future.next_end(); first != nullptr; first = future.next_end()) {
-    future.now_ = std::max(future.now_, first->end);
-    future.end(*first);
+  while (future.run_next()) {
   }
   return future.now_;
 }

@@ -44,6 +44,10 @@ class SimMachine {
   bool run_until(std::uint64_t number,
                  std::chrono::nanoseconds limit = std::chrono::nanoseconds::max());
 
+  /// Moves the clock to the first end of what is under way, but not past `limit`; false when none
+  /// comes by then.
+  bool run_next(std::chrono::nanoseconds limit = std::chrono::nanoseconds::max());
+
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return now_; }
   [[nodiscard]] bool has_ended(std::uint64_t number) const;
   /// Whether `earlier` is sure to have ended before `later` begins: it has ended, or `later` waits

@@ -12,7 +12,10 @@ namespace hearth {
 /// a view is one.
 struct FaultPlan {
   std::vector<std::uint64_t> failing_submits =
-      {};                            ///< These submits are kernel_failed; the device goes on.
+      {};  ///< These submits are kernel_failed; the device goes on.
+  /// These submits fail while they run: on an asynchronous sim at their end, where the host finds
+  /// the failure later; elsewhere, and for ops that cannot fail there, as failing_submits.
+  std::vector<std::uint64_t> late_failures = {};
   std::uint64_t lost_at_submit = 0;  ///< This submit and all later work is device_lost; 0 = never.
   std::int64_t failing_allocation = 0;        ///< This page is out_of_memory; 0 = none.
   std::int64_t failing_allocation_count = 1;  ///< As many pages in a row.

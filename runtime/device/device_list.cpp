@@ -56,7 +56,8 @@ bool is_sound(const FaultPlan& faults) {
   };
   return faults.failing_allocation >= 0 && faults.failing_allocation_count >= 0 &&
          faults.lost_at >= std::chrono::nanoseconds(0) && are_numbers(faults.failing_submits) &&
-         are_numbers(faults.failing_compiles) && are_numbers(faults.corrupted_downloads);
+         are_numbers(faults.late_failures) && are_numbers(faults.failing_compiles) &&
+         are_numbers(faults.corrupted_downloads) && are_numbers(faults.forgotten_barriers);
 }
 
 /// What is wrong with the options of one device; empty where nothing is.
@@ -68,6 +69,13 @@ std::string flaw_of(const DeviceOptions& device) {
   if (device.memory > MemoryPooling::debug) {
     return fmt::format("memory is {}, which is no MemoryPooling", static_cast<int>(device.memory));
   }
+  if (device.sim_schedule && !device.name.starts_with("sim:")) {
+    return "a schedule is for sim devices alone";
+  }
+  if (device.sim_schedule && device.sim_schedule->queues < 1) {
+    return fmt::format("sim_schedule has {} queues, but must have 1 or more",
+                       device.sim_schedule->queues);
+  }
   if (!device.faults) {
     return {};
   }
@@ -77,9 +85,9 @@ std::string flaw_of(const DeviceOptions& device) {
   if (!is_sound(*device.faults)) {
     return "faults are numbered from 1, and the time of a loss is not below 0";
   }
-  return device.faults->forgotten_barriers.empty()
+  return device.faults->forgotten_barriers.empty() || device.sim_schedule
              ? ""
-             : "a barrier can be forgotten between several queues alone, and this has one";
+             : "a barrier can be forgotten on an asynchronous sim alone (sim_schedule)";
 }
 
 void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {

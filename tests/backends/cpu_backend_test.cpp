@@ -1,4 +1,5 @@
 #include "tests/backends/small_call.hpp"
+#include "tests/support/run_call.hpp"
 #include "tests/support/tolerance.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
@@ -37,9 +38,7 @@ TEST(CpuBackend, IsDoneWhenSubmitReturns) {
   CpuBackend backend;
   const SmallTensor x(DType::f32, {3}, {1, 2, 3});
   const SmallTensor y(DType::f32, {3});
-  backend.submit(SmallCall(OpKind::neg, {x.view()}, {y.view()}).call()).value();
-  EXPECT_EQ(backend.submitted(), 1U);
-  EXPECT_EQ(backend.completed(), 1U);
+  testing::run_call(backend, SmallCall(OpKind::neg, {x.view()}, {y.view()}).call()).value();
   EXPECT_EQ(y.values(), (std::vector<double>{-1, -2, -3}));
 }
 
@@ -48,7 +47,7 @@ TEST(CpuBackend, RefusesKindsThatAreNoKernels) {
   const SmallTensor x(DType::f32, {3}, {1, 2, 3});
   const SmallCall call(OpKind::reshape, {x.view()}, {x.view()});
   EXPECT_FALSE(backend.supports(call.call()).yes);
-  EXPECT_EQ(backend.submit(call.call()).error().code, ErrorCode::unsupported);
+  EXPECT_EQ(testing::run_call(backend, call.call()).error().code, ErrorCode::unsupported);
 }
 
 TEST(CpuBackend, SaysWhichTypesAKindTakes) {
@@ -65,10 +64,11 @@ TEST(CpuBackend, NamesTheRowAndClassThatAreOutOfRange) {
   const SmallTensor targets(DType::i64, {2}, {1, 3});
   const SmallTensor losses(DType::f32, {2});
   const SmallTensor probabilities(DType::f32, {2, 3});
-  const Status status = backend.submit(SmallCall(OpKind::cross_entropy,
-                                                 {logits.view(), targets.view()},
-                                                 {losses.view(), probabilities.view()})
-                                           .call());
+  const Status status = testing::run_call(backend,
+                                          SmallCall(OpKind::cross_entropy,
+                                                    {logits.view(), targets.view()},
+                                                    {losses.view(), probabilities.view()})
+                                              .call());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::out_of_range);
   EXPECT_EQ(status.error().text, "cross_entropy: class 3 in row 1 is outside the 3 classes");
@@ -80,7 +80,7 @@ TEST(CpuBackend, NamesTheElementThatIsDividedByZero) {
   const SmallTensor b(DType::i32, {4}, {1, 1, 0, 0});
   const SmallTensor out(DType::i32, {4});
   const Status status =
-      backend.submit(SmallCall(OpKind::div, {a.view(), b.view()}, {out.view()}).call());
+      testing::run_call(backend, SmallCall(OpKind::div, {a.view(), b.view()}, {out.view()}).call());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kernel_failed);
   EXPECT_EQ(status.error().text, "div: division by zero at element 2");
@@ -90,9 +90,10 @@ TEST(CpuBackend, FailsForTheMaximumOfNothing) {
   CpuBackend backend;
   const SmallTensor x(DType::f32, {0, 3});
   const SmallTensor out(DType::f32, {3});
-  const Status status = backend.submit(SmallCall(OpKind::reduce_max, {x.view()}, {out.view()})
-                                           .with(ReduceAttributes{.axes = 1})
-                                           .call());
+  const Status status = testing::run_call(backend,
+                                          SmallCall(OpKind::reduce_max, {x.view()}, {out.view()})
+                                              .with(ReduceAttributes{.axes = 1})
+                                              .call());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().text, "reduce_max: no elements to choose from in [0, 3]");
 }
@@ -139,7 +140,7 @@ TEST(CpuBackend, GivesTheBytesOfOneThreadOnManyCores) {
     Results r;
     std::vector<std::vector<double>> values;
     const auto keep = [&](const SmallCall& call, const SmallTensor& out) {
-      backend.submit(call.call()).value();
+      testing::run_call(backend, call.call()).value();
       values.push_back(out.values());
     };
     keep(SmallCall(OpKind::tanh, {x.view()}, {r.full.view()}), r.full);
@@ -170,7 +171,9 @@ TEST(CpuBackend, DrawsTheRandomWordsOfEachElementsPlace) {
   constexpr std::int64_t kCount = 1003;
   const RandomAttributes random{.seed = 0x123456789ABCDEFU, .counter = 0xFFFFFFFFU, .a = 0.25};
   const SmallTensor out(DType::u8, {kCount});
-  backend.submit(SmallCall(OpKind::random_bernoulli, {}, {out.view()}).with(random).call()).value();
+  testing::run_call(backend,
+                    SmallCall(OpKind::random_bernoulli, {}, {out.view()}).with(random).call())
+      .value();
   const std::vector<double> got = out.values();
   for (std::uint64_t i = 0; i < kCount; ++i) {
     const bool hit =
@@ -186,8 +189,8 @@ TEST(CpuBackend, StreamsLargeResultsWhole) {
   const SmallTensor x(DType::f32, {kCount}, waves(kCount));
   const SmallTensor copy(DType::f32, {kCount});
   const SmallTensor negated(DType::f32, {kCount});
-  backend.submit(SmallCall(OpKind::copy, {x.view()}, {copy.view()}).call()).value();
-  backend.submit(SmallCall(OpKind::neg, {x.view()}, {negated.view()}).call()).value();
+  testing::run_call(backend, SmallCall(OpKind::copy, {x.view()}, {copy.view()}).call()).value();
+  testing::run_call(backend, SmallCall(OpKind::neg, {x.view()}, {negated.view()}).call()).value();
   const std::vector<double> want = x.values();
   const std::vector<double> got = negated.values();
   EXPECT_EQ(copy.values(), want);
@@ -235,7 +238,7 @@ class CpuScratch : public ::testing::Test {
 };
 
 TEST_F(CpuScratch, ComesFromTheDeviceAndGoesBackAtTheKernelsEnd) {
-  backend_.submit(softmax_.call()).value();
+  testing::run_call(backend_, softmax_.call()).value();
   EXPECT_EQ(scratch_.take_count, 1);
   EXPECT_EQ(scratch_.out_bytes, 0);
 }
@@ -255,19 +258,19 @@ TEST_F(CpuScratch, AKernelWithoutAnyFailsAndChangesNothing) {
   scratch_.refuses = true;
   const SmallCall in_place =
       SmallCall(OpKind::softmax, {x_.view()}, {x_.view()}).with(AxisAttributes{.axis = 1});
-  EXPECT_EQ(backend_.submit(in_place.call()).error().code, ErrorCode::out_of_memory);
+  EXPECT_EQ(testing::run_call(backend_, in_place.call()).error().code, ErrorCode::out_of_memory);
   EXPECT_EQ(x_.values(), before);
   scratch_.refuses = false;
-  backend_.submit(in_place.call()).value();
-  backend_.submit(softmax_.call()).value();
+  testing::run_call(backend_, in_place.call()).value();
+  testing::run_call(backend_, softmax_.call()).value();
   EXPECT_NE(x_.values(), before);
 }
 
 TEST_F(CpuScratch, ABackendWithoutADeviceHasSomeOfItsOwn) {
   CpuBackend alone;
-  alone.submit(softmax_.call()).value();
+  testing::run_call(alone, softmax_.call()).value();
   const std::vector<double> values = y_.values();
-  backend_.submit(softmax_.call()).value();
+  testing::run_call(backend_, softmax_.call()).value();
   EXPECT_EQ(y_.values(), values);
 }
 

@@ -4,6 +4,7 @@
 
 #include "small_call.hpp"
 
+#include "tests/support/run_call.hpp"
 #include "tests/support/tolerance.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
@@ -37,7 +38,7 @@ inline cpu::CpuOptions serial_device(cpu::IsaLevel isa = cpu::IsaLevel::avx512) 
 inline std::vector<double> computed(cpu::CpuBackend& device,
                                     const SmallCall& call,
                                     const SmallTensor& output) {
-  device.submit(call.call()).value();
+  testing::run_call(device, call.call()).value();
   return output.values();
 }
 inline std::vector<double> computed(const cpu::CpuOptions& options,

@@ -38,7 +38,7 @@ std::vector<std::byte> product_bytes(cpu::CpuBackend& device,
         OpKind::matmul,
         {{x.view().data + row * depth * element, &in, x.view().dtype}, w, bias.view()},
         {{y.view().data + row * columns * element, &out, y.view().dtype}});
-    device.submit(call.call()).value();
+    testing::run_call(device, call.call()).value();
   }
   const std::byte* data = y.view().data;
   return {data, data + rows * columns * element};

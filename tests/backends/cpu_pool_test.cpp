@@ -166,7 +166,7 @@ TEST(CpuPool, APositionOutsideThePlaneIsRefusedByItsValue) {
       SmallCall(OpKind::max_pool2d_backward, {grad.view(), positions.view()}, {dx.view()})
           .with(PoolAttributes{});
   cpu::CpuBackend device(serial_device());
-  const Status status = device.submit(call.call());
+  const Status status = testing::run_call(device, call.call());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::out_of_range);
   EXPECT_THAT(status.error().text, HasSubstr("position 4 is outside a plane of 4 elements"));

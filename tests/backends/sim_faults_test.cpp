@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "small_call.hpp"
+#include "tests/support/run_call.hpp"
 
 namespace hearth::sim {
 namespace {
@@ -35,16 +36,16 @@ class World {
     return {page_.data + place * 64, &layout_, DType::f32};
   }
   Status put(int place, const std::array<float, 4>& values) {
-    return sim.upload(at(place).data, std::as_bytes(std::span(values)));
+    return sim.upload(at(place).data, std::as_bytes(std::span(values)), {}).status();
   }
   Status negate(int from, int to) {
-    return sim.submit(SmallCall(OpKind::neg, {at(from)}, {at(to)}).call());
+    return testing::run_call(sim, SmallCall(OpKind::neg, {at(from)}, {at(to)}).call());
   }
   Result<std::array<float, 4>> get(int place) {
     std::array<float, 4> values{};
-    const Status status = sim.download(std::as_writable_bytes(std::span(values)), at(place).data);
+    const auto status = sim.download(std::as_writable_bytes(std::span(values)), at(place).data, {});
     if (!status.has_value()) {
-      return status;
+      return status.error();
     }
     return values;
   }
@@ -68,15 +69,16 @@ SimOptions later(SimOptions options) {
   return options;
 }
 
-constexpr std::array<float, 4> kOnes{1, 2, 3, 4};
+constexpr std::array<float, 4> kFour{1, 2, 3, 4};
 
 TEST(SimFaults, ACompileFailsAloneAndIsTriedAgain) {
   World world({.faults = {.failing_compiles = {2}}});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.negate(0, 1).value();  // compiled already
   const auto absolute = [&] {
-    return world.sim.submit(SmallCall(OpKind::abs, {world.at(0)}, {world.at(1)}).call());
+    return testing::run_call(world.sim,
+                             SmallCall(OpKind::abs, {world.at(0)}, {world.at(1)}).call());
   };
   const Status failed = absolute();
   ASSERT_FALSE(failed.has_value());
@@ -91,11 +93,11 @@ TEST(SimFaults, TheDeviceIsLostWhenTheClockGetsThere) {
     World world({.cost = fixed_cost(nanoseconds(100)),
                  .faults = {.lost_at = nanoseconds(250)},
                  .queues = queues});
-    world.put(0, kOnes).value();
+    world.put(0, kFour).value();
     world.negate(0, 1).value();
     world.negate(1, 2).value();
     EXPECT_EQ(world.negate(2, 3).error().code, ErrorCode::device_lost);
-    EXPECT_EQ(world.sim.completed(), 2U);
+    EXPECT_EQ(world.sim.ended_ops(), 2U);
     EXPECT_EQ(world.get(1).error().code, ErrorCode::device_lost);
     EXPECT_THAT(world.get(1).error().text, HasSubstr("lost at 250 ns as planned"));
   }
@@ -103,14 +105,14 @@ TEST(SimFaults, TheDeviceIsLostWhenTheClockGetsThere) {
 
 TEST(SimFaults, WorkUnderWayWhenTheDeviceIsLostNeverEnds) {
   World world(later({.faults = {.lost_at = nanoseconds(150)}}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.negate(1, 2).value();
   world.sim.advance(nanoseconds(149));
   EXPECT_FALSE(world.sim.is_lost());
   world.sim.advance(nanoseconds(1000));
   EXPECT_TRUE(world.sim.is_lost());
-  EXPECT_EQ(world.sim.completed(), 1U);
+  EXPECT_EQ(world.sim.ended_ops(), 1U);
 }
 
 TEST(SimFaults, AHungSubmitStopsItsReadersAndNobodyElse) {
@@ -118,7 +120,7 @@ TEST(SimFaults, AHungSubmitStopsItsReadersAndNobodyElse) {
     for (const ClockMode clock : {ClockMode::follows_work, ClockMode::manual}) {
       World world(
           {.clock = clock, .faults = {.hanging_submit = 2}, .queues = 2, .effects = effects});
-      world.put(0, kOnes).value();
+      world.put(0, kFour).value();
       world.negate(0, 1).value();
       world.negate(1, 2).value();  // hangs
       world.negate(2, 3).value();  // waits for it
@@ -129,14 +131,14 @@ TEST(SimFaults, AHungSubmitStopsItsReadersAndNobodyElse) {
       EXPECT_EQ(hung.error().code, ErrorCode::deadline_exceeded);
       EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs as planned");
       world.sim.advance(std::chrono::hours(1));
-      EXPECT_EQ(world.sim.completed(), 1U) << "the timeline cannot go past it";
+      EXPECT_EQ(world.sim.ended_ops(), 1U) << "the timeline cannot go past it";
     }
   }
 }
 
 TEST(SimFaults, OneQueueHangsWhole) {
   World world({.faults = {.hanging_submit = 1}});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.negate(0, 2).value();
   EXPECT_EQ(world.get(2).error().code, ErrorCode::deadline_exceeded);
@@ -145,7 +147,7 @@ TEST(SimFaults, OneQueueHangsWhole) {
 
 TEST(SimFaults, AQueueInAnyOrderThatHangsIsNotLost) {
   World world({.faults = {.hanging_submit = 1}, .reorder_seed = 1});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.negate(0, 2).value();  // ordered behind nothing, in a queue that stays busy
   EXPECT_EQ(world.get(2).error().code, ErrorCode::deadline_exceeded);
@@ -154,37 +156,37 @@ TEST(SimFaults, AQueueInAnyOrderThatHangsIsNotLost) {
 
 TEST(SimFaults, FinishWaitsForAllThatWasSubmittedAndSaysWhatNeverEnds) {
   World world(later({.queues = 2}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.negate(0, 2).value();
   world.negate(2, 3).value();
-  ASSERT_LT(world.sim.completed(), 3U);
-  world.sim.finish().value();
-  EXPECT_EQ(world.sim.completed(), 3U);
+  ASSERT_LT(world.sim.ended_ops(), 3U);
+  world.sim.wait({}, Deadline::never()).value();
+  EXPECT_EQ(world.sim.ended_ops(), 3U);
 
   World stuck(later({.faults = {.hanging_submit = 2}, .queues = 2}));
-  stuck.put(0, kOnes).value();
+  stuck.put(0, kFour).value();
   stuck.negate(0, 1).value();
   stuck.negate(0, 2).value();  // hangs
-  EXPECT_EQ(stuck.sim.finish().error().code, ErrorCode::deadline_exceeded);
+  EXPECT_EQ(stuck.sim.wait({}, Deadline::never()).error().code, ErrorCode::deadline_exceeded);
 
   World lost(later({.faults = {.lost_at = nanoseconds(50)}}));
-  lost.put(0, kOnes).value();
+  lost.put(0, kFour).value();
   lost.negate(0, 1).value();
-  EXPECT_EQ(lost.sim.finish().error().code, ErrorCode::device_lost);
+  EXPECT_EQ(lost.sim.wait({}, Deadline::never()).error().code, ErrorCode::device_lost);
 }
 
 TEST(SimFaults, ACorruptedDownloadIsWrongOnce) {
   World world({.faults = {.corrupted_downloads = {2}}});
-  world.put(0, kOnes).value();
-  EXPECT_EQ(world.get(0).value(), kOnes);
-  EXPECT_NE(world.get(0).value(), kOnes);
-  EXPECT_EQ(world.get(0).value(), kOnes);
+  world.put(0, kFour).value();
+  EXPECT_EQ(world.get(0).value(), kFour);
+  EXPECT_NE(world.get(0).value(), kFour);
+  EXPECT_EQ(world.get(0).value(), kFour);
 }
 
 TEST(SimQueues, IndependentOpsRunSideBySide) {
   World world(later({.queues = 2}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.sim.advance(nanoseconds(0));
   world.negate(0, 1).value();
   world.negate(0, 2).value();
@@ -192,12 +194,12 @@ TEST(SimQueues, IndependentOpsRunSideBySide) {
   world.negate(1, 3).value();
   EXPECT_EQ(world.sim.busy_until(), nanoseconds(200));
   world.sim.advance(nanoseconds(100));
-  EXPECT_EQ(world.sim.completed(), 2U);
+  EXPECT_EQ(world.sim.ended_ops(), 2U);
 }
 
 TEST(SimQueues, EffectsComeAtTheEndAndDownloadsWait) {
   World world(later({}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.sim.advance(nanoseconds(50));
   std::array<float, 4> raw{};
@@ -213,7 +215,7 @@ TEST(SimQueues, CopiesTakeTimeOnTheirEngines) {
                .copy_engines = 1,
                .copy_bytes_per_second = 1e9,
                .effects = Effects::at_end});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   EXPECT_EQ(world.sim.busy_until(), nanoseconds(116)) << "16 bytes, then the op";
   EXPECT_THAT(world.get(1).value(), ElementsAre(-1, -2, -3, -4));
@@ -223,12 +225,13 @@ TEST(SimQueues, CopiesTakeTimeOnTheirEngines) {
 TEST(SimQueues, AFailureAtTheEndIsKept) {
   World world(later({}));
   const std::array<std::int32_t, 4> zeros{};
-  world.sim.upload(world.at(0).data, std::as_bytes(std::span(zeros))).value();
+  world.sim.upload(world.at(0).data, std::as_bytes(std::span(zeros)), {}).status().value();
   TensorView zero = world.at(0);
   zero.dtype = DType::i32;
   TensorView out = world.at(1);
   out.dtype = DType::i32;
-  EXPECT_TRUE(world.sim.submit(SmallCall(OpKind::div, {zero, zero}, {out}).call()).has_value());
+  EXPECT_TRUE(
+      testing::run_call(world.sim, SmallCall(OpKind::div, {zero, zero}, {out}).call()).has_value());
   EXPECT_TRUE(world.sim.late_failures().empty());
   world.sim.advance(nanoseconds(100));
   ASSERT_EQ(world.sim.late_failures().size(), 1U);
@@ -256,8 +259,8 @@ TEST(SimQueues, AnyOrderOfUnorderedWorkGivesTheSameBytes) {
       const int b = pick();
       const int to = pick();
       for (World* each : {&world, &plain}) {
-        const Status status = each->sim.submit(
-            SmallCall(OpKind::sub, {each->at(a), each->at(b)}, {each->at(to)}).call());
+        const Status status = testing::run_call(
+            each->sim, SmallCall(OpKind::sub, {each->at(a), each->at(b)}, {each->at(to)}).call());
         ASSERT_TRUE(status.has_value()) << status.error().text << ", seed " << seed;
       }
       if (op % 10 == 3) {
@@ -273,7 +276,7 @@ TEST(SimQueues, AnyOrderOfUnorderedWorkGivesTheSameBytes) {
 
 TEST(SimShadow, AForgottenBarrierBeforeAReadIsFound) {
   World world(later({.faults = {.forgotten_barriers = {2}}, .queues = 2, .has_shadow = true}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   const Status status = world.negate(1, 2);
   ASSERT_FALSE(status.has_value());
@@ -284,8 +287,8 @@ TEST(SimShadow, AForgottenBarrierBeforeAReadIsFound) {
 
 TEST(SimShadow, AForgottenBarrierBeforeAWriteIsFound) {
   World world(later({.faults = {.forgotten_barriers = {2}}, .queues = 2, .has_shadow = true}));
-  world.put(0, kOnes).value();
-  world.put(2, kOnes).value();
+  world.put(0, kFour).value();
+  world.put(2, kFour).value();
   world.sim.advance(nanoseconds(1));
   world.negate(0, 1).value();
   EXPECT_FALSE(world.negate(2, 1).has_value());
@@ -294,7 +297,7 @@ TEST(SimShadow, AForgottenBarrierBeforeAWriteIsFound) {
 
 TEST(SimShadow, OnOneQueueInOrderNoBarrierIsNeeded) {
   World world(later({.faults = {.forgotten_barriers = {2}}, .has_shadow = true}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   EXPECT_TRUE(world.negate(1, 2).has_value());
 }
@@ -313,17 +316,17 @@ TEST(SimShadow, ADownloadOfBytesThatNobodyWroteIsFound) {
 
 TEST(SimShadow, BytesOutsideThePagesAreFound) {
   World world({.has_shadow = true});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   TensorView beyond = world.at(0);
   beyond.data = world.at(63).data + 64 - 8;
-  EXPECT_FALSE(
-      world.sim.submit(SmallCall(OpKind::neg, {world.at(0)}, {beyond}).call()).has_value());
+  EXPECT_FALSE(testing::run_call(world.sim, SmallCall(OpKind::neg, {world.at(0)}, {beyond}).call())
+                   .has_value());
   EXPECT_EQ(world.only_fault(), ShadowFault::out_of_bounds);
 }
 
 TEST(SimShadow, APageFreedUnderWorkIsFound) {
   World world(later({.has_shadow = true}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   world.free_page();
   EXPECT_EQ(world.only_fault(), ShadowFault::reuse_before_timeline);
@@ -331,7 +334,7 @@ TEST(SimShadow, APageFreedUnderWorkIsFound) {
 
 TEST(SimShadow, AHostThatLooksTooEarlyIsFound) {
   World world(later({.has_shadow = true}));
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   world.negate(0, 1).value();
   const ByteRange bytes{world.at(1).data, 16};
   EXPECT_FALSE(world.sim.check_host_access(bytes, false).has_value());
@@ -343,12 +346,13 @@ TEST(SimShadow, AHostThatLooksTooEarlyIsFound) {
 
 TEST(SimShadow, StridedReadsStayWithinTheirView) {
   World world({.has_shadow = true});
-  world.put(0, kOnes).value();
+  world.put(0, kFour).value();
   Layout reversed(Shape{4});
   reversed.strides[0] = -1;
   reversed.contiguous = false;
   const TensorView view{world.at(0).data + 12, &reversed, DType::f32};
-  ASSERT_TRUE(world.sim.submit(SmallCall(OpKind::neg, {view}, {world.at(1)}).call()).has_value());
+  ASSERT_TRUE(testing::run_call(world.sim, SmallCall(OpKind::neg, {view}, {world.at(1)}).call())
+                  .has_value());
   EXPECT_THAT(world.get(1).value(), ElementsAre(-4, -3, -2, -1));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "small_call.hpp"
+#include "tests/support/run_call.hpp"
 
 namespace hearth::sim {
 namespace {
@@ -22,7 +23,7 @@ using testing::SmallTensor;
 class Sim : public ::testing::Test {
  protected:
   [[nodiscard]] Status negate(Backend& backend) const {
-    return backend.submit(SmallCall(OpKind::neg, {x_.view()}, {y_.view()}).call());
+    return testing::run_call(backend, SmallCall(OpKind::neg, {x_.view()}, {y_.view()}).call());
   }
 
   const SmallTensor x_{DType::f32, {3}, {1, 2, 3}};
@@ -34,7 +35,7 @@ TEST_F(Sim, ComputesTheOraclesResults) {
   negate(sim).value();
   EXPECT_THAT(y_.values(), ElementsAre(-1, -2, -3));
   EXPECT_TRUE(sim.info().computes);
-  EXPECT_TRUE(sim.info().is_host);
+  EXPECT_TRUE(sim.info().runs_inline);
 }
 
 TEST_F(Sim, WithoutComputingItLeavesOutputsAlone) {
@@ -42,7 +43,7 @@ TEST_F(Sim, WithoutComputingItLeavesOutputsAlone) {
   negate(sim).value();
   EXPECT_THAT(y_.values(), ElementsAre(0, 0, 0));
   EXPECT_FALSE(sim.info().computes);
-  EXPECT_EQ(sim.completed(), 1U);
+  EXPECT_EQ(sim.ended_ops(), 1U);
   EXPECT_EQ(sim.now(), nanoseconds(0));
 }
 
@@ -52,20 +53,20 @@ TEST_F(Sim, TheClockFollowsWorkUnlessTold) {
   negate(sim).value();
   EXPECT_EQ(sim.now(), nanoseconds(100));
   EXPECT_EQ(sim.submitted(), 2U);
-  EXPECT_EQ(sim.completed(), 2U);
+  EXPECT_EQ(sim.ended_ops(), 2U);
 }
 
 TEST_F(Sim, WithAManualClockWorkCompletesInOrderAsTimePasses) {
   SimBackend sim({.clock = ClockMode::manual, .cost = fixed_cost(nanoseconds(50))});
   negate(sim).value();
   negate(sim).value();
-  EXPECT_EQ(sim.completed(), 0U);
+  EXPECT_EQ(sim.ended_ops(), 0U);
   sim.advance(nanoseconds(50));
-  EXPECT_EQ(sim.completed(), 1U);
+  EXPECT_EQ(sim.ended_ops(), 1U);
   sim.advance(nanoseconds(49));
-  EXPECT_EQ(sim.completed(), 1U);
+  EXPECT_EQ(sim.ended_ops(), 1U);
   sim.advance(nanoseconds(101));
-  EXPECT_EQ(sim.completed(), 2U);
+  EXPECT_EQ(sim.ended_ops(), 2U);
   negate(sim).value();
   EXPECT_EQ(sim.busy_until(), nanoseconds(250)) << "an idle device starts when the op is submitted";
 }
@@ -92,7 +93,7 @@ TEST_F(Sim, APlannedSubmitFailsAloneAndIsCounted) {
   EXPECT_THAT(failed.error().text, HasSubstr("sim:3: submit 2 fails as planned"));
   EXPECT_TRUE(negate(sim).has_value());
   EXPECT_EQ(sim.submitted(), 3U);
-  EXPECT_EQ(sim.completed(), 3U);
+  EXPECT_EQ(sim.ended_ops(), 3U);
 }
 
 TEST_F(Sim, ALostDeviceStaysLost) {
@@ -103,10 +104,10 @@ TEST_F(Sim, ALostDeviceStaysLost) {
   EXPECT_EQ(negate(sim).error().code, ErrorCode::device_lost);
   EXPECT_EQ(negate(sim).error().code, ErrorCode::device_lost);
   std::array<std::byte, 4> bytes{};
-  EXPECT_EQ(sim.upload(bytes.data(), bytes).error().code, ErrorCode::device_lost);
-  EXPECT_EQ(sim.download(bytes, bytes.data()).error().code, ErrorCode::device_lost);
+  EXPECT_EQ(sim.upload(bytes.data(), bytes, {}).error().code, ErrorCode::device_lost);
+  EXPECT_EQ(sim.download(bytes, bytes.data(), {}).error().code, ErrorCode::device_lost);
   sim.advance(nanoseconds(1000));
-  EXPECT_EQ(sim.completed(), 0U) << "what was in flight never completes";
+  EXPECT_EQ(sim.ended_ops(), 0U) << "what was in flight never completes";
   EXPECT_TRUE(sim.is_lost());
 }
 
@@ -123,10 +124,9 @@ TEST_F(Sim, FailuresOfOpsNameTheDevice) {
   const SmallTensor zero(DType::i32, {1});
   const auto divide = SmallCall(OpKind::div, {zero.view(), zero.view()}, {zero.view()});
   SimBackend sim;
-  EXPECT_EQ(sim.submit(divide.call()).error().device, "sim:0");
+  EXPECT_EQ(testing::run_call(sim, divide.call()).error().device, "sim:0");
   reference::ReferenceBackend oracle;
-  EXPECT_EQ(oracle.submit(divide.call()).error().device, "reference:0");
-  EXPECT_EQ(oracle.completed(), 1U);
+  EXPECT_EQ(testing::run_call(oracle, divide.call()).error().device, "reference:0");
 }
 
 TEST_F(Sim, CopiesBytesBothWays) {
@@ -137,8 +137,8 @@ TEST_F(Sim, CopiesBytesBothWays) {
   SimBackend sim;
   for (Backend* backend : {static_cast<Backend*>(&oracle), static_cast<Backend*>(&sim)}) {
     to = {};
-    backend->upload(middle.data(), from).value();
-    backend->download(to, middle.data()).value();
+    EXPECT_TRUE(backend->upload(middle.data(), from, {}).value().is_done());
+    EXPECT_TRUE(backend->download(to, middle.data(), {}).value().is_done());
     EXPECT_EQ(to, from) << backend->info().name;
   }
 }

@@ -2,6 +2,8 @@
 
 #include "prepared_call.hpp"
 
+#include "tests/support/run_call.hpp"
+
 #include <hearth/backends/reference/reference.hpp>
 
 #include <fmt/format.h>
@@ -262,7 +264,7 @@ class CaseRun {
 Target target_of(Backend& backend) {
   return {
       .supports = [&backend](const KernelCall& call) { return backend.supports(call); },
-      .submit = [&backend](const KernelCall& call) { return backend.submit(call); },
+      .submit = [&backend](const KernelCall& call) { return testing::run_call(backend, call); },
       .may_alias = [&backend](OpKind kind, int input) { return backend.may_alias(kind, input); }};
 }
 

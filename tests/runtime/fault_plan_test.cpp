@@ -125,7 +125,7 @@ TEST(PlannedFaults, NumbersThatCountNothingAreRefused) {
   }
   const auto refused = refusal({.name = "sim:0", .faults = FaultPlan{.forgotten_barriers = {2}}});
   ASSERT_TRUE(refused);
-  EXPECT_THAT(refused->text, HasSubstr("several queues"));
+  EXPECT_THAT(refused->text, HasSubstr("asynchronous sim alone"));
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include "planned_faults.hpp"
+
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth::sim {
+namespace {
+
+bool names(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
+  return !numbers.empty() && std::ranges::find(numbers, number) != numbers.end();
+}
+
+/// What makes two calls the same kernel.
+std::string kernel_key(const KernelCall& call) {
+  std::string key(name(call.op.kind()));
+  for (const auto& views : {call.inputs, call.outputs}) {
+    for (const TensorView& view : views) {
+      key += fmt::format(" {}[", name(view.dtype));
+      for (const std::int64_t size : view.shape().dims()) {
+        key += fmt::format(" {}", size);
+      }
+      key += " ]";
+    }
+  }
+  return key;
+}
+
+}  // namespace
+
+PlannedFaults::PlannedFaults(FaultPlan plan, std::string device)
+    : plan_(std::move(plan)), device_(std::move(device)) {}
+
+Status PlannedFaults::compile(const KernelCall& call) {
+  if (plan_.failing_compiles.empty()) {
+    return {};
+  }
+  const std::string key = kernel_key(call);
+  if (compiled_.contains(key)) {
+    return {};
+  }
+  ++compile_count_;
+  if (names(plan_.failing_compiles, compile_count_)) {
+    return failure(call, fmt::format("compile {} ({})", compile_count_, key));
+  }
+  compiled_.insert(key);
+  return {};
+}
+
+bool PlannedFaults::fails(std::uint64_t submit) const noexcept {
+  return names(plan_.failing_submits, submit);
+}
+
+bool PlannedFaults::fails_late(std::uint64_t submit) const noexcept {
+  return names(plan_.late_failures, submit);
+}
+
+bool PlannedFaults::forgets_order(std::uint64_t submit) const noexcept {
+  return names(plan_.forgotten_barriers, submit);
+}
+
+bool PlannedFaults::corrupts_next_download() noexcept {
+  return names(plan_.corrupted_downloads, ++download_count_);
+}
+
+Error PlannedFaults::submit_failure(const KernelCall& call, std::uint64_t submit) const {
+  return failure(call, fmt::format("submit {}", submit));
+}
+
+Error PlannedFaults::failure(const KernelCall& call, const std::string& what) const {
+  return {.code = ErrorCode::kernel_failed,
+          .text = fmt::format("{}: {} fails as planned", device_, what),
+          .op = std::string(name(call.op.kind())),
+          .device = device_};
+}
+
+Error PlannedFaults::loss(const std::string& when) const {
+  return {.code = ErrorCode::device_lost,
+          .text = fmt::format("{}: lost {} as planned", device_, when),
+          .device = device_};
+}
+
+std::string PlannedFaults::time_of_loss() const {
+  return fmt::format("at {} ns", plan_.lost_at.count());
+}
+
+void corrupt(std::span<std::byte> bytes) noexcept {
+  if (!bytes.empty()) {
+    bytes.back() ^= std::byte{0x20};  // in a float's exponent: nobody takes it for rounding
+  }
+}
+
+}  // namespace hearth::sim

@@ -1,0 +1,56 @@
+// A FaultPlan at work: counts what the plan numbers, and makes its errors. Private to the sims.
+// Owned by one device: no locks.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+namespace hearth::sim {
+
+class PlannedFaults final {
+ public:
+  PlannedFaults(FaultPlan plan, std::string device);
+
+  [[nodiscard]] const FaultPlan& plan() const noexcept { return plan_; }
+  /// Compiles the call's kernel, unless an equal one is compiled already.
+  ///
+  /// Errors: kernel_failed, as planned.
+  [[nodiscard]] Status compile(const KernelCall& call);
+  /// The number that the next submit gets.
+  [[nodiscard]] std::uint64_t next_submit() const noexcept { return submitted_ + 1; }
+  /// Counts a submit; its number.
+  std::uint64_t count_submit() noexcept { return ++submitted_; }
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
+  [[nodiscard]] bool fails(std::uint64_t submit) const noexcept;
+  [[nodiscard]] bool fails_late(std::uint64_t submit) const noexcept;
+  [[nodiscard]] bool forgets_order(std::uint64_t submit) const noexcept;
+  /// Counts a download; whether its bytes arrive wrong.
+  [[nodiscard]] bool corrupts_next_download() noexcept;
+
+  /// What a submit says that fails as planned.
+  [[nodiscard]] Error submit_failure(const KernelCall& call, std::uint64_t submit) const;
+  /// What a lost device says.
+  [[nodiscard]] Error loss(const std::string& when) const;
+  /// "at 250 ns", of the plan's loss.
+  [[nodiscard]] std::string time_of_loss() const;
+
+ private:
+  [[nodiscard]] Error failure(const KernelCall& call, const std::string& what) const;
+
+  FaultPlan plan_;
+  std::string device_;
+  std::set<std::string> compiled_;
+  std::uint64_t compile_count_ = 0;
+  std::uint64_t download_count_ = 0;
+  std::uint64_t submitted_ = 0;
+};
+
+/// Turns one bit over, which nobody takes for rounding.
+void corrupt(std::span<std::byte> bytes) noexcept;
+
+}  // namespace hearth::sim

@@ -1,0 +1,74 @@
+// Host pages for a simulated device, whose comings and goings its shadow memory follows. Private to
+// the sims. As PageProvider.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include <hearth/backends/sim/shadow_memory.hpp>
+#include <hearth/memory/host_page_provider.hpp>
+
+namespace hearth::sim {
+
+/// What a shadow notes of pages; all empty where there is no shadow.
+struct PageWatch {
+  std::function<void(ByteRange page)> added = {};
+  std::function<void(ByteRange before, std::int64_t size_bytes)> resized = {};
+  std::function<void(ByteRange page)> removed = {};  ///< Before its bytes go.
+};
+
+class SimPages final : public PageProvider {
+ public:
+  SimPages(const HostPageOptions& options, PageWatch watch)
+      : pages_(options), watch_(std::move(watch)) {}
+
+  [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override {
+    Result<Page> page = pages_.allocate_page(size_bytes);
+    if (page.has_value() && watch_.added) {
+      watch_.added({page.value().data, page.value().size_bytes});
+    }
+    return page;
+  }
+  void free_page(Page page) noexcept override {
+    if (watch_.removed) {
+      watch_.removed({page.data, page.size_bytes});
+    }
+    pages_.free_page(page);
+  }
+  [[nodiscard]] Result<Page> open_growing_page(std::int64_t reach_bytes) override {
+    Result<Page> page = pages_.open_growing_page(reach_bytes);
+    if (page.has_value() && watch_.added) {
+      watch_.added({page.value().data, 0});
+    }
+    return page;
+  }
+  [[nodiscard]] Status resize_page(Page& page, std::int64_t size_bytes) override {
+    const Page before = page;
+    Status status = pages_.resize_page(page, size_bytes);
+    if (status.has_value() && watch_.resized) {
+      watch_.resized({before.data, before.size_bytes}, page.size_bytes);
+    }
+    return status;
+  }
+  // The shadow knows whole pages only.
+  [[nodiscard]] Status make_gap(const Page& page,
+                                std::int64_t offset_bytes,
+                                std::int64_t size_bytes) override {
+    return watch_.added ? PageProvider::make_gap(page, offset_bytes, size_bytes)
+                        : pages_.make_gap(page, offset_bytes, size_bytes);
+  }
+  [[nodiscard]] Status fill_gap(const Page& page,
+                                std::int64_t offset_bytes,
+                                std::int64_t size_bytes) override {
+    return pages_.fill_gap(page, offset_bytes, size_bytes);
+  }
+  [[nodiscard]] std::int64_t alignment_bytes() const noexcept override {
+    return pages_.alignment_bytes();
+  }
+
+ private:
+  HostPageProvider pages_;
+  PageWatch watch_;
+};
+
+}  // namespace hearth::sim
