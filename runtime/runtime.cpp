@@ -70,6 +70,7 @@ struct Runtime::Impl {
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
   const BackendFactory* backend_factory = nullptr;
+  bool has_async_sims = false;
 
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -130,11 +131,13 @@ void Runtime::Impl::require_new_name(const std::string& name, SourceLoc loc) con
 }
 
 BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
-  return {.name = options.name,
-          .cores = options.cores,
-          .is_serial = executor->is_manual(),
-          .sim_computes = options.sim_computes,
-          .sim_schedule = options.sim_schedule};
+  const bool is_async_sim = has_async_sims && options.name.starts_with("sim:");
+  return {
+      .name = options.name,
+      .cores = options.cores,
+      .is_serial = executor->is_manual(),
+      .sim_computes = options.sim_computes,
+      .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 
 namespace {
@@ -162,7 +165,7 @@ std::unique_ptr<Backend> Runtime::Impl::open_backend(const DeviceOptions& option
 }
 
 DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
-                                                const std::string& name) const {
+                                                   const std::string& name) const {
   DeviceActorOptions made{.budget_bytes = options.memory_budget_bytes,
                           .pooling = options.memory,
                           .make_memory = options.make_memory};
@@ -200,8 +203,7 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_thread(
 }
 
 std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
-    const IntrusivePtr<DeviceEndpoint>& endpoint,
-    const std::shared_ptr<CompletionWaiter>& waiter) {
+    const IntrusivePtr<DeviceEndpoint>& endpoint, const std::shared_ptr<CompletionWaiter>& waiter) {
   const std::string subject = fmt::format("the waiter of device {}", endpoint->name());
   return std::make_unique<OwnedThread>(
       *executor,
@@ -241,17 +243,17 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
                        fmt::join(options.cores, ", "),
                        options.memory_budget_bytes);
   });
-  nodes.push_back(
-      Node{.endpoint = std::move(endpoint),
-           .actor = std::move(actor),
-           .thread = std::move(thread),
-           .waiter = std::move(waiter),
-           .waiter_thread = std::move(waiter_thread),
-           .witness = std::move(witness)});
+  nodes.push_back(Node{.endpoint = std::move(endpoint),
+                       .actor = std::move(actor),
+                       .thread = std::move(thread),
+                       .waiter = std::move(waiter),
+                       .waiter_thread = std::move(waiter_thread),
+                       .witness = std::move(witness)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   const Settings settings = Settings::from_environment();
+  has_async_sims = settings.boolean(Setting::async_sims).value().value_or(false);
   const bool is_eager = settings.boolean(Setting::eager_reports).value().value_or(false);
   tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
                                            LogOptions{.level = log_level(settings).value()},

@@ -27,10 +27,11 @@ enum class Setting : std::uint8_t {
   data_dir,        ///< HEARTH_DATA_DIR
   record_file,     ///< HEARTH_RECORD_FILE
   eager_reports,   ///< HEARTH_EAGER_REPORTS
+  async_sims,      ///< HEARTH_ASYNC_SIMS
   xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
   home,            ///< HOME
 };
-inline constexpr int kSettingCount = 9;
+inline constexpr int kSettingCount = 10;
 
 struct SettingInfo {
   Setting setting;

@@ -58,7 +58,7 @@ using WorkEnd = std::variant<KernelEnd, UploadEnd, ReadEnd, GroupEnd>;
 class InFlight final {
  public:
   /// Ops in flight at which lanes wait until half of them have ended.
-  static constexpr std::uint64_t kMostOps = 1024;
+  static constexpr std::uint64_t kMostOps = 256;
   static constexpr std::size_t kStreams = 3;
 
   InFlight() = default;

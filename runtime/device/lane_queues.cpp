@@ -42,7 +42,11 @@ void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
 }
 
 void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
-  lane.limit.emplace(endpoint_.tables().wait_limit, progress_for(lane, reason));
+  Duration limit = endpoint_.tables().wait_limit;
+  if (reason == ParkReason::device) {
+    limit -= limit / 8;  // so that it says what hangs before its reader's own limit says nothing
+  }
+  lane.limit.emplace(limit, progress_for(lane, reason));
   park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
 }
 

@@ -87,7 +87,7 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
     sim::FaultPlan faults;
     std::function<Error(const World& world, Tensor weight, std::uint32_t& line)> fail;
   };
-  const std::vector<Case> cases = {
+  std::vector<Case> cases = {
       {"add",
        {.failing_submits = {1}},
        [](const World&, const Tensor& weight, std::uint32_t& line) {
@@ -136,7 +136,9 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
          return read_error(back);
        }},
   };
-  for (const Case& each : cases) {
+  for (Case& each : cases) {
+    // Where work is in flight, an op waits for its end and asks for memory once more.
+    each.faults.failing_allocation_count = testing::are_sims_asynchronous() ? 2 : 1;
     const SteppedOptions options{
         .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}, {.name = "sim:1"}},
         .faults = {{"sim:0", each.faults}}};
@@ -199,9 +201,11 @@ TEST(Errors, OutOfMemoryLeavesTheDeviceUsable) {
 }
 
 TEST(Errors, AFailingAllocationFailsOneOp) {
-  // A page for each tensor.
-  const SteppedOptions options{.devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}},
-                               .faults = {{"sim:0", {.failing_allocation = 2}}}};
+  // A page for each tensor. Where work is in flight, the op waits for its end and asks once more.
+  const std::int64_t tries = testing::are_sims_asynchronous() ? 2 : 1;
+  const SteppedOptions options{
+      .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}},
+      .faults = {{"sim:0", {.failing_allocation = 2, .failing_allocation_count = tries}}}};
   stepped(options, [](const World& world) {
     const Tensor first = world.f32({1});
     const Tensor second = zeros(world.device, {100});

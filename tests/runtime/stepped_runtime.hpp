@@ -13,8 +13,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -60,9 +62,20 @@ struct World {
     if (plan.empty()) {
       return nullptr;
     }
+    if (request.sim_schedule || plan.mapped().hanging_submit != 0) {
+      return std::make_unique<sim::AsyncSim>(
+          sim::AsyncSimOptions{.name = request.name,
+                               .faults = plan.mapped(),
+                               .schedule = request.sim_schedule.value_or(SimSchedule{})});
+    }
     return std::make_unique<sim::SimBackend>(
         sim::SimOptions{.name = request.name, .faults = plan.mapped()});
   }};
+}
+
+/// Whether this run of the program is the one in which all sims are asynchronous.
+[[nodiscard]] inline bool are_sims_asynchronous() {
+  return Settings::from_environment().boolean(Setting::async_sims).value().value_or(false);
 }
 
 /// Runs `body` with a runtime, and ends the runtime.

@@ -8,11 +8,11 @@ namespace hearth {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::code_of;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using testing::code_of;
 using testing::read_error;
 using testing::stepped;
 using testing::SteppedOptions;
@@ -157,10 +157,16 @@ struct Lent {
 Lent lend_out(Tensor tensor) {
   auto promise = std::make_shared<Promise<LentRegion>>();
   Pending<LentRegion> region = promise->pending();
-  Tensor result = lend(std::move(tensor), [promise](Result<LentRegion> lent) {
-    lent.has_value() ? promise->set_value(std::move(lent).value())
-                     : promise->set_error(lent.shared_error());
-  });
+  Tensor result = lend(
+      std::move(tensor),
+      [promise](Result<LentRegion> lent) {
+        if (lent.has_value()) {
+          promise->set_value(std::move(lent).value());
+        } else {
+          promise->set_error(lent.shared_error());
+        }
+      },
+      Deadline::never());
   return {std::move(result), std::move(region)};
 }
 
@@ -198,8 +204,9 @@ TEST(AsyncDevice, AnUpdateGroupWithASpoiltGradientChangesNothing) {
       const Tensor good = world.f32({1, 1});
       const Tensor bad = zeros(world.device, {2}) + bad_loss(world, zeros(world.device, {2, 3}));
       UpdateGroup group(world.device);
-      group.sgd(first, good, {.learning_rate = 1});
-      group.sgd(second, bad, {.learning_rate = 1});
+      Tensor none;
+      group.sgd(first, good, none, {.learning_rate = 1});
+      group.sgd(second, bad, none, {.learning_rate = 1});
       EXPECT_EQ(code_of(group.commit().wait()), ErrorCode::out_of_range);
       EXPECT_THAT(first.to_vector<float>(), ElementsAre(1, 2));
       EXPECT_THAT(second.to_vector<float>(), ElementsAre(3, 4));
@@ -212,7 +219,8 @@ TEST(AsyncDevice, AnUpdateBehindAHangDidNotHappen) {
     Tensor weight = world.f32({1, 2});
     const Tensor gradient = ones(world.device, {2}) + 1;
     UpdateGroup group(world.device);
-    group.sgd(weight, gradient, {.learning_rate = 1});
+    Tensor none;
+    group.sgd(weight, gradient, none, {.learning_rate = 1});
     EXPECT_EQ(code_of(group.commit().wait(Deadline::in(60s))), ErrorCode::deadline_exceeded);
   });
 }

@@ -32,7 +32,7 @@ TEST(Loss, TheErrorOfEveryTensorNamesTheOpThatMetIt) {
     before.set_path("encoder.inner.weight");
     const Tensor lost = exp(before);
     const std::uint32_t line = __LINE__ - 1;
-    EXPECT_FALSE(world.device.is_lost());
+    EXPECT_TRUE(testing::are_sims_asynchronous() || !world.device.is_lost());
     for (const Error& error : {read_error(lost),
                                read_error(before),
                                read_error(zeros(world.device, {1})),
@@ -61,7 +61,8 @@ TEST(Loss, SyncWithADeviceThatHangsSaysSo) {
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(status.error().op, "sync");
-    EXPECT_THAT(status.error().text, HasSubstr("submit 2 hangs"));
+    EXPECT_THAT(status.error().text, HasSubstr("the device does not answer"));
+    EXPECT_THAT(status.error().text, HasSubstr(", add, called at"));
     EXPECT_EQ(status.error().location.line, line);
     EXPECT_EQ(read_error(hung).code, ErrorCode::deadline_exceeded);
     EXPECT_FALSE(world.device.is_lost());
