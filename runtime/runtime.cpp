@@ -162,7 +162,7 @@ std::unique_ptr<Backend> Runtime::Impl::open_backend(const DeviceOptions& option
 }
 
 DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
-                                                const std::string& name) const {
+                                                   const std::string& name) const {
   DeviceActorOptions made{.budget_bytes = options.memory_budget_bytes,
                           .pooling = options.memory,
                           .make_memory = options.make_memory};
@@ -200,8 +200,7 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_thread(
 }
 
 std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
-    const IntrusivePtr<DeviceEndpoint>& endpoint,
-    const std::shared_ptr<CompletionWaiter>& waiter) {
+    const IntrusivePtr<DeviceEndpoint>& endpoint, const std::shared_ptr<CompletionWaiter>& waiter) {
   const std::string subject = fmt::format("the waiter of device {}", endpoint->name());
   return std::make_unique<OwnedThread>(
       *executor,
@@ -241,13 +240,12 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
                        fmt::join(options.cores, ", "),
                        options.memory_budget_bytes);
   });
-  nodes.push_back(
-      Node{.endpoint = std::move(endpoint),
-           .actor = std::move(actor),
-           .thread = std::move(thread),
-           .waiter = std::move(waiter),
-           .waiter_thread = std::move(waiter_thread),
-           .witness = std::move(witness)});
+  nodes.push_back(Node{.endpoint = std::move(endpoint),
+                       .actor = std::move(actor),
+                       .thread = std::move(thread),
+                       .waiter = std::move(waiter),
+                       .waiter_thread = std::move(waiter_thread),
+                       .witness = std::move(witness)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {

@@ -23,7 +23,8 @@ constexpr Duration kLongestWait = 50ms;
 void CompletionWaiter::expect(std::shared_ptr<DeviceMemory> memory,
                               std::uint64_t generation,
                               std::vector<TimelinePoint> points) {
-  static_cast<void>(requests_.try_push({std::move(memory), generation, std::move(points), kFirstWait}));
+  static_cast<void>(
+      requests_.try_push({std::move(memory), generation, std::move(points), kFirstWait}));
 }
 
 bool CompletionWaiter::take_newest(std::optional<Request>& current) {

@@ -24,13 +24,8 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       report_(*endpoint_, queues_, dispatch_, in_flight_),
       records_(*endpoint_, handles_, dispatch_, queues_, in_flight_, report_, memory_),
       join_(dispatch_, queues_, records_),
-      completions_(*endpoint_,
-                   handles_,
-                   dispatch_,
-                   queues_,
-                   in_flight_,
-                   memory_,
-                   options_.waiter.get()) {}
+      completions_(
+          *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {}
 
 DeviceActor::~DeviceActor() = default;
 

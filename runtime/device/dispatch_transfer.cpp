@@ -35,8 +35,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   TimelinePoint point;
   const TimelinePoint reusable{storage.value()->block.ready_after, kOpStream};
   const Status status = guarded("the upload", [&]() -> Status {
-    HEARTH_TRY(point,
-               backend_->upload(storage.value()->block.data, ticket->bytes, {&reusable, 1}));
+    HEARTH_TRY(point, backend_->upload(storage.value()->block.data, ticket->bytes, {&reusable, 1}));
     return {};
   });
   if (!status.has_value()) {

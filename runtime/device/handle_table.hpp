@@ -48,7 +48,7 @@ struct Slot {
   const Layout* layout = nullptr;
   std::unique_ptr<Layout> view_layout;  ///< set when the layout is not the interned contiguous one
   ErrorRef error;
-  LateFailures late;  ///< kernels that may spoil it yet
+  LateFailures late;                ///< kernels that may spoil it yet
   std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
 };
 

@@ -81,7 +81,7 @@ class LaneQueues final {
   /// release some: a lane that is parked may itself wait for this one.
   [[nodiscard]] OnShortage on_shortage(const LaneState& lane) const noexcept {
     return lane.has_expired || (is_idle() && in_flight_.is_empty()) ? OnShortage::report
-                                                               : OnShortage::wait;
+                                                                    : OnShortage::wait;
   }
   void unpark(LaneState& lane);
   /// Lanes whose slot was made.

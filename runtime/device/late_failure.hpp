@@ -20,8 +20,8 @@ class CellNumbers final {
   /// A number that no kernel uses which has not ended. `ended`: the value of kOpStream up to which
   /// all has.
   [[nodiscard]] ErrorCell take(std::uint64_t ended) {
-    const auto free = std::ranges::find_if(
-        free_, [ended](const Free& each) { return each.used_until <= ended; });
+    const auto free =
+        std::ranges::find_if(free_, [ended](const Free& each) { return each.used_until <= ended; });
     if (free == free_.end()) {
       return ++count_;
     }
@@ -68,7 +68,8 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
 
 /// Whether the outcome of all of them is known.
 [[nodiscard]] inline bool are_known(const LateFailures& failures) noexcept {
-  return !failures || std::ranges::all_of(*failures, [](const auto& each) { return each->is_known; });
+  return !failures ||
+         std::ranges::all_of(*failures, [](const auto& each) { return each->is_known; });
 }
 
 /// All of both that are not known yet.

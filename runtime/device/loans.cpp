@@ -15,8 +15,8 @@ constexpr const char* kTaker = "the taker of lent bytes";
 }  // namespace
 
 // Phases: the bytes, or a wait for memory; a wait for the device, which may still write them; the
-// ticket, and the record done; the region handed on. A lane that waited comes here again. All that may throw comes before the ticket is taken and the input consumed: then the taker is
-// told of it.
+// ticket, and the record done; the region handed on. A lane that waited comes here again. All that
+// may throw comes before the ticket is taken and the input consumed: then the taker is told of it.
 Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   const OpView& op = resolved.op();
   HeldStorage storage = std::move(lane.lending);

@@ -70,9 +70,10 @@ void UpdateGroups::report(const OpView& op, LaneState& lane, std::unique_ptr<Gro
   }
 }
 
-// Phases: a wait for operands, and for kernels that may spoil them; the ticket, without which the group was discarded; a group that is
-// not refused gets what it needs, or its lane waits; then it runs or is given up, and its reader is
-// notified. The lane may come here several times, up to the first time that does not park it.
+// Phases: a wait for operands, and for kernels that may spoil them; the ticket, without which the
+// group was discarded; a group that is not refused gets what it needs, or its lane waits; then it
+// runs or is given up, and its reader is notified. The lane may come here several times, up to the
+// first time that does not park it.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Slot* const unborn = find_unborn(lane);
   if (unborn != nullptr && !lane.has_expired) {

@@ -80,12 +80,13 @@ std::string WaitReport::describe_oldest() const {
   }
   const SourceLoc source = endpoint_.tables().sources.location(oldest->source);
   const std::chrono::duration<double> time = current_context().clock().now() - oldest->since;
-  return fmt::format("the device has been at op number {} of stream {}, {}{}, for {:.3f} s",
-                     oldest->sequence,
-                     oldest->lane.value,
-                     op_info(oldest->kind).name,
-                     source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line),
-                     time.count());
+  return fmt::format(
+      "the device has been at op number {} of stream {}, {}{}, for {:.3f} s",
+      oldest->sequence,
+      oldest->lane.value,
+      op_info(oldest->kind).name,
+      source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line),
+      time.count());
 }
 
 ErrorRef WaitReport::hung(const OpView& op, const LaneState& lane) const {
@@ -101,7 +102,9 @@ Report WaitReport::report() const {
 
 ErrorRef WaitReport::late(const OpView& op, const LaneState& lane, std::string text) const {
   return dispatch_.failure_of(
-      Error{.code = ErrorCode::deadline_exceeded, .text = std::move(text), .report = report()}, op, lane.id);
+      Error{.code = ErrorCode::deadline_exceeded, .text = std::move(text), .report = report()},
+      op,
+      lane.id);
 }
 
 }  // namespace hearth

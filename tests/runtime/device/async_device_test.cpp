@@ -8,11 +8,11 @@ namespace hearth {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::code_of;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using testing::code_of;
 using testing::read_error;
 using testing::stepped;
 using testing::SteppedOptions;
