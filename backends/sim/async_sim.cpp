@@ -20,19 +20,6 @@ using std::chrono::nanoseconds;
 
 constexpr std::byte kNotYet{0xdb};  ///< What a download's host bytes are up to its point.
 
-WorkAccess access_of(const Launch& launch) {
-  WorkAccess access;
-  for (const TensorView& view : launch.call.inputs) {
-    access.reads.push_back(range_of(view));
-  }
-  for (const TensorView& view : launch.call.outputs) {
-    access.writes.push_back(range_of(view));
-  }
-  access.guards.assign(launch.guards.begin(), launch.guards.end());
-  access.cell = launch.cell;
-  return access;
-}
-
 /// The view's elements one behind the other.
 std::vector<std::byte> elements_of(const TensorView& view) {
   const auto size = static_cast<std::size_t>(size_bytes(view.dtype));
@@ -109,11 +96,7 @@ AsyncSim::AsyncSim(AsyncSimOptions options)
       report_stray(work_->remove_page(page));
     };
   }
-  pages_ = std::make_unique<SimPages>(
-      HostPageOptions{.budget_bytes = options_.budget_bytes,
-                      .fail_allocation = options_.faults.failing_allocation,
-                      .fail_count = options_.faults.failing_allocation_count},
-      std::move(watch));
+  pages_ = std::make_unique<SimPages>(options_.budget_bytes, options_.faults, std::move(watch));
 }
 
 AsyncSim::~AsyncSim() = default;
@@ -199,7 +182,9 @@ Status AsyncSim::enqueue(const Launch& launch,
                          std::span<const TimelinePoint> after,
                          TimelinePoint& point) {
   const std::span<const TimelinePoint> none;
-  Work work{.access = access_of(launch),
+  Work work{.access = access_of(launch.call),
+            .guards = {launch.guards.begin(), launch.guards.end()},
+            .cell = launch.cell,
             .cost = cost_of(options_.cost ? options_.cost(launch.call) : nanoseconds(0)),
             .hangs = number == faults_->plan().hanging_submit,
             .effect = {}};
@@ -222,7 +207,8 @@ void AsyncSim::run(const StoredLaunch& launch) {
   const KernelCall call = launch.call.call();
   const Status status = faults_->fails_late(launch.number)
                             ? Status(faults_->submit_failure(call, launch.number))
-                            : evaluate(call);
+                        : options_.computes ? run_with_oracle(call, info_.name)
+                                            : Status();
   if (status.has_value()) {
     return;
   }
@@ -238,19 +224,6 @@ void AsyncSim::run(const StoredLaunch& launch) {
                              .op = std::string(name(call.op.kind())),
                              .device = info_.name,
                              .cause = std::make_shared<const Error>(status.error())});
-}
-
-Status AsyncSim::evaluate(const KernelCall& call) const {
-  if (!options_.computes) {
-    return {};
-  }
-  const Status status = reference::evaluate(call);
-  if (status.has_value()) {
-    return status;
-  }
-  Error error = status.error();
-  error.device = info_.name;
-  return error;
 }
 
 Status AsyncSim::cell_status(ErrorCell cell) {
@@ -453,10 +426,7 @@ Status AsyncSim::report(std::optional<ShadowReport> fault) {
   if (!fault) {
     return {};
   }
-  Error error{
-      .code = ErrorCode::internal,
-      .text = fmt::format("{}: shadow memory: {}: {}", info_.name, name(fault->fault), fault->text),
-      .device = info_.name};
+  Error error = to_error(*fault, info_.name);
   shadow_reports_.push_back(std::move(*fault));
   return error;
 }

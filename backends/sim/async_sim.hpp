@@ -112,7 +112,6 @@ class AsyncSim final : public Backend {
   [[nodiscard]] Issue submit_locked(std::span<const Launch> batch,
                                     std::span<const TimelinePoint> after) HEARTH_REQUIRES(mutex_);
   void run(const StoredLaunch& launch) HEARTH_REQUIRES(mutex_);
-  [[nodiscard]] Status evaluate(const KernelCall& call) const;
   [[nodiscard]] std::chrono::nanoseconds cost_of(std::chrono::nanoseconds cost)
       HEARTH_REQUIRES(mutex_);
   [[nodiscard]] std::chrono::nanoseconds copy_cost(std::size_t size_bytes) HEARTH_REQUIRES(mutex_);

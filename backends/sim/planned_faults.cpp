@@ -4,15 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace hearth::sim {
 namespace {
-
-bool names(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
-  return !numbers.empty() && std::ranges::find(numbers, number) != numbers.end();
-}
 
 /// What makes two calls the same kernel.
 std::string kernel_key(const KernelCall& call) {
@@ -34,10 +29,7 @@ std::string kernel_key(const KernelCall& call) {
 PlannedFaults::PlannedFaults(FaultPlan plan, std::string device)
     : plan_(std::move(plan)), device_(std::move(device)) {}
 
-Status PlannedFaults::compile(const KernelCall& call) {
-  if (plan_.failing_compiles.empty()) {
-    return {};
-  }
+Status PlannedFaults::compile_anew(const KernelCall& call) {
   const std::string key = kernel_key(call);
   if (compiled_.contains(key)) {
     return {};
@@ -48,22 +40,6 @@ Status PlannedFaults::compile(const KernelCall& call) {
   }
   compiled_.insert(key);
   return {};
-}
-
-bool PlannedFaults::fails(std::uint64_t submit) const noexcept {
-  return names(plan_.failing_submits, submit);
-}
-
-bool PlannedFaults::fails_late(std::uint64_t submit) const noexcept {
-  return names(plan_.late_failures, submit);
-}
-
-bool PlannedFaults::forgets_order(std::uint64_t submit) const noexcept {
-  return names(plan_.forgotten_barriers, submit);
-}
-
-bool PlannedFaults::corrupts_next_download() noexcept {
-  return names(plan_.corrupted_downloads, ++download_count_);
 }
 
 Error PlannedFaults::submit_failure(const KernelCall& call, std::uint64_t submit) const {

@@ -2,9 +2,12 @@
 // Owned by one device: no locks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
@@ -20,17 +23,27 @@ class PlannedFaults final {
   /// Compiles the call's kernel, unless an equal one is compiled already.
   ///
   /// Errors: kernel_failed, as planned.
-  [[nodiscard]] Status compile(const KernelCall& call);
+  [[nodiscard]] Status compile(const KernelCall& call) {
+    return plan_.failing_compiles.empty() ? Status() : compile_anew(call);
+  }
   /// The number that the next submit gets.
   [[nodiscard]] std::uint64_t next_submit() const noexcept { return submitted_ + 1; }
   /// Counts a submit; its number.
   std::uint64_t count_submit() noexcept { return ++submitted_; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
-  [[nodiscard]] bool fails(std::uint64_t submit) const noexcept;
-  [[nodiscard]] bool fails_late(std::uint64_t submit) const noexcept;
-  [[nodiscard]] bool forgets_order(std::uint64_t submit) const noexcept;
+  [[nodiscard]] bool fails(std::uint64_t submit) const noexcept {
+    return names(plan_.failing_submits, submit);
+  }
+  [[nodiscard]] bool fails_late(std::uint64_t submit) const noexcept {
+    return names(plan_.late_failures, submit);
+  }
+  [[nodiscard]] bool forgets_order(std::uint64_t submit) const noexcept {
+    return names(plan_.forgotten_barriers, submit);
+  }
   /// Counts a download; whether its bytes arrive wrong.
-  [[nodiscard]] bool corrupts_next_download() noexcept;
+  [[nodiscard]] bool corrupts_next_download() noexcept {
+    return names(plan_.corrupted_downloads, ++download_count_);
+  }
 
   /// What a submit says that fails as planned.
   [[nodiscard]] Error submit_failure(const KernelCall& call, std::uint64_t submit) const;
@@ -40,6 +53,11 @@ class PlannedFaults final {
   [[nodiscard]] std::string time_of_loss() const;
 
  private:
+  [[nodiscard]] static bool names(const std::vector<std::uint64_t>& numbers,
+                                  std::uint64_t number) noexcept {
+    return !numbers.empty() && std::ranges::find(numbers, number) != numbers.end();
+  }
+  [[nodiscard]] Status compile_anew(const KernelCall& call);
   [[nodiscard]] Error failure(const KernelCall& call, const std::string& what) const;
 
   FaultPlan plan_;

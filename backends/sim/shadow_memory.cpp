@@ -37,6 +37,12 @@ const char* name(ShadowFault fault) noexcept {
   return "";
 }
 
+Error to_error(const ShadowReport& report, const std::string& device) {
+  return {.code = ErrorCode::internal,
+          .text = fmt::format("{}: shadow memory: {}: {}", device, name(report.fault), report.text),
+          .device = device};
+}
+
 void ShadowMemory::add_page(ByteRange page) {
   pages_[begin_of(page)] = end_of(page);
   if (page.size_bytes > 0) {

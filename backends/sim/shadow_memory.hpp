@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include <hearth/runtime/base/error.hpp>
+
 namespace hearth::sim {
 
 /// Bytes on a device; empty ones touch nothing.
@@ -94,5 +96,7 @@ class ShadowMemory {
 };
 
 [[nodiscard]] const char* name(ShadowFault fault) noexcept;
+/// The report as a failure of this device, of code internal.
+[[nodiscard]] Error to_error(const ShadowReport& report, const std::string& device);
 
 }  // namespace hearth::sim

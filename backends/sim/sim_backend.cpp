@@ -1,11 +1,11 @@
 #include <hearth/backends/sim/sim_backend.hpp>
 
 #include "planned_faults.hpp"
+#include "sim_pages.hpp"
 #include "stored_call.hpp"
 
 #include <hearth/backends/issue_inline.hpp>
 #include <hearth/backends/reference/reference.hpp>
-#include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
@@ -13,114 +13,31 @@
 #include <utility>
 
 namespace hearth::sim {
-namespace {
 
 using std::chrono::nanoseconds;
-
-bool overlaps(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
-  return std::ranges::any_of(some, [&](const ByteRange& a) {
-    return std::ranges::any_of(others, [&](const ByteRange& b) { return a.overlaps(b); });
-  });
-}
-
-/// Whether work may be in flight at all.
-bool needs_machine(const SimOptions& options) {
-  return options.clock == ClockMode::manual || options.queues > 1 || options.copy_engines > 0 ||
-         options.reorder_seed != 0 || options.effects == Effects::at_end || options.has_shadow ||
-         options.faults.hanging_submit != 0;
-}
-
-}  // namespace
-
-/// Tells the shadow of pages that come and go.
-class SimBackend::Pages final : public PageProvider {
- public:
-  explicit Pages(SimBackend& sim)
-      : sim_(sim),
-        pages_({.budget_bytes = sim.options_.budget_bytes,
-                .fail_allocation = sim.options_.faults.failing_allocation,
-                .fail_count = sim.options_.faults.failing_allocation_count}) {}
-
-  [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override {
-    Result<Page> page = pages_.allocate_page(size_bytes);
-    if (page.has_value() && sim_.options_.has_shadow) {
-      sim_.shadow_.add_page({page.value().data, page.value().size_bytes});
-    }
-    return page;
-  }
-  void free_page(Page page) noexcept override {
-    if (sim_.options_.has_shadow) {
-      note(sim_.shadow_.remove_page({page.data, page.size_bytes}, has_ended_));
-    }
-    pages_.free_page(page);
-  }
-  [[nodiscard]] Result<Page> open_growing_page(std::int64_t reach_bytes) override {
-    Result<Page> page = pages_.open_growing_page(reach_bytes);
-    if (page.has_value() && sim_.options_.has_shadow) {
-      sim_.shadow_.add_page({page.value().data, 0});
-    }
-    return page;
-  }
-  [[nodiscard]] Status resize_page(Page& page, std::int64_t size_bytes) override {
-    const Page before = page;
-    Status status = pages_.resize_page(page, size_bytes);
-    if (status.has_value() && sim_.options_.has_shadow) {
-      note(sim_.shadow_.resize_page({before.data, before.size_bytes}, page.size_bytes, has_ended_));
-    }
-    return status;
-  }
-  // The shadow knows whole pages only.
-  [[nodiscard]] Status make_gap(const Page& page,
-                                std::int64_t offset_bytes,
-                                std::int64_t size_bytes) override {
-    return sim_.options_.has_shadow ? PageProvider::make_gap(page, offset_bytes, size_bytes)
-                                    : pages_.make_gap(page, offset_bytes, size_bytes);
-  }
-  [[nodiscard]] Status fill_gap(const Page& page,
-                                std::int64_t offset_bytes,
-                                std::int64_t size_bytes) override {
-    return pages_.fill_gap(page, offset_bytes, size_bytes);
-  }
-  [[nodiscard]] std::int64_t alignment_bytes() const noexcept override {
-    return pages_.alignment_bytes();
-  }
-
- private:
-  void note(std::optional<ShadowReport> fault) {
-    if (fault) {
-      sim_.shadow_reports_.push_back(std::move(*fault));
-    }
-  }
-
-  SimBackend& sim_;
-  HostPageProvider pages_;
-  ShadowMemory::IsOrderedFn has_ended_ = [this](std::uint64_t number) {
-    return sim_.is_lost_ || sim_.machine_->has_ended(number);
-  };
-};
 
 SimBackend::SimBackend(SimOptions options)
     : options_(std::move(options)),
       info_{.name = options_.name,
             .description = options_.computes ? "simulated: the oracle's results in virtual time"
                                              : "simulated: virtual time, no results",
-            .core_count = 1,
             .computes = options_.computes},
-      faults_(std::make_unique<PlannedFaults>(options_.faults, options_.name)),
-      pages_(std::make_unique<Pages>(*this)) {
-  if (needs_machine(options_)) {
-    machine_ =
-        std::make_unique<SimMachine>(SimMachineOptions{.queues = options_.queues,
-                                                       .copy_engines = options_.copy_engines,
-                                                       .reorder_seed = options_.reorder_seed});
+      faults_(std::make_unique<PlannedFaults>(options_.faults, options_.name)) {
+  PageWatch watch;
+  if (options_.has_shadow) {
+    const auto has_ended = [](std::uint64_t) { return true; };
+    watch = {.added = [this](ByteRange page) { shadow_.add_page(page); },
+             .resized =
+                 [this, has_ended](ByteRange before, std::int64_t size_bytes) {
+                   note(shadow_.resize_page(before, size_bytes, has_ended));
+                 },
+             .removed =
+                 [this, has_ended](ByteRange page) { note(shadow_.remove_page(page, has_ended)); }};
   }
+  pages_ = std::make_unique<SimPages>(options_.budget_bytes, options_.faults, std::move(watch));
 }
 
 SimBackend::~SimBackend() = default;
-
-std::uint64_t SimBackend::submitted() const noexcept {
-  return faults_->submitted();
-}
 
 PageProvider& SimBackend::pages() noexcept {
   return *pages_;
@@ -141,6 +58,7 @@ Issue SimBackend::submit(std::span<const Launch> batch, std::span<const Timeline
 }
 
 Status SimBackend::run(const KernelCall& call) {
+  // Its number, the time it takes, its bytes, its effect.
   if (is_lost_) {
     return lost();
   }
@@ -150,281 +68,128 @@ Status SimBackend::run(const KernelCall& call) {
   }
   HEARTH_TRY_STATUS(faults_->compile(call));
   const std::uint64_t number = faults_->count_submit();
-  const bool fails = faults_->fails(number) || faults_->fails_late(number);
-  return machine_ ? submit_to_machine(call, fails) : submit_at_once(call, fails);
-}
-
-Status SimBackend::submit_at_once(const KernelCall& call, bool fails) {
-  const nanoseconds end = options_.cost ? now_ + options_.cost(call) : now_;
-  if (end >= options_.faults.lost_at) {
-    now_ = std::max(now_, options_.faults.lost_at);
-    lose(faults_->time_of_loss());
-    return lost();
+  is_hung_ = is_hung_ || number == options_.faults.hanging_submit;
+  if (!is_hung_) {
+    advance(options_.cost ? options_.cost(call) : nanoseconds(0));
+    if (is_lost_) {
+      return lost();
+    }
+    ended_ops_ = number;
   }
-  now_ = end;
-  completed_ = faults_->submitted();
-  return fails ? Status(faults_->submit_failure(call, faults_->submitted())) : evaluate(call);
-}
-
-Status SimBackend::submit_to_machine(const KernelCall& call, bool fails) {
-  const std::uint64_t op = faults_->submitted();
-  Access access;
-  for (const TensorView& view : call.inputs) {
-    access.reads.push_back(range_of(view));
-  }
-  for (const TensorView& view : call.outputs) {
-    access.writes.push_back(range_of(view));
-  }
-  SimCommand command{.engine = machine_->least_busy_queue(),
-                     .cost = options_.cost ? options_.cost(call) : nanoseconds(0),
-                     .hangs = op == options_.faults.hanging_submit};
-  const bool is_late = options_.effects == Effects::at_end && !fails;
-  if (is_late) {
-    command.effect = [this, stored = std::make_unique<StoredCall>(call)] {
-      if (Status status = evaluate(stored->call()); !status.has_value()) {
-        late_failures_.push_back(status.error());
-      }
-    };
-  }
-  const auto [number, checked] =
-      enqueue(std::move(command), std::move(access), !faults_->forgets_order(op));
-  op_numbers_.push_back(number);
-  HEARTH_TRY_STATUS(checked);
-  Status status = fails ? Status(faults_->submit_failure(call, op)) : Status();
-  const bool is_stuck = machine_->is_stuck(number);
-  const std::size_t failures = late_failures_.size();
-  if (options_.clock == ClockMode::follows_work && !is_stuck) {
-    HEARTH_TRY_STATUS(wait_for(number));
-  }
-  if (is_late && late_failures_.size() > failures) {
-    status = late_failures_.back();  // of this op: it has ended, and earlier ones had before
-    late_failures_.pop_back();
-  } else if (!is_late && !fails && !is_stuck) {
-    status = evaluate(call);
-  }
-  return status;
-}
-
-Status SimBackend::evaluate(const KernelCall& call) const {
-  if (!options_.computes) {
-    return {};
-  }
-  const Status status = reference::evaluate(call);
-  if (status.has_value()) {
-    return status;
-  }
-  Error error = status.error();
-  error.device = info_.name;
-  return error;
-}
-
-// ---- what waits for what ----
-
-std::vector<std::uint64_t> SimBackend::conflicts(const Access& access) {
-  std::erase_if(in_flight_,
-                [this](const InFlight& each) { return machine_->has_ended(each.number); });
-  std::vector<std::uint64_t> numbers;
-  for (const InFlight& each : in_flight_) {
-    if (overlaps(each.writes, access.reads) || overlaps(each.writes, access.writes) ||
-        overlaps(each.reads, access.writes)) {
-      numbers.push_back(each.number);
+  if (options_.has_shadow || is_hung_) {
+    const Access access = access_of(call);
+    HEARTH_TRY_STATUS(check(access.reads, access.writes));
+    if (is_hung_) {
+      stuck_reads_.insert(stuck_reads_.end(), access.reads.begin(), access.reads.end());
+      stuck_writes_.insert(stuck_writes_.end(), access.writes.begin(), access.writes.end());
     }
   }
-  return numbers;
+  if (faults_->fails(number) || faults_->fails_late(number)) {
+    return faults_->submit_failure(call, number);
+  }
+  return is_hung_ || !options_.computes ? Status() : run_with_oracle(call, info_.name);
 }
 
-SimBackend::Enqueued SimBackend::enqueue(SimCommand command, Access access, bool waits) {
-  if (waits) {
-    command.after = conflicts(access);
+Status SimBackend::check(std::span<const ByteRange> reads, std::span<const ByteRange> writes) {
+  if (!options_.has_shadow) {
+    return {};
   }
-  const std::uint64_t number = machine_->submit(std::move(command));
-  std::optional<ShadowReport> fault;
-  if (options_.has_shadow) {
-    fault = shadow_.access(number, access.reads, access.writes, [&](std::uint64_t earlier) {
-      return machine_->is_ordered(earlier, number);
-    });
-  }
-  in_flight_.push_back({number, std::move(access.reads), std::move(access.writes)});
-  return {number, report(std::move(fault))};
-}
-
-Status SimBackend::report(std::optional<ShadowReport> fault) {
+  const auto has_ended = [](std::uint64_t) { return true; };
+  std::optional<ShadowReport> fault = shadow_.access(ShadowMemory::kHost, reads, writes, has_ended);
   if (!fault) {
     return {};
   }
-  Error error{
-      .code = ErrorCode::internal,
-      .text = fmt::format("{}: shadow memory: {}: {}", info_.name, name(fault->fault), fault->text),
-      .device = info_.name};
-  shadow_reports_.push_back(std::move(*fault));
+  Error error = to_error(*fault, info_.name);
+  note(std::move(fault));
   return error;
 }
 
-Status SimBackend::wait_for(std::uint64_t number) {
-  const nanoseconds limit = options_.faults.lost_at == nanoseconds::max()
-                                ? nanoseconds::max()
-                                : options_.faults.lost_at - nanoseconds(1);
-  if (machine_->run_until(number, limit)) {
-    return {};
+void SimBackend::note(std::optional<ShadowReport> fault) {
+  if (fault) {
+    shadow_reports_.push_back(std::move(*fault));
   }
-  if (machine_->is_stuck(number)) {
-    return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format(
-                     "{}: submit {} hangs as planned", info_.name, options_.faults.hanging_submit),
-                 .device = info_.name};
-  }
-  lose(faults_->time_of_loss());
-  return lost();
-}
-
-Status SimBackend::wait(std::span<const TimelinePoint> /*any_of*/, Deadline /*deadline*/) {
-  if (is_lost_) {
-    return lost();
-  }
-  for (const InFlight& each : in_flight_) {
-    if (!machine_->has_ended(each.number)) {
-      HEARTH_TRY_STATUS(wait_for(each.number));
-    }
-  }
-  return {};
 }
 
 // ---- copies ----
 
-Status SimBackend::copy(Access access, std::int64_t size_bytes, UniqueFunction<void()> effect) {
-  const bool is_late = options_.effects == Effects::at_end;
-  const bool is_download = access.writes.empty();
-  const std::vector<std::uint64_t> earlier = conflicts(access);
-  for (const std::uint64_t number : earlier) {
-    if (machine_->is_stuck(number) || (is_late && options_.copy_engines == 0)) {
-      HEARTH_TRY_STATUS(wait_for(number));
-    }
-  }
-  if (options_.copy_engines == 0) {
-    if (options_.has_shadow) {
-      const auto is_waited_for = [](std::uint64_t) { return true; };
-      HEARTH_TRY_STATUS(
-          report(shadow_.access(ShadowMemory::kHost, access.reads, access.writes, is_waited_for)));
-    }
-    effect();
-    return {};
-  }
-  SimCommand command{.engine = machine_->least_busy_copy_engine(),
-                     .cost = nanoseconds(static_cast<std::int64_t>(
-                         static_cast<double>(size_bytes) * 1e9 / options_.copy_bytes_per_second))};
-  if (is_late) {
-    command.effect = std::move(effect);
-  }
-  const auto [number, checked] = enqueue(std::move(command), std::move(access), true);
-  HEARTH_TRY_STATUS(checked);
-  if (!is_late) {
-    effect();
-  }
-  const bool host_waits = options_.clock == ClockMode::follows_work || (is_download && is_late);
-  return host_waits ? wait_for(number) : Status();
-}
-
 Result<TimelinePoint> SimBackend::upload(std::byte* to,
                                          std::span<const std::byte> from,
                                          std::span<const TimelinePoint> /*after*/) {
-  HEARTH_TRY_STATUS(copy_in(to, from));
-  return TimelinePoint{};
-}
-
-Status SimBackend::copy_in(std::byte* to, std::span<const std::byte> from) {
   if (is_lost_) {
     return lost();
   }
-  if (!machine_) {
-    std::copy(from.begin(), from.end(), to);
-    return {};
+  const ByteRange bytes{to, static_cast<std::int64_t>(from.size())};
+  if (is_stuck(bytes, true)) {
+    return stuck();
   }
-  const auto size = static_cast<std::int64_t>(from.size());
-  return copy({.reads = {}, .writes = {{to, size}}},
-              size,
-              [to, bytes = std::vector<std::byte>(from.begin(), from.end())] {
-                std::copy(bytes.begin(), bytes.end(), to);
-              });
+  HEARTH_TRY_STATUS(check({}, {&bytes, 1}));
+  std::ranges::copy(from, to);
+  return TimelinePoint{};
 }
 
 Result<TimelinePoint> SimBackend::download(std::span<std::byte> to,
                                            const std::byte* from,
                                            std::span<const TimelinePoint> /*after*/) {
-  HEARTH_TRY_STATUS(copy_out(to, from));
-  return TimelinePoint{};
-}
-
-Status SimBackend::copy_out(std::span<std::byte> to, const std::byte* from) {
   if (is_lost_) {
     return lost();
   }
-  if (machine_) {
-    const auto size = static_cast<std::int64_t>(to.size());
-    HEARTH_TRY_STATUS(copy({.reads = {{from, size}}, .writes = {}}, size, [to, from] {
-      std::copy_n(from, to.size(), to.data());
-    }));
-  } else {
-    std::copy_n(from, to.size(), to.data());
+  const ByteRange bytes{from, static_cast<std::int64_t>(to.size())};
+  const bool is_corrupt = faults_->corrupts_next_download();
+  if (is_stuck(bytes, false)) {
+    return stuck();
   }
-  if (faults_->corrupts_next_download()) {
+  HEARTH_TRY_STATUS(check({&bytes, 1}, {}));
+  std::copy_n(from, to.size(), to.data());
+  if (is_corrupt) {
     corrupt(to);
   }
-  return {};
+  return TimelinePoint{};
 }
 
-Status SimBackend::check_host_access(ByteRange range, bool writes) {
-  if (!options_.has_shadow) {
-    return {};
+// ---- time and faults ----
+
+Status SimBackend::wait(std::span<const TimelinePoint> /*any_of*/, Deadline /*deadline*/) {
+  if (is_lost_) {
+    return lost();
   }
-  // The host waits for nothing here: only what has ended is ordered before it.
-  const auto has_ended = [this](std::uint64_t number) { return machine_->has_ended(number); };
-  const std::span<const ByteRange> bytes(&range, 1);
-  const std::span<const ByteRange> none;
-  return report(
-      shadow_.access(ShadowMemory::kHost, writes ? none : bytes, writes ? bytes : none, has_ended));
-}
-
-// ---- time ----
-
-std::uint64_t SimBackend::ended_ops() noexcept {
-  while (!is_lost_ && !op_numbers_.empty() && machine_->has_ended(op_numbers_.front())) {
-    op_numbers_.pop_front();
-    ++completed_;
-  }
-  return completed_;
-}
-
-nanoseconds SimBackend::now() const noexcept {
-  return machine_ ? machine_->now() : now_;
-}
-
-nanoseconds SimBackend::busy_until() const {
-  return machine_ ? machine_->busy_until() : now_;
+  return is_hung_ ? Status(stuck()) : Status();
 }
 
 void SimBackend::advance(nanoseconds duration) {
-  const nanoseconds left = options_.faults.lost_at - now();
-  const bool ends = !is_lost_ && left <= duration;
-  if (machine_) {
-    machine_->advance(is_lost_ ? nanoseconds(0)
-                               : std::min(duration, ends ? left - nanoseconds(1) : left));
-  } else {
-    now_ += duration;
+  if (is_lost_) {
+    return;
   }
-  if (ends) {
-    static_cast<void>(ended_ops());
+  now_ += duration;
+  if (now_ >= options_.faults.lost_at) {
+    now_ = options_.faults.lost_at;
     lose(faults_->time_of_loss());
   }
 }
 
-void SimBackend::lose(std::string why) {
-  static_cast<void>(ended_ops());  // what had ended by now
+std::uint64_t SimBackend::submitted() const noexcept {
+  return faults_->submitted();
+}
+
+bool SimBackend::is_stuck(const ByteRange& bytes, bool writes) const {
+  const auto overlaps = [&](const ByteRange& used) { return used.overlaps(bytes); };
+  return std::ranges::any_of(stuck_writes_, overlaps) ||
+         (writes && std::ranges::any_of(stuck_reads_, overlaps));
+}
+
+Error SimBackend::stuck() const {
+  return {.code = ErrorCode::deadline_exceeded,
+          .text = fmt::format(
+              "{}: submit {} hangs as planned", info_.name, options_.faults.hanging_submit),
+          .device = info_.name};
+}
+
+void SimBackend::lose(std::string when) {
   is_lost_ = true;
-  why_lost_ = std::move(why);
+  when_lost_ = std::move(when);
 }
 
 Error SimBackend::lost() const {
-  return faults_->loss(why_lost_);
+  return faults_->loss(when_lost_);
 }
 
 }  // namespace hearth::sim

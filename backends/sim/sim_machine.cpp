@@ -16,34 +16,8 @@ SimMachine::SimMachine(const SimMachineOptions& options)
   HEARTH_ASSERT(options.queues > 0, "a sim device needs a queue");
 }
 
-const SimMachine::Entry* SimMachine::find(std::uint64_t number) const {
-  const auto found = std::ranges::lower_bound(entries_, number, {}, &Entry::number);
-  return found != entries_.end() && found->number == number ? &*found : nullptr;
-}
-
 std::uint64_t SimMachine::submit(SimCommand command) {
-  Entry entry;
-  entry.number = ++submitted_;
-  const auto wait_for = [&entry](const Entry& earlier) {
-    entry.ancestors.insert(earlier.number);
-    entry.ancestors.insert(earlier.ancestors.begin(), earlier.ancestors.end());
-    entry.is_stuck = entry.is_stuck || earlier.is_stuck;
-  };
-  entry.is_stuck = command.hangs;
-  for (const std::uint64_t number : command.after) {
-    if (const Entry* earlier = find(number)) {
-      wait_for(*earlier);
-    }
-  }
-  if (options_.reorder_seed == 0) {
-    for (const Entry& earlier : entries_) {
-      if (earlier.command.engine == command.engine) {
-        wait_for(earlier);
-      }
-    }
-  }
-  entry.command = std::move(command);
-  entries_.push_back(std::move(entry));
+  entries_.push_back({.number = ++submitted_, .command = std::move(command)});
   begin_what_can();
   return submitted_;
 }
@@ -53,15 +27,6 @@ void SimMachine::advance(nanoseconds duration) {
   while (run_next(target)) {
   }
   now_ = target;
-}
-
-bool SimMachine::run_until(std::uint64_t number, nanoseconds limit) {
-  while (!has_ended(number)) {
-    if (is_stuck(number) || !run_next(limit)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 bool SimMachine::run_next(nanoseconds limit) {
@@ -75,78 +40,32 @@ bool SimMachine::run_next(nanoseconds limit) {
 }
 
 bool SimMachine::has_ended(std::uint64_t number) const {
-  return number <= submitted_ && find(number) == nullptr;
+  const auto found = std::ranges::lower_bound(entries_, number, {}, &Entry::number);
+  return number <= submitted_ && (found == entries_.end() || found->number != number);
 }
 
-bool SimMachine::is_ordered(std::uint64_t earlier, std::uint64_t later) const {
-  if (has_ended(earlier)) {
-    return true;
+bool SimMachine::can_begin(Entry& entry) {
+  std::vector<std::uint64_t>& after = entry.command.after;
+  while (!after.empty() && has_ended(after.back())) {
+    after.pop_back();
   }
-  const Entry* const entry = find(later);
-  return entry != nullptr && entry->ancestors.contains(earlier);
-}
-
-bool SimMachine::is_stuck(std::uint64_t number) const {
-  const Entry* const entry = find(number);
-  if (entry == nullptr || entry->is_stuck) {
-    return entry != nullptr;
-  }
-  // Whatever the order, what has begun and hangs keeps its engine.
-  const auto has_no_engine = [this](const Entry& waiting) {
-    return !waiting.has_begun && std::ranges::any_of(entries_, [&](const Entry& other) {
-      return other.has_begun && other.command.hangs &&
-             other.command.engine == waiting.command.engine;
-    });
-  };
-  return has_no_engine(*entry) || std::ranges::any_of(entry->ancestors, [&](std::uint64_t earlier) {
-           const Entry* const left = find(earlier);
-           return left != nullptr && has_no_engine(*left);
-         });
-}
-
-nanoseconds SimMachine::busy_until() const {
-  // What would happen if time passed, without any effect.
-  SimMachine future(options_);
-  future.random_ = random_;
-  future.now_ = now_;
-  future.submitted_ = submitted_;
-  future.is_busy_ = is_busy_;
-  for (const Entry& entry : entries_) {
-    Entry copy;
-    copy.number = entry.number;
-    copy.command.engine = entry.command.engine;
-    copy.command.cost = entry.command.cost;
-    copy.command.hangs = entry.command.hangs;
-    copy.ancestors = entry.ancestors;
-    copy.has_begun = entry.has_begun;
-    copy.is_stuck = entry.is_stuck;
-    copy.begin = entry.begin;
-    copy.end = entry.end;
-    future.entries_.push_back(std::move(copy));
-  }
-  while (future.run_next()) {
-  }
-  return future.now_;
-}
-
-bool SimMachine::can_begin(const Entry& entry) const {
-  return !entry.has_begun && std::ranges::all_of(entry.ancestors, [this](std::uint64_t number) {
-    return has_ended(number);
-  });
+  return after.empty();
 }
 
 SimMachine::Entry* SimMachine::next_for(int engine) {
   std::vector<Entry*> candidates;
   for (Entry& entry : entries_) {
-    if (entry.command.engine == engine && can_begin(entry)) {
+    if (entry.command.engine != engine) {
+      continue;
+    }
+    if (can_begin(entry)) {
       candidates.push_back(&entry);
     }
+    if (options_.reorder_seed == 0) {
+      break;  // nobody overtakes the first
+    }
   }
-  if (candidates.empty()) {
-    return nullptr;
-  }
-  return options_.reorder_seed == 0 ? candidates.front()
-                                    : candidates[next_random() % candidates.size()];
+  return candidates.empty() ? nullptr : candidates[next_random() % candidates.size()];
 }
 
 void SimMachine::begin_what_can() {
@@ -156,7 +75,6 @@ void SimMachine::begin_what_can() {
     }
     if (Entry* const next = next_for(static_cast<int>(engine))) {
       next->has_begun = true;
-      next->begin = now_;
       next->end = next->command.hangs ? nanoseconds::max() : now_ + next->command.cost;
       is_busy_[engine] = true;
     }
@@ -185,22 +103,14 @@ void SimMachine::end(Entry& entry) {
 }
 
 int SimMachine::least_busy_queue() const {
-  return least_busy(0, options_.queues);
-}
-
-int SimMachine::least_busy_copy_engine() const {
-  return least_busy(options_.queues, options_.copy_engines);
-}
-
-int SimMachine::least_busy(int first, int count) const {
-  int best = first;
+  int best = 0;
   std::ptrdiff_t fewest =
-      std::ranges::count(entries_, first, [](const Entry& entry) { return entry.command.engine; });
-  for (int engine = first + 1; engine < first + count; ++engine) {
+      std::ranges::count(entries_, 0, [](const Entry& entry) { return entry.command.engine; });
+  for (int queue = 1; queue < options_.queues; ++queue) {
     const std::ptrdiff_t waiting = std::ranges::count(
-        entries_, engine, [](const Entry& entry) { return entry.command.engine; });
+        entries_, queue, [](const Entry& entry) { return entry.command.engine; });
     if (waiting < fewest) {
-      best = engine;
+      best = queue;
       fewest = waiting;
     }
   }

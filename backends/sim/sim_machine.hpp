@@ -2,14 +2,13 @@
 // command begins when its engine is free and all that it waits for has ended, takes its cost, and
 // has its effect at its end. Work that nothing orders may run in any order, by seed.
 // Owned by one device: no locks. Invariants: (1) an engine runs one command at a time; (2) effects
-// happen in the order of their ends; (3) the clock moves by advance() and run_until() only; (4)
-// equal commands and seeds give equal times.
+// happen in the order of their ends; (3) the clock moves by advance() and run_next() only; (4)
+// equal commands and seeds give equal times; (5) a command that has ended is forgotten.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <set>
 #include <vector>
 
 #include <hearth/runtime/base/unique_function.hpp>
@@ -40,48 +39,32 @@ class SimMachine {
   std::uint64_t submit(SimCommand command);
   /// Moves the clock on; what ends by then has its effect.
   void advance(std::chrono::nanoseconds duration);
-  /// Moves the clock to the command's end, but not past `limit`; false when it has not ended then.
-  bool run_until(std::uint64_t number,
-                 std::chrono::nanoseconds limit = std::chrono::nanoseconds::max());
-
   /// Moves the clock to the first end of what is under way, but not past `limit`; false when none
   /// comes by then.
   bool run_next(std::chrono::nanoseconds limit = std::chrono::nanoseconds::max());
 
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return now_; }
   [[nodiscard]] bool has_ended(std::uint64_t number) const;
-  /// Whether `earlier` is sure to have ended before `later` begins: it has ended, or `later` waits
-  /// for it, directly or through others, or by its place in an engine that keeps order.
-  [[nodiscard]] bool is_ordered(std::uint64_t earlier, std::uint64_t later) const;
-  /// Whether it can never end: it hangs, or waits for what does.
-  [[nodiscard]] bool is_stuck(std::uint64_t number) const;
-  /// When the last of the commands ends that are not stuck, if nobody submits more.
-  [[nodiscard]] std::chrono::nanoseconds busy_until() const;
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] int queue_count() const noexcept { return options_.queues; }
-  /// The engine that is free first: of the queues, or of the copy engines.
+  /// The queue that has the fewest commands.
   [[nodiscard]] int least_busy_queue() const;
-  [[nodiscard]] int least_busy_copy_engine() const;
 
  private:
   struct Entry {
     std::uint64_t number = 0;
     SimCommand command;
-    std::set<std::uint64_t> ancestors;  // that had not ended at submit
     bool has_begun = false;
-    bool is_stuck = false;
-    std::chrono::nanoseconds begin{0};
     std::chrono::nanoseconds end{0};
   };
 
   void begin_what_can();
   [[nodiscard]] Entry* next_for(int engine);
-  [[nodiscard]] bool can_begin(const Entry& entry) const;
+  /// Forgets what the entry need not wait for any more.
+  [[nodiscard]] bool can_begin(Entry& entry);
   /// The first to end of those under way; null when there is none.
   [[nodiscard]] Entry* next_end();
   void end(Entry& entry);
-  [[nodiscard]] const Entry* find(std::uint64_t number) const;
-  [[nodiscard]] int least_busy(int first, int count) const;
   std::uint64_t next_random() noexcept;
 
   SimMachineOptions options_;

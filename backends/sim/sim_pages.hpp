@@ -7,6 +7,7 @@
 
 #include <hearth/backends/sim/shadow_memory.hpp>
 #include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
 
 namespace hearth::sim {
 
@@ -19,8 +20,11 @@ struct PageWatch {
 
 class SimPages final : public PageProvider {
  public:
-  SimPages(const HostPageOptions& options, PageWatch watch)
-      : pages_(options), watch_(std::move(watch)) {}
+  SimPages(std::int64_t budget_bytes, const FaultPlan& faults, PageWatch watch)
+      : pages_({.budget_bytes = budget_bytes,
+                .fail_allocation = faults.failing_allocation,
+                .fail_count = faults.failing_allocation_count}),
+        watch_(std::move(watch)) {}
 
   [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override {
     Result<Page> page = pages_.allocate_page(size_bytes);

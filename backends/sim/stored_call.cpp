@@ -1,6 +1,19 @@
 #include "stored_call.hpp"
 
+#include <hearth/backends/reference/reference.hpp>
+
+#include <algorithm>
+
 namespace hearth::sim {
+namespace {
+
+bool share_bytes(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
+  return std::ranges::any_of(some, [&](const ByteRange& a) {
+    return std::ranges::any_of(others, [&](const ByteRange& b) { return a.overlaps(b); });
+  });
+}
+
+}  // namespace
 
 StoredCall::StoredCall(const KernelCall& call)
     : record_(call.op.record()), input_count_(call.inputs.size()) {
@@ -24,6 +37,37 @@ void StoredCall::keep(const TensorView& view) {
 KernelCall StoredCall::call() const noexcept {
   const std::span<const TensorView> views(views_);
   return {OpView(record_, blob_.data()), views.first(input_count_), views.subspan(input_count_)};
+}
+
+bool Access::conflicts_with(const Access& other) const noexcept {
+  return share_bytes(writes, other.reads) || share_bytes(writes, other.writes) ||
+         share_bytes(reads, other.writes);
+}
+
+bool Access::overlaps(const ByteRange& range) const noexcept {
+  const auto is_in_range = [&](const ByteRange& bytes) { return bytes.overlaps(range); };
+  return std::ranges::any_of(reads, is_in_range) || std::ranges::any_of(writes, is_in_range);
+}
+
+Access access_of(const KernelCall& call) {
+  Access access;
+  for (const TensorView& view : call.inputs) {
+    access.reads.push_back(range_of(view));
+  }
+  for (const TensorView& view : call.outputs) {
+    access.writes.push_back(range_of(view));
+  }
+  return access;
+}
+
+Status run_with_oracle(const KernelCall& call, const std::string& device) {
+  const Status status = reference::evaluate(call);
+  if (status.has_value()) {
+    return status;
+  }
+  Error error = status.error();
+  error.device = device;
+  return error;
 }
 
 ByteRange range_of(const TensorView& view) noexcept {

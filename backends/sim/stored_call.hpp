@@ -1,11 +1,13 @@
-// A KernelCall that owns what the original only borrows, so that it can run later. And the bytes
-// that a view may touch. Values, any thread.
+// A KernelCall that owns what the original only borrows, so that it can run later; the bytes that a
+// call touches; and its run. Private to the sims. Values, any thread.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>
 #include <hearth/backends/sim/shadow_memory.hpp>
+#include <hearth/runtime/base/result.hpp>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace hearth::sim {
@@ -29,6 +31,21 @@ class StoredCall final {
   std::vector<TensorView> views_;
   std::size_t input_count_;
 };
+
+/// The bytes that work reads and writes.
+struct Access {
+  std::vector<ByteRange> reads = {};
+  std::vector<ByteRange> writes = {};
+
+  /// Whether one of the two must wait for the other.
+  [[nodiscard]] bool conflicts_with(const Access& other) const noexcept;
+  [[nodiscard]] bool overlaps(const ByteRange& range) const noexcept;
+};
+[[nodiscard]] Access access_of(const KernelCall& call);
+/// Runs the call with the oracle.
+///
+/// Errors: those of reference::evaluate, with the device's name.
+[[nodiscard]] Status run_with_oracle(const KernelCall& call, const std::string& device);
 
 /// From the first to the last byte that the view can name, gaps included.
 [[nodiscard]] ByteRange range_of(const TensorView& view) noexcept;

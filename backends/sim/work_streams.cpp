@@ -3,6 +3,7 @@
 #include <hearth/runtime/base/assert.hpp>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace hearth::sim {
@@ -10,15 +11,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-bool share_bytes(const std::vector<ByteRange>& some, const std::vector<ByteRange>& others) {
-  return std::ranges::any_of(some, [&](const ByteRange& a) {
-    return std::ranges::any_of(others, [&](const ByteRange& b) { return a.overlaps(b); });
-  });
-}
-
-bool uses_cell(const WorkAccess& access, ErrorCell cell) {
+bool uses_cell(const Work& work, ErrorCell cell) {
   return cell != 0 &&
-         (access.cell == cell || std::ranges::find(access.guards, cell) != access.guards.end());
+         (work.cell == cell || std::ranges::find(work.guards, cell) != work.guards.end());
 }
 
 }  // namespace
@@ -27,65 +22,73 @@ WorkStreams::WorkStreams(int queues, std::uint64_t reorder_seed, bool has_shadow
     : machine_({.queues = queues, .copy_engines = 2, .reorder_seed = reorder_seed}),
       has_shadow_(has_shadow) {}
 
-bool WorkStreams::conflict(const WorkAccess& a, const WorkAccess& b) {
-  return share_bytes(a.writes, b.reads) || share_bytes(a.writes, b.writes) ||
-         share_bytes(a.reads, b.writes) || uses_cell(a, b.cell) || uses_cell(b, a.cell);
+bool WorkStreams::conflict(const Work& a, const Work& b) {
+  return a.access.conflicts_with(b.access) || uses_cell(a, b.cell) || uses_cell(b, a.cell);
 }
 
 int WorkStreams::engine_for(std::uint8_t stream) const {
   return stream == kOpStream ? machine_.least_busy_queue() : machine_.queue_count() + stream - 1;
 }
 
-WorkStreams::Added WorkStreams::add(std::uint8_t stream,
-                                    Work work,
-                                    std::span<const TimelinePoint> after) {
-  // What it waits for, its command and its point, and what shadow memory says to its bytes.
-  HEARTH_ASSERT(stream <= kDownloadStream, "work on a stream that the sim does not have");
-  SimCommand command{.engine = engine_for(stream),
-                     .cost = work.cost,
-                     .after = {},
-                     .effect = {},
-                     .hangs = work.hangs};
-  Piece piece;
+std::vector<std::uint64_t> WorkStreams::ancestors_of(std::uint8_t stream,
+                                                     const Work& work,
+                                                     std::span<const TimelinePoint> after) const {
   const auto is_named = [after](const Piece& earlier) {
     return std::ranges::any_of(after, [&](const TimelinePoint& point) {
       return point.stream == earlier.stream && earlier.value <= point.value;
     });
   };
-  for (const auto& [number, earlier] : pieces_) {
-    if (is_named(earlier) || (earlier.stream == stream && conflict(earlier.access, work.access))) {
-      piece.ancestors.insert(number);
-      piece.ancestors.insert(earlier.ancestors.begin(), earlier.ancestors.end());
-      if (!earlier.has_ended) {
-        command.after.push_back(number);
-      }
+  std::set<std::uint64_t> found;
+  for (auto each = pieces_.rbegin(); each != pieces_.rend(); ++each) {
+    const auto& [number, earlier] = *each;
+    if (!found.contains(number) &&  // else it has come with a later one
+        (is_named(earlier) || (earlier.stream == stream && conflict(earlier.work, work)))) {
+      found.insert(number);
+      found.insert(earlier.ancestors.begin(), earlier.ancestors.end());
     }
   }
-  piece.value = ++streams_[stream].issued;
-  piece.stream = stream;
-  piece.access = std::move(work.access);
-  piece.effect = std::move(work.effect);
-  const TimelinePoint point{.value = piece.value, .stream = stream};
+  std::erase_if(found, [this](std::uint64_t number) { return is_known(number); });
+  return {found.begin(), found.end()};
+}
+
+WorkStreams::Added WorkStreams::add(std::uint8_t stream,
+                                    Work work,
+                                    std::span<const TimelinePoint> after) {
+  // What it waits for, its point, its command, and what shadow memory says to its bytes.
+  HEARTH_ASSERT(stream <= kDownloadStream, "work on a stream that the sim does not have");
   const std::uint64_t number = machine_.submitted() + 1;
-  command.effect = [this, number] { end(number); };
-  streams_[stream].numbers.push_back(number);
-  const Piece& added = pieces_.emplace(number, std::move(piece)).first->second;
+  SimCommand command{.engine = engine_for(stream),
+                     .cost = work.cost,
+                     .after = ancestors_of(stream, work, after),
+                     .effect = [this, number] { end(number); },
+                     .hangs = work.hangs};
+  Stream& line = streams_[stream];
+  line.numbers.push_back(number);
+  const TimelinePoint point{.value = ++line.issued, .stream = stream};
+  const Piece& piece = pieces_
+                           .emplace(number,
+                                    Piece{.value = point.value,
+                                          .stream = stream,
+                                          .has_ended = false,
+                                          .ancestors = command.after,
+                                          .work = std::move(work)})
+                           .first->second;
   machine_.submit(std::move(command));
-  std::optional<ShadowReport> fault;
-  if (has_shadow_) {
-    fault =
-        shadow_.access(number, added.access.reads, added.access.writes, [&](std::uint64_t earlier) {
-          return is_known(earlier) || added.ancestors.contains(earlier);
-        });
+  if (!has_shadow_) {
+    return {point, std::nullopt};
   }
-  return {point, std::move(fault)};
+  const auto is_ordered = [&](std::uint64_t earlier) {
+    return is_known(earlier) || std::ranges::binary_search(piece.ancestors, earlier);
+  };
+  return {point,
+          shadow_.access(number, piece.work.access.reads, piece.work.access.writes, is_ordered)};
 }
 
 void WorkStreams::end(std::uint64_t number) {
   Piece& piece = pieces_.at(number);
   piece.has_ended = true;
   const std::uint8_t index = piece.stream;
-  if (UniqueFunction<void()> effect = std::move(piece.effect)) {
+  if (UniqueFunction<void()> effect = std::move(piece.work.effect)) {
     effect();
   }
   Stream& stream = streams_[index];
@@ -121,14 +124,16 @@ std::uint64_t WorkStreams::ended(std::uint8_t stream) const noexcept {
 
 bool WorkStreams::is_pending(ErrorCell cell) const {
   return std::ranges::any_of(pieces_, [cell](const auto& each) {
-    return !each.second.has_ended && each.second.access.cell == cell;
+    return !each.second.has_ended && each.second.work.cell == cell;
   });
 }
 
 void WorkStreams::note_known(TimelinePoint point) {
+  const std::uint64_t value = std::min(point.value, ended(point.stream));
   std::set<std::uint64_t> known;
-  for (const auto& [number, piece] : pieces_) {
-    if (piece.stream == point.stream && piece.value <= std::min(point.value, ended(point.stream))) {
+  for (auto each = pieces_.rbegin(); each != pieces_.rend(); ++each) {
+    const auto& [number, piece] = *each;
+    if (piece.stream == point.stream && piece.value <= value && !known.contains(number)) {
       known.insert(number);
       known.insert(piece.ancestors.begin(), piece.ancestors.end());
     }
@@ -159,8 +164,8 @@ std::optional<ShadowReport> WorkStreams::remove_page(ByteRange page) {
 
 void WorkStreams::drop_effects(ByteRange range) {
   for (auto& [number, piece] : pieces_) {
-    if (share_bytes(piece.access.reads, {range}) || share_bytes(piece.access.writes, {range})) {
-      piece.effect = {};
+    if (piece.work.access.overlaps(range)) {
+      piece.work.effect = {};
     }
   }
 }

@@ -11,7 +11,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -19,18 +18,15 @@
 #include <hearth/backends/sim/shadow_memory.hpp>
 #include <hearth/backends/sim/sim_machine.hpp>
 
+#include "stored_call.hpp"
+
 namespace hearth::sim {
 
-/// What a piece of work touches on the device.
-struct WorkAccess {
-  std::vector<ByteRange> reads = {};
-  std::vector<ByteRange> writes = {};
+struct Work {
+  Access access = {};
+  /// Error cells that it reads, and the one that it writes; 0 is none.
   std::vector<ErrorCell> guards = {};
   ErrorCell cell = 0;
-};
-
-struct Work {
-  WorkAccess access = {};
   std::chrono::nanoseconds cost{0};
   bool hangs = false;
   UniqueFunction<void()> effect = {};  ///< When it ends.
@@ -79,9 +75,8 @@ class WorkStreams final {
     std::uint64_t value = 0;  // on its stream
     std::uint8_t stream = kOpStream;
     bool has_ended = false;
-    WorkAccess access;
-    std::set<std::uint64_t> ancestors;  // pieces that end before it begins, as far as remembered
-    UniqueFunction<void()> effect;
+    std::vector<std::uint64_t> ancestors;  // sorted: remembered pieces that end before it begins
+    Work work;
   };
   struct Stream {
     std::uint64_t issued = 0;
@@ -89,7 +84,11 @@ class WorkStreams final {
     std::deque<std::uint64_t> numbers;  // of the pieces behind `ended`
   };
 
-  [[nodiscard]] static bool conflict(const WorkAccess& a, const WorkAccess& b);
+  [[nodiscard]] static bool conflict(const Work& a, const Work& b);
+  /// What a new piece waits for, directly or through others.
+  [[nodiscard]] std::vector<std::uint64_t> ancestors_of(std::uint8_t stream,
+                                                        const Work& work,
+                                                        std::span<const TimelinePoint> after) const;
   [[nodiscard]] int engine_for(std::uint8_t stream) const;
   void end(std::uint64_t number);
   void drop_effects(ByteRange range);

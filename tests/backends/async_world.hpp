@@ -31,6 +31,14 @@ inline AsyncSimOptions in_round_figures(AsyncSimOptions options = {}) {
   return options;
 }
 
+/// What an op has to do with failures at the end of work.
+struct LateFailure {
+  ErrorCell cell = 0;
+  std::vector<ErrorCell> guards = {};
+  std::vector<std::int8_t> keeps = {};
+  DType dtype = DType::f32;
+};
+
 class AsyncWorld {
  public:
   explicit AsyncWorld(AsyncSimOptions options = in_round_figures())
@@ -61,12 +69,20 @@ class AsyncWorld {
   }
   Issue run(const Launch& launch, Points after = {}) { return sim.submit({&launch, 1}, after); }
   Issue run(OpKind kind, const std::vector<int>& from, int to, Points after = {}) {
+    return run(kind, from, to, LateFailure{}, after);
+  }
+  Issue run(OpKind kind,
+            const std::vector<int>& from,
+            int to,
+            const LateFailure& late,
+            Points after = {}) {
     std::vector<TensorView> inputs;
     for (const int place : from) {
-      inputs.push_back(at(place));
+      inputs.push_back(at(place, late.dtype));
     }
-    const testing::SmallCall call(kind, std::move(inputs), {at(to)});
-    return run({.call = call.call()}, after);
+    const testing::SmallCall call(kind, std::move(inputs), {at(to, late.dtype)});
+    return run({.call = call.call(), .cell = late.cell, .guards = late.guards, .keeps = late.keeps},
+               after);
   }
   TimelinePoint negate(int from, int to, Points after = {}) {
     const Issue issue = run(OpKind::neg, {from}, to, after);

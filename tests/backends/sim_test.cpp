@@ -47,28 +47,13 @@ TEST_F(Sim, WithoutComputingItLeavesOutputsAlone) {
   EXPECT_EQ(sim.now(), nanoseconds(0));
 }
 
-TEST_F(Sim, TheClockFollowsWorkUnlessTold) {
+TEST_F(Sim, TheClockFollowsWork) {
   SimBackend sim({.cost = fixed_cost(nanoseconds(50))});
   negate(sim).value();
   negate(sim).value();
   EXPECT_EQ(sim.now(), nanoseconds(100));
   EXPECT_EQ(sim.submitted(), 2U);
   EXPECT_EQ(sim.ended_ops(), 2U);
-}
-
-TEST_F(Sim, WithAManualClockWorkCompletesInOrderAsTimePasses) {
-  SimBackend sim({.clock = ClockMode::manual, .cost = fixed_cost(nanoseconds(50))});
-  negate(sim).value();
-  negate(sim).value();
-  EXPECT_EQ(sim.ended_ops(), 0U);
-  sim.advance(nanoseconds(50));
-  EXPECT_EQ(sim.ended_ops(), 1U);
-  sim.advance(nanoseconds(49));
-  EXPECT_EQ(sim.ended_ops(), 1U);
-  sim.advance(nanoseconds(101));
-  EXPECT_EQ(sim.ended_ops(), 2U);
-  negate(sim).value();
-  EXPECT_EQ(sim.busy_until(), nanoseconds(250)) << "an idle device starts when the op is submitted";
 }
 
 TEST_F(Sim, RooflineCostIsTheLongerOfWorkAndTraffic) {
@@ -97,9 +82,7 @@ TEST_F(Sim, APlannedSubmitFailsAloneAndIsCounted) {
 }
 
 TEST_F(Sim, ALostDeviceStaysLost) {
-  SimBackend sim({.clock = ClockMode::manual,
-                  .cost = fixed_cost(nanoseconds(10)),
-                  .faults = {.lost_at_submit = 2}});
+  SimBackend sim({.cost = fixed_cost(nanoseconds(10)), .faults = {.lost_at_submit = 2}});
   EXPECT_TRUE(negate(sim).has_value());
   EXPECT_EQ(negate(sim).error().code, ErrorCode::device_lost);
   EXPECT_EQ(negate(sim).error().code, ErrorCode::device_lost);
@@ -107,8 +90,15 @@ TEST_F(Sim, ALostDeviceStaysLost) {
   EXPECT_EQ(sim.upload(bytes.data(), bytes, {}).error().code, ErrorCode::device_lost);
   EXPECT_EQ(sim.download(bytes, bytes.data(), {}).error().code, ErrorCode::device_lost);
   sim.advance(nanoseconds(1000));
-  EXPECT_EQ(sim.ended_ops(), 0U) << "what was in flight never completes";
+  EXPECT_EQ(sim.ended_ops(), 1U);
+  EXPECT_EQ(sim.wait({}, Deadline::never()).error().code, ErrorCode::device_lost);
   EXPECT_TRUE(sim.is_lost());
+}
+
+TEST_F(Sim, ALateFailureFailsAtOnce) {
+  SimBackend sim({.faults = {.late_failures = {1}}});
+  EXPECT_EQ(negate(sim).error().text, "sim:0: submit 1 fails as planned");
+  EXPECT_TRUE(negate(sim).has_value());
 }
 
 TEST_F(Sim, APlannedAllocationFails) {

@@ -25,13 +25,7 @@ BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
     }
     const bool is_faulty = request.name == "sim:0" && !sims.contains("sim:0");
     auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
-        .name = request.name,
-        .faults = is_faulty ? run.faults : FaultPlan{},
-        .queues = 1 + run.sim % 3,
-        .copy_engines = static_cast<int>(run.sim % 5 == 0),
-        .reorder_seed = run.sim % 2 == 0 ? static_cast<std::uint64_t>(run.sim) : 0,
-        .effects = run.sim % 7 == 0 ? sim::Effects::at_end : sim::Effects::at_submit,
-        .has_shadow = true});
+        .name = request.name, .faults = is_faulty ? run.faults : FaultPlan{}, .has_shadow = true});
     sims[request.name] = sim.get();
     return sim;
   }};
