@@ -23,6 +23,8 @@
 
 namespace hearth::sim {
 
+using hearth::FaultPlan;
+
 class PlannedFaults;
 class SimPages;
 

@@ -3,6 +3,7 @@
 #include <hearth/runtime/base/assert.hpp>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace hearth::sim {
@@ -12,12 +13,14 @@ using std::chrono::nanoseconds;
 SimMachine::SimMachine(const SimMachineOptions& options)
     : options_(options),
       random_(options.reorder_seed),
-      is_busy_(static_cast<std::size_t>(options.queues + options.copy_engines), false) {
+      engines_(static_cast<std::size_t>(options.queues + options.copy_engines)) {
   HEARTH_ASSERT(options.queues > 0, "a sim device needs a queue");
 }
 
 std::uint64_t SimMachine::submit(SimCommand command) {
-  entries_.push_back({.number = ++submitted_, .command = std::move(command)});
+  Engine& engine = engines_.at(static_cast<std::size_t>(command.engine));
+  unended_.insert(++submitted_);
+  engine.waiting.push_back({.number = submitted_, .command = std::move(command)});
   begin_what_can();
   return submitted_;
 }
@@ -30,21 +33,20 @@ void SimMachine::advance(nanoseconds duration) {
 }
 
 bool SimMachine::run_next(nanoseconds limit) {
-  Entry* const first = next_end();
-  if (first == nullptr || first->end > limit) {
+  Engine* const first = next_end();
+  if (first == nullptr || first->running->end > limit) {
     return false;
   }
-  now_ = std::max(now_, first->end);
+  now_ = std::max(now_, first->running->end);
   end(*first);
   return true;
 }
 
 bool SimMachine::has_ended(std::uint64_t number) const {
-  const auto found = std::ranges::lower_bound(entries_, number, {}, &Entry::number);
-  return number <= submitted_ && (found == entries_.end() || found->number != number);
+  return number <= submitted_ && !unended_.contains(number);
 }
 
-bool SimMachine::can_begin(Entry& entry) {
+bool SimMachine::can_begin(Entry& entry) const {
   std::vector<std::uint64_t>& after = entry.command.after;
   while (!after.empty() && has_ended(after.back())) {
     after.pop_back();
@@ -52,69 +54,65 @@ bool SimMachine::can_begin(Entry& entry) {
   return after.empty();
 }
 
-SimMachine::Entry* SimMachine::next_for(int engine) {
-  std::vector<Entry*> candidates;
-  for (Entry& entry : entries_) {
-    if (entry.command.engine != engine) {
-      continue;
-    }
-    if (can_begin(entry)) {
-      candidates.push_back(&entry);
-    }
-    if (options_.reorder_seed == 0) {
-      break;  // nobody overtakes the first
+std::optional<SimMachine::Entry> SimMachine::take_next(std::deque<Entry>& waiting) {
+  std::vector<std::size_t> candidates;
+  const std::size_t count =
+      options_.reorder_seed == 0 ? std::min(waiting.size(), std::size_t{1}) : waiting.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (can_begin(waiting[i])) {
+      candidates.push_back(i);
     }
   }
-  return candidates.empty() ? nullptr : candidates[next_random() % candidates.size()];
+  if (candidates.empty()) {
+    return std::nullopt;
+  }
+  const std::size_t chosen = candidates[next_random() % candidates.size()];
+  Entry next = std::move(waiting[chosen]);
+  waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(chosen));
+  return next;
 }
 
 void SimMachine::begin_what_can() {
-  for (std::size_t engine = 0; engine < is_busy_.size(); ++engine) {
-    if (is_busy_[engine]) {
+  for (Engine& engine : engines_) {
+    if (engine.running) {
       continue;
     }
-    if (Entry* const next = next_for(static_cast<int>(engine))) {
-      next->has_begun = true;
-      next->end = next->command.hangs ? nanoseconds::max() : now_ + next->command.cost;
-      is_busy_[engine] = true;
+    engine.running = take_next(engine.waiting);
+    if (engine.running) {
+      engine.running->end = now_ + engine.running->command.cost;
     }
   }
 }
 
-SimMachine::Entry* SimMachine::next_end() {
-  Entry* first = nullptr;
-  for (Entry& entry : entries_) {
-    if (entry.has_begun && !entry.command.hangs && (first == nullptr || entry.end < first->end)) {
-      first = &entry;
+SimMachine::Engine* SimMachine::next_end() {
+  const auto is_before = [](const Entry& a, const Entry& b) {
+    return a.end != b.end ? a.end < b.end : a.number < b.number;
+  };
+  Engine* first = nullptr;
+  for (Engine& engine : engines_) {
+    if (engine.running && !engine.running->command.hangs &&
+        (first == nullptr || is_before(*engine.running, *first->running))) {
+      first = &engine;
     }
   }
   return first;
 }
 
-void SimMachine::end(Entry& entry) {
-  is_busy_[static_cast<std::size_t>(entry.command.engine)] = false;
-  UniqueFunction<void()> effect = std::move(entry.command.effect);
-  const std::uint64_t number = entry.number;
-  std::erase_if(entries_, [number](const Entry& each) { return each.number == number; });
-  if (effect) {
-    effect();
+void SimMachine::end(Engine& engine) {
+  Entry ended = std::move(*std::exchange(engine.running, std::nullopt));
+  unended_.erase(ended.number);
+  if (ended.command.effect) {
+    ended.command.effect();
   }
   begin_what_can();
 }
 
 int SimMachine::least_busy_queue() const {
-  int best = 0;
-  std::ptrdiff_t fewest =
-      std::ranges::count(entries_, 0, [](const Entry& entry) { return entry.command.engine; });
-  for (int queue = 1; queue < options_.queues; ++queue) {
-    const std::ptrdiff_t waiting = std::ranges::count(
-        entries_, queue, [](const Entry& entry) { return entry.command.engine; });
-    if (waiting < fewest) {
-      best = queue;
-      fewest = waiting;
-    }
-  }
-  return best;
+  const auto load = [](const Engine& engine) {
+    return engine.waiting.size() + (engine.running ? 1 : 0);
+  };
+  const auto queues = std::span(engines_).first(static_cast<std::size_t>(options_.queues));
+  return static_cast<int>(std::ranges::min_element(queues, {}, load) - queues.begin());
 }
 
 std::uint64_t SimMachine::next_random() noexcept {  // splitmix64

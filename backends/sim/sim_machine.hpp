@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include <hearth/runtime/base/unique_function.hpp>
@@ -54,25 +56,29 @@ class SimMachine {
   struct Entry {
     std::uint64_t number = 0;
     SimCommand command;
-    bool has_begun = false;
-    std::chrono::nanoseconds end{0};
+    std::chrono::nanoseconds end{0};  // once it has begun
+  };
+  struct Engine {
+    std::optional<Entry> running;
+    std::deque<Entry> waiting;
   };
 
   void begin_what_can();
-  [[nodiscard]] Entry* next_for(int engine);
+  /// Takes the one that runs next, if one of them can.
+  [[nodiscard]] std::optional<Entry> take_next(std::deque<Entry>& waiting);
   /// Forgets what the entry need not wait for any more.
-  [[nodiscard]] bool can_begin(Entry& entry);
-  /// The first to end of those under way; null when there is none.
-  [[nodiscard]] Entry* next_end();
-  void end(Entry& entry);
+  [[nodiscard]] bool can_begin(Entry& entry) const;
+  /// The engine whose command is the first to end; null when none is under way that ends.
+  [[nodiscard]] Engine* next_end();
+  void end(Engine& engine);
   std::uint64_t next_random() noexcept;
 
   SimMachineOptions options_;
   std::uint64_t random_;
   std::chrono::nanoseconds now_{0};
   std::uint64_t submitted_ = 0;
-  std::deque<Entry> entries_;  // not ended, in the order of submit
-  std::vector<bool> is_busy_;  // by engine
+  std::vector<Engine> engines_;
+  std::unordered_set<std::uint64_t> unended_;
 };
 
 }  // namespace hearth::sim

@@ -3,7 +3,6 @@
 #include <hearth/runtime/base/assert.hpp>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace hearth::sim {
@@ -30,25 +29,29 @@ int WorkStreams::engine_for(std::uint8_t stream) const {
   return stream == kOpStream ? machine_.least_busy_queue() : machine_.queue_count() + stream - 1;
 }
 
-std::vector<std::uint64_t> WorkStreams::ancestors_of(std::uint8_t stream,
-                                                     const Work& work,
-                                                     std::span<const TimelinePoint> after) const {
+WorkStreams::Order WorkStreams::order_of(std::uint8_t stream,
+                                         const Work& work,
+                                         std::span<const TimelinePoint> after) const {
   const auto is_named = [after](const Piece& earlier) {
     return std::ranges::any_of(after, [&](const TimelinePoint& point) {
       return point.stream == earlier.stream && earlier.value <= point.value;
     });
   };
-  std::set<std::uint64_t> found;
+  Order order;
   for (auto each = pieces_.rbegin(); each != pieces_.rend(); ++each) {
     const auto& [number, earlier] = *each;
-    if (!found.contains(number) &&  // else it has come with a later one
-        (is_named(earlier) || (earlier.stream == stream && conflict(earlier.work, work)))) {
-      found.insert(number);
-      found.insert(earlier.ancestors.begin(), earlier.ancestors.end());
+    if (order.ancestors.contains(number)) {
+      continue;  // a later one waits for it
+    }
+    if (is_named(earlier) || (earlier.stream == stream && conflict(earlier.work, work))) {
+      order.ancestors.insert(number);
+      order.ancestors.insert_from(earlier.ancestors, pieces_.begin()->first);
+      if (!earlier.has_ended) {
+        order.parents.push_back(number);
+      }
     }
   }
-  std::erase_if(found, [this](std::uint64_t number) { return is_known(number); });
-  return {found.begin(), found.end()};
+  return order;
 }
 
 WorkStreams::Added WorkStreams::add(std::uint8_t stream,
@@ -57,9 +60,10 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
   // What it waits for, its point, its command, and what shadow memory says to its bytes.
   HEARTH_ASSERT(stream <= kDownloadStream, "work on a stream that the sim does not have");
   const std::uint64_t number = machine_.submitted() + 1;
+  Order order = order_of(stream, work, after);
   SimCommand command{.engine = engine_for(stream),
                      .cost = work.cost,
-                     .after = ancestors_of(stream, work, after),
+                     .after = std::move(order.parents),
                      .effect = [this, number] { end(number); },
                      .hangs = work.hangs};
   Stream& line = streams_[stream];
@@ -70,7 +74,7 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
                                     Piece{.value = point.value,
                                           .stream = stream,
                                           .has_ended = false,
-                                          .ancestors = command.after,
+                                          .ancestors = std::move(order.ancestors),
                                           .work = std::move(work)})
                            .first->second;
   machine_.submit(std::move(command));
@@ -78,7 +82,7 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
     return {point, std::nullopt};
   }
   const auto is_ordered = [&](std::uint64_t earlier) {
-    return is_known(earlier) || std::ranges::binary_search(piece.ancestors, earlier);
+    return is_known(earlier) || piece.ancestors.contains(earlier);
   };
   return {point,
           shadow_.access(number, piece.work.access.reads, piece.work.access.writes, is_ordered)};
@@ -129,18 +133,24 @@ bool WorkStreams::is_pending(ErrorCell cell) const {
 }
 
 void WorkStreams::note_known(TimelinePoint point) {
-  const std::uint64_t value = std::min(point.value, ended(point.stream));
-  std::set<std::uint64_t> known;
+  if (point.stream >= streams_.size()) {
+    return;
+  }
+  Stream& stream = streams_[point.stream];
+  const std::uint64_t value = std::min(point.value, stream.ended);
+  if (value <= stream.known || pieces_.empty()) {
+    return;
+  }
+  stream.known = value;
+  NumberSet known;
   for (auto each = pieces_.rbegin(); each != pieces_.rend(); ++each) {
     const auto& [number, piece] = *each;
     if (piece.stream == point.stream && piece.value <= value && !known.contains(number)) {
       known.insert(number);
-      known.insert(piece.ancestors.begin(), piece.ancestors.end());
+      known.insert_from(piece.ancestors, pieces_.begin()->first);
     }
   }
-  for (const std::uint64_t number : known) {
-    pieces_.erase(number);
-  }
+  std::erase_if(pieces_, [&known](const auto& each) { return known.contains(each.first); });
 }
 
 // ---- memory ----

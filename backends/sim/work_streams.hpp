@@ -18,6 +18,7 @@
 #include <hearth/backends/sim/shadow_memory.hpp>
 #include <hearth/backends/sim/sim_machine.hpp>
 
+#include "number_set.hpp"
 #include "stored_call.hpp"
 
 namespace hearth::sim {
@@ -75,20 +76,25 @@ class WorkStreams final {
     std::uint64_t value = 0;  // on its stream
     std::uint8_t stream = kOpStream;
     bool has_ended = false;
-    std::vector<std::uint64_t> ancestors;  // sorted: remembered pieces that end before it begins
+    NumberSet ancestors;  // pieces that end before it begins, as far as they were remembered
     Work work;
   };
   struct Stream {
     std::uint64_t issued = 0;
     std::uint64_t ended = 0;
+    std::uint64_t known = 0;
     std::deque<std::uint64_t> numbers;  // of the pieces behind `ended`
   };
 
   [[nodiscard]] static bool conflict(const Work& a, const Work& b);
-  /// What a new piece waits for, directly or through others.
-  [[nodiscard]] std::vector<std::uint64_t> ancestors_of(std::uint8_t stream,
-                                                        const Work& work,
-                                                        std::span<const TimelinePoint> after) const;
+  struct Order {
+    NumberSet ancestors;
+    std::vector<std::uint64_t> parents;  // those that have not ended, and stand for all others
+  };
+  /// What a new piece waits for.
+  [[nodiscard]] Order order_of(std::uint8_t stream,
+                               const Work& work,
+                               std::span<const TimelinePoint> after) const;
   [[nodiscard]] int engine_for(std::uint8_t stream) const;
   void end(std::uint64_t number);
   void drop_effects(ByteRange range);
