@@ -3,6 +3,7 @@
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/expression_runner.hpp"
 #include "tests/conformance/prepared_call.hpp"
+#include "tests/support/run_call.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -35,7 +36,7 @@ class TileProgramOfOp : public ::testing::TestWithParam<std::tuple<IsaLevel, OpK
  protected:
   void compare(const PreparedCall& mine, const PreparedCall& theirs) {
     const Status got = runner_.run_op(mine.call());
-    const Status want = backend_.submit(theirs.call());
+    const Status want = testing::run_call(backend_, theirs.call());
     ++calls_;
     ASSERT_EQ(got.has_value(), want.has_value())
         << mine.to_string() << ": " << (got.has_value() ? want : got).error().text;

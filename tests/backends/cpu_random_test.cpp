@@ -1,5 +1,6 @@
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/small_call.hpp"
+#include "tests/support/run_call.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/backends/reference/reference.hpp>
@@ -43,8 +44,8 @@ TEST(RandomUniform, NeverGivesItsUpperEndNorLessThanItsLower) {
       CpuBackend backend;
       const std::string who = std::string(name(dtype)) + " below " + std::to_string(range.high);
       ASSERT_TRUE(
-          backend
-              .submit(SmallCall(OpKind::random_uniform, {}, {got.view()}).with(attributes).call())
+          testing::run_call(
+              backend, SmallCall(OpKind::random_uniform, {}, {got.view()}).with(attributes).call())
               .has_value());
       ASSERT_TRUE(reference::evaluate(
                       SmallCall(OpKind::random_uniform, {}, {want.view()}).with(attributes).call())
@@ -65,7 +66,8 @@ TEST(RandomNormal, RoundsProductAndSumOneAfterTheOther) {
       const auto draw = [&](double mean, double deviation) {
         const RandomAttributes attributes{.seed = 3, .counter = 1, .a = mean, .b = deviation};
         const SmallTensor drawn(dtype, {5003});
-        backend.submit(SmallCall(OpKind::random_normal, {}, {drawn.view()}).with(attributes).call())
+        testing::run_call(
+            backend, SmallCall(OpKind::random_normal, {}, {drawn.view()}).with(attributes).call())
             .value();
         return drawn.values();
       };
