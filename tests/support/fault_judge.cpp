@@ -310,8 +310,9 @@ std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
                                     : faults.failing_compiles.size();
   most +=
       faults.failing_allocation > 0 ? static_cast<std::size_t>(faults.failing_allocation_count) : 0;
-  for (const std::uint64_t submit : faults.failing_submits) {
-    most += submit <= submitted ? 1 : 0;
+  for (const auto& submits : {faults.failing_submits, faults.late_failures}) {
+    most += static_cast<std::size_t>(
+        std::ranges::count_if(submits, [&](std::uint64_t submit) { return submit <= submitted; }));
   }
   return most;
 }
