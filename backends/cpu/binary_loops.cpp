@@ -49,9 +49,21 @@ struct Div {
     }
   }
 };
+// The powers that programs write most are products and a quotient, rounded as such, wherever the
+// exponent comes from: a result follows from its two numbers alone.
+template <class T>
+[[gnu::always_inline]] inline T with_small_powers(T a, T b, T general) noexcept {
+  const T cube = a * a * a;
+  T result = b == T{-1} ? T{1} / a : general;
+  result = b == T{3} ? cube : result;
+  return b == T{2} ? a * a : result;
+}
+
 struct Pow {
-  static float apply(float a, float b) noexcept { return pow_f32(a, b); }
-  static double apply(double a, double b) noexcept { return std::pow(a, b); }
+  static float apply(float a, float b) noexcept { return with_small_powers(a, b, pow_f32(a, b)); }
+  static double apply(double a, double b) noexcept {
+    return with_small_powers(a, b, std::pow(a, b));
+  }
   template <class T>
   static T apply(T base, T exponent) noexcept {
     if constexpr (std::is_signed_v<T>) {
@@ -161,7 +173,7 @@ void scalar_b(void* out, const void* a, const void* b, std::int64_t count) {
   }
 }
 
-// The powers that programs write most need no logarithm.
+// One exponent for all: the small powers need no logarithm.
 template <class T>
 void power_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
   auto* to = static_cast<T*>(out);

@@ -4,7 +4,9 @@
 
 namespace hearth::cpu {
 
-Collapsed::Collapsed(const Shape& shape, std::span<const Strides> strides) noexcept
+template <std::size_t most_operands>
+BasicCollapsed<most_operands>::BasicCollapsed(const Shape& shape,
+                                              std::span<const Strides> strides) noexcept
     : operand_count(strides.size()) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const auto from = static_cast<std::size_t>(axis);
@@ -32,7 +34,8 @@ Collapsed::Collapsed(const Shape& shape, std::span<const Strides> strides) noexc
   }
 }
 
-bool Collapsed::is_linear(std::size_t operand) const noexcept {
+template <std::size_t most_operands>
+bool BasicCollapsed<most_operands>::is_linear(std::size_t operand) const noexcept {
   std::int64_t expected = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {
     const auto i = static_cast<std::size_t>(axis);
@@ -44,7 +47,8 @@ bool Collapsed::is_linear(std::size_t operand) const noexcept {
   return true;
 }
 
-bool Collapsed::repeats(std::size_t operand) const noexcept {
+template <std::size_t most_operands>
+bool BasicCollapsed<most_operands>::repeats(std::size_t operand) const noexcept {
   for (int axis = 0; axis < rank - 1; ++axis) {
     if (stride[operand][static_cast<std::size_t>(axis)] != 0) {
       return false;
@@ -53,7 +57,10 @@ bool Collapsed::repeats(std::size_t operand) const noexcept {
   return true;
 }
 
-Place::Place(const Collapsed& of, std::int64_t row) noexcept : space_(&of) {
+template <std::size_t most_operands>
+BasicPlace<most_operands>::BasicPlace(const BasicCollapsed<most_operands>& of,
+                                      std::int64_t row) noexcept
+    : space_(&of) {
   for (int axis = of.rank - 2; axis >= 0; --axis) {
     const auto i = static_cast<std::size_t>(axis);
     index_[i] = row % of.size[i];
@@ -64,7 +71,8 @@ Place::Place(const Collapsed& of, std::int64_t row) noexcept : space_(&of) {
   }
 }
 
-void Place::advance() noexcept {
+template <std::size_t most_operands>
+void BasicPlace<most_operands>::advance() noexcept {
   for (int axis = space_->rank - 2; axis >= 0; --axis) {
     const auto i = static_cast<std::size_t>(axis);
     const bool is_last = ++index_[i] == space_->size[i];
@@ -78,5 +86,10 @@ void Place::advance() noexcept {
     index_[i] = 0;
   }
 }
+
+template struct BasicCollapsed<4>;
+template struct BasicPlace<4>;
+template struct BasicCollapsed<kMostTileOperands>;
+template struct BasicPlace<kMostTileOperands>;
 
 }  // namespace hearth::cpu

@@ -13,16 +13,19 @@
 
 namespace hearth::cpu {
 
-struct Collapsed {
-  static constexpr std::size_t kMaxOperands = 4;
+/// A space of up to `most_operands` operands: 4 for kernels, which keep them small, more for tile
+/// programs.
+template <std::size_t most_operands>
+struct BasicCollapsed {
+  static constexpr std::size_t kMaxOperands = most_operands;
   int rank = 0;
   std::size_t operand_count = 0;
   std::array<std::int64_t, kMaxRank> size{};
   std::array<Strides, kMaxOperands> stride{};  ///< In elements, by operand, then by axis.
 
-  Collapsed() = default;
+  BasicCollapsed() = default;
   /// strides[i] are those of operand i over `shape`, which has at least one element.
-  Collapsed(const Shape& shape, std::span<const Strides> strides) noexcept;
+  BasicCollapsed(const Shape& shape, std::span<const Strides> strides) noexcept;
 
   [[nodiscard]] std::int64_t inner_size() const noexcept {
     return size[static_cast<std::size_t>(rank) - 1];
@@ -38,16 +41,24 @@ struct Collapsed {
 
 /// A row of the space (all axes but the innermost), and where each operand's row starts, in
 /// elements.
-struct Place {
-  Place(const Collapsed& of, std::int64_t row) noexcept;
+template <std::size_t most_operands>
+struct BasicPlace {
+  BasicPlace(const BasicCollapsed<most_operands>& of, std::int64_t row) noexcept;
   /// To the next row; after the last one, back to the first.
   void advance() noexcept;
 
-  std::array<std::int64_t, Collapsed::kMaxOperands> offset{};
+  std::array<std::int64_t, most_operands> offset{};
 
  private:
-  const Collapsed* space_;
+  const BasicCollapsed<most_operands>* space_;
   std::array<std::int64_t, kMaxRank> index_{};
 };
+
+using Collapsed = BasicCollapsed<4>;
+using Place = BasicPlace<4>;
+
+inline constexpr std::size_t kMostTileOperands = 24;
+using TileSpace = BasicCollapsed<kMostTileOperands>;
+using TilePlace = BasicPlace<kMostTileOperands>;
 
 }  // namespace hearth::cpu

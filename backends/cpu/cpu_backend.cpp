@@ -3,6 +3,7 @@
 #include "arena.hpp"
 #include "gemm_blas.hpp"
 #include "kernel_table.hpp"
+#include "program_cache.hpp"
 #include "scratch.hpp"
 #include "sweep_memory.hpp"
 
@@ -26,7 +27,8 @@ struct CpuBackend::Machine {
                 .scratch = scratch,
                 .isa = isa,
                 .use_blas = blas_status().usable,
-                .sweeps = &sweeps} {
+                .sweeps = &sweeps,
+                .programs = &programs} {
     for (const auto& group : {elementwise_rows(),
                               random_rows(),
                               reduction_rows(),
@@ -48,6 +50,7 @@ struct CpuBackend::Machine {
   Arena arena;
   Scratch scratch;
   SweepMemory sweeps;
+  ProgramCache programs;
   KernelContext context;
   std::array<KernelRow, kOpKindCount> rows{};
 };

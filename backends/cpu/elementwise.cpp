@@ -5,6 +5,7 @@
 #include "chunk_walk.hpp"
 #include "move_loops.hpp"
 #include "unary_loops.hpp"
+#include "undefined_integers.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -13,7 +14,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <string>
 
 namespace hearth::cpu {
@@ -75,37 +75,6 @@ struct Immediate {
   }
 };
 
-constexpr std::int64_t kNoElement = std::numeric_limits<std::int64_t>::max();
-
-/// The first element of a chunk on which integers have no answer: division by 0, or 0 to a negative
-/// power.
-template <class T>
-std::int64_t first_undefined(OpKind kind, const Chunk& chunk) noexcept {
-  const auto* a = static_cast<const T*>(chunk.in[0]);
-  const auto* b = static_cast<const T*>(chunk.in[1]);
-  const std::int64_t step_a = (chunk.one_element & 1U) != 0 ? 0 : 1;
-  const std::int64_t step_b = (chunk.one_element & 2U) != 0 ? 0 : 1;
-  for (std::int64_t i = 0; i < chunk.count; ++i) {
-    const T x = a[i * step_a];
-    const T y = b[i * step_b];
-    if (kind == OpKind::div ? y == 0 : (x == 0 && y < 0)) {
-      return chunk.begin + i;
-    }
-  }
-  return kNoElement;
-}
-
-std::int64_t first_undefined(OpKind kind, DType type, const Chunk& chunk) noexcept {
-  switch (type) {
-    case DType::i32:
-      return first_undefined<std::int32_t>(kind, chunk);
-    case DType::i64:
-      return first_undefined<std::int64_t>(kind, chunk);
-    default:
-      return first_undefined<std::uint8_t>(kind, chunk);
-  }
-}
-
 class BinaryBody {
  public:
   BinaryBody(OpKind kind, DType type, std::int64_t result_bytes, IsaLevel isa) noexcept
@@ -118,9 +87,13 @@ class BinaryBody {
 
   void operator()(const Chunk& chunk) const {
     if (checks_) {
-      const std::int64_t bad = first_undefined(kind_, type_, chunk);
+      const std::int64_t bad = first_undefined(kind_,
+                                               type_,
+                                               {chunk.in[0], (chunk.one_element & 1U) != 0},
+                                               {chunk.in[1], (chunk.one_element & 2U) != 0},
+                                               chunk.count);
       if (bad != kNoElement) {
-        keep_first(bad);
+        keep_first(chunk.begin + bad);
         return;
       }
     }

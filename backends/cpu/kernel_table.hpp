@@ -19,14 +19,16 @@
 
 namespace hearth::cpu {
 
+class ProgramCache;
 class SweepMemory;
 
 struct KernelContext {
   Arena& arena;      ///< The device's cores.
   Scratch& scratch;  ///< Reused memory for packing and partial results.
   IsaLevel isa;
-  bool use_blas;                  ///< OpenBLAS is the pthread build; else our own GEMM.
-  SweepMemory* sweeps = nullptr;  ///< Directions of reading; nullptr: always forwards.
+  bool use_blas;                     ///< OpenBLAS is the pthread build; else our own GEMM.
+  SweepMemory* sweeps = nullptr;     ///< Directions of reading; nullptr: always forwards.
+  ProgramCache* programs = nullptr;  ///< Tile programs of expressions, which need it.
 };
 
 using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);

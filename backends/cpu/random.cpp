@@ -34,6 +34,7 @@ RandomLoops::Uniform uniform_loop(const RandomLoops& loops, DType dtype) noexcep
 Status run_uniform(const KernelCall& call, KernelContext& context) {
   RandomDraw draw = draw_of(call.op.attributes<RandomAttributes>());
   const philox::UniformRange range = philox::uniform_range(draw.a, draw.b, call.outputs[0].dtype);
+  draw.b -= draw.a;
   draw.first = range.first;
   draw.last = range.last;
   const auto loop = uniform_loop(random_loops(context.isa), call.outputs[0].dtype);

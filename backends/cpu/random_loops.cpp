@@ -179,22 +179,22 @@ void for_pieces(std::int64_t count, std::int64_t begin, const RandomDraw& draw, 
   }
 }
 
-// out = a + out, held in [first, last]; `out` holds the products span·u. They went to memory and
+// out = a + out, held in [first, last]; `out` holds the products b·u. They went to memory and
 // come back, because a compiler that sees product and sum together fuses them into one rounding on
 // some machines.
 void place(double* out, std::int64_t count, const RandomDraw& draw) {
   __asm__ volatile("" ::: "memory");
   for (std::int64_t i = 0; i < count; ++i) {
     const double value = draw.a + out[i];
-    const double above = value > draw.first ? value : draw.first;
-    out[i] = above < draw.last ? above : draw.last;
+    const double above = value <= draw.first ? draw.first : value;  // NaN stays
+    out[i] = above >= draw.last ? draw.last : above;
   }
 }
 
 template <int bits>
 void uniform(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   constexpr double kStep = 1.0 / static_cast<double>(std::int64_t{1} << bits);
-  const double span = draw.b - draw.a;
+  const double span = draw.b;
   for_pieces<4>(
       count,
       begin,
@@ -214,7 +214,7 @@ double wide_unit(const std::uint32_t* words) noexcept {
 }
 
 void uniform_f64(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
-  const double span = draw.b - draw.a;
+  const double span = draw.b;
   for_pieces<2>(
       count,
       begin,
@@ -228,7 +228,7 @@ void uniform_f64(double* out, std::int64_t count, std::int64_t begin, const Rand
 }
 
 // Both values of each pair in a block are made, so that the loop has no branches; a range may start
-// or end within a pair.
+// or end within a pair. Product and sum are two roundings here too.
 void normal_f32(float* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   const auto mean = static_cast<float>(draw.a);
   const auto deviation = static_cast<float>(draw.b);
@@ -243,12 +243,13 @@ void normal_f32(float* out, std::int64_t count, std::int64_t begin, const Random
               static_cast<float>(static_cast<std::int32_t>(words[2 * i] >> 8U)) * 0x1p-24F;
           const float turns =
               static_cast<float>(static_cast<std::int32_t>(words[2 * i + 1] >> 8U)) * 0x1p-24F;
-          const float length = deviation * std::sqrt(-2.0F * log_f32(radius + 0x1p-24F));
-          pairs[2 * i] = length * turned_sine_f32(turns, 1) + mean;
-          pairs[2 * i + 1] = length * turned_sine_f32(turns, 0) + mean;
+          const float length = std::sqrt(-2.0F * log_f32(radius + 0x1p-24F));
+          pairs[2 * i] = deviation * (length * turned_sine_f32(turns, 1));
+          pairs[2 * i + 1] = deviation * (length * turned_sine_f32(turns, 0));
         }
+        __asm__ volatile("" : : "r"(pairs) : "memory");
         for (std::int64_t i = 0; i < n; ++i) {
-          out[done + i] = pairs[skipped + i];
+          out[done + i] = mean + pairs[skipped + i];
         }
       });
 }
@@ -265,8 +266,12 @@ void normal_f64(double* out, std::int64_t count, std::int64_t begin, const Rando
           const std::uint32_t* const block = words + element / 2 * 4;
           const double length = std::sqrt(-2.0 * std::log(wide_unit(block) + 0x1p-53));
           const double angle = kTwoPi * wide_unit(block + 2);
-          out[done + i] =
-              draw.a + draw.b * length * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
+          const double wave = element % 2 == 0 ? std::cos(angle) : std::sin(angle);
+          out[done + i] = draw.b * (length * wave);
+        }
+        __asm__ volatile("" ::: "memory");
+        for (std::int64_t i = done; i < done + n; ++i) {
+          out[i] = draw.a + out[i];
         }
       });
 }

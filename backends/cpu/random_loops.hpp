@@ -14,13 +14,13 @@ struct RandomDraw {
   std::uint64_t counter = 0;
   std::uint32_t limit = 0;  ///< philox::threshold(p)
   double a = 0;             ///< uniform: low; normal: mean
-  double b = 1;             ///< uniform: high; normal: standard deviation; dropout: 1 / (1 - p)
-  double first = 0;         ///< uniform: the smallest and the largest value that is given
+  double b = 1;      ///< uniform: high - low; normal: standard deviation; dropout: 1 / (1 - p)
+  double first = 0;  ///< uniform: the smallest and the largest value that is given
   double last = 0;
 };
 
 struct RandomLoops {
-  /// Elements [begin, begin + count) of a + (b - a)·u, held in [first, last]; u in [0, 1) with the
+  /// Elements [begin, begin + count) of a + b·u, held in [first, last]; u in [0, 1) with the
   /// bits that the result's type holds. Product and sum are rounded one after the other, so that
   /// all backends give the same bits.
   using Uniform = void (*)(double* out,

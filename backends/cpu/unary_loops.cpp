@@ -102,29 +102,29 @@ void run(void* out, const void* in, std::int64_t count) {
   }
 }
 
-// Blocks with a large angle, an infinity or a NaN take the slow and exact way.
+// Large angles, infinities and NaN take the slow and exact way, each by itself: a result does not
+// depend on its neighbours.
 template <int quarter_turns>
 void run_sine(void* out, const void* in, std::int64_t count) {
   auto* to = static_cast<float*>(out);
   const auto* from = static_cast<const float*>(in);
   constexpr std::int64_t kBlock = 256;
+  float block[kBlock];
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t end = begin + kBlock < count ? begin + kBlock : count;
+    const std::int64_t size = begin + kBlock < count ? kBlock : count - begin;
     std::int32_t outside = 0;
-    for (std::int64_t i = begin; i < end; ++i) {
-      outside |= __builtin_fabsf(from[i]) <= kSineLimit ? 0 : 1;
+    for (std::int64_t i = 0; i < size; ++i) {
+      block[i] = sine_f32(from[begin + i], quarter_turns);
+      outside |= __builtin_fabsf(from[begin + i]) <= kSineLimit ? 0 : 1;
     }
-    if (outside == 0) {
-#pragma GCC ivdep
-      for (std::int64_t i = begin; i < end; ++i) {
-        to[i] = sine_f32(from[i], quarter_turns);
+    for (std::int64_t i = 0; outside != 0 && i < size; ++i) {
+      const float x = from[begin + i];
+      if (!(__builtin_fabsf(x) <= kSineLimit)) {
+        const auto wide = static_cast<double>(x);
+        block[i] = static_cast<float>(quarter_turns == 0 ? std::sin(wide) : std::cos(wide));
       }
-      continue;
     }
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto x = static_cast<double>(from[i]);
-      to[i] = static_cast<float>(quarter_turns == 0 ? std::sin(x) : std::cos(x));
-    }
+    __builtin_memcpy(to + begin, block, static_cast<std::size_t>(size) * sizeof(float));
   }
 }
 

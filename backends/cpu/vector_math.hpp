@@ -137,14 +137,17 @@ inline constexpr float kSineLimit = 8192.0F;
   return from_bits(to_bits(value) ^ ((quadrant & 2) << 30));
 }
 
-/// sin(x + quarter_turns·π/2) for |x| ≤ kSineLimit.
+/// sin(x + quarter_turns·π/2) for |x| ≤ kSineLimit; for others no number that means anything.
 [[gnu::always_inline]] inline float sine_f32(float x, std::int32_t quarter_turns) noexcept {
   const float shifted = x * 0.636619772367581343F + kRounder;
   const float n = shifted - kRounder;
   float r = x - n * 1.5703125F;
   r = r - n * 4.837512969970703125e-4F;
   r = r - n * 7.54978995489188216e-8F;
-  return reduced_sine_f32(r, to_bits(shifted) + quarter_turns);
+  // Unsigned: a NaN may have any bits.
+  const auto quadrant = static_cast<std::uint32_t>(to_bits(shifted));
+  return reduced_sine_f32(
+      r, static_cast<std::int32_t>(quadrant + static_cast<std::uint32_t>(quarter_turns)));
 }
 
 /// sin(2π·turns + quarter_turns·π/2) for turns in [0, 1): no digits are lost to π.

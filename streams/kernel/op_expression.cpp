@@ -41,8 +41,9 @@ KernelParameter integer(std::uint64_t value) {
   return {DType::i64, {.integer = static_cast<std::int64_t>(value)}};
 }
 
+// In the widest type up to the result's own, so that it is rounded once.
 Parameters fill_parameters(const OpView& op, DType dtype) {
-  return {{compute_type(dtype), op.attributes<ScalarAttributes>()}};
+  return {{is_float(dtype) ? DType::f64 : DType::i64, op.attributes<ScalarAttributes>()}};
 }
 
 // Floats count in f64, integers in i64, as the reference does: a sum of steps would drift.
@@ -235,7 +236,7 @@ Value greater_equal(Value a, Value b) {
   return less_equal(b, a);
 }
 Value fill(const Operands& o) {
-  return o.p[0];
+  return o.builder.convert(o.p[0], o.out);
 }
 Value bernoulli(const Operands& o) {
   return o.builder.convert(is_hit(o), o.out);

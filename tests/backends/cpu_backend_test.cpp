@@ -110,10 +110,10 @@ TEST(CpuBackend, SumsTenMillionElementsToTheLastPlace) {
   }
   const SmallTensor x(DType::f32, {kCount}, values);
   const SmallTensor out(DType::f32, {});
-  backend
-      .submit(SmallCall(OpKind::reduce_sum, {x.view()}, {out.view()})
-                  .with(ReduceAttributes{.axes = 1})
-                  .call())
+  testing::run_call(backend,
+                    SmallCall(OpKind::reduce_sum, {x.view()}, {out.view()})
+                        .with(ReduceAttributes{.axes = 1})
+                        .call())
       .value();
   const auto allowed = hearth::testing::tolerance(hearth::testing::Precision::rounded, DType::f32);
   EXPECT_TRUE(allowed.accepts(out.values()[0], want)) << out.values()[0] << " instead of " << want;
@@ -246,9 +246,9 @@ TEST_F(CpuScratch, ComesFromTheDeviceAndGoesBackAtTheKernelsEnd) {
 TEST_F(CpuScratch, SmallKernelsAskForNone) {
   const SmallTensor x(DType::f16, {4, 8}, waves(32));
   const SmallTensor y(DType::f16, {4, 8});
-  backend_
-      .submit(
-          SmallCall(OpKind::softmax, {x.view()}, {y.view()}).with(AxisAttributes{.axis = 1}).call())
+  testing::run_call(
+      backend_,
+      SmallCall(OpKind::softmax, {x.view()}, {y.view()}).with(AxisAttributes{.axis = 1}).call())
       .value();
   EXPECT_EQ(scratch_.take_count, 0);
 }

@@ -1,4 +1,6 @@
+#include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/small_call.hpp"
+#include "tests/support/run_call.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/backends/reference/reference.hpp>
@@ -42,14 +44,42 @@ TEST(RandomUniform, NeverGivesItsUpperEndNorLessThanItsLower) {
       CpuBackend backend;
       const std::string who = std::string(name(dtype)) + " below " + std::to_string(range.high);
       ASSERT_TRUE(
-          backend
-              .submit(SmallCall(OpKind::random_uniform, {}, {got.view()}).with(attributes).call())
+          testing::run_call(
+              backend, SmallCall(OpKind::random_uniform, {}, {got.view()}).with(attributes).call())
               .has_value());
       ASSERT_TRUE(reference::evaluate(
                       SmallCall(OpKind::random_uniform, {}, {want.view()}).with(attributes).call())
                       .has_value());
       expect_inside(got, range, who);
       EXPECT_EQ(got.values(), want.values()) << who;
+    }
+  }
+}
+
+// numerics.md: a product and a sum are two roundings.
+TEST(RandomNormal, RoundsProductAndSumOneAfterTheOther) {
+  constexpr double kMean = 0.7;
+  constexpr double kDeviation = 1.3;
+  for (const IsaLevel level : levels_here()) {
+    CpuBackend backend({.max_isa = level});
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const auto draw = [&](double mean, double deviation) {
+        const RandomAttributes attributes{.seed = 3, .counter = 1, .a = mean, .b = deviation};
+        const SmallTensor drawn(dtype, {5003});
+        testing::run_call(
+            backend, SmallCall(OpKind::random_normal, {}, {drawn.view()}).with(attributes).call())
+            .value();
+        return drawn.values();
+      };
+      const auto rounded = [dtype](double value) {
+        return dtype == DType::f64 ? value : static_cast<double>(static_cast<float>(value));
+      };
+      const std::vector<double> standard = draw(0, 1);
+      const std::vector<double> got = draw(kMean, kDeviation);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const volatile double product = rounded(rounded(kDeviation) * standard[i]);
+        ASSERT_EQ(got[i], rounded(rounded(kMean) + product)) << name(level) << " element " << i;
+      }
     }
   }
 }

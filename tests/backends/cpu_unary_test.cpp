@@ -138,5 +138,52 @@ TEST(BinaryLoops, PowHasTheSpecialCasesOfTheCLibrary) {
   }
 }
 
+// Whether an exponent stands for all elements or beside each: the same numbers, the same bits.
+template <class T>
+void expect_powers_of_the_numbers_alone(DType dtype) {
+  std::vector<T> bases;
+  for (int i = 0; i < 4001; ++i) {
+    bases.push_back(static_cast<T>(0.0137 + static_cast<double>(i) * 0.01171));
+  }
+  const auto count = static_cast<std::int64_t>(bases.size());
+  for (const IsaLevel level : levels_here()) {
+    const BinaryLoops::Forms& forms = binary_loops(level).at(OpKind::pow, dtype);
+    for (const double exponent : {-2.0, -1.0, 0.5, 1.0, 2.0, 3.0, 4.0}) {
+      const std::vector<T> exponents(bases.size(), static_cast<T>(exponent));
+      std::vector<T> beside(bases.size());
+      std::vector<T> for_all(bases.size());
+      forms[0](beside.data(), bases.data(), exponents.data(), count);
+      forms[2](for_all.data(), bases.data(), exponents.data(), count);
+      EXPECT_EQ(beside, for_all) << name(level) << " to the " << exponent;
+    }
+  }
+}
+
+TEST(BinaryLoops, PowFollowsFromItsTwoNumbersAlone) {
+  expect_powers_of_the_numbers_alone<float>(DType::f32);
+  expect_powers_of_the_numbers_alone<double>(DType::f64);
+}
+
+TEST(UnaryLoops, SineAndCosineDoNotDependOnNeighbours) {
+  std::vector<float> alone;
+  for (int i = 0; i < 1000; ++i) {
+    alone.push_back(static_cast<float>(static_cast<double>(i) * 0.7311 - 300));
+  }
+  std::vector<float> beside = alone;
+  beside[17] = 1e6F;  // far beyond what the fast way takes
+  const auto count = static_cast<std::int64_t>(alone.size());
+  for (const IsaLevel level : levels_here()) {
+    for (const OpKind kind : {OpKind::sin, OpKind::cos}) {
+      const UnaryLoop loop = unary_loops(level).at(kind, DType::f32);
+      std::vector<float> want(alone.size());
+      std::vector<float> got(alone.size());
+      loop(want.data(), alone.data(), count);
+      loop(got.data(), beside.data(), count);
+      loop(&want[17], &beside[17], 1);
+      EXPECT_EQ(got, want) << name(level);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth::cpu

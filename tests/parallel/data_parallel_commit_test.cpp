@@ -35,7 +35,7 @@ struct Pull {
 struct Options {
   int world = 2;
   OptimizerConfig optimizer = Adam::Config{.learning_rate = 0.125};
-  sim::FaultPlan faults = {};  ///< Of the last rank's device.
+  FaultPlan faults = {};  ///< Of the last rank's device.
 };
 
 constexpr int kSteps = 3;

@@ -3,7 +3,6 @@
 #include "loan_desk.hpp"
 #include "tests/base/temporary_folder.hpp"
 
-#include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/modules/idx.hpp>
 #include <hearth/modules/metrics.hpp>
 #include <hearth/modules/safetensors.hpp>
@@ -13,6 +12,7 @@
 #include <hearth/runtime/stream.hpp>
 
 #include "runtime/device/backend_factory.hpp"
+#include "tests/support/faulty_sim.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,10 +31,9 @@ using testing::Outcome;
 /// A sim device with this fault.
 class FaultyDevice {
  public:
-  explicit FaultyDevice(sim::FaultPlan plan, std::int64_t budget_bytes = std::int64_t{8} << 20)
+  explicit FaultyDevice(FaultPlan plan, std::int64_t budget_bytes = std::int64_t{8} << 20)
       : factory_{.make = [plan](const BackendRequest& request) -> std::unique_ptr<Backend> {
-          return std::make_unique<sim::SimBackend>(
-              sim::SimOptions{.name = request.name, .faults = plan});
+          return testing::make_sim(request, plan);
         }},
         runtime_({.devices = {{.name = "sim:0", .memory_budget_bytes = budget_bytes}},
                   .backend_factory = &factory_}) {}

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/faulty_sim.hpp"
+
 namespace hearth::testing {
 namespace {
 
@@ -61,8 +63,7 @@ Hall::Hall(Executor* executor, Fault fault)
         if (fault_.stuck_at != 0) {
           return std::make_unique<StuckBackend>(request.name, &control_);
         }
-        return std::make_unique<sim::SimBackend>(sim::SimOptions{
-            .name = request.name, .faults = ++opened_ == 1 ? fault_.plan : FaultPlan{}});
+        return testing::make_sim(request, ++opened_ == 1 ? fault_.plan : FaultPlan{});
       }} {
   RuntimeOptions options{.devices = {}, .executor = executor, .backend_factory = &factory_};
   for (int i = 0; i < kWorld + 1; ++i) {

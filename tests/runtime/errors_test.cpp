@@ -84,7 +84,7 @@ TEST(Errors, AnErrorSaysWhereItCameFrom) {
 TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
   struct Case {
     std::string op;
-    sim::FaultPlan faults;
+    FaultPlan faults;
     std::function<Error(const World& world, Tensor weight, std::uint32_t& line)> fail;
   };
   std::vector<Case> cases = {

@@ -13,7 +13,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/base/settings.hpp>
@@ -23,6 +22,7 @@
 #include <hearth/runtime/stream.hpp>
 
 #include "runtime/device/backend_factory.hpp"
+#include "tests/support/faulty_sim.hpp"
 
 namespace hearth::testing {
 
@@ -32,7 +32,7 @@ namespace hearth::testing {
 struct SteppedOptions {
   std::vector<DeviceOptions> devices = two_sims();
   /// What goes wrong on which sim device; on its first generation only.
-  std::map<std::string, sim::FaultPlan, std::less<>> faults = {};
+  std::map<std::string, FaultPlan, std::less<>> faults = {};
   std::uint64_t seed = 0;
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   std::chrono::nanoseconds wait_limit = kDefaultWait;
@@ -55,21 +55,14 @@ struct World {
 };
 
 [[nodiscard]] inline BackendFactory faulty_sims(
-    std::map<std::string, sim::FaultPlan, std::less<>> faults) {
+    std::map<std::string, FaultPlan, std::less<>> faults) {
   return {.make = [left = std::make_shared<decltype(faults)>(std::move(faults))](
                       const BackendRequest& request) -> std::unique_ptr<Backend> {
     const auto plan = left->extract(request.name);
     if (plan.empty()) {
       return nullptr;
     }
-    if (request.sim_schedule || plan.mapped().hanging_submit != 0) {
-      return std::make_unique<sim::AsyncSim>(
-          sim::AsyncSimOptions{.name = request.name,
-                               .faults = plan.mapped(),
-                               .schedule = request.sim_schedule.value_or(SimSchedule{})});
-    }
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = plan.mapped()});
+    return make_sim(request, plan.mapped());
   }};
 }
 

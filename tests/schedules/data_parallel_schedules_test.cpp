@@ -5,10 +5,9 @@
 #include "tests/parallel/training_support.hpp"
 #include "tests/support/explore.hpp"
 
-#include <hearth/backends/sim/sim_backend.hpp>
-
 #include "runtime/device/backend_factory.hpp"
 #include "tests/runtime/stuck_backend.hpp"
+#include "tests/support/faulty_sim.hpp"
 
 #include <map>
 
@@ -29,7 +28,7 @@ std::string name_of(int rank) {
 
 struct Kill {
   int rank = 0;
-  sim::FaultPlan faults = {};
+  FaultPlan faults = {};
   std::uint64_t hangs_at = 0;  ///< A submit.
 };
 
@@ -71,8 +70,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
           return std::make_unique<StuckBackend>(request.name, &control);
         }
         const bool is_victim = request.name == name_of(kill.rank) && ++opened == 1;
-        return std::make_unique<sim::SimBackend>(sim::SimOptions{
-            .name = request.name, .faults = is_victim ? kill.faults : sim::FaultPlan{}});
+        return make_sim(request, is_victim ? kill.faults : FaultPlan{});
       }};
   RuntimeOptions options{.devices = {}, .executor = &executor, .backend_factory = &factory};
   for (int rank = 0; rank < kWorld; ++rank) {

@@ -305,8 +305,7 @@ TEST(Restart, ADeviceThatCannotBeOpenedAgainStaysLost) {
       if (++*count == 2) {
         throw_error(Error{.code = ErrorCode::not_found, .text = "it was pulled out"});
       }
-      return std::make_unique<sim::SimBackend>(
-          sim::SimOptions{.name = request.name, .faults = {.lost_at_submit = 1}});
+      return testing::make_sim(request, {.lost_at_submit = 1});
     }};
     const Runtime runtime(
         {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
@@ -350,8 +349,7 @@ TEST(Restart, OtherThreadsGoOnWithTheirStreams) {
 std::vector<std::vector<float>> run_three(std::uint64_t lost_at_submit) {
   const auto make = [lost_at_submit](const BackendRequest& request) -> std::unique_ptr<Backend> {
     const std::uint64_t kill = request.name == "sim:1" ? lost_at_submit : 0;
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = {.lost_at_submit = kill}});
+    return testing::make_sim(request, {.lost_at_submit = kill});
   };
   const BackendFactory factory{.make = make};
   const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},

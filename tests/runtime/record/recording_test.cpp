@@ -14,7 +14,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/lent_region.hpp>
@@ -28,6 +27,7 @@
 
 #include "runtime/device/backend_factory.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/faulty_sim.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -357,12 +357,10 @@ TEST_F(Recording, OfAFailureThatNobodyReadsLeavesTheSmallProgramToo) {
 
 TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   const std::filesystem::path file = folder_.path() / "run.trace";
-  sim::FaultPlan faults;
+  FaultPlan faults;
   faults.failing_submits = {3};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = faults});
-  }};
+  const BackendFactory factory{
+      .make = [&](const BackendRequest& request) { return testing::make_sim(request, faults); }};
   const Runtime runtime({.devices = {{.name = "sim:0"}}, .backend_factory = &factory});
   const Device sim = runtime.device("sim:0");
   {
@@ -437,12 +435,10 @@ TEST_F(Recording, OfAnOversizedOpThatNobodyReadsLeavesItAlone) {
 
 TEST_F(Recording, OfAFailureThatComesAgainIsCutDownBesideOneThatDoesNot) {
   const std::filesystem::path file = folder_.path() / "run.trace";
-  sim::FaultPlan faults;
+  FaultPlan faults;
   faults.failing_submits = {2};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = faults});
-  }};
+  const BackendFactory factory{
+      .make = [&](const BackendRequest& request) { return testing::make_sim(request, faults); }};
   const Runtime runtime({.devices = {{.name = "sim:0"}}, .backend_factory = &factory});
   const Device sim = runtime.device("sim:0");
   {
@@ -481,12 +477,10 @@ TEST(RecordingDeathTest, OfAProgramThatDiesOfAnExceptionIsKept) {
 
 TEST_F(Recording, OfAFailureThatDoesNotComeAgainLeavesNoSmallProgram) {
   const std::filesystem::path file = folder_.path() / "run.trace";
-  sim::FaultPlan faults;
+  FaultPlan faults;
   faults.failing_submits = {2};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
-    return std::make_unique<sim::SimBackend>(
-        sim::SimOptions{.name = request.name, .faults = faults});
-  }};
+  const BackendFactory factory{
+      .make = [&](const BackendRequest& request) { return testing::make_sim(request, faults); }};
   {
     const Runtime runtime({.devices = {{.name = "sim:0"}},
                            .record_file = file.string(),

@@ -190,6 +190,17 @@ TEST(OpExpression, HasADumpForEachKind) {
   testing::expect_golden("op_expressions.kernel", text);
 }
 
+// Just above a tie of f16, and on it once it is rounded to f32.
+TEST(OpExpression, FillsWithAValueThatIsRoundedOnce) {
+  const conformance::CallSpec spec{
+      .inputs = {},
+      .outputs = {{.shape = {1}}},
+      .attributes = conformance::bytes_of(ScalarAttributes{.real = 1 + 0x1p-11 + 0x1p-30})};
+  const PreparedCall call(OpKind::fill, spec, DType::f16);
+  ASSERT_TRUE(interpret_call(call.call()).has_value());
+  EXPECT_EQ(call.output_values(0)[0].real, 1 + 0x1p-10);
+}
+
 TEST(OpExpression, RefusesAKindWithoutOne) {
   OpRecord record;
   record.kind = OpKind::matmul;

@@ -1,0 +1,180 @@
+#include "expression.hpp"
+
+#include "program_cache.hpp"
+#include "tile_call.hpp"
+#include "tile_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Sets that are cut together: the parts of small ones would not be worth a fork each.
+constexpr std::size_t kMostTogether = 256;
+
+Error misfit(std::string_view what, std::size_t wanted, std::size_t given) {
+  return {.code = ErrorCode::invalid_argument,
+          .text = fmt::format("kernel: {} {}, {} given", wanted, what, given)};
+}
+
+Status check(const TileProgram& program, const ExpressionCall& call) {
+  const KernelIR& kernel = program.kernel;
+  if (call.inputs.size() != kernel.inputs.size()) {
+    return misfit("inputs", kernel.inputs.size(), call.inputs.size());
+  }
+  if (call.outputs.size() != kernel.outputs.size()) {
+    return misfit("outputs", kernel.outputs.size(), call.outputs.size());
+  }
+  if (call.parameters.size() != kernel.parameters.size()) {
+    return misfit("parameters", kernel.parameters.size(), call.parameters.size());
+  }
+  return {};
+}
+
+Error error_of(const UndefinedElement& undefined) {
+  const TileInstruction& instruction = *undefined.instruction;
+  const bool is_div = instruction.kind == OpKind::div;
+  return {.code = ErrorCode::kernel_failed,
+          .text = fmt::format("kernel: node %{} {}: {} at element {}: {} and {}",
+                              instruction.node,
+                              is_div ? "div" : "pow",
+                              is_div ? "division by zero" : "zero to a negative power",
+                              undefined.place,
+                              undefined.operands[0],
+                              undefined.operands[1])};
+}
+
+class Launch {
+ public:
+  Launch(const TileProgram& program, KernelContext& context)
+      : program_(program), arena_(context.arena), isa_(context.isa) {}
+
+  // Phases: look for integers without an answer; then store.
+  Status run(std::span<const ExpressionCall> calls) {
+    if (program_.may_fail) {
+      for (const ExpressionCall& call : calls) {
+        HEARTH_TRY_STATUS(look_at(call));
+      }
+    }
+    if (calls.size() == 1) {
+      run_alone(calls[0]);
+      return {};
+    }
+    while (!calls.empty()) {
+      const std::size_t count = std::min(calls.size(), kMostTogether);
+      run_together(calls.first(count));
+      calls = calls.subspan(count);
+    }
+    return {};
+  }
+
+ private:
+  // Parts find their first place each; the first of all is looked at once more, for its values.
+  Status look_at(const ExpressionCall& call) {
+    const TileCall tiles(program_, call, isa_);
+    if (tiles.count() == 0) {
+      return {};
+    }
+    TileRun run(program_, isa_);
+    UndefinedElement undefined;
+    if (run.start(call.parameters, tiles.sizes(), undefined)) {
+      return error_of(undefined);
+    }
+    if (!run.may_fail()) {
+      return {};
+    }
+    std::atomic<std::int64_t> first{tiles.count()};
+    arena_.parallel_for(tiles.count(), program_.grain, [&](std::int64_t begin, std::int64_t end) {
+      TileRun part(program_, isa_);
+      UndefinedElement found;
+      static_cast<void>(part.start(call.parameters, tiles.sizes(), found));
+      if (!tiles.find_undefined(part, begin, end, found)) {
+        return;
+      }
+      std::int64_t known = first.load(std::memory_order_acquire);
+      while (found.place < known &&
+             !first.compare_exchange_weak(known, found.place, std::memory_order_acq_rel)) {
+      }
+    });
+    // Pairs with the exchange above; the parts have been joined.
+    const std::int64_t place = first.load(std::memory_order_acquire);
+    if (place == tiles.count() || !tiles.find_undefined(run, place, place + 1, undefined)) {
+      return {};
+    }
+    return error_of(undefined);
+  }
+
+  void run_alone(const ExpressionCall& call) {
+    const TileCall tiles(program_, call, isa_);
+    arena_.parallel_for(tiles.count() == 0 ? 0 : tiles.unit_count(),
+                        tiles.grain(),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          TileRun run(program_, isa_);
+                          UndefinedElement none;  // looked for before
+                          static_cast<void>(run.start(call.parameters, tiles.sizes(), none));
+                          tiles.run(run, begin, end);
+                        });
+  }
+
+  // Sets that lie flat are cut as if they were one, element behind element.
+  void run_together(std::span<const ExpressionCall> calls) {
+    std::array<std::int64_t, kMostTogether> counts;
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      const TileCall tiles(program_, calls[i], isa_);
+      counts[i] = tiles.is_flat() ? tiles.count() : 0;
+      total += counts[i];
+    }
+    arena_.parallel_for(total, program_.grain, [&](std::int64_t begin, std::int64_t end) {
+      TileRun run(program_, isa_);
+      std::int64_t first = 0;  // element of the set at hand
+      for (std::size_t i = 0; i < calls.size() && first < end; ++i) {
+        const std::int64_t from = std::max<std::int64_t>(begin - first, 0);
+        const std::int64_t to = std::min(end - first, counts[i]);
+        first += counts[i];
+        if (from >= to) {
+          continue;
+        }
+        const TileCall tiles(program_, calls[i], isa_);
+        UndefinedElement none;
+        static_cast<void>(run.start(calls[i].parameters, tiles.sizes(), none));
+        tiles.run(run, from, to);
+      }
+    });
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if (counts[i] == 0) {
+        run_alone(calls[i]);
+      }
+    }
+  }
+
+  const TileProgram& program_;
+  Arena& arena_;
+  IsaLevel isa_;
+};
+
+}  // namespace
+
+Status run_expression(const KernelIR& kernel,
+                      std::uint64_t hash,
+                      std::span<const ExpressionCall> calls,
+                      KernelContext& context) {
+  HEARTH_TRY(const TileProgram* const program, context.programs->find(kernel, hash, context.isa));
+  for (const ExpressionCall& call : calls) {
+    HEARTH_TRY_STATUS(check(*program, call));
+  }
+  return Launch(*program, context).run(calls);
+}
+
+Support supports_expression(const KernelIR& kernel, std::uint64_t hash, KernelContext& context) {
+  const Result<const TileProgram*> program = context.programs->find(kernel, hash, context.isa);
+  return program.has_value() ? Support{} : Support{.yes = false, .reason = program.error().text};
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,423 @@
+#include "tile_call.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hearth::cpu {
+
+namespace {
+
+// Below, a tile takes several rows: an instruction costs some nanoseconds however few its elements.
+constexpr std::int64_t kShortRow = 256;
+constexpr std::int64_t kBlockRows =
+    16;  // a cache line of 4-byte elements, read along the other axis
+
+// How an operand moves through memory along each axis of the space, when its map has no quotients
+// and remainders.
+bool find_strides(const std::vector<AffineIndex>& map,
+                  const Strides& of_operand,
+                  Strides& strides,
+                  std::int64_t& start) {
+  strides = {};
+  start = 0;
+  for (std::size_t axis = 0; axis < map.size(); ++axis) {
+    start += of_operand[axis] * map[axis].start;
+    for (const IndexTerm& term : map[axis].terms) {
+      if (term.divisor != 1 || term.modulus != 0) {
+        return false;
+      }
+      strides[static_cast<std::size_t>(term.axis)] += of_operand[axis] * term.step;
+    }
+  }
+  return true;
+}
+
+template <class T>
+void scatter_row(std::byte* to, std::int64_t step, const std::byte* from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * step * static_cast<std::int64_t>(sizeof(T)),
+                from + i * static_cast<std::int64_t>(sizeof(T)),
+                sizeof(T));
+  }
+}
+
+}  // namespace
+
+TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLevel isa)
+    : program_(program), call_(call), moves_(move_loops(isa)) {
+  const Shape& out = call.outputs[0].shape();
+  shape_ = out;
+  if (!program.is_pointwise) {
+    const std::vector<AffineIndex>& map = program.kernel.outputs[0].map;
+    for (std::size_t axis = 0; axis < map.size(); ++axis) {
+      shape_.set(map[axis].terms[0].axis, out[static_cast<int>(axis)]);
+    }
+  }
+  count_ = shape_.element_count();
+  if (count_ == 0) {
+    return;
+  }
+  if (!program.is_pointwise || !lies_flat()) {
+    find_space();
+  }
+  find_shares();
+}
+
+// The common case, without a look at strides.
+bool TileCall::lies_flat() {
+  for (const TensorView& output : call_.outputs) {
+    if (!output.layout->contiguous) {
+      return false;
+    }
+  }
+  for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+    const TensorView& input = call_.inputs[i];
+    const std::int64_t elements = input.element_count();
+    if (elements != 1 && (elements != count_ || !input.layout->contiguous)) {
+      return false;
+    }
+    lies_[i] = elements == 1 && count_ != 1 ? Lie::one : Lie::linear;
+    base_[i] = input.data;
+  }
+  return true;
+}
+
+void TileCall::find_space() {
+  std::array<Strides, kMostTileOperands> strides;
+  const std::size_t input_count = call_.inputs.size();
+  bool is_mapped = false;
+  for (std::size_t i = 0; i < input_count + call_.outputs.size(); ++i) {
+    const bool is_input = i < input_count;
+    const TensorView& view = is_input ? call_.inputs[i] : call_.outputs[i - input_count];
+    std::int64_t start = 0;
+    bool is_linear = true;
+    if (program_.is_pointwise) {
+      strides[i] = broadcast_strides(*view.layout, shape_);
+    } else {
+      is_linear = find_strides(
+          is_input ? program_.kernel.inputs[i].map : program_.kernel.outputs[i - input_count].map,
+          view.strides(),
+          strides[i],
+          start);
+    }
+    if (is_input) {
+      base_[i] = view.data + start * size_bytes(view.dtype);
+      lies_[i] = is_linear ? Lie::strided : Lie::mapped;
+    }
+    if (!is_linear) {  // read place by place, whatever the space looks like
+      strides[i] = {};
+      is_mapped = true;
+    }
+  }
+  space_.emplace(shape_, std::span(strides).first(input_count + call_.outputs.size()));
+  bool is_flat = !is_mapped;
+  bool is_along_rows = false;
+  for (std::size_t i = 0; i < input_count + call_.outputs.size(); ++i) {
+    const auto last = static_cast<std::size_t>(space_->rank);
+    const bool is_one =
+        count_ != 1 && std::all_of(space_->stride[i].begin(),
+                                   space_->stride[i].begin() + static_cast<std::ptrdiff_t>(last),
+                                   [](std::int64_t step) { return step == 0; });
+    const bool is_linear = space_->is_linear(i);
+    const std::int64_t step = space_->inner_stride(i);
+    is_along_rows = is_along_rows || (step != 0 && step != 1 && space_->rank > 1);
+    if (i < input_count && lies_[i] != Lie::mapped) {
+      lies_[i] = is_linear ? Lie::linear : is_one ? Lie::one : Lie::strided;
+      is_flat = is_flat && lies_[i] != Lie::strided;
+    } else if (i >= input_count) {
+      is_flat = is_flat && is_linear;
+    }
+  }
+  order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;
+}
+
+// An output is made in its memory, unless a later instruction still reads an input there, or the
+// result is so large that it is written past the caches.
+void TileCall::find_shares() {
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    const TensorView& output = call_.outputs[o];
+    std::uint32_t shared = 0;
+    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+      shared |= call_.inputs[i].data == output.data ? 1U << i : 0U;
+    }
+    is_streamed_[o] = shared == 0 && count_ * size_bytes(output.dtype) >= MoveLoops::kStreamBytes;
+    is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
+    has_streams_ = has_streams_ || is_streamed_[o];
+  }
+}
+
+std::int64_t TileCall::unit_count() const noexcept {
+  if (order_ != Order::blocks) {
+    return count_;
+  }
+  const std::int64_t rows = space_->size[static_cast<std::size_t>(space_->rank) - 2];
+  const std::int64_t planes = count_ / (rows * space_->inner_size());
+  return planes * ((rows + kBlockRows - 1) / kBlockRows);
+}
+
+std::int64_t TileCall::grain() const noexcept {
+  return order_ != Order::blocks
+             ? program_.grain
+             : std::max<std::int64_t>(1, program_.grain / (kBlockRows * space_->inner_size()));
+}
+
+void TileCall::run(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  switch (order_) {
+    case Order::flat:
+      run_flat(run, begin, end);
+      break;
+    case Order::blocks:
+      run_blocks(run, begin, end);
+      break;
+    default:
+      while (begin < end) {
+        const Block block = next_rows(begin, end);
+        run_block(run, block);
+        begin += block.rows * block.columns;
+      }
+      break;
+  }
+  if (has_streams_) {
+    moves_.fence();
+  }
+}
+
+bool TileCall::find_undefined(TileRun& run,
+                              std::int64_t begin,
+                              std::int64_t end,
+                              UndefinedElement& undefined) const {
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    run.set_output_in_tile(o);
+  }
+  while (begin < end) {
+    Block block{.column = begin, .columns = std::min(program_.tile_elements, end - begin)};
+    TilePlaces places{.first = begin, .columns = block.columns};
+    if (order_ == Order::flat) {
+      set_flat_inputs(run, begin);
+    } else {  // rows in every case: the first place is looked for
+      block = next_rows(begin, end);
+      places = places_of(block);
+      set_inputs(run, block);
+    }
+    if (run.find_undefined(places, undefined)) {
+      return true;
+    }
+    begin += block.rows * block.columns;
+  }
+  return false;
+}
+
+void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
+  for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+    const bool is_one = lies_[i] == Lie::one;
+    run.set_input(i, base_[i] + (is_one ? 0 : at * size_bytes(call_.inputs[i].dtype)), is_one);
+  }
+}
+
+void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  while (begin < end) {
+    const std::int64_t count = std::min(program_.tile_elements, end - begin);
+    set_flat_inputs(run, begin);
+    for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+      const TensorView& output = call_.outputs[o];
+      if (is_made_in_place_[o]) {
+        run.set_output(o, output.data + begin * size_bytes(output.dtype));
+      } else {
+        run.set_output_in_tile(o);
+      }
+    }
+    run.run({.first = begin, .columns = count});
+    for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+      const TensorView& output = call_.outputs[o];
+      store(run, o, output.data + begin * size_bytes(output.dtype), count);
+    }
+    begin += count;
+  }
+}
+
+// From the place `at` on: whole rows where they are short, else a piece of one.
+TileCall::Block TileCall::next_rows(std::int64_t at, std::int64_t end) const {
+  const std::int64_t inner = space_->inner_size();
+  Block block{.row = at / inner, .column = at % inner};
+  const std::int64_t most = program_.tile_elements;
+  if (block.column == 0 && inner < kShortRow && 2 * inner <= most && end - at >= inner) {
+    block.rows = std::min(most, end - at) / inner;
+    block.columns = inner;
+  } else {
+    block.columns = std::min({inner - block.column, end - at, most});
+  }
+  return block;
+}
+
+void TileCall::run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t columns = space_->inner_size();
+  const std::int64_t rows = space_->size[static_cast<std::size_t>(space_->rank) - 2];
+  const std::int64_t groups = (rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t height = std::min(kBlockRows, program_.tile_elements);
+  const std::int64_t width = std::max<std::int64_t>(1, program_.tile_elements / height);
+  for (std::int64_t group = begin; group < end; ++group) {
+    const std::int64_t first = group / groups * rows;
+    const std::int64_t last = std::min(rows, (group % groups + 1) * kBlockRows);
+    for (std::int64_t row = group % groups * kBlockRows; row < last; row += height) {
+      for (std::int64_t column = 0; column < columns; column += width) {
+        run_block(run,
+                  {.row = first + row,
+                   .column = column,
+                   .rows = std::min(height, last - row),
+                   .columns = std::min(width, columns - column)});
+      }
+    }
+  }
+}
+
+TilePlaces TileCall::places_of(const Block& block) const {
+  const std::int64_t inner = space_->inner_size();
+  const std::int64_t first = block.row * inner + block.column;
+  if (block.columns == inner) {  // without gaps
+    return {.first = first, .columns = block.rows * block.columns};
+  }
+  return {.first = first, .rows = block.rows, .columns = block.columns, .row_step = inner};
+}
+
+bool TileCall::is_straight(std::size_t operand, const Block& block) const {
+  return space_->inner_stride(operand) == 1 &&
+         (block.rows == 1 || (block.columns == space_->inner_size() && space_->is_linear(operand)));
+}
+
+void TileCall::set_inputs(TileRun& run, const Block& block) const {
+  const TilePlace place(*space_, block.row);
+  for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+    const std::int64_t size = size_bytes(call_.inputs[i].dtype);
+    const std::int64_t step = space_->inner_stride(i);
+    const bool is_one = lies_[i] == Lie::one || (step == 0 && block.rows == 1);
+    if (lies_[i] != Lie::mapped && (is_one || is_straight(i, block))) {
+      run.set_input(i, base_[i] + (place.offset[i] + block.column * step) * size, is_one);
+      continue;
+    }
+    std::byte* const room = run.room_of(i);
+    if (lies_[i] == Lie::mapped) {
+      gather_mapped(i, block, room);
+    } else {
+      gather(i, block, room);
+    }
+    run.set_input(i, room, false);
+  }
+}
+
+// Rows of one plane go together, so that those of a transposed operand are read by whole lines.
+void TileCall::gather(std::size_t input, const Block& block, std::byte* to) const {
+  const auto inner = static_cast<std::size_t>(space_->rank) - 1;
+  const std::int64_t height = inner > 0 ? space_->size[inner - 1] : 1;
+  const std::int64_t row_step = inner > 0 ? space_->stride[input][inner - 1] : 0;
+  const std::int64_t step = space_->inner_stride(input);
+  const std::int64_t size = size_bytes(call_.inputs[input].dtype);
+  const GatherLoop loop = moves_.gathers[MoveLoops::size_index(size)];
+  const std::int64_t end = block.row + block.rows;
+  for (std::int64_t row = block.row; row < end;) {
+    const std::int64_t rows = std::min(end - row, height - row % height);
+    const TilePlace place(*space_, row);
+    loop(to,
+         block.columns,
+         base_[input] + (place.offset[input] + block.column * step) * size,
+         row_step,
+         step,
+         rows,
+         block.columns);
+    to += rows * block.columns * size;
+    row += rows;
+  }
+}
+
+// Quotients and remainders: each place by itself.
+void TileCall::gather_mapped(std::size_t input, const Block& block, std::byte* to) const {
+  const std::vector<AffineIndex>& map = program_.kernel.inputs[input].map;
+  const TensorView& view = call_.inputs[input];
+  const auto size = static_cast<std::size_t>(size_bytes(view.dtype));
+  const TilePlaces places = places_of(block);
+  std::array<std::int64_t, kMaxRank> index{};
+  for (std::int64_t i = 0; i < places.count(); ++i) {
+    std::int64_t place = places.first + i / places.columns * places.row_step + i % places.columns;
+    for (int axis = shape_.rank() - 1; axis >= 0; --axis) {
+      index[static_cast<std::size_t>(axis)] = place % shape_[axis];
+      place /= shape_[axis];
+    }
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < map.size(); ++axis) {
+      offset += view.strides()[axis] * map[axis].at(index);
+    }
+    std::memcpy(to, view.data + offset * size_bytes(view.dtype), size);
+    to += size;
+  }
+}
+
+void TileCall::run_block(TileRun& run, const Block& block) const {
+  set_inputs(run, block);
+  const TilePlace place(*space_, block.row);
+  std::array<std::byte*, TileProgram::kMostOutputs> straight{};
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    const TensorView& output = call_.outputs[o];
+    const std::size_t operand = call_.inputs.size() + o;
+    if (is_straight(operand, block)) {
+      straight[o] = output.data + (place.offset[operand] + block.column) * size_bytes(output.dtype);
+    }
+    if (straight[o] != nullptr && is_made_in_place_[o]) {
+      run.set_output(o, straight[o]);
+    } else {
+      run.set_output_in_tile(o);
+    }
+  }
+  run.run(places_of(block));
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    if (straight[o] != nullptr) {
+      store(run, o, straight[o], block.rows * block.columns);
+    } else {
+      scatter(run, o, block);
+    }
+  }
+}
+
+void TileCall::store(TileRun& run, std::size_t output, std::byte* to, std::int64_t count) const {
+  const std::int64_t size = size_bytes(call_.outputs[output].dtype);
+  const std::byte* const from = run.output(output);
+  if (run.is_one(output)) {
+    moves_.fills[MoveLoops::size_index(size)](to, from, count);
+  } else if (is_streamed_[output]) {
+    moves_.stream(to, from, count * size);
+  } else if (from != to) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * size));
+  }
+}
+
+void TileCall::scatter(const TileRun& run, std::size_t output, const Block& block) const {
+  const TensorView& view = call_.outputs[output];
+  const std::size_t operand = call_.inputs.size() + output;
+  const std::int64_t size = size_bytes(view.dtype);
+  const std::int64_t step = space_->inner_stride(operand);
+  TilePlace place(*space_, block.row);
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    std::byte* const to = view.data + (place.offset[operand] + block.column * step) * size;
+    const std::byte* const from = run.output(output) + row * block.columns * size;
+    for (std::int64_t i = 0; run.is_one(output) && i < block.columns; ++i) {
+      std::memcpy(to + i * step * size, run.output(output), static_cast<std::size_t>(size));
+    }
+    if (!run.is_one(output)) {
+      switch (size) {
+        case 1:
+          scatter_row<std::uint8_t>(to, step, from, block.columns);
+          break;
+        case 2:
+          scatter_row<std::uint16_t>(to, step, from, block.columns);
+          break;
+        case 4:
+          scatter_row<std::uint32_t>(to, step, from, block.columns);
+          break;
+        default:
+          scatter_row<std::uint64_t>(to, step, from, block.columns);
+          break;
+      }
+    }
+    place.advance();
+  }
+}
+
+}  // namespace hearth::cpu

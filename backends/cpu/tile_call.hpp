@@ -1,0 +1,86 @@
+// One set of operands under a tile program: which of them lie in the order of the work, and how the
+// others are brought into it, tile by tile. Private to backends/cpu. On the stack of the kernel
+// that runs it; any thread of it may run a part. Invariants: (1) the tiles depend on shapes and
+// strides only; (2) parts own disjoint places, and a tile's inputs are all read before its outputs
+// are stored, but for those that no input shares.
+#pragma once
+
+#include "collapse.hpp"
+#include "expression.hpp"
+#include "tile_program.hpp"
+#include "tile_run.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace hearth::cpu {
+
+class TileCall {
+ public:
+  /// What `call` refers to outlives it.
+  TileCall(const TileProgram& program, const ExpressionCall& call, IsaLevel isa);
+
+  /// Elements of each output.
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  /// Whether all operands lie in the order of the work, or are one element.
+  [[nodiscard]] bool is_flat() const noexcept { return order_ == Order::flat; }
+  [[nodiscard]] TileSizes sizes() const noexcept { return shape_.dims(); }
+
+  /// The work as units that run() takes ranges of, and how many are worth a fork.
+  [[nodiscard]] std::int64_t unit_count() const noexcept;
+  [[nodiscard]] std::int64_t grain() const noexcept;
+  /// Runs units [begin, end). `run` was started with this call's parameters and sizes().
+  void run(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  /// Looks for the first of the elements [begin, end) without an answer and stores nothing.
+  [[nodiscard]] bool find_undefined(TileRun& run,
+                                    std::int64_t begin,
+                                    std::int64_t end,
+                                    UndefinedElement& undefined) const;
+
+ private:
+  enum class Order : std::uint8_t {
+    flat,    ///< Tiles of neighbours, read where they lie.
+    rows,    ///< Rows, or pieces of them; short ones several at a time.
+    blocks,  ///< Some rows by some columns, for an operand that lies along the rows.
+  };
+  struct Block {
+    std::int64_t row = 0;
+    std::int64_t column = 0;
+    std::int64_t rows = 1;
+    std::int64_t columns = 0;
+  };
+  enum class Lie : std::uint8_t { linear, one, strided, mapped };
+
+  [[nodiscard]] bool lies_flat();
+  void find_space();
+  void find_shares();
+  [[nodiscard]] TilePlaces places_of(const Block& block) const;
+  [[nodiscard]] bool is_straight(std::size_t operand, const Block& block) const;
+  [[nodiscard]] Block next_rows(std::int64_t at, std::int64_t end) const;
+  void run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  void run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  void set_flat_inputs(TileRun& run, std::int64_t at) const;
+  void set_inputs(TileRun& run, const Block& block) const;
+  void run_block(TileRun& run, const Block& block) const;
+  void gather(std::size_t input, const Block& block, std::byte* to) const;
+  void gather_mapped(std::size_t input, const Block& block, std::byte* to) const;
+  void store(TileRun& run, std::size_t output, std::byte* to, std::int64_t count) const;
+  void scatter(const TileRun& run, std::size_t output, const Block& block) const;
+
+  const TileProgram& program_;
+  const ExpressionCall& call_;
+  const MoveLoops& moves_;
+  Shape shape_;  ///< Of the work.
+  std::int64_t count_ = 0;
+  Order order_ = Order::flat;
+  std::array<Lie, TileProgram::kMostInputs> lies_{};
+  std::array<const std::byte*, TileProgram::kMostInputs> base_{};
+  std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
+  std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
+  bool has_streams_ = false;
+  std::optional<TileSpace> space_ = {};  ///< Of inputs, then outputs; none when flat.
+};
+
+}  // namespace hearth::cpu

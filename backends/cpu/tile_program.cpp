@@ -1,0 +1,469 @@
+#include "tile_program.hpp"
+
+#include "tile_pattern.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace hearth::cpu {
+
+namespace {
+
+Error too_much(std::string what) {
+  return {.code = ErrorCode::unsupported,
+          .text = "kernel: the CPU's tile programs have " + std::move(what)};
+}
+
+// The kinds whose loops compute a primitive.
+std::optional<OpKind> unary_kind(Primitive primitive) {
+  switch (primitive) {
+    case Primitive::neg:
+      return OpKind::neg;
+    case Primitive::abs:
+      return OpKind::abs;
+    case Primitive::sqrt:
+      return OpKind::sqrt;
+    case Primitive::exp:
+      return OpKind::exp;
+    case Primitive::log:
+      return OpKind::log;
+    case Primitive::sin:
+      return OpKind::sin;
+    case Primitive::cos:
+      return OpKind::cos;
+    case Primitive::tanh:
+      return OpKind::tanh;
+    case Primitive::erf:
+      return OpKind::erf;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Truth values are 0 and 1: "and" is their minimum, "or" their maximum, "not" whether one equals 0.
+std::optional<OpKind> binary_kind(Primitive primitive) {
+  switch (primitive) {
+    case Primitive::add:
+      return OpKind::add;
+    case Primitive::sub:
+      return OpKind::sub;
+    case Primitive::mul:
+      return OpKind::mul;
+    case Primitive::div:
+      return OpKind::div;
+    case Primitive::pow:
+      return OpKind::pow;
+    case Primitive::min:
+    case Primitive::logical_and:
+      return OpKind::min;
+    case Primitive::max:
+    case Primitive::logical_or:
+      return OpKind::max;
+    case Primitive::equal:
+    case Primitive::logical_not:
+      return OpKind::equal;
+    case Primitive::less:
+      return OpKind::less;
+    case Primitive::less_equal:
+      return OpKind::less_equal;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_pointwise_kernel(const KernelIR& kernel) {
+  const auto lies_along = [](const std::vector<AffineIndex>& map) {
+    return map.size() == 1 && map[0].is_plain();
+  };
+  return kernel.axis_count() == 1 &&
+         std::ranges::all_of(kernel.inputs, lies_along, &KernelInput::map);
+}
+
+// About what an element costs beside the memory it moves, in picoseconds.
+std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel) {
+  constexpr std::int64_t kCheap = 50;
+  constexpr std::int64_t kFunction = 500;
+  constexpr std::int64_t kLibraryFunction = 15000;
+  switch (instruction.step) {
+    case TileStep::uniform:
+    case TileStep::hits:
+    case TileStep::dropout:
+      return kFunction;
+    case TileStep::normal:
+      return instruction.type == DType::f64 ? 2 * kLibraryFunction : 2 * kFunction;
+    case TileStep::words:
+      return kLibraryFunction;
+    default:
+      break;
+  }
+  switch (kernel.node(instruction.node).primitive) {
+    case Primitive::exp:
+    case Primitive::log:
+    case Primitive::sin:
+    case Primitive::cos:
+    case Primitive::tanh:
+    case Primitive::erf:
+    case Primitive::pow:
+      return instruction.type == DType::f64 ? kLibraryFunction : kFunction;
+    default:
+      return kCheap;
+  }
+}
+
+// From nodes to instructions. Values are nodes until the numbers of cells and tiles are known.
+class Compiler {
+ public:
+  Compiler(const KernelIR& kernel, IsaLevel isa)
+      : isa_(isa),
+        patterns_(tile_patterns(isa)),
+        is_cell_(kernel.body.size()),
+        is_needed_(kernel.body.size()),
+        chosen_(kernel.body.size()),
+        value_(kernel.body.size()) {
+    program_.kernel = kernel;
+  }
+
+  // Phases: what follows from parameters alone; which nodes become instructions; cells; tiles.
+  Result<TileProgram> run() {
+    HEARTH_TRY_STATUS(check_limits());
+    program_.is_pointwise = is_pointwise_kernel(kernel());
+    find_cells();
+    choose_instructions();
+    number_inputs_and_cells();
+    write_instructions();
+    HEARTH_TRY_STATUS(assign_tiles());
+    find_sizes();
+    return std::move(program_);
+  }
+
+ private:
+  using Place = std::size_t;
+  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+  struct Chosen {
+    TileInstruction instruction = {};
+    std::vector<std::int32_t> operands = {};  ///< Nodes.
+  };
+
+  [[nodiscard]] const KernelIR& kernel() const { return program_.kernel; }
+  [[nodiscard]] const KernelNode& node(Place place) const { return program_.kernel.body[place]; }
+  [[nodiscard]] bool is_leaf(Place place) const {
+    return operand_count(node(place).primitive) == 0;
+  }
+  [[nodiscard]] bool is_input(Place place) const {
+    return node(place).primitive == Primitive::input;
+  }
+
+  [[nodiscard]] Status check_limits() const {
+    if (kernel().reduce.has_value()) {
+      return too_much("no reductions");
+    }
+    const auto check = [](std::string_view what, std::size_t most, std::size_t count) {
+      return count <= most ? Status()
+                           : too_much(fmt::format("at most {} {}, not {}", most, what, count));
+    };
+    HEARTH_TRY_STATUS(check("inputs", TileProgram::kMostInputs, kernel().inputs.size()));
+    HEARTH_TRY_STATUS(check("outputs", TileProgram::kMostOutputs, kernel().outputs.size()));
+    // Each node, and each output once more.
+    return check("values",
+                 TileProgram::kMostValues - TileProgram::kMostOutputs - 1,
+                 kernel().inputs.size() + kernel().body.size());
+  }
+
+  void find_cells() {
+    for (Place place = 0; place < is_cell_.size(); ++place) {
+      const Primitive primitive = node(place).primitive;
+      bool is_cell = primitive == Primitive::constant || primitive == Primitive::parameter;
+      if (!is_leaf(place)) {
+        is_cell = true;
+        for (const std::int32_t operand : node(place).operands) {
+          is_cell = is_cell && (operand == kNoNode || is_cell_[static_cast<Place>(operand)]);
+        }
+      }
+      is_cell_[place] = is_cell;
+    }
+  }
+
+  // From the outputs up: a node inside a pattern is made only if something else needs it too.
+  void choose_instructions() {
+    for (const KernelOutput& output : kernel().outputs) {
+      is_needed_[static_cast<Place>(output.value)] = true;
+    }
+    for (Place place = kernel().body.size(); place-- > 0;) {
+      const bool is_made_here =
+          node(place).primitive == Primitive::index || node(place).primitive == Primitive::position;
+      if (!is_needed_[place] || (is_leaf(place) && !is_made_here)) {
+        continue;
+      }
+      chosen_[place] = is_leaf(place) ? plain(place) : best(place);
+      chosen_[place].instruction.node = static_cast<std::int32_t>(place);
+      for (const std::int32_t operand : chosen_[place].operands) {
+        is_needed_[static_cast<Place>(operand)] = true;
+      }
+    }
+  }
+
+  [[nodiscard]] Chosen best(Place place) const {
+    for (const TilePattern& pattern : patterns_) {
+      if (auto operands = match(pattern, kernel(), static_cast<std::int32_t>(place), is_cell_)) {
+        return {pattern.instruction, std::move(*operands)};
+      }
+    }
+    return plain(place);
+  }
+
+  // One primitive, one loop.
+  [[nodiscard]] Chosen plain(Place place) const {
+    const KernelNode& of = node(place);
+    Chosen chosen;
+    for (const std::int32_t operand : of.operands) {
+      if (operand != kNoNode) {
+        chosen.operands.push_back(operand);
+      }
+    }
+    TileInstruction& to = chosen.instruction;
+    to.type = of.type;
+    to.number = of.number;
+    const DType type =
+        chosen.operands.empty() ? of.type : node(static_cast<Place>(chosen.operands[0])).type;
+    if (const auto unary = unary_kind(of.primitive)) {
+      to.map_loop = unary_loops(isa_).at(*unary, type);
+    } else if (const auto binary = binary_kind(of.primitive)) {
+      to.step = TileStep::combine;
+      to.kind = *binary;
+      to.forms = &binary_loops(isa_).at(*binary, type);
+      to.may_fail = !is_float(type) && (*binary == OpKind::div || *binary == OpKind::pow);
+    } else if (of.primitive == Primitive::convert) {
+      to.map_loop = cast_loops(isa_).at(type, of.type);
+    } else if (of.primitive == Primitive::select) {
+      to.step = TileStep::choose;
+      to.selects = &move_loops(isa_).selects[MoveLoops::size_index(size_bytes(of.type))];
+    } else {
+      to.step = of.primitive == Primitive::philox     ? TileStep::words
+                : of.primitive == Primitive::position ? TileStep::position
+                                                      : TileStep::index;
+    }
+    return chosen;
+  }
+
+  // Every parameter gets a cell, used or not, so that they stay in their order.
+  void number_inputs_and_cells() {
+    program_.parameters.resize(kernel().parameters.size());
+    for (Place place = 0; place < kernel().body.size(); ++place) {
+      const KernelNode& of = node(place);
+      const bool is_parameter = of.primitive == Primitive::parameter;
+      if (is_input(place)) {
+        value_[place] = static_cast<ValueNumber>(of.number);
+      } else if (is_cell_[place] && (is_needed_[place] || is_parameter)) {
+        value_[place] = add_cell(of.primitive == Primitive::constant ? constant_cell(of) : 0);
+        if (is_parameter) {
+          program_.parameters[static_cast<std::size_t>(of.number)] = value_[place];
+        }
+      }
+    }
+    zero_ = add_cell(0);
+  }
+  ValueNumber add_cell(TileCell cell) {
+    program_.cells.push_back(cell);
+    return static_cast<ValueNumber>(program_.first_tile() - 1);
+  }
+  [[nodiscard]] TileCell constant_cell(const KernelNode& of) const {
+    ScalarAttributes value;
+    if (is_float(of.type)) {
+      value.real = std::bit_cast<double>(of.bits);
+    } else {
+      value.integer = std::bit_cast<std::int64_t>(of.bits);
+    }
+    return make_cell(cast_loops(isa_), of.type, value);
+  }
+
+  // Tiles are named by the order of their making, behind the cells, until assign_tiles().
+  void write_instructions() {
+    ValueNumber next = program_.first_tile();
+    for (Place place = 0; place < kernel().body.size(); ++place) {
+      Chosen& chosen = chosen_[place];
+      TileInstruction& to = chosen.instruction;
+      if (to.node == kNoNode) {
+        continue;
+      }
+      for (const std::int32_t operand : chosen.operands) {
+        to.in[to.operand_count++] = value_[static_cast<Place>(operand)];
+      }
+      if (node(place).primitive == Primitive::logical_not && to.operand_count == 1) {
+        to.in[to.operand_count++] = zero_;
+      }
+      if (!is_cell_[place]) {
+        value_[place] = next++;
+      }
+      to.out = value_[place];
+      program_.may_fail = program_.may_fail || to.may_fail;
+      (is_cell_[place] ? program_.once : program_.body).push_back(to);
+    }
+    for (const KernelOutput& output : kernel().outputs) {
+      const auto place = static_cast<Place>(output.value);
+      ValueNumber value = value_[place];
+      if (value < program_.first_tile()) {  // an input or a cell as it is
+        TileInstruction move{.type = output.dtype,
+                             .node = output.value,
+                             .out = next,
+                             .operand_count = 1,
+                             .in = {value},
+                             .map_loop = cast_loops(isa_).at(output.dtype, output.dtype)};
+        program_.body.push_back(move);
+        value = next++;
+      }
+      program_.outputs.push_back({.value = value});
+    }
+  }
+
+  // A tile is free again behind the last instruction that reads it. Where an instruction may write
+  // over an operand that ends with it, it does. An output's tile is its own from end to end,
+  // because it may lie in the output's memory, and that may be an input's too.
+  Status assign_tiles() {
+    const ValueNumber first = program_.first_tile();
+    std::vector<std::size_t> last_read(program_.body.size(), 0);
+    std::vector<std::size_t> made_by(program_.body.size(), 0);
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      const TileInstruction& each = program_.body[i];
+      made_by[each.out - first] = i;
+      for (std::size_t k = 0; k < each.operand_count; ++k) {
+        if (each.in[k] >= first) {
+          last_read[each.in[k] - first] = i;
+        }
+      }
+    }
+    for (TileOutput& output : program_.outputs) {
+      const std::size_t maker = made_by[output.value - first];
+      last_read[output.value - first] = kNever;
+      for (std::size_t i = maker + 1; i < program_.body.size(); ++i) {
+        output.read_after |= inputs_read(program_.body[i]);
+      }
+    }
+    std::vector<ValueNumber> tile(program_.body.size(), 0);
+    std::vector<ValueNumber> free;
+    for (std::size_t i = 0; i < program_.body.size(); ++i) {
+      assign_tile(i, last_read, tile, free);
+    }
+    for (TileOutput& output : program_.outputs) {
+      output.value = tile[output.value - first];
+    }
+    const std::size_t values = first + program_.tile_count;
+    const bool fits = values + TileProgram::kMostInputs <= TileProgram::kMostValues;
+    return fits ? Status() : too_much(fmt::format("no room for {} values at a time", values));
+  }
+
+  [[nodiscard]] std::uint32_t inputs_read(const TileInstruction& instruction) const {
+    std::uint32_t inputs = 0;
+    for (std::size_t k = 0; k < instruction.operand_count; ++k) {
+      inputs |= instruction.in[k] < program_.first_cell() ? 1U << instruction.in[k] : 0U;
+    }
+    return inputs;
+  }
+
+  void assign_tile(std::size_t i,
+                   const std::vector<std::size_t>& last_read,
+                   std::vector<ValueNumber>& tile,
+                   std::vector<ValueNumber>& free) {
+    TileInstruction& each = program_.body[i];
+    const ValueNumber first = program_.first_tile();
+    std::vector<ValueNumber> ended;
+    std::optional<ValueNumber> over;
+    for (std::size_t k = 0; k < each.operand_count; ++k) {
+      if (each.in[k] < first) {
+        continue;
+      }
+      const std::size_t made = each.in[k] - first;
+      each.in[k] = tile[made];
+      if (last_read[made] != i || std::ranges::find(ended, tile[made]) != ended.end()) {
+        continue;
+      }
+      ended.push_back(tile[made]);
+      over = may_overwrite(each, k) ? tile[made] : over;
+    }
+    const std::size_t mine = each.out - first;
+    if (last_read[mine] == kNever) {
+      each.out = static_cast<ValueNumber>(first + program_.tile_count++);
+    } else if (over.has_value()) {
+      each.out = *over;
+      std::erase(ended, *over);
+    } else if (!free.empty()) {
+      each.out = free.back();
+      free.pop_back();
+    } else {
+      each.out = static_cast<ValueNumber>(first + program_.tile_count++);
+    }
+    tile[mine] = each.out;
+    free.insert(free.end(), ended.begin(), ended.end());
+  }
+
+  // Loops from one size to another read ahead of what they write.
+  [[nodiscard]] bool may_overwrite(const TileInstruction& each, std::size_t operand) const {
+    const Chosen& chosen = chosen_[static_cast<Place>(each.node)];
+    if (operand >= chosen.operands.size()) {
+      return false;
+    }
+    const DType type = node(static_cast<Place>(chosen.operands[operand])).type;
+    const bool is_convert = node(static_cast<Place>(each.node)).primitive == Primitive::convert;
+    switch (each.step) {
+      case TileStep::map:
+      case TileStep::combine:
+      case TileStep::choose:
+        return !is_convert && size_bytes(type) == size_bytes(each.type);
+      default:
+        return false;
+    }
+  }
+
+  void find_sizes() {
+    std::int64_t cost = 300;  // of bringing an element from memory and back
+    for (const KernelInput& input : kernel().inputs) {
+      program_.element_bytes = std::max(program_.element_bytes, size_bytes(input.dtype));
+    }
+    for (const TileInstruction& each : program_.body) {
+      program_.element_bytes = std::max(program_.element_bytes, size_bytes(each.type));
+      cost += cost_of(each, kernel());
+    }
+    const auto tiles = static_cast<std::int64_t>(kernel().inputs.size()) + program_.tile_count;
+    const std::int64_t most = TileProgram::kTileBytes / (tiles * program_.element_bytes);
+    const auto rounded = static_cast<std::int64_t>(
+        std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 1))));
+    program_.tile_elements = std::min(rounded, TileProgram::kMostElements);
+    // Waking a core takes 34 µs, so a part is some 40 µs of work.
+    constexpr std::int64_t kPart = 40'000'000;
+    program_.grain = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(kPart / cost))),
+        1024,
+        std::int64_t{1} << 17);
+  }
+
+  IsaLevel isa_;
+  std::vector<TilePattern> patterns_;
+  TileProgram program_ = {};
+  std::vector<bool> is_cell_;
+  std::vector<bool> is_needed_;
+  std::vector<Chosen> chosen_;      ///< By node.
+  std::vector<ValueNumber> value_;  ///< By node.
+  ValueNumber zero_ = 0;
+};
+
+}  // namespace
+
+TileCell make_cell(const CastLoops& casts, DType type, const ScalarAttributes& value) noexcept {
+  TileCell cell = 0;
+  if (is_float(type)) {
+    casts.at(DType::f64, type)(&cell, &value.real, 1);
+  } else {
+    casts.at(DType::i64, type)(&cell, &value.integer, 1);
+  }
+  return cell;
+}
+
+Result<TileProgram> make_tile_program(const KernelIR& kernel, IsaLevel isa) {
+  return Compiler(kernel, isa).run();
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,106 @@
+// A kernel as the CPU runs it: instructions over tiles, each one vector loop of the tables that
+// single ops use too, so that a value has the bits it has when its op runs alone. Tiles are small
+// enough that all of a program's stay in L1. Private to backends/cpu. A program is a constant once
+// it is made; any thread may read it. Invariants: (1) an instruction reads values that stand before
+// it; (2) a tile is not written over while an instruction still reads it, nor when it is an output.
+#pragma once
+
+#include "binary_loops.hpp"
+#include "cast_loops.hpp"
+#include "move_loops.hpp"
+#include "random_loops.hpp"
+#include "unary_loops.hpp"
+
+#include <hearth/backends/cpu/isa.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/kernel/kernel_ir.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace hearth::cpu {
+
+/// A value by number: the inputs, then the cells (single elements: constants, parameters, and what
+/// follows from those alone), then the tiles.
+using ValueNumber = std::uint16_t;
+
+enum class TileStep : std::uint8_t {
+  map,       ///< map_loop of one value: unary functions, conversions, copies.
+  combine,   ///< forms of two values.
+  choose,    ///< selects of a condition and two values.
+  position,  ///< The row-major places.
+  index,     ///< The index along axis `number`.
+  words,     ///< Philox words of (seed, counter, place).
+  uniform,   ///< uniform_loop of (seed, counter, low, high - low, first, last).
+  normal,    ///< (seed, counter, mean, deviation)
+  hits,      ///< (seed, counter, limit)
+  dropout,   ///< (value, seed, counter, limit, scale)
+};
+
+struct TileInstruction {
+  TileStep step = TileStep::map;
+  DType type = DType::f32;  ///< Of the result; of a checked combine, that of its operands.
+  bool may_fail = false;    ///< combine: of integers, and `kind` says what to look for.
+  OpKind kind = OpKind::add;
+  std::int32_t node = kNoNode;  ///< Of the kernel, for error texts.
+  std::int32_t number = 0;
+  ValueNumber out = 0;
+  std::uint8_t operand_count = 0;
+  std::array<ValueNumber, 6> in{};
+  UnaryLoop map_loop = nullptr;  ///< A CastLoop has the same form.
+  const BinaryLoops::Forms* forms = nullptr;
+  const std::array<SelectLoop, 4>* selects = nullptr;
+  RandomLoops::Uniform uniform_loop = nullptr;
+};
+
+/// A single element in its own type.
+using TileCell = std::uint64_t;
+
+struct TileOutput {
+  ValueNumber value = 0;         ///< A tile.
+  std::uint32_t read_after = 0;  ///< Bit i: input i is read behind the instruction that makes it.
+};
+
+struct TileProgram {
+  static constexpr std::size_t kMostInputs = 16;
+  static constexpr std::size_t kMostOutputs = 8;
+  static constexpr std::size_t kMostValues = 512;
+  /// What a tile program touches at a time: most of an L1 of 32 KiB.
+  static constexpr std::int64_t kTileBytes = std::int64_t{24} << 10;
+  static constexpr std::int64_t kMostElements = 4096;
+
+  KernelIR kernel = {};
+  bool is_pointwise = false;         ///< One axis, along which all operands lie: serves every rank.
+  bool may_fail = false;             ///< Some instruction may.
+  std::vector<TileCell> cells = {};  ///< Constants; 0 where others are filled in.
+  std::vector<ValueNumber> parameters = {};  ///< The cell of each, as a value.
+  std::vector<TileInstruction> once = {};    ///< Makes cells from cells.
+  std::vector<TileInstruction> body = {};    ///< Makes tiles.
+  std::vector<TileOutput> outputs = {};
+  std::uint16_t tile_count = 0;
+  std::int64_t element_bytes = 1;  ///< Of the widest value in a tile.
+  std::int64_t tile_elements = 0;  ///< Of one tile, at most.
+  std::int64_t grain = 0;          ///< Elements worth a fork.
+
+  [[nodiscard]] ValueNumber first_cell() const noexcept {
+    return static_cast<ValueNumber>(kernel.inputs.size());
+  }
+  [[nodiscard]] ValueNumber first_tile() const noexcept {
+    return static_cast<ValueNumber>(kernel.inputs.size() + cells.size());
+  }
+  /// Inputs that cannot be read where they lie get a tile each, behind the program's own.
+  [[nodiscard]] std::int64_t tile_bytes() const noexcept { return tile_elements * element_bytes; }
+};
+
+/// Requires a kernel that verify() takes. Errors: unsupported, naming what is too much: reductions,
+/// more operands or values than a program holds.
+[[nodiscard]] Result<TileProgram> make_tile_program(const KernelIR& kernel, IsaLevel isa);
+
+/// An element in its type, as a cell holds it, rounded once.
+[[nodiscard]] TileCell make_cell(const CastLoops& casts,
+                                 DType type,
+                                 const ScalarAttributes& value) noexcept;
+
+}  // namespace hearth::cpu

@@ -1,0 +1,274 @@
+#include "tile_run.hpp"
+
+#include "undefined_integers.hpp"
+
+#include <hearth/runtime/base/philox.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hearth::cpu {
+
+namespace {
+
+std::int64_t integer_at(DType type, const std::byte* data, std::int64_t element) {
+  const std::byte* const from = data + element * size_bytes(type);
+  return visit_dtype(type, [&](auto zero) -> std::int64_t {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T>) {
+      std::memcpy(&zero, from, sizeof(T));
+      return static_cast<std::int64_t>(zero);
+    } else {
+      return 0;  // no integer is a float
+    }
+  });
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): see the members
+TileRun::TileRun(const TileProgram& program, IsaLevel isa) noexcept
+    : program_(program),
+      moves_(move_loops(isa)),
+      casts_(cast_loops(isa)),
+      random_(random_loops(isa)) {
+  for (std::size_t i = 0; i < program_.cells.size(); ++i) {
+    cells_[i] = program_.cells[i];
+    at_[program_.first_cell() + i] = reinterpret_cast<std::byte*>(&cells_[i]);
+    is_one_[program_.first_cell() + i] = true;
+  }
+  for (std::size_t i = 0; i < program_.tile_count; ++i) {
+    const auto value = static_cast<ValueNumber>(program_.first_tile() + i);
+    at_[value] = tile_at(value);
+  }
+}
+
+bool TileRun::start(std::span<const ScalarAttributes> parameters,
+                    TileSizes sizes,
+                    UndefinedElement& undefined) noexcept {
+  sizes_ = sizes;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    cells_[program_.parameters[i] - program_.first_cell()] =
+        make_cell(casts_, program_.kernel.parameters[i], parameters[i]);
+  }
+  const TilePlaces one{.columns = 1};
+  for (const TileInstruction& each : program_.once) {
+    if (each.may_fail && is_undefined(each, one, undefined)) {
+      return true;
+    }
+    execute(each, one);
+  }
+  return false;
+}
+
+bool TileRun::may_fail() const noexcept {
+  return program_.may_fail &&
+         std::ranges::any_of(program_.body, [this](const TileInstruction& each) {
+           if (!each.may_fail) {
+             return false;
+           }
+           if (each.in[1] < program_.first_cell() || each.in[1] >= program_.first_tile()) {
+             return true;
+           }
+           const std::int64_t right = integer_at(each.type, at_[each.in[1]], 0);
+           return each.kind == OpKind::div ? right == 0 : right < 0;
+         });
+}
+
+void TileRun::run(const TilePlaces& places) noexcept {
+  for (const TileInstruction& each : program_.body) {
+    execute(each, places);
+  }
+}
+
+bool TileRun::find_undefined(const TilePlaces& places, UndefinedElement& undefined) noexcept {
+  for (const TileInstruction& each : program_.body) {
+    if (each.may_fail && is_undefined(each, places, undefined)) {
+      return true;
+    }
+    execute(each, places);
+  }
+  return false;
+}
+
+bool TileRun::all_one(const TileInstruction& each) const noexcept {
+  for (std::size_t k = 0; k < each.operand_count; ++k) {
+    if (!is_one_[each.in[k]]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TileRun::is_undefined(const TileInstruction& each,
+                           const TilePlaces& places,
+                           UndefinedElement& undefined) const noexcept {
+  const IntegerOperand a{at_[each.in[0]], is_one_[each.in[0]]};
+  const IntegerOperand b{at_[each.in[1]], is_one_[each.in[1]]};
+  const std::int64_t i = first_undefined(each.kind, each.type, a, b, places.count());
+  if (i == kNoElement) {
+    return false;
+  }
+  undefined = {.place = places.first + i / places.columns * places.row_step + i % places.columns,
+               .instruction = &each,
+               .operands = {integer_at(each.type, at_[each.in[0]], a.is_one ? 0 : i),
+                            integer_at(each.type, at_[each.in[1]], b.is_one ? 0 : i)}};
+  return true;
+}
+
+void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noexcept {
+  std::byte* const out = at_[each.out];
+  const bool is_one_a = each.operand_count > 0 && is_one_[each.in[0]];
+  bool is_one = each.operand_count > 0 && all_one(each);
+  const std::int64_t count = is_one ? 1 : places.count();
+  switch (each.step) {
+    case TileStep::map:
+      each.map_loop(out, at_[each.in[0]], count);
+      break;
+    case TileStep::combine: {
+      const std::size_t form = is_one_a == is_one_[each.in[1]] ? 0 : is_one_a ? 1 : 2;
+      (*each.forms)[form](out, at_[each.in[0]], at_[each.in[1]], count);
+      break;
+    }
+    case TileStep::choose:
+      is_one = choose(each, count);
+      break;
+    case TileStep::words:
+      write_words(each, count);
+      break;
+    case TileStep::position:
+    case TileStep::index:
+      write_places(each, places);
+      break;
+    default:
+      is_one = false;
+      draw(each, places);
+      break;
+  }
+  is_one_[each.out] = is_one;  // only now: an operand may have had this tile
+}
+
+// Whether the result is one element.
+bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
+  std::byte* const out = at_[each.out];
+  const auto [condition, a, b] = std::array{each.in[0], each.in[1], each.in[2]};
+  if (!is_one_[condition] || (is_one_[a] && is_one_[b])) {
+    const std::size_t form = (is_one_[a] ? 1U : 0U) + (is_one_[b] ? 2U : 0U);
+    (*each.selects)[form](out, at_[condition], at_[a], at_[b], count);
+    return is_one_[condition];
+  }
+  // One condition for all: the value that it takes, as it is.
+  const ValueNumber taken = *at_[condition] != std::byte{0} ? a : b;
+  const std::int64_t taken_count = is_one_[taken] ? 1 : count;
+  if (out != at_[taken]) {
+    std::memcpy(out, at_[taken], static_cast<std::size_t>(taken_count * size_bytes(each.type)));
+  }
+  return is_one_[taken];
+}
+
+template <class T>
+T TileRun::cell(ValueNumber value) const noexcept {
+  T out;
+  std::memcpy(&out, at_[value], sizeof(T));
+  return out;
+}
+
+// Random numbers follow from the place, so each row of places is drawn by itself.
+void TileRun::draw(const TileInstruction& each, const TilePlaces& places) noexcept {
+  const std::size_t first = each.step == TileStep::dropout ? 1 : 0;  // of the parameters
+  const auto real = [&](std::size_t number, DType type) {
+    return type == DType::f64 ? cell<double>(each.in[first + number])
+                              : static_cast<double>(cell<float>(each.in[first + number]));
+  };
+  RandomDraw draw{.seed = cell<std::uint64_t>(each.in[first]),
+                  .counter = cell<std::uint64_t>(each.in[first + 1])};
+  const bool has_limit = each.step == TileStep::hits || each.step == TileStep::dropout;
+  if (has_limit) {
+    const auto limit = cell<std::int64_t>(each.in[first + 2]);
+    draw.limit = static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit, 0, 1 << 24));
+  } else {
+    draw.a = real(2, each.type);
+    draw.b = real(3, each.type);
+  }
+  if (each.step == TileStep::uniform) {
+    draw.first = real(4, each.type);
+    draw.last = real(5, each.type);
+  }
+  const std::byte* in = nullptr;
+  if (each.step == TileStep::dropout) {
+    draw.b = real(3, each.type);
+    in = at_[each.in[0]];
+    if (is_one_[each.in[0]]) {  // laid out in the result's own tile
+      moves_.fills[MoveLoops::size_index(size_bytes(each.type))](at_[each.out], in, places.count());
+      in = at_[each.out];
+    }
+  }
+  const bool is_wide = each.type == DType::f64;
+  for (std::int64_t row = 0; row < places.rows; ++row) {
+    const std::int64_t done = row * places.columns * size_bytes(each.type);
+    std::byte* const out = at_[each.out] + done;
+    const std::int64_t place = places.first + row * places.row_step;
+    const std::int64_t n = places.columns;
+    switch (each.step) {
+      case TileStep::uniform:
+        each.uniform_loop(reinterpret_cast<double*>(out), n, place, draw);
+        break;
+      case TileStep::normal:
+        is_wide ? random_.normal_f64(reinterpret_cast<double*>(out), n, place, draw)
+                : random_.normal_f32(reinterpret_cast<float*>(out), n, place, draw);
+        break;
+      case TileStep::hits:
+        random_.hits(reinterpret_cast<std::uint8_t*>(out), n, place, draw);
+        break;
+      default:
+        is_wide ? random_.dropout_f64(reinterpret_cast<double*>(out),
+                                      reinterpret_cast<const double*>(in + done),
+                                      n,
+                                      place,
+                                      draw)
+                : random_.dropout_f32(reinterpret_cast<float*>(out),
+                                      reinterpret_cast<const float*>(in + done),
+                                      n,
+                                      place,
+                                      draw);
+        break;
+    }
+  }
+}
+
+void TileRun::write_places(const TileInstruction& each, const TilePlaces& places) noexcept {
+  std::int64_t divisor = 1;
+  std::int64_t size = 0;  // 0: the place itself
+  if (each.step == TileStep::index && !program_.is_pointwise) {
+    const auto axis = static_cast<std::size_t>(each.number);
+    size = sizes_[axis];
+    for (std::size_t inner = axis + 1; inner < sizes_.size(); ++inner) {
+      divisor *= sizes_[inner];
+    }
+  }
+  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out]);
+  for (std::int64_t row = 0; row < places.rows; ++row) {
+    const std::int64_t place = places.first + row * places.row_step;
+    for (std::int64_t i = 0; i < places.columns; ++i) {
+      *out++ = size == 0 ? place + i : (place + i) / divisor % size;
+    }
+  }
+}
+
+void TileRun::write_words(const TileInstruction& each, std::int64_t count) noexcept {
+  std::array<const std::uint64_t*, 3> from{};
+  std::array<std::int64_t, 3> step{};
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    from[k] = reinterpret_cast<const std::uint64_t*>(at_[each.in[k]]);
+    step[k] = is_one_[each.in[k]] ? 0 : 1;
+  }
+  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t place = from[2][i * step[2]];
+    const philox::Block words =
+        philox::block(from[0][i * step[0]], from[1][i * step[1]] + place / 4);
+    out[i] = words[place % 4];
+  }
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,112 @@
+// Runs a tile program on one tile after another: the values of a tile, and its instructions.
+// Private to backends/cpu. One object for each part of a launch, on the stack of the thread that
+// runs the part, which alone uses it. Invariants: (1) results follow from the inputs' elements, the
+// parameters and the places alone, wherever tiles begin and end; (2) a value that is one element
+// for all of a tile is computed once.
+#pragma once
+
+#include "tile_program.hpp"
+
+#include <hearth/streams/op_attributes.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace hearth::cpu {
+
+/// Which elements a tile holds: rows of neighbours in row-major order.
+struct TilePlaces {
+  std::int64_t first = 0;
+  std::int64_t rows = 1;
+  std::int64_t columns = 0;
+  std::int64_t row_step = 0;  ///< From the first place of a row to that of the next.
+
+  [[nodiscard]] std::int64_t count() const noexcept { return rows * columns; }
+};
+
+/// Axes by size, row-major, for values that follow from an index along one of them.
+using TileSizes = std::span<const std::int64_t>;
+
+/// An element of an integer division or power that has no answer.
+struct UndefinedElement {
+  std::int64_t place = 0;
+  const TileInstruction* instruction = nullptr;
+  std::array<std::int64_t, 2> operands{};
+};
+
+class TileRun {
+ public:
+  TileRun(const TileProgram& program, IsaLevel isa) noexcept;
+  TileRun(const TileRun&) = delete;
+  TileRun& operator=(const TileRun&) = delete;
+  ~TileRun() = default;
+
+  /// Fills the cells for one set of operands, whose sizes outlive that. Whether one of the values
+  /// that all elements share has no answer; the cells are then not all filled.
+  [[nodiscard]] bool start(std::span<const ScalarAttributes> parameters,
+                           TileSizes sizes,
+                           UndefinedElement& undefined) noexcept;
+  /// Whether run() could meet an element without an answer, as far as cells can tell.
+  [[nodiscard]] bool may_fail() const noexcept;
+
+  void set_input(std::size_t input, const std::byte* data, bool is_one) noexcept {
+    at_[input] = const_cast<std::byte*>(data);
+    is_one_[input] = is_one;
+  }
+  /// A tile in which an input's elements may be brought together.
+  [[nodiscard]] std::byte* room_of(std::size_t input) noexcept {
+    return tiles_.data() +
+           (program_.tile_count + static_cast<std::int64_t>(input)) * program_.tile_bytes();
+  }
+  /// Lets the value of an output be made at `data`, else in a tile of the program's own.
+  void set_output(std::size_t output, std::byte* data) noexcept {
+    at_[program_.outputs[output].value] = data;
+  }
+  void set_output_in_tile(std::size_t output) noexcept {
+    const ValueNumber value = program_.outputs[output].value;
+    at_[value] = tile_at(value);
+  }
+  /// Makes the values of one tile; inputs and outputs are set.
+  void run(const TilePlaces& places) noexcept;
+  /// The same, looking for the first element without an answer, which ends it: returns true. Every
+  /// output is in a tile of the program's own.
+  [[nodiscard]] bool find_undefined(const TilePlaces& places, UndefinedElement& undefined) noexcept;
+  /// Where the value of an output lies after run(), and whether it is one element for all.
+  [[nodiscard]] const std::byte* output(std::size_t output) const noexcept {
+    return at_[program_.outputs[output].value];
+  }
+  [[nodiscard]] bool is_one(std::size_t output) const noexcept {
+    return is_one_[program_.outputs[output].value];
+  }
+
+ private:
+  [[nodiscard]] std::byte* tile_at(ValueNumber value) noexcept {
+    return tiles_.data() + (value - program_.first_tile()) * program_.tile_bytes();
+  }
+  [[nodiscard]] bool all_one(const TileInstruction& each) const noexcept;
+  [[nodiscard]] bool is_undefined(const TileInstruction& each,
+                                  const TilePlaces& places,
+                                  UndefinedElement& undefined) const noexcept;
+  void execute(const TileInstruction& each, const TilePlaces& places) noexcept;
+  [[nodiscard]] bool choose(const TileInstruction& each, std::int64_t count) noexcept;
+  void draw(const TileInstruction& each, const TilePlaces& places) noexcept;
+  void write_places(const TileInstruction& each, const TilePlaces& places) noexcept;
+  void write_words(const TileInstruction& each, std::int64_t count) noexcept;
+  template <class T>
+  [[nodiscard]] T cell(ValueNumber value) const noexcept;
+
+  const TileProgram& program_;
+  const MoveLoops& moves_;
+  const CastLoops& casts_;
+  const RandomLoops& random_;
+  TileSizes sizes_ = {};
+  // Uninitialised but for what the program has: filling them would take longer than small ops.
+  std::array<std::byte*, TileProgram::kMostValues> at_;
+  std::array<bool, TileProgram::kMostValues> is_one_;
+  std::array<TileCell, TileProgram::kMostValues> cells_;
+  alignas(64) std::array<std::byte, TileProgram::kTileBytes> tiles_;
+};
+
+}  // namespace hearth::cpu
