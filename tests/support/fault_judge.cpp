@@ -21,6 +21,12 @@ bool is_of_a_read(const Error& error) {
 bool is_given_up(const Error& error) {
   return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
+/// It waited for an op of another stream, which had not begun.
+bool is_kept_waiting(const Error& error) {
+  const Error& root = root_of(error);
+  return root.code == ErrorCode::deadline_exceeded &&
+         root.text == "an operand from another stream was not made in time";
+}
 bool is_update(OpKind kind) {
   return kind == OpKind::sgd_step || kind == OpKind::adam_step;
 }
@@ -223,8 +229,8 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   }
 }
 
-// The other device goes on; of one that was lost before the last look nothing is left, and of one
-// that was restarted nothing of before.
+// The other device goes on, but for streams that wait there for a device that hangs; of one that
+// was lost before the last look nothing is left, and of one that was restarted nothing of before.
 void FaultJudge::judge_whole_device() {
   const auto& nodes = program_.nodes();
   const std::vector<bool> may =
@@ -242,7 +248,7 @@ void FaultJudge::judge_whole_device() {
   bool is_lost = false;
   for (std::size_t i = 0; i < program_.observations().size(); ++i) {
     const Observation& seen = program_.observations()[i];
-    if (seen.error && !may[seen.node]) {
+    if (seen.error && !may[seen.node] && !(plan_.hangs && is_kept_waiting(*seen.error))) {
       say(seen.node, "has nothing to do with the device that failed: " + seen.error->to_string());
     }
     if (i < before) {
@@ -271,7 +277,7 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
         must_fail = must_fail || (is_new && must[taken]);
       }
     }
-    if (step.error && !may_fail) {
+    if (step.error && !may_fail && !(plan_.hangs && is_kept_waiting(*step.error))) {
       say_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
     }
     if (step.is_committed && !step.error && must_fail) {
