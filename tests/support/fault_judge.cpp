@@ -21,11 +21,11 @@ bool is_of_a_read(const Error& error) {
 bool is_given_up(const Error& error) {
   return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
-/// It waited for an op of another stream, which had not begun.
+/// It waited for what a stream has not come to.
 bool is_kept_waiting(const Error& error) {
   const Error& root = root_of(error);
   return root.code == ErrorCode::deadline_exceeded &&
-         root.text == "an operand from another stream was not made in time";
+         (root.op.empty() || root.text == "an operand from another stream was not made in time");
 }
 bool is_update(OpKind kind) {
   return kind == OpKind::sgd_step || kind == OpKind::adam_step;
@@ -243,12 +243,13 @@ void FaultJudge::judge_whole_device() {
     }
     must.push_back(plan_.restarts && is_lost);
   }
+  const bool waits = waits_for_hang(may);
   const std::size_t before = program_.observations().size() - program_.last_look().size();
   const std::size_t old = program_.observations().size() - program_.after_restart().size();
   bool is_lost = false;
   for (std::size_t i = 0; i < program_.observations().size(); ++i) {
     const Observation& seen = program_.observations()[i];
-    if (seen.error && !may[seen.node] && !(plan_.hangs && is_kept_waiting(*seen.error))) {
+    if (seen.error && !may[seen.node] && !(waits && is_kept_waiting(*seen.error))) {
       say(seen.node, "has nothing to do with the device that failed: " + seen.error->to_string());
     }
     if (i < before) {
@@ -263,8 +264,18 @@ void FaultJudge::judge_whole_device() {
   judge_steps_of_whole_device(may, must);
 }
 
+bool FaultJudge::waits_for_hang(const std::vector<bool>& may) const {
+  for (std::size_t i = 0; plan_.hangs && i < may.size(); ++i) {
+    if (may[i] && program_.nodes()[i].device != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
                                              const std::vector<bool>& must) {
+  const bool waits = waits_for_hang(may);
   for (std::size_t i = 0; i < program_.steps().size(); ++i) {
     const Step& step = program_.steps()[i];
     const bool is_new = program_.nodes()[step.members.front().first_result].is_new;
@@ -277,7 +288,7 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
         must_fail = must_fail || (is_new && must[taken]);
       }
     }
-    if (step.error && !may_fail && !(plan_.hangs && is_kept_waiting(*step.error))) {
+    if (step.error && !may_fail && !(waits && is_kept_waiting(*step.error))) {
       say_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
     }
     if (step.is_committed && !step.error && must_fail) {
