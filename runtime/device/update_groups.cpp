@@ -8,6 +8,8 @@
 namespace hearth {
 namespace {
 
+constexpr const char* kUnborn = "an operand from another stream was not made in time";
+
 ErrorRef cancelled(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
 }
@@ -91,12 +93,14 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Status status(std::exchange(lane.group_refusal, nullptr));
   std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
   if (ticket == nullptr) {
-    static_cast<void>(end(lane, cancelled("the update group was not committed")));
+    static_cast<void>(end(lane,
+                          unborn != nullptr ? report_.late(op, lane, kUnborn)
+                                            : cancelled("the update group was not committed")));
     return Step::consumed;
   }
   try {
     if (unborn != nullptr && !is_refused) {
-      status = report_.late(op, lane, "an operand from another stream was not made in time");
+      status = report_.late(op, lane, kUnborn);
     } else if (waited == Waited::hangs) {
       status = report_.hung(op, lane);
     } else if (!is_refused && prepare(lane, *ticket, status) == Step::parked) {

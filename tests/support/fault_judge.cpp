@@ -21,6 +21,12 @@ bool is_of_a_read(const Error& error) {
 bool is_given_up(const Error& error) {
   return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
+/// It waited for what a stream has not come to.
+bool is_kept_waiting(const Error& error) {
+  const Error& root = root_of(error);
+  return root.code == ErrorCode::deadline_exceeded &&
+         (root.op.empty() || root.text == "an operand from another stream was not made in time");
+}
 bool is_update(OpKind kind) {
   return kind == OpKind::sgd_step || kind == OpKind::adam_step;
 }
@@ -223,8 +229,8 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   }
 }
 
-// The other device goes on; of one that was lost before the last look nothing is left, and of one
-// that was restarted nothing of before.
+// The other device goes on, but for streams that wait there for a device that hangs; of one that
+// was lost before the last look nothing is left, and of one that was restarted nothing of before.
 void FaultJudge::judge_whole_device() {
   const auto& nodes = program_.nodes();
   const std::vector<bool> may =
@@ -237,12 +243,13 @@ void FaultJudge::judge_whole_device() {
     }
     must.push_back(plan_.restarts && is_lost);
   }
+  const bool waits = waits_for_hang(may);
   const std::size_t before = program_.observations().size() - program_.last_look().size();
   const std::size_t old = program_.observations().size() - program_.after_restart().size();
   bool is_lost = false;
   for (std::size_t i = 0; i < program_.observations().size(); ++i) {
     const Observation& seen = program_.observations()[i];
-    if (seen.error && !may[seen.node]) {
+    if (seen.error && !may[seen.node] && !(waits && is_kept_waiting(*seen.error))) {
       say(seen.node, "has nothing to do with the device that failed: " + seen.error->to_string());
     }
     if (i < before) {
@@ -257,8 +264,18 @@ void FaultJudge::judge_whole_device() {
   judge_steps_of_whole_device(may, must);
 }
 
+bool FaultJudge::waits_for_hang(const std::vector<bool>& may) const {
+  for (std::size_t i = 0; plan_.hangs && i < may.size(); ++i) {
+    if (may[i] && program_.nodes()[i].device != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
                                              const std::vector<bool>& must) {
+  const bool waits = waits_for_hang(may);
   for (std::size_t i = 0; i < program_.steps().size(); ++i) {
     const Step& step = program_.steps()[i];
     const bool is_new = program_.nodes()[step.members.front().first_result].is_new;
@@ -271,7 +288,7 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
         must_fail = must_fail || (is_new && must[taken]);
       }
     }
-    if (step.error && !may_fail) {
+    if (step.error && !may_fail && !(waits && is_kept_waiting(*step.error))) {
       say_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
     }
     if (step.is_committed && !step.error && must_fail) {
@@ -310,8 +327,9 @@ std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
                                     : faults.failing_compiles.size();
   most +=
       faults.failing_allocation > 0 ? static_cast<std::size_t>(faults.failing_allocation_count) : 0;
-  for (const std::uint64_t submit : faults.failing_submits) {
-    most += submit <= submitted ? 1 : 0;
+  for (const auto& submits : {faults.failing_submits, faults.late_failures}) {
+    most += static_cast<std::size_t>(
+        std::ranges::count_if(submits, [&](std::uint64_t submit) { return submit <= submitted; }));
   }
   return most;
 }

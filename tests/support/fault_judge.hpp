@@ -61,6 +61,8 @@ class FaultJudge {
   void judge_trace();
   void judge_group(const Group& ops, std::vector<bool>& is_bad);
   void judge_whole_device();
+  /// Whether a stream of the other device may wait for the one that hangs.
+  [[nodiscard]] bool waits_for_hang(const std::vector<bool>& may) const;
   void judge_steps_of_whole_device(const std::vector<bool>& may, const std::vector<bool>& must);
   [[nodiscard]] Name name_of(const TraceOp& op) const;
   template <class Start>

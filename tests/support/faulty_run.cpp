@@ -1,10 +1,12 @@
 #include "faulty_run.hpp"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/recording.hpp>
@@ -15,8 +17,21 @@
 namespace hearth::testing {
 namespace {
 
+/// What a sim says of itself.
+struct Sim {
+  std::function<std::uint64_t()> submitted;
+  std::function<std::vector<sim::ShadowReport>()> shadow_reports;
+};
+
 /// The sims of a run, by name; those of the last generation.
-using Sims = std::map<std::string, sim::SimBackend*>;
+using Sims = std::map<std::string, Sim>;
+
+template <class AnySim>
+std::unique_ptr<Backend> noted(std::unique_ptr<AnySim> sim, Sim& note) {
+  note = {.submitted = [sim = sim.get()] { return sim->submitted(); },
+          .shadow_reports = [sim = sim.get()] { return sim->shadow_reports(); }};
+  return sim;
+}
 
 BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
   return {.make = [&run, &sims](const BackendRequest& request) -> std::unique_ptr<Backend> {
@@ -24,10 +39,20 @@ BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
       return nullptr;
     }
     const bool is_faulty = request.name == "sim:0" && !sims.contains("sim:0");
-    auto sim = std::make_unique<sim::SimBackend>(sim::SimOptions{
-        .name = request.name, .faults = is_faulty ? run.faults : FaultPlan{}, .has_shadow = true});
-    sims[request.name] = sim.get();
-    return sim;
+    const FaultPlan faults = is_faulty ? run.faults : FaultPlan{};
+    if (run.sim % 2 == 1 || faults.hanging_submit != 0) {
+      const auto seed = static_cast<std::uint64_t>(run.sim / 2);
+      return noted(std::make_unique<sim::AsyncSim>(sim::AsyncSimOptions{
+                       .name = request.name,
+                       .faults = faults,
+                       .schedule = {.queues = 1 + run.sim % 3,
+                                    .reorder_seed = run.sim % 5 == 0 ? 0 : seed,
+                                    .cost_seed = run.sim % 7 == 0 ? 0 : seed}}),
+                   sims[request.name]);
+    }
+    return noted(std::make_unique<sim::SimBackend>(
+                     sim::SimOptions{.name = request.name, .faults = faults, .has_shadow = true}),
+                 sims[request.name]);
   }};
 }
 
@@ -51,7 +76,7 @@ void look_for_leaks(const Runtime& runtime, const Sims& sims, std::vector<std::s
     }
   }
   for (const auto& [name, sim] : sims) {
-    for (const sim::ShadowReport& report : sim->shadow_reports()) {
+    for (const sim::ShadowReport& report : sim.shadow_reports()) {
       wrong.push_back(name + ": shadow memory: " + report.text);
     }
   }
@@ -81,7 +106,7 @@ std::vector<std::string> judge_program(const FaultyRun& run,
     trace = recording->take().value();
   }
   FaultJudge judge(program, run.plan, trace ? &*trace : nullptr);
-  judge.judge_errors(sims.at("sim:0")->submitted());
+  judge.judge_errors(sims.at("sim:0").submitted());
   judge.judge_values(program.expected(runtime.device("reference:0"), judge.updated()));
   figures.count(program, run.plan, judge.updated());
   std::vector<std::string> wrong = judge.wrong();
@@ -115,6 +140,9 @@ void pick_faults(ByteReader& bytes, Plan& plan) {
     case 5:
       faults.hanging_submit = number(80);
       plan.hangs = true;
+      return;
+    case 6:
+      faults.late_failures = {number(30), number(60), number(80)};
       return;
     default:
       faults.failing_submits = {number(30), number(60), number(80)};

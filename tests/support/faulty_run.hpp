@@ -17,7 +17,7 @@ struct FaultyRun {
   Plan plan = {};         ///< What the judge knows.
   FaultPlan faults = {};  ///< What happens.
   Values values = Values::smooth;
-  int sim = 0;  ///< Which sim it is: its queues, its order of work.
+  int sim = 0;  ///< Which sim it is: odd ones are asynchronous, in an order and at costs by seed.
   std::span<const std::byte> program = {};
 };
 
