@@ -4,6 +4,7 @@
 #include "tests/backends/expression_runner.hpp"
 #include "tests/backends/small_call.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
+#include "tests/support/run_call.hpp"
 
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/streams/kernel/kernel_interpreter.hpp>
@@ -207,7 +208,7 @@ class Chain {
     } else if (kind == OpKind::dropout) {
       call.with(RandomAttributes{.seed = 5, .counter = 11, .a = 0.4});
     }
-    const Status status = backend_.submit(call.call());
+    const Status status = testing::run_call(backend_, call.call());
     ASSERT_TRUE(status.has_value()) << status.error().text;
     std::vector<KernelValue> parameters;
     for (const KernelParameter& each : op_parameters(call.call().op, views[0].dtype)) {
