@@ -69,7 +69,7 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
   Stream& line = streams_[stream];
   line.numbers.push_back(number);
   const TimelinePoint point{.value = ++line.issued, .stream = stream};
-  const Piece& piece = pieces_
+  Piece& piece = pieces_
                            .emplace(number,
                                     Piece{.value = point.value,
                                           .stream = stream,
@@ -84,8 +84,12 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
   const auto is_ordered = [&](std::uint64_t earlier) {
     return is_known(earlier) || piece.ancestors.contains(earlier);
   };
-  return {point,
-          shadow_.access(number, piece.work.access.reads, piece.work.access.writes, is_ordered)};
+  std::optional<ShadowReport> fault =
+      shadow_.access(number, piece.work.access.reads, piece.work.access.writes, is_ordered);
+  if (fault) {
+    piece.work.effect = {};
+  }
+  return {point, std::move(fault)};
 }
 
 void WorkStreams::end(std::uint64_t number) {

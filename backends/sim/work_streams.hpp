@@ -42,7 +42,7 @@ class WorkStreams final {
     TimelinePoint point;
     std::optional<ShadowReport> fault;
   };
-  /// Puts a piece of work on a stream, behind `after`.
+  /// Puts a piece of work on a stream, behind `after`. With a fault it has no effect.
   [[nodiscard]] Added add(std::uint8_t stream, Work work, std::span<const TimelinePoint> after);
   /// Moves the clock to the next end of a piece, if that is not past `limit`; false if it is, or if
   /// nothing can end.

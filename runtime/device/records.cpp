@@ -160,6 +160,8 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
     lane.group_refusal = dispatch_.with_provenance(*why, op, lane.id);
     return false;
   }
+  lane.awaited_work.reset();  // what the record has waited for is not what the next one waits for
+  lane.lending.reset();
   const ErrorRef error = dispatch_.give_up(op, lane, *why);
   reject_ticket(endpoint_, op, error);
   return true;
