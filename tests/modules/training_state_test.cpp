@@ -256,6 +256,37 @@ TEST_F(TrainingState, ALearningRateThatIsNoNumberIsRefusedAndChangesNothing) {
   }
 }
 
+struct Shifted {
+  Tensor p;
+  Buffer mean;
+  HEARTH_MODULE(Shifted, p, mean)
+};
+
+TEST_F(TrainingState, ABufferThatSkippedStepsIsRefusedAndChangesNothing) {
+  const TestRuntime test;
+  const Metadata numbers{{"hearth.step_count", "3"},
+                         {"hearth.learning_rate", "0.5"},
+                         {"hearth.epoch", "0"},
+                         {"hearth.batch", "0"},
+                         {"hearth.generators", "0"},
+                         {"hearth.skipped.mean", "1"}};
+  Shifted written{.p = ones(test.cpu, {2}), .mean = ones(test.cpu, {2})};
+  Optimizer of_written = Adam({});
+  write_safetensors(
+      file("state.safetensors"), detail::training_tensors(written, of_written), numbers);
+  Shifted model{.p = zeros(test.cpu, {2}), .mean = zeros(test.cpu, {2})};
+  Optimizer adam = Adam({.learning_rate = 0.25});
+  try {
+    static_cast<void>(load_training(model, adam, file("state.safetensors")));
+    ADD_FAILURE() << "it was loaded";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_format);
+    EXPECT_THAT(error.what(), HasSubstr("'hearth.skipped.mean' is 1: expected a parameter"));
+  }
+  EXPECT_EQ(adam.learning_rate(), 0.25);
+  EXPECT_EQ(model.p.to_vector<float>(), (std::vector<float>{0, 0}));
+}
+
 TEST_F(TrainingState, AFlippedBitAnywhereInTheFileIsRefused) {
   const TestRuntime test;
   save_steps(3, test.cpu, file("state.safetensors"));

@@ -387,6 +387,7 @@ TEST_P(GivenUp, AnUpdateThatHasNotBegunLeavesEverythingAsItWas) {
     const StreamScope scope(stream);
     HeldStream held(world.device);
     const auto give_up = GetParam().arm(stream);
+    const std::uint32_t opened_at = __LINE__ + 1;
     UpdateGroup group(world.device);
     group.sgd(parameter, gradient, none, kPlain);
     give_up();
@@ -397,7 +398,8 @@ TEST_P(GivenUp, AnUpdateThatHasNotBegunLeavesEverythingAsItWas) {
     held.let_go();
     const Status status = done.wait();
     ASSERT_EQ(code_of(status), GetParam().code);
-    EXPECT_EQ(status.error().op, "group_begin");
+    EXPECT_EQ(status.error().op, "update group");
+    EXPECT_EQ(status.error().location.line, opened_at) << "the line that opened it";
     EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
     EXPECT_THAT(other.to_vector<float>(), ElementsAre(3, 4));
     UpdateGroup next(world.device);

@@ -34,6 +34,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Recording : public ::testing::Test {
  protected:
@@ -382,6 +383,30 @@ TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   ASSERT_NE(read, trace.ops.end());
   EXPECT_EQ(read->error, ErrorCode::kernel_failed);
   EXPECT_EQ(std::prev(read)->record.kind, OpKind::group_end);
+}
+
+// Nothing of the group ran, so no value carries its failure.
+TEST_F(Recording, OfAnUpdateThatFailsBeforeItRunsDoesNotSayThatItWasTriedAgain) {
+  const std::filesystem::path file = folder_.path() / "run.trace";
+  ::testing::internal::CaptureStderr();
+  {
+    const RecordScope scope(runtime_, file);
+    Stream stream(cpu_);
+    const StreamScope current(stream);
+    Tensor weight = ones(cpu_, {2});
+    const Tensor gradient = ones(cpu_, {2});
+    Tensor none;
+    std::stop_source stop;
+    stop.request_stop();
+    stream.set_limits({.stop = stop.get_token()});
+    UpdateGroup group(cpu_);
+    group.sgd(weight, gradient, none, {});
+    EXPECT_EQ(group.commit().wait().error().code, ErrorCode::cancelled);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("record: an update failed before any of it ran"));
+  EXPECT_THAT(log, Not(HasSubstr("does not fail again")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run.trace.min"));
 }
 
 TEST_F(Recording, OfAReadThatWasGivenUpDoesNotSayThatItsOpFailed) {
