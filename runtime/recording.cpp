@@ -153,8 +153,9 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
     return refused;
   }
   if (tried == 0) {
-    log.warn("record: an update failed before any of it ran, and no read did; a smaller program "
-             "has to end with a read that fails, so there is none");
+    log.warn(
+        "record: an update failed before any of it ran, and no read did; a smaller program "
+        "has to end with a read that fails, so there is none");
     return {};
   }
   log.warn("record: what failed does not fail again in a replay; there is no smaller program");

@@ -245,12 +245,12 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   }
   trace_file = settings.text(Setting::trace_file).value_or("");
   const bool is_from_options = !options.record_file.empty();
-  record_file = is_from_options ? options.record_file
-                                : settings.text(Setting::record_file).value_or("");
+  record_file =
+      is_from_options ? options.record_file : settings.text(Setting::record_file).value_or("");
   require_writable({trace_file, variable_of(Setting::trace_file)});
-  require_writable({record_file,
-                    is_from_options ? "RuntimeOptions::record_file"
-                                    : variable_of(Setting::record_file)});
+  require_writable(
+      {record_file,
+       is_from_options ? "RuntimeOptions::record_file" : variable_of(Setting::record_file)});
   if (!trace_file.empty()) {
     chrome_trace = std::make_unique<ChromeTrace>(tables->trace);
   }

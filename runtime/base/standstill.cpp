@@ -38,9 +38,8 @@ std::uint64_t Standstill::count(std::uint64_t counted, TimePoint now) const noex
 void Standstill::begin_sleep(TimePoint now) noexcept {
   const std::int64_t mine = now.time_since_epoch().count();
   std::int64_t last = last_sleep_.load(std::memory_order_acquire);  // partner: the exchange below
-  while (last < mine &&
-         !last_sleep_.compare_exchange_weak(
-             last, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
+  while (last < mine && !last_sleep_.compare_exchange_weak(
+                            last, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
   }
   sleepers_.fetch_add(1, std::memory_order_acq_rel);  // partner: count
 }

@@ -85,8 +85,8 @@ void DeviceEndpoint::note_awaited(DeviceEndpoint& device) {
 void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
   IntrusivePtr<DeviceEndpoint> last;  // dies behind the lock
   const MutexLock lock(awaited_mutex_);
-  const auto entry = std::ranges::find_if(
-      awaited_, [&](const auto& each) { return each.get() == &device; });
+  const auto entry =
+      std::ranges::find_if(awaited_, [&](const auto& each) { return each.get() == &device; });
   if (entry != awaited_.end()) {
     std::swap(last, *entry);
     awaited_.erase(entry);

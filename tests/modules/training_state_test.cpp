@@ -355,6 +355,45 @@ TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
   });
 }
 
+// The step is decided at the moment at which the wait for it ends: whichever comes first, a count
+// that is told has the step in it.
+TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
+  int late = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    ManualExecutor executor(seed);
+    executor.run([&] {
+      constexpr std::chrono::seconds kLimit{2};
+      const Runtime runtime(
+          {.devices = {{.name = "cpu:0"}}, .wait_limit = kLimit, .executor = &executor});
+      const Device device = runtime.device("cpu:0");
+      Scores scores{zeros(device, {1, 2})};
+      Optimizer adam = Adam({.learning_rate = 0.25});
+      const auto decision = std::make_shared<UpdateDecision>();
+      PreparedUpdate held;
+      const Pending<StepReport> step = adam.step(
+          scores,
+          Gradients({"p"}, {ones(device, {1, 2})}),
+          {.decision = decision,
+           .prepared = [&](Result<PreparedUpdate> update) { held = std::move(update).value(); }});
+      current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+      ASSERT_TRUE(held.is_valid());
+      const auto decider = executor.spawn({.name = "decider"}, [&] {
+        current_context().parker().park(Deadline::in(kLimit));
+        EXPECT_TRUE(decision->commit());
+        held.settle();
+      });
+      try {
+        EXPECT_EQ(adam.step_count(), 1) << "seed " << seed;
+      } catch (const DeadlineExceeded&) {
+        ++late;
+      }
+      decider->join();
+      EXPECT_EQ(adam.step_count(), 1);
+    });
+  }
+  EXPECT_LT(late, 40);
+}
+
 // ---- kill -9 ----
 
 /// What the killed program does: goes on from the state, if there is one, and saves after each

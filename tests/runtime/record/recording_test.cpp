@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -35,6 +36,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class Recording : public ::testing::Test {
  protected:
@@ -275,6 +277,39 @@ TEST_F(Recording, OfAWholeRunGoesToTheFileOfTheOptions) {
 TEST_F(Recording, ToAFolderThatIsNotThereIsRefusedBeforeTheRun) {
   const std::filesystem::path file = folder_.path() / "none" / "run.trace";
   EXPECT_THROW(Runtime({.devices = {{.name = "cpu:0"}}, .record_file = file.string()}), FileError);
+}
+
+TEST_F(Recording, ToADeviceLeavesNothingBesideIt) {
+  const std::filesystem::path link = folder_.path() / "null";
+  std::filesystem::create_symlink("/dev/null", link);
+  {
+    const RecordScope scope(runtime_, link);
+    const Tensor loss =
+        cross_entropy(ones(cpu_, {1, 3}), Tensor::from(cpu_, std::vector<std::int64_t>{9}, {1}));
+    EXPECT_THROW(static_cast<void>(loss.item()), DeviceError);
+  }
+  const auto names = std::filesystem::directory_iterator(folder_.path());
+  EXPECT_EQ(std::distance(begin(names), end(names)), 1) << "the link alone";
+}
+
+TEST_F(Recording, AFileThatCannotBeWrittenNamesTheSettingThatNamesIt) {
+  const std::filesystem::path file = folder_.path() / "none" / "run.trace";
+  const auto refusal = [&](const RuntimeOptions& options) -> std::string {
+    try {
+      const Runtime runtime(options);
+    } catch (const FileError& error) {
+      return error.error().text;
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THAT(refusal({.devices = {{.name = "cpu:0"}}, .record_file = file.string()}),
+              StartsWith("RuntimeOptions::record_file: file /"));
+  for (const std::string variable : {"HEARTH_RECORD_FILE", "HEARTH_TRACE_FILE"}) {
+    ASSERT_EQ(setenv(variable.c_str(), file.c_str(), 1),
+              0);  // NOLINT(concurrency-mt-unsafe): one thread
+    EXPECT_THAT(refusal({.devices = {{.name = "cpu:0"}}}), StartsWith(variable + ": file /"));
+    ASSERT_EQ(unsetenv(variable.c_str()), 0);  // NOLINT(concurrency-mt-unsafe): one thread
+  }
 }
 
 TEST_F(Recording, OfAWholeRunGoesToTheFileOfTheEnvironment) {
