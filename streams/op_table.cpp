@@ -148,9 +148,9 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::pow, "pow", OpClass::binary, kNumbers}.doc(
         "a to the b; integers wrap, a negative integer exponent truncates 1/a^|b| toward zero, and "
         "0 to a negative integer is kernel_failed when the op runs."),
-    Row{OpKind::min, "minimum", OpClass::binary, kAll}.doc(
+    Row{OpKind::min, "min", OpClass::binary, kAll}.doc(
         "The smaller one (of bools: and); NaN if either is NaN."),
-    Row{OpKind::max, "maximum", OpClass::binary, kAll}.doc(
+    Row{OpKind::max, "max", OpClass::binary, kAll}.doc(
         "The larger one (of bools: or); NaN if either is NaN."),
     Row{OpKind::equal, "equal", OpClass::binary, kAll}
         .rule(DtypeRule::comparison)
