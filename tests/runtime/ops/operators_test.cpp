@@ -182,7 +182,7 @@ TEST_F(OperatorsTest, StackRefusesShapesThatDifferAndAxesThatAreNot) {
   EXPECT_THAT(thrown_text<ArgumentError>([] { (void)stack(Tensors{}); }),
               HasSubstr("stack: takes 1 or more"));
   EXPECT_THAT(thrown_text<ArgumentError>([] { (void)concat(Tensors{}); }),
-              HasSubstr("stack: takes 1 or more"));
+              HasSubstr("concat: takes 1 or more"));
 }
 
 // ---- axes ----
