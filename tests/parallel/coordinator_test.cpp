@@ -207,6 +207,7 @@ TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
     const Pending<DataParallelReport> refused = begin(2);
     finish(2, 0, error(ErrorCode::collective_failed));
     finish(2, 1, error(ErrorCode::collective_failed));
+    EXPECT_TRUE(refused.wait_for(std::chrono::seconds(10)));
     EXPECT_FALSE(refused.peek().has_value()) << "over, and its report unread";
   }
   EXPECT_THROW(coordinator_->require_steps_told({}), Exception);
