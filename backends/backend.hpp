@@ -26,6 +26,13 @@ struct BackendInfo {
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
 };
 
+/// How far a batch came: the calls before `done` have run, and where that is not all of them,
+/// `status` is that of the next one.
+struct BatchOutcome {
+  std::size_t done = 0;
+  Status status = {};
+};
+
 class Backend {
  public:
   Backend() = default;
@@ -60,6 +67,19 @@ class Backend {
   /// Runs or enqueues one op. A failure is the op's own (kernel_failed, out_of_range, unsupported);
   /// device_lost is the device's. An op that finds no scratch memory has changed no input.
   [[nodiscard]] virtual Status submit(const KernelCall& call) = 0;
+  /// Runs calls in this order, none of which reads or writes what another one writes; where one
+  /// fails, those behind it do not run. A backend may run several as one launch.
+  [[nodiscard]] virtual BatchOutcome submit_batch(std::span<const KernelCall> calls) {
+    BatchOutcome outcome;
+    for (const KernelCall& call : calls) {
+      outcome.status = submit(call);
+      if (!outcome.status.has_value()) {
+        break;
+      }
+      ++outcome.done;
+    }
+    return outcome;
+  }
   /// Copies between host memory and the device, in order with submit. `to`/`from` are device
   /// addresses of TensorView::data.
   [[nodiscard]] virtual Status upload(std::byte* to, std::span<const std::byte> from) = 0;

@@ -1,6 +1,7 @@
 #include <hearth/backends/cpu/cpu_backend.hpp>
 
 #include "arena.hpp"
+#include "expression_kernel.hpp"
 #include "gemm_blas.hpp"
 #include "kernel_table.hpp"
 #include "program_cache.hpp"
@@ -33,6 +34,7 @@ struct CpuBackend::Machine {
                               reduction_rows(),
                               row_rows(),
                               optimizer_rows(),
+                              expression_rows(),
                               matmul_rows(),
                               conv_rows(),
                               pool_rows()}) {
@@ -96,6 +98,9 @@ Support CpuBackend::supports(const KernelCall& call) const {
             .reason = fmt::format(
                 "{}: {} is not one of {}", op.name, hearth::name(dtype), describe(op.dtypes))};
   }
+  if (kind == OpKind::expression) {
+    return supports_expression_call(call, machine_->context);
+  }
   return row.supports == nullptr ? Support{} : row.supports(call);
 }
 
@@ -121,6 +126,22 @@ Status CpuBackend::submit(const KernelCall& call) {
   Status status = row.run(call, machine_->context);
   machine_->scratch.give_back();
   return status;
+}
+
+BatchOutcome CpuBackend::submit_batch(std::span<const KernelCall> calls) {
+  BatchOutcome outcome;
+  while (outcome.done < calls.size() && outcome.status.has_value()) {
+    const std::span<const KernelCall> left = calls.subspan(outcome.done);
+    const std::size_t count = equal_expressions(left);
+    if (count == 1) {
+      outcome.status = submit(left[0]);
+    } else {
+      submitted_ += count;
+      outcome.status = run_expression_batch(left.first(count), machine_->context);
+    }
+    outcome.done += outcome.status.has_value() ? count : 0;
+  }
+  return outcome;
 }
 
 void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {

@@ -48,6 +48,8 @@ class CpuBackend final : public Backend {
   /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of
   /// nothing; out_of_memory when there is no scratch memory. Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Status submit(const KernelCall& call) override;
+  /// Neighbours of one expression are one launch.
+  [[nodiscard]] BatchOutcome submit_batch(std::span<const KernelCall> calls) override;
   [[nodiscard]] Status upload(std::byte* to, std::span<const std::byte> from) override;
   [[nodiscard]] Status download(std::span<std::byte> to, const std::byte* from) override;
   [[nodiscard]] std::uint64_t submitted() const noexcept override { return submitted_; }

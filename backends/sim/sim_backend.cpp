@@ -3,6 +3,7 @@
 #include "stored_call.hpp"
 
 #include <hearth/backends/reference/reference.hpp>
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
@@ -22,6 +23,9 @@ bool names(const std::vector<std::uint64_t>& numbers, std::uint64_t number) {
 /// What makes two calls the same kernel.
 std::string kernel_key(const KernelCall& call) {
   std::string key(name(call.op.kind()));
+  if (call.expression != nullptr) {
+    key = fmt::format("{} {:016x}", call.expression->name, call.expression->hash);
+  }
   for (const auto& views : {call.inputs, call.outputs}) {
     for (const TensorView& view : views) {
       key += fmt::format(" {}[", name(view.dtype));

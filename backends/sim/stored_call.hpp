@@ -28,6 +28,7 @@ class StoredCall final {
   std::vector<Layout> layouts_;
   std::vector<TensorView> views_;
   std::size_t input_count_;
+  const Expression* expression_;
 };
 
 /// From the first to the last byte that the view can name, gaps included.

@@ -46,6 +46,10 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Unique in the process: finds a thread's client of this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool is_host() const noexcept { return is_host_; }
+  /// Ops here become an expression, and nothing is computed (runtime/ops/capture).
+  [[nodiscard]] bool is_capture() const noexcept { return is_capture_; }
+  /// Before the first client.
+  void make_capture() noexcept { is_capture_ = true; }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
@@ -133,6 +137,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
   const bool is_host_;
+  bool is_capture_ = false;
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};

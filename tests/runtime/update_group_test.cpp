@@ -313,19 +313,18 @@ class LackingBackend final : public testing::ForwardingBackend {
       : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})),
         lack_(lack) {}
   [[nodiscard]] Support supports(const KernelCall& call) const override {
-    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes == 0 && lack_.is_next()) {
+    if (call.expression != nullptr && lack_.scratch_bytes == 0 && lack_.is_next()) {
       return {.yes = false, .reason = "sgd_step: not on this device"};
     }
     return ForwardingBackend::supports(call);
   }
   void use_scratch(ScratchMemory& scratch) noexcept override { scratch_ = &scratch; }
   [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
-    const bool is_it =
-        call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0 && lack_.is_next();
+    const bool is_it = call.expression != nullptr && lack_.scratch_bytes > 0 && lack_.is_next();
     return is_it ? lack_.scratch_bytes : 0;
   }
   [[nodiscard]] Status submit(const KernelCall& call) override {
-    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0) {
+    if (call.expression != nullptr && lack_.scratch_bytes > 0) {
       HEARTH_TRY(std::byte* const scratch, scratch_->take(lack_.scratch_bytes));
       std::fill_n(scratch, lack_.scratch_bytes, std::byte{1});
       Status status = ForwardingBackend::submit(call);

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/custom_op.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/replay.hpp>
@@ -21,6 +22,7 @@
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/streams/trace/op_trace_checker.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "tests/runtime/record/recording_fixture.hpp"
 
@@ -118,6 +120,32 @@ TEST_F(Recording, FollowsUpdateGroupsViewsAndDrops) {
   const ReplayReport report = replay(trace, reference_);
   EXPECT_TRUE(report.agrees()) << report.to_string(true);
   EXPECT_GE(report.count(Verdict::same_bits) + report.count(Verdict::close), 1U);
+}
+
+TEST_F(Recording, CarriesTheExpressionsOfUpdatesAndCustomOps) {
+  const CustomOp swish = custom_op(
+      "swish", [](const Tensor& x, const Tensor& slope) { return x * sigmoid(slope * x); });
+  const OpTrace trace = record([&] {
+    Tensor parameter = f32({1, -2});
+    Tensor mean = f32({0, 0});
+    Tensor variance = f32({0, 0});
+    for (int step = 1; step <= 2; ++step) {
+      const std::vector<Tensor> gradients =
+          grad([&](const std::vector<Tensor>& p) { return sum(swish(p[0], 0.5)); }, {parameter});
+      UpdateGroup group(cpu_);
+      group.adam(parameter, gradients[0], mean, variance, {.learning_rate = 0.1, .step = step});
+      group.commit().get();
+    }
+    static_cast<void>(parameter.to_vector<float>());
+  });
+  EXPECT_EQ(trace.expressions.size(), 3U);  // the op, its gradient, the update
+  const auto file = folder_.path() / "expressions.trace";
+  write_trace(file, trace).value();
+  const OpTrace back = read_trace(file).value();
+  const ReplayReport again = replay(back, cpu_);
+  EXPECT_EQ(again.count(Verdict::same_bits), 1U) << again.to_string(true);
+  const ReplayReport oracle = replay(back, reference_);
+  EXPECT_TRUE(oracle.agrees()) << oracle.to_string(true);
 }
 
 TEST_F(Recording, FollowsThreadsStreamsAndCopiesBetweenDevices) {
