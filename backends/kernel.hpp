@@ -12,6 +12,8 @@
 
 namespace hearth {
 
+struct Expression;
+
 /// A tensor in memory that kernels may touch. `data` is the address of element [0, 0, …]; strides
 /// may be negative or 0. Borrows the layout. For devices without host addresses, `data` is the
 /// device address.
@@ -31,13 +33,15 @@ struct TensorView {
   }
 };
 
-/// One op to run. Outputs are always contiguous. An output may share its bytes with an input of use
-/// read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
+/// One op to run. Outputs are always contiguous. `expression` is that of an op of this kind, else
+/// null; it lives as long as the device's runtime. An output may share its bytes with an input of
+/// use read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
 /// give the right answer then, or say so in may_alias().
 struct KernelCall {
   OpView op;
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
+  const Expression* expression = nullptr;
 };
 
 /// yes, or no with a reason that a user understands.

@@ -157,6 +157,45 @@ void compare(benchmark::State& state, Work work) {
   state.counters["ratio"] = program.count() / kernels.count();
 }
 
+// The updates of 200 parameters: one by one, and in one launch.
+void BM_Expression_AdamWOfMany(benchmark::State& state) {
+  constexpr int kParameters = 200;
+  const std::vector<int> cores = some_cores(state.range(1));
+  cpu::CpuBackend backend({.cores = cores});
+  cpu::ExpressionRunner runner(backend.isa(), cores);
+  std::vector<Work> works;
+  std::vector<cpu::ExpressionCall> calls;
+  for (int i = 0; i < kParameters; ++i) {
+    works.push_back(adamw(state.range(0)));
+  }
+  for (const Work& each : works) {
+    calls.push_back({each.inputs, each.outputs, each.parameters});
+  }
+  const KernelIR& kernel = works[0].kernel;
+  const std::uint64_t key = hash(kernel);
+  Microseconds kernels{};
+  Microseconds program{};
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const Work& each : works) {
+      backend.submit(each.singles[0].call()).value();
+    }
+    const auto middle = std::chrono::steady_clock::now();
+    cpu::run_expression(kernel, key, calls, runner.context()).value();
+    kernels += middle - start;
+    program += std::chrono::steady_clock::now() - middle;
+  }
+  const auto launches = static_cast<double>(state.iterations());
+  state.counters["kernels_us"] = kernels.count() / launches;
+  state.counters["program_us"] = program.count() / launches;
+  state.counters["ratio"] = program.count() / kernels.count();
+}
+BENCHMARK(BM_Expression_AdamWOfMany)
+    ->ArgNames({"n", "cores"})
+    ->ArgsProduct({{64, 4096, 1 << 16}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
 void BM_Expression_Add(benchmark::State& state) {
   compare(state, binary(OpKind::add, Primitive::add, state.range(0)));
 }

@@ -1,8 +1,9 @@
 #include <hearth/runtime/update_group.hpp>
 
-#include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,57 +12,66 @@
 #include "runtime/client/ask.hpp"
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/client/tickets.hpp"
-#include "runtime/ops/op_submit.hpp"
+#include "runtime/ops/expression_op.hpp"
+#include "runtime/ops/update_rules.hpp"
 
 namespace hearth {
 namespace {
 
-void require_like(
-    OpKind kind, const Tensor& parameter, const Tensor& other, const char* what, SourceLoc loc) {
+void require_like(std::string_view op,
+                  const Tensor& parameter,
+                  const Tensor& other,
+                  const char* what,
+                  SourceLoc loc) {
   if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() ||
       !(parameter.shape() == other.shape())) {
     const auto text = [](const Tensor& tensor) {
       return tensor.is_empty() ? std::string("an empty tensor")
                                : describe(tensor.dtype(), tensor.shape());
     };
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("{}: parameter {} and {} {} differ",
-                                          op_info(kind).name,
-                                          text(parameter),
-                                          what,
-                                          text(other)),
-                      .op = std::string(op_info(kind).name),
-                      .location = loc});
+    throw_error(
+        Error{.code = ErrorCode::shape_mismatch,
+              .text = fmt::format(
+                  "{}: parameter {} and {} {} differ", op, text(parameter), what, text(other)),
+              .op = std::string(op),
+              .location = loc});
   }
   if (!is_float(parameter.dtype())) {
     throw_error(Error{.code = ErrorCode::dtype_mismatch,
                       .text = fmt::format("{}: parameters are floats, got {}",
-                                          op_info(kind).name,
+                                          op,
                                           describe(parameter.dtype(), parameter.shape())),
-                      .op = std::string(op_info(kind).name),
+                      .op = std::string(op),
                       .location = loc});
   }
 }
 
+// The captured update of this form.
+const ExpressionRef& update_of(StreamState& stream, detail::UpdateForm form, DType dtype) {
+  ExpressionRef& known = stream.updates()[{static_cast<int>(form), dtype}];
+  if (known == nullptr) {
+    known = detail::capture_update(form, dtype);
+  }
+  return known;
+}
+
 // Runs one update; `replaced` are the tensors whose new values come back, in the order of the
 // results.
-void update(OpenGroup& group,
-            OpKind kind,
-            std::span<const Arg> inputs,
-            std::span<const std::byte> attributes,
-            std::span<Tensor* const> replaced,
-            SourceLoc loc) {
-  std::array<Tensor, 3> results;
-  std::array<TensorSpec, 3> specs;
-  const TensorImpl& parameter = *inputs[0].tensor().impl();
-  const PathId path = parameter.path.load(std::memory_order_acquire);
-  specs.fill(TensorSpec{parameter.dtype, parameter.layout->shape});
-  detail::submit({.kind = kind,
-                  .location = loc,
+void run_update(OpenGroup& group,
+                const ExpressionRef& rule,
+                std::span<const Arg> inputs,
+                std::span<const double> scalars,
+                std::span<Tensor* const> replaced,
+                SourceLoc loc) {
+  std::array<Tensor, kMostExpressionOutputs> results;
+  const PathId path = inputs[0].tensor().impl()->path.load(std::memory_order_acquire);
+  const auto flags =
+      static_cast<unsigned>(RecordFlag::exclusive) | static_cast<unsigned>(RecordFlag::update);
+  detail::submit({.expression = rule,
                   .inputs = inputs,
-                  .attributes = attributes,
-                  .flags = static_cast<std::uint16_t>(RecordFlag::exclusive)},
-                 std::span<const TensorSpec>(specs).first(replaced.size()),
+                  .parameters = detail::ParameterBits(*rule, scalars),
+                  .location = loc,
+                  .flags = static_cast<std::uint16_t>(flags)},
                  std::span<Tensor>(results).first(replaced.size()));
   for (std::size_t i = 0; i < replaced.size(); ++i) {
     results[i].impl()->path.store(path, std::memory_order_release);
@@ -81,6 +91,15 @@ void UpdateGroup::require_outside(const Tensor& tensor, const char* what) const 
                                           describe(tensor.dtype(), tensor.shape())),
                       .location = loc_});
   }
+}
+
+void UpdateGroup::require_fit(std::string_view op,
+                              const Tensor& parameter,
+                              const Tensor& other,
+                              const char* what) const {
+  require_outside(parameter, "parameter");
+  require_outside(other, what);
+  require_like(op, parameter, other, what, loc_);
 }
 
 StreamState& UpdateGroup::require_open() const {
@@ -145,55 +164,95 @@ void UpdateGroup::sgd(Tensor& parameter,
                       Tensor gradient,
                       Tensor& momentum,
                       const SgdUpdate& options) {
-  static_cast<void>(require_open());
-  require_outside(parameter, "parameter");
-  require_outside(gradient, "gradient");
-  require_like(OpKind::sgd_step, parameter, gradient, "gradient", loc_);
-  const SgdAttributes attributes{.learning_rate = options.learning_rate,
-                                 .momentum = options.momentum,
-                                 .dampening = options.dampening,
-                                 .weight_decay = options.weight_decay,
-                                 .nesterov = options.nesterov ? 1 : 0,
-                                 .first = options.first ? 1 : 0};
+  using detail::UpdateForm;
+  StreamState& stream = require_open();
+  require_fit("sgd_step", parameter, gradient, "gradient");
+  const std::array scalars{options.learning_rate,
+                           options.weight_decay,
+                           options.momentum,
+                           1.0 - options.dampening,
+                           options.first ? 1.0 : 0.0};
   if (options.momentum == 0) {
     const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_),
                                     Arg(std::move(gradient), loc_)};
     const std::array<Tensor*, 1> replaced{&parameter};
-    update(*open_, OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+    run_update(*open_,
+               update_of(stream, UpdateForm::sgd, inputs[0].tensor().dtype()),
+               inputs,
+               std::span(scalars).first(2),
+               replaced,
+               loc_);
     return;
   }
-  require_outside(momentum, "momentum");
-  require_like(OpKind::sgd_step, parameter, momentum, "momentum", loc_);
+  require_fit("sgd_step", parameter, momentum, "momentum");
   const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_),
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(momentum), loc_)};
   const std::array<Tensor*, 2> replaced{&parameter, &momentum};
-  update(*open_, OpKind::sgd_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+  const UpdateForm form = options.nesterov ? UpdateForm::sgd_nesterov : UpdateForm::sgd_momentum;
+  run_update(
+      *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
 }
 
 void UpdateGroup::adam(
     Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
-  static_cast<void>(require_open());
-  require_outside(parameter, "parameter");
-  require_outside(gradient, "gradient");
-  require_outside(mean, "first moment");
-  require_outside(variance, "second moment");
-  require_like(OpKind::adam_step, parameter, gradient, "gradient", loc_);
-  require_like(OpKind::adam_step, parameter, mean, "first moment", loc_);
-  require_like(OpKind::adam_step, parameter, variance, "second moment", loc_);
-  const AdamAttributes attributes{.learning_rate = options.learning_rate,
-                                  .beta1 = options.beta1,
-                                  .beta2 = options.beta2,
-                                  .epsilon = options.epsilon,
-                                  .weight_decay = options.weight_decay,
-                                  .decoupled = options.decoupled ? 1 : 0,
-                                  .step = options.step};
+  using detail::UpdateForm;
+  StreamState& stream = require_open();
+  require_fit("adam_step", parameter, gradient, "gradient");
+  require_fit("adam_step", parameter, mean, "first moment");
+  require_fit("adam_step", parameter, variance, "second moment");
+  const auto step = static_cast<double>(options.step);
+  const double decay =
+      options.decoupled ? 1.0 - options.learning_rate * options.weight_decay : options.weight_decay;
+  const std::array scalars{decay,
+                           options.beta1,
+                           1.0 - options.beta1,
+                           options.beta2,
+                           1.0 - options.beta2,
+                           options.learning_rate / (1.0 - std::pow(options.beta1, step)),
+                           1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)),
+                           options.epsilon};
   const std::array<Arg, 4> inputs{Arg(std::move(parameter), loc_),
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(mean), loc_),
                                   Arg(std::move(variance), loc_)};
   const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
-  update(*open_, OpKind::adam_step, inputs, detail::bytes_of(attributes), replaced, loc_);
+  const UpdateForm form = options.decoupled ? UpdateForm::adamw : UpdateForm::adam;
+  run_update(
+      *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
+}
+
+void UpdateGroup::update(UpdateRule& rule,
+                         Tensor& parameter,
+                         Tensor gradient,
+                         std::span<Tensor* const> state,
+                         std::span<const double> scalars) {
+  static_cast<void>(require_open());
+  const UpdateRule::Config& config = rule.config();
+  require_fit(config.name, parameter, gradient, "gradient");
+  for (const Tensor* const each : state) {
+    require_fit(config.name, parameter, *each, "state");
+  }
+  if (state.size() != static_cast<std::size_t>(config.state_count) ||
+      scalars.size() != static_cast<std::size_t>(config.scalar_count)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: takes {} states and {} scalars, was given {} and {}",
+                                          config.name,
+                                          config.state_count,
+                                          config.scalar_count,
+                                          state.size(),
+                                          scalars.size()),
+                      .op = config.name,
+                      .location = loc_});
+  }
+  const ExpressionRef& expression = rule.expression(parameter.dtype());
+  std::vector<Arg> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
+  std::vector<Tensor*> replaced{&parameter};
+  for (Tensor* const each : state) {
+    inputs.emplace_back(std::move(*each), loc_);
+    replaced.push_back(each);
+  }
+  run_update(*open_, expression, inputs, scalars, replaced, loc_);
 }
 
 PendingOptions UpdateGroup::pending_options() const {

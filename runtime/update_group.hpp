@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
@@ -13,6 +15,7 @@
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/prepared_update.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/update_rule.hpp>
 
 namespace hearth {
 
@@ -58,7 +61,7 @@ class UpdateGroup {
   /// Discards the group when commit() was not called.
   ~UpdateGroup();
 
-  /// Errors of both: ShapeError, DtypeError when the tensors do not fit; ArgumentError when this
+  /// Errors of these: ShapeError, DtypeError when the tensors do not fit; ArgumentError when this
   /// group has made one of them already (a parameter is updated once a step), was committed, or was
   /// opened on another stream than the thread's current one. Replaces `parameter` (and `momentum`,
   /// which may be empty when update.momentum is 0) by the updated tensors; in place where nobody
@@ -66,6 +69,14 @@ class UpdateGroup {
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
+  /// An update of your own. Each tensor of `state` is replaced as the parameter is. Errors besides:
+  /// those of UpdateRule::expression(); ArgumentError for another number of states or scalars than
+  /// the rule has.
+  void update(UpdateRule& rule,
+              Tensor& parameter,
+              Tensor gradient,
+              std::span<Tensor* const> state,
+              std::span<const double> scalars);
   /// Closes the group. The Pending is ready when the step is done, or carries why it was not.
   /// Errors: ArgumentError when it was committed already, or was opened on another stream than the
   /// thread's current one.
@@ -84,6 +95,10 @@ class UpdateGroup {
   /// one, or it was committed.
   StreamState& require_open() const;
   void require_outside(const Tensor& tensor, const char* what) const;
+  void require_fit(std::string_view op,
+                   const Tensor& parameter,
+                   const Tensor& other,
+                   const char* what) const;
 
   Device device_;
   SourceLoc loc_;

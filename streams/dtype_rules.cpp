@@ -122,6 +122,7 @@ Result<DType> result_dtype(OpKind kind, Specs inputs) {
       return class_loss_dtype(info, inputs);
     case DtypeRule::pool_positions:
       return pool_dtype(info, inputs);
+    case DtypeRule::expression:
     case DtypeRule::none:
       return inputs[0].dtype;
     case DtypeRule::given:

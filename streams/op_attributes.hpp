@@ -91,6 +91,14 @@ struct AdamAttributes {
   std::int64_t decoupled = 0;
   std::int64_t step = 1;
 };
+/// expression. Its parameters, 8 bytes each, end the record's blob: the bits of an f64 where the
+/// kernel's parameter is a float, else of an i64.
+struct ExpressionAttributes {
+  std::uint32_t expression = 0;  ///< ExprId; in a trace, the place in its table.
+  std::uint32_t parameter_count = 0;
+  std::uint32_t flops = 0;  ///< For each element of a result, as op_cost counts them.
+  std::uint32_t reserved = 0;
+};
 /// upload, readback, lend, sync: a pointer to the client's ticket, valid until the ticket is
 /// fulfilled.
 struct TicketAttributes {

@@ -127,6 +127,9 @@ double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
       return element_count(inputs[0]) * (op.kind() == OpKind::sgd_step
                                              ? sgd_flops_per_element(op, inputs.size() > 2)
                                              : adam_flops_per_element(op));
+    case OpClass::expression:
+      return element_count(outputs[0]) *
+             static_cast<double>(op.attributes<ExpressionAttributes>().flops);
     default:
       return element_count(outputs[0]) * flops_per_output_element(op.kind());
   }

@@ -81,6 +81,15 @@ constexpr AttributeField kTicket[] = {
     field("ticket", offsetof(TicketAttributes, ticket), Type::pointer, Role::ticket),
     field("offset_bytes", offsetof(TicketAttributes, offset_bytes), Type::u64, Role::ticket),
 };
+constexpr AttributeField kExpression[] = {
+    field("expression", offsetof(ExpressionAttributes, expression), Type::u32, Role::choice),
+    field("parameter_count",
+          offsetof(ExpressionAttributes, parameter_count),
+          Type::u32,
+          Role::choice),
+    field("flops", offsetof(ExpressionAttributes, flops), Type::u32, Role::choice),
+    field("reserved", offsetof(ExpressionAttributes, reserved), Type::u32, Role::choice),
+};
 constexpr AttributeField kLimit[] = {
     field("deadline", offsetof(LimitAttributes, deadline), Type::time, Role::ticket),
     field("stop", offsetof(LimitAttributes, stop), Type::pointer, Role::ticket),
@@ -230,6 +239,7 @@ constexpr OpFacts kRows[kOpKindCount] = {
     barrier(OpKind::group_end),
     barrier(OpKind::sync).fields(kTicket),
     barrier(OpKind::limit).fields(kLimit),
+    elementwise(OpKind::expression, kSimple).fields(kExpression).fails(kIntegers),
 };
 
 constexpr bool is_in_order() {

@@ -94,7 +94,9 @@ enum class OpKind : std::uint16_t {
   group_end = 70,
   sync = 71,   // fulfils a Pending when all before it in the lane is done
   limit = 72,  // what follows in the lane is given up at this deadline, or on this stop
+  // an elementwise function that the program captured: kernel/expression.hpp
+  expression = 73,  // (inputs...) -> outputs; an update is (parameter, gradient, state...)
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::limit) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::expression) + 1;
 
 }  // namespace hearth

@@ -2,7 +2,8 @@
 // crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent.
 // Invariants: (1) operands are inputs first, then outputs; (2) more than five operands, and
 // attributes above 16 bytes, lie in the record's blob: first the extra operands, then the
-// attributes; (3) the client fixes `use` at submission, by program order.
+// attributes, then the parameters of an expression; (3) the client fixes `use` at submission, by
+// program order.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +40,7 @@ enum class RecordFlag : std::uint16_t {
       1,  ///< The left operand is the immediate (ScalarAttributes), the one input is the right one.
   scalar_rhs = 2,  ///< The right operand is the immediate.
   exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
+  update = 8,      ///< Of an expression: it updates a parameter; an update group's.
 };
 
 inline constexpr int kInlineOperands = 5;
@@ -94,6 +96,12 @@ class OpView {
   [[nodiscard]] Operand input(int index) const noexcept { return operand(index); }
   [[nodiscard]] Operand output(int index) const noexcept {
     return operand(record_->input_count + index);
+  }
+
+  /// The parameters of an expression: the last bytes of the blob.
+  [[nodiscard]] std::span<const std::byte> last_blob_bytes(std::size_t size_bytes) const noexcept {
+    HEARTH_ASSERT(record_->blob_size_bytes >= size_bytes, "parameters missing in the blob");
+    return {blob_ + (record_->blob_size_bytes - size_bytes), size_bytes};
   }
 
   /// The attributes of this kind (op_attributes.hpp says which struct belongs to which kind).

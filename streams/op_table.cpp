@@ -316,6 +316,13 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "Fulfils a Pending when all before it in the lane is done."),
     Row{OpKind::limit, "limit", OpClass::lifetime, kAll}.attributes<LimitAttributes>().doc(
         "What follows in the lane is given up at a deadline, or on a stop."),
+    Row{OpKind::expression, "expression", OpClass::expression, kAll}
+        .inputs(1, kMostExpressionInputs)
+        .outputs(kMostExpressionOutputs)
+        .rule(DtypeRule::expression)
+        .attributes<ExpressionAttributes>()
+        .doc("An elementwise function that the program captured, over all inputs at once, numpy "
+             "broadcasting: a custom op, or an optimizer's update of one parameter."),
 };
 
 namespace {

@@ -27,7 +27,8 @@ enum class OpClass : std::uint8_t {
   pooling,
   row,  ///< softmax and its kin
   optimizer,
-  lifetime,  ///< upload, drop, publish, ...: handled by the actor, never a kernel
+  expression,  ///< An elementwise function that the program captured.
+  lifetime,    ///< upload, drop, publish, ...: handled by the actor, never a kernel
 };
 
 /// How the result's element type follows from the inputs'.
@@ -40,6 +41,7 @@ enum class DtypeRule : std::uint8_t {
   position,        ///< argmax: i64
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
+  expression,      ///< As its kernel says.
   none,            ///< lifetime records
 };
 
@@ -69,6 +71,9 @@ struct OpInfo {
   bool differentiable;                ///< Has a row in runtime/tape/vjp_table.
 };
 inline constexpr std::uint8_t kAnyNumber = 255;
+inline constexpr std::uint8_t kMostExpressionInputs = 16;
+inline constexpr std::uint8_t kMostExpressionOutputs = 4;
+inline constexpr std::uint8_t kMostExpressionParameters = 16;
 
 namespace detail {
 extern const OpInfo op_rows[kOpKindCount];
@@ -76,6 +81,15 @@ extern const OpInfo op_rows[kOpKindCount];
 /// The row of a kind.
 [[nodiscard]] inline const OpInfo& op_info(OpKind kind) noexcept {
   return detail::op_rows[static_cast<std::size_t>(kind)];
+}
+/// Whether the record belongs to an update group: (parameter, gradient, state...) to the new
+/// parameter and state.
+[[nodiscard]] inline bool is_update(OpKind kind, std::uint16_t flags) noexcept {
+  return op_info(kind).op_class == OpClass::optimizer ||
+         (flags & static_cast<std::uint16_t>(RecordFlag::update)) != 0;
+}
+[[nodiscard]] inline bool is_update(const OpRecord& record) noexcept {
+  return is_update(record.kind, record.flags);
 }
 /// All rows, in the order of OpKind.
 [[nodiscard]] std::span<const OpInfo> op_table() noexcept;

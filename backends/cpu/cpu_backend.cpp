@@ -1,6 +1,7 @@
 #include <hearth/backends/cpu/cpu_backend.hpp>
 
 #include "arena.hpp"
+#include "expression_kernel.hpp"
 #include "gemm_blas.hpp"
 #include "kernel_table.hpp"
 #include "program_cache.hpp"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace hearth::cpu {
@@ -34,6 +36,7 @@ struct CpuBackend::Machine {
                               reduction_rows(),
                               row_rows(),
                               optimizer_rows(),
+                              expression_rows(),
                               matmul_rows(),
                               conv_rows(),
                               pool_rows()}) {
@@ -96,6 +99,9 @@ Support CpuBackend::supports(const KernelCall& call) const {
             .reason = fmt::format(
                 "{}: {} is not one of {}", op.name, hearth::name(dtype), describe(op.dtypes))};
   }
+  if (kind == OpKind::expression) {
+    return supports_expression_call(call, machine_->context);
+  }
   return row.supports == nullptr ? Support{} : row.supports(call);
 }
 
@@ -109,7 +115,9 @@ std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {
 }
 
 Issue CpuBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
-  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+  return batch.size() == 1
+             ? issue_inline(batch, [this](const KernelCall& call) { return run(call); })
+             : submit_several(batch);
 }
 
 Status CpuBackend::run(const KernelCall& call) {
@@ -124,6 +132,20 @@ Status CpuBackend::run(const KernelCall& call) {
   Status status = row.run(call, machine_->context);
   machine_->scratch.give_back();
   return status;
+}
+
+Issue CpuBackend::submit_several(std::span<const Launch> batch) {
+  calls_.clear();
+  std::ranges::transform(batch, std::back_inserter(calls_), &Launch::call);
+  Issue issue;
+  while (issue.issued < calls_.size() && issue.status.has_value()) {
+    const std::span<const KernelCall> left = std::span(calls_).subspan(issue.issued);
+    const std::size_t count = equal_expressions(left);
+    issue.status =
+        count == 1 ? run(left[0]) : run_expression_batch(left.first(count), machine_->context);
+    issue.issued += issue.status.has_value() ? static_cast<std::uint32_t>(count) : 0;
+  }
+  return issue;
 }
 
 void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {

@@ -62,10 +62,13 @@ class CpuBackend final : public Backend {
   struct Machine;  // the arena, the scratch memory and the kernels by kind
 
   [[nodiscard]] Status run(const KernelCall& call);
+  /// Neighbours of one expression are one launch.
+  [[nodiscard]] Issue submit_several(std::span<const Launch> batch);
 
   BackendInfo info_;
   HostPageProvider pages_;
   std::unique_ptr<Machine> machine_;
+  std::vector<KernelCall> calls_;  // scratch, reused
 };
 
 }  // namespace hearth::cpu

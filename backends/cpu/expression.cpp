@@ -124,7 +124,7 @@ class Launch {
 
   // Sets that lie flat are cut as if they were one, element behind element.
   void run_together(std::span<const ExpressionCall> calls) {
-    std::array<std::int64_t, kMostTogether> counts;
+    std::array<std::int64_t, kMostTogether> counts{};
     std::int64_t total = 0;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const TileCall tiles(program_, calls[i], isa_);

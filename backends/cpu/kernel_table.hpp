@@ -49,6 +49,7 @@ elementwise_rows() noexcept;  // creation, cast, unary, binary, where, copy, con
 [[nodiscard]] std::span<const KernelRow> reduction_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> row_rows() noexcept;  // softmax, cross entropy
 [[nodiscard]] std::span<const KernelRow> optimizer_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> expression_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> matmul_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> conv_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> pool_rows() noexcept;

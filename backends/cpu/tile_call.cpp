@@ -85,50 +85,62 @@ bool TileCall::lies_flat() {
   return true;
 }
 
-void TileCall::find_space() {
-  std::array<Strides, kMostTileOperands> strides;
+// An input whose map has quotients or remainders is read place by place, whatever the space is
+// like.
+Strides TileCall::strides_of(std::size_t operand) {
   const std::size_t input_count = call_.inputs.size();
-  bool is_mapped = false;
-  for (std::size_t i = 0; i < input_count + call_.outputs.size(); ++i) {
-    const bool is_input = i < input_count;
-    const TensorView& view = is_input ? call_.inputs[i] : call_.outputs[i - input_count];
-    std::int64_t start = 0;
-    bool is_linear = true;
-    if (program_.is_pointwise) {
-      strides[i] = broadcast_strides(*view.layout, shape_);
-    } else {
-      is_linear = find_strides(
-          is_input ? program_.kernel.inputs[i].map : program_.kernel.outputs[i - input_count].map,
-          view.strides(),
-          strides[i],
-          start);
-    }
-    if (is_input) {
-      base_[i] = view.data + start * size_bytes(view.dtype);
-      lies_[i] = is_linear ? Lie::strided : Lie::mapped;
-    }
-    if (!is_linear) {  // read place by place, whatever the space looks like
-      strides[i] = {};
-      is_mapped = true;
-    }
+  const bool is_input = operand < input_count;
+  const TensorView& view = is_input ? call_.inputs[operand] : call_.outputs[operand - input_count];
+  Strides strides{};
+  std::int64_t start = 0;
+  bool is_linear = true;
+  if (program_.is_pointwise) {
+    strides = broadcast_strides(*view.layout, shape_);
+  } else {
+    const KernelIR& kernel = program_.kernel;
+    is_linear = find_strides(
+        is_input ? kernel.inputs[operand].map : kernel.outputs[operand - input_count].map,
+        view.strides(),
+        strides,
+        start);
   }
-  space_.emplace(shape_, std::span(strides).first(input_count + call_.outputs.size()));
-  bool is_flat = !is_mapped;
+  if (is_input) {
+    base_[operand] = view.data + start * size_bytes(view.dtype);
+    lies_[operand] = is_linear ? Lie::strided : Lie::mapped;
+  }
+  return is_linear ? strides : Strides{};
+}
+
+// How an operand lies in the space, once its axes are merged.
+TileCall::Lie TileCall::lie_of(std::size_t operand) const {
+  const bool is_mapped = operand < call_.inputs.size() && lies_[operand] == Lie::mapped;
+  if (is_mapped || space_->is_linear(operand)) {
+    return is_mapped ? Lie::mapped : Lie::linear;
+  }
+  const Strides& stride = space_->stride[operand];
+  const bool is_one = std::all_of(
+      stride.begin(), stride.begin() + space_->rank, [](std::int64_t step) { return step == 0; });
+  return is_one ? Lie::one : Lie::strided;
+}
+
+void TileCall::find_space() {
+  const std::size_t operand_count = call_.inputs.size() + call_.outputs.size();
+  std::array<Strides, kMostTileOperands> strides{};
+  for (std::size_t i = 0; i < operand_count; ++i) {
+    strides[i] = strides_of(i);
+  }
+  space_.emplace(shape_, std::span(strides).first(operand_count));
+  bool is_flat = true;
   bool is_along_rows = false;
-  for (std::size_t i = 0; i < input_count + call_.outputs.size(); ++i) {
-    const auto last = static_cast<std::size_t>(space_->rank);
-    const bool is_one =
-        count_ != 1 && std::all_of(space_->stride[i].begin(),
-                                   space_->stride[i].begin() + static_cast<std::ptrdiff_t>(last),
-                                   [](std::int64_t step) { return step == 0; });
-    const bool is_linear = space_->is_linear(i);
+  for (std::size_t i = 0; i < operand_count; ++i) {
     const std::int64_t step = space_->inner_stride(i);
+    const Lie lie = lie_of(i);
     is_along_rows = is_along_rows || (step != 0 && step != 1 && space_->rank > 1);
-    if (i < input_count && lies_[i] != Lie::mapped) {
-      lies_[i] = is_linear ? Lie::linear : is_one ? Lie::one : Lie::strided;
-      is_flat = is_flat && lies_[i] != Lie::strided;
-    } else if (i >= input_count) {
-      is_flat = is_flat && is_linear;
+    if (i < call_.inputs.size()) {
+      lies_[i] = lie;
+      is_flat = is_flat && (lie == Lie::linear || lie == Lie::one);
+    } else {
+      is_flat = is_flat && lie == Lie::linear;
     }
   }
   order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;

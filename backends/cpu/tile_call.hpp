@@ -54,6 +54,8 @@ class TileCall {
   enum class Lie : std::uint8_t { linear, one, strided, mapped };
 
   [[nodiscard]] bool lies_flat();
+  [[nodiscard]] Strides strides_of(std::size_t operand);
+  [[nodiscard]] Lie lie_of(std::size_t operand) const;
   void find_space();
   void find_shares();
   [[nodiscard]] TilePlaces places_of(const Block& block) const;

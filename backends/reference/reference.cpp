@@ -90,6 +90,8 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::sgd_step:
     case OpKind::adam_step:
       return evaluate_optimizer;
+    case OpKind::expression:
+      return evaluate_expression;
     case OpKind::reshape:
     case OpKind::permute:
     case OpKind::slice:
@@ -144,6 +146,9 @@ Support supports(const KernelCall& call) {
   if (inputs < info.min_inputs || too_many || outputs == 0 || outputs > info.outputs) {
     return {.yes = false,
             .reason = fmt::format("{} with {} inputs and {} outputs", info.name, inputs, outputs)};
+  }
+  if (info.kind == OpKind::expression && call.expression == nullptr) {
+    return {.yes = false, .reason = "expression without the function that it stands for"};
   }
   const DType dtype = typed_operand(call).dtype;
   if (!accepts(info.kind, dtype)) {

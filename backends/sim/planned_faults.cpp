@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/kernel/expression.hpp>
+
 #include <utility>
 
 namespace hearth::sim {
@@ -12,6 +14,9 @@ namespace {
 /// What makes two calls the same kernel.
 std::string kernel_key(const KernelCall& call) {
   std::string key(name(call.op.kind()));
+  if (call.expression != nullptr) {
+    key = fmt::format("{} {:016x}", call.expression->name, call.expression->hash);
+  }
   for (const auto& views : {call.inputs, call.outputs}) {
     for (const TensorView& view : views) {
       key += fmt::format(" {}[", name(view.dtype));

@@ -16,7 +16,7 @@ bool share_bytes(const std::vector<ByteRange>& some, const std::vector<ByteRange
 }  // namespace
 
 StoredCall::StoredCall(const KernelCall& call)
-    : record_(call.op.record()), input_count_(call.inputs.size()) {
+    : record_(call.op.record()), input_count_(call.inputs.size()), expression_(call.expression) {
   if (record_.blob_size_bytes > 0) {
     blob_.assign(call.op.blob(), call.op.blob() + record_.blob_size_bytes);
   }
@@ -36,7 +36,10 @@ void StoredCall::keep(const TensorView& view) {
 
 KernelCall StoredCall::call() const noexcept {
   const std::span<const TensorView> views(views_);
-  return {OpView(record_, blob_.data()), views.first(input_count_), views.subspan(input_count_)};
+  return {OpView(record_, blob_.data()),
+          views.first(input_count_),
+          views.subspan(input_count_),
+          expression_};
 }
 
 bool Access::conflicts_with(const Access& other) const noexcept {

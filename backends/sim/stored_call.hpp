@@ -30,6 +30,7 @@ class StoredCall final {
   std::vector<Layout> layouts_;
   std::vector<TensorView> views_;
   std::size_t input_count_;
+  const Expression* expression_;
 };
 
 /// The bytes that work reads and writes.

@@ -58,7 +58,8 @@ Status check(const fs::path& path,
                            printable(header.magic),
                            printable(format.magic)));
   }
-  if (header.version != format.version) {
+  const std::uint32_t oldest = format.oldest_version == 0 ? format.version : format.oldest_version;
+  if (header.version < oldest || header.version > format.version) {
     return bad(path,
                fmt::format(
                    "has schema version {}, this program reads {}", header.version, format.version));

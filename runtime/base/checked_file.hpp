@@ -27,8 +27,9 @@ namespace hearth {
 [[nodiscard]] std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept;
 
 struct FileFormat {
-  std::array<char, 8> magic{};  ///< {'H', 'T', 'U', 'N', 'E', ...}
-  std::uint32_t version = 1;
+  std::array<char, 8> magic{};       ///< {'H', 'T', 'U', 'N', 'E', ...}
+  std::uint32_t version = 1;         ///< That is written.
+  std::uint32_t oldest_version = 0;  ///< That is read too; 0: only `version` is.
 };
 inline constexpr std::uint64_t kCheckedHeaderBytes = 32;
 

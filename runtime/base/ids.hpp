@@ -21,6 +21,7 @@ using SlotId = Id<struct SlotIdTag>;      ///< A tensor's entry in its device's 
 using ShapeId = Id<struct ShapeIdTag>;    ///< An interned shape of one runtime.
 using SourceId = Id<struct SourceIdTag>;  ///< An interned source location; 0 = unknown.
 using PathId = Id<struct PathIdTag>;      ///< An interned module path; 0 = none.
+using ExprId = Id<struct ExprIdTag>;      ///< An interned expression of one runtime.
 
 }  // namespace hearth
 

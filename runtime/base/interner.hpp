@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,14 @@ class Interner final {
     // acquire: pairs with the release in add_index.
     const std::uint32_t found = find(*index_.load(std::memory_order_acquire), key, tag);
     return found != kNone ? Result<Id>(Id{found}) : insert(key, tag);
+  }
+
+  /// The id of a key, if it is known.
+  [[nodiscard]] std::optional<Id> find(const Key& key) const {
+    const auto tag = static_cast<std::uint32_t>(Policy::hash(key) >> 32U);
+    // acquire: pairs with the release in add_index.
+    const std::uint32_t found = find(*index_.load(std::memory_order_acquire), key, tag);
+    return found != kNone ? std::optional<Id>(Id{found}) : std::nullopt;
   }
 
   /// The entry of an id that intern() gave; stays valid as long as the table.

@@ -46,6 +46,10 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Unique in the process: finds a thread's client of this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
+  /// Ops here become an expression, and nothing is computed (runtime/ops/capture).
+  [[nodiscard]] bool is_capture() const noexcept { return is_capture_; }
+  /// Before the first client.
+  void make_capture() noexcept { is_capture_ = true; }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
@@ -138,6 +142,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
   const bool runs_inline_;
+  bool is_capture_ = false;
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};

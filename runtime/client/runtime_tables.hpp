@@ -2,6 +2,7 @@
 // endpoint keeps them alive. Private to runtime. Threads: any; each member has its own rule.
 #pragma once
 
+#include <string_view>
 #include <utility>
 
 #include <hearth/runtime/base/ids.hpp>
@@ -12,6 +13,9 @@
 #include <hearth/runtime/base/source_table.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/watchdog.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include "runtime/record/recorder.hpp"
 
@@ -30,12 +34,21 @@ struct RuntimeTables {
   ShapeTable shapes;
   SourceTable sources;
   PathTable paths;
+  ExpressionTable expressions;
   Trace trace;
   Log log;
   const IntrusivePtr<Watchdog> watchdog;
-  Recorder recorder{shapes, sources, paths};
+  Recorder recorder{shapes, sources, paths, expressions};
   const Duration wait_limit;  ///< Of a wait that names none.
 
+  /// What errors and traces call an op: the name of its kind, or of its expression.
+  [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {
+    return record.kind == OpKind::expression
+               ? expressions
+                     [ExprId{OpView(record, nullptr).attributes<ExpressionAttributes>().expression}]
+                         .name
+               : op_info(record.kind).name;
+  }
   [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }
 };
 

@@ -166,8 +166,7 @@ namespace {
 // What belongs to an open update group goes out whatever its stream's limits say: the group has an
 // end.
 StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
-  const bool is_limited =
-      record.kind != OpKind::group_end && op_info(record.kind).op_class != OpClass::optimizer;
+  const bool is_limited = record.kind != OpKind::group_end && !is_update(record);
   return is_limited ? limits : StreamLimits{};
 }
 
@@ -220,7 +219,7 @@ void StreamState::throw_full(const OpRecord& record, Error error) {
                            endpoint_->name(),
                            error.text,
                            lane_.backlog());
-  error.op = op_info(record.kind).name;
+  error.op = endpoint_->tables().op_name(record);
   error.device = endpoint_->name();
   error.lane = lane_id_.value;
   error.location = endpoint_->tables().sources.location(record.source);

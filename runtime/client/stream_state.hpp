@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/sink.hpp>
 
 #include "device_endpoint.hpp"
@@ -41,6 +43,9 @@ struct OpenGroup {
 
 class StreamState final : public Sink {
  public:
+  /// The captured updates of Sgd and Adam, by form and element type.
+  using Updates = std::map<std::pair<int, DType>, ExpressionRef>;
+
   explicit StreamState(IntrusivePtr<DeviceEndpoint> endpoint);
   ~StreamState() override;
 
@@ -92,6 +97,9 @@ class StreamState final : public Sink {
     }
   }
 
+  /// Kept for the stream's update groups, which are many and short.
+  [[nodiscard]] Updates& updates() noexcept { return updates_; }
+
   /// Binds the stream to the calling thread. Errors: ArgumentError stream_misuse when another
   /// thread uses it.
   void enter(SourceLoc loc);
@@ -134,6 +142,7 @@ class StreamState final : public Sink {
   std::uint32_t depth_ = 0;
   std::uint16_t record_flags_ = 0;
   std::shared_ptr<OpenGroup> open_group_;
+  Updates updates_;
 };
 
 /// A thread's streams on one device: its default one, and the one a StreamScope made current.

@@ -106,6 +106,13 @@ Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule)
   return Ran::done;
 }
 
+const Expression* Dispatch::expression_of(const OpView& op) const noexcept {
+  return op.kind() == OpKind::expression
+             ? &endpoint_.tables()
+                    .expressions[ExprId{op.attributes<ExpressionAttributes>().expression}]
+             : nullptr;
+}
+
 // The views lie in one scratch vector, inputs first: a call borrows it, and the next op overwrites
 // it.
 KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> storages) {
@@ -123,7 +130,8 @@ KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> 
     views[inputs + i] = TensorView{
         storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype};
   }
-  return KernelCall{op.op(), {views, inputs}, {views + inputs, storages.size()}};
+  return KernelCall{
+      op.op(), {views, inputs}, {views + inputs, storages.size()}, expression_of(op.op())};
 }
 
 Status Dispatch::submit(const ResolvedOp& op,
@@ -133,7 +141,7 @@ Status Dispatch::submit(const ResolvedOp& op,
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
-  Status status = submit_views(op.op(), call.inputs, call.outputs, rule);
+  Status status = submit_call(call, rule);
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
@@ -152,12 +160,9 @@ Status Dispatch::check_blocks(const ResolvedOp& op, std::span<const HeldStorage>
   });
 }
 
-Status Dispatch::submit_views(const OpView& op,
-                              std::span<const TensorView> inputs,
-                              std::span<const TensorView> outputs,
-                              OnShortage rule) {
-  const KernelCall call{op, inputs, outputs};
-  const TraceScope span(endpoint_.tables().trace, op_info(op.kind()).name, endpoint_.name());
+Status Dispatch::submit_call(const KernelCall& call, OnShortage rule) {
+  RuntimeTables& tables = endpoint_.tables();
+  const TraceScope span(tables.trace, tables.op_name(call.op.record()), endpoint_.name());
   ++statistics_.kernels;
   return run_call("the kernel", call, rule);
 }
@@ -263,7 +268,7 @@ void Dispatch::release_slot(SlotId id) noexcept {
 ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
   const bool is_group = op.kind() == OpKind::group_begin || op.kind() == OpKind::group_end;
   Error full = error;
-  full.op = is_group ? "update group" : op_info(op.kind()).name;
+  full.op = is_group ? "update group" : endpoint_.tables().op_name(op.record());
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();
   full.lane = lane.value;

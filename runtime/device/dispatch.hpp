@@ -184,11 +184,10 @@ class Dispatch {
                                      const Storage& in,
                                      const Storage& out,
                                      std::int64_t in_bytes);
-  [[nodiscard]] Status submit_views(const OpView& op,
-                                    std::span<const TensorView> inputs,
-                                    std::span<const TensorView> outputs,
-                                    OnShortage rule);
-  /// The input whose bytes output `index` of an optimizer op replaces: parameter for 0, state after
+  [[nodiscard]] Status submit_call(const KernelCall& call, OnShortage rule);
+  /// What an op of kind `expression` computes; null for the other kinds.
+  [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
+  /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
   /// the gradient for the rest.
   [[nodiscard]] static int updated_input(int output_index) noexcept {
     return output_index == 0 ? 0 : output_index + 1;
@@ -237,6 +236,21 @@ class Dispatch {
                                                     LaneState& lane,
                                                     OnShortage rule,
                                                     std::vector<HeldStorage>& outputs);
+  /// How many records, from the first on, may go to the backend as one batch.
+  [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
+  /// Submits records that are alike, with outputs in these storages.
+  [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
+                                   std::span<const std::vector<HeldStorage>> outputs,
+                                   LaneId lane);
+  /// The same, or one record alone.
+  [[nodiscard]] Issue submit_some(std::span<const GroupRecord> group,
+                                  std::span<const std::vector<HeldStorage>> outputs,
+                                  LaneId lane);
+  /// The results of a record of a group that ran, or has failed with this status.
+  void finish_record(const GroupRecord& entry,
+                     std::vector<HeldStorage>& outputs,
+                     const Status& status,
+                     LaneState& lane);
   /// The status, with where it came from unless the work is put off.
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
   /// The new tensor of an update that does not happen.
@@ -288,6 +302,8 @@ class Dispatch {
   };
   Touched touched_;
   std::vector<TimelinePoint> points_;  // scratch, reused
+  std::vector<TensorView> batch_views_;
+  std::vector<Launch> batch_;
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

@@ -1,6 +1,13 @@
 // Update groups: all of an optimizer step, or nothing.
 #include "dispatch.hpp"
 
+#include <algorithm>
+#include <utility>
+
+#include <hearth/streams/op_attributes.hpp>
+
+#include "guarded.hpp"
+
 namespace hearth {
 
 Status Dispatch::short_or_named(const Status& status, const OpView& op, LaneId lane) const {
@@ -61,33 +68,115 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   return memory;
 }
 
+// How many records, from the first on, are of one expression. A strategy that looks at the blocks
+// of each kernel gets them one by one, and so does an asynchronous device, whose launches each have
+// points of their own to wait for.
+std::size_t Dispatch::alike_from(std::span<const GroupRecord> group) const noexcept {
+  const OpRecord& first = group[0].record;
+  if (first.kind != OpKind::expression || handles_.is_checked() || !runs_inline_) {
+    return 1;
+  }
+  const auto number_of = [](const OpRecord& record) {
+    return OpView(record, nullptr).attributes<ExpressionAttributes>().expression;
+  };
+  const auto is_other = [&](const GroupRecord& entry) {
+    return entry.record.kind != first.kind || number_of(entry.record) != number_of(first);
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(group, is_other) - group.begin());
+}
+
+// Phases: views of all operands; calls that borrow them; the launch.
+Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
+                             std::span<const std::vector<HeldStorage>> outputs,
+                             LaneId lane) {
+  batch_views_.clear();
+  batch_.clear();
+  std::size_t operands = 0;
+  for (const GroupRecord& entry : group) {
+    operands += static_cast<std::size_t>(entry.record.operand_count());
+  }
+  batch_views_.reserve(operands);  // the calls point into it
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const ResolvedOp op(handles_, OpView(group[i].record, group[i].blob.data()), lane);
+    const KernelCall call = call_of(op, outputs[i]);
+    const std::size_t first = batch_views_.size();
+    batch_views_.insert(batch_views_.end(), call.inputs.begin(), call.inputs.end());
+    batch_views_.insert(batch_views_.end(), call.outputs.begin(), call.outputs.end());
+    const std::span<const TensorView> views = std::span(batch_views_).subspan(first);
+    batch_.push_back({.call = {call.op,
+                               views.first(call.inputs.size()),
+                               views.subspan(call.inputs.size()),
+                               call.expression}});
+  }
+  RuntimeTables& tables = endpoint_.tables();
+  const TraceScope span(tables.trace, tables.op_name(group[0].record), endpoint_.name());
+  statistics_.kernels += group.size();
+  Issue outcome;
+  const Status thrown = guarded("the kernel", [&]() -> Status {
+    outcome = backend_->submit(batch_, {});
+    return {};
+  });
+  if (!thrown.has_value()) {
+    outcome.status = thrown;
+  } else if (!outcome.status.has_value()) {
+    outcome.status = why_failed(std::move(outcome.status), OnShortage::report);
+  }
+  return outcome;
+}
+
 Status Dispatch::run_group(std::span<const GroupRecord> group,
                            GroupMemory& memory,
                            LaneState& lane) {
   Status status(lost_);  // it may have been lost since the group was prepared
   const DeviceScratch::Reservation reserved(*scratch_,
                                             memory.scratch ? memory.scratch->block : Block{});
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const OpView view(group[i].record, group[i].blob.data());
-    const ResolvedOp op(handles_, view, lane.id);
-    std::vector<HeldStorage>& outputs = memory.outputs[i];
+  for (std::size_t first = 0; first < group.size();) {
+    const std::size_t count = status.has_value() ? alike_from(group.subspan(first)) : 1;
+    std::size_t done = 0;
     if (status.has_value()) {
-      Status ran = submit(op, outputs, OnShortage::report);
-      if (!ran.has_value()) {
-        status = error_of(ran, view, lane.id);
+      const Issue outcome = submit_some(
+          group.subspan(first, count), std::span(memory.outputs).subspan(first, count), lane.id);
+      done = outcome.issued;
+      if (!outcome.status.has_value()) {
+        const GroupRecord& failed = group[first + done];
+        status = error_of(outcome.status, OpView(failed.record, failed.blob.data()), lane.id);
       }
     }
-    // Some of the group has written in place already: what follows a failure cannot keep its old
-    // value, so it is poisoned.
-    if (status.has_value()) {
-      make_outputs(view, lane, outputs);
-    } else {
-      outputs.clear();
-      poison_outputs(view, lane, status.shared_error());
+    for (std::size_t i = 0; i < count; ++i) {
+      finish_record(
+          group[first + i], memory.outputs[first + i], i < done ? Status() : status, lane);
     }
-    consume_inputs(op);
+    first += count;
   }
   return status;
+}
+
+Issue Dispatch::submit_some(std::span<const GroupRecord> group,
+                            std::span<const std::vector<HeldStorage>> outputs,
+                            LaneId lane) {
+  if (group.size() > 1) {
+    return submit_alike(group, outputs, lane);
+  }
+  const ResolvedOp op(handles_, OpView(group[0].record, group[0].blob.data()), lane);
+  Status status = submit(op, outputs[0], OnShortage::report);
+  return {.issued = status.has_value() ? 1U : 0U, .status = std::move(status)};
+}
+
+// Where the record failed some of the group has written in place already: it cannot keep its old
+// value, so it is poisoned.
+void Dispatch::finish_record(const GroupRecord& entry,
+                             std::vector<HeldStorage>& outputs,
+                             const Status& status,
+                             LaneState& lane) {
+  const OpView view(entry.record, entry.blob.data());
+  const ResolvedOp op(handles_, view, lane.id);
+  if (status.has_value()) {
+    make_outputs(view, lane, outputs);
+  } else {
+    outputs.clear();
+    poison_outputs(view, lane, status.shared_error());
+  }
+  consume_inputs(op);
 }
 
 // The new tensors take over the old values: the owner of the parameters has only those left.

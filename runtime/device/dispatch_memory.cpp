@@ -21,10 +21,6 @@ namespace {
                .text = fmt::format("the memory strategy threw: {}", what_was_thrown())};
 }
 
-bool is_optimizer(OpKind kind) noexcept {
-  return op_info(kind).op_class == OpClass::optimizer;
-}
-
 BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
   return {.kind = op.kind(),
           .dtype = out.dtype,
@@ -49,17 +45,17 @@ void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
 }
 
 // In place: the last use of an input, of the whole storage, in the order of the result's elements,
-// and a kernel that may read and write the same bytes. An optimizer's outputs replace their own
+// and a kernel that may read and write the same bytes. An update's outputs replace their own
 // inputs alone, or a parameter would land in a moment's bytes.
 Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
   const Operand out = op.op().output(output_index);
   const Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
-  const bool optimizer = is_optimizer(op.kind());
-  if (output_index > 0 && !optimizer) {
+  const bool update = is_update(op.op().record());
+  if (output_index > 0 && !update) {
     return nullptr;
   }
-  const int first = optimizer ? updated_input(output_index) : 0;
-  const int last = optimizer ? first + 1 : op.input_count();
+  const int first = update ? updated_input(output_index) : 0;
+  const int last = update ? first + 1 : op.input_count();
   for (int i = first; i < last; ++i) {
     const Operand operand = op.op().input(i);
     if (operand.use != Use::read_last || operand.dtype != out.dtype) {
@@ -68,7 +64,7 @@ Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
     const Slot& slot = op.slot(i);
     if (is_free_to_write(operand.slot, slot) &&
         slot.layout->shape.element_count() == out_layout.shape.element_count() &&
-        (optimizer || backend_->may_alias(op.kind(), i))) {
+        (update || backend_->may_alias(op.kind(), i))) {
       return slot.storage;
     }
   }
@@ -118,7 +114,7 @@ Result<HeldStorage> Dispatch::storage_for(const ResolvedOp& op, int output_index
 Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index, OnShortage rule) {
   const Operand out = op.output(output_index);
   const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
-  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_optimizer(op.kind())
+  const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_update(op.record())
                             ? PoolKind::exclusive
                             : PoolKind::temporary;
   return allocate(size, kind, origin_of(op, out), rule);

@@ -24,7 +24,7 @@ Step Records::consume(LaneState& lane, const OpView& op) {
       }
       return consume_lifetime(lane, op);
     }
-    if (lane.in_group && op_class == OpClass::optimizer) {
+    if (lane.in_group && is_update(op.record())) {
       UpdateGroups::keep(lane, op);
       return Step::consumed;
     }

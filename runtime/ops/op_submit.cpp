@@ -19,17 +19,21 @@
 namespace hearth::detail {
 namespace {
 
-[[noreturn]] void throw_empty(OpKind kind, SourceLoc location) {
+std::string_view op_name(const Submission& submission) noexcept {
+  return submission.name.empty() ? op_info(submission.kind).name : submission.name;
+}
+
+[[noreturn]] void throw_empty(std::string_view op, SourceLoc location) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
-                    .text = fmt::format("{}: an operand is an empty tensor", op_info(kind).name),
-                    .op = std::string(op_info(kind).name),
+                    .text = fmt::format("{}: an operand is an empty tensor", op),
+                    .op = std::string(op),
                     .location = location});
 }
 
 [[noreturn]] void throw_two_devices(const Submission& submission,
                                     const TensorImpl& a,
                                     const TensorImpl& b) {
-  const std::string_view op = op_info(submission.kind).name;
+  const std::string_view op = op_name(submission);
   throw_error(Error{
       .code = ErrorCode::device_mismatch,
       .text = fmt::format(
@@ -91,6 +95,11 @@ class RecordBuilder {
       append(bytes);
     }
   }
+  void add_parameters(std::span<const std::byte> bytes) {
+    if (!bytes.empty()) [[unlikely]] {
+      append(bytes);
+    }
+  }
   [[nodiscard]] std::span<const std::byte> blob() const {
     return heap_.empty() ? std::span<const std::byte>(inline_).first(size_)
                          : std::span<const std::byte>(heap_);
@@ -141,7 +150,7 @@ using LastUses = std::uint64_t;
 
 [[gnu::noinline]] void require_made(StreamState& stream, const Submission& submission) {
   for (const Arg& input : submission.inputs) {
-    stream.require_made(*input.tensor().impl(), op_info(submission.kind).name, submission.location);
+    stream.require_made(*input.tensor().impl(), op_name(submission), submission.location);
   }
 }
 
@@ -183,8 +192,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
                       std::span<const Output> outputs,
                       std::span<Tensor> results) {
   StreamState& stream = current_stream(endpoint);
-  if (stream.has_open_group() && op_info(submission.kind).op_class != OpClass::optimizer)
-      [[unlikely]] {
+  if (stream.has_open_group() && !is_update(submission.kind, submission.flags)) [[unlikely]] {
     require_made(stream, submission);
   }
   Tape* tape = tape_of(submission);
@@ -202,6 +210,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     builder.add(results[i].impl()->operand(Use::out));
   }
   builder.add_attributes(submission.attributes);
+  builder.add_parameters(submission.parameters);
   try {
     stream.submit(record, builder.blob());
   } catch (...) {
@@ -224,7 +233,7 @@ DeviceEndpoint& endpoint_of(const Submission& submission) {
   for (const Arg& input : submission.inputs) {
     const TensorImpl* impl = input.tensor().impl();
     if (impl == nullptr) {
-      throw_empty(submission.kind, submission.location);
+      throw_empty(op_name(submission), submission.location);
     }
     if (impl->endpoint != first->endpoint) {
       throw_two_devices(submission, *first, *impl);
@@ -238,7 +247,7 @@ DeviceEndpoint& endpoint_of(const Submission& submission) {
 TensorSpec spec_of(OpKind kind, const Arg& arg) {
   const TensorImpl* impl = arg.tensor().impl();
   if (impl == nullptr) {
-    throw_empty(kind, arg.location());
+    throw_empty(op_info(kind).name, arg.location());
   }
   return TensorSpec{impl->dtype, impl->layout->shape};
 }

@@ -25,6 +25,8 @@ struct Submission {
   std::span<const Arg> inputs;  ///< tensors only (a scalar operand is an attribute and a flag)
   std::span<const std::byte> attributes = {};  ///< the bytes of the kind's attribute struct
   std::uint16_t flags = 0;                     ///< RecordFlag bits
+  std::span<const std::byte> parameters = {};  ///< of an expression
+  std::string_view name = {};                  ///< of an expression; else the kind has one
 };
 
 /// Submits an op with one result of this dtype and shape. Errors: DeviceMismatch when the inputs

@@ -22,10 +22,6 @@ using detail::ticket_of;
 
 namespace {
 
-bool is_step(OpKind kind) noexcept {
-  return op_info(kind).op_class == OpClass::optimizer;
-}
-
 // What the environment says, but for folders, which are nobody else's business.
 void note_settings(std::map<std::string, std::string>& notes) {
   const Settings settings = Settings::from_environment();
@@ -40,8 +36,9 @@ void note_settings(std::map<std::string, std::string>& notes) {
 
 Recorder::Recorder(const ShapeTable& shapes,
                    const SourceTable& sources,
-                   const PathTable& paths) noexcept
-    : shapes_(shapes), sources_(sources), paths_(paths) {}
+                   const PathTable& paths,
+                   const ExpressionTable& expressions) noexcept
+    : shapes_(shapes), sources_(sources), paths_(paths), expressions_(expressions) {}
 
 Recorder::~Recorder() = default;
 
@@ -104,7 +101,7 @@ bool Recorder::is_left_out(const State& state,
                            LaneId lane,
                            const OpView& op) {
   const OpKind kind = op.kind();
-  if (kind == OpKind::group_end || is_step(kind)) {
+  if (kind == OpKind::group_end || is_update(op.record())) {
     return !state.groups.contains({device, lane.value});
   }
   if (kind == OpKind::publish || kind == OpKind::adopt || kind == OpKind::drop) {
@@ -178,6 +175,20 @@ std::uint32_t Recorder::path_of(State& state, PathId path) const {
     state.trace.paths.push_back(paths_.path(path));
   }
   return place->second;
+}
+
+void Recorder::note_expression(State& state, TraceOp& op) const {
+  if (op.record.kind != OpKind::expression) {
+    return;
+  }
+  auto attributes = op.view().attributes<ExpressionAttributes>();
+  const auto [place, is_new] = state.expressions.emplace(
+      attributes.expression, static_cast<std::uint32_t>(state.trace.expressions.size()));
+  if (is_new) {
+    state.trace.expressions.push_back(expressions_.ref(ExprId{attributes.expression}));
+  }
+  attributes.expression = place->second;
+  std::memcpy(op.record.immediate, &attributes, sizeof attributes);
 }
 
 // Inputs first: an op may give a slot away and make its result in the same one. Operands beyond the
@@ -361,6 +372,7 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
     TraceOp noted = copy_of(op, *device, lane, sequence);
     noted.record.source.value = place_of(state, op.record().source);
     noted.record.path.value = path_of(state, op.record().path);
+    note_expression(state, noted);
     add_operands(state, noted, op);
     if (bytes.value()) {
       noted.data = state.add_data(std::move(*bytes.value()));

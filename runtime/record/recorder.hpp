@@ -24,6 +24,7 @@
 namespace hearth {
 
 class DeviceEndpoint;
+class ExpressionTable;
 struct ReadTicket;
 struct TraceOp;
 
@@ -41,7 +42,10 @@ class Recorder {
     std::unique_ptr<ReadTicket> read;
   };
 
-  Recorder(const ShapeTable& shapes, const SourceTable& sources, const PathTable& paths) noexcept;
+  Recorder(const ShapeTable& shapes,
+           const SourceTable& sources,
+           const PathTable& paths,
+           const ExpressionTable& expressions) noexcept;
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder();
@@ -103,6 +107,8 @@ class Recorder {
   [[nodiscard]] Operand translate(State& state, const Operand& operand, std::uint32_t value) const;
   [[nodiscard]] std::uint32_t place_of(State& state, SourceId source) const;
   [[nodiscard]] std::uint32_t path_of(State& state, PathId path) const;
+  /// Of an op of this kind, from the number in its runtime's table.
+  void note_expression(State& state, TraceOp& op) const;
   static void note_kind(State& state, TraceOp& op, const OpView& from);
   /// Appends, and ends the recording when it grows too large.
   std::size_t add(State& state, TraceOp op);
@@ -117,6 +123,7 @@ class Recorder {
   const ShapeTable& shapes_;
   const SourceTable& sources_;
   const PathTable& paths_;
+  const ExpressionTable& expressions_;
   std::atomic<bool> is_on_{false};
   mutable Mutex mutex_;
   std::uint64_t recording_ HEARTH_GUARDED_BY(mutex_) = 0;

@@ -29,6 +29,7 @@ struct Recorder::State {
   std::unordered_map<std::uint32_t, std::uint32_t> shapes;
   std::unordered_map<std::uint32_t, std::uint32_t> places;
   std::unordered_map<std::uint32_t, std::uint32_t> paths;
+  std::unordered_map<std::uint32_t, std::uint32_t> expressions;
   std::map<const Transfer*, std::uint32_t> transfers;        // what reads for it, from 1
   std::map<std::uint32_t, std::size_t> loans;                // by value: what lent it
   std::set<std::pair<std::uint32_t, std::uint64_t>> groups;  // open ones, by device and lane

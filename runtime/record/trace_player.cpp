@@ -20,6 +20,7 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
+#include "runtime/client/device_endpoint.hpp"
 #include "runtime/ops/op_submit.hpp"
 
 namespace hearth {
@@ -188,14 +189,28 @@ class Player {
     const std::size_t size = op_info(op.record.kind).attribute_size_bytes;
     // Attributes too long for the record stand in its blob, behind the operands that found no room.
     const std::span<const std::byte> blob(op.blob);
+    OpRecord record = op.record;
+    std::span<const std::byte> parameters;
+    std::string_view name;
+    if (record.kind == OpKind::expression) {
+      auto attributes = view.attributes<ExpressionAttributes>();
+      const ExpressionRef& expression = trace_.expressions[attributes.expression];
+      parameters = view.last_blob_bytes(attributes.parameter_count * sizeof(std::uint64_t));
+      name = expression->name;
+      attributes.expression =
+          device_of(op).endpoint().tables().expressions.intern(expression).value().value;
+      std::memcpy(record.immediate, &attributes, sizeof attributes);
+    }
     const detail::Submission submission{
         .kind = op.record.kind,
         .location = {},
         .inputs = inputs,
-        .attributes = size <= sizeof op.record.immediate
-                          ? std::span<const std::byte>(op.record.immediate).first(size)
+        .attributes = size <= sizeof record.immediate
+                          ? std::span<const std::byte>(record.immediate).first(size)
                           : blob.last(size),
-        .flags = op.record.flags};
+        .flags = op.record.flags,
+        .parameters = parameters,
+        .name = name};
     if (inputs.empty()) {
       add_value(detail::submit_on(device_of(op), submission, specs[0].dtype, specs[0].shape),
                 index,

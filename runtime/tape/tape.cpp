@@ -129,8 +129,10 @@ void Tape::will_record(const detail::Submission& submission) {
     attributes = detail::bytes_of(home);
   }
   node.first_attribute_byte = count32(attribute_bytes_.size());
-  node.attribute_size_bytes = static_cast<std::uint16_t>(attributes.size());
+  const std::span<const std::byte> parameters = submission.parameters;
+  node.attribute_size_bytes = static_cast<std::uint16_t>(attributes.size() + parameters.size());
   attribute_bytes_.insert(attribute_bytes_.end(), attributes.begin(), attributes.end());
+  attribute_bytes_.insert(attribute_bytes_.end(), parameters.begin(), parameters.end());
   nodes_.push_back(node);
 }
 

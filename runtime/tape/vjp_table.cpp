@@ -103,6 +103,10 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_result(vjp::row_softmax);
     case OpKind::cross_entropy:
       return {vjp::cross_entropy, {VjpNeeds{.operands = kSecond, .outputs = kSecond}}};
+    case OpKind::expression: {
+      constexpr VjpNeeds kAll{.operands = 0x0f};
+      return {vjp::expression, {kAll, kAll, kAll, kAll}};
+    }
     // Tensor::to(device) counts as an upload of its input.
     case OpKind::upload:
       return from_nothing(vjp::transfer);

@@ -14,7 +14,8 @@
 
 namespace hearth {
 
-/// Whether the kind has an expression: all of FusionClass::elementwise and FusionClass::fill have.
+/// Whether the kind has an expression: all of FusionClass::elementwise and FusionClass::fill have,
+/// but for the kind `expression`, whose ops bring one of their own.
 [[nodiscard]] bool has_expression(OpKind kind) noexcept;
 
 /// The type that values of an element type are computed in: f32 for f16 and bf16, else the same.

@@ -1,17 +1,25 @@
 #include <hearth/streams/trace/op_trace.hpp>
 
+#include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
 namespace hearth {
 
+const Expression* OpTrace::expression_of(const TraceOp& op) const noexcept {
+  return op.record.kind == OpKind::expression
+             ? expressions[op.view().attributes<ExpressionAttributes>().expression].get()
+             : nullptr;
+}
+
 std::string OpTrace::describe(const Operand& operand) const {
   return hearth::describe(operand.dtype, shape(operand));
 }
 
 std::string OpTrace::describe(const TraceOp& op) const {
-  std::string text(name(op.record.kind));
+  const Expression* const expression = expression_of(op);
+  std::string text(expression != nullptr ? expression->name : name(op.record.kind));
   const OpView view = op.view();
   for (int i = 0; i < op.record.input_count; ++i) {
     text += i == 0 ? " " : ", ";

@@ -13,6 +13,7 @@
 
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_record.hpp>
 
 namespace hearth {
@@ -27,7 +28,7 @@ enum class TraceOutcome : std::uint8_t {
 
 /// One op. In its record, an operand's slot is the number of a value, from 1 in the order in which
 /// values are made; its generation and reserved are 0. Shape, source and path are places in the
-/// trace's tables. A lifetime record has no blob and no ticket.
+/// trace's tables, an expression too. A lifetime record has no blob and no ticket.
 struct TraceOp {
   OpRecord record;
   std::vector<std::byte> blob = {};
@@ -54,12 +55,15 @@ struct OpTrace {
   std::vector<Shape> shapes = {};
   std::vector<Place> places = {{}};       ///< The first means "unknown".
   std::vector<std::string> paths = {{}};  ///< The first means "none".
+  std::vector<ExpressionRef> expressions = {};
   std::vector<std::vector<std::byte>> data = {};
   std::vector<TraceOp> ops = {};
 
   [[nodiscard]] const Shape& shape(const Operand& operand) const noexcept {
     return shapes[operand.shape.value];
   }
+  /// The expression of an op, or null.
+  [[nodiscard]] const Expression* expression_of(const TraceOp& op) const noexcept;
   /// What an op's operand is: "f32[4, 8]".
   [[nodiscard]] std::string describe(const Operand& operand) const;
   /// "matmul f32[4, 8], f32[8, 3] -> f32[4, 3]"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/trace/record_rules.hpp>
 
 namespace hearth {
@@ -42,7 +43,7 @@ Status OpTraceChecker::step() {
   HEARTH_TRY_STATUS(rules::check_form(op.record, op.blob.size()));
   HEARTH_TRY_STATUS(check_numbers(op));
   HEARTH_TRY_STATUS(check_operands(op));
-  HEARTH_TRY_STATUS(rules::check_record(op.view(), inputs_, outputs_));
+  HEARTH_TRY_STATUS(rules::check_record(op.view(), inputs_, outputs_, trace_.expression_of(op)));
   HEARTH_TRY_STATUS(check_bytes(op));
   HEARTH_TRY_STATUS(check_group(op));
   HEARTH_TRY_STATUS(count_work(op));
@@ -60,6 +61,10 @@ Status OpTraceChecker::check_numbers(const TraceOp& op) const {
   }
   if (op.data > trace_.data.size() || (op.data != 0 && !reads_bytes(op.record.kind))) {
     return wrong(op, fmt::format("there is no data {} for it", op.data));
+  }
+  if (op.record.kind == OpKind::expression &&
+      op.view().attributes<ExpressionAttributes>().expression >= trace_.expressions.size()) {
+    return wrong(op, "its expression is not in the table");
   }
   if (op.outcome > TraceOutcome::discarded || op.error > ErrorCode::internal) {
     return wrong(op, "its outcome is none that there is");
@@ -212,7 +217,7 @@ void OpTraceChecker::apply(const TraceOp& op) {
       live_bytes_ -= value.spec.shape.element_count() * size_bytes(value.spec.dtype);
     }
   }
-  const bool is_step = op_info(op.record.kind).op_class == OpClass::optimizer;
+  const bool is_step = is_update(op.record);
   const auto open = open_groups_.find({op.device, op.lane});
   for (const TensorSpec& spec : outputs_) {
     values_.push_back(Value{.device = op.device,

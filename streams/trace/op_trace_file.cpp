@@ -1,8 +1,10 @@
 #include <hearth/streams/trace/op_trace_file.hpp>
 
+#include "expression_bytes.hpp"
+#include "trace_bytes.hpp"
+
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,59 +15,18 @@
 namespace hearth {
 namespace {
 
-constexpr FileFormat kFormat{.magic = {'H', 'T', 'R', 'A', 'C', 'E', '\r', '\n'}, .version = 2};
-constexpr std::uint32_t kFrameVersion = 1;
+using trace_file::bad_byte;
+using trace_file::ByteReader;
+using trace_file::ByteWriter;
+using trace_file::FrameHeader;
+using trace_file::FrameKind;
+using trace_file::kFrameNames;
+using trace_file::kFrameVersion;
 
-enum class FrameKind : std::uint32_t { notes = 1, devices, shapes, places, paths, data, ops };
-constexpr std::string_view kFrameNames[] = {
-    "", "notes", "devices", "shapes", "places", "paths", "data", "ops"};
-
-struct FrameHeader {
-  std::uint32_t kind = 0;
-  std::uint32_t version = 0;
-  std::uint64_t size_bytes = 0;
-  std::uint64_t checksum = 0;
-};
-static_assert(sizeof(FrameHeader) == 24);
-
+constexpr FileFormat kFormat{.magic = {'H', 'T', 'R', 'A', 'C', 'E', '\r', '\n'},
+                             .version = 3,
+                             .oldest_version = 2};  // had no expressions
 // ---- writing ----
-
-class ByteWriter {
- public:
-  template <class T>
-  void put(const T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    put_bytes(std::as_bytes(std::span<const T>(&value, 1)));
-  }
-  void put_count(std::size_t count) { put(static_cast<std::uint32_t>(count)); }
-  void put_bytes(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  void put_sized(std::span<const std::byte> bytes) {
-    put(static_cast<std::uint64_t>(bytes.size()));
-    put_bytes(bytes);
-  }
-  void put_text(std::string_view text) {
-    put_sized(std::as_bytes(std::span(text.data(), text.size())));
-  }
-
-  /// Writes a frame, whose body `fill` appends.
-  template <class Fill>
-  void frame(FrameKind kind, const Fill& fill) {
-    const std::size_t start = bytes_.size();
-    put(FrameHeader{});
-    fill();
-    const std::span<const std::byte> body =
-        std::span<const std::byte>(bytes_).subspan(start + sizeof(FrameHeader));
-    const FrameHeader header{
-        static_cast<std::uint32_t>(kind), kFrameVersion, body.size(), xxh64(body)};
-    std::memcpy(bytes_.data() + start, &header, sizeof header);
-  }
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
-};
 
 void put_op(ByteWriter& out, const TraceOp& op) {
   out.put(op.record);
@@ -80,65 +41,6 @@ void put_op(ByteWriter& out, const TraceOp& op) {
 
 // ---- reading ----
 
-Error bad_byte(std::size_t place, std::string_view what) {
-  return Error{.code = ErrorCode::bad_format, .text = fmt::format("byte {}: {}", place, what)};
-}
-
-class ByteReader {
- public:
-  ByteReader(std::span<const std::byte> bytes, std::size_t begin, std::size_t end) noexcept
-      : bytes_(bytes), place_(begin), end_(end) {}
-
-  [[nodiscard]] std::size_t place() const noexcept { return place_; }
-  [[nodiscard]] std::size_t left() const noexcept { return end_ - place_; }
-  [[nodiscard]] Error bad(std::string_view what) const { return bad_byte(place_, what); }
-
-  template <class T>
-  [[nodiscard]] Result<T> get() {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if (left() < sizeof(T)) {
-      return bad(fmt::format("{} bytes are left, {} are needed", left(), sizeof(T)));
-    }
-    T value{};
-    std::memcpy(&value, bytes_.data() + place_, sizeof(T));
-    place_ += sizeof(T);
-    return value;
-  }
-  /// The count of a list whose entries take at least `least` bytes each.
-  [[nodiscard]] Result<std::uint32_t> get_count(std::size_t least) {
-    const std::size_t start = place_;
-    HEARTH_TRY(const auto count, get<std::uint32_t>());
-    if (count > left() / least) {
-      return bad_byte(
-          start,
-          fmt::format("{} entries do not fit into the {} bytes that are left", count, left()));
-    }
-    return count;
-  }
-  [[nodiscard]] Result<std::span<const std::byte>> get_bytes(std::uint64_t size) {
-    if (size > left()) {
-      return bad(fmt::format("{} bytes are left, {} are needed", left(), size));
-    }
-    const std::span<const std::byte> part = bytes_.subspan(place_, static_cast<std::size_t>(size));
-    place_ += part.size();
-    return part;
-  }
-  [[nodiscard]] Result<std::span<const std::byte>> get_sized() {
-    HEARTH_TRY(const auto size, get<std::uint64_t>());
-    return get_bytes(size);
-  }
-  [[nodiscard]] Result<std::string> get_text() {
-    HEARTH_TRY(const auto bytes, get_sized());
-    return std::string(reinterpret_cast<const char*>(bytes.data()),
-                       bytes.size());  // NOLINT: bytes of a text
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  std::size_t place_;
-  std::size_t end_;
-};
-
 class Decoder {
  public:
   Decoder(std::span<const std::byte> payload, const TraceLimits& limits)
@@ -150,6 +52,9 @@ class Decoder {
     HEARTH_TRY_STATUS(frame(FrameKind::shapes, &Decoder::read_shapes));
     HEARTH_TRY_STATUS(frame(FrameKind::places, &Decoder::read_places));
     HEARTH_TRY_STATUS(frame(FrameKind::paths, &Decoder::read_paths));
+    if (is_next(FrameKind::expressions)) {
+      HEARTH_TRY_STATUS(frame(FrameKind::expressions, &Decoder::read_expressions));
+    }
     HEARTH_TRY_STATUS(frame(FrameKind::data, &Decoder::read_data));
     HEARTH_TRY_STATUS(frame(FrameKind::ops, &Decoder::read_ops));
     if (place_ != payload_.size()) {
@@ -160,6 +65,12 @@ class Decoder {
 
  private:
   using Body = Status (Decoder::*)(ByteReader&);
+
+  [[nodiscard]] bool is_next(FrameKind kind) const {
+    const Result<FrameHeader> header =
+        ByteReader(payload_, place_, payload_.size()).get<FrameHeader>();
+    return header.has_value() && header.value().kind == static_cast<std::uint32_t>(kind);
+  }
 
   Status frame(FrameKind kind, Body read_body) {
     const std::string_view wanted = kFrameNames[static_cast<std::size_t>(kind)];
@@ -258,6 +169,19 @@ class Decoder {
     return {};
   }
 
+  Status read_expressions(ByteReader& in) {
+    const std::size_t start = in.place();
+    HEARTH_TRY(const auto count, in.get_count(8));
+    if (count == 0) {
+      return bad_byte(start, "a frame without expressions");
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      HEARTH_TRY(ExpressionRef expression, trace_file::get_expression(in));
+      trace_.expressions.push_back(std::move(expression));
+    }
+    return {};
+  }
+
   Status read_data(ByteReader& in) {
     HEARTH_TRY(const auto count, in.get_count(8));
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -341,6 +265,14 @@ std::vector<std::byte> encode_trace(const OpTrace& trace) {
     }
   });
   out.frame(FrameKind::paths, [&] { put_texts(trace.paths); });
+  if (!trace.expressions.empty()) {
+    out.frame(FrameKind::expressions, [&] {
+      out.put_count(trace.expressions.size());
+      for (const ExpressionRef& expression : trace.expressions) {
+        trace_file::put_expression(out, *expression);
+      }
+    });
+  }
   out.frame(FrameKind::data, [&] {
     out.put_count(trace.data.size());
     for (const std::vector<std::byte>& bytes : trace.data) {

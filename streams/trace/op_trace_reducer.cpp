@@ -70,6 +70,12 @@ class Selection {
                                  : moved(places_, op.record.source.value, from_.places, to_.places);
     op.record.path.value =
         op.record.path.value == 0 ? 0 : moved(paths_, op.record.path.value, from_.paths, to_.paths);
+    if (op.record.kind == OpKind::expression) {
+      auto attributes = view.attributes<ExpressionAttributes>();
+      attributes.expression =
+          moved(expressions_, attributes.expression, from_.expressions, to_.expressions);
+      std::memcpy(op.record.immediate, &attributes, sizeof attributes);
+    }
     op.data = op.data == 0 ? 0 : moved(data_, op.data - 1, from_.data, to_.data) + 1;
     if (op.copied_from != 0) {
       const auto read = ops_.find(op.copied_from);
@@ -113,6 +119,7 @@ class Selection {
   Numbers shapes_;
   Numbers places_;
   Numbers paths_;
+  Numbers expressions_;
   Numbers data_;
   Numbers ops_;
   std::uint32_t next_value_ = 1;

@@ -20,7 +20,9 @@ using Specs = std::span<const TensorSpec>;
 
 constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs) |
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
-constexpr auto kKnownFlags = kScalarFlags | static_cast<std::uint16_t>(RecordFlag::exclusive);
+constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
+constexpr auto kKnownFlags =
+    kScalarFlags | kUpdateFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
 
 struct Counts {
   int least_inputs;
@@ -52,6 +54,9 @@ Counts counts_of(const OpRecord& record) {
       return {4, 4, 3, 3};
     default:
       break;
+  }
+  if ((record.flags & kUpdateFlag) != 0) {  // (parameter, gradient, state...) to what it replaces
+    return {2, kMostExpressionInputs, record.input_count - 1, record.input_count - 1};
   }
   const bool has_scalar = (record.flags & kScalarFlags) != 0;
   if (info.op_class == OpClass::binary) {
@@ -321,6 +326,50 @@ Status check_optimizer(const OpView& op, Specs inputs, Specs outputs) {
   return {};
 }
 
+// The parameters of an expression, behind the operands in the blob.
+Result<std::size_t> parameter_size_bytes(const OpRecord& record) {
+  if (record.kind != OpKind::expression) {
+    return std::size_t{0};
+  }
+  const std::uint32_t count =
+      OpView(record, nullptr).attributes<ExpressionAttributes>().parameter_count;
+  if (count > kMostExpressionParameters) {
+    return broken(
+        ErrorCode::invalid_argument,
+        record.kind,
+        fmt::format(
+            "has {} parameters, at most {} are possible", count, kMostExpressionParameters));
+  }
+  return count * sizeof(std::uint64_t);
+}
+
+Status check_expression(const OpView& op,
+                        Specs inputs,
+                        Specs outputs,
+                        const Expression* expression) {
+  if (expression == nullptr) {
+    return bad_attribute(op.kind(), "there is no such expression");
+  }
+  const auto attributes = op.attributes<ExpressionAttributes>();
+  const KernelIR& kernel = expression->kernel;
+  if (attributes.parameter_count != kernel.parameters.size() ||
+      attributes.flops != expression->flops || attributes.reserved != 0 ||
+      outputs.size() != kernel.outputs.size()) {
+    return bad_attribute(op.kind(),
+                         "its parameters or results are not those of " + expression->name);
+  }
+  HEARTH_TRY(const Shape shape, expression_shape(*expression, inputs));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    HEARTH_TRY_STATUS(require_spec(op.kind(), outputs[i], {kernel.outputs[i].dtype, shape}));
+  }
+  if (is_update(op.record())) {  // each result takes the place of an input
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      HEARTH_TRY_STATUS(require_spec(op.kind(), inputs[i == 0 ? 0 : i + 1], outputs[i]));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::size_t blob_size_bytes(OpKind kind, int operand_count) noexcept {
@@ -342,7 +391,8 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   const bool takes_scalar = op_info(record.kind).op_class == OpClass::binary;
   const unsigned scalars = record.flags & static_cast<unsigned>(kScalarFlags);
   if ((record.flags & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
-      (scalars != 0 && !takes_scalar)) {
+      (scalars != 0 && !takes_scalar) ||
+      ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);
@@ -358,7 +408,9 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
                                      range_text(counts.least_outputs, counts.most_outputs),
                                      record.output_count));
   }
-  const std::size_t wanted = rules::blob_size_bytes(record.kind, record.operand_count());
+  HEARTH_TRY(const std::size_t parameters, parameter_size_bytes(record));
+  const std::size_t wanted =
+      rules::blob_size_bytes(record.kind, record.operand_count()) + parameters;
   if (blob_size_bytes != wanted || record.blob_size_bytes != wanted) {
     return bad_attribute(
         record.kind,
@@ -370,7 +422,7 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   return {};
 }
 
-Status check_record(const OpView& op, Specs inputs, Specs outputs) {
+Status check_record(const OpView& op, Specs inputs, Specs outputs, const Expression* expression) {
   switch (op_info(op.kind()).op_class) {
     case OpClass::creation:
       return check_creation(op, outputs[0]);
@@ -394,6 +446,8 @@ Status check_record(const OpView& op, Specs inputs, Specs outputs) {
       return check_pooling(op, inputs, outputs);
     case OpClass::row:
       return check_row(op, inputs, outputs);
+    case OpClass::expression:
+      return check_expression(op, inputs, outputs, expression);
     case OpClass::optimizer:
       return check_optimizer(op, inputs, outputs);
     case OpClass::lifetime:

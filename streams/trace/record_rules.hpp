@@ -6,6 +6,7 @@
 #include <span>
 
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_record.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -23,10 +24,12 @@ namespace hearth::rules {
 [[nodiscard]] Status check_form(const OpRecord& record, std::size_t blob_size_bytes);
 
 /// Whether inputs, outputs and attributes belong together, so that every backend may run the op
-/// without looking again. What depends on the values (classes, positions) is for the kernels.
-/// Errors: shape_mismatch, dtype_mismatch, invalid_argument; the text starts with the op's name.
+/// without looking again; `expression` is that of an op of this kind. What depends on the values
+/// (classes, positions) is for the kernels. Errors: shape_mismatch, dtype_mismatch,
+/// invalid_argument; the text starts with the op's name.
 [[nodiscard]] Status check_record(const OpView& op,
                                   std::span<const TensorSpec> inputs,
-                                  std::span<const TensorSpec> outputs);
+                                  std::span<const TensorSpec> outputs,
+                                  const Expression* expression = nullptr);
 
 }  // namespace hearth::rules

@@ -27,14 +27,6 @@ namespace {
 using hearth::testing::SmallCall;
 using hearth::testing::SmallTensor;
 
-std::vector<AffineIndex> plain_map(int rank) {
-  std::vector<AffineIndex> map;
-  for (int i = 0; i < rank; ++i) {
-    map.push_back(hearth::testing::axis(i));
-  }
-  return map;
-}
-
 bool same_bits(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) ||
          std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
@@ -178,7 +170,7 @@ class Chain {
     add(OpKind::where, {condition, any_value(), any_value()}, dtype_, false);
   }
 
-  void add(OpKind kind, std::vector<ChainValue> operands, DType result, bool has_immediate) {
+  void add(OpKind kind, const std::vector<ChainValue>& operands, DType result, bool has_immediate) {
     std::vector<TensorView> views;
     std::vector<KernelValue> values;
     for (const ChainValue& each : operands) {

@@ -138,6 +138,79 @@ TEST(BinaryLoops, PowHasTheSpecialCasesOfTheCLibrary) {
   }
 }
 
+// Tiles, chunks and rows begin anywhere, so an element's bits are the same in the middle of a
+// vector and alone.
+TEST(UnaryLoops, AndPowGiveAnElementItsBitsWhereverTheLoopBegins) {
+  const std::vector<float> in = floats_of_all_sizes();
+  const auto count = static_cast<std::int64_t>(in.size());
+  const auto same = [](float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+           (std::isnan(a) && std::isnan(b));
+  };
+  for (const IsaLevel level : levels_here()) {
+    std::vector<float> together(in.size());
+    for (int k = static_cast<int>(OpKind::neg); k <= static_cast<int>(OpKind::relu); ++k) {
+      const auto kind = static_cast<OpKind>(k);
+      const UnaryLoop loop = unary_loops(level).at(kind, DType::f32);
+      loop(together.data(), in.data(), count);
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        float alone = 0;
+        loop(&alone, &in[i], 1);
+        ASSERT_TRUE(same(alone, together[i])) << name(level) << " kind " << k << " at " << in[i];
+      }
+    }
+    const std::vector<float> exponents(in.rbegin(), in.rend());
+    const BinaryLoop pow = binary_loops(level).at(OpKind::pow, DType::f32)[0];
+    pow(together.data(), in.data(), exponents.data(), count);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      float alone = 0;
+      pow(&alone, &in[i], &exponents[i], 1);
+      ASSERT_TRUE(same(alone, together[i]))
+          << name(level) << " " << in[i] << " to the " << exponents[i];
+    }
+  }
+}
+
+// What a tile program takes as one loop is what its parts give one by one (numerics.md).
+template <class T>
+void expect_parts(OpKind whole,
+                  DType dtype,
+                  const std::vector<T>& in,
+                  const std::vector<OpKind>& parts) {
+  const auto count = static_cast<std::int64_t>(in.size());
+  const T one{1};
+  for (const IsaLevel level : levels_here()) {
+    std::vector<T> got(in.size());
+    std::vector<T> want = in;
+    unary_loops(level).at(whole, dtype)(got.data(), in.data(), count);
+    for (const OpKind part : parts) {
+      if (part == OpKind::add) {
+        binary_loops(level).at(part, dtype)[1](want.data(), &one, want.data(), count);
+      } else if (part == OpKind::div) {
+        binary_loops(level).at(part, dtype)[1](want.data(), &one, want.data(), count);
+      } else {
+        unary_loops(level).at(part, dtype)(want.data(), want.data(), count);
+      }
+    }
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const bool is_nan = std::isnan(got[i]) && std::isnan(want[i]);
+      ASSERT_TRUE(is_nan || (got[i] == want[i] && std::signbit(got[i]) == std::signbit(want[i])))
+          << name(level) << " at " << in[i] << ": " << got[i] << " and " << want[i];
+    }
+  }
+}
+
+TEST(UnaryLoops, SigmoidAndRsqrtAreTheirPartsOneByOne) {
+  const std::vector<float> in = floats_of_all_sizes();
+  const std::vector<double> wide(in.begin(), in.end());
+  const std::vector<OpKind> sigmoid{OpKind::neg, OpKind::exp, OpKind::add, OpKind::div};
+  const std::vector<OpKind> rsqrt{OpKind::sqrt, OpKind::div};
+  expect_parts(OpKind::sigmoid, DType::f32, in, sigmoid);
+  expect_parts(OpKind::sigmoid, DType::f64, wide, sigmoid);
+  expect_parts(OpKind::rsqrt, DType::f32, in, rsqrt);
+  expect_parts(OpKind::rsqrt, DType::f64, wide, rsqrt);
+}
+
 // Whether an exponent stands for all elements or beside each: the same numbers, the same bits.
 template <class T>
 void expect_powers_of_the_numbers_alone(DType dtype) {

@@ -22,7 +22,8 @@ namespace {
 std::vector<OpKind> kernel_kinds() {
   std::vector<OpKind> kinds;
   for (const OpInfo& info : op_table()) {
-    if (info.op_class != OpClass::view && info.op_class != OpClass::lifetime) {
+    if (info.op_class != OpClass::view && info.op_class != OpClass::lifetime &&
+        info.op_class != OpClass::expression) {  // what it computes is a program's
       kinds.push_back(info.kind);
     }
   }

@@ -261,26 +261,22 @@ TEST(Limits, OtherStreamsNoticeNothing) {
 // begin.
 TEST_P(GivenUpWhole, AKernelUnderWayEnds) {
   testing::StuckControl control(1);
-  const BackendFactory factory = testing::stuck(control);
-  ManualExecutor executor(1, {.max_steps = 1'000'000});
-  executor.run([&] {
-    Runtime runtime(
-        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
-    const World world{runtime, executor, runtime.device("sim:0")};
-    Stream stream(world.device);
-    const StreamScope scope(stream);
-    const auto give_up = GetParam().arm(stream);
-    const Tensor first = zeros(world.device, {1});
-    const Tensor second = first + 1;
-    world.device.endpoint().wake_if_free();
-    ASSERT_TRUE(control.is_in.wait_for(1s));
-    give_up();
-    control.release.set_value();
-    stream.set_limits({});
-    EXPECT_EQ(first.item(), 0);
-    EXPECT_EQ(read_error(second).code, GetParam().code);
-    EXPECT_EQ(kernels(world), 1U);
-  });
+  stepped({.devices = {{.name = "sim:0"}}, .backends = testing::stuck(control)},
+          [&](const World& world) {
+            Stream stream(world.device);
+            const StreamScope scope(stream);
+            const auto give_up = GetParam().arm(stream);
+            const Tensor first = zeros(world.device, {1});
+            const Tensor second = first + 1;
+            world.device.endpoint().wake_if_free();
+            ASSERT_TRUE(control.is_in.wait_for(1s));
+            give_up();
+            control.release.set_value();
+            stream.set_limits({});
+            EXPECT_EQ(first.item(), 0);
+            EXPECT_EQ(read_error(second).code, GetParam().code);
+            EXPECT_EQ(kernels(world), 1U);
+          });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ struct SteppedOptions {
   std::uint64_t seed = 0;
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool eager_reports = false;
+  /// Who makes the backends, in place of `faults`: stuck(control), say.
+  std::optional<BackendFactory> backends = {};
 };
 
 /// What a body has at hand.
@@ -75,11 +79,12 @@ struct World {
 template <class Body>
 void stepped(const SteppedOptions& options, Body body) {
   ManualExecutor executor(options.seed, {.max_steps = 5'000'000});
-  const BackendFactory factory = faulty_sims(options.faults);
+  const BackendFactory factory = options.backends.value_or(faulty_sims(options.faults));
   executor.run([&] {
     Runtime runtime({.devices = options.devices,
                      .shutdown_limit = options.shutdown_limit,
                      .wait_limit = options.wait_limit,
+                     .eager_reports = options.eager_reports,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

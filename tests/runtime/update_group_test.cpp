@@ -313,19 +313,18 @@ class LackingBackend final : public testing::ForwardingBackend {
       : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})),
         lack_(lack) {}
   [[nodiscard]] Support supports(const KernelCall& call) const override {
-    if (call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes == 0 && lack_.is_next()) {
+    if (call.expression != nullptr && lack_.scratch_bytes == 0 && lack_.is_next()) {
       return {.yes = false, .reason = "sgd_step: not on this device"};
     }
     return ForwardingBackend::supports(call);
   }
   void use_scratch(ScratchMemory& scratch) noexcept override { scratch_ = &scratch; }
   [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
-    const bool is_it =
-        call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0 && lack_.is_next();
+    const bool is_it = call.expression != nullptr && lack_.scratch_bytes > 0 && lack_.is_next();
     return is_it ? lack_.scratch_bytes : 0;
   }
   [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
-    if (launch.call.op.kind() == OpKind::sgd_step && lack_.scratch_bytes > 0) {
+    if (launch.call.expression != nullptr && lack_.scratch_bytes > 0) {
       const Result<std::byte*> scratch = scratch_->take(lack_.scratch_bytes);
       if (!scratch.has_value()) {
         return refused(scratch.error());

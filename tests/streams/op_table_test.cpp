@@ -111,7 +111,8 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "expand",
                                         "copy",
                                         "concat",
-                                        "reduce_max"}));
+                                        "reduce_max",
+                                        "expression"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {

@@ -123,48 +123,38 @@ TEST(Watchdog, AStreamThatStaysFullReports) {
 
 TEST(Watchdog, AnActorThatDoesNotAnswerIsNamedWithTheOpItIsAt) {
   StuckControl control(2);
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
-                     .executor = &executor,
-                     .backend_factory = &factory});
-    const Device device = runtime.device("sim:0");
-    const Device other = runtime.device("sim:1");
-    const Tensor sum = exp(zeros(device, {1}));
-    const Pending<void> done = device.sync_later();
-    EXPECT_TRUE(control.is_in.wait_for(1s));
-    const TimePoint start = testing::now();
-    const Status status = done.wait(Deadline::in(5s));
-    ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
-    EXPECT_EQ(testing::now() - start, 5s) << "nobody is asked yet";
-    EXPECT_THAT(status.error().text, HasSubstr("op number 2 of stream 1, exp, called at "));
-    const std::string report = status.error().report();
-    EXPECT_EQ(testing::now() - start, 5s + Watchdog::kAnswerLimit);
-    EXPECT_THAT(report, HasSubstr("device sim:0: thread number "));
-    EXPECT_THAT(report, HasSubstr("op number 2 of stream 1, exp, called at "));
-    EXPECT_THAT(report, HasSubstr("no answer within 100ms"));
-    EXPECT_THAT(report, HasSubstr("device sim:1: generation 0, alive"));
-    EXPECT_EQ((zeros(other, {1}) + 1).item(), 1) << "the others go on";
-    control.release.set_value();
-    EXPECT_EQ(sum.item(), 1) << "it comes back";
-  });
+  stepped({.devices = {{.name = "sim:0"}, {.name = "sim:1"}}, .backends = stuck(control)},
+          [&](const World& world) {
+            const Device other = world.runtime.device("sim:1");
+            const Tensor sum = exp(zeros(world.device, {1}));
+            const Pending<void> done = world.device.sync_later();
+            EXPECT_TRUE(control.is_in.wait_for(1s));
+            const TimePoint start = testing::now();
+            const Status status = done.wait(Deadline::in(5s));
+            ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
+            EXPECT_EQ(testing::now() - start, 5s) << "nobody is asked yet";
+            EXPECT_THAT(status.error().text, HasSubstr("op number 2 of stream 1, exp, called at "));
+            const std::string report = status.error().report();
+            EXPECT_EQ(testing::now() - start, 5s + Watchdog::kAnswerLimit);
+            EXPECT_THAT(report, HasSubstr("device sim:0: thread number "));
+            EXPECT_THAT(report, HasSubstr("op number 2 of stream 1, exp, called at "));
+            EXPECT_THAT(report, HasSubstr("no answer within 100ms"));
+            EXPECT_THAT(report, HasSubstr("device sim:1: generation 0, alive"));
+            EXPECT_EQ((zeros(other, {1}) + 1).item(), 1) << "the others go on";
+            control.release.set_value();
+            EXPECT_EQ(sum.item(), 1) << "it comes back";
+          });
 }
 
 TEST(Watchdog, AShortWaitIsExactThoughNobodyElseHasBegunTheWork) {
   StuckControl control(2);
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime(
-        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
-    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
+  stepped({.devices = {{.name = "sim:0"}}, .backends = stuck(control)}, [&](const World& world) {
+    const Tensor sum = exp(zeros(world.device, {1}));
     const TimePoint start = testing::now();
     EXPECT_THROW(static_cast<void>(sum.item_later().get(Deadline::in(3s))), DeadlineExceeded);
     EXPECT_EQ(testing::now() - start, 3s);
     const std::stop_source stop;
-    const auto asker =
-        executor.spawn({.name = "asker"}, [asked = stop]() mutable { asked.request_stop(); });
+    const auto asker = world.spawn("asker", [asked = stop]() mutable { asked.request_stop(); });
     try {
       static_cast<void>(sum.item_later().get(stop.get_token()));
       ADD_FAILURE() << "nobody has begun the work";
@@ -179,38 +169,34 @@ TEST(Watchdog, AShortWaitIsExactThoughNobodyElseHasBegunTheWork) {
 
 TEST(Watchdog, AWaitThatNamesNoDeadlineHasThatOfItsRuntime) {
   StuckControl control(2);
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime({.devices = {{.name = "sim:0"}},
-                           .wait_limit = 2s,
-                           .executor = &executor,
-                           .backend_factory = &factory});
-    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
-    EXPECT_TRUE(control.is_in.wait_for(1s));
-    testing::pass(1s);
-    const TimePoint start = testing::now();
-    try {
-      static_cast<void>(sum.item());
-      ADD_FAILURE() << "the kernel came back";
-    } catch (const DeadlineExceeded& error) {
-      EXPECT_THAT(error.error().text, HasSubstr("op number 2 of stream 1, exp, called at "))
-          << "at what it hangs";
-      EXPECT_THAT(error.error().text, HasSubstr(", for 2.000 s or longer")) << "and how long";
-    }
-    EXPECT_EQ(testing::now() - start, 2s);
-    EXPECT_THROW(static_cast<void>(runtime.device("sim:0").memory_report()), DeadlineExceeded);
-    EXPECT_EQ(testing::now() - start, 4s);
-    EXPECT_THROW(runtime.device("sim:0").sync(), DeadlineExceeded);
-    EXPECT_EQ(testing::now() - start, 6s);
-    Pending<double> next =
-        sum.item_later().then(runtime.continuations(), [](double value) { return value + 1; });
-    EXPECT_THROW(next.get(), DeadlineExceeded);
-    EXPECT_EQ(testing::now() - start, 8s);
-    control.release.set_value();
-    EXPECT_EQ(sum.to_vector<float>().front(), 1);
-    EXPECT_EQ(next.get(), 2);
-  });
+  stepped({.devices = {{.name = "sim:0"}}, .wait_limit = 2s, .backends = stuck(control)},
+          [&](const World& world) {
+            const Tensor sum = exp(zeros(world.device, {1}));
+            EXPECT_TRUE(control.is_in.wait_for(1s));
+            testing::pass(1s);
+            const TimePoint start = testing::now();
+            try {
+              static_cast<void>(sum.item());
+              ADD_FAILURE() << "the kernel came back";
+            } catch (const DeadlineExceeded& error) {
+              EXPECT_THAT(error.error().text, HasSubstr("op number 2 of stream 1, exp, called at "))
+                  << "at what it hangs";
+              EXPECT_THAT(error.error().text, HasSubstr(", for 2.000 s or longer"))
+                  << "and how long";
+            }
+            EXPECT_EQ(testing::now() - start, 2s);
+            EXPECT_THROW(static_cast<void>(world.device.memory_report()), DeadlineExceeded);
+            EXPECT_EQ(testing::now() - start, 4s);
+            EXPECT_THROW(world.device.sync(), DeadlineExceeded);
+            EXPECT_EQ(testing::now() - start, 6s);
+            Pending<double> next = sum.item_later().then(world.runtime.continuations(),
+                                                         [](double value) { return value + 1; });
+            EXPECT_THROW(next.get(), DeadlineExceeded);
+            EXPECT_EQ(testing::now() - start, 8s);
+            control.release.set_value();
+            EXPECT_EQ(sum.to_vector<float>().front(), 1);
+            EXPECT_EQ(next.get(), 2);
+          });
 }
 
 // A device that is busy for much longer than the limit, with ops that each take less.
@@ -218,33 +204,29 @@ TEST(Watchdog, ADeviceThatGetsOnKeepsItsReadersWaiting) {
   constexpr int kOps = 20;
   StuckControl control;
   control.kernel_time = 1500ms;
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
-                           .wait_limit = 2s,
-                           .executor = &executor,
-                           .backend_factory = &factory});
-    const Device device = runtime.device("sim:0");
-    Tensor sum = zeros(device, {1});
-    for (int i = 0; i < kOps; ++i) {
-      sum = std::move(sum) + 1;
-    }
-    const auto other = executor.spawn({.name = "other stream"}, [&] {
-      EXPECT_EQ((sum + 1).item(), kOps + 1) << "an op whose operand comes late";
-    });
-    const Tensor copy = sum.to(runtime.device("sim:1"));
-    const TimePoint start = testing::now();
-    EXPECT_EQ(copy.item(), kOps) << "bytes that come late from another device";
-    EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
-    device.sync();
-    other->join();
-    Tensor kept = zeros(device, {1});
-    for (int i = 0; i < 200; ++i) {
-      kept = std::move(kept) + 1;
-    }
-    EXPECT_EQ(kept.item(), 200) << "a stream that is full for long";
-  });
+  stepped({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+           .wait_limit = 2s,
+           .backends = stuck(control)},
+          [&](const World& world) {
+            Tensor sum = zeros(world.device, {1});
+            for (int i = 0; i < kOps; ++i) {
+              sum = std::move(sum) + 1;
+            }
+            const auto other = world.spawn("other stream", [&] {
+              EXPECT_EQ((sum + 1).item(), kOps + 1) << "an op whose operand comes late";
+            });
+            const Tensor copy = sum.to(world.runtime.device("sim:1"));
+            const TimePoint start = testing::now();
+            EXPECT_EQ(copy.item(), kOps) << "bytes that come late from another device";
+            EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
+            world.device.sync();
+            other->join();
+            Tensor kept = zeros(world.device, {1});
+            for (int i = 0; i < 200; ++i) {
+              kept = std::move(kept) + 1;
+            }
+            EXPECT_EQ(kept.item(), 200) << "a stream that is full for long";
+          });
 }
 
 // Bytes that go through a device which does nothing meanwhile but wait for them, too.
@@ -252,26 +234,24 @@ TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
   constexpr int kOps = 20;
   StuckControl control;
   control.kernel_time = 1500ms;
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
-                           .wait_limit = 2s,
-                           .executor = &executor,
-                           .backend_factory = &factory});
-    Tensor sum = zeros(runtime.device("sim:0"), {1});
-    for (int i = 0; i < kOps; ++i) {
-      sum = std::move(sum) + 1;
-    }
-    const Tensor halfway = sum.to(runtime.device("sim:1"));
-    const auto other = executor.spawn({.name = "other stream"}, [&] {
-      EXPECT_EQ((halfway + 1).item(), kOps + 1) << "a lane that waits for a lane that waits";
-    });
-    const TimePoint start = testing::now();
-    EXPECT_EQ(halfway.to(runtime.device("sim:2")).item(), kOps);
-    EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
-    other->join();
-  });
+  stepped({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
+           .wait_limit = 2s,
+           .backends = stuck(control)},
+          [&](const World& world) {
+            Tensor sum = zeros(world.device, {1});
+            for (int i = 0; i < kOps; ++i) {
+              sum = std::move(sum) + 1;
+            }
+            const Tensor halfway = sum.to(world.runtime.device("sim:1"));
+            const auto other = world.spawn("other stream", [&] {
+              EXPECT_EQ((halfway + 1).item(), kOps + 1)
+                  << "a lane that waits for a lane that waits";
+            });
+            const TimePoint start = testing::now();
+            EXPECT_EQ(halfway.to(world.runtime.device("sim:2")).item(), kOps);
+            EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
+            other->join();
+          });
 }
 
 // The loan that holds the first device up never ends, and each device waits for the other.
@@ -299,47 +279,37 @@ TEST(Watchdog, DevicesThatWaitForEachOtherAndStandStillGiveUpAtTheLimit) {
 
 TEST(Watchdog, TimeInWhichNobodyCouldRunEndsNoWait) {
   StuckControl control(2);
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime({.devices = {{.name = "sim:0"}},
-                           .wait_limit = 2s,
-                           .executor = &executor,
-                           .backend_factory = &factory});
-    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
-    const auto stopper = executor.spawn({.name = "stopper"}, [&] {
-      testing::pass(1s);
-      executor.stand_still(1h);
-      testing::pass(500ms);
-      control.release.set_value();
-    });
-    EXPECT_EQ(sum.item(), 1);
-    stopper->join();
-  });
+  stepped({.devices = {{.name = "sim:0"}}, .wait_limit = 2s, .backends = stuck(control)},
+          [&](const World& world) {
+            const Tensor sum = exp(zeros(world.device, {1}));
+            const auto stopper = world.spawn("stopper", [&] {
+              testing::pass(1s);
+              world.executor.stand_still(1h);
+              testing::pass(500ms);
+              control.release.set_value();
+            });
+            EXPECT_EQ(sum.item(), 1);
+            stopper->join();
+          });
 }
 
 TEST(Watchdog, EagerReportsComeWithTheError) {
   StuckControl control(2);
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    const Runtime runtime({.devices = {{.name = "sim:0"}},
-                           .eager_reports = true,
-                           .executor = &executor,
-                           .backend_factory = &factory});
-    const Tensor sum = exp(zeros(runtime.device("sim:0"), {1}));
-    const TimePoint start = testing::now();
-    try {
-      static_cast<void>(sum.item_later().get(Deadline::in(3s)));
-      ADD_FAILURE() << "the kernel came back";
-    } catch (const DeadlineExceeded& error) {
-      EXPECT_THAT(error.what(), HasSubstr("watchdog report: thread main (number "));
-      EXPECT_THAT(error.what(), HasSubstr("device sim:0: thread number "));
-    }
-    EXPECT_EQ(testing::now() - start, 3s + Watchdog::kAnswerLimit);
-    control.release.set_value();
-    EXPECT_EQ(sum.item(), 1);
-  });
+  stepped({.devices = {{.name = "sim:0"}}, .eager_reports = true, .backends = stuck(control)},
+          [&](const World& world) {
+            const Tensor sum = exp(zeros(world.device, {1}));
+            const TimePoint start = testing::now();
+            try {
+              static_cast<void>(sum.item_later().get(Deadline::in(3s)));
+              ADD_FAILURE() << "the kernel came back";
+            } catch (const DeadlineExceeded& error) {
+              EXPECT_THAT(error.what(), HasSubstr("watchdog report: thread main (number "));
+              EXPECT_THAT(error.what(), HasSubstr("device sim:0: thread number "));
+            }
+            EXPECT_EQ(testing::now() - start, 3s + Watchdog::kAnswerLimit);
+            control.release.set_value();
+            EXPECT_EQ(sum.item(), 1);
+          });
 }
 
 TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
@@ -425,12 +395,8 @@ TEST(Supervision, ARuntimeDoesNotWaitForAContinuationThatNeverReturns) {
 
 TEST(Supervision, ADownloadThatThrowsFailsItsReadAlone) {
   StuckControl control;
-  const BackendFactory factory = stuck(control);
-  ManualExecutor executor;
-  executor.run([&] {
-    Runtime runtime(
-        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
-    const Tensor x = zeros(runtime.device("sim:0"), {1}) + 1;
+  stepped({.devices = {{.name = "sim:0"}}, .backends = stuck(control)}, [&](const World& world) {
+    const Tensor x = zeros(world.device, {1}) + 1;
     control.throws_at_download = true;
     const Error error = read_error(x);
     EXPECT_EQ(error.code, ErrorCode::kernel_failed);

@@ -109,6 +109,23 @@ class OpTraceBuilder {
     return trace_.ops.back();
   }
 
+  /// An op of an expression with one result and parameters in f32.
+  std::uint32_t expression(const ExpressionRef& expression,
+                           const std::vector<std::uint32_t>& inputs,
+                           const TensorSpec& result,
+                           const std::vector<double>& parameters) {
+    TraceOp& op = add(OpKind::expression, inputs, {result});
+    give(op,
+         ExpressionAttributes{.expression = static_cast<std::uint32_t>(trace_.expressions.size()),
+                              .parameter_count = static_cast<std::uint32_t>(parameters.size()),
+                              .flops = expression->flops});
+    const auto bytes = std::as_bytes(std::span<const double>(parameters));
+    op.blob.insert(op.blob.end(), bytes.begin(), bytes.end());
+    op.record.blob_size_bytes = static_cast<std::uint32_t>(op.blob.size());
+    trace_.expressions.push_back(expression);
+    return last();
+  }
+
   template <class Attributes>
   static void give(TraceOp& op, const Attributes& attributes) {
     if constexpr (fits_immediate<Attributes>) {

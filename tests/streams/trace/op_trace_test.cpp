@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -16,12 +17,14 @@
 #include <hearth/streams/trace/op_trace_reducer.hpp>
 
 #include "tests/base/temporary_folder.hpp"
+#include "tests/streams/kernel/example_expressions.hpp"
 #include "tests/streams/trace/op_trace_builder.hpp"
 
 namespace hearth {
 namespace {
 
 using testing::OpTraceBuilder;
+using testing::scaled_sum;
 using testing::small_program;
 
 const TensorSpec kPair{DType::f32, {2}};
@@ -70,6 +73,57 @@ TEST(OpTraceFile, ReadsAFileOfVersion2) {
   const Result<std::vector<std::byte>> bytes = read_file(golden / "version_2.trace");
   const std::vector<std::byte> payload = encode_trace(trace);
   EXPECT_TRUE(std::ranges::equal(std::span(bytes.value()).subspan(kCheckedHeaderBytes), payload));
+}
+
+OpTrace program_with_expressions() {
+  OpTraceBuilder builder;
+  const std::uint32_t a = builder.upload({2}, {1, 2});
+  const std::uint32_t unused = builder.expression(scaled_sum("unused"), {a, a}, kPair, {2});
+  builder.read(builder.expression(scaled_sum("sum"), {a, a}, kPair, {0.5}), {1.5F, 3});
+  builder.about(OpKind::drop, unused);
+  return builder.trace();
+}
+
+TEST(OpTraceFile, KeepsTheExpressionsThatItsOpsName) {
+  const OpTrace trace = program_with_expressions();
+  check_trace(trace).value();
+  const OpTrace back = decode_trace(encode_trace(trace)).value();
+  ASSERT_EQ(back.expressions.size(), 2U);
+  EXPECT_EQ(back.expressions[1]->text, trace.expressions[1]->text);
+  EXPECT_EQ(back.describe(back.ops[2]), "sum f32[2], f32[2] -> f32[2]");
+  EXPECT_EQ(encode_trace(back), encode_trace(trace));
+}
+
+TEST(OpTraceFile, RefusesEveryDamagedByteOfAnExpression) {
+  const std::vector<std::byte> good = encode_trace(program_with_expressions());
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::vector<std::byte> bad = good;
+    bad[i] ^= std::byte{0x21};
+    ASSERT_FALSE(decode_trace(bad).has_value()) << "byte " << i;
+    repair_checksums(bad);
+    if (const Result<OpTrace> read = decode_trace(bad); read.has_value()) {
+      ASSERT_TRUE(check_trace(read.value()).has_value());
+      ASSERT_EQ(encode_trace(read.value()), bad) << "byte " << i;
+    }
+  }
+}
+
+TEST(OpTraceChecker, RefusesOpsThatDoNotFitTheirExpression) {
+  OpTrace trace = program_with_expressions();
+  const auto refusal_of = [&](ExpressionAttributes attributes) {
+    std::memcpy(trace.ops[2].record.immediate, &attributes, sizeof attributes);
+    return text(check_trace(trace));
+  };
+  const std::uint32_t flops = trace.expressions[1]->flops;
+  EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 1, .flops = flops}), "no error");
+  EXPECT_EQ(refusal_of({.expression = 2, .parameter_count = 1, .flops = flops}),
+            "op 3: expression: its expression is not in the table");
+  EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 1, .flops = flops + 1}),
+            "op 3: expression: its parameters or results are not those of sum");
+  EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 17, .flops = flops}),
+            "op 3: expression: has 17 parameters, at most 16 are possible");
+  EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 2, .flops = flops}),
+            "op 3: expression: its blob has 8 bytes, the record says 8, its operands need 16");
 }
 
 // Whatever byte is damaged, the file is refused, and where the checksums are made to fit, what is

@@ -1,0 +1,65 @@
+// The row of the kind `expression`, and launches over many of its ops.
+#include "expression_kernel.hpp"
+
+#include "expression.hpp"
+
+#include <hearth/streams/kernel/expression.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace hearth::cpu {
+namespace {
+
+Status named(const Status& status, const Expression& expression) {
+  if (status.has_value()) {
+    return status;
+  }
+  Error error = status.error();
+  error.op = expression.name;
+  return error;
+}
+
+Status run(const KernelCall& call, KernelContext& context) {
+  return run_expression_batch({&call, 1}, context);
+}
+
+}  // namespace
+
+Support supports_expression_call(const KernelCall& call, KernelContext& context) {
+  if (call.expression == nullptr) {
+    return {.yes = false, .reason = "expression without the function that it stands for"};
+  }
+  return supports_expression(call.expression->kernel, call.expression->hash, context);
+}
+
+Status run_expression_batch(std::span<const KernelCall> calls, KernelContext& context) {
+  const Expression& expression = *calls[0].expression;
+  std::vector<ExpressionParameters> parameters;
+  std::vector<ExpressionCall> sets;
+  parameters.reserve(calls.size());  // the sets point into it
+  sets.reserve(calls.size());
+  for (const KernelCall& call : calls) {
+    parameters.emplace_back(call.op, expression);
+    sets.push_back(
+        {.inputs = call.inputs, .outputs = call.outputs, .parameters = parameters.back().all()});
+  }
+  return named(run_expression(expression.kernel, expression.hash, sets, context), expression);
+}
+
+std::size_t equal_expressions(std::span<const KernelCall> calls) noexcept {
+  const auto is_other = [&](const KernelCall& call) {
+    return call.expression != calls[0].expression;
+  };
+  if (calls[0].expression == nullptr) {
+    return 1;
+  }
+  return static_cast<std::size_t>(std::ranges::find_if(calls, is_other) - calls.begin());
+}
+
+std::span<const KernelRow> expression_rows() noexcept {
+  static constexpr KernelRow kRows[] = {{OpKind::expression, run, nullptr, 0xffff}};
+  return kRows;
+}
+
+}  // namespace hearth::cpu

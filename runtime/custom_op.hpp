@@ -1,0 +1,80 @@
+// CustomOp: an elementwise op of your own, written over plain ops and run as one fused kernel, with
+// broadcasting and a gradient. Copies share what was captured. Threads: any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+/// Calls the function once for each combination of element types, with tensors of shape [1] that
+/// stand for one element each; numbers that a call gives come as such tensors too, and may differ
+/// from call to call. f16 and bf16 are computed in f32 and rounded once, at the end.
+/// The gradient is derived from those of the ops that it is made of.
+class CustomOp final {
+ public:
+  using Function = std::function<Tensor(std::span<const Tensor> operands)>;
+
+  /// Errors: ArgumentError without a name or function, or for more than 4 operands.
+  CustomOp(std::string name,
+           int operand_count,
+           Function function,
+           SourceLoc loc = SourceLoc::current());
+
+  /// Operands broadcast; at least one is a tensor. A number takes the type of the first tensor.
+  /// Errors: ShapeError, DtypeError when they do not fit; ArgumentError for another number of
+  /// operands, for a function that is not elementwise, reads a value or does not use an operand,
+  /// and for a tracked operand where a part has no gradient, which it names; what the function
+  /// throws.
+  [[nodiscard]] Tensor operator()(Arg a) const;
+  [[nodiscard]] Tensor operator()(Arg a, Arg b) const;
+  [[nodiscard]] Tensor operator()(Arg a, Arg b, Arg c) const;
+  [[nodiscard]] Tensor operator()(Arg a, Arg b, Arg c, Arg d) const;
+
+ private:
+  struct State;
+  [[nodiscard]] Tensor call(std::span<const Arg> operands) const;
+
+  std::shared_ptr<State> state_;
+};
+
+/// A CustomOp from a function of one to four tensors.
+template <class Fn>
+[[nodiscard]] CustomOp custom_op(std::string name,
+                                 Fn function,
+                                 SourceLoc loc = SourceLoc::current()) {
+  using TensorRead = const Tensor&;
+  if constexpr (std::is_invocable_r_v<Tensor, Fn&, TensorRead>) {
+    return CustomOp(
+        std::move(name), 1, [function](std::span<const Tensor> x) { return function(x[0]); }, loc);
+  } else if constexpr (std::is_invocable_r_v<Tensor, Fn&, TensorRead, TensorRead>) {
+    return CustomOp(
+        std::move(name),
+        2,
+        [function](std::span<const Tensor> x) { return function(x[0], x[1]); },
+        loc);
+  } else if constexpr (std::is_invocable_r_v<Tensor, Fn&, TensorRead, TensorRead, TensorRead>) {
+    return CustomOp(
+        std::move(name),
+        3,
+        [function](std::span<const Tensor> x) { return function(x[0], x[1], x[2]); },
+        loc);
+  } else {
+    static_assert(
+        std::is_invocable_r_v<Tensor, Fn&, TensorRead, TensorRead, TensorRead, TensorRead>,
+        "a custom op is a function of one to four tensors to a tensor");
+    return CustomOp(
+        std::move(name),
+        4,
+        [function](std::span<const Tensor> x) { return function(x[0], x[1], x[2], x[3]); },
+        loc);
+  }
+}
+
+}  // namespace hearth

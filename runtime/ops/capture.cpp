@@ -1,0 +1,373 @@
+#include "capture.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/unique_number.hpp>
+#include <hearth/streams/kernel/kernel_builder.hpp>
+#include <hearth/streams/kernel/op_expression.hpp>
+#include <hearth/streams/op_facts.hpp>
+
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/client/device_loop.hpp"
+#include "runtime/client/stream_state.hpp"
+#include "runtime/client/tickets.hpp"
+
+namespace hearth::detail {
+namespace {
+
+// What becomes of one element depends on nothing but elements and numbers.
+bool is_capturable(OpKind kind) noexcept {
+  const bool is_random = kind == OpKind::dropout;
+  const bool is_update = op_info(kind).op_class == OpClass::optimizer;
+  return kind == OpKind::fill || (op_facts(kind).fusion == FusionClass::elementwise &&
+                                  has_expression(kind) && !is_random && !is_update);
+}
+
+// [1], or the [] of a number. Of a rank of its own, so that a reduction is an op, and refused.
+bool is_element(const Shape& shape) noexcept {
+  return shape.rank() <= 1 && shape.element_count() == 1;
+}
+
+std::vector<AffineIndex> plain_map() {
+  return {{.terms = {{.axis = 0}}}};
+}
+
+/// Turns records into nodes. The first op that cannot be one ends it: then `error` says why.
+class CaptureBuilder {
+ public:
+  CaptureBuilder(std::string name, RuntimeTables& tables)
+      : name_(std::move(name)), tables_(tables), builder_({0}) {}
+
+  void add_input(const TensorImpl& tensor) {
+    const KernelValue input = builder_.input(tensor.dtype, plain_map());
+    values_.emplace(name_of(tensor), builder_.convert(input, compute_type(tensor.dtype)));
+    if (is_float(tensor.dtype)) {
+      followers_.insert(name_of(tensor));
+    }
+  }
+  void add_parameter(const TensorImpl& tensor) {
+    values_.emplace(name_of(tensor), builder_.parameter(compute_type(tensor.dtype)));
+  }
+
+  void consume(const OpView& op) {
+    const OpKind kind = op.kind();
+    if (kind == OpKind::drop || error_) {
+      return;
+    }
+    if (kind == OpKind::readback) {
+      fail(op, "has no value to read: the function is called once, to see which ops it is made of");
+    } else if (!is_capturable(kind)) {
+      fail(op,
+           op_facts(kind).fusion == FusionClass::fill || kind == OpKind::dropout
+               ? "gives other numbers at each place"
+               : "is not elementwise: an expression makes each element of its results from the "
+                 "elements at its place");
+    } else if (!is_element(tables_.shapes.shape(op.output(0).shape))) {
+      fail(op,
+           fmt::format("makes {}, and in a function that is captured each tensor is one element, "
+                       "of shape [1]",
+                       describe(op.output(0).dtype, tables_.shapes.shape(op.output(0).shape))));
+    } else {
+      add(op);
+    }
+  }
+
+  /// Why there is no kernel, or null.
+  [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
+
+  void add_result(const Tensor& result, SourceLoc location) {
+    const auto value = result.is_empty() ? values_.end() : values_.find(name_of(*result.impl()));
+    if (value == values_.end() || &result.impl()->endpoint->tables() != &tables_) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = name_ + ": the function returned a tensor that it has not made of "
+                                        "its arguments",
+                        .op = name_,
+                        .location = location});
+    }
+    builder_.output(builder_.convert(value->second, result.impl()->dtype));
+  }
+  [[nodiscard]] KernelIR take() { return builder_.take(); }
+  /// The first part that has no gradient, with its line; empty where all have one.
+  [[nodiscard]] const std::string& without_gradient() const noexcept { return without_gradient_; }
+
+ private:
+  static std::uint64_t name_of(const Operand& operand) noexcept {
+    return (std::uint64_t{operand.slot.value} << 32U) | operand.generation;
+  }
+  static std::uint64_t name_of(const TensorImpl& tensor) noexcept {
+    return hearth::name_of(tensor);
+  }
+
+  void fail(const OpView& op, std::string_view why) {
+    const std::string kind(name(op.kind()));
+    error_ = std::make_shared<const Error>(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("{}: {} {}", name_, kind, why),
+              .op = name_,
+              .location = tables_.sources.location(op.record().source)});
+  }
+
+  // An integer that a double does not hold is no constant of a builder.
+  [[nodiscard]] bool add_constant(const OpView& op,
+                                  const KernelParameter& number,
+                                  std::vector<KernelValue>& constants) {
+    double value = number.value.real;
+    if (!is_float(number.type)) {
+      constexpr std::int64_t kExact = std::int64_t{1} << 53U;
+      const std::int64_t integer = number.value.integer;
+      if (integer > kExact || integer < -kExact) {
+        fail(op,
+             fmt::format("has the number {}, and integers of an expression end at 2^53", integer));
+        return false;
+      }
+      value = static_cast<double>(integer);
+    }
+    constants.push_back(builder_.constant(value, number.type));
+    return true;
+  }
+
+  // Equal nodes of a builder are one node.
+  [[nodiscard]] bool is_one(KernelValue value) {
+    return value.node == builder_.constant(1.0, value.type).node;
+  }
+
+  // Values are kept in the computing type: only a cast rounds to 16 bits.
+  void add(const OpView& op) {
+    std::vector<KernelValue> inputs;
+    for (int i = 0; i < op.record().input_count; ++i) {
+      inputs.push_back(values_.at(name_of(op.input(i))));
+    }
+    const Operand out = op.output(0);
+    std::vector<KernelValue> constants;
+    const DType dtype = inputs.empty() ? out.dtype : op.input(0).dtype;
+    for (const KernelParameter& number : op_parameters(op, dtype)) {
+      if (!add_constant(op, number, constants)) {
+        return;
+      }
+    }
+    const DType type = op.kind() == OpKind::cast ? out.dtype : compute_type(out.dtype);
+    const bool is_product = op.kind() == OpKind::mul && inputs.size() == 2;
+    KernelValue result{};
+    if (is_product && (is_one(inputs[0]) || is_one(inputs[1]))) {
+      result = inputs[is_one(inputs[0]) ? 1 : 0];  // where gradients begin
+    } else {
+      result = op_expression(builder_, op, inputs, constants, {&type, 1})[0];
+    }
+    values_.emplace(name_of(out), builder_.convert(result, compute_type(out.dtype)));
+    note_gradient(op, out);
+  }
+
+  // Which part ends the gradients of all that came before it.
+  void note_gradient(const OpView& op, const Operand& out) {
+    bool follows = false;
+    for (int i = 0; i < op.record().input_count; ++i) {
+      follows = follows || followers_.contains(name_of(op.input(i)));
+    }
+    if (follows && (!is_float(out.dtype) || !op_info(op.kind()).differentiable)) {
+      const SourceLoc location = tables_.sources.location(op.record().source);
+      without_gradient_ =
+          without_gradient_.empty()
+              ? fmt::format("{} ({}:{})", name(op.kind()), location.file, location.line)
+              : without_gradient_;
+    } else if (follows) {
+      followers_.insert(name_of(out));
+    }
+  }
+
+  const std::string name_;
+  RuntimeTables& tables_;
+  KernelBuilder builder_;
+  std::map<std::uint64_t, KernelValue> values_;  ///< By the names of tensors.
+  std::set<std::uint64_t> followers_;            ///< What follows from float inputs, by gradients.
+  std::string without_gradient_;
+  ErrorRef error_;
+};
+
+/// A device that computes nothing. Its loop runs on the thread that captures: when a lane is full,
+/// when something is read, and at the end.
+class CaptureDevice final : public DeviceLoop {
+ public:
+  explicit CaptureDevice(const std::string& name)
+      : tables_(std::make_shared<RuntimeTables>(RuntimeId{unique_number()})),
+        endpoint_(make_intrusive<DeviceEndpoint>("the capture of " + name,
+                                                 std::string(),
+                                                 tables_,
+                                                 unique_number(),
+                                                 true,
+                                                 std::vector<int>())),
+        builder(name, *tables_) {
+    endpoint_->attach_loop(*this, make_intrusive<Parker>());
+    static_cast<void>(endpoint_->stop_inbox());  // nobody answers questions
+    endpoint_->make_capture();
+  }
+  CaptureDevice(const CaptureDevice&) = delete;
+  CaptureDevice& operator=(const CaptureDevice&) = delete;
+  /// What is submitted from here on, by tensors that left the function, is refused.
+  ~CaptureDevice() {
+    endpoint_->close();
+    finish();
+  }
+
+  [[nodiscard]] Tensor make_tensor(DType dtype) {
+    return Tensor(current_stream(*endpoint_)
+                      .make_tensor(dtype, endpoint_->tables().shapes.intern(Shape{1}).value()));
+  }
+
+  void run_borrowed(UntilFn until, const void* context, Deadline /*deadline*/) noexcept override {
+    do {
+      drain(endpoint_->doorbell.take().lanes);
+    } while (!until(context) && endpoint_->doorbell.has_news());
+    while (!endpoint_->doorbell.try_release()) {
+      drain(endpoint_->doorbell.take().lanes);
+    }
+  }
+  /// Takes what is left. Nobody pushes any more.
+  void finish() noexcept {
+    if (!has_ended_ && endpoint_->doorbell.try_claim()) {
+      has_ended_ = true;
+      drain(endpoint_->doorbell.stop().lanes);
+    }
+  }
+
+ private:
+  void drain(Lane* lane) noexcept {
+    while (lane != nullptr) {
+      Lane* const next = lane->doorbell_next;
+      do {
+        while (const OpRecord* const record = lane->front()) {
+          consume(OpView(*record, lane->front_blob()));
+          lane->pop();
+        }
+      } while (lane->finish_turn() == Lane::Turn::more);
+      lane = next;
+    }
+  }
+
+  void consume(const OpView& op) noexcept {
+    try {
+      builder.consume(op);
+    } catch (...) {
+      failure_ = note_thrown(*endpoint_, "a capture");
+    }
+    if (const ErrorRef why = error()) {
+      reject_ticket(*endpoint_, op, why);
+    }
+  }
+
+  const std::shared_ptr<RuntimeTables> tables_;
+  const IntrusivePtr<DeviceEndpoint> endpoint_;
+  bool has_ended_ = false;
+  ErrorRef failure_;
+
+ public:
+  CaptureBuilder builder;
+  [[nodiscard]] ErrorRef error() const { return builder.error() ? builder.error() : failure_; }
+};
+
+/// Leaves out what no node reads, and says what stays.
+template <class Entry>
+std::vector<std::uint8_t> keep_read(KernelIR& kernel, Primitive leaf, std::vector<Entry>& entries) {
+  std::vector<std::uint8_t> kept;
+  std::vector<Entry> all = std::exchange(entries, {});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto is_it = [&](const KernelNode& node) {
+      return node.primitive == leaf && node.number == static_cast<std::int32_t>(i);
+    };
+    const auto node = std::ranges::find_if(kernel.body, is_it);
+    if (node != kernel.body.end()) {
+      node->number = static_cast<std::int32_t>(kept.size());  // lower than all that come yet
+      kept.push_back(static_cast<std::uint8_t>(i));
+      entries.push_back(std::move(all[i]));
+    }
+  }
+  return kept;
+}
+
+void require_form(const CaptureForm& form) {
+  if (form.tensors.size() > kMostExpressionInputs ||
+      form.scalars.size() > kMostExpressionParameters) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: it has {} tensors and {} scalars, at most {} and {} "
+                                          "are possible",
+                                          form.name,
+                                          form.tensors.size(),
+                                          form.scalars.size(),
+                                          kMostExpressionInputs,
+                                          kMostExpressionParameters),
+                      .op = form.name,
+                      .location = form.location});
+  }
+}
+
+}  // namespace
+
+// Phases: tensors that stand for the arguments; the call; what it submitted becomes nodes; the
+// kernel, without what it does not need.
+Captured capture(const CaptureForm& form, const CapturedFunction& function) {
+  require_form(form);
+  CaptureDevice device(form.name);
+  std::vector<Tensor> tensors;
+  std::vector<Tensor> scalars;
+  for (const DType dtype : form.tensors) {
+    tensors.push_back(device.make_tensor(dtype));
+    device.builder.add_input(*tensors.back().impl());
+  }
+  for (const DType dtype : form.scalars) {
+    scalars.push_back(device.make_tensor(dtype));
+    device.builder.add_parameter(*scalars.back().impl());
+  }
+  const std::vector<Tensor> results = function(tensors, scalars);
+  device.finish();
+  if (const ErrorRef error = device.error()) {
+    throw_error(*error);
+  }
+  for (const Tensor& result : results) {
+    device.builder.add_result(result, form.location);
+  }
+  KernelIR kernel = device.builder.take();
+  Captured captured{.without_gradient = device.builder.without_gradient()};
+  captured.tensors = keep_read(kernel, Primitive::input, kernel.inputs);
+  captured.scalars = keep_read(kernel, Primitive::parameter, kernel.parameters);
+  if (!captured.tensors.empty()) {
+    captured.kernel = std::move(kernel);
+  }
+  return captured;
+}
+
+ExpressionRef expression_of(const CaptureForm& form,
+                            const Captured& captured,
+                            std::vector<ExpressionGradient> gradients) {
+  Result<ExpressionRef> made = make_expression(form.name, captured.kernel, std::move(gradients));
+  if (!made.has_value()) {
+    Error error = made.error();
+    error.op = form.name;
+    error.location = form.location;
+    throw_error(std::move(error));
+  }
+  return std::move(made).value();
+}
+
+void require_all(const CaptureForm& form, const Captured& captured) {
+  const auto require = [&](std::string_view what, std::size_t given, std::size_t used) {
+    if (used < given) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = fmt::format(
+                            "{}: the function uses {} of its {} {}", form.name, used, given, what),
+                        .op = form.name,
+                        .location = form.location});
+    }
+  };
+  require("tensors", form.tensors.size(), captured.tensors.size());
+  require("scalars", form.scalars.size(), captured.scalars.size());
+}
+
+bool is_captured(const Tensor& tensor) noexcept {
+  return !tensor.is_empty() && tensor.impl()->endpoint->is_capture();
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,85 @@
+#include <hearth/runtime/update_rule.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/ops/capture.hpp"
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void refuse(const std::string& rule, const std::string& what, SourceLoc loc) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = rule + ": " + what,
+                    .op = rule,
+                    .location = loc});
+}
+
+void require_results(const UpdateRule::Config& config,
+                     std::span<const Tensor> results,
+                     DType dtype,
+                     SourceLoc loc) {
+  if (results.size() != static_cast<std::size_t>(config.state_count) + 1) {
+    refuse(config.name,
+           fmt::format("the function returned {} tensors; the new parameter and {} states are {}",
+                       results.size(),
+                       config.state_count,
+                       config.state_count + 1),
+           loc);
+  }
+  for (const Tensor& result : results) {
+    if (!result.is_empty() && result.dtype() != dtype) {
+      refuse(
+          config.name,
+          fmt::format(
+              "the function returned {} for parameters of {}", name(result.dtype()), name(dtype)),
+          loc);
+    }
+  }
+}
+
+}  // namespace
+
+UpdateRule::UpdateRule(Config config, Function function, SourceLoc loc)
+    : config_(std::move(config)), function_(std::move(function)), location_(loc) {
+  if (config_.name.empty() || !function_) {
+    refuse("UpdateRule", "it needs a name and a function", loc);
+  }
+  if (config_.state_count < 0 || config_.state_count >= kMostExpressionOutputs ||
+      config_.scalar_count < 0 || config_.scalar_count > kMostExpressionParameters) {
+    refuse(config_.name,
+           fmt::format("{} states and {} scalars; 0 to {} and 0 to {} are possible",
+                       config_.state_count,
+                       config_.scalar_count,
+                       kMostExpressionOutputs - 1,
+                       kMostExpressionParameters),
+           loc);
+  }
+}
+
+const ExpressionRef& UpdateRule::expression(DType dtype) {
+  ExpressionRef& known = expressions_[dtype];
+  if (known != nullptr) {
+    return known;
+  }
+  const std::vector<DType> tensors(static_cast<std::size_t>(config_.state_count) + 2, dtype);
+  const std::vector<DType> scalars(static_cast<std::size_t>(config_.scalar_count), dtype);
+  const detail::CaptureForm form{
+      .name = config_.name, .tensors = tensors, .scalars = scalars, .location = location_};
+  const detail::Captured captured =
+      detail::capture(form, [&](std::span<Tensor> all, std::span<Tensor> numbers) {
+        std::vector<Tensor> results =
+            function_(Operands{.parameter = all[0],
+                               .gradient = all[1],
+                               .state = std::vector<Tensor>(all.begin() + 2, all.end()),
+                               .scalars = std::vector<Tensor>(numbers.begin(), numbers.end())});
+        require_results(config_, results, dtype, location_);
+        return results;
+      });
+  detail::require_all(form, captured);
+  known = detail::expression_of(form, captured);
+  return known;
+}
+
+}  // namespace hearth

@@ -1,0 +1,57 @@
+// UpdateRule: how an optimizer of your own updates a parameter, as a function over plain ops. It is
+// called once for each element type and becomes one fused kernel; UpdateGroup::update() runs it, at
+// one record a parameter. Owned by the optimizer; a copy shares what was captured. Threads: one at
+// a time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth {
+
+struct Expression;
+
+class UpdateRule final {
+ public:
+  /// What the function is called with. Each tensor stands for one element and has shape [1];
+  /// numbers that change from step to step are scalars, all others become constants.
+  struct Operands {
+    Tensor parameter;
+    Tensor gradient;
+    std::vector<Tensor> state;
+    std::vector<Tensor> scalars;
+  };
+  /// Gives the new parameter, then the new state. Made of the ops of hearth/runtime/ops.hpp that go
+  /// element by element.
+  using Function = std::function<std::vector<Tensor>(const Operands& operands)>;
+  struct Config {
+    std::string name;  ///< What errors call it.
+    int state_count = 0;
+    int scalar_count = 0;
+  };
+
+  /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 16
+  /// scalars.
+  UpdateRule(Config config, Function function, SourceLoc loc = SourceLoc::current());
+
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+
+  // ---- for the library ----
+  /// The rule for parameters of this float type. Errors: ArgumentError for a function that is not
+  /// elementwise, reads a value, does not use all of its operands, or gives another number of
+  /// results or other types; what the function throws.
+  [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType dtype);
+
+ private:
+  Config config_;
+  Function function_;
+  SourceLoc location_;
+  std::map<DType, std::shared_ptr<const Expression>> expressions_;
+};
+
+}  // namespace hearth

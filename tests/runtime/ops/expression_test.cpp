@@ -1,0 +1,342 @@
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/custom_op.hpp>
+#include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/update_group.hpp>
+#include <hearth/runtime/update_rule.hpp>
+
+#include "tests/runtime/gradient_check.hpp"
+
+namespace hearth {
+namespace {
+
+using testing::check_gradients;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::HostRandom;
+using Tensors = std::vector<Tensor>;
+
+// Custom ops, on each backend that computes.
+class CustomOps : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] Device device() const { return runtime_.device(GetParam()); }
+  [[nodiscard]] Tensor f32(const std::vector<float>& values, const Shape& shape) const {
+    return Tensor::from(device(), values, shape);
+  }
+
+ private:
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = GetParam()}}}};
+};
+
+template <class Error, class Call>
+std::string text_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.error().text;
+  }
+  return "nothing was thrown";
+}
+
+CustomOp make_swish() {
+  return custom_op("swish",
+                   [](const Tensor& x, const Tensor& slope) { return x * sigmoid(slope * x); });
+}
+
+TEST_P(CustomOps, GiveTheBitsOfTheirParts) {
+  const CustomOp swish = make_swish();
+  const std::vector<float> values{-3, -0.5F, 0, 0.25F, 7};
+  const Tensor x = f32(values, {5});
+  const Tensor slope = f32({0.5F}, {1});
+  const Tensor parts = x * sigmoid(slope * x);
+  const std::vector<float> want = parts.to_vector<float>();
+  const std::vector<float> got = swish(x, slope).to_vector<float>();
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-6F * (1 + std::abs(want[i]))) << i;
+  }
+}
+
+TEST_P(CustomOps, Broadcast) {
+  const CustomOp scaled = custom_op(
+      "scaled", [](const Tensor& x, const Tensor& a, const Tensor& b) { return x * a + b; });
+  const Tensor x = f32({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor a = f32({10, 100}, {2, 1});
+  EXPECT_THAT(scaled(x, a, f32({1, 2, 3}, {3})).to_vector<float>(),
+              ElementsAre(11, 22, 33, 401, 502, 603));
+  EXPECT_THAT(scaled(transpose(x, 0, 1), f32({2}, {}), f32({1, 2}, {2})).to_vector<float>(),
+              ElementsAre(3, 10, 5, 12, 7, 14));
+}
+
+TEST_P(CustomOps, TakeNumbersThatChange) {
+  const CustomOp clip =
+      custom_op("clip", [](const Tensor& x, const Tensor& most) { return minimum(x, most); });
+  const Tensor x = f32({1, 2, 3}, {3});
+  EXPECT_THAT(clip(x, 2).to_vector<float>(), ElementsAre(1, 2, 2));
+  EXPECT_THAT(clip(x, 1.5).to_vector<float>(), ElementsAre(1, 1.5F, 1.5F));
+}
+
+TEST_P(CustomOps, MakeOtherTypes) {
+  const CustomOp above =
+      custom_op("above", [](const Tensor& x, const Tensor& y) { return greater(x, y); });
+  const Tensor result = above(f32({1, 5}, {2}), f32({3}, {}));
+  EXPECT_EQ(result.dtype(), DType::boolean);
+  EXPECT_THAT(result.to_vector<std::uint8_t>(), ElementsAre(0, 1));
+  const CustomOp count = custom_op("count", [](const Tensor& x) { return x * 3 + 1; });
+  const Tensor ints = Tensor::from(device(), std::vector<std::int64_t>{5, -1}, {2});
+  EXPECT_THAT(count(ints).to_vector<std::int64_t>(), ElementsAre(16, -2));
+}
+
+TEST_P(CustomOps, HaveNoRoundingIn16BitsInBetween) {
+  const CustomOp there_and_back =
+      custom_op("there and back", [](const Tensor& x) { return x * 4096.0 * 4096.0 / 16777216.0; });
+  const Tensor x = cast(f32({3, 0.5F}, {2}), DType::f16);
+  // 3 * 4096 * 4096 is beyond f16.
+  EXPECT_THAT(cast(there_and_back(x), DType::f32).to_vector<float>(), ElementsAre(3, 0.5F));
+}
+
+TEST_P(CustomOps, AreCapturedOnceForAllThreads) {
+  int calls = 0;
+  const CustomOp twice = custom_op("twice", [&calls](const Tensor& x) {
+    ++calls;
+    return x + x;
+  });
+  static_cast<void>(twice(f32({1}, {1})));
+  const int first = calls;
+  std::vector<float> seen;
+  std::jthread([&] { seen = twice(f32({4, 5}, {2})).to_vector<float>(); }).join();
+  EXPECT_THAT(seen, ElementsAre(8, 10));
+  EXPECT_EQ(calls, first);
+}
+
+TEST_P(CustomOps, OfOtherCustomOpsAreOne) {
+  const CustomOp swish = make_swish();
+  const CustomOp both =
+      custom_op("both", [&](const Tensor& x) { return swish(x, 1.0) + swish(x, 1.0); });
+  EXPECT_THAT(both(f32({0, 1}, {2})).to_vector<float>(),
+              ElementsAre(0, ::testing::FloatNear(1.4621172F, 1e-6F)));
+}
+
+TEST_P(CustomOps, MayRunInPlace) {
+  const CustomOp next = custom_op("next", [](const Tensor& x) { return x + 1; });
+  Tensor x = f32({1, 2, 3}, {3});
+  for (int i = 0; i < 3; ++i) {
+    x = next(std::move(x));
+  }
+  EXPECT_THAT(x.to_vector<float>(), ElementsAre(4, 5, 6));
+}
+
+INSTANTIATE_TEST_SUITE_P(On,
+                         CustomOps,
+                         ::testing::Values("reference:0", "cpu:0", "sim:0"),
+                         [](const auto& tested) {
+                           const std::string name = tested.param;
+                           return name.substr(0, name.find(':'));
+                         });
+
+class Captures : public ::testing::Test {
+ protected:
+  [[nodiscard]] Device device() const { return runtime_.device("reference:0"); }
+  [[nodiscard]] Tensor ones3() const { return ones(device(), {3}); }
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = "reference:0"}, {.name = "sim:0"}}}};
+};
+
+TEST_F(Captures, DeriveGradientsFromTheParts) {
+  const CustomOp swish = make_swish();
+  const CustomOp mixed = custom_op("mixed", [](const Tensor& x, const Tensor& y, const Tensor& z) {
+    return where(greater(x, y), x * exp(-square(z)), maximum(y, z) / (1 + abs(x)));
+  });
+  HostRandom random(3);
+  check_gradients(device(),
+                  [&](const Tensors& in) { return swish(in[0], in[1]); },
+                  {random.signed_values({3, 4}), random.signed_values({4})});
+  check_gradients(
+      device(),
+      [&](const Tensors& in) { return mixed(in[0], in[1], in[2]); },
+      {random.distinct({2, 3}), random.signed_values({2, 1}), random.signed_values({3})});
+  check_gradients(
+      device(), [&](const Tensors& in) { return swish(in[0], 0.7); }, {random.signed_values({5})});
+}
+
+TEST_F(Captures, SayWhichPartHasNoGradient) {
+  const CustomOp step = custom_op("step", [](const Tensor& x) { return cast(x > 0, DType::f32); });
+  const int line = __LINE__ - 1;
+  EXPECT_EQ(step(ones3()).to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  const auto differentiate = [&] {
+    static_cast<void>(grad([&](const Tensors& in) { return sum(step(in[0])); }, {ones3()}));
+  };
+  const std::string text = text_of<ArgumentError>(differentiate);
+  EXPECT_THAT(text, HasSubstr("step: it has no gradient, because greater ("));
+  EXPECT_THAT(text, HasSubstr("expression_test.cpp:" + std::to_string(line)));
+}
+
+TEST_F(Captures, RefuseWhatIsNotElementwiseAndNameItsLine) {
+  const CustomOp row = custom_op("row", [](const Tensor& x) { return x / sum(x); });
+  const auto line = static_cast<std::uint32_t>(__LINE__ - 1);
+  try {
+    static_cast<void>(row(ones3()));
+    FAIL() << "a sum was captured";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.error().text, HasSubstr("row: reduce_sum is not elementwise"));
+    EXPECT_EQ(error.error().op, "row");
+    EXPECT_EQ(error.error().location.line, line);
+  }
+}
+
+TEST_F(Captures, RefuseReadsAtOnce) {
+  bool was_read = false;
+  const CustomOp branch = custom_op("branch", [&](const Tensor& x) {
+    const bool is_large = x.item() > 1;
+    was_read = true;
+    return is_large ? x : -x;
+  });
+  EXPECT_THAT(text_of<ArgumentError>([&] { static_cast<void>(branch(ones3())); }),
+              HasSubstr("branch: readback has no value to read"));
+  EXPECT_FALSE(was_read);
+}
+
+TEST_F(Captures, RefuseWhatIsNoElement) {
+  Generator generator(1);
+  const auto text = [&](auto function) {
+    return text_of<ArgumentError>([&] { static_cast<void>(custom_op("bad", function)(ones3())); });
+  };
+  EXPECT_THAT(text([&](const Tensor& x) { return dropout(x, 0.5, generator); }),
+              HasSubstr("bad: dropout gives other numbers at each place"));
+  EXPECT_THAT(text([](const Tensor& x) { return x + ones(x.device(), {3}); }),
+              HasSubstr("bad: fill makes f32[3], and in a function that is captured each tensor is "
+                        "one element"));
+  EXPECT_THAT(text([](const Tensor& x) {
+                return reshape(x, {1, 1});
+              }),
+              HasSubstr("bad: reshape is not elementwise"));
+  EXPECT_THAT(text([&](const Tensor&) { return ones3(); }),
+              HasSubstr("bad: the function returned a tensor that it has not made"));
+  EXPECT_THAT(text([](const Tensor& x) { return full(x.device(), {}, 1); }),
+              HasSubstr("bad: the function uses 0 of its 1 tensors"));
+  const Tensor other = ones3();
+  EXPECT_THAT(
+      text_of<DeviceMismatch>([&] {
+        static_cast<void>(custom_op("bad", [&](const Tensor& x) { return x + other; })(ones3()));
+      }),
+      HasSubstr("operands live on different devices"));
+}
+
+TEST_F(Captures, NameTheOpAndTheLineOfAWrongCall) {
+  const CustomOp swish = make_swish();
+  try {
+    static_cast<void>(swish(ones(device(), {3}), ones(device(), {4})));
+    FAIL() << "shapes that do not broadcast";
+  } catch (const ShapeError& error) {
+    EXPECT_EQ(error.error().location.line, static_cast<std::uint32_t>(__LINE__ - 3));
+    EXPECT_EQ(error.error().op, "swish");
+    EXPECT_THAT(error.error().text, HasSubstr("swish: shapes do not broadcast"));
+  }
+}
+
+TEST_F(Captures, LongFunctionsDrainTheirLane) {
+  const CustomOp many = custom_op("many", [](const Tensor& x) {
+    Tensor y = x;
+    for (int i = 0; i < 1000; ++i) {
+      y = y + 1;
+    }
+    return y;
+  });
+  EXPECT_EQ(many(ones3()).to_vector<float>(), (std::vector<float>{1001, 1001, 1001}));
+}
+
+TEST_F(Captures, AFunctionThatThrowsLeavesNothingBehind) {
+  bool fails = true;
+  const CustomOp moody = custom_op("moody", [&](const Tensor& x) {
+    Tensor y = x + 1;
+    if (fails) {
+      throw std::runtime_error("not today");
+    }
+    return y;
+  });
+  EXPECT_THROW(static_cast<void>(moody(ones3())), std::runtime_error);
+  fails = false;
+  EXPECT_EQ(moody(ones3()).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+}
+
+TEST_F(Captures, AFailedOpCarriesTheNameOfTheExpression) {
+  const CustomOp share = custom_op("share", [](const Tensor& x, const Tensor& y) { return x / y; });
+  const Tensor bad = share(Tensor::from(device(), std::vector<std::int32_t>{1, 2}, {2}),
+                           Tensor::from(device(), std::vector<std::int32_t>{1, 0}, {2}));
+  try {
+    static_cast<void>(bad.to_vector<std::int32_t>());
+    FAIL() << "a division by zero";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.error().op, "share");
+    EXPECT_EQ(error.code(), ErrorCode::kernel_failed);
+  }
+}
+
+// ---- updates of one's own ----
+
+UpdateRule make_decay() {
+  return UpdateRule({.name = "decay", .state_count = 1, .scalar_count = 2},
+                    [](const UpdateRule::Operands& o) -> Tensors {
+                      const Tensor state = o.scalars[1] * o.state[0] + o.gradient;
+                      return {o.parameter - o.scalars[0] * state, state};
+                    });
+}
+
+TEST_F(Captures, AnUpdateRuleReplacesParameterAndState) {
+  UpdateRule rule = make_decay();
+  Tensor p = full(device(), {2}, 10);
+  Tensor state = full(device(), {2}, 4);
+  for (int step = 0; step < 2; ++step) {
+    UpdateGroup group(device());
+    Tensor* const states[] = {&state};
+    const double scalars[] = {0.5, 0.25};
+    group.update(rule, p, ones(device(), {2}), states, scalars);
+    group.commit().get();
+  }
+  EXPECT_EQ(state.to_vector<float>(), (std::vector<float>{1.5F, 1.5F}));
+  EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{8.25F, 8.25F}));
+}
+
+TEST_F(Captures, AnUpdateRuleOfAPoisonedGradientChangesNothing) {
+  UpdateRule rule = make_decay();
+  Tensor p = full(device(), {2}, 10);
+  Tensor state = full(device(), {2}, 4);
+  const Tensor zero = Tensor::from(device(), std::vector<std::int32_t>{0, 0}, {2});
+  const Tensor poisoned = cast(div(Arg(1), zero), DType::f32);
+  UpdateGroup group(device());
+  Tensor* const states[] = {&state};
+  const double scalars[] = {0.5, 0.25};
+  group.update(rule, p, poisoned, states, scalars);
+  EXPECT_THROW(group.commit().get(), DeviceError);
+  EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{10, 10}));
+  EXPECT_EQ(state.to_vector<float>(), (std::vector<float>{4, 4}));
+}
+
+TEST_F(Captures, AnUpdateRuleThatDoesNotFitIsRefused) {
+  UpdateRule rule = make_decay();
+  Tensor p = full(device(), {2}, 10);
+  Tensor state = full(device(), {2}, 4);
+  UpdateGroup group(device());
+  Tensor* const states[] = {&state};
+  const double one[] = {0.5};
+  EXPECT_THAT(
+      text_of<ArgumentError>([&] { group.update(rule, p, ones(device(), {2}), states, one); }),
+      "decay: takes 1 states and 2 scalars, was given 1 and 1");
+  UpdateRule forgetful({.name = "forgetful", .state_count = 1},
+                       [](const UpdateRule::Operands& o) -> Tensors { return {o.parameter}; });
+  EXPECT_THAT(
+      text_of<ArgumentError>([&] { group.update(forgetful, p, ones(device(), {2}), states, {}); }),
+      HasSubstr(
+          "forgetful: the function returned 1 tensors; the new parameter and 1 states are 2"));
+  EXPECT_FALSE(p.is_empty());
+}
+
+}  // namespace
+}  // namespace hearth
