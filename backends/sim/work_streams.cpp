@@ -70,13 +70,13 @@ WorkStreams::Added WorkStreams::add(std::uint8_t stream,
   line.numbers.push_back(number);
   const TimelinePoint point{.value = ++line.issued, .stream = stream};
   Piece& piece = pieces_
-                           .emplace(number,
-                                    Piece{.value = point.value,
-                                          .stream = stream,
-                                          .has_ended = false,
-                                          .ancestors = std::move(order.ancestors),
-                                          .work = std::move(work)})
-                           .first->second;
+                     .emplace(number,
+                              Piece{.value = point.value,
+                                    .stream = stream,
+                                    .has_ended = false,
+                                    .ancestors = std::move(order.ancestors),
+                                    .work = std::move(work)})
+                     .first->second;
   machine_.submit(std::move(command));
   if (!has_shadow_) {
     return {point, std::nullopt};

@@ -294,7 +294,9 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
     if (step.is_committed && !step.error && must_fail) {
       say_step(i, "was made although something it takes is lost");
     }
-    if (step.error && step.error->code == ErrorCode::deadline_exceeded) {
+    // A lost device may have made some of it, and given that away, before it was lost.
+    if (step.error && (step.error->code == ErrorCode::deadline_exceeded ||
+                       step.error->code == ErrorCode::device_lost)) {
       unclear_.insert(step.members.front().first_result);
     }
   }
