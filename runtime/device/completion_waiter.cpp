@@ -8,15 +8,13 @@
 
 namespace hearth {
 
-using namespace std::chrono_literals;
-
 namespace {
 
 // A wait that is under way does not learn of points that were named after it began. They come while
 // it waits for other streams, so the first waits are short; where the device hangs there is no
 // hurry.
-constexpr Duration kFirstWait = 1ms;
-constexpr Duration kLongestWait = 50ms;
+constexpr Duration kFirstWait = std::chrono::milliseconds(1);
+constexpr Duration kLongestWait = std::chrono::milliseconds(50);
 
 }  // namespace
 

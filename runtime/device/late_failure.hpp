@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,15 +21,15 @@ class CellNumbers final {
   /// A number that no kernel uses which has not ended. `ended`: the value of kOpStream up to which
   /// all has.
   [[nodiscard]] ErrorCell take(std::uint64_t ended) {
-    const auto free =
-        std::ranges::find_if(free_, [ended](const Free& each) { return each.used_until <= ended; });
-    if (free == free_.end()) {
-      return ++count_;
+    for (std::size_t i = 0; i < free_.size(); ++i) {
+      if (free_[i].used_until <= ended) {
+        const ErrorCell cell = free_[i].cell;
+        free_[i] = free_.back();
+        free_.pop_back();
+        return cell;
+      }
     }
-    const ErrorCell cell = free->cell;
-    *free = free_.back();
-    free_.pop_back();
-    return cell;
+    return ++count_;
   }
   /// Launches up to this value of kOpStream may look at the cell.
   void give_back(ErrorCell cell, std::uint64_t used_until) { free_.push_back({cell, used_until}); }

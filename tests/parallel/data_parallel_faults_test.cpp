@@ -21,11 +21,12 @@ using ::testing::HasSubstr;
 
 /// What a fault costs.
 enum class Cost {
-  step,    ///< Its step fails, whatever the policy; the next one goes on.
-  time,    ///< The rank is late and answers.
-  device,  ///< It is lost, or says that it hangs.
-  thread,  ///< The worker hangs, its device answers.
-  both,    ///< The worker hangs, and its device does not answer.
+  step,         ///< Its step fails, whatever the policy; the next one goes on.
+  time,         ///< The rank is late and answers.
+  device,       ///< It is lost.
+  thread,       ///< The worker hangs, its device answers.
+  both,         ///< The worker hangs, and its device does not answer.
+  hung_device,  ///< The device hangs, and its worker waits for it.
 };
 
 struct Policy {
@@ -74,9 +75,9 @@ const std::array kFaults{
              5,
              kLastSubmit,
              15},
-    FaultRow{"TheDeviceSaysThatItHangs",
-             Cost::device,
-             "hangs as planned",
+    FaultRow{"TheDeviceHangs",
+             Cost::hung_device,
+             "sim:1",  // at first it did not come, then its restart has lost its replica
              [](int moment) {
                return Fault{.plan = {.hanging_submit = static_cast<std::uint64_t>(moment)}};
              },
@@ -210,7 +211,7 @@ struct Outcome {
 
 Outcome outcome_of(const Policy& policy, Cost cost) {
   if (policy.on_loss == DeviceLossPolicy::stop || cost == Cost::step) {
-    return {.throws = true, .ends = cost == Cost::device};
+    return {.throws = true, .ends = cost == Cost::device || cost == Cost::hung_device};
   }
   if (cost == Cost::time) {
     return {};
@@ -218,7 +219,8 @@ Outcome outcome_of(const Policy& policy, Cost cost) {
   if (policy.has_spare) {
     return {.devices = {"sim:0", "sim:4", "sim:2", "sim:3"}};
   }
-  const bool is_mended = policy.on_loss == DeviceLossPolicy::replace && cost != Cost::both;
+  const bool is_mended = policy.on_loss == DeviceLossPolicy::replace && cost != Cost::both &&
+                         cost != Cost::hung_device;
   return is_mended ? Outcome{} : Outcome{.devices = {"sim:0", "sim:2", "sim:3"}};
 }
 

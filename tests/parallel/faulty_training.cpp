@@ -80,6 +80,9 @@ void Hall::let_go() {
   if (!released_->is_ready()) {
     release_.set_value();
     control_.release.set_value();
+    if (fault_.plan.hanging_submit != 0) {
+      device(1).restart();  // nothing else ends the waits for what hangs
+    }
     pass(1s);
   }
 }
@@ -166,9 +169,10 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
                        std::ranges::count(result.devices, kVictim) == 0;
     hall.disarm();
     if (result.met_fault) {
-      result.refuses_steps = options.policy == DeviceLossPolicy::stop && !result.errors.empty() &&
-                             (detail::is_device_loss(*result.errors.back()) ||
-                              detail::is_device_hang(*result.errors.back()));
+      result.refuses_steps =
+          options.policy == DeviceLossPolicy::stop && !result.errors.empty() &&
+          (detail::is_device_loss(*result.errors.back()) ||
+           detail::is_device_hang(*result.errors.back()) || victim.generation() > 0);
       look(trainer, result);
     }
   }
