@@ -241,6 +241,20 @@ TEST(AsyncSimOrder, AForgottenBarrierIsFound) {
   EXPECT_THAT(world.refused(OpKind::neg, {0}, 2, {put}), HasSubstr("read_before_produce"));
 }
 
+TEST(AsyncSimOrder, WhatIsRefusedHasNoEffect) {
+  AsyncWorld world;
+  const TimelinePoint put = world.put(0, kOnes);
+  EXPECT_THAT(world.refused(OpKind::neg, {0}, 1, {}), HasSubstr("read_before_produce"));
+  Four got{};
+  EXPECT_FALSE(
+      world.sim.download(std::as_writable_bytes(std::span(got)), world.at(0).data, {}).has_value());
+  got = kTens;
+  world.wait(put).value();
+  world.sim.advance(nanoseconds(1000));
+  EXPECT_THAT(world.bytes_at(1), ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(got, kTens) << "the host has its bytes back";
+}
+
 TEST(AsyncSimOrder, ReportsAreKept) {
   AsyncWorld world;
   static_cast<void>(world.put(0, kOnes));
