@@ -7,6 +7,9 @@
 // With --limit-ms a request that is not answered in time is given up: what has not begun of it does
 // not run. With --load requests come X times as fast as the machine can answer them: a client sheds
 // those that have waited for half of their limit, so that the others make it.
+#include "concurrent_inference_options.hpp"
+#include "latencies.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,8 +30,6 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -46,20 +47,12 @@
 
 namespace {
 
+using concurrent_inference::Clock;
+using concurrent_inference::Latencies;
+using concurrent_inference::Options;
 using hearth::Tensor;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kSavedWeights = "checkpoints/mnist";  // where train_mnist puts them
-
-struct Options {
-  int clients = 16;
-  double seconds = 5;
-  std::string weights;
-  std::string data;  // empty: what the weights were trained on
-  std::vector<std::string> devices = {"cpu:0", "cpu:1"};
-  double limit_ms = 0;  // of a request; 0: none
-  double load = 0;  // offered, in times of the capacity; 0: each client asks when it has its answer
-};
 
 Clock::duration duration_of(double seconds) {
   // Rounded up, so that a time above 0 stays one.
@@ -91,44 +84,6 @@ struct Cnn {
     return c.forward(flatten(std::move(y), 1));
   }
   HEARTH_MODULE(Cnn, a, b, c)
-};
-
-/// How long requests took, in steps of 5 %. One thread adds, another may read meanwhile.
-class Latencies {
- public:
-  using Counts = std::array<std::uint64_t, 400>;
-
-  void add(Clock::duration time) {
-    const double us = std::max(1.0, std::chrono::duration<double, std::micro>(time).count());
-    const auto step = static_cast<std::size_t>(std::log(us) / kStep);
-    counts_[std::min(step, counts_.size() - 1)].fetch_add(1, std::memory_order_relaxed);
-  }
-  void add_to(Counts& sum) const {
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      sum[i] += counts_[i].load(std::memory_order_relaxed);
-    }
-  }
-  [[nodiscard]] static double quantile_us(const Counts& counts, double share) {
-    std::uint64_t left = static_cast<std::uint64_t>(share * static_cast<double>(total(counts)));
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] > left) {
-        return std::exp((static_cast<double>(i) + 0.5) * kStep);
-      }
-      left -= counts[i];
-    }
-    return 0;
-  }
-  [[nodiscard]] static std::uint64_t total(const Counts& counts) {
-    std::uint64_t sum = 0;
-    for (const std::uint64_t count : counts) {
-      sum += count;
-    }
-    return sum;
-  }
-
- private:
-  static constexpr double kStep = 0.05;
-  std::array<std::atomic<std::uint64_t>, 400> counts_{};
 };
 
 struct Client {
@@ -516,42 +471,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Lets many client threads ask one model for the classes of pictures.");
-  app.add_option("--clients", options.clients, "client threads")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  const auto is_positive = [](const std::string& text) {
-    const double number = std::strtod(text.c_str(), nullptr);
-    return number > 0 && number <= 1e6 ? "" : text + " is not above 0 and at most 1000000";
-  };
-  app.add_option("--seconds", options.seconds, "how long")
-      ->check(is_positive)
-      ->capture_default_str();
-  CLI::Option* const limit =
-      app.add_option("--limit-ms",
-                     options.limit_ms,
-                     "milliseconds that a request may take; without: any, with --load 50")
-          ->check(is_positive);
-  app.add_option("--load",
-                 options.load,
-                 "how many times as many requests as the machine can bear, which is measured "
-                 "first; without: each client asks when it has its answer")
-      ->check(is_positive);
-  app.add_option(
-      "--weights",
-      options.weights,
-      "folder or file that train_mnist has saved; without: checkpoints/mnist, or a small "
-      "network trained now");
-  app.add_option(
-      "--data",
-      options.data,
-      "pictures to ask about: builtin, mnist, or a folder; without: those of the training");
-  app.add_option("--devices", options.devices, "devices, each with a copy of the weights")
-      ->delimiter(',')
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  if (options.load > 0 && limit->empty()) {
-    options.limit_ms = 50;
+  if (const std::optional<int> exit_code = concurrent_inference::parse(argc, argv, options)) {
+    return *exit_code;
   }
   try {
     return run(options);

@@ -3,6 +3,9 @@
 //   --optimizer adam --json FILE
 // Ctrl-C, or SIGTERM, finishes the step under way, saves weights and training state and ends;
 // --resume goes on from there, to the same bits.
+#include "train_mnist_options.hpp"
+#include "train_mnist_report.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,13 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <hearth/modules/activations.hpp>
@@ -40,22 +43,10 @@
 namespace {
 
 using hearth::Tensor;
-using Clock = std::chrono::steady_clock;
-
-struct Options {
-  std::string data = "builtin";
-  std::vector<std::string> devices = {"cpu:0", "cpu:1"};
-  std::string model = "cnn";
-  int epochs = 3;
-  std::int64_t batch_size = 64;
-  std::string optimizer = "adam";
-  double learning_rate = 1e-3;
-  std::uint64_t seed = 1;
-  std::string checkpoint = "checkpoints/mnist";
-  std::string json;
-  int save_every = 0;
-  bool resume = false;
-};
+using train_mnist::Clock;
+using train_mnist::Options;
+using train_mnist::ProgressBar;
+using train_mnist::Result;
 
 /// Pixels-512-512-10 with relu.
 struct Mlp {
@@ -134,58 +125,6 @@ hearth::OptimizerConfig optimizer_config(const Options& options) {
   }
   return hearth::Adam::Config{.learning_rate = options.learning_rate};
 }
-
-/// One line that is drawn again and again on a terminal, and once an epoch elsewhere.
-class ProgressBar {
- public:
-  explicit ProgressBar(int epochs) : epochs_(epochs), is_terminal_(isatty(STDOUT_FILENO) == 1) {}
-
-  void show(
-      int epoch, std::int64_t batch, std::int64_t batches, double loss, double samples_per_s) {
-    const auto now = Clock::now();
-    if (!is_terminal_ || (batch != batches && now - last_ < std::chrono::milliseconds(80))) {
-      return;
-    }
-    last_ = now;
-    constexpr std::int64_t kWidth = 20;  // 75 columns in all: a terminal of 80 must not wrap
-    const auto filled = static_cast<std::size_t>(kWidth * batch / batches);
-    std::string bar(filled, '#');
-    bar.resize(kWidth, '.');
-    std::printf("\repoch %d/%d [%s] %4ld/%ld  loss %.4f  %7.0f samples/s ",
-                epoch,
-                epochs_,
-                bar.c_str(),
-                batch,
-                batches,
-                loss,
-                samples_per_s);
-    std::fflush(stdout);
-  }
-  void end_epoch(int epoch, double loss, double accuracy, double samples_per_s) const {
-    std::printf("%sepoch %d/%d  loss %.4f  test accuracy %.2f %%  %.0f samples/s%s\n",
-                is_terminal_ ? "\r" : "",
-                epoch,
-                epochs_,
-                loss,
-                accuracy * 100,
-                samples_per_s,
-                is_terminal_ ? "                " : "");
-    std::fflush(stdout);
-  }
-
- private:
-  int epochs_;
-  bool is_terminal_;
-  Clock::time_point last_;
-};
-
-struct Result {
-  std::vector<double> train_loss;  ///< Of each epoch.
-  double test_accuracy = 0;
-  double samples_per_s = 0;
-  double median_step_us = 0;
-  std::vector<std::int64_t> peak_bytes;
-};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -416,10 +355,12 @@ Result train(const hearth::Runtime& runtime,
       result.train_loss.push_back(epoch_loss);  // of what there was of it
     }
     result.test_accuracy = test_accuracy<Model>(trainer, test_set);
-    progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed);
     if (interrupted != 0) {
-      std::printf("interrupted %s epoch %d: saving\n", is_whole ? "after" : "in", epoch);
+      result.interruption = {.epoch = epoch,
+                             .batch = is_whole ? batches : loaders.front()->cursor().batch,
+                             .batches = batches};
     }
+    progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed, result.interruption);
   }
   if (interrupted != 0 && trained_samples == 0) {
     throw std::runtime_error("interrupted before the first step: nothing was written");
@@ -436,21 +377,6 @@ Result train(const hearth::Runtime& runtime,
   hearth::save_weights(
       trainer.take_model(), options.checkpoint, {{"model", options.model}, {"data", options.data}});
   return result;
-}
-
-void write_json(const Options& options, const Result& result) {
-  const nlohmann::json object = {{"devices", options.devices},
-                                 {"epochs", result.train_loss.size()},  // the last perhaps in part
-                                 {"train_loss", result.train_loss},
-                                 {"test_accuracy", result.test_accuracy},
-                                 {"samples_per_s", result.samples_per_s},
-                                 {"step_us", result.median_step_us},
-                                 {"peak_bytes", result.peak_bytes}};
-  std::ofstream file(options.json);
-  file << object.dump(2) << "\n";
-  if (!file.flush()) {
-    throw std::runtime_error("cannot write " + options.json);
-  }
 }
 
 /// Finds out before the training whether its results can be kept.
@@ -494,7 +420,7 @@ int run(const Options& options) {
   std::printf("weights: %s\n",
               (std::filesystem::path(options.checkpoint) / "model.safetensors").c_str());
   if (!options.json.empty()) {
-    write_json(options, result);
+    train_mnist::write_json(options, result);
   }
   return 0;
 }
@@ -503,47 +429,9 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Trains a small network on digits, data-parallel on several devices."};
-  app.add_option("--data",
-                 options.data,
-                 "builtin, mnist ($HEARTH_DATA_DIR/mnist), or a folder with IDX files")
-      ->capture_default_str();
-  app.add_option("--devices", options.devices, "devices, with commas between them")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--model", options.model)
-      ->check(CLI::IsMember({"mlp", "cnn"}))
-      ->capture_default_str();
-  app.add_option("--epochs", options.epochs)
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--optimizer", options.optimizer, "sgd has momentum 0.9")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
-  app.add_option("--lr", options.learning_rate, "learning rate")
-      ->check([](const std::string& text) {
-        const double rate = std::strtod(text.c_str(), nullptr);
-        return rate > 0 && rate <= 1e3 ? "" : text + " is not above 0 and at most 1000";
-      })
-      ->capture_default_str();
-  app.add_option("--seed", options.seed)
-      ->check([](const std::string& text) {
-        const bool is_number =
-            text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
-        return is_number ? "" : text + " is no whole number of at most 19 digits";
-      })
-      ->capture_default_str();
-  app.add_option("--checkpoint", options.checkpoint, "folder for weights and training state")
-      ->capture_default_str();
-  app.add_option("--save-every", options.save_every, "batches between saves; 0: after each epoch")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
-  app.add_flag("--resume", options.resume, "go on with the run in the checkpoint folder");
-  app.add_option("--json", options.json, "file for one JSON object with the figures");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> exit_code = train_mnist::parse(argc, argv, options)) {
+    return *exit_code;
+  }
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);  // what a scheduler sends before it takes the machine away
   try {

@@ -62,7 +62,7 @@ class Numbers {
 
 SkippedSteps read_skipped(const Numbers& numbers,
                           const Metadata& metadata,
-                          const std::vector<NamedTensor>& expected,
+                          const std::vector<NamedTensor>& parameters,
                           std::int64_t step_count) {
   const std::string before = std::string(kOwnNames) + std::string(kSkipped);
   SkippedSteps skipped;
@@ -72,9 +72,9 @@ SkippedSteps read_skipped(const Numbers& numbers,
     }
     const std::string path = name.substr(before.size());
     const auto count = numbers.read_count<std::int64_t>(name.substr(kOwnNames.size()));
-    const bool is_there =
-        std::ranges::find(expected, "model." + path, &NamedTensor::name) != expected.end();
-    if (!is_there || count > step_count) {
+    const bool is_trained =
+        std::ranges::find(parameters, path, &NamedTensor::name) != parameters.end();
+    if (!is_trained || count > step_count) {
       numbers.fail(
           fmt::format("'{}' is {}: expected a parameter of the model, and no more than the "
                       "{} steps",
@@ -121,6 +121,7 @@ void write_training(const std::filesystem::path& file,
 
 LoadedTraining read_training(const std::filesystem::path& file,
                              const std::vector<NamedTensor>& expected,
+                             const std::vector<NamedTensor>& parameters,
                              SourceLoc loc) {
   const SafetensorsFile content = SafetensorsFile::read(file, loc);
   if (!content.is_verified()) {
@@ -137,7 +138,7 @@ LoadedTraining read_training(const std::filesystem::path& file,
   LoadedTraining loaded;
   loaded.step_count = numbers.read_count<std::int64_t>("step_count");
   loaded.learning_rate = numbers.read_count<double>("learning_rate");
-  loaded.skipped = read_skipped(numbers, content.metadata(), expected, loaded.step_count);
+  loaded.skipped = read_skipped(numbers, content.metadata(), parameters, loaded.step_count);
   loaded.progress.cursor = {.epoch = numbers.read_count<std::int64_t>("epoch"),
                             .batch = numbers.read_count<std::int64_t>("batch")};
   const auto count = numbers.read_count<std::int64_t>("generators");

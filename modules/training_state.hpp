@@ -57,8 +57,10 @@ struct LoadedTraining {
   SkippedSteps skipped;
   TrainingProgress progress;
 };
+/// `expected`: what training_tensors() lists; `parameters`: what named_parameters() does.
 [[nodiscard]] LoadedTraining read_training(const std::filesystem::path& file,
                                            const std::vector<NamedTensor>& expected,
+                                           const std::vector<NamedTensor>& parameters,
                                            SourceLoc loc);
 }  // namespace detail
 
@@ -88,8 +90,8 @@ template <Module Model>
                                              Optimizer& optimizer,
                                              const std::filesystem::path& file,
                                              SourceLoc loc = SourceLoc::current()) {
-  detail::LoadedTraining loaded =
-      detail::read_training(file, detail::training_tensors(model, optimizer, loc), loc);
+  detail::LoadedTraining loaded = detail::read_training(
+      file, detail::training_tensors(model, optimizer, loc), named_parameters(model), loc);
   std::vector<TensorRef> refs = tensor_refs(model);
   for (TensorRef& ref : tensor_refs(optimizer)) {
     refs.push_back(std::move(ref));

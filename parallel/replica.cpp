@@ -107,8 +107,11 @@ Generator Replica::generator() const {
 }
 
 void Replica::note(Draws draws) {
+  // The decision before may die with a failure that nobody read: the log, which is the user's, says
+  // so outside of the lock.
+  Draws before;
   const MutexLock lock(mutex_);
-  draws_ = std::move(draws);
+  before = std::exchange(draws_, std::move(draws));
 }
 
 void Replica::require_values() {

@@ -117,6 +117,10 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
   const bool has_failed = std::ranges::any_of(
       trace.ops, [](const TraceOp& op) { return op.outcome == TraceOutcome::failed; });
   const Device& device = devices_.front();
+  // Beside a device (/dev/null, say) lies nothing of ours.
+  if (!std::filesystem::is_regular_file(file_)) {
+    return {};
+  }
   if (!has_failed || device.endpoint().is_closed()) {
     return {};
   }
@@ -147,6 +151,12 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
   }
   if (refused) {
     return refused;
+  }
+  if (tried == 0) {
+    log.warn(
+        "record: an update failed before any of it ran, and no read did; a smaller program "
+        "has to end with a read that fails, so there is none");
+    return {};
   }
   log.warn("record: what failed does not fail again in a replay; there is no smaller program");
   return {};

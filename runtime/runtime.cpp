@@ -26,10 +26,25 @@
 namespace hearth {
 namespace {
 
-void require_writable(const std::string& file) {
-  if (const Status status = check_writable(file); !status.has_value()) {
-    throw FileError(status.shared_error());
+/// A file that is written when the runtime ends, and the setting that names it.
+struct LateFile {
+  std::string path;
+  std::string_view named_by;
+};
+
+void require_writable(const LateFile& file) {
+  if (file.path.empty()) {
+    return;
   }
+  if (const Status status = check_writable(file.path); !status.has_value()) {
+    Error error = status.error();
+    error.text = fmt::format("{}: {}", file.named_by, error.text);
+    throw FileError(std::move(error));
+  }
+}
+
+std::string_view variable_of(Setting setting) {
+  return known_settings()[static_cast<std::size_t>(setting)].variable;
 }
 
 std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
@@ -264,13 +279,13 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
     tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
   }
   trace_file = settings.text(Setting::trace_file).value_or("");
-  record_file = options.record_file.empty() ? settings.text(Setting::record_file).value_or("")
-                                            : options.record_file;
-  for (const std::string& written_at_the_end : {trace_file, record_file}) {
-    if (!written_at_the_end.empty()) {
-      require_writable(written_at_the_end);
-    }
-  }
+  const bool is_from_options = !options.record_file.empty();
+  record_file =
+      is_from_options ? options.record_file : settings.text(Setting::record_file).value_or("");
+  require_writable({trace_file, variable_of(Setting::trace_file)});
+  require_writable(
+      {record_file,
+       is_from_options ? "RuntimeOptions::record_file" : variable_of(Setting::record_file)});
   if (!trace_file.empty()) {
     chrome_trace = std::make_unique<ChromeTrace>(tables->trace);
   }

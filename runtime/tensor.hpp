@@ -252,9 +252,21 @@ class Tensor {
   std::uint32_t node_ = 0;
 };
 
-/// Prints to_string(): the values, then shape, dtype and device. Waits. Errors: DeviceError when
-/// the tensor is poisoned.
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+namespace detail {
+/// A tensor on its way to a stream, with the line that sends it there.
+struct PrintedTensor {
+  PrintedTensor(
+      const Tensor& printed,
+      SourceLoc line = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+      : tensor(printed), loc(line) {}
+
+  const Tensor& tensor;
+  SourceLoc loc;
+};
+}  // namespace detail
+
+/// Prints to_string(): `out << tensor`. Waits. Errors: as to_string().
+std::ostream& operator<<(std::ostream& out, const detail::PrintedTensor& tensor);
 
 /// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line
 /// of the call.

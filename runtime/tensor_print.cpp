@@ -1,6 +1,7 @@
 #include "tensor_print.hpp"
 
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <ostream>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace hearth {
@@ -23,13 +25,13 @@ struct Shown {
   std::int64_t edge;  ///< 0: all
 
   [[nodiscard]] bool has_gap() const noexcept { return edge != 0 && size > 2 * edge; }
-  /// Calls fn(index), and gap() between the ends.
+  [[nodiscard]] std::int64_t count() const noexcept { return has_gap() ? 2 * edge : size; }
+  /// Calls fn(index among those shown), and gap() between the ends.
   template <class Fn, class Gap>
   void visit(const Fn& fn, const Gap& gap) const {
-    for (std::int64_t i = 0; i < size; ++i) {
+    for (std::int64_t i = 0; i < count(); ++i) {
       if (has_gap() && i == edge) {
         gap();
-        i = size - edge;
       }
       fn(i);
     }
@@ -76,6 +78,10 @@ std::int64_t printed_count(const Shape& shape) {
   return count;
 }
 
+std::int64_t edge_of(const Shape& shape, const PrintOptions& options) {
+  return printed_count(shape) > options.max_elements ? options.edge_elements : 0;
+}
+
 enum class RealStyle : std::uint8_t { whole, decimals, powers };
 
 class Printer {
@@ -84,8 +90,13 @@ class Printer {
           DType dtype,
           const Shape& shape,
           const PrintOptions& options)
-      : bytes_(bytes), dtype_(dtype), shape_(shape), options_(options) {
-    edge_ = printed_count(shape) > options.max_elements ? options.edge_elements : 0;
+      : bytes_(bytes),
+        dtype_(dtype),
+        shape_(shape),
+        has_all_(static_cast<std::int64_t>(bytes.size()) ==
+                 shape.element_count() * size_bytes(dtype)),
+        options_(options),
+        edge_(edge_of(shape, options)) {
     choose_style();
     visit_shown(0, 0, [&](std::int64_t index) { width_ = std::max(width_, text(index).size()); });
   }
@@ -102,13 +113,23 @@ class Printer {
   }
   [[nodiscard]] Shown shown(int axis) const { return {.size = shape_[axis], .edge = edge_}; }
 
+  /// Where the element lies in `bytes`: behind that of the axes before, at `i` of those shown.
+  [[nodiscard]] std::int64_t place(int axis, std::int64_t before, std::int64_t i) const {
+    const Shown axis_shown = shown(axis);
+    if (!has_all_) {
+      return before * axis_shown.count() + i;
+    }
+    const bool is_behind_gap = axis_shown.has_gap() && i >= edge_;
+    return before * shape_[axis] + (is_behind_gap ? i + shape_[axis] - axis_shown.count() : i);
+  }
+
   template <class Fn>
   void visit_shown(int axis, std::int64_t first, const Fn& fn) const {
     if (axis == shape_.rank()) {
       fn(first);
       return;
     }
-    shown(axis).visit([&](std::int64_t i) { visit_shown(axis + 1, first * shape_[axis] + i, fn); },
+    shown(axis).visit([&](std::int64_t i) { visit_shown(axis + 1, place(axis, first, i), fn); },
                       [] {});
   }
 
@@ -178,7 +199,7 @@ class Printer {
     shown(axis).visit(
         [&](std::int64_t i) {
           separate();
-          append(out, axis + 1, first * shape_[axis] + i);
+          append(out, axis + 1, place(axis, first, i));
         },
         [&] {
           separate();
@@ -190,13 +211,96 @@ class Printer {
   std::span<const std::byte> bytes_;
   DType dtype_;
   Shape shape_;
+  bool has_all_;  ///< `bytes` holds more than what is shown, or the two are the same.
   PrintOptions options_;
-  std::int64_t edge_ = 0;
+  std::int64_t edge_;
   RealStyle style_ = RealStyle::decimals;
   std::size_t width_ = 0;
 };
 
+// ---- what is read ----
+
+/// A piece of a tensor that lies together in it, and where it begins in what is shown.
+struct Piece {
+  Tensor tensor;
+  std::vector<std::int64_t> first;
+};
+
+// Of each long axis both ends: a tensor with k of them has 2^k pieces.
+std::vector<Piece> pieces_of(const Tensor& tensor, const Shape& held, SourceLoc loc) {
+  std::vector<Piece> pieces{{tensor.detach(), {}}};
+  for (int axis = 0; axis < held.rank(); ++axis) {
+    const std::int64_t size = tensor.shape()[axis];
+    std::vector<Piece> cut;
+    for (Piece& piece : pieces) {
+      if (held[axis] == size) {
+        piece.first.push_back(0);
+        cut.push_back(std::move(piece));
+        continue;
+      }
+      const std::int64_t edge = held[axis] / 2;
+      for (const std::int64_t start : {std::int64_t{0}, size - edge}) {
+        Piece end{slice(Arg(piece.tensor, loc), axis, {.start = start, .stop = start + edge}),
+                  piece.first};
+        end.first.push_back(start == 0 ? 0 : edge);
+        cut.push_back(std::move(end));
+      }
+    }
+    pieces = std::move(cut);
+  }
+  return pieces;
+}
+
+// Row by row: along the last axis a piece lies together in `held` too.
+void put(std::span<const std::byte> from,
+         const Piece& piece,
+         std::span<std::byte> to,
+         const Shape& held) {
+  const Shape& shape = piece.tensor.shape();
+  const int last = shape.rank() - 1;
+  const std::int64_t element = size_bytes(piece.tensor.dtype());
+  const std::int64_t row = shape[last] * element;
+  for (std::int64_t number = 0; number * row < static_cast<std::int64_t>(from.size()); ++number) {
+    std::int64_t rest = number;
+    std::int64_t place = piece.first[static_cast<std::size_t>(last)];
+    std::int64_t stride = held[last];
+    for (int axis = last - 1; axis >= 0; --axis) {
+      place += (rest % shape[axis] + piece.first[static_cast<std::size_t>(axis)]) * stride;
+      rest /= shape[axis];
+      stride *= held[axis];
+    }
+    std::memcpy(
+        to.data() + place * element, from.data() + number * row, static_cast<std::size_t>(row));
+  }
+}
+
+// The values that are printed, in row-major order.
+std::vector<std::byte> read_shown(const Tensor& tensor, SourceLoc loc) {
+  const Shape held = shown_shape(tensor.shape());
+  if (held == tensor.shape()) {
+    return tensor.read_bytes(loc).get();
+  }
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(held.element_count() * size_bytes(tensor.dtype())));
+  if (bytes.empty()) {
+    return bytes;
+  }
+  for (const Piece& piece : pieces_of(tensor, held, loc)) {
+    put(piece.tensor.read_bytes(loc).get(), piece, bytes, held);
+  }
+  return bytes;
+}
+
 }  // namespace
+
+Shape shown_shape(const Shape& shape, const PrintOptions& options) {
+  const std::int64_t edge = edge_of(shape, options);
+  Shape shown;
+  for (const std::int64_t size : shape.dims()) {
+    shown.push_back(Shown{.size = size, .edge = edge}.count());
+  }
+  return shown;
+}
 
 std::string print_values(std::span<const std::byte> bytes,
                          DType dtype,
@@ -211,7 +315,7 @@ std::string Tensor::to_string(SourceLoc loc) const {
   if (is_empty()) {
     return "empty tensor";
   }
-  const std::vector<std::byte> bytes = read_bytes(loc).get();
+  const std::vector<std::byte> bytes = detail::read_shown(*this, loc);
   return fmt::format("{}\nshape {}, {}, {}",
                      detail::print_values(bytes, dtype(), shape()),
                      shape().to_string(),
@@ -219,8 +323,8 @@ std::string Tensor::to_string(SourceLoc loc) const {
                      device().name());
 }
 
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
-  return out << tensor.to_string();
+std::ostream& operator<<(std::ostream& out, const detail::PrintedTensor& tensor) {
+  return out << tensor.tensor.to_string(tensor.loc);
 }
 
 }  // namespace hearth

@@ -119,6 +119,7 @@ UpdateGroup::UpdateGroup(const Device& device, SourceLoc loc) : device_(device),
   }
   OpRecord record;
   record.kind = OpKind::group_begin;
+  record.source = stream.source(loc);
   auto group = std::make_shared<OpenGroup>(OpenGroup{.opened = loc, .lane = stream.id()});
   stream.submit(record, {});
   stream.set_open_group(group);

@@ -24,17 +24,7 @@ class PinToCores final : public tbb::task_scheduler_observer {
       : tbb::task_scheduler_observer(arena), cores_(&cores) {}
   PinToCores(const PinToCores&) = delete;
   PinToCores& operator=(const PinToCores&) = delete;
-  /// observe(false) crashes where observe(true) found no memory.
-  ~PinToCores() override {
-    if (is_observing_) {
-      observe(false);
-    }
-  }
-
-  void start() {
-    observe(true);
-    is_observing_ = true;
-  }
+  ~PinToCores() override { observe(false); }
 
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) {
@@ -46,7 +36,6 @@ class PinToCores final : public tbb::task_scheduler_observer {
 
  private:
   const std::vector<int>* cores_;
-  bool is_observing_ = false;
 };
 
 }  // namespace
@@ -54,7 +43,10 @@ class PinToCores final : public tbb::task_scheduler_observer {
 struct Arena::Impl {
   explicit Impl(const std::vector<int>& cores)
       : arena(static_cast<int>(cores.size()), 1), pins(arena, cores) {
-    pins.start();
+    // First: an observer whose arena finds no memory when it is made for it is half registered, and
+    // its end is a crash.
+    arena.initialize();
+    pins.observe(true);
   }
   tbb::task_arena arena;
   PinToCores pins;

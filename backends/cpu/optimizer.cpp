@@ -67,13 +67,16 @@ Status run_adam(const KernelCall& call, KernelContext& context) {
   const auto a = call.op.attributes<AdamAttributes>();
   const auto step = static_cast<double>(a.step);
   const bool is_decoupled = a.decoupled != 0;
-  const AdamFactors factors{.shrink = is_decoupled ? 1.0 - a.learning_rate * a.weight_decay : 1.0,
-                            .couple = is_decoupled ? 0.0 : a.weight_decay,
-                            .beta1 = a.beta1,
-                            .beta2 = a.beta2,
-                            .step = a.learning_rate / (1.0 - std::pow(a.beta1, step)),
-                            .correction = 1.0 / std::sqrt(1.0 - std::pow(a.beta2, step)),
-                            .epsilon = a.epsilon};
+  const AdamFactors factors{
+      .is_decoupled = is_decoupled,
+      .decay = is_decoupled ? 1.0 - a.learning_rate * a.weight_decay : a.weight_decay,
+      .beta1 = a.beta1,
+      .rest1 = 1.0 - a.beta1,
+      .beta2 = a.beta2,
+      .rest2 = 1.0 - a.beta2,
+      .step = a.learning_rate / (1.0 - std::pow(a.beta1, step)),
+      .correction = 1.0 / std::sqrt(1.0 - std::pow(a.beta2, step)),
+      .epsilon = a.epsilon};
   const OptimizerLoops& loops = optimizer_loops(context.isa);
   const DType type = compute_dtype(call.inputs[0].dtype);
   walk_chunks(spec_of(call, type), context, [&](const Chunk& chunk) {

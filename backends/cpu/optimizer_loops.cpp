@@ -38,24 +38,25 @@ void sgd(const SgdArrays<T>& arrays, const SgdFactors& factors, std::int64_t cou
 template <class T>
 void adam(const AdamArrays<T>& arrays, const AdamFactors& factors, std::int64_t count) {
   const AdamArrays<T> a = arrays;
-  const auto shrink = static_cast<T>(factors.shrink);
-  const auto couple = static_cast<T>(factors.couple);
+  const bool is_decoupled = factors.is_decoupled;
+  const auto decay = static_cast<T>(factors.decay);
   const auto beta1 = static_cast<T>(factors.beta1);
   const auto beta2 = static_cast<T>(factors.beta2);
-  const auto rest1 = static_cast<T>(1.0 - factors.beta1);
-  const auto rest2 = static_cast<T>(1.0 - factors.beta2);
+  const auto rest1 = static_cast<T>(factors.rest1);
+  const auto rest2 = static_cast<T>(factors.rest2);
   const auto step = static_cast<T>(factors.step);
   const auto correction = static_cast<T>(factors.correction);
   const auto epsilon = static_cast<T>(factors.epsilon);
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const T p = a.p[i];
-    const T g = a.g[i] + couple * p;
+    const T before = a.p[i];
+    const T p = is_decoupled ? decay * before : before;
+    const T g = is_decoupled ? a.g[i] : a.g[i] + decay * before;
     const T m = beta1 * a.m[i] + rest1 * g;
     const T v = beta2 * a.v[i] + rest2 * g * g;
     a.m_out[i] = m;
     a.v_out[i] = v;
-    a.p_out[i] = shrink * p - step * m / (std::sqrt(v) * correction + epsilon);
+    a.p_out[i] = p - step * m / (std::sqrt(v) * correction + epsilon);
   }
 }
 

@@ -19,12 +19,14 @@ struct SgdFactors {
   bool nesterov = false;
 };
 
-/// adam_step's numbers, worked out once a call. Weight decay is either in `shrink` or in `couple`.
+/// adam_step's numbers, worked out once a call.
 struct AdamFactors {
-  double shrink = 1;  ///< p is multiplied by it first: 1 - learning_rate·weight_decay, or 1.
-  double couple = 0;  ///< Added to the gradient times p.
+  bool is_decoupled = false;
+  double decay = 0;  ///< Decoupled: p is multiplied by it first. Else p·decay adds to the gradient.
   double beta1 = 0;
+  double rest1 = 1;  ///< 1 - beta1
   double beta2 = 0;
+  double rest2 = 1;       ///< 1 - beta2
   double step = 0;        ///< learning_rate / (1 - beta1^t)
   double correction = 1;  ///< 1 / sqrt(1 - beta2^t)
   double epsilon = 0;

@@ -61,6 +61,9 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
     find_space();
   }
   find_shares();
+  constexpr std::int64_t kNearBytes = std::int64_t{256} << 10;
+  const std::int64_t near = kNearBytes / static_cast<std::int64_t>(call.inputs.size() + 1);
+  is_far_ = program.body.size() > 1 && count_ * program.element_bytes > near;
 }
 
 // The common case, without a look at strides.
@@ -144,6 +147,14 @@ void TileCall::find_shares() {
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
+  // An instruction whose operands all lie in memory needs no tiles.
+  is_one_pass_ = program_.body.size() == 1;
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    is_one_pass_ = is_one_pass_ && is_made_in_place_[o];
+  }
+  for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+    is_one_pass_ = is_one_pass_ && lies_[i] == Lie::linear;
+  }
 }
 
 std::int64_t TileCall::unit_count() const noexcept {
@@ -214,10 +225,24 @@ void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
   }
 }
 
+// A tile's instructions read it in short runs, which the hardware does not see coming: the next
+// tile comes from memory while this one is worked on.
+void TileCall::fetch_ahead(std::int64_t at, std::int64_t count) const {
+  constexpr std::int64_t kLine = 64;
+  for (std::size_t i = 0; is_far_ && i < call_.inputs.size(); ++i) {
+    const std::int64_t size = size_bytes(call_.inputs[i].dtype);
+    for (std::int64_t byte = 0; lies_[i] == Lie::linear && byte < count * size; byte += kLine) {
+      __builtin_prefetch(base_[i] + at * size + byte, 0, 2);
+    }
+  }
+}
+
 void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t most = is_one_pass_ ? end - begin : program_.tile_elements;
   while (begin < end) {
-    const std::int64_t count = std::min(program_.tile_elements, end - begin);
+    const std::int64_t count = std::min(most, end - begin);
     set_flat_inputs(run, begin);
+    fetch_ahead(begin + count, std::min(count, end - begin - count));
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
       const TensorView& output = call_.outputs[o];
       if (is_made_in_place_[o]) {

@@ -62,6 +62,7 @@ class TileCall {
   void run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
+  void fetch_ahead(std::int64_t at, std::int64_t count) const;
   void set_inputs(TileRun& run, const Block& block) const;
   void run_block(TileRun& run, const Block& block) const;
   void gather(std::size_t input, const Block& block, std::byte* to) const;
@@ -80,6 +81,8 @@ class TileCall {
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;
+  bool is_one_pass_ = false;
+  bool is_far_ = false;                  ///< More than the caches near a core hold.
   std::optional<TileSpace> space_ = {};  ///< Of inputs, then outputs; none when flat.
 };
 

@@ -1,10 +1,9 @@
 #include "tile_pattern.hpp"
 
-#include "cast_loops.hpp"
-
 #include <hearth/streams/kernel/op_expression.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -16,71 +15,115 @@ namespace {
 
 // The expression of one op on elements of one type. Attributes only become parameters, which stand
 // for any values.
-TilePattern pattern_of(OpKind kind, std::span<const DType> inputs, DType output) {
-  const RandomAttributes attributes;
-  std::array<std::byte, sizeof(attributes)> blob{};
-  std::memcpy(blob.data(), &attributes, sizeof(attributes));
+template <class Attributes>
+TilePattern pattern_of(OpKind kind,
+                       const Attributes& attributes,
+                       std::span<const DType> inputs,
+                       std::span<const DType> outputs) {
   OpRecord record;
   record.kind = kind;
   record.input_count = static_cast<std::uint16_t>(inputs.size());
-  record.output_count = 1;
-  record.blob_size_bytes = sizeof(attributes);
-  std::vector<TensorSpec> specs;
-  for (const DType type : inputs) {
-    specs.push_back({type, Shape{1}});
-  }
-  const TensorSpec result{output, Shape{1}};
-  KernelIR kernel = op_kernel(OpView(record, blob.data()), specs, std::span(&result, 1)).value();
-  TilePattern pattern{.root = kernel.outputs[0].value,
-                      .input_count = kernel.inputs.size(),
+  record.output_count = static_cast<std::uint16_t>(outputs.size());
+  const int extra = std::max(record.operand_count() - kInlineOperands, 0);
+  const std::size_t offset = static_cast<std::size_t>(extra) * sizeof(Operand);
+  std::vector<std::byte> blob(offset + sizeof(attributes));
+  std::memcpy(blob.data() + offset, &attributes, sizeof(attributes));
+  record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+  const auto specs_of = [](std::span<const DType> types) {
+    std::vector<TensorSpec> specs;
+    for (const DType type : types) {
+      specs.push_back({type, Shape{1}});
+    }
+    return specs;
+  };
+  KernelIR kernel =
+      op_kernel(OpView(record, blob.data()), specs_of(inputs), specs_of(outputs)).value();
+  TilePattern pattern{.input_count = kernel.inputs.size(),
                       .parameter_count = kernel.parameters.size()};
-  // What the loop gives is not yet in a 16-bit type.
-  const KernelNode& last = kernel.body[static_cast<std::size_t>(pattern.root)];
-  if (last.primitive == Primitive::convert) {
-    pattern.root = last.operands[0];
+  for (const KernelOutput& output : kernel.outputs) {
+    // What the loop gives is not yet in a 16-bit type.
+    const KernelNode& last = kernel.body[static_cast<std::size_t>(output.value)];
+    pattern.roots.push_back(last.primitive == Primitive::convert ? last.operands[0] : output.value);
   }
   pattern.body = std::move(kernel.body);
   return pattern;
 }
 
-// Whether a value can be what a leaf of the pattern stands for.
-bool bind(std::int32_t& bound, std::int32_t node) {
-  if (bound != kNoNode && bound != node) {
-    return false;
-  }
-  bound = node;
-  return true;
-}
+// One attempt to find a pattern in a kernel.
+class Matcher {
+ public:
+  Matcher(const TilePattern& pattern, const KernelIR& kernel, const std::vector<bool>& is_cell)
+      : pattern_(pattern),
+        kernel_(kernel),
+        is_cell_(is_cell),
+        bound_(pattern.input_count + pattern.parameter_count, kNoNode),
+        image_(pattern.body.size(), kNoNode) {}
 
-bool matches(const TilePattern& pattern,
-             std::int32_t place,
-             const KernelIR& kernel,
-             std::int32_t node,
-             const std::vector<bool>& is_cell,
-             std::vector<std::int32_t>& bound) {
-  const KernelNode& want = pattern.body[static_cast<std::size_t>(place)];
-  const KernelNode& have = kernel.body[static_cast<std::size_t>(node)];
-  if (want.type != have.type) {
-    return false;
+  std::optional<TileMatch> run(std::int32_t node) {
+    if (!matches(pattern_.roots[0], node)) {
+      return std::nullopt;
+    }
+    TileMatch match{.operands = std::move(bound_)};
+    for (const std::int32_t root : pattern_.roots) {
+      match.results.push_back(image_[static_cast<std::size_t>(root)]);
+      if (root != pattern_.roots[0] && is_used_before(match.results.back(), node)) {
+        return std::nullopt;
+      }
+    }
+    return match;
   }
-  const auto number = static_cast<std::size_t>(want.number);
-  if (want.primitive == Primitive::input) {
-    return bind(bound[number], node);
+
+ private:
+  // Whether `slot` is free, or holds the node already.
+  static bool bind(std::int32_t& slot, std::int32_t node) {
+    const bool is_free = slot == kNoNode;
+    slot = is_free ? node : slot;
+    return slot == node;
   }
-  if (want.primitive == Primitive::parameter) {
-    return is_cell[static_cast<std::size_t>(node)] &&
-           bind(bound[pattern.input_count + number], node);
-  }
-  if (want.primitive != have.primitive || want.bits != have.bits || want.number != have.number) {
-    return false;
-  }
-  for (std::size_t i = 0; i < want.operands.size() && want.operands[i] != kNoNode; ++i) {
-    if (!matches(pattern, want.operands[i], kernel, have.operands[i], is_cell, bound)) {
+
+  bool matches(std::int32_t place, std::int32_t node) {
+    const KernelNode& want = pattern_.body[static_cast<std::size_t>(place)];
+    const KernelNode& have = kernel_.body[static_cast<std::size_t>(node)];
+    if (want.type != have.type || !bind(image_[static_cast<std::size_t>(place)], node)) {
       return false;
     }
+    const auto number = static_cast<std::size_t>(want.number);
+    if (want.primitive == Primitive::input) {
+      return bind(bound_[number], node);
+    }
+    if (want.primitive == Primitive::parameter) {
+      return is_cell_[static_cast<std::size_t>(node)] &&
+             bind(bound_[pattern_.input_count + number], node);
+    }
+    if (want.primitive != have.primitive || want.bits != have.bits || want.number != have.number) {
+      return false;
+    }
+    for (std::size_t i = 0; i < want.operands.size() && want.operands[i] != kNoNode; ++i) {
+      if (!matches(want.operands[i], have.operands[i])) {
+        return false;
+      }
+    }
+    return true;
   }
-  return true;
-}
+
+  // Whether a node before the instance's result needs this one, and is no part of the instance.
+  [[nodiscard]] bool is_used_before(std::int32_t node, std::int32_t result) const {
+    for (std::int32_t i = node + 1; i < result; ++i) {
+      const KernelNode& other = kernel_.body[static_cast<std::size_t>(i)];
+      if (std::ranges::find(other.operands, node) != other.operands.end() &&
+          std::ranges::find(image_, i) == image_.end()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const TilePattern& pattern_;
+  const KernelIR& kernel_;
+  const std::vector<bool>& is_cell_;
+  std::vector<std::int32_t> bound_;
+  std::vector<std::int32_t> image_;  ///< By node of the pattern.
+};
 
 class Patterns {
  public:
@@ -90,6 +133,8 @@ class Patterns {
   std::vector<TilePattern> take() {
     add_random();
     for (const DType type : {DType::f32, DType::f64}) {
+      add_adam(type, false);
+      add_adam(type, true);
       add_map(OpKind::sigmoid, type);
       add_map(OpKind::rsqrt, type);
     }
@@ -102,11 +147,27 @@ class Patterns {
   }
 
  private:
-  TilePattern& add(OpKind kind, std::span<const DType> inputs, DType output) {
-    patterns_.push_back(pattern_of(kind, inputs, output));
+  TilePattern& add(TilePattern made) {
+    patterns_.push_back(std::move(made));
     TilePattern& pattern = patterns_.back();
-    pattern.instruction.type = pattern.body[static_cast<std::size_t>(pattern.root)].type;
+    pattern.instruction.type = pattern.body[static_cast<std::size_t>(pattern.roots[0])].type;
+    pattern.instruction.out_count = static_cast<std::uint8_t>(pattern.roots.size());
     return pattern;
+  }
+  TilePattern& add(OpKind kind, std::span<const DType> inputs, DType output) {
+    return add(pattern_of(kind, RandomAttributes{}, inputs, std::array{output}));
+  }
+
+  void add_adam(DType type, bool is_decoupled) {
+    const AdamAttributes attributes{.decoupled = is_decoupled ? 1 : 0};
+    TileInstruction& instruction = add(pattern_of(OpKind::adam_step,
+                                                  attributes,
+                                                  std::array{type, type, type, type},
+                                                  std::array{type, type, type}))
+                                       .instruction;
+    instruction.step = TileStep::adam;
+    instruction.updates = &optimizer_loops(isa_);
+    instruction.is_decoupled = is_decoupled;
   }
 
   void add_map(OpKind kind, DType type) {
@@ -150,15 +211,11 @@ std::vector<TilePattern> tile_patterns(IsaLevel isa) {
   return Patterns(isa).take();
 }
 
-std::optional<std::vector<std::int32_t>> match(const TilePattern& pattern,
-                                               const KernelIR& kernel,
-                                               std::int32_t node,
-                                               const std::vector<bool>& is_cell) {
-  std::vector<std::int32_t> bound(pattern.input_count + pattern.parameter_count, kNoNode);
-  if (!matches(pattern, pattern.root, kernel, node, is_cell, bound)) {
-    return std::nullopt;
-  }
-  return bound;
+std::optional<TileMatch> match(const TilePattern& pattern,
+                               const KernelIR& kernel,
+                               std::int32_t node,
+                               const std::vector<bool>& is_cell) {
+  return Matcher(pattern, kernel, is_cell).run(node);
 }
 
 }  // namespace hearth::cpu

@@ -98,6 +98,8 @@ std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel)
       return instruction.type == DType::f64 ? 2 * kLibraryFunction : 2 * kFunction;
     case TileStep::words:
       return kLibraryFunction;
+    case TileStep::adam:
+      return kFunction;
     default:
       break;
   }
@@ -123,6 +125,8 @@ class Compiler {
         patterns_(tile_patterns(isa)),
         is_cell_(kernel.body.size()),
         is_needed_(kernel.body.size()),
+        is_made_beside_(kernel.body.size()),
+        use_count_(kernel.body.size()),
         chosen_(kernel.body.size()),
         value_(kernel.body.size()) {
     program_.kernel = kernel;
@@ -133,6 +137,7 @@ class Compiler {
     HEARTH_TRY_STATUS(check_limits());
     program_.is_pointwise = is_pointwise_kernel(kernel());
     find_cells();
+    count_uses();
     choose_instructions();
     number_inputs_and_cells();
     write_instructions();
@@ -147,6 +152,7 @@ class Compiler {
   struct Chosen {
     TileInstruction instruction = {};
     std::vector<std::int32_t> operands = {};  ///< Nodes.
+    std::vector<std::int32_t> results = {};   ///< Nodes; the instruction's own comes first.
   };
 
   [[nodiscard]] const KernelIR& kernel() const { return program_.kernel; }
@@ -188,6 +194,17 @@ class Compiler {
     }
   }
 
+  void count_uses() {
+    for (const KernelNode& each : kernel().body) {
+      for (const std::int32_t operand : each.operands) {
+        use_count_[static_cast<Place>(std::max(operand, 0))] += operand == kNoNode ? 0 : 1;
+      }
+    }
+    for (const KernelOutput& output : kernel().outputs) {
+      ++use_count_[static_cast<Place>(output.value)];
+    }
+  }
+
   // From the outputs up: a node inside a pattern is made only if something else needs it too.
   void choose_instructions() {
     for (const KernelOutput& output : kernel().outputs) {
@@ -196,11 +213,14 @@ class Compiler {
     for (Place place = kernel().body.size(); place-- > 0;) {
       const bool is_made_here =
           node(place).primitive == Primitive::index || node(place).primitive == Primitive::position;
-      if (!is_needed_[place] || (is_leaf(place) && !is_made_here)) {
+      if (!is_needed_[place] || is_made_beside_[place] || (is_leaf(place) && !is_made_here)) {
         continue;
       }
       chosen_[place] = is_leaf(place) ? plain(place) : best(place);
       chosen_[place].instruction.node = static_cast<std::int32_t>(place);
+      for (const std::int32_t result : chosen_[place].results) {
+        is_made_beside_[static_cast<Place>(result)] = true;
+      }
       for (const std::int32_t operand : chosen_[place].operands) {
         is_needed_[static_cast<Place>(operand)] = true;
       }
@@ -209,11 +229,53 @@ class Compiler {
 
   [[nodiscard]] Chosen best(Place place) const {
     for (const TilePattern& pattern : patterns_) {
-      if (auto operands = match(pattern, kernel(), static_cast<std::int32_t>(place), is_cell_)) {
-        return {pattern.instruction, std::move(*operands)};
+      if (is_cell_[place] && pattern.roots.size() > 1) {
+        continue;
+      }
+      if (auto found = match(pattern, kernel(), static_cast<std::int32_t>(place), is_cell_)) {
+        return {pattern.instruction, std::move(found->operands), std::move(found->results)};
       }
     }
-    return plain(place);
+    auto products = sum_of_products(place);
+    return products.has_value() ? std::move(*products) : plain(place);
+  }
+
+  // Whether a node is a product that nothing but the node at hand needs.
+  [[nodiscard]] bool is_own_product(std::int32_t operand) const {
+    const auto place = static_cast<Place>(operand);
+    return node(place).primitive == Primitive::mul && !is_cell_[place] && use_count_[place] == 1;
+  }
+
+  // A product and a sum in one loop.
+  [[nodiscard]] std::optional<Chosen> sum_of_products(Place place) const {
+    const KernelNode& of = node(place);
+    const bool is_add = of.primitive == Primitive::add;
+    if (is_cell_[place] || (of.type != DType::f32 && of.type != DType::f64) ||
+        (!is_add && of.primitive != Primitive::sub)) {
+      return std::nullopt;
+    }
+    const auto [left, right, none] = of.operands;
+    const bool starts_left = is_own_product(left);
+    if (!starts_left && !is_own_product(right)) {
+      return std::nullopt;
+    }
+    Chosen chosen;
+    chosen.instruction.step = TileStep::product;
+    chosen.instruction.type = of.type;
+    chosen.instruction.sum = is_add        ? ProductSum::plus
+                             : starts_left ? ProductSum::minus
+                                           : ProductSum::from;
+    const KernelNode& product = node(static_cast<Place>(starts_left ? left : right));
+    const std::int32_t rest = starts_left ? right : left;
+    chosen.operands = {product.operands[0], product.operands[1]};
+    chosen.instruction.products = &product_loops(isa_).at(of.type);
+    if (left != right && is_own_product(rest)) {
+      const KernelNode& other = node(static_cast<Place>(rest));
+      chosen.operands.insert(chosen.operands.end(), {other.operands[0], other.operands[1]});
+    } else {
+      chosen.operands.push_back(rest);
+    }
+    return chosen;
   }
 
   // One primitive, one loop.
@@ -299,7 +361,10 @@ class Compiler {
       if (!is_cell_[place]) {
         value_[place] = next++;
       }
-      to.out = value_[place];
+      to.out[0] = value_[place];
+      for (std::size_t k = 1; k < to.out_count; ++k) {
+        to.out[k] = value_[static_cast<Place>(chosen.results[k])] = next++;
+      }
       program_.may_fail = program_.may_fail || to.may_fail;
       (is_cell_[place] ? program_.once : program_.body).push_back(to);
     }
@@ -309,8 +374,8 @@ class Compiler {
       if (value < program_.first_tile()) {  // an input or a cell as it is
         TileInstruction move{.type = output.dtype,
                              .node = output.value,
-                             .out = next,
                              .operand_count = 1,
+                             .out = {next},
                              .in = {value},
                              .map_loop = cast_loops(isa_).at(output.dtype, output.dtype)};
         program_.body.push_back(move);
@@ -325,11 +390,17 @@ class Compiler {
   // because it may lie in the output's memory, and that may be an input's too.
   Status assign_tiles() {
     const ValueNumber first = program_.first_tile();
-    std::vector<std::size_t> last_read(program_.body.size(), 0);
-    std::vector<std::size_t> made_by(program_.body.size(), 0);
+    std::size_t count = 0;
+    for (const TileInstruction& each : program_.body) {
+      count += each.out_count;
+    }
+    std::vector<std::size_t> last_read(count, 0);
+    std::vector<std::size_t> made_by(count, 0);
     for (std::size_t i = 0; i < program_.body.size(); ++i) {
       const TileInstruction& each = program_.body[i];
-      made_by[each.out - first] = i;
+      for (std::size_t k = 0; k < each.out_count; ++k) {
+        made_by[each.out[k] - first] = i;
+      }
       for (std::size_t k = 0; k < each.operand_count; ++k) {
         if (each.in[k] >= first) {
           last_read[each.in[k] - first] = i;
@@ -343,7 +414,7 @@ class Compiler {
         output.read_after |= inputs_read(program_.body[i]);
       }
     }
-    std::vector<ValueNumber> tile(program_.body.size(), 0);
+    std::vector<ValueNumber> tile(count, 0);
     std::vector<ValueNumber> free;
     for (std::size_t i = 0; i < program_.body.size(); ++i) {
       assign_tile(i, last_read, tile, free);
@@ -384,19 +455,24 @@ class Compiler {
       ended.push_back(tile[made]);
       over = may_overwrite(each, k) ? tile[made] : over;
     }
-    const std::size_t mine = each.out - first;
-    if (last_read[mine] == kNever) {
-      each.out = static_cast<ValueNumber>(first + program_.tile_count++);
-    } else if (over.has_value()) {
-      each.out = *over;
-      std::erase(ended, *over);
-    } else if (!free.empty()) {
-      each.out = free.back();
-      free.pop_back();
-    } else {
-      each.out = static_cast<ValueNumber>(first + program_.tile_count++);
+    for (std::size_t k = 0; k < each.out_count; ++k) {
+      const std::size_t mine = each.out[k] - first;
+      const bool is_output = last_read[mine] == kNever;
+      if (!is_output && over.has_value()) {
+        tile[mine] = *over;
+        std::erase(ended, *over);
+      } else if (!is_output && !free.empty()) {
+        tile[mine] = free.back();
+        free.pop_back();
+      } else {
+        tile[mine] = static_cast<ValueNumber>(first + program_.tile_count++);
+      }
+      each.out[k] = tile[mine];
     }
-    tile[mine] = each.out;
+    if (each.step == TileStep::adam) {
+      each.spare = static_cast<ValueNumber>(first + program_.tile_count);
+      program_.tile_count = static_cast<std::uint16_t>(program_.tile_count + 4);
+    }
     free.insert(free.end(), ended.begin(), ended.end());
   }
 
@@ -412,6 +488,7 @@ class Compiler {
       case TileStep::map:
       case TileStep::combine:
       case TileStep::choose:
+      case TileStep::product:
         return !is_convert && size_bytes(type) == size_bytes(each.type);
       default:
         return false;
@@ -432,8 +509,8 @@ class Compiler {
     const auto rounded = static_cast<std::int64_t>(
         std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(most, 1))));
     program_.tile_elements = std::min(rounded, TileProgram::kMostElements);
-    // Waking a core takes 34 µs, so a part is some 40 µs of work.
-    constexpr std::int64_t kPart = 40'000'000;
+    // Waking a core takes 34 µs, so a part is 35 to 70 µs of work (BM_Expression_*).
+    constexpr std::int64_t kPart = 70'000'000;
     program_.grain = std::clamp<std::int64_t>(
         static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(kPart / cost))),
         1024,
@@ -445,8 +522,10 @@ class Compiler {
   TileProgram program_ = {};
   std::vector<bool> is_cell_;
   std::vector<bool> is_needed_;
-  std::vector<Chosen> chosen_;      ///< By node.
-  std::vector<ValueNumber> value_;  ///< By node.
+  std::vector<bool> is_made_beside_;  ///< By an instruction for another node, or chosen.
+  std::vector<int> use_count_;        ///< By node.
+  std::vector<Chosen> chosen_;        ///< By node.
+  std::vector<ValueNumber> value_;    ///< By node.
   ValueNumber zero_ = 0;
 };
 
@@ -454,6 +533,12 @@ class Compiler {
 
 TileCell make_cell(const CastLoops& casts, DType type, const ScalarAttributes& value) noexcept {
   TileCell cell = 0;
+  if (type == DType::f32) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(value.real));
+  }
+  if (type == DType::f64) {
+    return std::bit_cast<std::uint64_t>(value.real);
+  }
   if (is_float(type)) {
     casts.at(DType::f64, type)(&cell, &value.real, 1);
   } else {

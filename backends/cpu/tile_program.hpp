@@ -8,6 +8,8 @@
 #include "binary_loops.hpp"
 #include "cast_loops.hpp"
 #include "move_loops.hpp"
+#include "optimizer_loops.hpp"
+#include "product_loops.hpp"
 #include "random_loops.hpp"
 #include "unary_loops.hpp"
 
@@ -30,6 +32,7 @@ enum class TileStep : std::uint8_t {
   map,       ///< map_loop of one value: unary functions, conversions, copies.
   combine,   ///< forms of two values.
   choose,    ///< selects of a condition and two values.
+  product,   ///< products of (a, b, c) or (a, b, c, d), put together as `sum` says.
   position,  ///< The row-major places.
   index,     ///< The index along axis `number`.
   words,     ///< Philox words of (seed, counter, place).
@@ -37,6 +40,7 @@ enum class TileStep : std::uint8_t {
   normal,    ///< (seed, counter, mean, deviation)
   hits,      ///< (seed, counter, limit)
   dropout,   ///< (value, seed, counter, limit, scale)
+  adam,      ///< updates of (p, g, m, v) and the scalars of adam_step; makes p, m and v.
 };
 
 struct TileInstruction {
@@ -46,13 +50,19 @@ struct TileInstruction {
   OpKind kind = OpKind::add;
   std::int32_t node = kNoNode;  ///< Of the kernel, for error texts.
   std::int32_t number = 0;
-  ValueNumber out = 0;
+  std::uint8_t out_count = 1;
   std::uint8_t operand_count = 0;
-  std::array<ValueNumber, 6> in{};
+  std::array<ValueNumber, 3> out{};
+  std::array<ValueNumber, 12> in{};
+  ValueNumber spare = 0;  ///< adam: the first of four tiles, for operands that are one element.
   UnaryLoop map_loop = nullptr;  ///< A CastLoop has the same form.
   const BinaryLoops::Forms* forms = nullptr;
   const std::array<SelectLoop, 4>* selects = nullptr;
+  const ProductLoops::Row* products = nullptr;
+  ProductSum sum = ProductSum::plus;
   RandomLoops::Uniform uniform_loop = nullptr;
+  const OptimizerLoops* updates = nullptr;
+  bool is_decoupled = false;
 };
 
 /// A single element in its own type.

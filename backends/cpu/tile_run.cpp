@@ -5,7 +5,9 @@
 #include <hearth/runtime/base/philox.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
 namespace hearth::cpu {
 
@@ -22,6 +24,26 @@ std::int64_t integer_at(DType type, const std::byte* data, std::int64_t element)
       return 0;  // no integer is a float
     }
   });
+}
+
+struct ProductTerm {
+  const std::byte* data = nullptr;
+  bool is_one = false;
+};
+
+template <class T>
+T element(const std::byte* data) noexcept {
+  T value;
+  std::memcpy(&value, data, sizeof(T));
+  return value;
+}
+
+// The product of two single elements, in a cell.
+ProductTerm product_of(DType type, ProductTerm a, ProductTerm b, TileCell& cell) noexcept {
+  cell = type == DType::f64
+             ? std::bit_cast<std::uint64_t>(element<double>(a.data) * element<double>(b.data))
+             : std::bit_cast<std::uint32_t>(element<float>(a.data) * element<float>(b.data));
+  return {reinterpret_cast<const std::byte*>(&cell), true};
 }
 
 }  // namespace
@@ -117,10 +139,11 @@ bool TileRun::is_undefined(const TileInstruction& each,
 }
 
 void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noexcept {
-  std::byte* const out = at_[each.out];
+  std::byte* const out = at_[each.out[0]];
   const bool is_one_a = each.operand_count > 0 && is_one_[each.in[0]];
   bool is_one = each.operand_count > 0 && all_one(each);
   const std::int64_t count = is_one ? 1 : places.count();
+  const bool is_wide = each.type == DType::f64;
   switch (each.step) {
     case TileStep::map:
       each.map_loop(out, at_[each.in[0]], count);
@@ -132,6 +155,15 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
     }
     case TileStep::choose:
       is_one = choose(each, count);
+      break;
+    case TileStep::product:
+      add_products(each, count);
+      break;
+    case TileStep::adam:
+      is_wide ? update<double>(each, count, each.updates->adam_f64)
+              : update<float>(each, count, each.updates->adam_f32);
+      is_one_[each.out[1]] = is_one;
+      is_one_[each.out[2]] = is_one;
       break;
     case TileStep::words:
       write_words(each, count);
@@ -145,12 +177,12 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
       draw(each, places);
       break;
   }
-  is_one_[each.out] = is_one;  // only now: an operand may have had this tile
+  is_one_[each.out[0]] = is_one;  // only now: an operand may have had this tile
 }
 
 // Whether the result is one element.
 bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
-  std::byte* const out = at_[each.out];
+  std::byte* const out = at_[each.out[0]];
   const auto [condition, a, b] = std::array{each.in[0], each.in[1], each.in[2]};
   if (!is_one_[condition] || (is_one_[a] && is_one_[b])) {
     const std::size_t form = (is_one_[a] ? 1U : 0U) + (is_one_[b] ? 2U : 0U);
@@ -166,11 +198,90 @@ bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
   return is_one_[taken];
 }
 
+// The loops take single elements for a and c, never for b and d. Where a product is one of two
+// single elements, it is made first and is the value beside the other product; a value has the
+// product of 1 and itself, which is exact.
+void TileRun::add_products(const TileInstruction& each, std::int64_t count) const noexcept {
+  std::array<ProductTerm, 4> terms;
+  for (std::size_t k = 0; k < each.operand_count; ++k) {
+    terms[k] = {at_[each.in[k]], is_one_[each.in[k]] && count != 1};
+  }
+  auto [a, b, c, d] = terms;
+  if (b.is_one) {
+    std::swap(a, b);
+  }
+  if (d.is_one) {
+    std::swap(c, d);
+  }
+  ProductSum sum = each.sum;
+  std::array<TileCell, 2> cells{};
+  if (d.is_one) {
+    c = product_of(each.type, c, d, cells[0]);
+    d = {};
+  }
+  if (b.is_one) {
+    const ProductTerm value = product_of(each.type, a, b, cells[1]);
+    if (d.data != nullptr) {
+      a = c;
+      b = d;
+    } else {
+      cells[0] = make_cell(casts_, each.type, {.real = 1});
+      a = {reinterpret_cast<const std::byte*>(cells.data()), true};
+      b = c;
+    }
+    c = value;
+    d = {};
+    sum = sum == ProductSum::plus    ? sum
+          : sum == ProductSum::minus ? ProductSum::from
+                                     : ProductSum::minus;
+  }
+  const auto& loops = d.data == nullptr ? each.products->with_value : each.products->with_product;
+  const std::size_t form = (a.is_one ? 1U : 0U) + (c.is_one ? 2U : 0U);
+  loops[static_cast<std::size_t>(sum)][form](
+      at_[each.out[0]], a.data, b.data, c.data, d.data, count);
+}
+
+// The loop wants its operands side by side.
+template <class T>
+void TileRun::update(const TileInstruction& each,
+                     std::int64_t count,
+                     void (*loop)(const AdamArrays<T>&,
+                                  const AdamFactors&,
+                                  std::int64_t)) noexcept {
+  std::array<const T*, 4> from{};
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    std::byte* data = at_[each.in[k]];
+    if (is_one_[each.in[k]] && count != 1) {
+      data = tile_at(static_cast<ValueNumber>(each.spare + k));
+      moves_.fills[MoveLoops::size_index(sizeof(T))](data, at_[each.in[k]], count);
+    }
+    from[k] = reinterpret_cast<const T*>(data);
+  }
+  const auto factor = [&](std::size_t number) {
+    return static_cast<double>(cell<T>(each.in[from.size() + number]));
+  };
+  loop({reinterpret_cast<T*>(at_[each.out[0]]),
+        reinterpret_cast<T*>(at_[each.out[1]]),
+        reinterpret_cast<T*>(at_[each.out[2]]),
+        from[0],
+        from[1],
+        from[2],
+        from[3]},
+       {.is_decoupled = each.is_decoupled,
+        .decay = factor(0),
+        .beta1 = factor(1),
+        .rest1 = factor(2),
+        .beta2 = factor(3),
+        .rest2 = factor(4),
+        .step = factor(5),
+        .correction = factor(6),
+        .epsilon = factor(7)},
+       count);
+}
+
 template <class T>
 T TileRun::cell(ValueNumber value) const noexcept {
-  T out;
-  std::memcpy(&out, at_[value], sizeof(T));
-  return out;
+  return element<T>(at_[value]);
 }
 
 // Random numbers follow from the place, so each row of places is drawn by itself.
@@ -199,14 +310,15 @@ void TileRun::draw(const TileInstruction& each, const TilePlaces& places) noexce
     draw.b = real(3, each.type);
     in = at_[each.in[0]];
     if (is_one_[each.in[0]]) {  // laid out in the result's own tile
-      moves_.fills[MoveLoops::size_index(size_bytes(each.type))](at_[each.out], in, places.count());
-      in = at_[each.out];
+      moves_.fills[MoveLoops::size_index(size_bytes(each.type))](
+          at_[each.out[0]], in, places.count());
+      in = at_[each.out[0]];
     }
   }
   const bool is_wide = each.type == DType::f64;
   for (std::int64_t row = 0; row < places.rows; ++row) {
     const std::int64_t done = row * places.columns * size_bytes(each.type);
-    std::byte* const out = at_[each.out] + done;
+    std::byte* const out = at_[each.out[0]] + done;
     const std::int64_t place = places.first + row * places.row_step;
     const std::int64_t n = places.columns;
     switch (each.step) {
@@ -246,7 +358,7 @@ void TileRun::write_places(const TileInstruction& each, const TilePlaces& places
       divisor *= sizes_[inner];
     }
   }
-  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out]);
+  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out[0]]);
   for (std::int64_t row = 0; row < places.rows; ++row) {
     const std::int64_t place = places.first + row * places.row_step;
     for (std::int64_t i = 0; i < places.columns; ++i) {
@@ -262,7 +374,7 @@ void TileRun::write_words(const TileInstruction& each, std::int64_t count) noexc
     from[k] = reinterpret_cast<const std::uint64_t*>(at_[each.in[k]]);
     step[k] = is_one_[each.in[k]] ? 0 : 1;
   }
-  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out]);
+  auto* out = reinterpret_cast<std::int64_t*>(at_[each.out[0]]);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint64_t place = from[2][i * step[2]];
     const philox::Block words =

@@ -91,9 +91,14 @@ class TileRun {
                                   UndefinedElement& undefined) const noexcept;
   void execute(const TileInstruction& each, const TilePlaces& places) noexcept;
   [[nodiscard]] bool choose(const TileInstruction& each, std::int64_t count) noexcept;
+  void add_products(const TileInstruction& each, std::int64_t count) const noexcept;
   void draw(const TileInstruction& each, const TilePlaces& places) noexcept;
   void write_places(const TileInstruction& each, const TilePlaces& places) noexcept;
   void write_words(const TileInstruction& each, std::int64_t count) noexcept;
+  template <class T>
+  void update(const TileInstruction& each,
+              std::int64_t count,
+              void (*loop)(const AdamArrays<T>&, const AdamFactors&, std::int64_t)) noexcept;
   template <class T>
   [[nodiscard]] T cell(ValueNumber value) const noexcept;
 

@@ -16,6 +16,7 @@ namespace hearth {
 namespace {
 
 constexpr std::int64_t kReservedShare = 32;
+constexpr std::int64_t kKibibyte = 1024;
 constexpr std::int64_t kNotPretended = -1;
 std::atomic<std::int64_t> pretended_bytes{kNotPretended};
 
@@ -39,12 +40,8 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
 }
 
 detail::MemoryLimit machine() {
-  constexpr std::int64_t kKibibyte = 1024;
-  const std::filesystem::path file = "/proc/meminfo";
-  const std::int64_t most = value_of(file, "MemTotal:") * kKibibyte;
-  const std::int64_t left = value_of(file, "MemAvailable:") * kKibibyte;
-  if (most > 0 && left >= 0) {
-    return {.most_bytes = most, .left_bytes = left};
+  if (const auto told = detail::machine_limit("/proc/meminfo")) {
+    return *told;
   }
   // Without /proc: what is installed, of which nobody knows how much is taken.
   const std::int64_t installed =
@@ -87,7 +84,6 @@ std::vector<detail::MemoryLimit> machine_and_groups() {
 
 // What `ulimit` leaves: of addresses, and of memory that can be written.
 std::int64_t left_by_own_limits() {
-  constexpr std::int64_t kKibibyte = 1024;
   const std::filesystem::path status = "/proc/self/status";
   std::int64_t left = std::numeric_limits<std::int64_t>::max();
   const auto look = [&](auto resource, std::string_view used) {
@@ -104,6 +100,15 @@ std::int64_t left_by_own_limits() {
 }
 
 }  // namespace
+
+std::optional<detail::MemoryLimit> detail::machine_limit(const std::filesystem::path& file) {
+  const std::int64_t most = value_of(file, "MemTotal:");
+  const std::int64_t left = value_of(file, "MemAvailable:");
+  if (most <= 0 || left < 0) {
+    return std::nullopt;
+  }
+  return MemoryLimit{.most_bytes = most * kKibibyte, .left_bytes = left * kKibibyte};
+}
 
 std::optional<detail::MemoryLimit> detail::control_group_limit(
     const std::filesystem::path& folder) {

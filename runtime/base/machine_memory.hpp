@@ -39,6 +39,8 @@ struct MemoryLimit {
   std::int64_t most_bytes = 0;
   std::int64_t left_bytes = 0;
 };
+/// What a file like /proc/meminfo says; nothing when it does not say it.
+[[nodiscard]] std::optional<MemoryLimit> machine_limit(const std::filesystem::path& file);
 /// memory.max in the folder of a control group (version 2), or memory.limit_in_bytes (version 1);
 /// nothing when there is no limit, or no such folder.
 [[nodiscard]] std::optional<MemoryLimit> control_group_limit(const std::filesystem::path& folder);

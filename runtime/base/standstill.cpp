@@ -34,8 +34,13 @@ std::uint64_t Standstill::count(std::uint64_t counted, TimePoint now) const noex
   return (std::min(all, ~std::uint64_t{0} >> kUntilBits) << kUntilBits) | (units & kUntilMask);
 }
 
+// A thread may be held up between its look at the clock and here: a later sleeper counts then.
 void Standstill::begin_sleep(TimePoint now) noexcept {
-  last_sleep_.store(now.time_since_epoch().count(), std::memory_order_release);
+  const std::int64_t mine = now.time_since_epoch().count();
+  std::int64_t last = last_sleep_.load(std::memory_order_acquire);  // partner: the exchange below
+  while (last < mine && !last_sleep_.compare_exchange_weak(
+                            last, mine, std::memory_order_acq_rel, std::memory_order_acquire)) {
+  }
   sleepers_.fetch_add(1, std::memory_order_acq_rel);  // partner: count
 }
 

@@ -1,5 +1,7 @@
 #include "device_endpoint.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +12,11 @@
 #include "tickets.hpp"
 
 namespace hearth {
+namespace {
+
+constexpr std::size_t kMostAwaited = 32;
+
+}  // namespace
 
 DeviceEndpoint::DeviceEndpoint(std::string name,
                                std::string description,
@@ -47,11 +54,44 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
 }
 
 std::uint64_t DeviceEndpoint::record_progress() noexcept {
-  return sight().progress;
+  return sight().progress +
+         progress_.work_ended.load(std::memory_order_acquire);  // partner: note_work_ended
 }
 
+// Each device counts once, however many lanes wait for it. The list has its room on the stack, as
+// this must not fail; a chain of more devices than that is longer than any host has.
 std::uint64_t DeviceEndpoint::progress() noexcept {
-  return record_progress() + renewed_waits_.load(std::memory_order_acquire);
+  std::array<IntrusivePtr<DeviceEndpoint>, kMostAwaited> reached;
+  reached[0] = IntrusivePtr<DeviceEndpoint>(this);
+  std::size_t count = 1;
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += reached[i]->record_progress();
+    const MutexLock lock(reached[i]->awaited_mutex_);
+    for (const auto& next : reached[i]->awaited_) {
+      const auto end = reached.begin() + static_cast<std::ptrdiff_t>(count);
+      if (end != reached.end() && std::find(reached.begin(), end, next) == end) {
+        reached[count++] = next;
+      }
+    }
+  }
+  return sum;
+}
+
+void DeviceEndpoint::note_awaited(DeviceEndpoint& device) {
+  const MutexLock lock(awaited_mutex_);
+  awaited_.emplace_back(&device);
+}
+
+void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
+  IntrusivePtr<DeviceEndpoint> last;  // dies behind the lock
+  const MutexLock lock(awaited_mutex_);
+  const auto entry =
+      std::ranges::find_if(awaited_, [&](const auto& each) { return each.get() == &device; });
+  if (entry != awaited_.end()) {
+    std::swap(last, *entry);
+    awaited_.erase(entry);
+  }
 }
 
 std::string DeviceEndpoint::what_holder_does() noexcept {
@@ -128,6 +168,10 @@ std::vector<DeviceMessage> DeviceEndpoint::take_inbox() {
 }
 
 std::vector<DeviceMessage> DeviceEndpoint::stop_inbox() {
+  {
+    const MutexLock lock(awaited_mutex_);
+    awaited_.clear();  // two devices that wait for each other would keep each other
+  }
   const MutexLock lock(inbox_mutex_);
   stopped_ = true;
   return std::exchange(inbox_, {});

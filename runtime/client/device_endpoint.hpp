@@ -85,15 +85,22 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   [[nodiscard]] bool is_holder() const noexcept {
     return progress_.holder.load(std::memory_order_acquire) == current_context().id().value;
   }
-  /// A number that changes with each record that the token holder begins. Who calls this now and
+  /// An asynchronous device has got on. Threads: token holder only.
+  void note_work_ended() noexcept {
+    progress_.work_ended.fetch_add(1, std::memory_order_acq_rel);  // partner: record_progress
+  }
+  /// A number that changes with each record that the token holder begins, and when work of an
+  /// asynchronous device is found to have ended. Who calls this now and
   /// then also lets what_holder_does() know for how long it has been at the same one.
   [[nodiscard]] std::uint64_t record_progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  /// The same, which also changes when a lane waits on because another device gets on.
-  [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  /// Threads: token holder only.
-  void note_wait_renewed() noexcept {
-    renewed_waits_.fetch_add(1, std::memory_order_acq_rel);  // partner: progress
-  }
+  /// The same, which also changes when a device gets on whose bytes a lane here waits for, or one
+  /// whose bytes that device waits for, and so on. Devices that wait for one another in a ring have
+  /// no progress but their records.
+  [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(sight_mutex_, awaited_mutex_);
+  /// A lane here begins to wait for bytes of `device`, and does so no longer. Threads: token holder
+  /// only.
+  void note_awaited(DeviceEndpoint& device) HEARTH_EXCLUDES(awaited_mutex_);
+  void forget_awaited(const DeviceEndpoint& device) noexcept HEARTH_EXCLUDES(awaited_mutex_);
   /// Who holds the token and with which record for how long, as seen from outside.
   [[nodiscard]] std::string what_holder_does() noexcept HEARTH_EXCLUDES(sight_mutex_);
 
@@ -147,6 +154,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     std::atomic<std::uint64_t> record{0};  ///< kind and sequence; 0 = none yet
     std::atomic<std::uint64_t> lane{0};
     std::atomic<std::uint32_t> source{0};  ///< of the call that asked for the record
+    std::atomic<std::uint64_t> work_ended{0};
     std::atomic<std::uint64_t> holder{0};  ///< the thread that has the token; 0 = none
   };
   Progress progress_;
@@ -157,14 +165,16 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     TimePoint since = {};
   };
   [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  std::atomic<std::uint64_t> renewed_waits_{0};
   Mutex sight_mutex_;
   Sight sight_ HEARTH_GUARDED_BY(sight_mutex_);
+  using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
+  Mutex awaited_mutex_;
+  Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< One entry a lane that waits.
 
  public:
   /// The actor has stopped: later messages are dropped. Returns what was still in the inbox.
   /// Threads: token holder only.
-  [[nodiscard]] std::vector<DeviceMessage> stop_inbox();
+  [[nodiscard]] std::vector<DeviceMessage> stop_inbox() HEARTH_EXCLUDES(awaited_mutex_);
 };
 
 }  // namespace hearth

@@ -19,7 +19,7 @@ void Completions::retire() {
     std::visit([this](auto& end) { finish(end); }, *ended);
   }
   queues_.note_work_ended();
-  endpoint_.note_wait_renewed();
+  endpoint_.note_work_ended();
   wake();
 }
 

@@ -261,8 +261,9 @@ void Dispatch::release_slot(SlotId id) noexcept {
 
 // A copy of the error: the same one may come from several ops, each with a place of its own.
 ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
+  const bool is_group = op.kind() == OpKind::group_begin || op.kind() == OpKind::group_end;
   Error full = error;
-  full.op = op_info(op.kind()).name;
+  full.op = is_group ? "update group" : op_info(op.kind()).name;
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();
   full.lane = lane.value;

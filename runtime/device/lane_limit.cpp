@@ -2,24 +2,36 @@
 
 namespace hearth {
 
-std::optional<Error> LaneLimit::over(std::uint64_t sequence) noexcept {
+std::optional<GivenUp> LaneLimit::over(std::uint64_t sequence) noexcept {
   if (sequence <= cancelled_through_) {
-    return Error{.code = ErrorCode::cancelled,
-                 .text = "given up before it began: its stream was cancelled"};
+    return GivenUp::cancelled;
   }
   if (cancelled_through_ != 0) {
     cancelled_through_ = 0;
     update();
   }
   if (stop_ && stop_->is_stopped()) {
-    return Error{.code = ErrorCode::cancelled,
-                 .text = "given up before it began: a stop was requested"};
+    return GivenUp::stopped;
   }
   if (!deadline_.is_never() && deadline_.has_passed()) {
-    return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = "given up before it began: the deadline of its stream has passed"};
+    return GivenUp::late;
   }
   return std::nullopt;
+}
+
+Error error_of(GivenUp why) {
+  switch (why) {
+    case GivenUp::cancelled:
+      return {.code = ErrorCode::cancelled,
+              .text = "given up before it began: its stream was cancelled"};
+    case GivenUp::stopped:
+      return {.code = ErrorCode::cancelled,
+              .text = "given up before it began: a stop was requested"};
+    case GivenUp::late:
+    default:
+      return {.code = ErrorCode::deadline_exceeded,
+              .text = "given up before it began: the deadline of its stream has passed"};
+  }
 }
 
 }  // namespace hearth

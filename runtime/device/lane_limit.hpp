@@ -17,6 +17,12 @@
 
 namespace hearth {
 
+/// Why a record is given up.
+enum class GivenUp : std::uint8_t { cancelled, stopped, late };
+
+/// The same as an error. Not made by over(), which needs no memory.
+[[nodiscard]] Error error_of(GivenUp why);
+
 class LaneLimit final {
  public:
   [[nodiscard]] bool is_set() const noexcept { return is_set_; }
@@ -32,7 +38,7 @@ class LaneLimit final {
     update();
   }
   /// Why the next record, which has this number, is given up; none: it may begin.
-  [[nodiscard]] std::optional<Error> over(std::uint64_t sequence) noexcept;
+  [[nodiscard]] std::optional<GivenUp> over(std::uint64_t sequence) noexcept;
   /// No record waits longer. Never: a cancel or a stop comes with a message.
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
 

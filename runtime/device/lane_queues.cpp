@@ -1,6 +1,7 @@
 #include "lane_queues.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -62,28 +63,31 @@ void LaneQueues::park_on(Slot& slot, LaneState& lane) {
   park_by_default(lane, ParkReason::slot);
 }
 
+void LaneQueues::park_for_bytes(LaneState& lane, DeviceEndpoint& source) {
+  reserve_park();  // from the note on nothing throws, so unpark() takes it back
+  endpoint_.note_awaited(source);
+  lane.awaited_device = &source;
+  park_by_default(lane, ParkReason::transfer);
+}
+
 // This device's records may end any wait here; a lane that waits for another device's bytes also
-// waits for whatever that device is at.
+// waits for whatever that device is at, and any other for a lane that may wait so.
 std::uint64_t LaneQueues::progress_for(const LaneState& lane, ParkReason reason) const {
   if (reason == ParkReason::device) {
     return work_count_;  // records are done that the device has only been given
   }
   return record_count_ + work_count_ +
-         (lane.awaited_device != nullptr ? lane.awaited_device->record_progress() : 0);
+         (lane.awaited_device != nullptr ? lane.awaited_device->progress() : endpoint_.progress());
 }
 
 bool LaneQueues::renew(LaneState& lane) const {
   if (!lane.limit || end_of(lane).has_passed()) {
     return false;
   }
-  const Deadline before = lane.limit->deadline();
   if (lane.limit->is_over(progress_for(lane, lane.parked))) {
     return false;
   }
   lane.deadline = std::min(lane.limit->next_look(), end_of(lane));
-  if (lane.awaited_device != nullptr && lane.limit->deadline() != before) {
-    endpoint_.note_wait_renewed();  // who waits for this lane waits on, too
-  }
   return true;
 }
 
@@ -95,7 +99,9 @@ void LaneQueues::unpark(LaneState& lane) {
   urgent_waits_ -= waits_urgently(lane) ? 1 : 0;
   lane.parked = ParkReason::none;
   lane.limit.reset();
-  lane.awaited_device = nullptr;
+  if (lane.awaited_device != nullptr) {
+    endpoint_.forget_awaited(*std::exchange(lane.awaited_device, nullptr));
+  }
   std::erase(parked_, &lane);
   make_ready(lane);
 }

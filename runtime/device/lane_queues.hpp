@@ -71,6 +71,7 @@ class LaneQueues final {
   /// For as long as the runtime's wait_limit, and on while somebody gets on who may end the wait.
   void park_by_default(LaneState& lane, ParkReason reason);
   void park_on(Slot& slot, LaneState& lane);
+  void park_for_bytes(LaneState& lane, DeviceEndpoint& source);
   [[nodiscard]] Step park_for_memory(LaneState& lane) {
     park_by_default(lane, ParkReason::memory);
     return Step::parked;

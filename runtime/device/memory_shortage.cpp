@@ -1,6 +1,7 @@
 #include "memory_shortage.hpp"
 
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -27,6 +28,15 @@ std::string pool_table(const MemoryReport& report) {
   return text;
 }
 
+std::string_view why_none(std::int64_t size_bytes, const MemoryReport& report, Acquire outcome) {
+  if (outcome == Acquire::exhausted) {
+    return "the machine has no more memory";
+  }
+  const bool can_ever_fit = report.budget_bytes == 0 || size_bytes <= report.budget_bytes;
+  return can_ever_fit ? "the device's budget is used up"
+                      : "that is more than the device's whole budget";
+}
+
 }  // namespace
 
 Error out_of_memory_error(const HandleTable& handles,
@@ -38,8 +48,7 @@ Error out_of_memory_error(const HandleTable& handles,
       "{} bytes do not fit: {}; of a budget of {:.2f} MiB, {:.2f} MiB are live and {:.2f} MiB "
       "reserved, and the largest free block is {} bytes",
       size_bytes,
-      outcome == Acquire::exhausted ? "the machine has no more memory"
-                                    : "the device's budget is used up",
+      why_none(size_bytes, report, outcome),
       mebibytes(report.budget_bytes),
       mebibytes(report.total.live_bytes),
       mebibytes(report.total.reserved_bytes),

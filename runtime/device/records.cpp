@@ -151,18 +151,19 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
   if (lane.in_group || !may_be) {
     return false;
   }
-  std::optional<Error> why = lane.limits.over(op.record().sequence);
-  if (!why) {
+  const std::optional<GivenUp> given_up = lane.limits.over(op.record().sequence);
+  if (!given_up) {
     return false;
   }
+  const Error why = error_of(*given_up);
   if (is_begin) {
     // The group is taken in as ever, so that it has an end; there it leaves everything as it was.
-    lane.group_refusal = dispatch_.with_provenance(*why, op, lane.id);
+    lane.group_refusal = dispatch_.with_provenance(why, op, lane.id);
     return false;
   }
   lane.awaited_work.reset();  // what the record has waited for is not what the next one waits for
   lane.lending.reset();
-  const ErrorRef error = dispatch_.give_up(op, lane, *why);
+  const ErrorRef error = dispatch_.give_up(op, lane, why);
   reject_ticket(endpoint_, op, error);
   return true;
 }
@@ -197,8 +198,7 @@ Step Records::upload(LaneState& lane, const OpView& op) {
   if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {
     if (!lane.has_expired) {
       ticket->transfer->waiting_lane = lane.id;
-      lane.awaited_device = ticket->transfer->source.get();
-      queues_.park_by_default(lane, ParkReason::transfer);
+      queues_.park_for_bytes(lane, *ticket->transfer->source);
       return Step::parked;
     }
     ticket->transfer->error =

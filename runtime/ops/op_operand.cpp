@@ -1,6 +1,7 @@
 #include "op_operand.hpp"
 
 #include <string>
+#include <utility>
 
 namespace hearth::detail {
 
@@ -48,6 +49,15 @@ void throw_op_error(ErrorCode code,
 
 void throw_op_error(ErrorCode code, OpKind kind, std::string_view what, const Arg& operand) {
   throw_op_error(code, kind, what, operand.location(), {&operand, 1});
+}
+
+void throw_named(const Error& mistake, std::string_view op) {
+  Error renamed = mistake;
+  if (renamed.text.starts_with(renamed.op + ": ")) {
+    renamed.text.replace(0, renamed.op.size(), op);
+  }
+  renamed.op = op;
+  throw_error(std::move(renamed));
 }
 
 void throw_no_tensor(OpKind kind, const Arg& arg) {

@@ -39,6 +39,20 @@ namespace hearth::detail {
 /// The dtype rule of the kind's row is broken by this one operand.
 [[noreturn]] void throw_dtype_error(OpKind kind, const Arg& arg);
 
+/// Throws the mistake with this name in place of its op's.
+[[noreturn]] void throw_named(const Error& mistake, std::string_view op);
+
+/// What `fn` returns, which makes its result of ops with other names: a mistake that these find is
+/// one of `op`, which is what the caller wrote.
+template <class Fn>
+[[nodiscard]] Tensor named_as(std::string_view op, const Fn& fn) {
+  try {
+    return fn();
+  } catch (const ArgumentError& mistake) {
+    throw_named(mistake.error(), op);
+  }
+}
+
 /// The result of a rule, or its error thrown with the place of the call.
 template <class T>
 [[nodiscard]] T checked(Result<T>&& result,

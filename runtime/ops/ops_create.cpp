@@ -110,44 +110,52 @@ Tensor random(OpKind kind,
 }  // namespace
 
 Tensor full(const Device& device, const Shape& shape, double value, DType dtype, SourceLoc loc) {
-  require_fit(OpKind::fill, value, dtype, loc);
-  ScalarAttributes attributes;
-  if (is_float(dtype)) {
-    attributes.real = value;
-  } else {
-    attributes.integer = static_cast<std::int64_t>(value);
-  }
-  return create(OpKind::fill, device, attributes, dtype, shape, loc);
+  return detail::named_as("full", [&] {
+    require_fit(OpKind::fill, value, dtype, loc);
+    ScalarAttributes attributes;
+    if (is_float(dtype)) {
+      attributes.real = value;
+    } else {
+      attributes.integer = static_cast<std::int64_t>(value);
+    }
+    return create(OpKind::fill, device, attributes, dtype, shape, loc);
+  });
 }
 
 Tensor full_integer(
     const Device& device, const Shape& shape, std::int64_t value, DType dtype, SourceLoc loc) {
-  if (!fits(value, dtype)) {
-    throw_bad_value(
-        OpKind::fill, fmt::format("the value {} does not fit {}", value, name(dtype)), loc);
-  }
-  ScalarAttributes attributes;
-  if (is_float(dtype)) {
-    attributes.real = static_cast<double>(value);
-  } else {
-    attributes.integer = value;
-  }
-  return create(OpKind::fill, device, attributes, dtype, shape, loc);
+  return detail::named_as("full", [&] {
+    if (!fits(value, dtype)) {
+      throw_bad_value(
+          OpKind::fill, fmt::format("the value {} does not fit {}", value, name(dtype)), loc);
+    }
+    ScalarAttributes attributes;
+    if (is_float(dtype)) {
+      attributes.real = static_cast<double>(value);
+    } else {
+      attributes.integer = value;
+    }
+    return create(OpKind::fill, device, attributes, dtype, shape, loc);
+  });
 }
 
 Tensor zeros(const Device& device, const Shape& shape, DType dtype, SourceLoc loc) {
-  return full(device, shape, 0, dtype, loc);
+  return detail::named_as("zeros", [&] { return full(device, shape, 0, dtype, loc); });
 }
 Tensor ones(const Device& device, const Shape& shape, DType dtype, SourceLoc loc) {
-  return full(device, shape, 1, dtype, loc);
+  return detail::named_as("ones", [&] { return full(device, shape, 1, dtype, loc); });
 }
 Tensor zeros_like(const Tensor& like, SourceLoc loc) {
-  const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
-  return zeros(like.device(), impl.layout->shape, impl.dtype, loc);
+  return detail::named_as("zeros_like", [&] {
+    const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
+    return zeros(like.device(), impl.layout->shape, impl.dtype, loc);
+  });
 }
 Tensor ones_like(const Tensor& like, SourceLoc loc) {
-  const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
-  return ones(like.device(), impl.layout->shape, impl.dtype, loc);
+  return detail::named_as("ones_like", [&] {
+    const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
+    return ones(like.device(), impl.layout->shape, impl.dtype, loc);
+  });
 }
 
 Tensor arange(

@@ -45,20 +45,22 @@ Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape) {
 }
 
 Tensor flatten(Arg x, int first) {
-  const Shape from = detail::operand(OpKind::reshape, x).layout->shape;
-  // A scalar flattens to one element, as in NumPy.
-  const int axis = detail::checked(
-      normalize_axis("flatten", first, std::max(from.rank(), 1)), OpKind::reshape, x);
-  Shape shape;
-  for (int i = 0; i < axis; ++i) {
-    shape.push_back(from[i]);
-  }
-  std::int64_t joined = 1;
-  for (int i = axis; i < from.rank(); ++i) {
-    joined *= from[i];
-  }
-  shape.push_back(joined);
-  return reshape_to(x, shape);
+  return detail::named_as("flatten", [&] {
+    const Shape from = detail::operand(OpKind::reshape, x).layout->shape;
+    // A scalar flattens to one element, as in NumPy.
+    const int axis = detail::checked(
+        normalize_axis("flatten", first, std::max(from.rank(), 1)), OpKind::reshape, x);
+    Shape shape;
+    for (int i = 0; i < axis; ++i) {
+      shape.push_back(from[i]);
+    }
+    std::int64_t joined = 1;
+    for (int i = axis; i < from.rank(); ++i) {
+      joined *= from[i];
+    }
+    shape.push_back(joined);
+    return reshape_to(x, shape);
+  });
 }
 
 Tensor permute(Arg x, std::span<const int> axes) {
@@ -80,13 +82,15 @@ Tensor permute(Arg x, std::initializer_list<int> axes) {
 }
 
 Tensor transpose(Arg x, int axis_a, int axis_b) {
-  const int rank = detail::operand(OpKind::permute, x).layout->shape.rank();
-  const int a = detail::checked(normalize_axis("transpose", axis_a, rank), OpKind::permute, x);
-  const int b = detail::checked(normalize_axis("transpose", axis_b, rank), OpKind::permute, x);
-  std::array<int, kMaxRank> axes{};
-  std::iota(axes.begin(), axes.end(), 0);
-  std::swap(axes[static_cast<std::size_t>(a)], axes[static_cast<std::size_t>(b)]);
-  return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(rank)));
+  return detail::named_as("transpose", [&] {
+    const int rank = detail::operand(OpKind::permute, x).layout->shape.rank();
+    const int a = detail::checked(normalize_axis("transpose", axis_a, rank), OpKind::permute, x);
+    const int b = detail::checked(normalize_axis("transpose", axis_b, rank), OpKind::permute, x);
+    std::array<int, kMaxRank> axes{};
+    std::iota(axes.begin(), axes.end(), 0);
+    std::swap(axes[static_cast<std::size_t>(a)], axes[static_cast<std::size_t>(b)]);
+    return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(rank)));
+  });
 }
 
 Tensor slice(Arg x, int axis, Range range) {
@@ -114,33 +118,40 @@ Tensor expand(Arg x, const Shape& shape) {
 }
 
 Tensor unsqueeze(Arg x, int axis) {
-  const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
-  const int place =
-      detail::checked(normalize_axis("unsqueeze", axis, from.rank() + 1), OpKind::reshape, x);
-  std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
-  dims.insert(dims.begin() + place, 1);
-  return reshape(x, dims);
+  return detail::named_as("unsqueeze", [&] {
+    const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
+    const int place =
+        detail::checked(normalize_axis("unsqueeze", axis, from.rank() + 1), OpKind::reshape, x);
+    std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
+    dims.insert(dims.begin() + place, 1);
+    return reshape(x, dims);
+  });
 }
 
 Tensor squeeze(Arg x, int axis) {
-  const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
-  const int place =
-      detail::checked(normalize_axis("squeeze", axis, from.rank()), OpKind::reshape, x);
-  if (from[place] != 1) {
-    detail::throw_op_error(
-        Error{.code = ErrorCode::shape_mismatch,
+  return detail::named_as("squeeze", [&] {
+    const Shape& from = detail::operand(OpKind::reshape, x).layout->shape;
+    const int place =
+        detail::checked(normalize_axis("squeeze", axis, from.rank()), OpKind::reshape, x);
+    if (from[place] != 1) {
+      detail::throw_op_error(
+          Error{
+              .code = ErrorCode::shape_mismatch,
               .text = fmt::format("squeeze: axis {} of {} has not size 1", axis, from.to_string())},
-        OpKind::reshape,
-        x);
-  }
-  std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
-  dims.erase(dims.begin() + place);
-  return reshape(x, dims);
+          OpKind::reshape,
+          x);
+    }
+    std::vector<std::int64_t> dims(from.dims().begin(), from.dims().end());
+    dims.erase(dims.begin() + place);
+    return reshape(x, dims);
+  });
 }
 
 Tensor contiguous(Arg x) {
-  const Shape& shape = detail::operand(OpKind::copy, x).layout->shape;
-  return view(OpKind::copy, x, shape);
+  return detail::named_as("contiguous", [&] {
+    const Shape& shape = detail::operand(OpKind::copy, x).layout->shape;
+    return view(OpKind::copy, x, shape);
+  });
 }
 
 Tensor concat(std::initializer_list<Tensor> tensors, int axis, SourceLoc loc) {
@@ -175,26 +186,29 @@ Tensor stack(std::initializer_list<Tensor> tensors, int axis, SourceLoc loc) {
   return stack(std::span<const Tensor>(tensors.begin(), tensors.size()), axis, loc);
 }
 Tensor stack(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
-  std::vector<Tensor> parts;
-  parts.reserve(tensors.size());
-  int place = 0;
-  for (const Tensor& tensor : tensors) {
-    const Arg part(tensor, loc);
-    const Shape& shape = detail::operand(OpKind::concat, part).layout->shape;
-    const Shape& first = tensors[0].shape();
-    if (shape != first) {
-      detail::throw_op_error(
-          Error{.code = ErrorCode::shape_mismatch,
-                .text = fmt::format("stack: the tensors have different shapes: {} and {}",
-                                    first.to_string(),
-                                    shape.to_string())},
-          OpKind::concat,
-          part);
+  return detail::named_as("stack", [&] {
+    std::vector<Tensor> parts;
+    parts.reserve(tensors.size());
+    int place = 0;
+    for (const Tensor& tensor : tensors) {
+      const Arg part(tensor, loc);
+      const Shape& shape = detail::operand(OpKind::concat, part).layout->shape;
+      const Shape& first = tensors[0].shape();
+      if (shape != first) {
+        detail::throw_op_error(
+            Error{.code = ErrorCode::shape_mismatch,
+                  .text = fmt::format("stack: the tensors have different shapes: {} and {}",
+                                      first.to_string(),
+                                      shape.to_string())},
+            OpKind::concat,
+            part);
+      }
+      place =
+          detail::checked(normalize_axis("stack", axis, shape.rank() + 1), OpKind::concat, part);
+      parts.push_back(unsqueeze(part, place));
     }
-    place = detail::checked(normalize_axis("stack", axis, shape.rank() + 1), OpKind::concat, part);
-    parts.push_back(unsqueeze(part, place));
-  }
-  return concat(parts, place, loc);
+    return concat(parts, place, loc);
+  });
 }
 
 }  // namespace hearth

@@ -45,6 +45,8 @@ Recorder::Recorder(const ShapeTable& shapes,
 
 Recorder::~Recorder() = default;
 
+// The state is made before the lock: devices are asked for their names, and a second recording is
+// refused without a trace of this one.
 Status Recorder::start(std::span<const Device> devices, const RecordOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
@@ -67,6 +69,9 @@ Status Recorder::start(std::span<const Device> devices, const RecordOptions& opt
   return {};
 }
 
+// Tickets that are answered from now on find no state, or that of a later recording, whose number
+// differs (Mark): they say nothing of it. The trace is put together outside of the lock, which
+// every op of the program would wait for.
 Result<OpTrace> Recorder::stop() {
   std::unique_ptr<State> state;
   {
@@ -137,6 +142,9 @@ void Recorder::add_drop(State& state,
 
 // ---- numbers of the runtime to those of the trace ----
 
+// A slot is used again, so (device, slot, generation) names a value only while it lives; in the
+// trace each value has a number of its own, and a shape a number that means the same in every
+// process.
 Operand Recorder::translate(State& state, const Operand& operand, std::uint32_t value) const {
   const auto [shape, is_new] = state.shapes.emplace(
       operand.shape.value, static_cast<std::uint32_t>(state.trace.shapes.size()));
@@ -172,6 +180,8 @@ std::uint32_t Recorder::path_of(State& state, PathId path) const {
   return place->second;
 }
 
+// Inputs first: an op may give a slot away and make its result in the same one. Operands beyond the
+// inline ones stand at the head of the blob, and are replaced there.
 void Recorder::add_operands(State& state, TraceOp& op, const OpView& from) const {
   for (int i = 0; i < op.record.operand_count(); ++i) {
     const Operand operand = from.operand(i);
@@ -286,7 +296,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       const Operand operand = op.input(i);
       const Name name{*device, operand.slot, operand.generation};
       if (state_->values.contains(name)) {
-        continue;
+        continue;  // the program made it since the recording began
       }
       const std::uint32_t value = state_->next_value++;
       state_->values.emplace(name, value);
@@ -294,7 +304,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       admitted.emplace_back(operand, Mark{recording_, add(*state_, std::move(upload))});
     }
     if (state_->options.bytes == RecordedBytes::none) {
-      return {};
+      return {};  // a replay makes values up for them
     }
   }
   std::vector<Stranger> strangers;
@@ -312,6 +322,8 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
   return strangers;
 }
 
+// The stream pushes this read before the op that takes the stranger, so the bytes are those of
+// before the op, which may write over them in place.
 std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std::byte> bytes) {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes = std::move(bytes);
@@ -339,7 +351,7 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
     const MutexLock lock(mutex_);
     const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
     if (!device || !is_on()) {
-      return std::nullopt;
+      return std::nullopt;  // it ended while the bytes were copied
     }
     State& state = *state_;
     if (is_left_out(state, *device, lane, op)) {
@@ -360,6 +372,9 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
   return mark;
 }
 
+// What is remembered of an op for those that come: which read the import half of a copy takes, what
+// a loan's bytes will be, and which update groups are open. Called before the op has its place,
+// which is the number of those before it.
 void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   const auto place = static_cast<std::uint32_t>(state.trace.ops.size());
   const std::pair lane(op.device, op.lane);
@@ -392,6 +407,8 @@ void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   }
 }
 
+// The lane did not take the op after all (it stayed full, or the device closed); finished() leaves
+// it out. Not at once: others may have noted ops behind it, and places are numbers.
 void Recorder::cancel(const Mark& mark) {
   const MutexLock lock(mutex_);
   if (state_ && recording_ == mark.recording) {

@@ -30,7 +30,8 @@ std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t nu
   const auto size = static_cast<std::size_t>(shape.element_count() * size_bytes(dtype));
   std::vector<std::byte> bytes = host_vector<std::byte>(size, "replay").value();
   if (!is_float(dtype)) {
-    return bytes;
+    return bytes;  // zeros: they may be labels or positions, where any other number may be too
+                   // large
   }
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -65,12 +66,14 @@ class Player {
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
   ~Player() {
-    end_groups();
+    end_groups();  // again, for a trace that threw half-way; a group outlives no stream
     for (const auto& [lane, stream] : streams_) {
       stream.device().failures().expect_no_more(stream.device().name(), stream.id());
     }
   }
 
+  // Phases: all ops are queued, with a few of their reads answered; what is left open ends; then
+  // every answer is waited for. The devices work meanwhile, in the order of the program's lanes.
   Result<PlayedTrace> play() {
     for (std::size_t i = 0; i < trace_.ops.size(); ++i) {
       play(i);
@@ -91,6 +94,8 @@ class Player {
         played_.failed_groups.emplace_back(end, status.shared_error());
       }
     }
+    // What an op says of itself is the trace's own affair: only a device that does not come to its
+    // end fails the replay.
     for (auto& [lane, stream] : streams_) {
       const StreamScope scope(stream);
       const Status status = stream.device().sync_later().wait(Deadline::in(options_.limit));
@@ -105,10 +110,12 @@ class Player {
   using Lane = std::pair<std::uint32_t, std::uint64_t>;
   static constexpr std::size_t kMostWaiting = 256;
 
+  // One device plays all of the trace's: then copies between them stay where they are.
   const Device& device_of(const TraceOp& op) const {
     return devices_.size() == 1 ? devices_[0] : devices_[op.device];
   }
 
+  // Each lane of the trace has a stream, so that what ran in any order may do so again.
   Stream& stream_of(const TraceOp& op) {
     const Lane lane{op.device, op.lane};
     const auto found = streams_.find(lane);
@@ -133,6 +140,7 @@ class Player {
 
   Tensor& value(const Operand& operand) { return values_[operand.slot.value]; }
 
+  // A value's number in the trace is its place here: the checker has seen that they count up.
   void add_value(Tensor tensor, std::size_t maker, bool is_known) {
     values_.push_back(std::move(tensor));
     makers_.push_back(maker);
@@ -147,6 +155,7 @@ class Player {
     } else {
       play_lifetime(index);
     }
+    // The program let go of these here, so the replay does: memory is as tight as it was then.
     const OpView view = op.view();
     for (int i = 0; i < op.record.input_count; ++i) {
       if (view.input(i).use == Use::read_last) {
@@ -155,6 +164,8 @@ class Player {
     }
   }
 
+  // Below the functions of ops.hpp, which may choose another op for the same call: the record says
+  // which it was. No location: errors of a replay are compared by code and op.
   void compute(std::size_t index) {
     const TraceOp& op = trace_.ops[index];
     const OpView view = op.view();
@@ -175,6 +186,7 @@ class Player {
       specs.push_back({view.output(i).dtype, trace_.shape(view.output(i))});
     }
     const std::size_t size = op_info(op.record.kind).attribute_size_bytes;
+    // Attributes too long for the record stand in its blob, behind the operands that found no room.
     const std::span<const std::byte> blob(op.blob);
     const detail::Submission submission{
         .kind = op.record.kind,
@@ -238,7 +250,7 @@ class Player {
 
   // The halves of copies between devices are played by the uploads that take them.
   bool is_user_read(std::size_t index) {
-    if (copies_.empty()) {
+    if (copies_.empty()) {  // at the first read: most traces have no copies to look for
       copies_.resize(trace_.ops.size() + 1);
       for (const TraceOp& op : trace_.ops) {
         copies_[op.copied_from] = true;
@@ -247,6 +259,7 @@ class Player {
     if (!copies_[index + 1]) {
       return true;
     }
+    // The value itself, which the program may drop before the other device takes it.
     const Operand operand = trace_.ops[index].record.operands[0];
     copied_.emplace(static_cast<std::uint32_t>(index + 1),
                     std::pair(value(operand), bool{is_known_[operand.slot.value]}));
@@ -260,6 +273,7 @@ class Player {
     if (op.copied_from != 0) {
       const auto from = copied_.find(op.copied_from);
       if (from != copied_.end()) {
+        // Both streams are current now: to() reads on the one and uploads on the other.
         const StreamScope scope(stream_of(trace_.ops[op.copied_from - 1]));
         add_value(from->second.first.to(device_of(op)), index, from->second.second);
         copied_.erase(from);
@@ -272,6 +286,8 @@ class Player {
     add_value(Tensor::from_bytes(device_of(op), bytes, out.dtype, shape), index, is_known);
   }
 
+  // The trace has what the borrower made of the bytes; where it has not, they stay as they are, and
+  // what is computed from them means nothing.
   void lend_out(std::size_t index) {
     const TraceOp& op = trace_.ops[index];
     const Operand in = op.record.operands[0];
@@ -281,7 +297,7 @@ class Player {
     Tensor back = lend(
         std::move(lent),
         [bytes = std::move(bytes)](Result<LentRegion> region) {
-          if (region.has_value()) {
+          if (region.has_value()) {  // else the tensor has the reason
             LentRegion taken = std::move(region).value();
             std::copy(bytes.begin(), bytes.end(), taken.bytes().begin());
             taken.done();
@@ -291,6 +307,7 @@ class Player {
     add_value(std::move(back), index, is_known);
   }
 
+  // Its first element, as a view.
   static Tensor corner_of(Tensor tensor) {
     for (int axis = 0; tensor.element_count() > 1 && axis < tensor.rank(); ++axis) {
       tensor = slice(tensor, axis, {.start = 0, .stop = 1});
@@ -314,6 +331,7 @@ class Player {
         index < trace_.ops.size() && trace_.ops[index].outcome == TraceOutcome::failed;
     waiting_.push_back(has_failed ? corner_of(values_[number]).read_bytes(SourceLoc{})
                                   : values_[number].read_bytes(SourceLoc{}));
+    // The bytes of a long program's reads, all at once, could fill the machine.
     if (waiting_.size() >= kMostWaiting) {
       collect(waiting_.size() - kMostWaiting);
     }
@@ -386,6 +404,7 @@ Difference difference(DType dtype, std::span<const std::byte> a, std::span<const
       if (x == y || (std::isnan(x) && std::isnan(y))) {
         continue;
       }
+      // Relative to large values, absolute to small ones; of NaN or infinity on one side, infinite.
       const double apart = std::abs(x - y) / (1 + std::abs(y));
       const double far = std::isfinite(apart) ? apart : std::numeric_limits<double>::infinity();
       if (far > found.largest) {
@@ -396,6 +415,7 @@ Difference difference(DType dtype, std::span<const std::byte> a, std::span<const
   return found;
 }
 
+// For other devices than the one that was recorded, which may sum in another order. Integers agree.
 double replay_tolerance(DType dtype) noexcept {
   switch (dtype) {
     case DType::f64:

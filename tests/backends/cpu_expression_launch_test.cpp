@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hearth::cpu {
@@ -285,6 +286,106 @@ TEST(Expression, FillsFromParametersAlone) {
   const KernelIR kernel = b.take();
   expect_as_interpreted(kernel, {3001}, {}, DType::f32, {{3001}}, {{.real = 0.3}, {.integer = 1}});
   expect_as_interpreted(kernel, {3001}, {}, DType::f32, {{3001}}, {{.real = 0.3}, {.integer = 0}});
+}
+
+// ---- instructions that hold several ops ----
+
+/// adamw on the values of a builder: p, m, v from p, g, m, v and eight scalars.
+std::array<KernelValue, 3> adamw(const std::array<KernelValue, 4>& x,
+                                 const std::array<KernelValue, 8>& s) {
+  const KernelValue p = s[0] * x[0];
+  const KernelValue m = s[1] * x[2] + s[2] * x[1];
+  const KernelValue v = s[3] * x[3] + s[4] * x[1] * x[1];
+  return {p - s[5] * m / (sqrt(v) * s[6] + s[7]), m, v};
+}
+
+KernelIR adamw_kernel(const std::vector<AffineIndex>& gradient_map, bool uses_moment_first) {
+  KernelBuilder b({0, 1});
+  std::array<KernelValue, 4> x;
+  for (std::size_t i = 0; i < 4; ++i) {
+    x[i] = b.input(DType::f32, i == 1 ? gradient_map : std::vector{axis(0), axis(1)});
+  }
+  std::array<KernelValue, 8> s;
+  for (KernelValue& each : s) {
+    each = b.parameter(DType::f32);
+  }
+  const auto results = adamw(x, s);
+  if (uses_moment_first) {
+    b.output(results[1] * results[1] - results[2]);
+  }
+  for (const KernelValue& each : results) {
+    b.output(each);
+  }
+  return b.take();
+}
+
+// The update's one loop, where an operand repeats, and where a result is needed before the others.
+TEST(Expression, UpdatesAsAdamWDoesWhateverItsOperandsAre) {
+  const std::vector<ScalarAttributes> scalars{{.real = 0.999},
+                                              {.real = 0.9},
+                                              {.real = 0.1},
+                                              {.real = 0.99},
+                                              {.real = 0.01},
+                                              {.real = 0.05},
+                                              {.real = 1.3},
+                                              {.real = 1e-8}};
+  const Shape shape{37, 600};
+  constexpr std::int64_t kCount = 37 * 600;
+  const SmallTensor p(DType::f32, shape, waves(kCount));
+  const SmallTensor m(DType::f32, shape, waves(kCount, 0.11));
+  const SmallTensor v(DType::f32, shape, std::vector<double>(kCount, 0.3));
+  const std::vector<std::pair<Shape, std::vector<AffineIndex>>> gradients{
+      {shape, {axis(0), axis(1)}},
+      {{37, 1}, {axis(0), AffineIndex{}}},
+      {{600}, {axis(1)}},
+      {{}, {}}};
+  for (const auto& [gradient_shape, map] : gradients) {
+    const SmallTensor g(DType::f32, gradient_shape, waves(gradient_shape.element_count(), 0.7));
+    for (const bool uses_moment_first : {false, true}) {
+      SCOPED_TRACE(gradient_shape.to_string());
+      expect_as_interpreted(adamw_kernel(map, uses_moment_first),
+                            {37, 600},
+                            {p.view(), g.view(), m.view(), v.view()},
+                            DType::f32,
+                            std::vector<Shape>(uses_moment_first ? 4 : 3, shape),
+                            scalars);
+    }
+  }
+}
+
+// a·b ± c, c - a·b and a·b ± c·d, each operand a tensor, a row of one element, or a scalar.
+TEST(Expression, PutsProductsAndSumsTogetherWhicheverOperandsRepeat) {
+  const Shape shape{5, 700};
+  const SmallTensor dense(DType::f32, shape, waves(5 * 700));
+  const SmallTensor column(DType::f32, {5, 1}, waves(5, 0.9));
+  const std::vector<AffineIndex> whole{axis(0), axis(1)};
+  const std::vector<AffineIndex> repeated{axis(0), AffineIndex{}};
+  for (unsigned form = 0; form < 5 * 81; ++form) {
+    KernelBuilder b({0, 1});
+    std::vector<TensorView> inputs;
+    std::vector<ScalarAttributes> scalars;
+    unsigned left = form / 5;
+    const auto operand = [&] {
+      const unsigned which = left % 3;
+      left /= 3;
+      if (which == 2) {
+        scalars.push_back({.real = 0.3 + static_cast<double>(scalars.size())});
+        return b.parameter(DType::f32);
+      }
+      inputs.push_back(which == 0 ? dense.view() : column.view());
+      return b.input(DType::f32, which == 0 ? whole : repeated);
+    };
+    const KernelValue a = operand();
+    const KernelValue c = operand();
+    const KernelValue d = operand();
+    const KernelValue e = operand();
+    const KernelValue product = a * c;
+    const std::array results{
+        product + d * e, product - d * e, (product + d) + e, (product - d) + e, (d - product) + e};
+    b.output(results[form % 5]);
+    expect_as_interpreted(b.take(), {5, 700}, inputs, DType::f32, {shape}, scalars);
+    ASSERT_FALSE(HasFailure()) << "form " << form;
+  }
 }
 
 // ---- integers without an answer ----

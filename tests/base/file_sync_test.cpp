@@ -24,8 +24,9 @@ using ::testing::HasSubstr;
 
 struct Calls {
   std::vector<std::string> names;
-  int file_error = 0;    ///< The errno of the next sync of a file; 0: it succeeds.
-  int folder_error = 0;  ///< Of a folder.
+  int file_error = 0;          ///< The errno of the next sync of a file; 0: it succeeds.
+  int folder_error = 0;        ///< Of a folder.
+  bool takes_nothing = false;  ///< A write says that it wrote 0 bytes.
 };
 Calls calls;
 
@@ -70,7 +71,7 @@ TEST_F(FileSync, TheFolderIsSyncedAfterTheRenameAndTheFileBefore) {
 
 TEST_F(FileSync, ASyncOfTheFileThatFailsKeepsTheOld) {
   ASSERT_TRUE(store("old").has_value());
-  calls = {.names = {}, .file_error = EIO, .folder_error = 0};
+  calls = {.names = {}, .file_error = EIO, .folder_error = 0, .takes_nothing = false};
   const Status status = store("new");
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::io_error);
@@ -90,6 +91,15 @@ TEST_F(FileSync, AFolderThatCannotBeSyncedAtAllIsNoError) {
   EXPECT_TRUE(store("new").has_value());
 }
 
+TEST_F(FileSync, ADeviceThatTakesNothingIsGivenUp) {
+  calls.takes_nothing = true;
+  const Status status = write_file_atomically("/dev/null", std::as_bytes(std::span("new", 3)));
+  calls.takes_nothing = false;
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::io_error);
+  EXPECT_THAT(status.error().text, HasSubstr("file /dev/null: cannot write"));
+}
+
 }  // namespace
 
 int sync_instead(int number) {
@@ -99,7 +109,15 @@ void note_rename() {
   calls.names.emplace_back("rename");
 }
 
+bool takes_nothing() {
+  return calls.takes_nothing;
+}
+
 }  // namespace hearth::testing
+
+extern "C" ssize_t write(int number, const void* bytes, size_t count) {
+  return hearth::testing::takes_nothing() ? 0 : ::syscall(SYS_write, number, bytes, count);
+}
 
 extern "C" int fsync(int number) {
   return hearth::testing::sync_instead(number);

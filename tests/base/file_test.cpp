@@ -314,6 +314,33 @@ TEST(WriteFileAtomically, RemovesWhatAKilledWriterLeft) {
   EXPECT_EQ(folder.file_count(), 1U);
 }
 
+// For a process of its own, as one that is not root: root may write what nobody may.
+[[noreturn]] void replace_as_nobody(const std::filesystem::path& path) {
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() == 0 && ::setuid(kNobody) != 0) {
+    std::_Exit(2);
+  }
+  std::_Exit(write_file_atomically(path, as_span("new")).has_value() ? 0 : 1);
+}
+
+TEST(WriteFileAtomically, RemovesALeftoverThatNobodyMayWrite) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "state";
+  { std::ofstream(folder.path() / "state.hearth-tmp-0") << "half"; }
+  ASSERT_EQ(::chmod((folder.path() / "state.hearth-tmp-0").c_str(), 0444), 0);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    replace_as_nobody(path);
+  }
+  int end = 0;
+  ASSERT_EQ(::waitpid(child, &end, 0), child);
+  ASSERT_TRUE(WIFEXITED(end));
+  ASSERT_EQ(WEXITSTATUS(end), 0);
+  EXPECT_EQ(text_of(path), "new");
+  EXPECT_EQ(folder.file_count(), 1U) << "the leftover is gone";
+}
+
 TEST(WriteFileAtomically, LeavesAWriterThatLivesItsFile) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "state";

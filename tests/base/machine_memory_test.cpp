@@ -1,7 +1,9 @@
 #include <hearth/runtime/base/machine_memory.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -15,6 +17,24 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 TEST(MachineMemory, ThereIsSomeOnThisMachine) {
   EXPECT_GT(available_host_bytes(), 0);
+}
+
+TEST(MachineMemory, AMachineWithNothingLeftIsFullAndNotUnknown) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "meminfo";
+  const auto limit = [&](const char* text) {
+    std::ofstream(file) << text;
+    return detail::machine_limit(file);
+  };
+  EXPECT_EQ(limit("MemTotal:  24 kB\nMemAvailable:  7 kB\n")->left_bytes, 7 * 1024);
+  ASSERT_TRUE(limit("MemTotal:  24 kB\nMemAvailable:  0 kB\n").has_value());
+  EXPECT_EQ(limit("MemTotal:  24 kB\nMemAvailable:  0 kB\n")->left_bytes, 0);
+  EXPECT_FALSE(limit("MemTotal:  24 kB\n").has_value());
+}
+
+// No such folder can be looked into, which is no reason to throw.
+TEST(MachineMemory, AGroupThatCannotBeLookedIntoSetsNoLimit) {
+  EXPECT_FALSE(detail::control_group_limit(std::string(5000, 'x')).has_value());
 }
 
 TEST(MachineMemory, AContainersLimitIsReadFromItsControlGroup) {

@@ -50,6 +50,13 @@ TEST(Standstill, ASleeperThatLeavesFindsItFirst) {
   EXPECT_EQ(standstill.sum(at(8s)), 7s - Standstill::kBeat);
 }
 
+TEST(Standstill, ASleeperThatComesLateWithAnOldTimeHidesNoLaterOne) {
+  Standstill standstill;
+  standstill.begin_sleep(at(9s));
+  standstill.begin_sleep(at(1s));
+  EXPECT_EQ(standstill.sum(at(9s + Standstill::kBeat)), 0s) << "one looked at the clock at 9 s";
+}
+
 TEST(Standstill, WithoutASleeperAProgramThatComputesStandsStillForNobody) {
   Standstill standstill;
   standstill.begin_sleep(at(1s));

@@ -1,5 +1,6 @@
 #include "program.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +12,9 @@
 
 namespace hearth::testing {
 
-Program::Program(const std::string& name, const std::vector<std::string>& arguments) {
+Program::Program(const std::string& name,
+                 const std::vector<std::string>& arguments,
+                 std::int64_t address_bytes) {
   const std::string path = std::string(HEARTH_EXAMPLES_FOLDER) + "/" + name;
   std::vector<std::string> words{path};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -30,6 +33,11 @@ Program::Program(const std::string& name, const std::vector<std::string>& argume
     ::dup2(ends[1], STDERR_FILENO);
     ::close(ends[0]);
     ::close(ends[1]);
+    if (address_bytes > 0) {
+      const rlimit limit{.rlim_cur = static_cast<rlim_t>(address_bytes),
+                         .rlim_max = static_cast<rlim_t>(address_bytes)};
+      ::setrlimit(RLIMIT_AS, &limit);
+    }
     ::execv(path.c_str(), argv.data());
     std::_Exit(127);
   }
@@ -73,11 +81,15 @@ Outcome Program::finish() {
   }
   int status = 0;
   ::waitpid(std::exchange(process_, -1), &status, 0);
-  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1, .out = std::move(text_)};
+  return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+          .out = std::move(text_)};
 }
 
-Outcome run(const std::string& name, const std::vector<std::string>& arguments) {
-  return Program(name, arguments).finish();
+Outcome run(const std::string& name,
+            const std::vector<std::string>& arguments,
+            std::int64_t address_bytes) {
+  return Program(name, arguments, address_bytes).finish();
 }
 
 }  // namespace hearth::testing

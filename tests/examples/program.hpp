@@ -2,6 +2,7 @@
 // Threads: the test's.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,18 @@ namespace hearth::testing {
 /// What a program did.
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal.
+  int signal = 0;      ///< Which; 0: none.
   std::string out;     ///< What it printed, errors too.
 };
 
 /// A program that runs, with its output in a pipe.
 class Program final {
  public:
-  /// `name` is one of examples/; errors go where the output goes.
-  Program(const std::string& name, const std::vector<std::string>& arguments);
+  /// `name` is one of examples/; errors go where the output goes. `address_bytes`: the address
+  /// space that it may have (ulimit -v); 0: any.
+  Program(const std::string& name,
+          const std::vector<std::string>& arguments,
+          std::int64_t address_bytes = 0);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program();
@@ -40,6 +45,8 @@ class Program final {
   std::string text_;
 };
 
-[[nodiscard]] Outcome run(const std::string& name, const std::vector<std::string>& arguments = {});
+[[nodiscard]] Outcome run(const std::string& name,
+                          const std::vector<std::string>& arguments = {},
+                          std::int64_t address_bytes = 0);
 
 }  // namespace hearth::testing

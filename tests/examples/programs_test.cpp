@@ -1,4 +1,6 @@
 // The small examples end by themselves and print what their comments promise.
+#include <csignal>
+
 #include <gmock/gmock.h>
 
 #include "program.hpp"
@@ -46,6 +48,25 @@ TEST(Examples, MistakesNameTheLineOfTheProgram) {
   EXPECT_THAT(run("tensors").out, ContainsRegex("called at [^ ]*tensors.cpp:[0-9]+"));
   EXPECT_THAT(run("streams").out,
               AllOf(HasSubstr("as expected: cross_entropy"), ContainsRegex("streams.cpp:[0-9]+")));
+}
+
+// From hardly any room for the program's code to hardly any for its threads. What OpenBLAS or the
+// loader says is a sentence too; signal 11 is none. (With more room, OpenBLAS's own thread waits
+// for its memory for ever, and the program's end for that thread.)
+TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs the address space";
+#endif
+  for (std::int64_t kibibytes = 40'000; kibibytes <= 76'000; kibibytes += 2'000) {
+    const Outcome outcome = run("first_program", {}, kibibytes * 1024);
+    EXPECT_NE(outcome.signal, SIGSEGV) << kibibytes << " kB: " << outcome.out;
+    EXPECT_THAT(outcome.out, ContainsRegex("memory|cannot|OpenBLAS|failed to map"))
+        << kibibytes << " kB";
+  }
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ namespace hearth::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Bytes = std::vector<std::uint8_t>;
@@ -99,6 +100,7 @@ TEST_F(TrainMnist, WritesItsFiguresAndWeights) {
   EXPECT_EQ(figures.at("devices"), nlohmann::json({"cpu:0", "cpu:1"}));
   EXPECT_EQ(figures.at("epochs"), 2);
   EXPECT_EQ(figures.at("train_loss").size(), 2U);
+  EXPECT_TRUE(figures.at("interrupted").is_null());
   EXPECT_GE(figures.at("test_accuracy").get<double>(), 0);
   EXPECT_LE(figures.at("test_accuracy").get<double>(), 1);
   EXPECT_GT(figures.at("samples_per_s").get<double>(), 0);
@@ -127,13 +129,21 @@ TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
 
 TEST_F(TrainMnist, SigtermEndsItLikeCtrlC) {
   write_digits(400, 6);
-  Program stopped("train_mnist", arguments({"--epochs", "1000000"}));
+  Program stopped("train_mnist",
+                  arguments({"--epochs", "1000000", "--json", path("figures.json")}));
   ASSERT_TRUE(stopped.wait_for("\nepoch 1/"));
   stopped.send(SIGTERM);
   const Outcome at_stop = stopped.finish();
   EXPECT_EQ(at_stop.exit_code, 0) << at_stop.out;
   EXPECT_THAT(at_stop.out, AllOf(HasSubstr("saving"), HasSubstr("weights: ")));
   EXPECT_TRUE(std::filesystem::exists(path("checkpoint/training.safetensors")));
+  EXPECT_THAT(at_stop.out,
+              ContainsRegex("epoch [0-9]+/1000000 interrupted after [0-9]+ of [0-9]+ batches"));
+  const nlohmann::json end =
+      nlohmann::json::parse(std::ifstream(path("figures.json"))).at("interrupted");
+  EXPECT_GE(end.at("epoch"), 1);
+  EXPECT_GE(end.at("batches"), 1);
+  EXPECT_LE(end.at("batches"), end.at("of"));
 }
 
 // For longer than each of its deadlines (5 s, and 3 s for a rank to answer): the training goes on.

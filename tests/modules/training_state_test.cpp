@@ -256,6 +256,37 @@ TEST_F(TrainingState, ALearningRateThatIsNoNumberIsRefusedAndChangesNothing) {
   }
 }
 
+struct Shifted {
+  Tensor p;
+  Buffer mean;
+  HEARTH_MODULE(Shifted, p, mean)
+};
+
+TEST_F(TrainingState, ABufferThatSkippedStepsIsRefusedAndChangesNothing) {
+  const TestRuntime test;
+  const Metadata numbers{{"hearth.step_count", "3"},
+                         {"hearth.learning_rate", "0.5"},
+                         {"hearth.epoch", "0"},
+                         {"hearth.batch", "0"},
+                         {"hearth.generators", "0"},
+                         {"hearth.skipped.mean", "1"}};
+  Shifted written{.p = ones(test.cpu, {2}), .mean = ones(test.cpu, {2})};
+  Optimizer of_written = Adam({});
+  write_safetensors(
+      file("state.safetensors"), detail::training_tensors(written, of_written), numbers);
+  Shifted model{.p = zeros(test.cpu, {2}), .mean = zeros(test.cpu, {2})};
+  Optimizer adam = Adam({.learning_rate = 0.25});
+  try {
+    static_cast<void>(load_training(model, adam, file("state.safetensors")));
+    ADD_FAILURE() << "it was loaded";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_format);
+    EXPECT_THAT(error.what(), HasSubstr("'hearth.skipped.mean' is 1: expected a parameter"));
+  }
+  EXPECT_EQ(adam.learning_rate(), 0.25);
+  EXPECT_EQ(model.p.to_vector<float>(), (std::vector<float>{0, 0}));
+}
+
 TEST_F(TrainingState, AFlippedBitAnywhereInTheFileIsRefused) {
   const TestRuntime test;
   save_steps(3, test.cpu, file("state.safetensors"));
@@ -322,6 +353,45 @@ TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
     EXPECT_EQ(adam.learning_rate(), 0.25);
     EXPECT_EQ(adam.step_count(), 0);
   });
+}
+
+// The step is decided at the moment at which the wait for it ends: whichever comes first, a count
+// that is told has the step in it.
+TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
+  int late = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    ManualExecutor executor(seed);
+    executor.run([&] {
+      constexpr std::chrono::seconds kLimit{2};
+      const Runtime runtime(
+          {.devices = {{.name = "cpu:0"}}, .wait_limit = kLimit, .executor = &executor});
+      const Device device = runtime.device("cpu:0");
+      Scores scores{zeros(device, {1, 2})};
+      Optimizer adam = Adam({.learning_rate = 0.25});
+      const auto decision = std::make_shared<UpdateDecision>();
+      PreparedUpdate held;
+      const Pending<StepReport> step = adam.step(
+          scores,
+          Gradients({"p"}, {ones(device, {1, 2})}),
+          {.decision = decision,
+           .prepared = [&](Result<PreparedUpdate> update) { held = std::move(update).value(); }});
+      current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+      ASSERT_TRUE(held.is_valid());
+      const auto decider = executor.spawn({.name = "decider"}, [&] {
+        current_context().parker().park(Deadline::in(kLimit));
+        EXPECT_TRUE(decision->commit());
+        held.settle();
+      });
+      try {
+        EXPECT_EQ(adam.step_count(), 1) << "seed " << seed;
+      } catch (const DeadlineExceeded&) {
+        ++late;
+      }
+      decider->join();
+      EXPECT_EQ(adam.step_count(), 1);
+    });
+  }
+  EXPECT_LT(late, 40);
 }
 
 // ---- kill -9 ----

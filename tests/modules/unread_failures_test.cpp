@@ -7,8 +7,10 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/stream.hpp>
 
 #include <cstdint>
+#include <stop_token>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -17,6 +19,7 @@
 namespace hearth {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 struct Program {
@@ -67,6 +70,34 @@ TEST(UnreadFailures, ALostStepOfAdamIsThrownByTheNext) {
 }
 TEST(UnreadFailures, ALostStepOfAdamWIsThrownByTheNext) {
   expect_told_by_the_next_step(AdamW({.learning_rate = 0.1}), "Adam");
+}
+
+// The update was submitted, and its stream is cancelled before it has begun.
+TEST(UnreadFailures, AnUpdateThatItsStreamGaveUpIsThrownByTheNextStep) {
+  Program program;
+  Optimizer sgd = Sgd({.learning_rate = 0.1});
+  Stream stream(program.test.cpu);
+  const StreamScope scope(stream);
+  auto gradients = program.differentiate(1).gradients;
+  std::stop_source stop;
+  stop.request_stop();
+  stream.set_limits({.stop = stop.get_token()});
+  const std::uint32_t line = __LINE__ + 1;
+  static_cast<void>(sgd.step(program.model, std::move(gradients)));
+  stream.set_limits({});
+  try {
+    program.step(sgd, 1);
+    FAIL() << "an update was lost, and nobody knows";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::cancelled);
+    ASSERT_NE(error.error().cause, nullptr);
+    const Error& cause = *error.error().cause;
+    EXPECT_EQ(cause.op, "update group");
+    EXPECT_EQ(cause.location.line, line) << "the line of the step that was given up";
+    EXPECT_THAT(cause.location.file, EndsWith("unread_failures_test.cpp"));
+  }
+  program.step(sgd, 1);
+  EXPECT_EQ(sgd.step_count(), 1);
 }
 
 TEST(UnreadFailures, AStepWhoseReportWasReadIsNotThrown) {

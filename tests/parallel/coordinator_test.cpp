@@ -3,7 +3,9 @@
 
 #include "loan_desk.hpp"
 
+#include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
+#include <hearth/runtime/base/watchdog.hpp>
 #include <hearth/runtime/stream.hpp>
 
 #include <gmock/gmock.h>
@@ -184,6 +186,30 @@ TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
   finish(3, 0);
   finish(3, 1);
   EXPECT_TRUE(again.wait().has_value());
+}
+
+// Its caller has read why the step before went wrong, but not that this one did not happen.
+TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
+  const auto watchdog = make_intrusive<Watchdog>();
+  coordinator_ =
+      std::make_unique<Coordinator>(desk_.runtime().executor(),
+                                    engine_,
+                                    CoordinatorOptions{.ranks = {"rank 0", "rank 1"},
+                                                       .bucket_count = 2,
+                                                       .deadline = std::chrono::minutes(10),
+                                                       .watchdog = watchdog});
+  Pending<DataParallelReport> step = begin(1);
+  EXPECT_TRUE(decision_->commit());
+  finish(1, 0);
+  finish(1, 1, watchdog->failures().enter(error(ErrorCode::out_of_memory)));
+  EXPECT_EQ(std::move(step).get().late_failure->code, ErrorCode::out_of_memory);
+  {
+    const Pending<DataParallelReport> refused = begin(2);
+    finish(2, 0, error(ErrorCode::collective_failed));
+    finish(2, 1, error(ErrorCode::collective_failed));
+    EXPECT_FALSE(refused.peek().has_value()) << "over, and its report unread";
+  }
+  EXPECT_THROW(coordinator_->require_steps_told({}), Exception);
 }
 
 TEST_F(CoordinatorTest, ACancelEndsWhatIsOpenAndWhatComes) {

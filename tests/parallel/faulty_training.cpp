@@ -173,6 +173,10 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
           options.policy == DeviceLossPolicy::stop && !result.errors.empty() &&
           (detail::is_device_loss(*result.errors.back()) ||
            detail::is_device_hang(*result.errors.back()) || victim.generation() > 0);
+      if (result.refuses_steps && victim.generation() > 0) {
+        // The first call after the restart throws that it has cost a replica.
+        EXPECT_THROW(static_cast<void>(trainer.snapshot()), Exception);
+      }
       look(trainer, result);
     }
   }

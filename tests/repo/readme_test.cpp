@@ -65,7 +65,9 @@ TEST_F(Readme, ListsEveryBuildOption) {
 }
 
 TEST_F(Readme, ListsEveryOptionOfTrainMnist) {
-  EXPECT_EQ(unnamed("examples/train_mnist.cpp", R"X(add_(?:option|flag)\("(--[\w-]+)")X", ""), "");
+  EXPECT_EQ(
+      unnamed("examples/train_mnist_options.hpp", R"X(add_(?:option|flag)\("(--[\w-]+)")X", ""),
+      "");
 }
 
 TEST_F(Readme, NamesEveryExample) {

@@ -50,7 +50,8 @@ TEST_F(HostMemory, AReadThatFitsIntoNoHostIsRefusedAndTheTensorStays) {
   EXPECT_EQ(vector.location.line, line);
   EXPECT_THAT(vector.text, HasSubstr("4503599627370496 bytes"));
   EXPECT_EQ(refusal([&] { (void)huge_.read_bytes(); }).op, "read_bytes");
-  EXPECT_EQ(refusal([&] { (void)huge_.to_string(); }).op, "read_bytes");
+  EXPECT_THAT(huge_.to_string(), ::testing::StartsWith("[2.5000, 2.5000, 2.5000, …, 2.5000"))
+      << "the rest is not read";
   EXPECT_THAT(slice(huge_, 0, {.start = 5, .stop = 7}).to_vector<float>(), ElementsAre(2.5F, 2.5F));
 }
 
@@ -122,7 +123,7 @@ TEST(HugeSizes, ADefaultBudgetIsAPartOfWhatIsFreeAndOneRequestAboveItIsRefused) 
   EXPECT_EQ(device.memory().budget_bytes, 600 * kMiB);
   const Error error = read_error(sum(zeros(device, {601 * kMiB / 4})));
   EXPECT_EQ(error.op, "fill");
-  EXPECT_THAT(error.text, HasSubstr("the device's budget is used up"));
+  EXPECT_THAT(error.text, HasSubstr("that is more than the device's whole budget"));
   EXPECT_EQ(device.memory().peak_reserved_bytes, 0);
 }
 

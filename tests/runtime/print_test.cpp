@@ -3,7 +3,12 @@
 
 #include "reference_test.hpp"
 
+#include <hearth/runtime/update_group.hpp>
+
+#include <gmock/gmock.h>
+
 #include <limits>
+#include <sstream>
 
 namespace hearth {
 namespace {
@@ -101,6 +106,40 @@ TEST_F(TensorPrintOnDevice, SaysShapeTypeAndDevice) {
   EXPECT_EQ(transpose(f32({1, 2, 3, 4}, {2, 2})).to_string(),
             "[[1., 3.],\n [2., 4.]]\nshape [2, 2], f32, reference:0");
   EXPECT_EQ(Tensor().to_string(), "empty tensor");
+}
+
+TEST_F(TensorPrintOnDevice, OfALongTensorWhatIsShownIsReadAlone) {
+  const Tensor huge = expand(f32({7}, {1, 1}), {1 << 20, 1 << 20});
+  const std::string row = "[7., 7., 7., …, 7., 7., 7.]";
+  EXPECT_EQ(huge.to_string(),
+            "[" + row + ",\n " + row + ",\n " + row + ",\n …,\n " + row + ",\n " + row + ",\n " +
+                row + "]\nshape [1048576, 1048576], f32, reference:0");
+}
+
+// The ends of two long axes, with a short one between them, are put together in order.
+TEST_F(TensorPrintOnDevice, TheEndsOfLongAxesComeFromWhereTheyLie) {
+  const Tensor all = cast(reshape(arange(device(), 0, 3600), {60, 2, 30}), DType::i32);
+  const std::vector<std::int32_t> values = all.to_vector<std::int32_t>();
+  const std::string whole = print<std::int32_t>(values, {60, 2, 30});
+  EXPECT_EQ(all.to_string(), whole + "\nshape [60, 2, 30], i32, reference:0");
+  EXPECT_THAT(whole, ::testing::HasSubstr("[[[   0,    1,    2, …,   27,   28,   29],"));
+  EXPECT_THAT(whole, ::testing::HasSubstr("[3570, 3571, 3572, …, 3597, 3598, 3599]]]"));
+}
+
+TEST_F(TensorPrintOnDevice, AMistakeNamesTheLineThatPrints) {
+  Tensor weight = f32({1, 2}, {2});
+  Tensor none;
+  UpdateGroup group(device());
+  group.sgd(weight, f32({1, 1}, {2}), none, {});
+  std::ostringstream out;
+  const std::uint32_t line = __LINE__ + 2;
+  try {
+    out << weight;
+    ADD_FAILURE() << "it was printed";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().location.line, line);
+    EXPECT_THAT(error.error().location.file, ::testing::EndsWith("print_test.cpp"));
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace hearth::testing {
 namespace {
 
 constexpr SeededPrograms kPrograms{
-    .count_variable = "RANDOM_FAULT_PROGRAMS", .count = 300, .least_bytes = 60, .most_bytes = 500};
+    .count_variable = "RANDOM_FAULT_PROGRAMS", .count = 1000, .least_bytes = 60, .most_bytes = 500};
 
 TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   FaultFigures figures;

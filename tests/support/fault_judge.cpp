@@ -202,7 +202,7 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   if (step.is_committed && has_bad_input && !step.error) {
     say_step(number, "was made although something it takes is poisoned");
   } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error &&
-             root_of(*step.error).op != "group_begin") {
+             !root_of(*step.error).text.starts_with("given up before it began")) {
     say_step(number, "was given up without a cause: " + step.error->to_string());
   } else if (root != ops.end()) {
     const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed;

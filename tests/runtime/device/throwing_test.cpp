@@ -293,5 +293,29 @@ TEST_F(ThrowingMemory, OfAViewsCopyFailsTheView) {
   });
 }
 
+/// Throws what has no what() where the program asks for its figures.
+class OddStrategy final : public ForwardingStrategy {
+ public:
+  using ForwardingStrategy::ForwardingStrategy;
+  [[nodiscard]] MemoryReport report() const override { throw 7; }
+};
+
+TEST(Throwing, WhatIsNoExceptionReachesTheOneWhoAskedAndTheDeviceGoesOn) {
+  const std::vector<DeviceOptions> devices{
+      {.name = "sim:0", .make_memory = [](PageProvider& pages, std::int64_t budget_bytes) {
+         return std::make_unique<OddStrategy>(pages, budget_bytes);
+       }}};
+  stepped({.devices = devices}, [](const World& world) {
+    try {
+      static_cast<void>(world.device.memory());
+      ADD_FAILURE() << "nobody was told";
+    } catch (const Exception& error) {
+      EXPECT_EQ(error.code(), ErrorCode::internal);
+      EXPECT_THAT(error.error().text, HasSubstr("no std::exception"));
+    }
+    EXPECT_THAT(world.f32({1, 2}).to_vector<float>(), ElementsAre(1, 2));
+  });
+}
+
 }  // namespace
 }  // namespace hearth::testing

@@ -247,6 +247,56 @@ TEST(Watchdog, ADeviceThatGetsOnKeepsItsReadersWaiting) {
   });
 }
 
+// Bytes that go through a device which does nothing meanwhile but wait for them, too.
+TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
+  constexpr int kOps = 20;
+  StuckControl control;
+  control.kernel_time = 1500ms;
+  const BackendFactory factory = stuck(control);
+  ManualExecutor executor;
+  executor.run([&] {
+    const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
+                           .wait_limit = 2s,
+                           .executor = &executor,
+                           .backend_factory = &factory});
+    Tensor sum = zeros(runtime.device("sim:0"), {1});
+    for (int i = 0; i < kOps; ++i) {
+      sum = std::move(sum) + 1;
+    }
+    const Tensor halfway = sum.to(runtime.device("sim:1"));
+    const auto other = executor.spawn({.name = "other stream"}, [&] {
+      EXPECT_EQ((halfway + 1).item(), kOps + 1) << "a lane that waits for a lane that waits";
+    });
+    const TimePoint start = testing::now();
+    EXPECT_EQ(halfway.to(runtime.device("sim:2")).item(), kOps);
+    EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
+    other->join();
+  });
+}
+
+// The loan that holds the first device up never ends, and each device waits for the other.
+TEST(Watchdog, DevicesThatWaitForEachOtherAndStandStillGiveUpAtTheLimit) {
+  stepped({.wait_limit = 2s}, [](const World& world) {
+    const Device other = world.runtime.device("sim:1");
+    std::optional<HeldStream> held;
+    Stream standing(world.device);
+    Tensor late;
+    {
+      const StreamScope scope(standing);
+      held.emplace(world.device);
+      late = zeros(world.device, {1}) + 1;
+    }
+    const Tensor there = late.to(other);
+    Stream third(world.device);
+    const StreamScope scope(third);
+    const Tensor back = there.to(world.device);
+    const TimePoint start = testing::now();
+    EXPECT_EQ(read_error(back).code, ErrorCode::deadline_exceeded);
+    EXPECT_LE(testing::now() - start, 3s);
+    held->let_go();
+  });
+}
+
 TEST(Watchdog, TimeInWhichNobodyCouldRunEndsNoWait) {
   StuckControl control(2);
   const BackendFactory factory = stuck(control);

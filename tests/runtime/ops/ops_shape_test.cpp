@@ -15,11 +15,44 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing::thrown_text;
 using OpsShapeTest = testing::ReferenceTest;
 
 using Dims = std::initializer_list<std::int64_t>;
+
+// The functions here are made of ops that go by other names.
+TEST_F(OpsShapeTest, MistakesNameWhatTheCallerWrote) {
+  const auto mistake = [](const auto& call) {
+    try {
+      static_cast<void>(call());
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.error().text, StartsWith(error.error().op + ": "));
+      EXPECT_THAT(error.error().location.file, EndsWith("ops_shape_test.cpp"));
+      return error.error().op;
+    }
+    return std::string("nothing was refused");
+  };
+  const Tensor x = counting({2, 3});
+  const Tensor i = i32({1}, {1});
+  EXPECT_EQ(mistake([&] { return maximum(x, counting({4})); }), "maximum");
+  EXPECT_EQ(mistake([&] { return minimum(x, Tensor()); }), "minimum");
+  EXPECT_EQ(mistake([&] { return full(device(), {2}, 300.0, DType::u8); }), "full");
+  EXPECT_EQ(mistake([&] { return full(device(), {2}, 1 << 20, DType::u8); }), "full");
+  EXPECT_EQ(mistake([&] { return zeros_like(Tensor()); }), "zeros_like");
+  EXPECT_EQ(mistake([&] { return stack({x, Tensor()}); }), "stack");
+  EXPECT_EQ(mistake([&] { return stack({counting({1}), i}); }), "stack");
+  EXPECT_EQ(mistake([&] { return stack(std::span<const Tensor>()); }), "stack");
+  EXPECT_EQ(mistake([&] { return stack({x, counting({3, 2})}); }), "stack");
+  EXPECT_EQ(mistake([&] { return flatten(x, 2); }), "flatten");
+  EXPECT_EQ(mistake([&] { return flatten(Tensor()); }), "flatten");
+  EXPECT_EQ(mistake([&] { return transpose(counting({3})); }), "transpose");
+  EXPECT_EQ(mistake([&] { return unsqueeze(counting({1, 1, 1, 1, 1, 1, 1, 1}), 0); }), "unsqueeze");
+  EXPECT_EQ(mistake([&] { return squeeze(x, 0); }), "squeeze");
+  EXPECT_EQ(mistake([&] { return contiguous(Tensor()); }), "contiguous");
+}
 
 // ---- views ----
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -34,6 +35,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class Recording : public ::testing::Test {
  protected:
@@ -276,6 +279,39 @@ TEST_F(Recording, ToAFolderThatIsNotThereIsRefusedBeforeTheRun) {
   EXPECT_THROW(Runtime({.devices = {{.name = "cpu:0"}}, .record_file = file.string()}), FileError);
 }
 
+TEST_F(Recording, ToADeviceLeavesNothingBesideIt) {
+  const std::filesystem::path link = folder_.path() / "null";
+  std::filesystem::create_symlink("/dev/null", link);
+  {
+    const RecordScope scope(runtime_, link);
+    const Tensor loss =
+        cross_entropy(ones(cpu_, {1, 3}), Tensor::from(cpu_, std::vector<std::int64_t>{9}, {1}));
+    EXPECT_THROW(static_cast<void>(loss.item()), DeviceError);
+  }
+  const auto names = std::filesystem::directory_iterator(folder_.path());
+  EXPECT_EQ(std::distance(begin(names), end(names)), 1) << "the link alone";
+}
+
+TEST_F(Recording, AFileThatCannotBeWrittenNamesTheSettingThatNamesIt) {
+  const std::filesystem::path file = folder_.path() / "none" / "run.trace";
+  const auto refusal = [&](const RuntimeOptions& options) -> std::string {
+    try {
+      const Runtime runtime(options);
+    } catch (const FileError& error) {
+      return error.error().text;
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THAT(refusal({.devices = {{.name = "cpu:0"}}, .record_file = file.string()}),
+              StartsWith("RuntimeOptions::record_file: file /"));
+  for (const std::string variable : {"HEARTH_RECORD_FILE", "HEARTH_TRACE_FILE"}) {
+    ASSERT_EQ(setenv(variable.c_str(), file.c_str(), 1),
+              0);  // NOLINT(concurrency-mt-unsafe): one thread
+    EXPECT_THAT(refusal({.devices = {{.name = "cpu:0"}}}), StartsWith(variable + ": file /"));
+    ASSERT_EQ(unsetenv(variable.c_str()), 0);  // NOLINT(concurrency-mt-unsafe): one thread
+  }
+}
+
 TEST_F(Recording, OfAWholeRunGoesToTheFileOfTheEnvironment) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   ASSERT_EQ(setenv("HEARTH_RECORD_FILE", file.c_str(), 1),
@@ -380,6 +416,30 @@ TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   ASSERT_NE(read, trace.ops.end());
   EXPECT_EQ(read->error, ErrorCode::kernel_failed);
   EXPECT_EQ(std::prev(read)->record.kind, OpKind::group_end);
+}
+
+// Nothing of the group ran, so no value carries its failure.
+TEST_F(Recording, OfAnUpdateThatFailsBeforeItRunsDoesNotSayThatItWasTriedAgain) {
+  const std::filesystem::path file = folder_.path() / "run.trace";
+  ::testing::internal::CaptureStderr();
+  {
+    const RecordScope scope(runtime_, file);
+    Stream stream(cpu_);
+    const StreamScope current(stream);
+    Tensor weight = ones(cpu_, {2});
+    const Tensor gradient = ones(cpu_, {2});
+    Tensor none;
+    std::stop_source stop;
+    stop.request_stop();
+    stream.set_limits({.stop = stop.get_token()});
+    UpdateGroup group(cpu_);
+    group.sgd(weight, gradient, none, {});
+    EXPECT_EQ(group.commit().wait().error().code, ErrorCode::cancelled);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("record: an update failed before any of it ran"));
+  EXPECT_THAT(log, Not(HasSubstr("does not fail again")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "run.trace.min"));
 }
 
 TEST_F(Recording, OfAReadThatWasGivenUpDoesNotSayThatItsOpFailed) {
