@@ -76,7 +76,8 @@ class AsyncSim final : public Backend {
   /// Does not move the clock.
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override
       HEARTH_EXCLUDES(mutex_);
-  /// Moves the clock, to the first end of one of these points at most; sleeps where they hang.
+  /// Moves the clock, to the first end of one of these points; with a seed for costs sometimes a
+  /// little further, as time on a device does. Sleeps where they hang.
   /// Errors: device_lost; deadline_exceeded where work hangs; internal, as submit().
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override
       HEARTH_EXCLUDES(mutex_);
@@ -115,6 +116,8 @@ class AsyncSim final : public Backend {
   [[nodiscard]] std::chrono::nanoseconds cost_of(std::chrono::nanoseconds cost)
       HEARTH_REQUIRES(mutex_);
   [[nodiscard]] std::chrono::nanoseconds copy_cost(std::size_t size_bytes) HEARTH_REQUIRES(mutex_);
+  /// After how many more pieces of work a wait ends.
+  [[nodiscard]] int pick_overrun() HEARTH_REQUIRES(mutex_);
   /// What wait() returns now; nothing when it must go on.
   [[nodiscard]] std::optional<Status> progress(std::span<const TimelinePoint> any_of)
       HEARTH_EXCLUDES(mutex_);

@@ -73,6 +73,24 @@ Status run_with_oracle(const KernelCall& call, const std::string& device) {
   return error;
 }
 
+std::vector<std::byte> elements_of(const TensorView& view) {
+  const auto size = static_cast<std::size_t>(size_bytes(view.dtype));
+  const auto count = static_cast<std::size_t>(view.element_count());
+  std::vector<std::byte> bytes(count * size);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto rest = static_cast<std::int64_t>(i);
+    std::int64_t place = 0;
+    for (int axis = view.shape().rank() - 1; axis >= 0; --axis) {
+      place += rest % view.shape()[axis] * view.strides()[static_cast<std::size_t>(axis)];
+      rest /= view.shape()[axis];
+    }
+    std::copy_n(view.data + place * static_cast<std::int64_t>(size),
+                size,
+                bytes.begin() + static_cast<std::ptrdiff_t>(i * size));
+  }
+  return bytes;
+}
+
 ByteRange range_of(const TensorView& view) noexcept {
   if (view.element_count() == 0) {
     return {};

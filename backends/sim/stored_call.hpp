@@ -48,6 +48,8 @@ struct Access {
 /// Errors: those of reference::evaluate, with the device's name.
 [[nodiscard]] Status run_with_oracle(const KernelCall& call, const std::string& device);
 
+/// The view's elements one behind the other.
+[[nodiscard]] std::vector<std::byte> elements_of(const TensorView& view);
 /// From the first to the last byte that the view can name, gaps included.
 [[nodiscard]] ByteRange range_of(const TensorView& view) noexcept;
 

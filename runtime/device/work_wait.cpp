@@ -8,6 +8,7 @@ Waited wait_for_work(LaneState& lane,
                      LaneQueues& queues) {
   if (!lane.awaited_work) {
     lane.awaited_work = uses;
+    lane.has_expired = false;  // of a wait for something else
   }
   const bool has_ended = in_flight.have_ended(*lane.awaited_work);
   if (has_ended || lane.has_expired) {

@@ -148,6 +148,22 @@ TEST(AsyncSim, CostsAreDrawnBySeed) {
   EXPECT_LE(time_of(1), nanoseconds(2 * 2016));
 }
 
+TEST(AsyncSim, BySeedAWaitNoticesLate) {
+  int late = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    AsyncWorld world(in_round_figures({.schedule = {.queues = 1, .cost_seed = seed}}));
+    const TimelinePoint put = world.put(0, kOnes);
+    const TimelinePoint first = world.negate(0, 1, {put});
+    const TimelinePoint second = world.negate(1, 2, {});
+    world.wait(first).value();
+    const std::uint64_t ended = world.sim.completed(kOpStream);
+    EXPECT_TRUE(ended == first.value || (seed != 0 && ended == second.value)) << "seed " << seed;
+    late += ended == second.value ? 1 : 0;
+  }
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, 20);
+}
+
 TEST(AsyncSim, ItForgetsWhatTheHostKnowsToHaveEnded) {
   for (const bool checks : {true, false}) {
     AsyncWorld world(in_round_figures({.schedule = {.checks_memory = checks}}));
@@ -239,6 +255,20 @@ TEST(AsyncSimOrder, AForgottenBarrierIsFound) {
   const TimelinePoint put = world.put(0, kOnes);
   static_cast<void>(world.negate(0, 1, {put}));
   EXPECT_THAT(world.refused(OpKind::neg, {0}, 2, {put}), HasSubstr("read_before_produce"));
+}
+
+TEST(AsyncSimOrder, WhatIsRefusedHasNoEffect) {
+  AsyncWorld world;
+  const TimelinePoint put = world.put(0, kOnes);
+  EXPECT_THAT(world.refused(OpKind::neg, {0}, 1, {}), HasSubstr("read_before_produce"));
+  Four got{};
+  EXPECT_FALSE(
+      world.sim.download(std::as_writable_bytes(std::span(got)), world.at(0).data, {}).has_value());
+  got = kTens;
+  world.wait(put).value();
+  world.sim.advance(nanoseconds(1000));
+  EXPECT_THAT(world.bytes_at(1), ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(got, kTens) << "the host has its bytes back";
 }
 
 TEST(AsyncSimOrder, ReportsAreKept) {

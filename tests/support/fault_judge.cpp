@@ -294,7 +294,9 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
     if (step.is_committed && !step.error && must_fail) {
       say_step(i, "was made although something it takes is lost");
     }
-    if (step.error && step.error->code == ErrorCode::deadline_exceeded) {
+    // A lost device may have made some of it, and given that away, before it was lost.
+    if (step.error && (step.error->code == ErrorCode::deadline_exceeded ||
+                       step.error->code == ErrorCode::device_lost)) {
       unclear_.insert(step.members.front().first_result);
     }
   }
@@ -312,7 +314,20 @@ void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
       }
     }
   }
-  const std::vector<bool> is_unclear = closure([&](std::size_t i) { return results.contains(i); });
+  std::map<std::size_t, std::vector<std::size_t>> gradients;  // of results of steps
+  for (const Step& step : program_.steps()) {
+    for (const Step::Member& member : step.members) {
+      gradients[member.first_result].push_back(member.gradient);
+      gradients[member.first_result + (member.momentum ? 1 : 0)].push_back(member.gradient);
+    }
+  }
+  std::vector<bool> is_unclear;
+  for (std::size_t i = 0; i < program_.nodes().size(); ++i) {
+    const auto is_so = [&](std::size_t operand) { return is_unclear[operand]; };
+    is_unclear.push_back(results.contains(i) ||
+                         std::ranges::any_of(program_.nodes()[i].operands, is_so) ||
+                         std::ranges::any_of(gradients[i], is_so));
+  }
   for (const Observation& seen : program_.observations()) {
     if (!seen.error && !is_unclear[seen.node] &&
         seen.bytes != expected[seen.node].read_bytes().get()) {

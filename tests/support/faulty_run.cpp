@@ -56,9 +56,9 @@ BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
   }};
 }
 
-/// All drops have come, also those of streams that ended.
-void settle(const Runtime& runtime) {
-  const Deadline end = Deadline::in(std::chrono::milliseconds(10));
+/// All drops have come, also those of streams that ended, or wait for a device that hangs.
+void settle(const Runtime& runtime, bool hangs) {
+  const Deadline end = Deadline::in(hangs ? 3 * kDefaultWait : std::chrono::milliseconds(10));
   while (!end.has_passed()) {
     current_context().parker().park(end);
   }
@@ -207,7 +207,7 @@ std::vector<std::string> judge_faulty_run(const FaultyRun& run, FaultFigures& fi
                            .executor = &executor,
                            .backend_factory = &factory});
     wrong = judge_program(run, runtime, executor, sims, figures);
-    settle(runtime);
+    settle(runtime, run.plan.hangs);
     look_for_leaks(runtime, sims, wrong);
   });
   return wrong;

@@ -188,6 +188,33 @@ TEST(AsyncDevice, BytesAreLentWhenTheyAreThere) {
   }
 }
 
+TEST(AsyncDevice, ALoanThatWasGivenUpLeavesNothingToTheNext) {
+  int given_up = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    stepped(asynchronous({}, seed), [&given_up, seed](const World& world) {
+      Stream stream(world.device);
+      const StreamScope scope(stream);
+      Lent first = lend_out(world.f32({1, 2}) + 1);
+      for (std::uint64_t i = 0; i < seed; ++i) {
+        schedule_point();  // the actor comes to the loan, or not, or the device to its end
+      }
+      stream.cancel();
+      if (first.region.wait().has_value()) {
+        std::move(first.region).get().done();
+      } else {
+        ++given_up;
+      }
+      Lent second = lend_out(world.f32({5, 6}) + 1);
+      LentRegion region = std::move(second.region).get();
+      const std::span<float> values{reinterpret_cast<float*>(region.bytes().data()), 2};
+      EXPECT_THAT(values, ElementsAre(6, 7)) << "seed " << seed;
+      region.done();
+      EXPECT_THAT(second.result.to_vector<float>(), ElementsAre(6, 7)) << "seed " << seed;
+    });
+  }
+  EXPECT_GT(given_up, 0);
+}
+
 TEST(AsyncDevice, WhatMayHaveFailedIsNotLent) {
   stepped(asynchronous(), [](const World& world) {
     const Lent lent = lend_out(bad_loss(world, zeros(world.device, {2, 3})));
