@@ -27,9 +27,6 @@ bool is_kept_waiting(const Error& error) {
   return root.code == ErrorCode::deadline_exceeded &&
          (root.op.empty() || root.text == "an operand from another stream was not made in time");
 }
-bool is_update(OpKind kind) {
-  return kind == OpKind::sgd_step || kind == OpKind::adam_step;
-}
 /// The operand whose place a step's result takes: the parameter, then its state.
 int replaced_by(int output) {
   return output == 0 ? 0 : output + 1;
@@ -155,7 +152,7 @@ void FaultJudge::judge_trace() {
     is_spoiled = is_spoiled || (op.copied_from != 0 && by_op[op.copied_from - 1]);
     by_op.push_back(is_spoiled);
     is_bad.insert(is_bad.end(), op.record.output_count, is_spoiled);
-    if (is_update(op.record.kind)) {
+    if (is_update(op.record)) {
       groups[lane].push_back(&op);
     } else if (op.record.kind == OpKind::group_end) {
       judge_group(groups[lane], is_bad);
