@@ -255,9 +255,8 @@ class Tensor {
 namespace detail {
 /// A tensor on its way to a stream, with the line that sends it there.
 struct PrintedTensor {
-  PrintedTensor(
-      const Tensor& printed,
-      SourceLoc line = SourceLoc::current()) noexcept  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  PrintedTensor(const Tensor& printed, SourceLoc line = SourceLoc::current()) noexcept
       : tensor(printed), loc(line) {}
 
   const Tensor& tensor;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,8 +70,8 @@ std::uint64_t DeviceEndpoint::progress() noexcept {
     sum += reached[i]->record_progress();
     const MutexLock lock(reached[i]->awaited_mutex_);
     for (const auto& next : reached[i]->awaited_) {
-      const auto end = reached.begin() + static_cast<std::ptrdiff_t>(count);
-      if (end != reached.end() && std::find(reached.begin(), end, next) == end) {
+      const auto known = std::span(reached).first(count);
+      if (count < reached.size() && std::ranges::find(known, next) == known.end()) {
         reached[count++] = next;
       }
     }

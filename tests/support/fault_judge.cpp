@@ -8,6 +8,10 @@ namespace {
 const Error& root_of(const Error& error) {
   return error.cause ? root_of(*error.cause) : error;
 }
+/// Of an update group that its stream gave up before it began.
+bool was_given_up_whole(const Error& error) {
+  return error.op == "update group" && error.text.starts_with("given up before it began");
+}
 bool is_of_a_program(const Error& error) {
   return std::string(error.location.file) == RandomProgram::kFile;
 }
@@ -199,7 +203,7 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   if (step.is_committed && has_bad_input && !step.error) {
     say_step(number, "was made although something it takes is poisoned");
   } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error &&
-             !root_of(*step.error).text.starts_with("given up before it began")) {
+             !was_given_up_whole(root_of(*step.error))) {
     say_step(number, "was given up without a cause: " + step.error->to_string());
   } else if (root != ops.end()) {
     const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed;
