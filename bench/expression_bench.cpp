@@ -14,6 +14,7 @@
 
 #include "tests/backends/expression_runner.hpp"
 #include "tests/backends/small_call.hpp"
+#include "tests/support/run_call.hpp"
 
 namespace hearth {
 namespace {
@@ -135,7 +136,7 @@ void compare(benchmark::State& state, Work work) {
     timed(kernels, [&] {
       for (std::int64_t i = 0; i < times; ++i) {
         for (const SmallCall& single : work.singles) {
-          backend.submit(single.call()).value();
+          testing::run_call(backend, single.call()).value();
         }
       }
     });
@@ -146,7 +147,7 @@ void compare(benchmark::State& state, Work work) {
     });
     timed(copies, [&] {
       for (std::int64_t i = 0; i < times; ++i) {
-        backend.submit(copy.call()).value();
+        testing::run_call(backend, copy.call()).value();
       }
     });
   }
@@ -178,7 +179,7 @@ void BM_Expression_AdamWOfMany(benchmark::State& state) {
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     for (const Work& each : works) {
-      backend.submit(each.singles[0].call()).value();
+      testing::run_call(backend, each.singles[0].call()).value();
     }
     const auto middle = std::chrono::steady_clock::now();
     cpu::run_expression(kernel, key, calls, runner.context()).value();
