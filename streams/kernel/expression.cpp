@@ -107,6 +107,9 @@ Result<Shape> expression_shape(const Expression& expression, std::span<const Ten
                                 describe(inputs[i].dtype, inputs[i].shape),
                                 name(wanted[i].dtype)));
     }
+    if (inputs[i].shape == shape) {
+      continue;  // as for every update
+    }
     Result<Shape> both = broadcast(shape, inputs[i].shape);
     if (!both.has_value()) {
       return broken(expression.name,

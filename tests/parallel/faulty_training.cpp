@@ -170,10 +170,11 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
                        std::ranges::count(result.devices, kVictim) == 0;
     hall.disarm();
     if (result.met_fault) {
+      const bool is_told =
+          !result.errors.empty() && (detail::is_device_loss(*result.errors.back()) ||
+                                     detail::is_device_hang(*result.errors.back()));
       result.refuses_steps =
-          options.policy == DeviceLossPolicy::stop && !result.errors.empty() &&
-          (detail::is_device_loss(*result.errors.back()) ||
-           detail::is_device_hang(*result.errors.back()) || victim.generation() > 0);
+          options.policy == DeviceLossPolicy::stop && (is_told || victim.generation() > 0);
       if (result.refuses_steps && victim.generation() > 0) {
         try {
           static_cast<void>(trainer.snapshot());
