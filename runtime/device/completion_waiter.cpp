@@ -39,6 +39,10 @@ void CompletionWaiter::thread_main(DeviceEndpoint& endpoint) {
   std::optional<Request> request;
   while (take_newest(request)) {
     schedule_point();
+    if (request->points.empty()) {
+      request.reset();
+      continue;
+    }
     Status status = guarded("the wait for the device", [&] {
       return request->memory->backend->wait(request->points, Deadline::in(request->next_wait));
     });

@@ -30,6 +30,8 @@ class CompletionWaiter final {
   void expect(std::shared_ptr<DeviceMemory> memory,
               std::uint64_t generation,
               std::vector<TimelinePoint> points);
+  /// It waits for nothing any more, and lets go of the memory. Threads: token holder.
+  void forget() { expect(nullptr, 0, {}); }
   /// The thread ends. Threads: any.
   void stop() noexcept { requests_.close(); }
   /// Posts WorkEnded to the endpoint for each expect() whose wait ended. Threads: its own.

@@ -82,6 +82,9 @@ void Completions::abandon(const ErrorRef& error) {
     }
   }
   expected_.clear();
+  if (waiter_ != nullptr) {
+    waiter_->forget();  // or it would keep a device that hangs, and its memory
+  }
   wake();
 }
 

@@ -3,6 +3,7 @@
 #include <hearth/runtime/update_group.hpp>
 
 #include "tests/runtime/held_token.hpp"
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth {
 namespace {
@@ -148,6 +149,40 @@ TEST(AsyncDevice, ALossFailsAllThatIsInFlightAtOnce) {
       EXPECT_EQ((zeros(world.device, {1}) + 1).item<float>(), 1);
     });
   }
+}
+
+/// Notes when it goes.
+class Watched final : public testing::ForwardingBackend {
+ public:
+  Watched(std::unique_ptr<Backend> inner, int& alive)
+      : ForwardingBackend(std::move(inner)), alive_(alive) {
+    ++alive_;
+  }
+  ~Watched() override { --alive_; }
+
+ private:
+  int& alive_;
+};
+
+TEST(AsyncDevice, ARestartLetsGoOfABackendThatHangs) {
+  int alive = 0;
+  ManualExecutor executor;
+  executor.run([&] {
+    const BackendFactory factory{.make = [&](const BackendRequest& request) {
+      return std::make_unique<Watched>(
+          testing::make_sim(request, {.hanging_submit = alive == 0 ? 1U : 0U}), alive);
+    }};
+    const Runtime runtime({.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}},
+                           .executor = &executor,
+                           .backend_factory = &factory});
+    const Device device = runtime.device("sim:0");
+    const Tensor hung = zeros(device, {1});
+    EXPECT_FALSE(hung.read_bytes().wait_for(1s));
+    device.restart();
+    testing::pass(1s);
+    EXPECT_EQ(alive, 1) << "nobody waits for the old one";
+    EXPECT_EQ((zeros(device, {1}) + 1).item<float>(), 1);
+  });
 }
 
 struct Lent {
