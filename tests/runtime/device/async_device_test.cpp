@@ -158,6 +158,8 @@ class Watched final : public testing::ForwardingBackend {
       : ForwardingBackend(std::move(inner)), alive_(alive) {
     ++alive_;
   }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
   ~Watched() override { --alive_; }
 
  private:
