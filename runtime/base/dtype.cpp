@@ -1,13 +1,16 @@
 #include <hearth/runtime/base/dtype.hpp>
 
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 
 namespace hearth {
 
 std::string_view name(DType dtype) noexcept {
   constexpr std::string_view kNames[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
-  return kNames[static_cast<int>(dtype)];
+  const auto number = static_cast<std::size_t>(dtype);
+  return number < std::size(kNames) ? kNames[number] : "no dtype";  // of a damaged file
 }
 
 bool fits(std::int64_t value, DType dtype) noexcept {
