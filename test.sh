@@ -19,7 +19,7 @@ if [[ ${1:-} == [a-z]* ]]; then
 fi
 
 cat <<TEXT
-Builds and runs Hearth's tests, preset '$preset'; the first time takes about twelve minutes on two cores. This will
+Builds and runs Hearth's tests, preset '$preset'; the first time takes about ten minutes on two cores. This will
   1. install the Debian packages that are missing (never remove any),
   2. configure and build into build/$preset,
   3. run the tests.

@@ -79,7 +79,7 @@ class Backend {
   [[nodiscard]] virtual const BackendInfo& info() const noexcept = 0;
   /// Where the memory pool gets its pages.
   [[nodiscard]] virtual PageProvider& pages() noexcept = 0;
-  /// Whether this op can run with these operands.
+  /// Whether this op can run with operands of these layouts and dtypes, whatever their bytes are.
   [[nodiscard]] virtual Support supports(const KernelCall& call) const = 0;
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.

@@ -2,7 +2,7 @@
 """Times two builds of hearth-bench in turns, or one against a file of figures.
 
   bench/compare.py OLD NEW [--rounds 5] [--filter REGEX] [--min-time 0.3]
-  bench/compare.py NEW --write FILE.json ...     writes the medians, as the next baseline
+  bench/compare.py NEW --write FILE.json --note "commit 1234567, idle" ...    the next baseline
   bench/compare.py NEW --against FILE.json ...   beside a baseline of the same machine
 
 OLD and NEW are programs. Each round runs both, in changing order, so that what the machine does
@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 STEADY = ("BM_Submit_Add|BM_TapedChain|BM_Submit_Threads|BM_Actor_TinyOps|BM_Pending_RoundTrip|BM_TrainStep|"
-          "BM_Infer_(Mlp|Cnn)/(batch:1|clients:16)|BM_Pool_AllocateFree/live:10000|BM_LaunchOverhead")
+          "BM_Infer_(Mlp|Cnn)/(batch:1|clients:16)|BM_Pool_AllocateFree/live:10000|BM_LaunchOverhead|BM_Update_AdamW")
 
 
 def measure(program, arguments):
@@ -54,6 +54,22 @@ def median(rounds, name):
     return statistics.median(figures[name][0] for figures in rounds)
 
 
+def spread(rounds, name):
+    """How far rounds lie apart, as a part of their median."""
+    values = [figures[name][0] for figures in rounds]
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def processor():
+    """What the machine calls its processor, and how many of them it has."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        models = []
+    return f"{len(models)} x {models[0]}" if models else platform.machine()
+
+
 def row(name, unit, old, new, ratios):
     def ratio(a, b):
         return a / b if unit.endswith("/s") else b / a
@@ -68,6 +84,7 @@ def main():
     parser.add_argument("--filter", default=STEADY)
     parser.add_argument("--min-time", type=float, default=0.3, help="seconds for each benchmark and round")
     parser.add_argument("--write", metavar="FILE", type=pathlib.Path)
+    parser.add_argument("--note", default="", help="what was measured, for the file")
     parser.add_argument("--against", metavar="FILE", type=pathlib.Path)
     arguments = parser.parse_args()
     if len(arguments.programs) > 2 or (len(arguments.programs) == 2 and arguments.against):
@@ -78,9 +95,9 @@ def main():
     new = taken[arguments.programs[-1]]
     names = [name for name in new[0] if all(name in figures for figures in new)]
     if arguments.write:
-        figures = {name: {"median": median(new, name), "unit": new[0][name][1],
-                          "rounds": [each[name][0] for each in new]} for name in names}
-        arguments.write.write_text(json.dumps({"machine": platform.processor() or platform.machine(),
+        figures = {name: {"median": float(f"{median(new, name):.6g}"), "unit": new[0][name][1],
+                          "spread": round(spread(new, name), 3)} for name in names}
+        arguments.write.write_text(json.dumps({"note": arguments.note, "machine": processor(),
                                                "rounds": arguments.rounds, "figures": figures}, indent=1) + "\n")
         print(f"{len(names)} figures in {arguments.write}")
     if arguments.against:

@@ -1,9 +1,11 @@
 // An optimizer's step: 200 parameters of a model with layers of 64, in one update group.
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/update_group.hpp>
@@ -20,7 +22,14 @@ struct Trained {
 
 // Half of them matrices [width, width], half vectors [width].
 void BM_Update_AdamW(benchmark::State& state) {
-  const Runtime runtime({.devices = {{.name = "cpu:0", .cores = {0}}}});
+  const std::vector<int> all_cores = available_cores();
+  const std::int64_t cores = state.range(1);
+  if (cores > std::ssize(all_cores)) {
+    state.SkipWithError("this machine has fewer cores");
+    return;
+  }
+  const Runtime runtime(
+      {.devices = {{.name = "cpu:0", .cores = {all_cores.begin(), all_cores.begin() + cores}}}});
   const Device device = runtime.device("cpu:0");
   const std::int64_t width = state.range(0);
   constexpr int kParameters = 200;
@@ -47,7 +56,10 @@ void BM_Update_AdamW(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * kParameters);
 }
-BENCHMARK(BM_Update_AdamW)->ArgName("width")->Arg(16)->Arg(64)->Arg(256)->UseRealTime();
+BENCHMARK(BM_Update_AdamW)
+    ->ArgNames({"width", "cores"})
+    ->ArgsProduct({{16, 64, 256}, {1, 2}})
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace hearth

@@ -36,7 +36,6 @@ class Lion {
     state_.require_fit(parameters, gradients, loc);
     state_.require_steps_told(loc);
     state_.prepare(parameters, loc);
-    const std::int64_t number = state_.step_count() + 1;
     hearth::UpdateGroup group(parameters.front().tensor->device());
     const double scalars[] = {config_.learning_rate,
                               1 - config_.learning_rate * config_.weight_decay,
@@ -44,11 +43,11 @@ class Lion {
                               1 - config_.beta1,
                               config_.beta2,
                               1 - config_.beta2};
-    state_.update_each(parameters, gradients, [&](std::size_t i, std::int64_t /*number*/) {
+    state_.update_each(parameters, gradients, [&](std::size_t i) {
       Tensor* const momentum[] = {&state_.slot(0, i)};
       group.update(rule_, *parameters[i].tensor, std::move(gradients[i]), momentum, scalars);
     });
-    return state_.commit(group, {.step = number, .learning_rate = config_.learning_rate});
+    return state_.commit(group, {.learning_rate = config_.learning_rate});
   }
 
  private:

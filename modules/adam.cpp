@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <deque>
 #include <limits>
 #include <string>
 #include <vector>
@@ -24,6 +24,38 @@ void require_in(std::string_view setting, double value, double end, SourceLoc lo
               .location = loc});
   }
 }
+
+/// Where the device counts: what one step multiplies by. Few parameters have factors of their own.
+class FactorsOfStep final {
+ public:
+  FactorsOfStep(const Adam::Config& config, SourceLoc loc) noexcept : config_(config), loc_(loc) {}
+
+  /// Valid as long as this.
+  [[nodiscard]] const AdamFactors& of(const Tensor& count, double rate, DType dtype) {
+    for (const Entry& entry : entries_) {
+      if (entry.count == &count && entry.rate == rate && entry.dtype == dtype) {
+        return entry.factors;
+      }
+    }
+    entries_.push_back(
+        {.count = &count,
+         .rate = rate,
+         .dtype = dtype,
+         .factors = adam_factors(count, rate, config_.beta1, config_.beta2, dtype, loc_)});
+    return entries_.back().factors;
+  }
+
+ private:
+  struct Entry {
+    const Tensor* count;
+    double rate;
+    DType dtype;
+    AdamFactors factors;
+  };
+  const Adam::Config& config_;
+  SourceLoc loc_;
+  std::deque<Entry> entries_;
+};
 
 }  // namespace
 
@@ -58,24 +90,29 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
   state_.require_fit(parameters, gradients, loc);
   state_.require_steps_told(loc);
   state_.prepare(parameters, loc);
-  const std::int64_t step = state_.step_count() + 1;
+  state_.count_updates(parameters, gradients, loc);
   UpdateGroup group(parameters.front().tensor->device(), loc);
-  state_.update_each(parameters, gradients, [&](std::size_t i, std::int64_t number) {
+  FactorsOfStep factors(config_, loc);
+  state_.update_each(parameters, gradients, [&](std::size_t i) {
     const detail::ParameterSettings& own = state_.settings(i);
-    group.adam(*parameters[i].tensor,
-               std::move(gradients[i]),
-               state_.slot(0, i),
-               state_.slot(1, i),
-               {.learning_rate = config_.learning_rate * own.rate_factor,
-                .beta1 = config_.beta1,
-                .beta2 = config_.beta2,
-                .epsilon = config_.epsilon,
-                .weight_decay = own.weight_decay.value_or(config_.weight_decay),
-                .decoupled = config_.is_decoupled,
-                .step = number});
+    const double rate = config_.learning_rate * own.rate_factor;
+    const Tensor* const count = state_.device_count(i);
+    group.adam(
+        *parameters[i].tensor,
+        std::move(gradients[i]),
+        state_.slot(0, i),
+        state_.slot(1, i),
+        {.learning_rate = rate,
+         .beta1 = config_.beta1,
+         .beta2 = config_.beta2,
+         .epsilon = config_.epsilon,
+         .weight_decay = own.weight_decay.value_or(config_.weight_decay),
+         .decoupled = config_.is_decoupled,
+         .step = count == nullptr ? state_.next_update(i) : 1,
+         .factors = count == nullptr ? nullptr
+                                     : &factors.of(*count, rate, parameters[i].tensor->dtype())});
   });
-  return state_.commit(
-      group, {.step = step, .learning_rate = config_.learning_rate}, std::move(joint));
+  return state_.commit(group, {.learning_rate = config_.learning_rate}, std::move(joint));
 }
 
 }  // namespace hearth

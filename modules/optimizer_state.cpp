@@ -42,7 +42,7 @@ OptimizerState::OptimizerState(std::string optimizer,
 }
 
 void OptimizerState::require_steps_told(SourceLoc loc) {
-  static_cast<void>(step_count());
+  settle();
   const ErrorRef lost = lost_->take_dropped();
   if (!lost) {
     return;
@@ -59,7 +59,10 @@ void OptimizerState::require_steps_told(SourceLoc loc) {
 }
 
 void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
-  static_cast<void>(step_count());  // what it ends in says whether the tensors are to be kept
+  settle();
+  if (is_in_doubt_) {
+    settle(true);  // a later step may have happened with these tensors
+  }
   if (!paths_.empty() && !is_in_doubt_) {
     const bool is_same =
         std::ranges::equal(parameters, paths_, {}, &ParameterRef::path, std::identity{});
@@ -86,9 +89,12 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
                    loc);
     }
   }
-  if (parameters.empty()) {
-    return;
+  if (!parameters.empty()) {
+    make_tensors(parameters, loc);
   }
+}
+
+void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, SourceLoc loc) {
   std::vector<detail::ParameterSettings> settings = settings_of(parameters, loc);
   const WeightScope weights(parameters.front().tensor->device());
   std::vector<std::vector<Tensor>> tensors(slots_.size());
@@ -107,6 +113,8 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   paths_ = std::move(paths);
   settings_ = std::move(settings);
   skipped_.assign(parameters.size(), 0);
+  answers_later_ = counts_on_device(parameters.front().tensor->device());
+  counts_.clear();
   is_in_doubt_ = false;
 }
 
@@ -171,22 +179,55 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
   }
 }
 
-std::int64_t OptimizerState::step_count() {
-  if (under_way_.is_valid()) {
-    if (const Status wait = under_way_.peek(); !under_way_.is_ready()) {
+void OptimizerState::settle(bool waits) {
+  while (!under_way_.empty() && (waits || under_way_.front().outcome.is_ready())) {
+    const UnderWay& first = under_way_.front();
+    if (const Status wait = first.outcome.peek(); !first.outcome.is_ready()) {
       wait.value();  // the wait's own deadline: nothing is known about the step
     }
-    const Status status = under_way_.peek();  // not the wait's: the step may have ended right after
+    const Status status = first.outcome.peek();  // the step may have ended right after the wait
     if (status.has_value()) {
       ++step_count_;
-      for (const std::size_t parameter : skipped_now_) {
+      for (const std::size_t parameter : first.skipped) {
         ++skipped_[parameter];
       }
     }
-    under_way_ = {};
     is_in_doubt_ = !status.has_value() && step_count_ == 0;
+    under_way_.erase(under_way_.begin());
   }
+}
+
+std::int64_t OptimizerState::step_count() {
+  settle(true);
   return step_count_;
+}
+
+void OptimizerState::note_skipped(std::span<const ParameterRef> parameters,
+                                  const Gradients& gradients) {
+  skipped_now_.clear();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (is_float(parameters[i].tensor->dtype()) && !gradients.has_gradient(i)) {
+      skipped_now_.push_back(i);
+    }
+  }
+}
+
+void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
+                                   const Gradients& gradients,
+                                   SourceLoc loc) {
+  if (!answers_later_) {
+    return;
+  }
+  if (counts_.is_empty()) {
+    std::vector<std::int64_t> updates;
+    const std::int64_t steps = step_count();
+    for (const std::int64_t skipped : skipped_) {
+      updates.push_back(steps - skipped);
+    }
+    counts_.assign(parameters.front().tensor->device(), updates, loc);
+  }
+  note_skipped(parameters, gradients);
+  counts_.leave_out(skipped_now_);
 }
 
 SkippedSteps OptimizerState::skipped_steps() {
@@ -228,27 +269,37 @@ void OptimizerState::set_step_count(std::int64_t count,
     by_parameter[static_cast<std::size_t>(found - paths_.begin())] = steps;
   }
   step_count_ = count;
+  reported_->store(count,
+                   std::memory_order_release);  // partner: commit()'s callback, of later steps
   skipped_ = std::move(by_parameter);
+  counts_.clear();
   is_in_doubt_ = false;
 }
 
 Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
                                            StepReport report,
                                            JointUpdate joint) {
+  if (!counts_.is_empty()) {
+    counts_.advance(group);
+  }
   Promise<void> outcome(group.pending_options());
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
-  under_way_ = outcome.pending();
+  under_way_.push_back({.outcome = outcome.pending(), .skipped = skipped_now_});
   // Of a joint step the trainer that decides makes the report.
   const std::shared_ptr<LostReports> lost = joint.decision ? nullptr : lost_;
   group.commit(
-      [outcome = std::move(outcome), promise = std::move(promise), report, lost](
-          ErrorRef error) mutable {
+      [outcome = std::move(outcome),
+       promise = std::move(promise),
+       report,
+       lost,
+       reported = reported_](ErrorRef error) mutable {
         // The report first: the next step waits for the outcome, and looks at the report then.
         if (error) {
           promise.set_error(lost ? lost->add(error) : error);
           outcome.set_error(std::move(error));
         } else {
+          report.step = reported->fetch_add(1, std::memory_order_acq_rel) + 1;
           promise.set_value(report);
           outcome.set_value();
         }

@@ -2,11 +2,12 @@
 // weight"), how many steps really happened, and in how many of these a parameter had no gradient.
 // It ties the update group of a step to these counts. Owned by its optimizer. Threads: one at a
 // time, the one whose stream owns the parameters. Invariants: (1) a step that failed changes
-// neither the tensors nor the counts; (2) at most one step is under way: the next one waits for it,
-// because its bias correction depends on the count; (3) tensors stand in visit order of the model,
-// with its paths.
+// neither the tensors nor the counts; (2) at most one step is under way, and the next one waits for
+// it, because it depends on the count; but on a device that answers later, which counts by itself,
+// a step waits for none; (3) tensors stand in visit order of the model, with its paths.
 #pragma once
 
+#include <hearth/modules/device_counts.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/parameter_group.hpp>
 
@@ -14,6 +15,7 @@
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/update_group.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -45,13 +47,20 @@ class OptimizerState final {
                  std::vector<std::string> slots,
                  std::vector<ParameterGroup> groups,
                  SourceLoc loc);
+  OptimizerState(const OptimizerState&) = delete;
+  OptimizerState& operator=(const OptimizerState&) = delete;
+  OptimizerState(OptimizerState&&) noexcept = default;
+  OptimizerState& operator=(OptimizerState&&) noexcept = default;
+  ~OptimizerState() = default;
 
   /// Throws why an earlier step did not happen whose report was dropped unread, unless the failure
   /// was read elsewhere. Each is thrown once; the optimizer has kept its values and goes on with
-  /// them. Waits for the step under way. Errors: the failure's code, with the failure as the cause;
-  /// DeadlineExceeded when that step does not end.
+  /// them. Waits for the step under way; on a device that answers later it throws only what is
+  /// known. Errors: the failure's code, with the failure as the cause; DeadlineExceeded when that
+  /// step does not end.
   void require_steps_told(SourceLoc loc);
-  /// Makes the tensors, all zero, unless they are there. Waits for the step under way.
+  /// Makes the tensors, all zero, unless they are there. Waits as require_steps_told(), and for all
+  /// steps where the first one has failed.
   /// Errors: ArgumentError when they are there for other parameters, the parameters live on several
   /// devices or are not there at all, or a group matches none; DeadlineExceeded when that step does
   /// not end.
@@ -68,35 +77,41 @@ class OptimizerState final {
   [[nodiscard]] const detail::ParameterSettings& settings(std::size_t parameter) const {
     return settings_[parameter];
   }
-  /// Steps that happened. Waits for the one under way.
+  /// Steps that happened. Waits for those under way.
   [[nodiscard]] std::int64_t step_count();
-  /// Those in which a parameter had no gradient, if there are any. Waits for the step under way.
+  /// Those in which a parameter had no gradient, if there are any. Waits for the steps under way.
   [[nodiscard]] SkippedSteps skipped_steps();
   /// The tensors are kept as they are: the caller has given them their values.
   /// Errors: ArgumentError for a count below 0, and for skipped steps beyond it or of a parameter
   /// that is not there.
   void set_step_count(std::int64_t count, const SkippedSteps& skipped, SourceLoc loc);
-  /// Adds an update of every parameter that has a gradient: `update(i, number)`, where `number`
-  /// counts the parameter's own updates, from 1. Behind prepare().
+  /// For updates that depend on their number: it is known, or the device counts. Behind prepare(),
+  /// before update_each(). Waits where the device begins to count.
+  void count_updates(std::span<const ParameterRef> parameters,
+                     const Gradients& gradients,
+                     SourceLoc loc);
+  /// Where the device counts: how many updates the parameter has had, else nullptr.
+  [[nodiscard]] const Tensor* device_count(std::size_t parameter) const {
+    return counts_.is_empty() ? nullptr : &counts_.of(parameter);
+  }
+  /// Where it does not: the number of the parameter's next update, from 1.
+  [[nodiscard]] std::int64_t next_update(std::size_t parameter) {
+    return step_count() + 1 - skipped_[parameter];
+  }
+  /// Adds an update of every parameter that has a gradient: `update(i)`. Behind prepare().
   template <class Update>
   void update_each(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    Update update) {
-    const std::int64_t next = step_count() + 1;
-    skipped_now_.clear();
+    note_skipped(parameters, gradients);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (!is_float(parameters[i].tensor->dtype())) {
-        continue;
+      if (is_float(parameters[i].tensor->dtype()) && gradients.has_gradient(i)) {
+        const detail::SoleName sole(parameters[i]);
+        update(i);
       }
-      if (!gradients.has_gradient(i)) {
-        skipped_now_.push_back(i);
-        continue;
-      }
-      const detail::SoleName sole(parameters[i]);
-      update(i, next - skipped_[i]);
     }
   }
-  /// Closes the group; the counts move on if the group is done.
+  /// Closes the group; the counts move on if the group is done. The report gets its number then.
   [[nodiscard]] Pending<StepReport> commit(UpdateGroup& group,
                                            StepReport report,
                                            JointUpdate joint = {});
@@ -123,6 +138,16 @@ class OptimizerState final {
     }
   }
 
+  /// A step that was made, and what is not known of it.
+  struct UnderWay {
+    Pending<void> outcome;
+    std::vector<std::size_t> skipped;  ///< Parameters that it leaves alone.
+  };
+  /// Takes the outcomes that are known; waits for the others unless the device answers later.
+  void settle() { settle(!answers_later_); }
+  void settle(bool waits);
+  void note_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
+  void make_tensors(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// By parameter. Errors: ArgumentError for a pattern that matches none.
   [[nodiscard]] std::vector<detail::ParameterSettings> settings_of(
       std::span<const ParameterRef> parameters, SourceLoc loc) const;
@@ -135,11 +160,16 @@ class OptimizerState final {
   std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty for integer tensors.
   std::int64_t step_count_ = 0;
   std::vector<std::int64_t> skipped_;  ///< [parameter]; of step_count_, those without a gradient.
-  std::vector<std::size_t> skipped_now_;  ///< Parameters that the step under way leaves alone.
+  std::vector<std::size_t> skipped_now_;  ///< Parameters that the step being made leaves alone.
   /// The first step failed, and the tensors may be why (no memory for them): prepare() makes them
   /// anew.
   bool is_in_doubt_ = false;
-  Pending<void> under_way_;
+  std::vector<UnderWay> under_way_;  ///< In their order.
+  bool answers_later_ = false;       ///< The parameters' device.
+  detail::DeviceCounts counts_;
+  /// As step_count_, where steps end: reports take their number from it.
+  std::shared_ptr<std::atomic<std::int64_t>> reported_ =
+      std::make_shared<std::atomic<std::int64_t>>(0);
   std::shared_ptr<LostReports> lost_ = std::make_shared<LostReports>();
 };
 

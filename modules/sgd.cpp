@@ -54,23 +54,27 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
   state_.require_fit(parameters, gradients, loc);
   state_.require_steps_told(loc);
   state_.prepare(parameters, loc);
-  const std::int64_t done = state_.step_count();
+  const bool has_momentum = config_.momentum != 0;
+  if (has_momentum) {
+    state_.count_updates(parameters, gradients, loc);
+  }
   UpdateGroup group(parameters.front().tensor->device(), loc);
   Tensor none;
-  state_.update_each(parameters, gradients, [&](std::size_t i, std::int64_t number) {
+  state_.update_each(parameters, gradients, [&](std::size_t i) {
     const detail::ParameterSettings& own = state_.settings(i);
+    const Tensor* const count = state_.device_count(i);
     group.sgd(*parameters[i].tensor,
               std::move(gradients[i]),
-              config_.momentum == 0 ? none : state_.slot(0, i),
+              has_momentum ? state_.slot(0, i) : none,
               {.learning_rate = config_.learning_rate * own.rate_factor,
                .momentum = config_.momentum,
                .dampening = config_.dampening,
                .weight_decay = own.weight_decay.value_or(config_.weight_decay),
                .nesterov = config_.is_nesterov,
-               .first = number == 1});
+               .first = has_momentum && count == nullptr && state_.next_update(i) == 1,
+               .count = count});
   });
-  return state_.commit(
-      group, {.step = done + 1, .learning_rate = config_.learning_rate}, std::move(joint));
+  return state_.commit(group, {.learning_rate = config_.learning_rate}, std::move(joint));
 }
 
 }  // namespace hearth

@@ -43,7 +43,8 @@ class Sgd final {
   /// Errors: ArgumentError now when gradients and parameters do not fit, or a group matches none; a
   /// poisoned gradient comes with the Pending, and the model keeps its values. Where a Pending was
   /// dropped unread, the next step() throws what it carried, and takes nothing.
-  /// Threads: waits for this optimizer's step before, if that is still under way.
+  /// Threads: waits for this optimizer's step before, if that is still under way; on a device that
+  /// answers later it waits for none, and throws what is known of earlier ones.
   template <Module Model>
   Pending<StepReport> step(Model& model,
                            Gradients&& gradients,

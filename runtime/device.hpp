@@ -2,7 +2,9 @@
 // harmlessly (then every use throws device_closed).
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <hearth/memory/memory_report.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/fusion.hpp>
 #include <hearth/runtime/tensor_origin.hpp>
 
 namespace hearth {
@@ -42,6 +45,15 @@ struct DeviceStatistics {
   std::uint64_t given_up_ops = 0;  ///< of poisoned_ops, those that a cancel, a stop or a deadline
                                    ///< of their stream kept from running
   std::uint64_t streams = 0;       ///< streams with records so far that have not ended
+  /// How often the device stopped looking ahead in a stream, by WindowEnd. All 0 with Fusion::off.
+  std::array<std::uint64_t, kWindowEndCount> window_ends = {};
+  /// Of these, how often it had looked at all ops between two program boundaries: such windows are
+  /// the same in every run of a program.
+  std::uint64_t whole_windows = 0;
+
+  [[nodiscard]] std::uint64_t ends(WindowEnd why) const noexcept {
+    return window_ends[static_cast<std::size_t>(why)];
+  }
 };
 
 class Device {

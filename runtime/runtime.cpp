@@ -1,6 +1,8 @@
 #include <hearth/runtime/runtime.hpp>
 
+#include <array>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -47,6 +49,12 @@ std::string_view variable_of(Setting setting) {
   return known_settings()[static_cast<std::size_t>(setting)].variable;
 }
 
+/// What HEARTH_FUSION says. Errors: ArgumentError for a mode that there is not.
+Fusion fusion_of(const Settings& settings) {
+  constexpr std::array<std::string_view, 2> kModes = {"off", "single"};
+  return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(0));
+}
+
 std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
   const DeviceStatistics done = actor.statistics();
   return fmt::format(
@@ -86,6 +94,7 @@ struct Runtime::Impl {
   std::vector<Node> nodes;
   const BackendFactory* backend_factory = nullptr;
   bool has_async_sims = false;
+  Fusion fusion = Fusion::off;
 
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -183,7 +192,8 @@ DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
                                                    const std::string& name) const {
   DeviceActorOptions made{.budget_bytes = options.memory_budget_bytes,
                           .pooling = options.memory,
-                          .make_memory = options.make_memory};
+                          .make_memory = options.make_memory,
+                          .fusion = fusion};
   // A copy: the caller's factory need not outlive the constructor.
   made.reopen = [factory = backend_factory != nullptr ? *backend_factory : BackendFactory{},
                  request = request_for(options)] { return make_by(&factory, request); };
@@ -269,6 +279,7 @@ void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   const Settings settings = Settings::from_environment();
   has_async_sims = settings.boolean(Setting::async_sims).value().value_or(false);
+  fusion = options.fusion.value_or(fusion_of(settings));
   const bool is_eager = settings.boolean(Setting::eager_reports).value().value_or(false);
   tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
                                            LogOptions{.level = log_level(settings).value()},

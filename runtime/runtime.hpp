@@ -21,6 +21,7 @@
 #include <hearth/runtime/base/sim_schedule.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/fusion.hpp>
 
 namespace hearth {
 
@@ -73,6 +74,9 @@ struct RuntimeOptions {
   /// a training that hangs: what() prints it then, and the error comes up to 100 ms after its
   /// deadline. HEARTH_EAGER_REPORTS=on sets it when false.
   bool eager_reports = false;
+  /// Whether devices look ahead in their streams. Empty: what HEARTH_FUSION says, else off: looking
+  /// ahead costs time, and nothing is fused yet.
+  std::optional<Fusion> fusion = {};
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

@@ -18,11 +18,21 @@
 namespace hearth {
 namespace {
 
+using detail::update_of;
+
 void require_like(std::string_view op,
                   const Tensor& parameter,
                   const Tensor& other,
                   const char* what,
                   SourceLoc loc) {
+  const TensorImpl* const a = parameter.impl();
+  const TensorImpl* const b = other.impl();
+  // Layouts are interned: one for each shape.
+  const bool is_alike = a != nullptr && b != nullptr && a->layout == b->layout &&
+                        a->dtype == b->dtype && is_float(a->dtype);
+  if (is_alike) [[likely]] {
+    return;
+  }
   if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() ||
       !(parameter.shape() == other.shape())) {
     const auto text = [](const Tensor& tensor) {
@@ -46,13 +56,28 @@ void require_like(std::string_view op,
   }
 }
 
-// The captured update of this form.
-const ExpressionRef& update_of(StreamState& stream, detail::UpdateForm form, DType dtype) {
-  ExpressionRef& known = stream.updates()[{static_cast<int>(form), dtype}];
-  if (known == nullptr) {
-    known = detail::capture_update(form, dtype);
+bool are_equal(const AdamUpdate& a, const AdamUpdate& b) noexcept {
+  return a.learning_rate == b.learning_rate && a.beta1 == b.beta1 && a.beta2 == b.beta2 &&
+         a.epsilon == b.epsilon && a.weight_decay == b.weight_decay && a.decoupled == b.decoupled &&
+         a.step == b.step;
+}
+
+// Most updates of a group have equal options: two powers and two roots are worked out once.
+std::span<const double> scalars_of(OpenGroup& group, const AdamUpdate& options) {
+  if (!group.adam_options || !are_equal(*group.adam_options, options)) {
+    const auto step = static_cast<double>(options.step);
+    const double decay = options.learning_rate * options.weight_decay;
+    group.adam_options = options;
+    group.adam_scalars = {options.decoupled ? 1.0 - decay : options.weight_decay,
+                          options.beta1,
+                          1.0 - options.beta1,
+                          options.beta2,
+                          1.0 - options.beta2,
+                          options.learning_rate / (1.0 - std::pow(options.beta1, step)),
+                          1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)),
+                          options.epsilon};
   }
-  return known;
+  return group.adam_scalars;
 }
 
 // Runs one update; `replaced` are the tensors whose new values come back, in the order of the
@@ -75,7 +100,7 @@ void run_update(OpenGroup& group,
                  std::span<Tensor>(results).first(replaced.size()));
   for (std::size_t i = 0; i < replaced.size(); ++i) {
     results[i].impl()->path.store(path, std::memory_order_release);
-    group.made.push_back(name_of(*results[i].impl()));
+    group.made.add(name_of(*results[i].impl()));
     *replaced[i] = std::move(results[i]);
   }
 }
@@ -97,7 +122,6 @@ void UpdateGroup::require_fit(std::string_view op,
                               const Tensor& parameter,
                               const Tensor& other,
                               const char* what) const {
-  require_outside(parameter, "parameter");
   require_outside(other, what);
   require_like(op, parameter, other, what, loc_);
 }
@@ -166,6 +190,7 @@ void UpdateGroup::sgd(Tensor& parameter,
                       const SgdUpdate& options) {
   using detail::UpdateForm;
   StreamState& stream = require_open();
+  require_outside(parameter, "parameter");
   require_fit("sgd_step", parameter, gradient, "gradient");
   const std::array scalars{options.learning_rate,
                            options.weight_decay,
@@ -173,9 +198,9 @@ void UpdateGroup::sgd(Tensor& parameter,
                            1.0 - options.dampening,
                            options.first ? 1.0 : 0.0};
   if (options.momentum == 0) {
+    const std::array<Tensor*, 1> replaced{&parameter};
     const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_),
                                     Arg(std::move(gradient), loc_)};
-    const std::array<Tensor*, 1> replaced{&parameter};
     run_update(*open_,
                update_of(stream, UpdateForm::sgd, inputs[0].tensor().dtype()),
                inputs,
@@ -185,10 +210,27 @@ void UpdateGroup::sgd(Tensor& parameter,
     return;
   }
   require_fit("sgd_step", parameter, momentum, "momentum");
+  const std::array<Tensor*, 2> replaced{&parameter, &momentum};
+  if (options.count != nullptr) {
+    require_outside(*options.count, "count");
+    detail::require_count(*options.count, loc_);
+    const std::array<Arg, 4> inputs{Arg(std::move(parameter), loc_),
+                                    Arg(std::move(gradient), loc_),
+                                    Arg(std::move(momentum), loc_),
+                                    Arg(*options.count, loc_)};
+    const UpdateForm form =
+        options.nesterov ? UpdateForm::sgd_nesterov_counted : UpdateForm::sgd_momentum_counted;
+    run_update(*open_,
+               update_of(stream, form, inputs[0].tensor().dtype()),
+               inputs,
+               std::span(scalars).first(4),
+               replaced,
+               loc_);
+    return;
+  }
   const std::array<Arg, 3> inputs{Arg(std::move(parameter), loc_),
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(momentum), loc_)};
-  const std::array<Tensor*, 2> replaced{&parameter, &momentum};
   const UpdateForm form = options.nesterov ? UpdateForm::sgd_nesterov : UpdateForm::sgd_momentum;
   run_update(
       *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
@@ -198,28 +240,54 @@ void UpdateGroup::adam(
     Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
   using detail::UpdateForm;
   StreamState& stream = require_open();
+  require_outside(parameter, "parameter");
   require_fit("adam_step", parameter, gradient, "gradient");
   require_fit("adam_step", parameter, mean, "first moment");
   require_fit("adam_step", parameter, variance, "second moment");
-  const auto step = static_cast<double>(options.step);
   const double decay =
       options.decoupled ? 1.0 - options.learning_rate * options.weight_decay : options.weight_decay;
-  const std::array scalars{decay,
-                           options.beta1,
-                           1.0 - options.beta1,
-                           options.beta2,
-                           1.0 - options.beta2,
-                           options.learning_rate / (1.0 - std::pow(options.beta1, step)),
-                           1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)),
-                           options.epsilon};
+  const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
+  if (options.factors != nullptr) {
+    const std::array scalars{decay,
+                             options.beta1,
+                             1.0 - options.beta1,
+                             options.beta2,
+                             1.0 - options.beta2,
+                             options.epsilon};
+    const std::array<Arg, 6> inputs{Arg(std::move(parameter), loc_),
+                                    Arg(std::move(gradient), loc_),
+                                    Arg(std::move(mean), loc_),
+                                    Arg(std::move(variance), loc_),
+                                    Arg(options.factors->rate, loc_),
+                                    Arg(options.factors->root, loc_)};
+    const UpdateForm form =
+        options.decoupled ? UpdateForm::adamw_counted : UpdateForm::adam_counted;
+    run_update(*open_,
+               update_of(stream, form, inputs[0].tensor().dtype()),
+               inputs,
+               scalars,
+               replaced,
+               loc_);
+    return;
+  }
+  const std::span<const double> scalars = scalars_of(*open_, options);
   const std::array<Arg, 4> inputs{Arg(std::move(parameter), loc_),
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(mean), loc_),
                                   Arg(std::move(variance), loc_)};
-  const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
   const UpdateForm form = options.decoupled ? UpdateForm::adamw : UpdateForm::adam;
   run_update(
       *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
+}
+
+void UpdateGroup::count(Tensor& updates) {
+  StreamState& stream = require_open();
+  require_outside(updates, "count");
+  detail::require_count(updates, loc_);
+  const std::array<Tensor*, 1> replaced{&updates};
+  const std::array<Arg, 1> inputs{Arg(std::move(updates), loc_)};
+  run_update(
+      *open_, update_of(stream, detail::UpdateForm::count, DType::f64), inputs, {}, replaced, loc_);
 }
 
 void UpdateGroup::update(UpdateRule& rule,
@@ -229,6 +297,7 @@ void UpdateGroup::update(UpdateRule& rule,
                          std::span<const double> scalars) {
   static_cast<void>(require_open());
   const UpdateRule::Config& config = rule.config();
+  require_outside(parameter, "parameter");
   require_fit(config.name, parameter, gradient, "gradient");
   for (const Tensor* const each : state) {
     require_fit(config.name, parameter, *each, "state");

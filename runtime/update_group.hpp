@@ -1,7 +1,9 @@
 // An update group: the optimizer's ops of one step, all or nothing.
 // The actor checks all inputs and takes all memory before the first op runs; if any gradient is
 // poisoned, nothing in it runs, parameters and state keep their values, and the Pending carries the
-// first error. Threads: the thread whose stream owns the parameters.
+// first error. A device that answers later decides that by itself where kernels may still fail, so
+// that nothing waits for them; an op that may fail while it runs is refused in a group there
+// (unsupported, with the Pending). Threads: the thread whose stream owns the parameters.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/prepared_update.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/update_counts.hpp>
 #include <hearth/runtime/update_rule.hpp>
 
 namespace hearth {
@@ -30,6 +33,9 @@ struct SgdUpdate {
   bool nesterov = false;
   bool first =
       false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
+  /// In place of `first` where the device counts: how many updates the parameter has had
+  /// (update_counts.hpp). Lifetime: up to the end of the call.
+  const Tensor* count = nullptr;
 };
 struct AdamUpdate {
   double learning_rate = 0;
@@ -39,6 +45,9 @@ struct AdamUpdate {
   double weight_decay = 0;
   bool decoupled = false;
   std::int64_t step = 1;  ///< From 1.
+  /// In place of `step`, and of the rate but for the decay, where the device counts. Lifetime: as
+  /// SgdUpdate::count.
+  const AdamFactors* factors = nullptr;
 };
 
 /// How a group takes part in one step of several devices.
@@ -69,6 +78,9 @@ class UpdateGroup {
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
+  /// Replaces a count by one more; comes behind the updates that it counts. Errors besides:
+  /// ArgumentError for what is no count (update_counts.hpp).
+  void count(Tensor& updates);
   /// An update of your own. Each tensor of `state` is replaced as the parameter is. Errors besides:
   /// those of UpdateRule::expression(); ArgumentError for another number of states or scalars than
   /// the rule has.

@@ -76,22 +76,35 @@ class BasicLane {
 
   // ---- consumer ----
   /// The oldest record, or nullptr. Threads: token holder only.
-  [[nodiscard]] const OpRecord* front() noexcept;
+  [[nodiscard]] const OpRecord* front() noexcept { return peek(0); }
   /// The blob of front(). Threads: token holder only.
-  [[nodiscard]] const std::byte* front_blob() const noexcept;
+  [[nodiscard]] const std::byte* front_blob() const noexcept { return peek_blob(0); }
+  /// The record that is `ahead` places behind the oldest, or nullptr. Threads: token holder only.
+  [[nodiscard]] const OpRecord* peek(std::uint64_t ahead) noexcept;
+  /// The blob of peek(ahead), which is there. Threads: token holder only.
+  [[nodiscard]] const std::byte* peek_blob(std::uint64_t ahead) const noexcept;
   /// Removes front(), and wakes a producer that waits for room. Threads: token holder only.
   void pop() noexcept;
   /// Wakes a producer that waits although there is room: pop() does not look at each record. Called
   /// where the consumer leaves a lane that is not empty. Threads: token holder only.
   void look_for_producer() noexcept;
   enum class Turn : std::uint8_t {
-    empty,       ///< Nothing left; the lane is out of the consumer's hands until it is rung again.
+    empty,       ///< Nothing more came; the lane is out of the consumer's hands until it is rung
+                 ///< again, or taken back.
     more,        ///< More came meanwhile; the lane stays with the consumer.
     rung_again,  ///< More came, and its producer has rung or is about to: the doorbell has the
                  ///< lane.
   };
-  /// Ends a turn of an empty lane. Threads: token holder only.
-  [[nodiscard]] Turn finish_turn() noexcept;
+  /// Ends a turn of a lane that has no records but the `looked` oldest, which stay in it. Threads:
+  /// token holder only.
+  [[nodiscard]] Turn finish_turn(std::uint64_t looked = 0) noexcept;
+  /// Takes a lane back that finish_turn() gave out of the consumer's hands. False: it was rung, and
+  /// the doorbell has it or is about to. Threads: token holder only.
+  [[nodiscard]] bool take_back() noexcept {
+    const std::uint32_t old = rung_.exchange(1, std::memory_order_acq_rel);  // partner: needs_ring
+    is_orphaned_ = is_orphaned_ || old == 2;
+    return old == 0;
+  }
   /// The stream is gone; after a finish_turn() that said empty, its thread touches the lane no
   /// more. Threads: token holder only.
   [[nodiscard]] bool is_orphaned() const noexcept { return is_orphaned_; }

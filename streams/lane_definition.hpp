@@ -102,22 +102,22 @@ bool BasicLane<Policy>::announce_waiting() {
 }
 
 template <class Policy>
-const OpRecord* BasicLane<Policy>::front() noexcept {
-  const std::uint64_t head = consumed();
-  if (head >= tail_seen_) {
+const OpRecord* BasicLane<Policy>::peek(std::uint64_t ahead) noexcept {
+  const std::uint64_t place = consumed() + ahead;
+  if (place >= tail_seen_) {
     tail_seen_ = pushed_seen();
-    if (head == tail_seen_) {
+    if (place >= tail_seen_) {
       return nullptr;
     }
   }
-  const OpRecord& record = (*records_)[head % kCapacity];
+  const OpRecord& record = (*records_)[place % kCapacity];
   Atomics::note_read(&record);
   return &record;
 }
 
 template <class Policy>
-const std::byte* BasicLane<Policy>::front_blob() const noexcept {
-  const OpRecord& record = (*records_)[consumed() % kCapacity];
+const std::byte* BasicLane<Policy>::peek_blob(std::uint64_t ahead) const noexcept {
+  const OpRecord& record = (*records_)[(consumed() + ahead) % kCapacity];
   if (record.blob_size_bytes == 0) {
     return nullptr;
   }
@@ -186,13 +186,13 @@ void BasicLane<Policy>::look_for_producer() noexcept {
 }
 
 template <class Policy>
-typename BasicLane<Policy>::Turn BasicLane<Policy>::finish_turn() noexcept {
+typename BasicLane<Policy>::Turn BasicLane<Policy>::finish_turn(std::uint64_t looked) noexcept {
   if (rung_.exchange(0, std::memory_order_acq_rel) == 2) {  // partners: needs_ring, orphan
     is_orphaned_ = true;
   }
   // The lane is out of these hands: once the doorbell has stopped, its producer may be the consumer
   // now, so that only atomics are looked at.
-  if (consumed() == pushed_seen()) {
+  if (consumed() + looked == pushed_seen()) {
     return Turn::empty;
   }
   // More came between the last look and the unlink. Whoever sets the flag back owns the lane.

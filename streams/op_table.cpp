@@ -101,7 +101,7 @@ class Row {
 
 constexpr OpInfo detail::op_rows[kOpKindCount] = {
     // creation
-    Row{OpKind::fill, "fill", OpClass::creation, kAll}.attributes<ScalarAttributes>().doc(
+    Row{OpKind::fill, "full", OpClass::creation, kAll}.attributes<ScalarAttributes>().doc(
         "Every element is one value."),
     Row{OpKind::arange, "arange", OpClass::creation, kNumbers}.attributes<ArangeAttributes>().doc(
         "start + i*step along one axis; integers take start and step rounded toward zero."),
@@ -148,9 +148,9 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::pow, "pow", OpClass::binary, kNumbers}.doc(
         "a to the b; integers wrap, a negative integer exponent truncates 1/a^|b| toward zero, and "
         "0 to a negative integer is kernel_failed when the op runs."),
-    Row{OpKind::min, "min", OpClass::binary, kAll}.doc(
+    Row{OpKind::min, "minimum", OpClass::binary, kAll}.doc(
         "The smaller one (of bools: and); NaN if either is NaN."),
-    Row{OpKind::max, "max", OpClass::binary, kAll}.doc(
+    Row{OpKind::max, "maximum", OpClass::binary, kAll}.doc(
         "The larger one (of bools: or); NaN if either is NaN."),
     Row{OpKind::equal, "equal", OpClass::binary, kAll}
         .rule(DtypeRule::comparison)
@@ -204,11 +204,11 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .no_gradient()
         .doc("Zeros, with the input written at the slice; the adjoint of slice."),
     // reductions
-    Row{OpKind::reduce_sum, "reduce_sum", OpClass::reduction, kNumbers}.doc(
+    Row{OpKind::reduce_sum, "sum", OpClass::reduction, kNumbers}.doc(
         "The sum over axes; integers wrap, an empty sum is 0."),
-    Row{OpKind::reduce_mean, "reduce_mean", OpClass::reduction, kFloats}.doc(
+    Row{OpKind::reduce_mean, "mean", OpClass::reduction, kFloats}.doc(
         "The mean over axes; an empty mean is NaN."),
-    Row{OpKind::reduce_max, "reduce_max", OpClass::reduction, kAll}.doc(
+    Row{OpKind::reduce_max, "max", OpClass::reduction, kAll}.doc(
         "The largest over axes (of bools: any); NaN if one is NaN."),
     Row{OpKind::argmax, "argmax", OpClass::reduction, kNumbers}
         .rule(DtypeRule::position)

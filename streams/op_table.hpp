@@ -93,7 +93,7 @@ extern const OpInfo op_rows[kOpKindCount];
 }
 /// All rows, in the order of OpKind.
 [[nodiscard]] std::span<const OpInfo> op_table() noexcept;
-/// "matmul", "reduce_sum", ...
+/// "matmul", "sum", ...: what a program calls, and errors name.
 [[nodiscard]] inline std::string_view name(OpKind kind) noexcept {
   return op_info(kind).name;
 }

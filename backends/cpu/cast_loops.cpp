@@ -70,6 +70,17 @@ float round_to_odd(double value) noexcept {
   return __builtin_bit_cast(float, word);
 }
 
+// The same for integers of more bits than a double has: their lowest 11 go, and the next one is set
+// when something was lost.
+double round_to_odd(std::int64_t value) noexcept {
+  constexpr std::uint64_t kLost = (1U << 11U) - 1;
+  const auto word = static_cast<std::uint64_t>(value);
+  std::uint64_t size = value < 0 ? 0 - word : word;
+  const bool is_inexact = (size >> 53U) != 0 && (size & kLost) != 0;
+  size = is_inexact ? (size & ~kLost) | (kLost + 1) : size;
+  return value < 0 ? -static_cast<double>(size) : static_cast<double>(size);
+}
+
 template <class From, class To>
 To convert(From value) noexcept {
   if constexpr (std::is_same_v<To, bool>) {
@@ -121,7 +132,11 @@ void run(void* out, const void* in, std::int64_t count) {
     for (std::int64_t i = 0; i < count; i += kBlock) {
       const std::int64_t n = std::min(kBlock, count - i);
       for (std::int64_t j = 0; j < n; ++j) {
-        block[j] = round_to_odd(static_cast<double>(from[i + j]));
+        if constexpr (std::is_same_v<From, std::int64_t>) {
+          block[j] = round_to_odd(round_to_odd(from[i + j]));
+        } else {
+          block[j] = round_to_odd(static_cast<double>(from[i + j]));
+        }
       }
       narrow(to + i, block, n);
     }

@@ -65,6 +65,12 @@ CpuBackend::CpuBackend(CpuOptions options)
           options.serial,
           std::min(options.max_isa, machine_isa()),
           pages_)) {
+  if (const std::string& starving = blas_status().starving; !starving.empty()) {
+    throw_error(Error{.code = ErrorCode::out_of_memory,
+                      .text = starving,
+                      .op = "Runtime",
+                      .device = options.name});
+  }
   const int core_count = machine_->arena.core_count();
   info_ = BackendInfo{.name = std::move(options.name),
                       .description = fmt::format("{} core{} of {}, {}, {}",

@@ -29,6 +29,7 @@ struct CpuOptions {
 
 class CpuBackend final : public Backend {
  public:
+  /// Errors: OutOfMemory where OpenBLAS's threads find no addresses (ulimit -v).
   explicit CpuBackend(CpuOptions options = {});
   ~CpuBackend() override;
 

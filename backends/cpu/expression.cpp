@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string>
 
 namespace hearth::cpu {
@@ -48,6 +49,11 @@ Error error_of(const UndefinedElement& undefined) {
                               undefined.place,
                               undefined.operands[0],
                               undefined.operands[1])};
+}
+
+// By their bits, so that NaN equals itself.
+bool are_equal(std::span<const ScalarAttributes> a, std::span<const ScalarAttributes> b) noexcept {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
 class Launch {
@@ -122,17 +128,18 @@ class Launch {
                         });
   }
 
-  // Sets that lie flat are cut as if they were one, element behind element.
+  // Sets that lie flat are cut as if they were one, element behind element. Their cells follow from
+  // the parameters alone, which an optimizer's updates mostly share.
   void run_together(std::span<const ExpressionCall> calls) {
     std::array<std::int64_t, kMostTogether> counts{};
     std::int64_t total = 0;
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      const TileCall tiles(program_, calls[i], isa_);
-      counts[i] = tiles.is_flat() ? tiles.count() : 0;
+      counts[i] = TileCall::flat_count(program_, calls[i]);
       total += counts[i];
     }
     arena_.parallel_for(total, program_.grain, [&](std::int64_t begin, std::int64_t end) {
       TileRun run(program_, isa_);
+      const ExpressionCall* started = nullptr;
       std::int64_t first = 0;  // element of the set at hand
       for (std::size_t i = 0; i < calls.size() && first < end; ++i) {
         const std::int64_t from = std::max<std::int64_t>(begin - first, 0);
@@ -142,8 +149,12 @@ class Launch {
           continue;
         }
         const TileCall tiles(program_, calls[i], isa_);
-        UndefinedElement none;
-        static_cast<void>(run.start(calls[i].parameters, tiles.sizes(), none));
+        if (started == nullptr || !are_equal(started->parameters, calls[i].parameters)) {
+          UndefinedElement none;  // looked for before
+          // Such kernels have one axis, whose size no instruction asks for.
+          static_cast<void>(run.start(calls[i].parameters, {}, none));
+          started = &calls[i];
+        }
         tiles.run(run, from, to);
       }
     });
@@ -166,15 +177,16 @@ Status run_expression(const KernelIR& kernel,
                       std::span<const ExpressionCall> calls,
                       KernelContext& context) {
   HEARTH_TRY(const TileProgram* const program, context.programs->find(kernel, hash, context.isa));
-  for (const ExpressionCall& call : calls) {
-    HEARTH_TRY_STATUS(check(*program, call));
-  }
-  return Launch(*program, context).run(calls);
+  return run_program(*program, calls, context);
 }
 
-Support supports_expression(const KernelIR& kernel, std::uint64_t hash, KernelContext& context) {
-  const Result<const TileProgram*> program = context.programs->find(kernel, hash, context.isa);
-  return program.has_value() ? Support{} : Support{.yes = false, .reason = program.error().text};
+Status run_program(const TileProgram& program,
+                   std::span<const ExpressionCall> calls,
+                   KernelContext& context) {
+  for (const ExpressionCall& call : calls) {
+    HEARTH_TRY_STATUS(check(program, call));
+  }
+  return Launch(program, context).run(calls);
 }
 
 }  // namespace hearth::cpu

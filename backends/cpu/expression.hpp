@@ -16,6 +16,8 @@
 
 namespace hearth::cpu {
 
+struct TileProgram;
+
 /// One set of operands. Outputs are contiguous. An output may have exactly the bytes of an input of
 /// its type that is read where it lies (contiguous, of the output's shape); no two outputs share
 /// bytes, and no operand overlaps an output otherwise.
@@ -31,7 +33,7 @@ struct ExpressionCall {
 /// A kernel of one axis along which all operands lie is pointwise: its operands may have any shapes
 /// that broadcast to the output's, and its position is the row-major place there. Operands of other
 /// kernels are as their maps say.
-/// Errors: unsupported as supports_expression() says; invalid_argument for another number of
+/// Errors: unsupported where the kernel has no tile program; invalid_argument for another number of
 /// operands or parameters than the kernel has; kernel_failed for an integer divided by 0 and 0 to a
 /// negative integer power, with node, place and values.
 [[nodiscard]] Status run_expression(const KernelIR& kernel,
@@ -39,9 +41,9 @@ struct ExpressionCall {
                                     std::span<const ExpressionCall> calls,
                                     KernelContext& context);
 
-/// Whether run_expression() takes such a kernel, by its program, which is kept.
-[[nodiscard]] Support supports_expression(const KernelIR& kernel,
-                                          std::uint64_t hash,
-                                          KernelContext& context);
+/// The same, by the kernel's program.
+[[nodiscard]] Status run_program(const TileProgram& program,
+                                 std::span<const ExpressionCall> calls,
+                                 KernelContext& context);
 
 }  // namespace hearth::cpu

@@ -2,6 +2,7 @@
 #include "expression_kernel.hpp"
 
 #include "expression.hpp"
+#include "program_cache.hpp"
 
 #include <hearth/streams/kernel/expression.hpp>
 
@@ -20,6 +21,11 @@ Status named(const Status& status, const Expression& expression) {
   return error;
 }
 
+// A call's expression outlives the device.
+Result<const TileProgram*> program_of(const Expression& expression, KernelContext& context) {
+  return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
+}
+
 Status run(const KernelCall& call, KernelContext& context) {
   return run_expression_batch({&call, 1}, context);
 }
@@ -30,11 +36,16 @@ Support supports_expression_call(const KernelCall& call, KernelContext& context)
   if (call.expression == nullptr) {
     return {.yes = false, .reason = "expression without the function that it stands for"};
   }
-  return supports_expression(call.expression->kernel, call.expression->hash, context);
+  const Result<const TileProgram*> program = program_of(*call.expression, context);
+  return program.has_value() ? Support{} : Support{.yes = false, .reason = program.error().text};
 }
 
 Status run_expression_batch(std::span<const KernelCall> calls, KernelContext& context) {
   const Expression& expression = *calls[0].expression;
+  const Result<const TileProgram*> program = program_of(expression, context);
+  if (!program.has_value()) {
+    return named(program.status(), expression);
+  }
   std::vector<ExpressionParameters> parameters;
   std::vector<ExpressionCall> sets;
   parameters.reserve(calls.size());  // the sets point into it
@@ -44,7 +55,7 @@ Status run_expression_batch(std::span<const KernelCall> calls, KernelContext& co
     sets.push_back(
         {.inputs = call.inputs, .outputs = call.outputs, .parameters = parameters.back().all()});
   }
-  return named(run_expression(expression.kernel, expression.hash, sets, context), expression);
+  return named(run_program(*program.value(), sets, context), expression);
 }
 
 std::size_t equal_expressions(std::span<const KernelCall> calls) noexcept {

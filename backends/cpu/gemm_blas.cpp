@@ -1,10 +1,13 @@
 #include "gemm_blas.hpp"
 
+#include <hearth/runtime/base/machine_memory.hpp>
+
 #include <cblas.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace hearth::cpu {
 
@@ -14,10 +17,36 @@ namespace {
 constexpr double kLeastFlops = 4e6;
 constexpr std::int64_t kLeastSide = 32;
 
-BlasStatus probe() {
+// What each thread that OpenBLAS starts asks for when the library is loaded (0.3.21, x86-64). One
+// that gets nothing asks again without end, and the end of the process waits for it.
+constexpr std::int64_t kThreadBytes = std::int64_t{128} << 20;
+
+// Those that have their memory hold it before main(), so the process is as large.
+std::string starving_threads() {
+  const int count = openblas_get_num_threads() - 1;  // the caller is one of them
+  const auto addresses = detail::address_limit();
+  if (!addresses || addresses->left_bytes >= kThreadBytes ||
+      addresses->most_bytes - addresses->left_bytes >= count * kThreadBytes) {
+    return {};
+  }
+  return fmt::format(
+      "the limit on addresses (ulimit -v) of {} MiB leaves no room for OpenBLAS's own threads, "
+      "which take {} MiB; they would ask for it without end, and the program would never end: set "
+      "OPENBLAS_NUM_THREADS=1, or raise the limit",
+      addresses->most_bytes >> 20,
+      count * (kThreadBytes >> 20));
+}
+
 #ifdef __SANITIZE_THREAD__
-  return {.usable = false, .description = "own matrix products (OpenBLAS is not instrumented)"};
+constexpr bool kIsUsable = false;  // it is not instrumented
 #else
+constexpr bool kIsUsable = true;
+#endif
+
+BlasStatus probe() {
+  if (!kIsUsable) {
+    return {.usable = false, .description = "own matrix products (OpenBLAS is not instrumented)"};
+  }
   // "OpenBLAS 0.3.21 NO_LAPACKE ...": the first two words.
   const std::string_view config = openblas_get_config();
   const std::string_view version = config.substr(0, config.find(' ', config.find(' ') + 1));
@@ -28,9 +57,11 @@ BlasStatus probe() {
                             version,
                             openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
   }
+  std::string starving = starving_threads();
   openblas_set_num_threads(1);
-  return {.usable = true, .description = fmt::format("{} (pthread build)", version)};
-#endif
+  return {.usable = true,
+          .description = fmt::format("{} (pthread build)", version),
+          .starving = std::move(starving)};
 }
 
 struct BlasOperand {

@@ -11,7 +11,8 @@ namespace hearth::cpu {
 
 struct BlasStatus {
   bool usable = false;
-  std::string description;  ///< "OpenBLAS 0.3.21 (pthread build)", or why it is not used.
+  std::string description;    ///< "OpenBLAS 0.3.21 (pthread build)", or why it is not used.
+  std::string starving = {};  ///< Why the process would never end; empty where it does.
 };
 
 /// Looks once at the library that was loaded, and sets it to one thread.

@@ -8,6 +8,7 @@ namespace hearth::cpu {
 Result<const TileProgram*> ProgramCache::find(const KernelIR& kernel,
                                               std::uint64_t hash,
                                               IsaLevel isa) {
+  last_lasting_ = nullptr;  // its program may make room
   const auto found = programs_.find(hash);
   if (found != programs_.end() && found->second.program->kernel == kernel) {
     found->second.last_use = ++use_count_;

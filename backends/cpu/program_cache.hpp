@@ -25,6 +25,19 @@ class ProgramCache {
   [[nodiscard]] Result<const TileProgram*> find(const KernelIR& kernel,
                                                 std::uint64_t hash,
                                                 IsaLevel isa);
+  /// The same for a kernel that stays where it is as long as the cache, as those of a runtime's
+  /// expressions do. Each record of an update asks for the one that was found last: it is known by
+  /// its address, as comparing kernels takes 1,500 instructions.
+  [[nodiscard]] Result<const TileProgram*> find_lasting(const KernelIR& kernel,
+                                                        std::uint64_t hash,
+                                                        IsaLevel isa) {
+    if (&kernel != last_lasting_ || hash != last_hash_) {
+      HEARTH_TRY(last_program_, find(kernel, hash, isa));
+      last_lasting_ = &kernel;
+      last_hash_ = hash;
+    }
+    return last_program_;
+  }
   [[nodiscard]] std::size_t size() const noexcept { return programs_.size(); }
 
  private:
@@ -35,6 +48,9 @@ class ProgramCache {
   void make_room();
 
   std::map<std::uint64_t, Kept> programs_;
+  const KernelIR* last_lasting_ = nullptr;  // null once another was found
+  std::uint64_t last_hash_ = 0;
+  const TileProgram* last_program_ = nullptr;
   std::uint64_t use_count_ = 0;
 };
 

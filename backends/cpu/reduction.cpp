@@ -260,7 +260,7 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
   }
   if (shape.element_count() == 0) {
     if (kind == OpKind::reduce_max) {
-      return nothing_to_reduce("reduce_max", shape);
+      return nothing_to_reduce("max", shape);
     }
     fill_empty(kind, call.outputs[0], context.isa);
     return {};

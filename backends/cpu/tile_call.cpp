@@ -57,7 +57,9 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
   if (count_ == 0) {
     return;
   }
-  if (!program.is_pointwise || !lies_flat()) {
+  if (flat_count(program, call) != 0) {
+    lay_flat();
+  } else {
     find_space();
   }
   find_shares();
@@ -66,23 +68,27 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
   is_far_ = program.body.size() > 1 && count_ * program.element_bytes > near;
 }
 
-// The common case, without a look at strides.
-bool TileCall::lies_flat() {
-  for (const TensorView& output : call_.outputs) {
-    if (!output.layout->contiguous) {
-      return false;
-    }
-  }
+// The common case.
+std::int64_t TileCall::flat_count(const TileProgram& program, const ExpressionCall& call) noexcept {
+  const Layout* const layout = call.outputs[0].layout;
+  const std::int64_t count = layout->shape.element_count();
+  const auto is_flat = [&](const TensorView& view) {
+    // Mostly all have one layout; the rest are of the same size, or a single element.
+    return view.layout == layout || view.element_count() == 1 ||
+           (view.layout->contiguous && view.element_count() == count);
+  };
+  return program.is_pointwise && layout->contiguous && std::ranges::all_of(call.inputs, is_flat) &&
+                 std::ranges::all_of(call.outputs, is_flat)
+             ? count
+             : 0;
+}
+
+void TileCall::lay_flat() noexcept {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-    const TensorView& input = call_.inputs[i];
-    const std::int64_t elements = input.element_count();
-    if (elements != 1 && (elements != count_ || !input.layout->contiguous)) {
-      return false;
-    }
-    lies_[i] = elements == 1 && count_ != 1 ? Lie::one : Lie::linear;
-    base_[i] = input.data;
+    const bool is_one = count_ != 1 && call_.inputs[i].element_count() == 1;
+    lies_[i] = is_one ? Lie::one : Lie::linear;
+    base_[i] = call_.inputs[i].data;
   }
-  return true;
 }
 
 // An input whose map has quotients or remainders is read place by place, whatever the space is

@@ -19,13 +19,16 @@ namespace hearth::cpu {
 
 class TileCall {
  public:
+  /// The elements of each output when all operands lie in the order of the work, or are one
+  /// element, as far as that can be told without a look at strides; else 0.
+  [[nodiscard]] static std::int64_t flat_count(const TileProgram& program,
+                                               const ExpressionCall& call) noexcept;
+
   /// What `call` refers to outlives it.
   TileCall(const TileProgram& program, const ExpressionCall& call, IsaLevel isa);
 
   /// Elements of each output.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// Whether all operands lie in the order of the work, or are one element.
-  [[nodiscard]] bool is_flat() const noexcept { return order_ == Order::flat; }
   [[nodiscard]] TileSizes sizes() const noexcept { return shape_.dims(); }
 
   /// The work as units that run() takes ranges of, and how many are worth a fork.
@@ -53,7 +56,7 @@ class TileCall {
   };
   enum class Lie : std::uint8_t { linear, one, strided, mapped };
 
-  [[nodiscard]] bool lies_flat();
+  void lay_flat() noexcept;
   [[nodiscard]] Strides strides_of(std::size_t operand);
   [[nodiscard]] Lie lie_of(std::size_t operand) const;
   void find_space();

@@ -1,5 +1,6 @@
 #include "tile_program.hpp"
 
+#include "tile_assignment.hpp"
 #include "tile_pattern.hpp"
 
 #include <fmt/format.h>
@@ -141,14 +142,16 @@ class Compiler {
     choose_instructions();
     number_inputs_and_cells();
     write_instructions();
-    HEARTH_TRY_STATUS(assign_tiles());
+    HEARTH_TRY_STATUS(
+        assign_tiles(program_, [this](const TileInstruction& each, std::size_t operand) {
+          return may_overwrite(each, operand);
+        }));
     find_sizes();
     return std::move(program_);
   }
 
  private:
   using Place = std::size_t;
-  static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
   struct Chosen {
     TileInstruction instruction = {};
     std::vector<std::int32_t> operands = {};  ///< Nodes.
@@ -383,97 +386,6 @@ class Compiler {
       }
       program_.outputs.push_back({.value = value});
     }
-  }
-
-  // A tile is free again behind the last instruction that reads it. Where an instruction may write
-  // over an operand that ends with it, it does. An output's tile is its own from end to end,
-  // because it may lie in the output's memory, and that may be an input's too.
-  Status assign_tiles() {
-    const ValueNumber first = program_.first_tile();
-    std::size_t count = 0;
-    for (const TileInstruction& each : program_.body) {
-      count += each.out_count;
-    }
-    std::vector<std::size_t> last_read(count, 0);
-    std::vector<std::size_t> made_by(count, 0);
-    for (std::size_t i = 0; i < program_.body.size(); ++i) {
-      const TileInstruction& each = program_.body[i];
-      for (std::size_t k = 0; k < each.out_count; ++k) {
-        made_by[each.out[k] - first] = i;
-      }
-      for (std::size_t k = 0; k < each.operand_count; ++k) {
-        if (each.in[k] >= first) {
-          last_read[each.in[k] - first] = i;
-        }
-      }
-    }
-    for (TileOutput& output : program_.outputs) {
-      const std::size_t maker = made_by[output.value - first];
-      last_read[output.value - first] = kNever;
-      for (std::size_t i = maker + 1; i < program_.body.size(); ++i) {
-        output.read_after |= inputs_read(program_.body[i]);
-      }
-    }
-    std::vector<ValueNumber> tile(count, 0);
-    std::vector<ValueNumber> free;
-    for (std::size_t i = 0; i < program_.body.size(); ++i) {
-      assign_tile(i, last_read, tile, free);
-    }
-    for (TileOutput& output : program_.outputs) {
-      output.value = tile[output.value - first];
-    }
-    const std::size_t values = first + program_.tile_count;
-    const bool fits = values + TileProgram::kMostInputs <= TileProgram::kMostValues;
-    return fits ? Status() : too_much(fmt::format("no room for {} values at a time", values));
-  }
-
-  [[nodiscard]] std::uint32_t inputs_read(const TileInstruction& instruction) const {
-    std::uint32_t inputs = 0;
-    for (std::size_t k = 0; k < instruction.operand_count; ++k) {
-      inputs |= instruction.in[k] < program_.first_cell() ? 1U << instruction.in[k] : 0U;
-    }
-    return inputs;
-  }
-
-  void assign_tile(std::size_t i,
-                   const std::vector<std::size_t>& last_read,
-                   std::vector<ValueNumber>& tile,
-                   std::vector<ValueNumber>& free) {
-    TileInstruction& each = program_.body[i];
-    const ValueNumber first = program_.first_tile();
-    std::vector<ValueNumber> ended;
-    std::optional<ValueNumber> over;
-    for (std::size_t k = 0; k < each.operand_count; ++k) {
-      if (each.in[k] < first) {
-        continue;
-      }
-      const std::size_t made = each.in[k] - first;
-      each.in[k] = tile[made];
-      if (last_read[made] != i || std::ranges::find(ended, tile[made]) != ended.end()) {
-        continue;
-      }
-      ended.push_back(tile[made]);
-      over = may_overwrite(each, k) ? tile[made] : over;
-    }
-    for (std::size_t k = 0; k < each.out_count; ++k) {
-      const std::size_t mine = each.out[k] - first;
-      const bool is_output = last_read[mine] == kNever;
-      if (!is_output && over.has_value()) {
-        tile[mine] = *over;
-        std::erase(ended, *over);
-      } else if (!is_output && !free.empty()) {
-        tile[mine] = free.back();
-        free.pop_back();
-      } else {
-        tile[mine] = static_cast<ValueNumber>(first + program_.tile_count++);
-      }
-      each.out[k] = tile[mine];
-    }
-    if (each.step == TileStep::adam) {
-      each.spare = static_cast<ValueNumber>(first + program_.tile_count);
-      program_.tile_count = static_cast<std::uint16_t>(program_.tile_count + 4);
-    }
-    free.insert(free.end(), ended.begin(), ended.end());
   }
 
   // Loops from one size to another read ahead of what they write.

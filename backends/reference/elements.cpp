@@ -27,6 +27,18 @@ float round_to_odd(double value) {
   return std::bit_cast<float>(word | 1U);
 }
 
+// The same for integers of more bits than a double has: their lowest 11 go, and the next one is set
+// when something was lost.
+double round_to_odd(std::int64_t value) {
+  constexpr std::uint64_t kLost = (1U << 11U) - 1;
+  const auto word = static_cast<std::uint64_t>(value);
+  std::uint64_t size = value < 0 ? 0 - word : word;
+  if (size >> 53U != 0 && (size & kLost) != 0) {
+    size = (size & ~kLost) | (kLost + 1);
+  }
+  return value < 0 ? -static_cast<double>(size) : static_cast<double>(size);
+}
+
 template <class T>
 T from_real(double value) {
   if constexpr (is_half<T>) {
@@ -53,7 +65,7 @@ T from_real(double value) {
 template <class T>
 T from_integer(std::int64_t value) {
   if constexpr (is_half<T>) {
-    return T(round_to_odd(static_cast<double>(value)));
+    return T(round_to_odd(round_to_odd(value)));
   } else if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
   } else {

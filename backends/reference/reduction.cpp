@@ -49,7 +49,7 @@ Status reduce(const KernelCall& call) {
   const auto axes = call.op.attributes<ReduceAttributes>().axes;
   const bool picks = kind == OpKind::reduce_max;
   if (picks && input.element_count() == 0 && result.element_count() != 0) {
-    return nothing_to_reduce("reduce_max", input.shape());
+    return nothing_to_reduce("max", input.shape());
   }
   constexpr T kLowest = std::is_same_v<T, double>
                             ? static_cast<T>(-std::numeric_limits<double>::infinity())

@@ -24,12 +24,13 @@ constexpr std::byte kNotYet{0xdb};  ///< What a download's host bytes are up to 
 
 /// A launch that owns what the original only borrows.
 struct AsyncSim::StoredLaunch {
-  StoredLaunch(const Launch& launch, std::uint64_t submit)
+  StoredLaunch(const Launch& launch, std::uint64_t submit, bool is_to_fail)
       : call(launch.call),
         cell(launch.cell),
         guards(launch.guards.begin(), launch.guards.end()),
         keeps(launch.keeps.begin(), launch.keeps.end()),
-        number(submit) {}
+        number(submit),
+        fails(is_to_fail) {}
 
   /// Output i gets the elements of input keeps[i].
   void keep_inputs() const {
@@ -47,6 +48,7 @@ struct AsyncSim::StoredLaunch {
   std::vector<ErrorCell> guards;
   std::vector<std::int8_t> keeps;
   std::uint64_t number;  // of the submit
+  bool fails;            // by plan
 };
 
 AsyncSim::AsyncSim(AsyncSimOptions options)
@@ -139,7 +141,8 @@ Status AsyncSim::accept(const Launch& launch, std::uint64_t number) {
   }
   HEARTH_TRY_STATUS(faults_->compile(launch.call));
   faults_->count_submit();
-  if (faults_->fails(number) || (faults_->fails_late(number) && launch.cell == 0)) {
+  launches_with_cell_ += launch.cell != 0 ? 1 : 0;
+  if (faults_->fails(number) || (fails_late(launch) && launch.cell == 0)) {
     return faults_->submit_failure(launch.call, number);
   }
   const auto names_input = [&](std::int8_t input) {
@@ -158,6 +161,13 @@ Status AsyncSim::accept(const Launch& launch, std::uint64_t number) {
   return {};
 }
 
+bool AsyncSim::fails_late(const Launch& launch) const {
+  if (!options_.late_failures_name_cells) {
+    return faults_->fails_late(faults_->submitted());
+  }
+  return launch.cell != 0 && faults_->fails_late(launches_with_cell_);
+}
+
 Status AsyncSim::enqueue(const Launch& launch,
                          std::uint64_t number,
                          std::span<const TimelinePoint> after,
@@ -169,8 +179,9 @@ Status AsyncSim::enqueue(const Launch& launch,
             .cost = cost_of(options_.cost ? options_.cost(launch.call) : nanoseconds(0)),
             .hangs = number == faults_->plan().hanging_submit,
             .effect = {}};
-  work.effect = [this, stored = std::make_unique<StoredLaunch>(launch, number)]()
-                    HEARTH_REQUIRES(mutex_) { run(*stored); };
+  work.effect =
+      [this, stored = std::make_unique<StoredLaunch>(launch, number, fails_late(launch))]()
+          HEARTH_REQUIRES(mutex_) { run(*stored); };
   auto [end, fault] =
       work_->add(kOpStream, std::move(work), faults_->forgets_order(number) ? none : after);
   point = end;
@@ -186,8 +197,7 @@ void AsyncSim::run(const StoredLaunch& launch) {
     return;
   }
   const KernelCall call = launch.call.call();
-  const Status status = faults_->fails_late(launch.number)
-                            ? Status(faults_->submit_failure(call, launch.number))
+  const Status status = launch.fails        ? Status(faults_->submit_failure(call, launch.number))
                         : options_.computes ? run_with_oracle(call, info_.name)
                                             : Status();
   if (status.has_value()) {

@@ -40,6 +40,9 @@ struct AsyncSimOptions {
   SimCost cost = roofline_cost();
   double copy_bytes_per_second = 12e9;
   FaultPlan faults = {};
+  /// FaultPlan::late_failures are numbers of the ops with an error cell among themselves, so that
+  /// each of them comes late.
+  bool late_failures_name_cells = false;
   std::int64_t budget_bytes = HostPageOptions{}.budget_bytes;  ///< Of all pages.
   /// Where memory is checked, all of it must come from pages().
   SimSchedule schedule = {};
@@ -106,6 +109,8 @@ class AsyncSim final : public Backend {
   struct StoredLaunch;
 
   [[nodiscard]] Status accept(const Launch& launch, std::uint64_t number) HEARTH_REQUIRES(mutex_);
+  /// Whether the launch that was accepted last fails at its end, by plan.
+  [[nodiscard]] bool fails_late(const Launch& launch) const HEARTH_REQUIRES(mutex_);
   [[nodiscard]] Status enqueue(const Launch& launch,
                                std::uint64_t number,
                                std::span<const TimelinePoint> after,
@@ -138,6 +143,7 @@ class AsyncSim final : public Backend {
   std::map<ErrorCell, Error> cells_ HEARTH_GUARDED_BY(mutex_);  // those with a failure
   std::deque<Error> stray_failures_ HEARTH_GUARDED_BY(mutex_);
   std::vector<ShadowReport> shadow_reports_ HEARTH_GUARDED_BY(mutex_);
+  std::uint64_t launches_with_cell_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::uint64_t random_ HEARTH_GUARDED_BY(mutex_);
   bool is_lost_ HEARTH_GUARDED_BY(mutex_) = false;
   std::string when_lost_ HEARTH_GUARDED_BY(mutex_);

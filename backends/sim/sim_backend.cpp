@@ -70,7 +70,9 @@ Status SimBackend::run(const KernelCall& call) {
   const std::uint64_t number = faults_->count_submit();
   is_hung_ = is_hung_ || number == options_.faults.hanging_submit;
   if (!is_hung_) {
-    advance(options_.cost ? options_.cost(call) : nanoseconds(0));
+    if (options_.cost || now_ >= options_.faults.lost_at) {
+      advance(options_.cost ? options_.cost(call) : nanoseconds(0));
+    }
     if (is_lost_) {
       return lost();
     }

@@ -1,5 +1,5 @@
 // Shared ownership with the count inside the object: one word a handle, no control block.
-// For Tensor, Pending, Timeline, DeviceEndpoint and Parker only; everything else has one owner.
+// For Tensor, Pending, DeviceEndpoint and Parker only; everything else has one owner.
 // Threads: handles are values; distinct handles to one object may be copied and dropped by
 // different threads. Invariant: the object dies with its last handle, after all that any other
 // holder did to it.
@@ -15,7 +15,7 @@
 
 namespace hearth {
 
-/// Base of what IntrusivePtr counts: `class Timeline final : public RefCounted<Timeline>`.
+/// Base of what IntrusivePtr counts: `class Parker final : public RefCounted<Parker>`.
 /// A class with subclasses needs a virtual destructor.
 template <class Derived, class Atomics = StdAtomics>
 class RefCounted {

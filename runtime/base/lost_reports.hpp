@@ -19,8 +19,8 @@ class LostReports final {
   LostReports& operator=(const LostReports&) = delete;
   ~LostReports() = default;
 
-  /// The error for a report's promise, which fails with `error`. It dies with the report, which is
-  /// how a dropped one is known.
+  /// The error for a report's promise, which fails with `error`. It dies with the report, and not
+  /// before the fulfiller has let go of the promise: how a dropped one is known, by the next call.
   [[nodiscard]] ErrorRef add(ErrorRef error) HEARTH_EXCLUDES(mutex_);
   /// The first failure whose report was dropped and which nobody has read, also not through a
   /// tensor; nullptr where there is none. Forgets what was read.

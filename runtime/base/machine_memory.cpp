@@ -82,21 +82,27 @@ std::vector<detail::MemoryLimit> machine_and_groups() {
   return limits;
 }
 
+// Of a `ulimit`, and of what /proc/self/status says of its use.
+template <class Resource>
+std::optional<detail::MemoryLimit> own_limit(Resource resource, std::string_view used) {
+  ::rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return std::nullopt;
+  }
+  const auto most = static_cast<std::int64_t>(
+      std::min<::rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
+  const std::int64_t now = std::max<std::int64_t>(0, value_of("/proc/self/status", used));
+  return detail::MemoryLimit{.most_bytes = most,
+                             .left_bytes = std::max<std::int64_t>(0, most - now * kKibibyte)};
+}
+
 // What `ulimit` leaves: of addresses, and of memory that can be written.
 std::int64_t left_by_own_limits() {
-  const std::filesystem::path status = "/proc/self/status";
   std::int64_t left = std::numeric_limits<std::int64_t>::max();
-  const auto look = [&](auto resource, std::string_view used) {
-    ::rlimit limit{};
-    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-      const auto most = static_cast<std::int64_t>(
-          std::min<::rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
-      left = std::min(left, most - std::max<std::int64_t>(0, value_of(status, used)) * kKibibyte);
-    }
-  };
-  look(RLIMIT_AS, "VmSize:");
-  look(RLIMIT_DATA, "VmData:");
-  return std::max<std::int64_t>(left, 0);
+  for (const auto& limit : {detail::address_limit(), own_limit(RLIMIT_DATA, "VmData:")}) {
+    left = limit ? std::min(left, limit->left_bytes) : left;
+  }
+  return left;
 }
 
 }  // namespace
@@ -128,6 +134,10 @@ std::optional<detail::MemoryLimit> detail::control_group_limit(
   }
   return MemoryLimit{.most_bytes = *most,
                      .left_bytes = std::clamp<std::int64_t>(*most - *used, 0, *most)};
+}
+
+std::optional<detail::MemoryLimit> detail::address_limit() {
+  return own_limit(RLIMIT_AS, "VmSize:");
 }
 
 std::int64_t available_host_bytes() {

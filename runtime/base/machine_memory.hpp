@@ -45,6 +45,9 @@ struct MemoryLimit {
 /// nothing when there is no limit, or no such folder.
 [[nodiscard]] std::optional<MemoryLimit> control_group_limit(const std::filesystem::path& folder);
 
+/// The addresses that the process may have (ulimit -v); nothing when there is no limit.
+[[nodiscard]] std::optional<MemoryLimit> address_limit();
+
 /// For tests: while one lives, exactly so many bytes can be filled.
 class PretendedHostBytes final {
  public:

@@ -26,8 +26,8 @@ namespace hearth {
 
 class PendingStateBase;
 
-/// How a waiting thread can do the awaited work itself: the reader of a host device borrows the
-/// device's token.
+/// How a waiting thread can do the awaited work itself: where a device's work runs inline, its
+/// reader borrows the device's token.
 struct PendingHelper {
   /// Works towards state.is_ready() and returns when it is, when nothing is left to do here, or
   /// soon after the deadline.
@@ -159,7 +159,7 @@ class [[nodiscard]] Pending {
   /// The value. Without a deadline it waits as long as the device gets on: until the runtime's
   /// wait_limit (kDefaultWait where there is none) has passed and no op was done in it. From a
   /// temporary the value is moved out, else it stays and may be read again. Who is ready to wait
-  /// ten seconds or more, without a stop, may meanwhile do a host device's work itself, which is
+  /// ten seconds or more, without a stop, may meanwhile do an inline device's work itself, which is
   /// faster; a kernel that does not come back keeps that thread.
   ///
   /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);

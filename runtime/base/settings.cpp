@@ -39,6 +39,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::async_sims,
      "HEARTH_ASYNC_SIMS",
      "on: sim devices are asynchronous, as a GPU is (off when not set)."},
+    {Setting::fusion,
+     "HEARTH_FUSION",
+     "single: devices look ahead as they do to fuse, and run the ops one by one (off when not "
+     "set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

@@ -28,10 +28,11 @@ enum class Setting : std::uint8_t {
   record_file,     ///< HEARTH_RECORD_FILE
   eager_reports,   ///< HEARTH_EAGER_REPORTS
   async_sims,      ///< HEARTH_ASYNC_SIMS
+  fusion,          ///< HEARTH_FUSION
   xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
   home,            ///< HOME
 };
-inline constexpr int kSettingCount = 10;
+inline constexpr int kSettingCount = 11;
 
 struct SettingInfo {
   Setting setting;

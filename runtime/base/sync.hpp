@@ -3,7 +3,7 @@
 // these files only:
 //   runtime/base/mailbox.hpp              queues between threads
 //   runtime/base/pending.hpp              waiters of a result
-//   runtime/base/timeline.hpp, watchdog.hpp   waiters of a device's progress, and of anything
+//   runtime/base/watchdog.hpp             who waits for what
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
 //   runtime/base/trace.hpp                one tracer for all threads

@@ -1,5 +1,5 @@
-// WaitList: the threads that wait for one thing, in order of arrival. Shared by Mailbox, Timeline
-// and Pending. Nodes live on the stacks of the waiting threads; the list belongs to a Mutex of its
+// WaitList: the threads that wait for one thing, in order of arrival. Shared by Mailbox, Pending
+// and AsyncSim. Nodes live on the stacks of the waiting threads; the list belongs to a Mutex of its
 // owner, under which every function is called. Wakers take a parker out under the lock and unpark
 // it after: it is counted, so a thread that has left meanwhile only finds a spare token.
 #pragma once

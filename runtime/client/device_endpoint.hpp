@@ -119,7 +119,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   void post_drop(const TensorImpl& impl) noexcept;
   /// Everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> take_inbox();
-  /// On a host device: runs the device's loop on this thread while the token is free, until
+  /// Where work runs inline: runs the device's loop on this thread while the token is free, until
   /// `waiter` is ready, the deadline passes or nothing is runnable. With a deadline that is near,
   /// the actor's thread does it. Errors: ArgumentError stream_misuse for a thread that runs the
   /// loop already: it would wait for itself.

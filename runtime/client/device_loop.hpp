@@ -1,6 +1,6 @@
-// The loop of a device as far as its clients reach it: who has claimed the token of a host device
-// may run the loop for a while. A seam, so that clients do not see the actor behind it. Private to
-// runtime.
+// The loop of a device as far as its clients reach it: who has claimed the token of a device whose
+// work runs inline may run the loop for a while. A seam, so that clients do not see the actor
+// behind it. Private to runtime.
 #pragma once
 
 #include <hearth/runtime/base/parker.hpp>

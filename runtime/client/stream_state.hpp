@@ -6,10 +6,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,10 +21,12 @@
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/update_group.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/sink.hpp>
 
 #include "device_endpoint.hpp"
+#include "name_set.hpp"
 #include "stop_watch.hpp"
 #include "tensor_impl.hpp"
 
@@ -32,12 +36,14 @@ namespace hearth {
 struct OpenGroup {
   SourceLoc opened;
   LaneId lane;
-  std::vector<std::uint64_t> made =
-      {};                    ///< Names of its results, which are made when it is committed.
+  NameSet made = {};  ///< Its results, which are made when it is committed.
+  /// What its last Adam update was given, and the numbers that follow from that.
+  std::optional<AdamUpdate> adam_options = {};
+  std::array<double, 8> adam_scalars = {};
   bool is_given_up = false;  ///< It was destroyed, and its stream is still to say so.
 
   [[nodiscard]] bool makes(const TensorImpl& tensor) const noexcept {
-    return std::ranges::find(made, name_of(tensor)) != made.end();
+    return made.has(name_of(tensor));
   }
 };
 

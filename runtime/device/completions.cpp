@@ -59,8 +59,17 @@ void Completions::finish(ReadEnd& end) {
   notify(endpoint_, "the reader of a tensor", end.ticket->finish, *end.ticket, std::move(error));
 }
 
+// Where a guard failed the device has kept the old values: the update did not happen.
 void Completions::finish(GroupEnd& end) {
-  notify(endpoint_, "who waits for an update", end.ticket->finish, nullptr);
+  HEARTH_ASSERT(are_known(end.guards), "an update group ends after the kernels that it looks at");
+  ErrorRef error = first_error(end.guards);
+  if (error) {
+    error = endpoint_.tables().failures().enter_lost_update(error);
+    if (LaneState* const lane = queues_.find(end.origin.lane)) {
+      dispatch_.note_failure(error, *lane);
+    }
+  }
+  notify(endpoint_, "who waits for an update", end.ticket->finish, std::move(error));
 }
 
 // The device may touch host bytes as long as its backend lives.

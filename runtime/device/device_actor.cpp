@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -24,6 +25,7 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       report_(*endpoint_, queues_, dispatch_, in_flight_),
       records_(*endpoint_, handles_, dispatch_, queues_, in_flight_, report_, memory_),
       join_(dispatch_, queues_, records_),
+      windows_(options.fusion, handles_, dispatch_, queues_),
       completions_(
           *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {}
 
@@ -58,7 +60,7 @@ void DeviceActor::let_failures_go() {
   });
 }
 
-// While a host device was busy a moment ago its actor sleeps in short pieces: then a caller who
+// While an inline device was busy a moment ago its actor sleeps in short pieces: then a caller who
 // pushes a few ops and reads the result pays for no wake, because the caller runs them itself
 // (bench: BM_Pending_RoundTrip). An idle device ends in a sleep without end.
 bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
@@ -92,9 +94,10 @@ void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline dead
   run(until, context, deadline);
 }
 
-// Phases of a pass: rings and messages; lanes that wait for memory; questions; ops that are held
-// for others like them; the end of a shutdown; a turn of the next lane. Where there is none, or the
-// borrower has what it waits for, the token goes back.
+// Phases of a pass: rings and messages; lanes that wait for memory; the windows of lanes that
+// linger, where a duty waits (at a shutdown all lanes come into these hands so); questions; ops
+// that are held for others like them; the end of a shutdown; a turn of the next lane. Where there
+// is none, or the borrower has what it waits for, the token goes back.
 void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
   endpoint_->note_holder();
   bool has_worked = false;  // before that, no deadline needs a look at the clock
@@ -104,6 +107,7 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     if (queues_.has_memory_waits()) {
       serve_memory_waits();
     }
+    end_windows_for_duties();
     if (!questions_.empty() && (queues_.is_idle() || ++question_turns_ > kQuestionTurns)) {
       answer_questions();
       continue;
@@ -114,9 +118,8 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
       continue;
     }
     const bool ends_here = is_stopping_ && until == nullptr;
-    if (ends_here &&
-        (stop_limit_.has_passed() ||
-         (queues_.ready().empty() && queues_.parked().empty() && in_flight_.is_empty()))) {
+    if (ends_here && (stop_limit_.has_passed() ||
+                      (queues_.is_idle() && queues_.parked().empty() && in_flight_.is_empty()))) {
       finish_stop();
       return;
     }
@@ -126,6 +129,12 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     } else if (try_leave(until != nullptr)) {
       return;  // the actor may be gone
     }
+  }
+}
+
+void DeviceActor::end_windows_for_duties() {
+  if (queues_.has_lingering() && (!questions_.empty() || is_stopping_)) {
+    queues_.end_lingering(WindowEnd::duty);
   }
 }
 
@@ -147,9 +156,10 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
   if (!in_flight_.is_empty()) {
     completions_.expect();
   }
-  // A borrower leaves the parked lanes' deadlines, and the end of a shutdown, to the actor's
-  // thread.
-  const bool leaves_duties = is_borrower && (is_stopping_ || !queues_.parked().empty());
+  // A borrower leaves the deadlines of lanes that are parked or linger, and the end of a shutdown,
+  // to the actor's thread.
+  const bool leaves_duties =
+      is_borrower && (is_stopping_ || !queues_.parked().empty() || queues_.has_lingering());
   endpoint.forget_holder();
   if (has_work) {
     endpoint.doorbell.release_with_work();
@@ -164,14 +174,17 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
 }
 
 // A release wakes all, not the first: which of them it is enough for only their allocations know.
-// Where nothing runs any more nobody will release anything, so the youngest fails, and the older
-// ones may get what it releases.
+// What a window holds up may be the drop that helps. Where nothing runs any more nobody will
+// release anything, so the youngest fails, and the older ones may get what it releases. Whether
+// that is still so its turn finds out (LaneQueues::on_shortage): others may have moved by then.
 void DeviceActor::serve_memory_waits() {
   if (released_blocks_ != handles_.release_count()) {
     released_blocks_ = handles_.release_count();
     queues_.unpark_memory_waits();
+  } else if (queues_.ready().empty() && queues_.has_lingering()) {
+    queues_.end_lingering(WindowEnd::shortage);
   } else if (queues_.is_idle() && in_flight_.is_empty()) {
-    expire(queues_.youngest_memory_wait());
+    queues_.unpark(queues_.youngest_memory_wait());
   }
 }
 
@@ -192,8 +205,9 @@ void DeviceActor::collect() {
     completions_.retire();
     after_record();
   }
-  if (!queues_.parked().empty() || (is_stopping_ && !in_flight_.is_empty())) {
-    expire_parked();
+  if (!queues_.parked().empty() || queues_.has_lingering() ||
+      (is_stopping_ && !in_flight_.is_empty())) {
+    end_waits();
   } else if (!queues_.next_deadline().is_never()) {
     queues_.set_next_deadline(Deadline::never());
   }
@@ -201,7 +215,7 @@ void DeviceActor::collect() {
 
 // The earliest deadline that is left is for the actor's thread, which may sleep while a borrower
 // runs the loop.
-void DeviceActor::expire_parked() {
+void DeviceActor::end_waits() {
   Deadline earliest = is_stopping_ ? stop_limit_ : Deadline::never();
   const std::vector<LaneState*>& parked = queues_.parked();
   for (std::size_t i = 0; i < parked.size();) {
@@ -213,6 +227,16 @@ void DeviceActor::expire_parked() {
     earliest = std::min(earliest, lane->deadline);
     ++i;
   }
+  const std::vector<LaneState*>& lingering = queues_.lingering();
+  for (std::size_t i = 0; i < lingering.size();) {
+    LaneState* lane = lingering[i];
+    if (lane->linger_until.has_passed()) {
+      queues_.end_window(*lane, WindowEnd::idle);  // takes it out of `lingering`
+      continue;
+    }
+    earliest = std::min(earliest, lane->linger_until);
+    ++i;
+  }
   queues_.set_next_deadline(earliest);
 }
 
@@ -222,20 +246,10 @@ void DeviceActor::expire_parked() {
 void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context) {
   lane.is_ready = false;
   for (int count = 0; count < kTurnRecords; ++count) {
-    const OpRecord* record = lane.lane->front();
-    if (record == nullptr) {
+    const OpRecord* record = lane.lane->peek(lane.window.looked());
+    if (record == nullptr || !take_record(lane, *record)) {
       break;
     }
-    endpoint_->note_record(lane.id, *record);
-    const OpView op(*record, lane.lane->front_blob());
-    if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {
-      break;
-    }
-    if (records_.consume(lane, op) == Step::parked) {
-      break;
-    }
-    queues_.finish_record(lane);
-    after_record();
     if (endpoint_->doorbell.has_news()) {
       break;  // another lane or a message came: a long turn must not keep it waiting
     }
@@ -249,9 +263,29 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
   end_turn(lane);
 }
 
+bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
+  endpoint_->note_record(lane.id, record);
+  const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
+  if (windows_.looks_ahead() && windows_.look(lane, op) != WindowRunner::Look::alone) {
+    return true;
+  }
+  if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {
+    return false;
+  }
+  if (records_.consume(lane, op) == Step::parked) {
+    return false;
+  }
+  if (windows_.looks_ahead()) {
+    WindowRunner::note_done(lane, record);
+  }
+  queues_.finish_record(lane);
+  after_record();
+  return true;
+}
+
 // Phases: drops whose last user has moved on; lanes that watch this one; a producer that waits for
-// room; then the lane is queued again, stays with its waker, or is left to the next ring. An
-// orphaned lane that is empty ends.
+// room; then the lane is queued again, stays with its waker, or is left to the next ring: for a
+// moment only, if it has a window. An orphaned lane that is empty ends.
 void DeviceActor::end_turn(LaneState& lane) {
   if (!lane.deferred.empty()) {
     records_.drops.settle(lane);
@@ -259,28 +293,26 @@ void DeviceActor::end_turn(LaneState& lane) {
   if (!lane.watchers.empty()) {
     notify_watchers(lane);
   }
-  const bool is_empty = lane.lane->front() == nullptr;
-  if (!is_empty) {
+  if (lane.lane->front() != nullptr) {
     lane.lane->look_for_producer();  // it may be long until the next record is popped
   }
   if (lane.parked != ParkReason::none || lane.is_ready) {
     return;  // stays rung; its waker makes it ready again, or the join does
   }
-  if (!is_empty) {
+  if (lane.lane->peek(lane.window.looked()) != nullptr) {
     queues_.make_ready(lane);
     return;
   }
-  switch (lane.lane->finish_turn()) {
-    case Lane::Turn::more:
-      queues_.make_ready(lane);
-      return;
-    case Lane::Turn::rung_again:
-      return;
-    case Lane::Turn::empty:
-      if (lane.lane->is_orphaned() && lane.deferred.empty()) {
-        close_lane(lane);
-      }
-      return;
+  const Lane::Turn turn = lane.lane->finish_turn(lane.window.looked());
+  if (turn == Lane::Turn::more) {
+    queues_.make_ready(lane);
+  } else if (lane.window.is_open()) {
+    queues_.linger(lane);
+    if (lane.lane->is_orphaned()) {
+      queues_.end_window(lane, WindowEnd::stream_end);
+    }
+  } else if (turn == Lane::Turn::empty && lane.lane->is_orphaned() && lane.deferred.empty()) {
+    close_lane(lane);
   }
 }
 
@@ -361,6 +393,7 @@ void DeviceActor::notify_watchers(LaneState& lane) {
 // An open update group dies with its stream: the named tensors keep their old values.
 void DeviceActor::close_lane(LaneState& lane) {
   const LaneId id = lane.id;
+  HEARTH_ASSERT(lane.lane->front() == nullptr, "a lane ends with records that nobody ran");
   if (lane.in_group) {
     records_.groups.abandon_open(lane);
   }

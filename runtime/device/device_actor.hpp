@@ -1,9 +1,9 @@
 // The device actor: a loop with a token that consumes a device's lanes and drives its backend.
-// Normally on a thread of its own; on a host device a thread that waits for a result may hold the
-// token for a while and run the loop on its own core. Private to runtime. Threads: the token holder
-// only, but for thread_main (the actor's thread). Invariants: (1) one holder at a time; (2) the
-// loop never blocks and never runs user code: what must wait parks its lane; (3) lanes take turns
-// of at most kTurnRecords records, so that none starves; (4) no exception leaves the loop.
+// Normally on a thread of its own; a thread that waits for an inline device may hold the token for
+// a while and run the loop on its own core. Private to runtime. Threads: the token holder only, but
+// for thread_main (the actor's thread). Invariants: (1) one holder at a time; (2) the loop never
+// blocks and never runs user code: what must wait parks its lane; (3) lanes take turns of at most
+// kTurnRecords records, so that none starves; (4) no exception leaves the loop.
 #pragma once
 
 #include <atomic>
@@ -28,6 +28,7 @@
 #include "runtime/client/device_loop.hpp"
 #include "runtime/client/device_message.hpp"
 #include "wait_report.hpp"
+#include "window_runner.hpp"
 
 namespace hearth {
 
@@ -54,20 +55,24 @@ class DeviceActor final : public DeviceLoop {
 
   /// Runs turns until nothing is runnable or `until` says so, and gives the token back.
   void run(UntilFn until, const void* context, Deadline deadline) noexcept;
+  /// The windows of lanes that linger end where a question or the shutdown waits.
+  void end_windows_for_duties();
   void run_next_lane(UntilFn until, const void* context);
   /// Gives the token back, unless a ring came first.
   [[nodiscard]] bool try_leave(bool is_borrower) noexcept;
   void collect();
-  /// Ends the waits whose deadline has passed.
-  void expire_parked();
+  /// Ends the waits, and the windows of lanes that linger, whose deadline has passed.
+  void end_waits();
   void receive(DeviceMessage& message);
   void keep_question(DeviceQuestion question);
   void answer_questions();
   void answer(DeviceQuestion& question);
   /// Lanes that wait for memory go on when some was released; when nobody else can run, the
-  /// youngest fails.
+  /// youngest gets what there is, or fails.
   void serve_memory_waits();
   void take_turn(LaneState& lane, UntilFn until, const void* context);
+  /// Looks at the lane's next record, or runs it. False: the lane waits.
+  [[nodiscard]] bool take_record(LaneState& lane, const OpRecord& record);
   void end_turn(LaneState& lane);
   /// Runs the ops that are held longest (true), once no lane is left that could join; lets all go
   /// when it is enough.
@@ -113,6 +118,7 @@ class DeviceActor final : public DeviceLoop {
   WaitReport report_;
   Records records_;
   JoinRunner join_;
+  WindowRunner windows_;
   Completions completions_;
   bool is_lost_ = false;
   std::uint64_t released_blocks_ = 0;  // when the lanes that wait for memory were last woken

@@ -77,7 +77,9 @@ void DeviceActor::keep_question(DeviceQuestion question) {
   question_turns_ = 0;
 }
 
+// A device that is never idle answers with windows open: those end first.
 void DeviceActor::answer_questions() {
+  queues_.for_each([this](LaneState& lane) { queues_.end_window(lane, WindowEnd::duty); });
   for (DeviceQuestion& question : std::exchange(questions_, {})) {
     answer(question);
   }
@@ -133,6 +135,8 @@ DeviceStatistics DeviceActor::statistics() noexcept {
   figures.records = queues_.record_count();
   figures.tokens_lent = tokens_lent_;
   figures.streams = queues_.lane_count();
+  figures.window_ends = queues_.window_ends();
+  figures.whole_windows = queues_.whole_windows();
   return figures;
 }
 

@@ -11,6 +11,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/memory/make_memory_strategy.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/fusion.hpp>
 
 #include "device_scratch.hpp"
 #include "runtime/client/tickets.hpp"
@@ -26,6 +27,7 @@ struct DeviceActorOptions {
   std::function<std::unique_ptr<MemoryStrategy>(PageProvider&, std::int64_t)> make_memory = {};
   /// Waits for an asynchronous device; nullptr for an inline one.
   std::shared_ptr<CompletionWaiter> waiter = {};
+  Fusion fusion = Fusion::off;
   /// Opens the device's backend once more, for a restart.
   std::function<Result<std::unique_ptr<Backend>>()> reopen = {};
 };

@@ -57,10 +57,7 @@ Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
 void Dispatch::fail(const OpView& op, LaneState& lane, const ErrorRef& error) {
   account(error, lane);
   poison_outputs(op, lane, error);
-  for (int i = 0; i < op.record().input_count; ++i) {
-    const Operand operand = op.input(i);
-    consume(operand, handles_.slot(operand.slot));
-  }
+  consume_inputs(op);
 }
 
 void Dispatch::fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error) {
@@ -113,14 +110,10 @@ const Expression* Dispatch::expression_of(const OpView& op) const noexcept {
              : nullptr;
 }
 
-// The views lie in one scratch vector, inputs first: a call borrows it, and the next op overwrites
-// it.
-KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> storages) {
+KernelCall Dispatch::call_of(const ResolvedOp& op,
+                             std::span<const HeldStorage> storages,
+                             std::span<TensorView> views) const {
   const auto inputs = static_cast<std::size_t>(op.input_count());
-  if (views_.size() < inputs + storages.size()) [[unlikely]] {
-    views_.resize(inputs + storages.size());  // a warm device overwrites those of the op before
-  }
-  TensorView* const views = views_.data();
   for (std::size_t i = 0; i < inputs; ++i) {
     const Slot& slot = op.slot(static_cast<int>(i));
     views[i] = TensorView{slot.data, slot.layout, slot.dtype};
@@ -130,18 +123,17 @@ KernelCall Dispatch::call_of(const ResolvedOp& op, std::span<const HeldStorage> 
     views[inputs + i] = TensorView{
         storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype};
   }
-  return KernelCall{
-      op.op(), {views, inputs}, {views + inputs, storages.size()}, expression_of(op.op())};
+  return KernelCall{op.op(), views.first(inputs), views.subspan(inputs), expression_of(op.op())};
 }
 
 Status Dispatch::submit(const ResolvedOp& op,
                         std::span<const HeldStorage> storages,
                         OnShortage rule) {
-  const KernelCall call = call_of(op, storages);
+  Launch launch{.call = call_of(op, storages, room_for_views(op.op()))};
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
-  Status status = submit_call(call, rule);
+  Status status = submit_launch(launch, rule);
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
@@ -160,15 +152,20 @@ Status Dispatch::check_blocks(const ResolvedOp& op, std::span<const HeldStorage>
   });
 }
 
-Status Dispatch::submit_call(const KernelCall& call, OnShortage rule) {
+Status Dispatch::submit_launch(Launch& launch, OnShortage rule) {
   RuntimeTables& tables = endpoint_.tables();
-  const TraceScope span(tables.trace, tables.op_name(call.op.record()), endpoint_.name());
   ++statistics_.kernels;
-  return run_call("the kernel", call, rule);
+  if (!tables.trace.is_on()) [[likely]] {
+    return run_call("the kernel", launch, rule);
+  }
+  const TraceScope span(tables.trace, tables.op_name(launch.call.op.record()), endpoint_.name());
+  return run_call("the kernel", launch, rule);
 }
 
-Status Dispatch::run_call(const char* what, const KernelCall& call, OnShortage rule) {
-  Status status = guarded(what, [&] { return launch(call); });
+Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
+  Status status = guarded(what, [&] {
+    return runs_inline_ ? backend_->submit({&launch, 1}, {}).status : issue(launch);
+  });
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);
   }
@@ -221,7 +218,7 @@ void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef&
   for (int i = 0; i < op.record().output_count; ++i) {
     const Operand operand = op.output(i);
     Slot& slot = handles_.slot(operand.slot);
-    if (slot.state == SlotState::empty) {
+    if (is_unborn(slot, operand)) {
       handles_.make_poisoned(slot, operand, lane.id, error);
     } else {
       handles_.poison(slot, error);  // an exception came after it was made
@@ -233,6 +230,13 @@ void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef&
 void Dispatch::consume_inputs(const ResolvedOp& op) noexcept {
   for (int i = 0; i < op.input_count(); ++i) {
     consume(op.op().input(i), op.slot(i));
+  }
+}
+
+void Dispatch::consume_inputs(const OpView& op) noexcept {
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Operand operand = op.input(i);
+    consume(operand, handles_.slot(operand.slot));
   }
 }
 

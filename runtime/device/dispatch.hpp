@@ -66,9 +66,11 @@ class Dispatch {
   [[nodiscard]] Result<GroupMemory> prepare_group(std::span<const GroupRecord> group,
                                                   LaneState& lane,
                                                   OnShortage rule);
-  /// Runs a prepared group. The status is the step's.
+  /// Runs a prepared group; on the device its results keep the old elements if one of `guards`
+  /// fails. The status is the step's, as far as it is known.
   [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
                                  GroupMemory& memory,
+                                 const LateFailures& guards,
                                  LaneState& lane);
   /// Drops a group that will not run: outputs keep their old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
@@ -158,12 +160,23 @@ class Dispatch {
   /// The op has no result: its outputs carry the status, unless the op is put off.
   [[nodiscard]] Ran fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status);
   void fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error);
-  /// The op's operands, outputs in these storages; valid until the next call.
-  [[nodiscard]] KernelCall call_of(const ResolvedOp& op, std::span<const HeldStorage> storages);
+  /// The op's operands, outputs in these storages; valid as long as `views`, which has room for as
+  /// many.
+  [[nodiscard]] KernelCall call_of(const ResolvedOp& op,
+                                   std::span<const HeldStorage> storages,
+                                   std::span<TensorView> views) const;
+  /// Room for an op's views, until the next call: a warm device overwrites those of the op before.
+  [[nodiscard]] std::span<TensorView> room_for_views(const OpView& op) {
+    const auto count = static_cast<std::size_t>(op.record().operand_count());
+    if (views_.size() < count) [[unlikely]] {
+      views_.resize(count);
+    }
+    return {views_.data(), count};
+  }
   /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
-  [[nodiscard]] Status run_call(const char* what, const KernelCall& call, OnShortage rule);
-  /// The call as a launch behind all that it must wait for.
-  [[nodiscard]] Status launch(const KernelCall& call);
+  [[nodiscard]] Status run_call(const char* what, Launch& launch, OnShortage rule);
+  /// Gives the launch to an asynchronous device, behind all that it must wait for.
+  [[nodiscard]] Status issue(Launch& launch);
   /// On an asynchronous device: which storages the next launch reads and writes, for which op, and
   /// on which kernels its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
@@ -184,12 +197,12 @@ class Dispatch {
                                      const Storage& in,
                                      const Storage& out,
                                      std::int64_t in_bytes);
-  [[nodiscard]] Status submit_call(const KernelCall& call, OnShortage rule);
+  [[nodiscard]] Status submit_launch(Launch& launch, OnShortage rule);
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
   /// the gradient for the rest.
-  [[nodiscard]] static int updated_input(int output_index) noexcept {
+  [[nodiscard]] static constexpr int updated_input(int output_index) noexcept {
     return output_index == 0 ? 0 : output_index + 1;
   }
   /// The storage of output `index` if it may take an input's bytes.
@@ -209,6 +222,7 @@ class Dispatch {
   void make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages);
   void poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error);
   void consume_inputs(const ResolvedOp& op) noexcept;
+  void consume_inputs(const OpView& op) noexcept;
   /// The last use of this operand is over.
   void consume(const Operand& operand, Slot& slot) noexcept;
   /// Whether the storage may be written to for this slot's last user.
@@ -231,26 +245,36 @@ class Dispatch {
   [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
                                                     LaneState& lane,
                                                     OnShortage rule);
-  /// Memory for the results of one record of a group; returns the scratch bytes of its kernel.
+  /// What the backend has said of calls of a group: equal ones it is asked once.
+  class AskedCalls;
+  /// Memory for the results of one record of a group, behind that of those before, and its views,
+  /// in `views`; returns the scratch bytes of its kernel.
   [[nodiscard]] Result<std::int64_t> prepare_record(const OpView& view,
                                                     LaneState& lane,
                                                     OnShortage rule,
-                                                    std::vector<HeldStorage>& outputs);
+                                                    std::vector<HeldStorage>& outputs,
+                                                    std::span<TensorView> views,
+                                                    AskedCalls& asked);
   /// How many records, from the first on, may go to the backend as one batch.
   [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
-  /// Submits records that are alike, with outputs in these storages.
+  /// Submits records that are alike, with these views of their operands.
   [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
-                                   std::span<const std::vector<HeldStorage>> outputs,
+                                   std::span<const TensorView> views);
+  /// Submits a record with outputs in these storages.
+  [[nodiscard]] Issue submit_alone(const GroupRecord& entry,
+                                   std::span<const HeldStorage> outputs,
                                    LaneId lane);
-  /// The same, or one record alone.
-  [[nodiscard]] Issue submit_some(std::span<const GroupRecord> group,
-                                  std::span<const std::vector<HeldStorage>> outputs,
-                                  LaneId lane);
+  /// An asynchronous device learns too late that a kernel of a group fails: such have no place
+  /// there.
+  [[nodiscard]] Status check_surely_runs(const KernelCall& call) const;
   /// The results of a record of a group that ran, or has failed with this status.
   void finish_record(const GroupRecord& entry,
-                     std::vector<HeldStorage>& outputs,
+                     std::span<HeldStorage> outputs,
                      const Status& status,
                      LaneState& lane);
+  /// On an asynchronous device: results of an update carry the failures of the tensors that they
+  /// replace, and no others. If a guard fails they are as these were.
+  void inherit_from_old(const ResolvedOp& op);
   /// The status, with where it came from unless the work is put off.
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
   /// The new tensor of an update that does not happen.
@@ -301,8 +325,8 @@ class Dispatch {
     LaneId lane;
   };
   Touched touched_;
+  std::vector<ErrorCell> guards_;      // of the last update group
   std::vector<TimelinePoint> points_;  // scratch, reused
-  std::vector<TensorView> batch_views_;
   std::vector<Launch> batch_;
 
  public:

@@ -6,12 +6,16 @@
 
 #include <algorithm>
 
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_facts.hpp>
 
 namespace hearth {
 namespace {
 
 bool may_fail_late(const KernelCall& call) noexcept {
+  if (call.expression != nullptr) {
+    return call.expression->may_fail;
+  }
   const auto can = [&](const TensorView& view) { return may_fail(call.op.kind(), view.dtype); };
   return std::ranges::any_of(call.inputs, can) || std::ranges::any_of(call.outputs, can);
 }
@@ -79,14 +83,23 @@ void Dispatch::note_copy(Storage& storage, TimelinePoint point, bool writes) noe
   }
 }
 
-// A cell that no launch takes, because the kernel is refused, is free again at once.
-Status Dispatch::launch(const KernelCall& call) {
-  Launch launch{.call = call};
-  if (runs_inline_) [[likely]] {
-    return backend_->submit({&launch, 1}, {}).status;
-  }
+// A cell that no launch takes, because the kernel is refused, is free again at once. Updates run in
+// groups alone, whose guards run_group() has set.
+Status Dispatch::issue(Launch& launch) {
+  static constexpr std::array<std::int8_t, kMostOutputs> kReplaced = [] {
+    std::array<std::int8_t, kMostOutputs> inputs{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = static_cast<std::int8_t>(updated_input(static_cast<int>(i)));
+    }
+    return inputs;
+  }();
+  const KernelCall& call = launch.call;
   if (may_fail_late(call)) {
     launch.cell = in_flight_.cells.take(in_flight_.ended(kOpStream));
+  }
+  if (is_update(call.op.record())) {
+    launch.guards = guards_;
+    launch.keeps = std::span(kReplaced).first(call.outputs.size());
   }
   Issue issue = backend_->submit({&launch, 1}, points_before());
   if (issue.status.has_value()) {
@@ -95,6 +108,22 @@ Status Dispatch::launch(const KernelCall& call) {
     in_flight_.cells.give_back(launch.cell, in_flight_.ended(kOpStream));
   }
   return std::move(issue.status);
+}
+
+void Dispatch::inherit_from_old(const ResolvedOp& op) {
+  for (int i = 0; !runs_inline_ && i < op.op().record().output_count; ++i) {
+    handles_.slot(op.op().output(i).slot).late = op.slot(updated_input(i)).late;
+  }
+}
+
+Status Dispatch::check_surely_runs(const KernelCall& call) const {
+  if (runs_inline_ || !may_fail_late(call)) {
+    return {};
+  }
+  return Error{.code = ErrorCode::unsupported,
+               .text =
+                   "an update group cannot have an op that may fail while it runs on a device "
+                   "that answers later: it would be found when the others have run"};
 }
 
 Status Dispatch::wait_for_ops() {

@@ -2,6 +2,8 @@
 #include "dispatch.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include <hearth/streams/op_attributes.hpp>
@@ -14,15 +16,56 @@ Status Dispatch::short_or_named(const Status& status, const OpView& op, LaneId l
   return is_short(status) ? status : Status(with_provenance(status.error(), op, lane));
 }
 
+// Calls of one expression on operands of the same forms differ in their bytes alone. A model has
+// few forms; where it has many, some are asked for again.
+class Dispatch::AskedCalls {
+ public:
+  /// The scratch bytes of an equal call, if the backend was asked about one.
+  [[nodiscard]] std::optional<std::int64_t> find(const KernelCall& call) const noexcept {
+    for (const Asked& each : std::span(asked_).first(std::min(count_, asked_.size()))) {
+      if (is_like(each, call)) {
+        return each.scratch_bytes;
+      }
+    }
+    return std::nullopt;
+  }
+  void add(const KernelCall& call, std::int64_t scratch_bytes) noexcept {
+    asked_[count_++ % asked_.size()] = {call.expression, call.inputs, call.outputs, scratch_bytes};
+  }
+
+ private:
+  struct Asked {
+    const Expression* expression = nullptr;
+    std::span<const TensorView> inputs;
+    std::span<const TensorView> outputs;
+    std::int64_t scratch_bytes = 0;
+  };
+
+  [[nodiscard]] static bool is_like(const Asked& asked, const KernelCall& call) noexcept {
+    const auto same_form = [](const TensorView& x, const TensorView& y) {
+      return x.layout == y.layout && x.dtype == y.dtype;
+    };
+    return call.expression != nullptr && call.expression == asked.expression &&
+           std::ranges::equal(call.outputs, asked.outputs, same_form) &&
+           std::ranges::equal(call.inputs, asked.inputs, same_form);
+  }
+
+  std::array<Asked, 8> asked_;
+  std::size_t count_ = 0;
+};
+
 // Nothing of the group has run, so that what cannot run leaves everything as it was.
 Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
                                               LaneState& lane,
                                               OnShortage rule,
-                                              std::vector<HeldStorage>& outputs) {
+                                              std::vector<HeldStorage>& outputs,
+                                              std::span<TensorView> views,
+                                              AskedCalls& asked) {
   const ResolvedOp op(handles_, view, lane.id);
   if (ErrorRef poison = first_poison(op)) {
     return poison;
   }
+  const std::size_t before = outputs.size();
   for (int output = 0; output < view.record().output_count; ++output) {
     Result<HeldStorage> storage = storage_for(op, output, rule);
     if (!storage.has_value()) {
@@ -30,12 +73,20 @@ Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
     }
     outputs.push_back(std::move(storage).value());
   }
-  const KernelCall call = call_of(op, outputs);
+  const KernelCall call = call_of(op, std::span(outputs).subspan(before), views);
+  if (const std::optional<std::int64_t> known = asked.find(call)) {
+    return *known;
+  }
   if (const Support support = backend_->supports(call); !support.yes) {
     return with_provenance(
         Error{.code = ErrorCode::unsupported, .text = support.reason}, view, lane.id);
   }
-  return backend_->scratch_bytes(call);
+  if (const Status sure = check_surely_runs(call); !sure.has_value()) {
+    return with_provenance(sure.error(), view, lane.id);
+  }
+  const std::int64_t scratch_bytes = backend_->scratch_bytes(call);
+  asked.add(call, scratch_bytes);
+  return scratch_bytes;
 }
 
 // One block of scratch serves all of the group's kernels, which run one after the other: it is as
@@ -46,12 +97,29 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
                                               LaneState& lane,
                                               OnShortage rule) {
   GroupMemory memory;
-  memory.outputs.resize(group.size());
+  std::size_t operands = 0;
+  std::size_t outputs = 0;
+  for (const GroupRecord& entry : group) {
+    operands += static_cast<std::size_t>(entry.record.operand_count());
+    outputs += entry.record.output_count;
+  }
+  memory.views.resize(operands);
+  memory.outputs.reserve(outputs);
+  AskedCalls asked;
   std::int64_t scratch_bytes = 0;
   std::size_t neediest = 0;
+  std::size_t first = 0;  // view of the record at hand
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView view(group[i].record, group[i].blob.data());
-    HEARTH_TRY(const std::int64_t bytes, prepare_record(view, lane, rule, memory.outputs[i]));
+    const auto count = static_cast<std::size_t>(view.record().operand_count());
+    HEARTH_TRY(const std::int64_t bytes,
+               prepare_record(view,
+                              lane,
+                              rule,
+                              memory.outputs,
+                              std::span(memory.views).subspan(first, count),
+                              asked));
+    first += count;
     if (bytes > scratch_bytes) {
       scratch_bytes = bytes;
       neediest = i;
@@ -85,28 +153,16 @@ std::size_t Dispatch::alike_from(std::span<const GroupRecord> group) const noexc
   return static_cast<std::size_t>(std::ranges::find_if(group, is_other) - group.begin());
 }
 
-// Phases: views of all operands; calls that borrow them; the launch.
 Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
-                             std::span<const std::vector<HeldStorage>> outputs,
-                             LaneId lane) {
-  batch_views_.clear();
+                             std::span<const TensorView> views) {
   batch_.clear();
-  std::size_t operands = 0;
   for (const GroupRecord& entry : group) {
-    operands += static_cast<std::size_t>(entry.record.operand_count());
-  }
-  batch_views_.reserve(operands);  // the calls point into it
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const ResolvedOp op(handles_, OpView(group[i].record, group[i].blob.data()), lane);
-    const KernelCall call = call_of(op, outputs[i]);
-    const std::size_t first = batch_views_.size();
-    batch_views_.insert(batch_views_.end(), call.inputs.begin(), call.inputs.end());
-    batch_views_.insert(batch_views_.end(), call.outputs.begin(), call.outputs.end());
-    const std::span<const TensorView> views = std::span(batch_views_).subspan(first);
-    batch_.push_back({.call = {call.op,
-                               views.first(call.inputs.size()),
-                               views.subspan(call.inputs.size()),
-                               call.expression}});
+    const OpView op(entry.record, entry.blob.data());
+    const std::size_t inputs = entry.record.input_count;
+    const std::size_t outputs = entry.record.output_count;
+    batch_.push_back(
+        {.call = {op, views.first(inputs), views.subspan(inputs, outputs), expression_of(op)}});
+    views = views.subspan(inputs + outputs);
   }
   RuntimeTables& tables = endpoint_.tables();
   const TraceScope span(tables.trace, tables.op_name(group[0].record), endpoint_.name());
@@ -124,59 +180,70 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   return outcome;
 }
 
+// Records that are alike go to the backend together; the rest one by one. Once one has failed none
+// runs, and each gets the end that it must have.
 Status Dispatch::run_group(std::span<const GroupRecord> group,
                            GroupMemory& memory,
+                           const LateFailures& guards,
                            LaneState& lane) {
   Status status(lost_);  // it may have been lost since the group was prepared
+  guards_ = cells_of(guards);
   const DeviceScratch::Reservation reserved(*scratch_,
                                             memory.scratch ? memory.scratch->block : Block{});
-  for (std::size_t first = 0; first < group.size();) {
-    const std::size_t count = status.has_value() ? alike_from(group.subspan(first)) : 1;
+  std::span<const TensorView> views(memory.views);
+  std::span<HeldStorage> outputs(memory.outputs);
+  while (!group.empty()) {
+    const std::size_t count = status.has_value() ? alike_from(group) : 1;
     std::size_t done = 0;
     if (status.has_value()) {
-      const Issue outcome = submit_some(
-          group.subspan(first, count), std::span(memory.outputs).subspan(first, count), lane.id);
-      done = outcome.issued;
-      if (!outcome.status.has_value()) {
-        const GroupRecord& failed = group[first + done];
-        status = error_of(outcome.status, OpView(failed.record, failed.blob.data()), lane.id);
+      const Issue issue =
+          count > 1 ? submit_alike(group.first(count), views)
+                    : submit_alone(group[0], outputs.first(group[0].record.output_count), lane.id);
+      done = issue.issued;
+      if (!issue.status.has_value()) {
+        const GroupRecord& failed = group[done];
+        status = error_of(issue.status, OpView(failed.record, failed.blob.data()), lane.id);
       }
     }
     for (std::size_t i = 0; i < count; ++i) {
+      const OpRecord& record = group[i].record;
       finish_record(
-          group[first + i], memory.outputs[first + i], i < done ? Status() : status, lane);
+          group[i], outputs.first(record.output_count), i < done ? Status() : status, lane);
+      outputs = outputs.subspan(record.output_count);
+      views = views.subspan(static_cast<std::size_t>(record.operand_count()));
     }
-    first += count;
+    group = group.subspan(count);
   }
   return status;
 }
 
-Issue Dispatch::submit_some(std::span<const GroupRecord> group,
-                            std::span<const std::vector<HeldStorage>> outputs,
-                            LaneId lane) {
-  if (group.size() > 1) {
-    return submit_alike(group, outputs, lane);
-  }
-  const ResolvedOp op(handles_, OpView(group[0].record, group[0].blob.data()), lane);
-  Status status = submit(op, outputs[0], OnShortage::report);
+Issue Dispatch::submit_alone(const GroupRecord& entry,
+                             std::span<const HeldStorage> outputs,
+                             LaneId lane) {
+  const ResolvedOp op(handles_, OpView(entry.record, entry.blob.data()), lane);
+  Status status = submit(op, outputs, OnShortage::report);
   return {.issued = status.has_value() ? 1U : 0U, .status = std::move(status)};
 }
 
 // Where the record failed some of the group has written in place already: it cannot keep its old
 // value, so it is poisoned.
 void Dispatch::finish_record(const GroupRecord& entry,
-                             std::vector<HeldStorage>& outputs,
+                             std::span<HeldStorage> outputs,
                              const Status& status,
                              LaneState& lane) {
   const OpView view(entry.record, entry.blob.data());
-  const ResolvedOp op(handles_, view, lane.id);
   if (status.has_value()) {
     make_outputs(view, lane, outputs);
+    if (!runs_inline_) [[unlikely]] {
+      inherit_from_old(ResolvedOp(handles_, view, lane.id));
+    }
   } else {
-    outputs.clear();
+    for (HeldStorage& storage : outputs) {
+      storage.reset();
+    }
     poison_outputs(view, lane, status.shared_error());
   }
-  consume_inputs(op);
+  consume_inputs(view);
 }
 
 // The new tensors take over the old values: the owner of the parameters has only those left.
@@ -216,6 +283,9 @@ void Dispatch::keep_old_value(const ResolvedOp& op,
     handles_.make_view(slot, out, lane.id, old.storage, old.data, *old.layout);
   } else {
     handles_.make_poisoned(slot, out, lane.id, old.error ? old.error : error);
+  }
+  if (slot.state == SlotState::live) {
+    slot.late = old.late;
   }
   wake_waiting(slot);
 }

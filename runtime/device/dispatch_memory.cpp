@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include "memory_shortage.hpp"
@@ -22,8 +23,11 @@ namespace {
 }
 
 BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
+  const bool is_expression = op.kind() == OpKind::expression;
   return {.kind = op.kind(),
           .dtype = out.dtype,
+          .expression =
+              is_expression ? ExprId{op.attributes<ExpressionAttributes>().expression} : ExprId{},
           .source = op.record().source,
           .path = op.record().path,
           .shape = out.shape};
@@ -63,7 +67,8 @@ Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
     }
     const Slot& slot = op.slot(i);
     if (is_free_to_write(operand.slot, slot) &&
-        slot.layout->shape.element_count() == out_layout.shape.element_count() &&
+        (slot.layout == &out_layout ||
+         slot.layout->shape.element_count() == out_layout.shape.element_count()) &&
         (update || backend_->may_alias(op.kind(), i))) {
       return slot.storage;
     }
@@ -134,8 +139,8 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage ru
     touched_.late.reset();
   }
   ++statistics_.kernels;
-  return run_call(
-      "the copy kernel", KernelCall{OpView(record, nullptr), {&in, 1}, {&out, 1}}, rule);
+  Launch launch{.call = {OpView(record, nullptr), {&in, 1}, {&out, 1}}};
+  return run_call("the copy kernel", launch, rule);
 }
 
 // A temporary block whatever the tensor is: it lives as long as a copy or a loan.

@@ -36,8 +36,14 @@ Storage* HandleTable::allocate(std::int64_t size_bytes,
   }
   Storage* storage = std::exchange(free_storage_, free_storage_->next_free);
   // Counted without a journal too: one that starts later names the blocks that are there.
-  *storage =
-      Storage{.block = block, .uses = 1, .kind = kind, .origin = origin, .number = ++last_number_};
+  // Field by field: a Storage made beside and moved here costs small ops 20 instructions.
+  storage->block = block;
+  storage->uses = 1;
+  storage->kind = kind;
+  storage->origin = origin;
+  storage->number = ++last_number_;
+  storage->last_use = {};
+  storage->written = {};
   if (journal_) {
     note(MemoryEvent::What::made, *storage);
   }
@@ -72,7 +78,8 @@ void HandleTable::make_live(Slot& slot,
                             Storage* storage,
                             std::byte* data,
                             const Layout* interned) {
-  HEARTH_ASSERT(slot.state == SlotState::empty, "a slot was filled twice");
+  HEARTH_ASSERT(slot.state == SlotState::empty || slot.state == SlotState::pending,
+                "a slot was filled twice");
   slot.state = SlotState::live;
   slot.dtype = operand.dtype;
   slot.generation = operand.generation;
@@ -212,6 +219,7 @@ void HandleTable::clear(Slot& slot) noexcept {
   if (slot.state == SlotState::empty) {
     return;
   }
+  HEARTH_ASSERT(slot.state != SlotState::pending, "a tensor goes before it is made");
   unuse(std::exchange(slot.storage, nullptr));
   slot.state = SlotState::empty;
   slot.data = nullptr;

@@ -35,7 +35,9 @@ struct Storage {
   Storage* next_free = nullptr;
 };
 
-enum class SlotState : std::uint8_t { empty, live, poisoned };
+/// `pending`: an op in the window of its home will make its tensor; its generation is still that of
+/// the tensor before, so that other lanes find it unborn.
+enum class SlotState : std::uint8_t { empty, pending, live, poisoned };
 
 struct Slot {
   SlotState state = SlotState::empty;

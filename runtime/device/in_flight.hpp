@@ -47,9 +47,10 @@ struct ReadEnd {
   LateFailures failures;
   WorkOrigin origin;
 };
-/// An update group has run.
+/// An update group has run, or has kept the old values where one of these kernels failed.
 struct GroupEnd {
   std::unique_ptr<GroupTicket> ticket;
+  LateFailures guards;
   WorkOrigin origin;
 };
 
@@ -78,7 +79,11 @@ class InFlight final {
     return point.value <= ended_[point.stream];
   }
   [[nodiscard]] bool have_ended(const LastUse& uses) const noexcept;
-  [[nodiscard]] bool is_empty() const noexcept { return issued_ == ended_; }
+  /// Word by word: asked for each op, and the comparison of arrays is a call of memcmp.
+  [[nodiscard]] bool is_empty() const noexcept {
+    static_assert(kStreams == 3);
+    return issued_[0] == ended_[0] && issued_[1] == ended_[1] && issued_[2] == ended_[2];
+  }
   [[nodiscard]] bool is_full() const noexcept { return issued_[0] - ended_[0] >= kMostOps; }
   /// All that was issued up to now.
   [[nodiscard]] LastUse issued() const noexcept;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <hearth/runtime/base/assert.hpp>
+
 namespace hearth {
 namespace {
 
@@ -31,7 +33,53 @@ void LaneQueues::set_priority(LaneId id, Priority priority) {
   }
 }
 
+// ---- windows ----
+
+void LaneQueues::linger(LaneState& lane) {
+  lingering_.push_back(&lane);
+  lane.lingers = true;
+  lane.linger_until = Deadline::in(kLinger);
+}
+
+void LaneQueues::end_linger(LaneState& lane) noexcept {
+  lane.lingers = false;
+  std::erase(lingering_, &lane);
+}
+
+// A lane that lingers is its producer's to ring: the actor takes it as the producer would. Where
+// that was quicker the doorbell brings the lane.
+void LaneQueues::end_window(LaneState& lane, WindowEnd why) {
+  if (!lane.window.is_open()) {
+    return;
+  }
+  ++window_ends_[static_cast<std::size_t>(why)];
+  whole_windows_ += lane.window.end(is_program_boundary(why)) ? 1U : 0U;
+  if (lane.lingers) {
+    end_linger(lane);
+    if (lane.lane->take_back()) {
+      make_ready(lane);
+    }
+  }
+}
+
+void LaneQueues::end_lingering(WindowEnd why) {
+  while (!lingering_.empty()) {
+    end_window(*lingering_.back(), why);
+  }
+}
+
+void LaneQueues::end_window_of(const Slot& slot) {
+  if (slot.state == SlotState::pending) {
+    if (LaneState* const maker = lanes_.find(slot.home)) {
+      end_window(*maker, WindowEnd::foreign_use);
+    }
+  }
+}
+
+// ---- parked ----
+
 void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
+  HEARTH_ASSERT(!lane.window.is_open(), "a lane parks with its window open");
   memory_waits_ += reason == ParkReason::memory ? 1 : 0;
   urgent_waits_ += waits_urgently(lane) ? 1 : 0;
   lane.parked = reason;
@@ -52,12 +100,14 @@ void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
 }
 
 void LaneQueues::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
+  end_window_of(slot);
   slot.waiting.push_back(&lane);
   lane.awaited_slot = &slot;
   park(lane, ParkReason::slot, deadline);
 }
 
 void LaneQueues::park_on(Slot& slot, LaneState& lane) {
+  end_window_of(slot);
   slot.waiting.push_back(&lane);
   lane.awaited_slot = &slot;
   park_by_default(lane, ParkReason::slot);

@@ -1,14 +1,20 @@
-// Where each lane of a device is: in the queue of those that can run, held by the row join, or
-// parked; and what wakes the parked ones. Private to runtime. Owned by the device actor, touched by
-// the token holder only, but for next_deadline() and the lanes' progress. Invariants: (1) a lane is
-// in one of these places, or empty and left to its next ring; (2) a parked lane's record stays at
-// its front, and is consumed anew when the lane's waker comes.
+// Where each lane of a device is: in the queue of those that can run, held by the row join, parked,
+// or lingering; what wakes the parked ones, and the ends of windows. Private to runtime. Owned by
+// the device actor, touched by the token holder only, but for next_deadline() and the lanes'
+// progress. Invariants: (1) a lane is in one of these places, or empty and left to its next ring;
+// (2) a parked lane's record stays at its front, and is consumed anew when the lane's waker comes;
+// (3) a parked lane has no window, and a lane with a window that is neither ready nor in its turn
+// lingers.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include <hearth/runtime/fusion.hpp>
 
 #include "in_flight.hpp"
 #include "lane_states.hpp"
@@ -44,6 +50,9 @@ class LaneQueues final {
   // ---- ready ----
   void make_ready(LaneState& lane) {
     if (!lane.is_ready && lane.parked == ParkReason::none) {
+      if (lane.lingers) [[unlikely]] {
+        end_linger(lane);
+      }
       lane.is_ready = true;
       ready_.push(lane);
       join_.expect(lane);
@@ -52,8 +61,10 @@ class LaneQueues final {
   [[nodiscard]] LaneState& take_ready() { return ready_.take(urgent_waits_ > 0); }
   [[nodiscard]] const ReadyLanes& ready() const noexcept { return ready_; }
   [[nodiscard]] RowJoin& join() noexcept { return join_; }
-  /// Whether no lane can run.
-  [[nodiscard]] bool is_idle() const noexcept { return ready_.empty() && join_.is_empty(); }
+  /// Whether no lane can run, and none holds ops up in a window.
+  [[nodiscard]] bool is_idle() const noexcept {
+    return ready_.empty() && join_.is_empty() && lingering_.empty();
+  }
   /// The record at the lane's front is done and leaves.
   void finish_record(LaneState& lane) noexcept {
     ++record_count_;
@@ -64,6 +75,21 @@ class LaneQueues final {
   void note_work_ended() noexcept { ++work_count_; }
   /// Records done so far.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
+
+  // ---- windows ----
+  /// The lane's window stays open although no record follows: after its turn, out of the actor's
+  /// hands. It comes back when it is rung, cut, or after kLinger. The caller sets next_deadline().
+  void linger(LaneState& lane);
+  /// Ends the lane's window, where it has one: the records in it run one by one at its next turns.
+  void end_window(LaneState& lane, WindowEnd why);
+  [[nodiscard]] bool has_lingering() const noexcept { return !lingering_.empty(); }
+  [[nodiscard]] const std::vector<LaneState*>& lingering() const noexcept { return lingering_; }
+  /// Ends the windows of all that linger.
+  void end_lingering(WindowEnd why);
+  [[nodiscard]] const std::array<std::uint64_t, kWindowEndCount>& window_ends() const noexcept {
+    return window_ends_;
+  }
+  [[nodiscard]] std::uint64_t whole_windows() const noexcept { return whole_windows_; }
 
   // ---- parked ----
   void park(LaneState& lane, ParkReason reason, Deadline deadline);
@@ -107,7 +133,12 @@ class LaneQueues final {
   }
 
  private:
+  static constexpr Duration kLinger = std::chrono::microseconds(200);
+
   [[nodiscard]] std::uint64_t progress_for(const LaneState& lane, ParkReason reason) const;
+  void end_linger(LaneState& lane) noexcept;
+  /// A lane waits for this slot: no window may hold its maker up.
+  void end_window_of(const Slot& slot);
 
   DeviceEndpoint& endpoint_;
   const InFlight& in_flight_;
@@ -115,8 +146,11 @@ class LaneQueues final {
   ReadyLanes ready_;
   RowJoin join_;
   std::vector<LaneState*> parked_;  // in the order in which they were parked
-  int urgent_waits_ = 0;            // parked lanes above background that wait for others
-  int memory_waits_ = 0;            // of the parked lanes
+  std::vector<LaneState*> lingering_;
+  std::array<std::uint64_t, kWindowEndCount> window_ends_{};
+  std::uint64_t whole_windows_ = 0;
+  int urgent_waits_ = 0;  // parked lanes above background that wait for others
+  int memory_waits_ = 0;  // of the parked lanes
   std::uint64_t record_count_ = 0;
   std::uint64_t work_count_ = 0;  // how often work was found to have ended
   std::atomic<Deadline> next_deadline_{Deadline::never()};

@@ -14,10 +14,12 @@
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 #include <hearth/runtime/priority.hpp>
+#include <hearth/streams/fusion_window.hpp>
 #include <hearth/streams/lane.hpp>
 
 #include "handle_table.hpp"
 #include "lane_limit.hpp"
+#include "record_blob.hpp"
 #include "runtime/client/tensor_impl.hpp"
 
 namespace hearth {
@@ -35,7 +37,7 @@ struct DeferredDrop {
 /// One record of an update group, moved out of the lane.
 struct GroupRecord {
   OpRecord record;
-  std::vector<std::byte> blob;
+  RecordBlob blob;
 };
 
 /// Bytes on loan, and the tensor that they become when the loan ends.
@@ -54,9 +56,10 @@ struct GiveBack {
 };
 using HeldStorage = std::unique_ptr<Storage, GiveBack>;
 
-/// The memory of an update group.
+/// What an update group needs to run.
 struct GroupMemory {
-  std::vector<std::vector<HeldStorage>> outputs = {};  ///< Of the results, by record and output.
+  std::vector<HeldStorage> outputs = {};  ///< Of the results, record by record.
+  std::vector<TensorView> views = {};     ///< Of the operands, inputs before outputs, by record.
   HeldStorage scratch =
       {};  ///< For the kernel that needs most while it runs; empty where none does.
 };
@@ -96,7 +99,10 @@ struct LaneState {
   std::uint8_t turns_without_join = 255;  ///< since it came to an op that could join
   ParkReason parked = ParkReason::none;
   bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
-  LaneLimit limits;          ///< when its records are given up
+  FusionWindow window;       ///< the records at its front that were looked at
+  bool lingers = false;      ///< out of the actor's hands with its window open
+  Deadline linger_until = Deadline::never();
+  LaneLimit limits;  ///< when its records are given up
   Deadline deadline = Deadline::never();
   std::optional<ProgressLimit> limit;        ///< while parked for wait_limit: when that ends
   DeviceEndpoint* awaited_device = nullptr;  ///< while parked for bytes that it sends

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/memory/memory_strategy.hpp>
 #include <hearth/runtime/base/error.hpp>
 
 namespace hearth {
@@ -71,6 +72,26 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
 [[nodiscard]] inline bool are_known(const LateFailures& failures) noexcept {
   return !failures ||
          std::ranges::all_of(*failures, [](const auto& each) { return each->is_known; });
+}
+
+/// The ends of these kernels.
+[[nodiscard]] inline LastUse ends_of(const LateFailures& failures) noexcept {
+  LastUse ends;
+  for (std::size_t i = 0; failures && i < failures->size(); ++i) {
+    ends.add((*failures)[i]->point.stream, (*failures)[i]->point.value);
+  }
+  return ends;
+}
+
+/// The cells of those that are not known.
+[[nodiscard]] inline std::vector<ErrorCell> cells_of(const LateFailures& failures) {
+  std::vector<ErrorCell> cells;
+  for (std::size_t i = 0; failures && i < failures->size(); ++i) {
+    if (!(*failures)[i]->is_known) {
+      cells.push_back((*failures)[i]->cell);
+    }
+  }
+  return cells;
 }
 
 /// All of both that are not known yet.

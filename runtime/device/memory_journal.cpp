@@ -23,7 +23,8 @@ std::string TensorOrigin::to_string() const {
 }
 
 TensorOrigin describe(const BlockOrigin& origin, const RuntimeTables& tables) {
-  return {.op = std::string(op_info(origin.kind).name),
+  return {.op = origin.kind == OpKind::expression ? tables.expressions[origin.expression].name
+                                                  : std::string(op_info(origin.kind).name),
           .type = fmt::format(
               "{}{}", name(origin.dtype), tables.shapes.shape(origin.shape).to_string()),
           .module_path = tables.paths.path(origin.path),

@@ -21,6 +21,7 @@ struct RuntimeTables;
 struct BlockOrigin {
   OpKind kind = OpKind::fill;
   DType dtype = DType::f32;
+  ExprId expression = {};  ///< Of an op of kind `expression`.
   SourceId source;
   PathId path;
   ShapeId shape;

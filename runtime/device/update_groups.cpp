@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/client/tickets.hpp"
-#include "work_wait.hpp"
 
 namespace hearth {
 namespace {
@@ -29,11 +28,8 @@ Slot* unborn_replaced(const ResolvedOp& update) {
 }  // namespace
 
 void UpdateGroups::keep(LaneState& lane, const OpView& op) {
-  GroupRecord entry{op.record(), {}};
-  if (entry.record.blob_size_bytes > 0) {
-    entry.blob.assign(op.blob(), op.blob() + entry.record.blob_size_bytes);
-  }
-  (op.kind() == OpKind::drop ? lane.group_drops : lane.group).push_back(std::move(entry));
+  std::vector<GroupRecord>& kept = op.kind() == OpKind::drop ? lane.group_drops : lane.group;
+  kept.push_back({op.record(), RecordBlob({op.blob(), op.record().blob_size_bytes})});
 }
 
 Slot* UpdateGroups::find_unborn(const LaneState& lane) {
@@ -48,34 +44,46 @@ Slot* UpdateGroups::find_unborn(const LaneState& lane) {
   return nullptr;
 }
 
-// None once they are known: whoever looks at a slot then finds it poisoned, or settled.
-LastUse UpdateGroups::open_failures(const LaneState& lane) {
-  LastUse kernels;
+// The resolving settles what is known: whoever looks at a slot then finds it poisoned, or good.
+LateFailures UpdateGroups::open_failures(const LaneState& lane) {
+  LateFailures open;
+  if (in_flight_.is_empty()) {
+    return open;
+  }
   for (const GroupRecord& entry : lane.group) {
     const ResolvedOp op = dispatch_.resolve(OpView(entry.record, entry.blob.data()), lane.id);
     for (int i = 0; i < op.input_count(); ++i) {
-      for (std::size_t k = 0; op.slot(i).late && k < op.slot(i).late->size(); ++k) {
-        const TimelinePoint point = (*op.slot(i).late)[k]->point;
-        kernels.add(point.stream, point.value);
-      }
+      open = merged(open, op.slot(i).late);
     }
   }
-  return kernels;
+  return open;
 }
 
-void UpdateGroups::report(const OpView& op, LaneState& lane, std::unique_ptr<GroupTicket> ticket) {
+Waited UpdateGroups::wait_for_failures(LaneState& lane, const OpView& op) {
+  const auto* ticket = static_cast<const GroupTicket*>(op.attributes<TicketAttributes>().ticket);
+  const bool is_joint = ticket != nullptr && ticket->joint.decision;
+  if (!is_joint || (in_flight_.is_empty() && !lane.awaited_work)) {
+    return Waited::ended;
+  }
+  return wait_for_work(lane, ends_of(open_failures(lane)), in_flight_, queues_);
+}
+
+void UpdateGroups::report(const OpView& op,
+                          LaneState& lane,
+                          std::unique_ptr<GroupTicket> ticket,
+                          LateFailures guards) {
   const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
   if (in_flight_.has_ended(newest)) {
     notify(endpoint_, "who waits for an update", ticket->finish, nullptr);
   } else {
-    in_flight_.add(newest, GroupEnd{std::move(ticket), {op.record(), lane.id}});
+    in_flight_.add(newest, GroupEnd{std::move(ticket), std::move(guards), {op.record(), lane.id}});
   }
 }
 
-// Phases: a wait for operands, and for kernels that may spoil them; the ticket, without which the
-// group was discarded; a group that is not refused gets what it needs, or its lane waits; then it
-// runs or is given up, and its reader is notified. The lane may come here several times, up to the
-// first time that does not park it.
+// Phases: a wait for operands, and of a joint group for kernels that may spoil them; the ticket,
+// without which the group was discarded; a group that is not refused gets what it needs, or its
+// lane waits; then it runs or is given up, and its reader is notified. The lane may come here
+// several times, up to the first time that does not park it.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Slot* const unborn = find_unborn(lane);
   if (unborn != nullptr && !lane.has_expired) {
@@ -84,8 +92,8 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   }
   const bool is_refused = lane.group_refusal != nullptr;
   Waited waited = Waited::ended;
-  if (unborn == nullptr && !is_refused && (!in_flight_.is_empty() || lane.awaited_work)) {
-    waited = wait_for_work(lane, open_failures(lane), in_flight_, queues_);
+  if (unborn == nullptr && !is_refused) {
+    waited = wait_for_failures(lane, op);
     if (waited == Waited::parked) {
       return Step::parked;
     }
@@ -95,7 +103,8 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   if (ticket == nullptr) {
     static_cast<void>(end(lane,
                           unborn != nullptr ? report_.late(op, lane, kUnborn)
-                                            : cancelled("the update group was not committed")));
+                                            : cancelled("the update group was not committed"),
+                          nullptr));
     return Step::consumed;
   }
   try {
@@ -118,9 +127,10 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   if (!status.has_value() && is_own) {          // given up by its stream or not: an update is lost
     status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
   }
-  status = end(lane, std::move(status));
+  const LateFailures guards = status.has_value() ? open_failures(lane) : nullptr;
+  status = end(lane, std::move(status), guards);
   if (status.has_value()) {
-    report(op, lane, std::move(ticket));
+    report(op, lane, std::move(ticket), guards);
     return Step::consumed;
   }
   if (is_own) {
@@ -131,12 +141,12 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
 }
 
 // The drops come last: only now has the group read the tensors that they end.
-Status UpdateGroups::end(LaneState& lane, Status status) {
+Status UpdateGroups::end(LaneState& lane, Status status, const LateFailures& guards) {
   lane.in_group = false;
   const std::vector<GroupRecord> group = std::exchange(lane.group, {});
   std::optional<GroupMemory> memory = std::exchange(lane.prepared, {});
   if (status.has_value()) {
-    status = dispatch_.run_group(group, *memory, lane);
+    status = dispatch_.run_group(group, *memory, guards, lane);
   } else {
     memory.reset();
     dispatch_.abandon_group(group, lane, status.shared_error());
@@ -148,7 +158,7 @@ Status UpdateGroups::end(LaneState& lane, Status status) {
 }
 
 void UpdateGroups::abandon_open(LaneState& lane) {
-  static_cast<void>(end(lane, cancelled("the stream ended inside an update group")));
+  static_cast<void>(end(lane, cancelled("the stream ended inside an update group"), nullptr));
   queues_.unpark_all(dispatch_.woken);
 }
 

@@ -63,6 +63,9 @@ std::string WaitReport::describe(const LaneState& lane) const {
   } else {
     text += lane.in_group ? ", in the middle of an update group" : ", ready to run";
   }
+  if (lane.window.is_open()) {
+    text += fmt::format(", the first {} of them looked at", lane.window.looked());
+  }
   if (const OpRecord* next = lane.lane->front(); next != nullptr) {
     const SourceLoc source = endpoint_.tables().sources.location(next->source);
     text += fmt::format("; next is op number {}, {}", next->sequence, op_info(next->kind).name);

@@ -32,18 +32,45 @@ ParameterBits::ParameterBits(std::span<const std::uint64_t> bits) noexcept : cou
   std::ranges::copy(bits, bits_.begin());
 }
 
-// Phases: the operands fit, and make this shape; the expression's number; the record.
-void submit(const ExpressionOp& op, std::span<Tensor> results) {
-  const Expression& expression = *op.expression;
+namespace {
+
+// Whether the inputs fit and are all of one shape, as those of an update are: then no rule needs to
+// be asked. Layouts are interned, one for each shape.
+bool are_of_one_shape(const Expression& expression, std::span<const Arg> inputs) noexcept {
+  const std::vector<KernelInput>& wanted = expression.kernel.inputs;
+  const TensorImpl* const first = inputs[0].tensor().impl();
+  if (first == nullptr || inputs.size() != wanted.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorImpl* const impl = inputs[i].tensor().impl();
+    if (impl == nullptr || impl->layout != first->layout || impl->dtype != wanted[i].dtype) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The shape of the results, by the rule of the expression.
+Shape shape_of(const ExpressionOp& op) {
   std::array<TensorSpec, kMostExpressionInputs> inputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     inputs[i] = spec_of(OpKind::expression, op.inputs[i]);
   }
-  const Shape shape = checked(
-      expression_shape(expression, std::span<const TensorSpec>(inputs).first(op.inputs.size())),
+  return checked(
+      expression_shape(*op.expression, std::span<const TensorSpec>(inputs).first(op.inputs.size())),
       OpKind::expression,
       op.location,
       op.inputs);
+}
+
+}  // namespace
+
+// Phases: the operands fit; the expression's number; the results' types and shape; the record.
+void submit(const ExpressionOp& op, std::span<Tensor> results) {
+  const Expression& expression = *op.expression;
+  const bool is_of_one_shape = are_of_one_shape(expression, op.inputs);
+  const Shape shape = is_of_one_shape ? op.inputs[0].tensor().shape() : shape_of(op);
   RuntimeTables& tables = op.inputs[0].tensor().impl()->endpoint->tables();
   const ExprId id =
       checked(tables.expressions.intern(op.expression), OpKind::expression, op.location, op.inputs);
@@ -51,19 +78,26 @@ void submit(const ExpressionOp& op, std::span<Tensor> results) {
       .expression = id.value,
       .parameter_count = static_cast<std::uint32_t>(expression.kernel.parameters.size()),
       .flops = expression.flops};
+  const Submission submission{.kind = OpKind::expression,
+                              .location = op.location,
+                              .inputs = op.inputs,
+                              .attributes = bytes_of(attributes),
+                              .flags = op.flags,
+                              .parameters = op.parameters.bytes(),
+                              .name = expression.name};
+  std::array<DType, kMostExpressionOutputs> dtypes{};
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    dtypes[i] = expression.kernel.outputs[i].dtype;
+  }
+  if (is_of_one_shape) {
+    submit_like(submission, std::span<const DType>(dtypes).first(results.size()), results);
+    return;
+  }
   std::array<TensorSpec, kMostExpressionOutputs> outputs;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    outputs[i] = {expression.kernel.outputs[i].dtype, shape};
+    outputs[i] = {dtypes[i], shape};
   }
-  submit({.kind = OpKind::expression,
-          .location = op.location,
-          .inputs = op.inputs,
-          .attributes = bytes_of(attributes),
-          .flags = op.flags,
-          .parameters = op.parameters.bytes(),
-          .name = expression.name},
-         std::span<const TensorSpec>(outputs).first(results.size()),
-         results);
+  submit(submission, std::span<const TensorSpec>(outputs).first(results.size()), results);
 }
 
 }  // namespace hearth::detail

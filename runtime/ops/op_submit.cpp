@@ -228,6 +228,8 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   }
 }
 
+constexpr std::size_t kMostOutputs = 8;
+
 DeviceEndpoint& endpoint_of(const Submission& submission) {
   const TensorImpl* first = submission.inputs[0].tensor().impl();
   for (const Arg& input : submission.inputs) {
@@ -264,7 +266,6 @@ void submit(const Submission& submission,
             std::span<const TensorSpec> specs,
             std::span<Tensor> results) {
   DeviceEndpoint& endpoint = endpoint_of(submission);
-  constexpr std::size_t kMostOutputs = 8;
   std::array<Output, kMostOutputs> outputs{};
   HEARTH_ASSERT(specs.size() <= kMostOutputs, "no kind has more outputs");
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -272,6 +273,20 @@ void submit(const Submission& submission,
   }
   submit_on_stream(
       endpoint, submission, std::span<const Output>(outputs).first(specs.size()), results);
+}
+
+void submit_like(const Submission& submission,
+                 std::span<const DType> dtypes,
+                 std::span<Tensor> results) {
+  DeviceEndpoint& endpoint = endpoint_of(submission);
+  const ShapeId shape = submission.inputs[0].tensor().impl()->shape_id;
+  std::array<Output, kMostOutputs> outputs{};
+  HEARTH_ASSERT(dtypes.size() <= kMostOutputs, "no kind has more outputs");
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    outputs[i] = Output{dtypes[i], shape};
+  }
+  submit_on_stream(
+      endpoint, submission, std::span<const Output>(outputs).first(dtypes.size()), results);
 }
 
 Tensor submit_on(const Device& device,

@@ -36,6 +36,10 @@ Tensor submit(const Submission& submission, DType dtype, const Shape& shape);
 void submit(const Submission& submission,
             std::span<const TensorSpec> specs,
             std::span<Tensor> results);
+/// The same where all results have the shape of input 0.
+void submit_like(const Submission& submission,
+                 std::span<const DType> dtypes,
+                 std::span<Tensor> results);
 /// An op without inputs.
 Tensor submit_on(const Device& device,
                  const Submission& submission,

@@ -145,10 +145,10 @@ Tensor pow(Arg a, Arg b) {
   return binary(OpKind::pow, a, b);
 }
 Tensor minimum(Arg a, Arg b) {
-  return detail::named_as("minimum", [&] { return binary(OpKind::min, a, b); });
+  return binary(OpKind::min, a, b);
 }
 Tensor maximum(Arg a, Arg b) {
-  return detail::named_as("maximum", [&] { return binary(OpKind::max, a, b); });
+  return binary(OpKind::max, a, b);
 }
 Tensor equal(Arg a, Arg b) {
   return binary(OpKind::equal, a, b);

@@ -110,33 +110,29 @@ Tensor random(OpKind kind,
 }  // namespace
 
 Tensor full(const Device& device, const Shape& shape, double value, DType dtype, SourceLoc loc) {
-  return detail::named_as("full", [&] {
-    require_fit(OpKind::fill, value, dtype, loc);
-    ScalarAttributes attributes;
-    if (is_float(dtype)) {
-      attributes.real = value;
-    } else {
-      attributes.integer = static_cast<std::int64_t>(value);
-    }
-    return create(OpKind::fill, device, attributes, dtype, shape, loc);
-  });
+  require_fit(OpKind::fill, value, dtype, loc);
+  ScalarAttributes attributes;
+  if (is_float(dtype)) {
+    attributes.real = value;
+  } else {
+    attributes.integer = static_cast<std::int64_t>(value);
+  }
+  return create(OpKind::fill, device, attributes, dtype, shape, loc);
 }
 
 Tensor full_integer(
     const Device& device, const Shape& shape, std::int64_t value, DType dtype, SourceLoc loc) {
-  return detail::named_as("full", [&] {
-    if (!fits(value, dtype)) {
-      throw_bad_value(
-          OpKind::fill, fmt::format("the value {} does not fit {}", value, name(dtype)), loc);
-    }
-    ScalarAttributes attributes;
-    if (is_float(dtype)) {
-      attributes.real = static_cast<double>(value);
-    } else {
-      attributes.integer = value;
-    }
-    return create(OpKind::fill, device, attributes, dtype, shape, loc);
-  });
+  if (!fits(value, dtype)) {
+    throw_bad_value(
+        OpKind::fill, fmt::format("the value {} does not fit {}", value, name(dtype)), loc);
+  }
+  ScalarAttributes attributes;
+  if (is_float(dtype)) {
+    attributes.real = static_cast<double>(value);
+  } else {
+    attributes.integer = value;
+  }
+  return create(OpKind::fill, device, attributes, dtype, shape, loc);
 }
 
 Tensor zeros(const Device& device, const Shape& shape, DType dtype, SourceLoc loc) {

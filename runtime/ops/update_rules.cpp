@@ -1,11 +1,13 @@
 #include "update_rules.hpp"
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/ops.hpp>
 
 #include "capture.hpp"
+#include "runtime/client/stream_state.hpp"
 
 namespace hearth::detail {
 namespace {
@@ -33,44 +35,111 @@ Results sgd_nesterov(Tensors t, Tensors s) {
   return {t[0] - s[0] * (g + s[2] * m), m};
 }
 
-Results moments(const Tensor& p, const Tensor& g, Tensors t, Tensors s) {
-  const Tensor m = s[1] * t[2] + s[2] * g;
-  const Tensor v = s[3] * t[3] + s[4] * g * g;
-  return {p - s[5] * m / (sqrt(v) * s[6] + s[7]), m, v};
+// The same where the device counts.
+Tensor counted_momentum(Tensors t, Tensors s, const Tensor& g) {
+  return where(equal(t[3], 0.0), g, s[2] * t[2] + s[3] * g);
 }
-Results adam(Tensors t, Tensors s) {
-  return moments(t[0], t[1] + s[0] * t[0], t, s);
+Results sgd_momentum_counted(Tensors t, Tensors s) {
+  const Tensor g = t[1] + s[1] * t[0];
+  const Tensor m = counted_momentum(t, s, g);
+  return {t[0] - s[0] * m, m};
 }
-Results adamw(Tensors t, Tensors s) {
-  return moments(s[0] * t[0], t[1], t, s);
+Results sgd_nesterov_counted(Tensors t, Tensors s) {
+  const Tensor g = t[1] + s[1] * t[0];
+  const Tensor m = counted_momentum(t, s, g);
+  return {t[0] - s[0] * (g + s[2] * m), m};
 }
 
+/// What the moments are put to work with.
+struct MomentFactors {
+  const Tensor& rate;
+  const Tensor& root;
+  const Tensor& epsilon;
+};
+Results moments(
+    const Tensor& p, const Tensor& g, Tensors t, Tensors s, const MomentFactors& factors) {
+  const Tensor m = s[1] * t[2] + s[2] * g;
+  const Tensor v = s[3] * t[3] + s[4] * g * g;
+  return {p - factors.rate * m / (sqrt(v) * factors.root + factors.epsilon), m, v};
+}
+Results adam(Tensors t, Tensors s) {
+  return moments(t[0], t[1] + s[0] * t[0], t, s, {s[5], s[6], s[7]});
+}
+Results adamw(Tensors t, Tensors s) {
+  return moments(s[0] * t[0], t[1], t, s, {s[5], s[6], s[7]});
+}
+Results adam_counted(Tensors t, Tensors s) {
+  return moments(t[0], t[1] + s[0] * t[0], t, s, {t[4], t[5], s[5]});
+}
+Results adamw_counted(Tensors t, Tensors s) {
+  return moments(s[0] * t[0], t[1], t, s, {t[4], t[5], s[5]});
+}
+
+Results count(Tensors t, Tensors /*s*/) {
+  return {t[0] + 1.0};
+}
+Results adam_factors(Tensors t, Tensors s) {
+  const Tensor number = t[0] + 1.0;
+  return {s[0] / (1.0 - pow(s[1], number)), 1.0 / sqrt(1.0 - pow(s[2], number))};
+}
+
+/// What is not of the parameters' type.
+enum class Special : std::uint8_t {
+  nothing,
+  last_scalar,  ///< A bool.
+  last_tensor,  ///< A count.
+  operands,     ///< All f64.
+};
 struct Rule {
   const char* name;
   std::size_t tensors;
   std::size_t scalars;
-  bool has_first;  ///< The last scalar is a bool.
+  Special special;
   Results (*function)(Tensors, Tensors);
 };
-constexpr std::array<Rule, 5> kRules{{
-    {"sgd_step", 2, 2, false, sgd},
-    {"sgd_step", 3, 5, true, sgd_momentum},
-    {"sgd_step", 3, 5, true, sgd_nesterov},
-    {"adam_step", 4, 8, false, adam},
-    {"adam_step", 4, 8, false, adamw},
+constexpr std::array<Rule, 11> kRules{{
+    {"sgd_step", 2, 2, Special::nothing, sgd},
+    {"sgd_step", 3, 5, Special::last_scalar, sgd_momentum},
+    {"sgd_step", 3, 5, Special::last_scalar, sgd_nesterov},
+    {"adam_step", 4, 8, Special::nothing, adam},
+    {"adam_step", 4, 8, Special::nothing, adamw},
+    {"sgd_step", 4, 4, Special::last_tensor, sgd_momentum_counted},
+    {"sgd_step", 4, 4, Special::last_tensor, sgd_nesterov_counted},
+    {"adam_step", 6, 6, Special::nothing, adam_counted},
+    {"adam_step", 6, 6, Special::nothing, adamw_counted},
+    {"update_count", 1, 0, Special::operands, count},
+    {"adam_factors", 1, 3, Special::operands, adam_factors},
 }};
 
 }  // namespace
 
 ExpressionRef capture_update(UpdateForm form, DType dtype) {
   const Rule& rule = kRules[static_cast<std::size_t>(form)];
-  const std::vector<DType> tensors(rule.tensors, dtype);
-  std::vector<DType> scalars(rule.scalars, dtype);
-  if (rule.has_first) {
+  const DType most = rule.special == Special::operands ? DType::f64 : dtype;
+  std::vector<DType> tensors(rule.tensors, most);
+  std::vector<DType> scalars(rule.scalars, most);
+  if (rule.special == Special::last_scalar) {
     scalars.back() = DType::boolean;
+  } else if (rule.special == Special::last_tensor) {
+    tensors.back() = DType::f64;
   }
   const CaptureForm wanted{.name = rule.name, .tensors = tensors, .scalars = scalars};
-  return expression_of(wanted, capture(wanted, rule.function));
+  const bool is_update = form != UpdateForm::adam_factors;
+  return expression_of(wanted, capture(wanted, [&](Tensors t, Tensors s) {
+                         Results results = rule.function(t, s);
+                         for (Tensor& result : results) {
+                           result = is_update ? std::move(result) : cast(result, dtype);
+                         }
+                         return results;
+                       }));
+}
+
+const ExpressionRef& update_of(StreamState& stream, UpdateForm form, DType dtype) {
+  ExpressionRef& known = stream.updates()[{static_cast<int>(form), dtype}];
+  if (known == nullptr) {
+    known = capture_update(form, dtype);
+  }
+  return known;
 }
 
 }  // namespace hearth::detail

@@ -24,6 +24,11 @@ bool is_placed(Primitive primitive) noexcept {
          primitive == Primitive::philox;
 }
 
+bool fails_on_integers(const KernelNode& node) noexcept {
+  return (node.primitive == Primitive::div || node.primitive == Primitive::pow) &&
+         !is_float(node.type);
+}
+
 bool is_leaf(Primitive primitive) noexcept {
   return operand_count(primitive) == 0 || primitive == Primitive::convert;
 }
@@ -71,6 +76,7 @@ Result<ExpressionRef> make_expression(std::string name,
   made->hash = hash(made->kernel);
   made->flops = static_cast<std::uint32_t>(std::ranges::count_if(
       made->kernel.body, [](const KernelNode& node) { return !is_leaf(node.primitive); }));
+  made->may_fail = std::ranges::any_of(made->kernel.body, fails_on_integers);
   made->gradients = std::move(gradients);
   made->text = text_of(*made);
   made->text_hash = xxh64(std::as_bytes(std::span<const char>(made->text)));

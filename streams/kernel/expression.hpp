@@ -40,6 +40,7 @@ struct Expression {
   std::string text;
   std::uint64_t text_hash = 0;
   std::uint32_t flops = 0;  ///< For each element, as op_cost counts them.
+  bool may_fail = false;    ///< While it runs: where it divides integers, or takes powers of them.
   /// For each input. Empty where the expression has no gradient.
   std::vector<ExpressionGradient> gradients = {};
 };

@@ -36,6 +36,17 @@ float sticky(double value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
 }
 
+// An i64 on the same way, without the 11 bits that an f64 has not; the next one tells of them.
+double sticky(std::int64_t value) {
+  constexpr std::uint64_t kLost = (1U << 11U) - 1;
+  const auto word = static_cast<std::uint64_t>(value);
+  std::uint64_t size = value < 0 ? 0 - word : word;
+  if (size >> 53U != 0 && (size & kLost) != 0) {
+    size = (size & ~kLost) | (kLost + 1);
+  }
+  return value < 0 ? -static_cast<double>(size) : static_cast<double>(size);
+}
+
 // ---- integers wrap ----
 
 std::uint64_t bits(std::int64_t value) {
@@ -247,7 +258,8 @@ KernelScalar converted(KernelScalar value, DType from, DType to) noexcept {
   if (to == DType::f32) {  // an i64 may be wider than an f64: straight to f32
     return of_real(static_cast<double>(static_cast<float>(value.integer)));
   }
-  return of_real(rounded(static_cast<double>(value.integer), to));
+  const bool is_half = to == DType::f16 || to == DType::bf16;
+  return of_real(rounded(is_half ? sticky(value.integer) : static_cast<double>(value.integer), to));
 }
 
 const char* why_undefined(Primitive primitive,

@@ -95,7 +95,7 @@ TEST(CpuBackend, FailsForTheMaximumOfNothing) {
                                               .with(ReduceAttributes{.axes = 1})
                                               .call());
   ASSERT_FALSE(status.has_value());
-  EXPECT_EQ(status.error().text, "reduce_max: no elements to choose from in [0, 3]");
+  EXPECT_EQ(status.error().text, "max: no elements to choose from in [0, 3]");
 }
 
 TEST(CpuBackend, SumsTenMillionElementsToTheLastPlace) {

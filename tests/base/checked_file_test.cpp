@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr FileFormat kFormat{.magic = {'H', 'T', 'E', 'S', 'T', '0', '0', '1'}, .version = 3};
 

@@ -23,7 +23,7 @@
 namespace hearth {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::span<const std::byte> as_span(std::string_view text) {
   return std::as_bytes(std::span(text));

@@ -109,8 +109,8 @@ TEST(KnownSettings, HaveNamesOfTheirOwnAndAMeaning) {
 TEST(UnknownSettings, NameWhatNobodyReads) {
   const Variable misspelt("HEARTH_LOG_LEVLE", "debug");
   const Variable known("HEARTH_LOG_LEVEL", "debug");
-  EXPECT_THAT(unknown_settings(), testing::Contains("HEARTH_LOG_LEVLE"));
-  EXPECT_THAT(unknown_settings(), testing::Not(testing::Contains("HEARTH_LOG_LEVEL")));
+  EXPECT_THAT(unknown_settings(), ::testing::Contains("HEARTH_LOG_LEVLE"));
+  EXPECT_THAT(unknown_settings(), ::testing::Not(::testing::Contains("HEARTH_LOG_LEVEL")));
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct SmallDevice {
   std::uint32_t wanted_inbox = 0;
   bool wants_orphan = false;
   bool has_blobs = false;
+  bool looks_ahead = false;    // a lane's records wait until it has been given back
   bool counts_rings = false;   // lanes without records: only the doorbell matters
   SmallLane other{LaneId{2}};  // 10 to 16
 
@@ -85,8 +86,22 @@ struct SmallDevice {
   void take_turns(SmallLane& lane_in_hand) {
     auto turn = SmallLane::Turn::more;
     while (turn == SmallLane::Turn::more) {
-      consume(lane_in_hand);
-      turn = lane_in_hand.finish_turn();
+      std::uint64_t looked = 0;
+      if (looks_ahead) {
+        while (lane_in_hand.peek(looked) != nullptr) {
+          ++looked;
+        }
+      } else {
+        consume(lane_in_hand);
+      }
+      turn = lane_in_hand.finish_turn(looked);
+      if (turn == SmallLane::Turn::empty && looked > 0) {
+        if (!lane_in_hand.take_back()) {
+          return;  // the doorbell has it, or is about to
+        }
+        consume(lane_in_hand);
+        turn = SmallLane::Turn::more;
+      }
     }
     if (turn == SmallLane::Turn::empty && lane_in_hand.is_orphaned()) {
       Atomics::note_write(&is_orphan_seen);
@@ -174,6 +189,24 @@ Program end_a_turn() {
                     }
                   }},
       .at_end = [=] { require(device->is_done() || *is_rung, "a record waits and nobody knows"); }};
+}
+
+// A lane with one record lingers and is cut, while its producer has another and ends its stream.
+Program linger() {
+  const auto device = make_device({2, 0});
+  const auto is_rung = std::make_shared<bool>(false);
+  device->looks_ahead = true;
+  device->wants_orphan = true;
+  OpRecord first = record_with(1);
+  require(device->lane.try_push(first, {}) && device->lane.needs_ring(), "a new lane is not rung");
+  return {.threads = {[=] { device->take_turns(device->lane); },
+                      [=] {
+                        OpRecord record = record_with(2);
+                        require(device->lane.try_push(record, {}), "no room");
+                        const bool by_push = device->lane.needs_ring();
+                        *is_rung = device->lane.orphan() || by_push;
+                      }},
+          .at_end = [=] { require(device->is_done() || *is_rung, "nobody learns of the rest"); }};
 }
 
 // A full lane in the actor's hands, whose producer has one more.
@@ -346,6 +379,7 @@ struct Scenario {
 const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> all{
       {"end_a_turn", &end_a_turn},
+      {"linger", &linger},
       {"fill_the_lane", &fill_the_lane},
       {"leave_the_lane", &leave_the_lane},
       {"fill_the_blobs", &fill_the_blobs},
@@ -406,6 +440,7 @@ const std::vector<Weak>& weak_ones() {
       {"rung_release", &end_a_turn, {kRung, Weakening::no_release}, "nobody knows"},
       {"rung_acquire", &end_a_turn, {kRung, Weakening::no_acquire}, "nobody knows"},
       {"orphan_exchange", &orphan, {kRung, Weakening::split}, ""},
+      {"take_back_exchange", &linger, {kRung, Weakening::split}, ""},
       {"head_release", &fill_the_lane, {kHead, Weakening::no_release}, "a data race"},
       {"head_acquire", &fill_the_lane, {kHead, Weakening::no_acquire}, "a data race"},
       {"blob_release", &fill_the_blobs, {kBlobHead, Weakening::no_release}, "a data race"},

@@ -23,7 +23,7 @@
 namespace hearth {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 struct Classifier {
   Linear inner, outer;
@@ -76,7 +76,7 @@ TEST_F(Checkpoint, WeightsComeBackOnAnotherDevice) {
 TEST(CheckpointLog, AtDebugASaveAndALoadAreTold) {
   const TemporaryFolder folder;
   ::setenv("HEARTH_LOG_LEVEL", "debug", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   {
     const Runtime runtime({.devices = {{.name = "cpu:0"}}});
     ::unsetenv("HEARTH_LOG_LEVEL");
@@ -88,7 +88,7 @@ TEST(CheckpointLog, AtDebugASaveAndALoadAreTold) {
     save_training(half, optimizer, {}, folder.path() / "run.safetensors");
     static_cast<void>(load_training(half, optimizer, folder.path() / "run.safetensors"));
   }
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = ::testing::internal::GetCapturedStderr();
   const std::string name = (folder.path() / "model.safetensors").string();
   EXPECT_THAT(log, HasSubstr("saved 2 tensors, 40 bytes, in " + name + "\n"));
   EXPECT_THAT(log, HasSubstr("loaded 2 tensors, 40 bytes, from " + name + " to cpu:0\n"));
@@ -104,7 +104,7 @@ TEST(CheckpointLog, AtDebugALoadTellsThatTheChecksumIsOfAnotherFile) {
   std::ofstream(file, std::ios::binary)
       << static_cast<char>(header.size()) << std::string(7, '\0') << header << "\x01\x02\x03\x04";
   ::setenv("HEARTH_LOG_LEVEL", "debug", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   {
     const Runtime runtime({.devices = {{.name = "cpu:0"}}});
     ::unsetenv("HEARTH_LOG_LEVEL");
@@ -112,7 +112,7 @@ TEST(CheckpointLog, AtDebugALoadTellsThatTheChecksumIsOfAnotherFile) {
     load_weights(one, file);
   }
   EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
+      ::testing::internal::GetCapturedStderr(),
       HasSubstr("loaded 1 tensors, 4 bytes, from " + file.string() +
                 " to cpu:0; another program wrote it: its hearth.xxh3_64 was not compared\n"));
 }

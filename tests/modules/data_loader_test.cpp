@@ -24,10 +24,10 @@
 namespace hearth {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Example i is the number i; one of them may be broken.
 class Numbers final : public Dataset {

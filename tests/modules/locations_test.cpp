@@ -35,7 +35,7 @@
 namespace hearth {
 namespace {
 
-using testing::EndsWith;
+using ::testing::EndsWith;
 
 struct Row {
   const char* call;

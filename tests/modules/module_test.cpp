@@ -21,8 +21,8 @@
 namespace hearth {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 struct Leaf {
   Tensor weight;

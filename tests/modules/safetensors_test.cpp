@@ -24,8 +24,8 @@
 namespace hearth {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Length, header, data: as any other program would write them.
 std::string file_text(std::string_view header, std::string_view data) {

@@ -67,7 +67,7 @@ TEST(Metrics, ALossThatIsNoNumberIsReportedWithItsStep) {
     FAIL() << "NaN was taken";
   } catch (const Exception& error) {
     EXPECT_EQ(error.code(), ErrorCode::non_finite);
-    EXPECT_THAT(error.what(), testing::HasSubstr("the loss of step 17 is nan"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("the loss of step 17 is nan"));
   }
 }
 

@@ -11,13 +11,6 @@ BASE = [
      "    word_.store(kParked, std::memory_order_release);\n"
      "    return true;",
      ["base_threads_test", "model_test"]),
-    ("a timeline forgets its other waiters",
-     "runtime/base/timeline.cpp",
-     "        if (!waiters_.empty()) {\n"
-     "          has_waiters_.exchange(1, std::memory_order_acq_rel);\n"
-     "        }\n",
-     "",
-     ["base_threads_test"]),
     ("a sync of the file that fails is ignored",
      "runtime/base/file.cpp",
      "error_number = sync(temporary.file()); error_number != 0)",

@@ -150,7 +150,10 @@ TEST(DataParallelFailure, AFailedStepWhoseReportWasDroppedIsThrownByALaterCall) 
   static_cast<void>(training.weights());  // rank 0 is through with the step, so rank 1 has thrown
   sabotage.is_armed.store(false, std::memory_order_release);
   int thrown = 0;
-  for (int call = 0; call < 3; ++call) {  // the second at the latest finds the outcome there
+  // The first call may come before the outcome, or while the coordinator's thread, which has just
+  // told it, still holds the error: a report counts as dropped once both have let it go. Before it
+  // decides the first call's step it has, so the second call throws at the latest.
+  for (int call = 0; call < 3; ++call) {
     try {
       training.step(2);
     } catch (const DeviceError& error) {

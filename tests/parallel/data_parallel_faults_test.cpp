@@ -19,27 +19,6 @@ using namespace hearth::testing;  // NOLINT: a test's own words
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-/// What a fault costs.
-enum class Cost {
-  step,         ///< Its step fails, whatever the policy; the next one goes on.
-  time,         ///< The rank is late and answers.
-  device,       ///< It is lost.
-  thread,       ///< The worker hangs, its device answers.
-  both,         ///< The worker hangs, and its device does not answer.
-  hung_device,  ///< The device hangs, and its worker waits for it.
-};
-
-struct Policy {
-  const char* name;
-  DeviceLossPolicy on_loss;
-  bool has_spare = false;
-};
-
-const std::array kPolicies{Policy{"Stop", DeviceLossPolicy::stop},
-                           Policy{"Shrink", DeviceLossPolicy::shrink},
-                           Policy{"Spare", DeviceLossPolicy::replace, true},
-                           Policy{"Restart", DeviceLossPolicy::replace}};
-
 struct FaultRow {
   const char* name;
   Cost cost;
@@ -198,37 +177,11 @@ const std::array kFaults{
              }},
 };
 
-/// What comes of a fault.
-struct Outcome {
-  bool throws = false;  ///< Its step.
-  bool ends = false;    ///< No step begins any more.
-  std::vector<std::string> devices = {"sim:0", "sim:1", "sim:2", "sim:3"};
-
-  [[nodiscard]] bool is_as_if_nothing_had_been() const {
-    return !throws && devices.size() == kWorld;
-  }
-};
-
-Outcome outcome_of(const Policy& policy, Cost cost) {
-  if (policy.on_loss == DeviceLossPolicy::stop || cost == Cost::step) {
-    return {.throws = true, .ends = cost == Cost::device || cost == Cost::hung_device};
-  }
-  if (cost == Cost::time) {
-    return {};
-  }
-  if (policy.has_spare) {
-    return {.devices = {"sim:0", "sim:4", "sim:2", "sim:3"}};
-  }
-  const bool is_mended = policy.on_loss == DeviceLossPolicy::replace && cost != Cost::both &&
-                         cost != Cost::hung_device;
-  return is_mended ? Outcome{} : Outcome{.devices = {"sim:0", "sim:2", "sim:3"}};
-}
-
 class DataParallelFaults : public ::testing::TestWithParam<std::tuple<Policy, FaultRow>> {
  protected:
   const Policy policy_ = std::get<0>(GetParam());
   const FaultRow row_ = std::get<1>(GetParam());
-  const Outcome outcome_ = outcome_of(policy_, row_.cost);
+  const Outcome outcome_ = outcome_of(policy_, row_.cost, {});
 
   /// Where nothing is to be seen of the fault afterwards, there is state that could show it.
   [[nodiscard]] TrainingOptions options() const {

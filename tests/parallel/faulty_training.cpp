@@ -4,11 +4,13 @@
 #include <hearth/runtime/base/manual_executor.hpp>
 
 #include <algorithm>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/faulty_sim.hpp"
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -17,9 +19,20 @@ using namespace std::chrono_literals;
 
 constexpr Duration kMostOfAStep = 10s;
 
-int rank_of(const Device& device) {
-  return device.name().back() - '0';
-}
+/// Says what it is given.
+class WatchedSim final : public ForwardingBackend {
+ public:
+  WatchedSim(std::unique_ptr<Backend> sim, std::function<void(const Launch&)> watch)
+      : ForwardingBackend(std::move(sim)), watch_(std::move(watch)) {}
+
+ private:
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    watch_(launch);
+    return ForwardingBackend::submit_one(launch, after);
+  }
+
+  std::function<void(const Launch&)> watch_;
+};
 
 /// Nothing is left but what a lost device had.
 void expect_no_leak(const Hall& hall) {
@@ -33,8 +46,8 @@ void expect_no_leak(const Hall& hall) {
 }
 
 /// Looks at the weights, which may be what meets the fault: not before the end.
-void look(Trainer& trainer, Trained& result) {
-  if (!result.refuses_steps) {
+void look(Trainer& trainer, bool is_mixed, Trained& result) {
+  if (!result.refuses_steps && !is_mixed) {  // which round in different places
     EXPECT_TRUE(has_equal_replicas(trainer));
   }
   result.weights = weights_of(trainer.snapshot());
@@ -42,19 +55,37 @@ void look(Trainer& trainer, Trained& result) {
 
 }  // namespace
 
-void pass(Duration time) {
-  const Deadline end = Deadline::in(time);
-  while (!end.has_passed()) {
-    current_context().parker().park(end);
+Outcome outcome_of(const Policy& policy, Cost cost, const TrainingOptions& options) {
+  Outcome outcome;
+  for (int rank = 0; rank < options.world(); ++rank) {
+    outcome.devices.push_back(options.name_of(rank));
   }
+  if (policy.on_loss == DeviceLossPolicy::stop || cost == Cost::step) {
+    outcome.throws = true;
+    outcome.ends = cost == Cost::device || cost == Cost::hung_device;
+    return outcome;
+  }
+  if (cost == Cost::time) {
+    return outcome;
+  }
+  if (policy.has_spare) {
+    outcome.devices[1] = options.name_of(options.world());
+    return outcome;
+  }
+  if (policy.on_loss != DeviceLossPolicy::replace || cost == Cost::both ||
+      cost == Cost::hung_device) {
+    outcome.devices.erase(outcome.devices.begin() + 1);
+  }
+  return outcome;
 }
 
 Samples batch_of(int step) {
   return random_samples(kBatch, TinyNet::kSide, static_cast<std::uint64_t>(step));
 }
 
-Hall::Hall(Executor* executor, Fault fault)
+Hall::Hall(Executor* executor, Fault fault, TrainingOptions training)
     : fault_(std::move(fault)),
+      options_(std::move(training)),
       control_(fault_.stuck_at),
       calls_(std::make_shared<std::vector<int>>(kWorld + 1)),
       factory_{.make = [this](const BackendRequest& request) -> std::unique_ptr<Backend> {
@@ -64,11 +95,16 @@ Hall::Hall(Executor* executor, Fault fault)
         if (fault_.stuck_at != 0) {
           return std::make_unique<StuckBackend>(request.name, &control_);
         }
-        return testing::make_sim(request, ++opened_ == 1 ? fault_.plan : FaultPlan{});
+        auto sim = testing::make_sim(request, ++opened_ == 1 ? fault_.plan : FaultPlan{});
+        return fault_.watch ? std::make_unique<WatchedSim>(std::move(sim), fault_.watch)
+                            : std::move(sim);
       }} {
   RuntimeOptions options{.devices = {}, .executor = executor, .backend_factory = &factory_};
-  for (int i = 0; i < kWorld + 1; ++i) {
-    options.devices.push_back({.name = name_of(i)});
+  for (int i = 0; i < options_.world() + 1; ++i) {
+    options.devices.push_back({.name = options_.name_of(i)});
+    if (options_.is_mixed && options.devices.back().name.starts_with("sim:")) {
+      options.devices.back().sim_schedule = SimSchedule{.queues = 2, .cost_seed = 5};
+    }
   }
   runtime_ = std::make_unique<Runtime>(std::move(options));
 }
@@ -92,6 +128,14 @@ bool Hall::has_begun() const {
   return control_.is_in.is_ready() || (fault_.call != 0 && (*calls_)[1] >= fault_.call);
 }
 
+std::size_t Hall::rank_of(const Device& device) const {
+  int rank = 0;
+  while (options_.name_of(rank) != device.name()) {
+    ++rank;
+  }
+  return static_cast<std::size_t>(rank);
+}
+
 std::vector<Device> Hall::devices(int begin, int end) const {
   std::vector<Device> all;
   for (int i = begin; i < end; ++i) {
@@ -107,7 +151,7 @@ TinyNet Hall::first_model(double drop) const {
 
 Trainer::LossFn Hall::loss() const {
   return [this, calls = calls_](const TinyNet& model, Samples& shard, WorkerContext& context) {
-    const int call = ++(*calls)[static_cast<std::size_t>(rank_of(context.device))];
+    const int call = ++(*calls)[rank_of(context.device)];
     if (call == fault_.call) {
       Tensor other = fault_.prank(model, shard, context, *this);
       if (!other.is_empty()) {
@@ -119,21 +163,21 @@ Trainer::LossFn Hall::loss() const {
 }
 
 Trainer Hall::trainer(const TrainingOptions& options) const {
-  return trainer_of(first_model(options.drop), kWorld, options);
+  return trainer_of(first_model(options.drop), options.world(), options);
 }
 
 Trainer Hall::trainer_of(TinyNet model, int world, const TrainingOptions& options) const {
-  return Trainer(
-      *runtime_,
-      std::move(model),
-      loss(),
-      {.devices = devices(0, world),
-       .optimizer = options.optimizer,
-       .bucket_bytes = 256,
-       .deadline = options.deadline,
-       .seed = 5,
-       .on_loss = options.policy,
-       .spares = options.has_spare ? devices(kWorld, kWorld + 1) : std::vector<Device>{}});
+  return Trainer(*runtime_,
+                 std::move(model),
+                 loss(),
+                 {.devices = devices(0, world),
+                  .optimizer = options.optimizer,
+                  .bucket_bytes = 256,
+                  .deadline = options.deadline,
+                  .seed = 5,
+                  .on_loss = options.policy,
+                  .spares = options.has_spare ? devices(options.world(), options.world() + 1)
+                                              : std::vector<Device>{}});
 }
 
 Trained train_in(Hall& hall, const TrainingOptions& options) {
@@ -182,7 +226,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
           EXPECT_THAT(error.shared_error()->text, ::testing::HasSubstr("lost its replica"));
         }
       }
-      look(trainer, result);
+      look(trainer, options.is_mixed, result);
     }
   }
   hall.let_go();
@@ -196,7 +240,7 @@ Trained train(const Fault& fault, const TrainingOptions& options, std::uint64_t 
   Trained result;
   ManualExecutor executor(seed);
   executor.run([&] {
-    Hall hall(&executor, fault);
+    Hall hall(&executor, fault, options);
     result = train_in(hall, options);
   });
   return result;
@@ -207,7 +251,7 @@ std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps
   std::vector<double> weights;
   ManualExecutor executor;
   executor.run([&] {
-    const Hall hall(&executor, {});
+    const Hall hall(&executor, {}, options);
     TinyNet model = hall.first_model(options.drop);
     for (std::size_t i = 0; i < steps.size();) {
       const int world = steps[i].second;

@@ -2,6 +2,7 @@
 // of it. Threads: the test's; those of a manual executor, or real ones.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 
+#include "tests/runtime/stepped_runtime.hpp"
 #include "tests/runtime/stuck_backend.hpp"
 
 #include "training_support.hpp"
@@ -27,8 +30,6 @@ inline const std::string kVictim = "sim:1";
 inline std::string name_of(int rank) {
   return "sim:" + std::to_string(rank);
 }
-/// Virtual or real time passes.
-void pass(Duration time);
 [[nodiscard]] Samples batch_of(int step);
 
 class Hall;
@@ -42,6 +43,8 @@ struct Fault {
   std::uint64_t stuck_at = 0;  ///< The kernel of kVictim that does not come back.
   int call = 0;                ///< In this call of its loss function, each rank …
   Prank prank = {};            ///< … does this.
+  /// Sees what kVictim is given.
+  std::function<void(const Launch&)> watch = {};
 };
 
 struct TrainingOptions {
@@ -50,21 +53,61 @@ struct TrainingOptions {
   double drop = 0;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05};
   Duration deadline = std::chrono::seconds(5);
+  /// Two asynchronous sims and a cpu, and a third one as the spare; else kWorld sims and one.
+  bool is_mixed = false;
+
+  [[nodiscard]] int world() const { return is_mixed ? 3 : kWorld; }
+  /// Of a rank of the first trainer; the last is the spare.
+  [[nodiscard]] std::string name_of(int rank) const {
+    return is_mixed && rank == 2 ? "cpu:0" : testing::name_of(rank);
+  }
 };
+
+struct Policy {
+  const char* name;
+  DeviceLossPolicy on_loss;
+  bool has_spare = false;
+};
+inline const std::vector<Policy> kPolicies{{"Stop", DeviceLossPolicy::stop},
+                                           {"Shrink", DeviceLossPolicy::shrink},
+                                           {"Spare", DeviceLossPolicy::replace, true},
+                                           {"Restart", DeviceLossPolicy::replace}};
+
+/// What a fault costs.
+enum class Cost : std::uint8_t {
+  step,         ///< Its step fails, whatever the policy; the next one goes on.
+  time,         ///< The rank is late and answers.
+  device,       ///< It is lost.
+  thread,       ///< The worker hangs, its device answers.
+  both,         ///< The worker hangs, and its device does not answer.
+  hung_device,  ///< The device hangs, and its worker waits for it.
+};
+
+/// What comes of a fault.
+struct Outcome {
+  bool throws = false;  ///< Its step.
+  bool ends = false;    ///< No step begins any more.
+  std::vector<std::string> devices = {};
+
+  [[nodiscard]] bool is_as_if_nothing_had_been() const {
+    return !throws && std::ranges::count(devices, kVictim) == 1;
+  }
+};
+[[nodiscard]] Outcome outcome_of(const Policy& policy, Cost cost, const TrainingOptions& options);
 
 /// All that a training needs, of which a thread that is left behind may outlive the trainer only.
 class Hall {
  public:
-  Hall(Executor* executor, Fault fault);
+  Hall(Executor* executor, Fault fault, TrainingOptions training = {});
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
   ~Hall();  // whatever a test says, nobody hangs for ever
 
   [[nodiscard]] const Runtime& runtime() const { return *runtime_; }
-  [[nodiscard]] Device device(int rank) const { return runtime_->device(name_of(rank)); }
+  [[nodiscard]] Device device(int rank) const { return runtime_->device(options_.name_of(rank)); }
   [[nodiscard]] std::vector<Device> devices(int begin, int end) const;
   [[nodiscard]] TinyNet first_model(double drop = 0) const;
-  /// On the first kWorld devices.
+  /// On all devices but the last.
   [[nodiscard]] Trainer trainer(const TrainingOptions& options) const;
   [[nodiscard]] Trainer trainer_of(TinyNet model, int world, const TrainingOptions& options) const;
   /// For pranks: waits until let_go().
@@ -79,7 +122,11 @@ class Hall {
  private:
   [[nodiscard]] Trainer::LossFn loss() const;
 
+  /// By the name of its device.
+  [[nodiscard]] std::size_t rank_of(const Device& device) const;
+
   const Fault fault_;
+  const TrainingOptions options_;
   int opened_ = 0;
   StuckControl control_;
   Promise<void> release_;

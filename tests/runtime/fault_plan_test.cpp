@@ -41,6 +41,25 @@ TEST(PlannedFaults, AnOpThatFailsAsPlannedSpoilsWhatDependsOnItAlone) {
   EXPECT_THAT((good + 1).to_vector<float>(), ElementsAre(3, 5));
 }
 
+std::string op_of_read(const Tensor& tensor) {
+  try {
+    static_cast<void>(tensor.to_vector<float>());
+  } catch (const Exception& error) {
+    return error.error().op;
+  }
+  return "nothing failed";
+}
+
+TEST(PlannedFaults, AnErrorOfTheDeviceNamesTheOpAsTheProgramCallsIt) {
+  const FaultySim sim({.failing_submits = {1, 2, 3, 4, 5, 6}});
+  EXPECT_EQ(op_of_read(full(sim.device, {2}, 1)), "full");
+  EXPECT_EQ(op_of_read(minimum(sim.x, 1)), "minimum");
+  EXPECT_EQ(op_of_read(maximum(sim.x, 1)), "maximum");
+  EXPECT_EQ(op_of_read(sum(sim.x)), "sum");
+  EXPECT_EQ(op_of_read(mean(sim.x)), "mean");
+  EXPECT_EQ(op_of_read(max(sim.x)), "max");
+}
+
 TEST(PlannedFaults, AStepWhoseGradientFailsKeepsTheWeights) {
   const FaultySim sim({.failing_compiles = {1}});
   Tensor weights = sim.x;

@@ -1,5 +1,5 @@
 // Fine print 10 of the design: bytes on loan.
-#include "stepped_runtime.hpp"
+#include "lent.hpp"
 
 #include <cstring>
 #include <optional>
@@ -10,31 +10,13 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::lend_out;
+using testing::Lent;
 using testing::live_tensors;
 using testing::pass;
 using testing::stepped;
 using testing::World;
 
-/// A loan of `tensor`, whose region comes to the test.
-struct Lent {
-  Tensor result;
-  Pending<LentRegion> region;
-};
-Lent lend_out(Tensor tensor, Deadline deadline = Deadline::never()) {
-  auto promise = std::make_shared<Promise<LentRegion>>();
-  Pending<LentRegion> region = promise->pending();
-  Tensor result = lend(
-      std::move(tensor),
-      [promise](Result<LentRegion> lent) {
-        if (lent.has_value()) {
-          promise->set_value(std::move(lent).value());
-        } else {
-          promise->set_error(lent.shared_error());
-        }
-      },
-      deadline);
-  return {std::move(result), std::move(region)};
-}
 std::span<float> floats(const LentRegion& region) {
   return {reinterpret_cast<float*>(region.bytes().data()),  // NOLINT: bytes become elements
           region.bytes().size() / sizeof(float)};

@@ -38,6 +38,8 @@ struct SteppedOptions {
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool eager_reports = false;
+  /// Empty: as HEARTH_FUSION says.
+  std::optional<Fusion> fusion = {};
   /// Who makes the backends, in place of `faults`: stuck(control), say.
   std::optional<BackendFactory> backends = {};
 };
@@ -85,6 +87,7 @@ void stepped(const SteppedOptions& options, Body body) {
                      .shutdown_limit = options.shutdown_limit,
                      .wait_limit = options.wait_limit,
                      .eager_reports = options.eager_reports,
+                     .fusion = options.fusion,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

@@ -24,7 +24,9 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
       kPrograms, [&](auto bytes) { return judge_faulty_run(faulty_run_of(bytes), figures); }));
   std::printf(
       "%lu tensors made, at the end %lu right and %lu poisoned, %lu reads given up; "
-      "%lu devices lost, %lu hung, %lu restarted; %lu steps, %lu of them given up, %lu torn\n",
+      "%lu devices lost, %lu hung, %lu restarted; %lu steps, %lu of them given up, %lu of those "
+      "behind "
+      "kernels that fail late, %lu torn\n",
       figures.ops,
       figures.right,
       figures.poisoned,
@@ -34,6 +36,7 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
       figures.restarted,
       figures.steps,
       figures.steps_given_up,
+      figures.steps_kept_late,
       figures.steps_torn);
   if (number_from("RANDOM_COVERAGE", 0) != 0) {
     for (const auto& [what, times] : figures.coverage) {
@@ -47,6 +50,7 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
                                       figures.hung,
                                       figures.restarted,
                                       figures.steps_given_up,
+                                      figures.steps_kept_late,
                                       figures.steps_torn}) {
     EXPECT_GT(reached, 0U);
   }
@@ -58,8 +62,12 @@ TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   FaultFigures figures;
   for (const std::uint64_t seed : {2602U, 6143U, 10565U, 17938U, 25143U, 26730U, 30284U, 54785U}) {
     const Bytes bytes = bytes_of_seed(seed, kPrograms.least_bytes, kPrograms.most_bytes);
-    EXPECT_THAT(judge_faulty_run(faulty_run_of(bytes), figures), ::testing::IsEmpty())
-        << "seed " << seed;
+    for (const bool looks_ahead : {false, true}) {
+      FaultyRun run = faulty_run_of(bytes);
+      run.looks_ahead = looks_ahead;
+      EXPECT_THAT(judge_faulty_run(run, figures), ::testing::IsEmpty())
+          << "seed " << seed << (looks_ahead ? ", looking ahead" : "");
+    }
   }
 }
 

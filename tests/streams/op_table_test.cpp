@@ -98,10 +98,10 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
     }
   }
   EXPECT_EQ(names,
-            (std::set<std::string_view>{"fill",
+            (std::set<std::string_view>{"full",
                                         "cast",
-                                        "min",
-                                        "max",
+                                        "minimum",
+                                        "maximum",
                                         "equal",
                                         "not_equal",
                                         "where",
@@ -111,7 +111,7 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "expand",
                                         "copy",
                                         "concat",
-                                        "reduce_max",
+                                        "max",
                                         "expression"}));
 }
 

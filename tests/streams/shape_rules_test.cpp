@@ -252,12 +252,12 @@ TEST(Reduce, FillsTheMask) {
 
 TEST(Reduce, RefusesAnAxisTwice) {
   EXPECT_EQ(text(reduce(OpKind::reduce_sum, Shape{2, 3}, {1, -1}, false)),
-            "reduce_sum: axes [1, -1] name axis 1 twice");
+            "sum: axes [1, -1] name axis 1 twice");
 }
 
 TEST(Reduce, HasNoMaximumOfNothing) {
   EXPECT_EQ(text(reduce(OpKind::reduce_max, Shape{2, 0}, {1}, false)),
-            "reduce_max: axis 1 of [2, 0] has no elements");
+            "max: axis 1 of [2, 0] has no elements");
   EXPECT_EQ(reduce(OpKind::reduce_sum, Shape{2, 0}, {1}, false).value(), (Shape{2}));
   EXPECT_EQ(reduce(OpKind::reduce_max, Shape{2, 0}, {0}, false).value(), (Shape{0}));
 }

@@ -25,6 +25,7 @@ struct Plan {
   bool hangs = false;
   bool trains = false;
   bool restarts = false;
+  bool checks = false;    ///< Kernels fail late, and gradients pass such.
   bool gives_up = false;  ///< Any op may carry `cancelled` or `deadline_exceeded`.
   bool has_page_each =
       false;  ///< A page for each tensor, so that any allocation may be the failing one.

@@ -40,11 +40,12 @@ BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
     }
     const bool is_faulty = request.name == "sim:0" && !sims.contains("sim:0");
     const FaultPlan faults = is_faulty ? run.faults : FaultPlan{};
-    if (run.sim % 2 == 1 || faults.hanging_submit != 0) {
+    if (run.sim % 2 == 1 || faults.hanging_submit != 0 || request.sim_schedule) {
       const auto seed = static_cast<std::uint64_t>(run.sim / 2);
       return noted(std::make_unique<sim::AsyncSim>(sim::AsyncSimOptions{
                        .name = request.name,
                        .faults = faults,
+                       .late_failures_name_cells = run.plan.checks,
                        .schedule = {.queues = 1 + run.sim % 3,
                                     .reorder_seed = run.sim % 5 == 0 ? 0 : seed,
                                     .cost_seed = run.sim % 7 == 0 ? 0 : seed}}),
@@ -98,6 +99,7 @@ std::vector<std::string> judge_program(const FaultyRun& run,
                         {.values = run.values,
                          .trains = run.plan.trains,
                          .restarts = run.plan.restarts,
+                         .checks = run.plan.checks,
                          .gives_up = run.plan.gives_up,
                          .most_threads = 3});
   program.run();
@@ -142,7 +144,10 @@ void pick_faults(ByteReader& bytes, Plan& plan) {
       plan.hangs = true;
       return;
     case 6:
-      faults.late_failures = {number(30), number(60), number(80)};
+    case 7:
+      faults.late_failures = {number(3), number(6), number(12)};
+      plan.checks = true;
+      plan.trains = true;
       return;
     default:
       faults.failing_submits = {number(30), number(60), number(80)};
@@ -155,6 +160,7 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   ByteReader bytes(input);
   FaultyRun run{.schedule = static_cast<std::uint64_t>(bytes.pick(256) * 256 + bytes.pick(256)),
                 .sim = bytes.pick(210)};
+  run.looks_ahead = run.sim / 2 % 2 == 1;
   run.values = bytes.pick(3) == 0 ? Values::exact : Values::smooth;
   Plan& plan = run.plan;
   const int flags = bytes.pick(36);
@@ -177,6 +183,7 @@ void FaultFigures::count(const RandomProgram& program,
     ++steps;
     steps_given_up += step.error && updated[i] == 0 ? 1U : 0U;
     steps_torn += step.error && updated[i] != 0 ? 1U : 0U;
+    steps_kept_late += step.error && updated[i] == 0 && plan.checks ? 1U : 0U;
   }
   for (const Observation& seen : program.observations()) {
     given_up += seen.error && seen.error->text.starts_with("given up before") ? 1U : 0U;
@@ -204,6 +211,7 @@ std::vector<std::string> judge_faulty_run(const FaultyRun& run, FaultFigures& fi
     const Runtime runtime({.devices = {{.name = "sim:0", .memory = pooling},
                                        {.name = "sim:1"},
                                        {.name = "reference:0"}},
+                           .fusion = run.looks_ahead ? Fusion::single : Fusion::off,
                            .executor = &executor,
                            .backend_factory = &factory});
     wrong = judge_program(run, runtime, executor, sims, figures);

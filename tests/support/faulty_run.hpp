@@ -18,6 +18,7 @@ struct FaultyRun {
   FaultPlan faults = {};  ///< What happens.
   Values values = Values::smooth;
   int sim = 0;  ///< Which sim it is: odd ones are asynchronous, in an order and at costs by seed.
+  bool looks_ahead = false;  ///< As with Fusion::single.
   std::span<const std::byte> program = {};
 };
 
@@ -36,6 +37,7 @@ struct FaultFigures {
   std::uint64_t steps = 0;
   std::uint64_t steps_given_up = 0;
   std::uint64_t steps_torn = 0;
+  std::uint64_t steps_kept_late = 0;  ///< Behind kernels that fail late, or may have been.
   RandomProgram::Coverage coverage = {};
 
   void count(const RandomProgram& program,

@@ -70,6 +70,7 @@ struct ProgramOptions {
   Values values = Values::smooth;
   bool trains = true;     ///< Gradients and optimizer steps.
   bool restarts = false;  ///< The first device, when the threads are done; then they work on.
+  bool checks = false;    ///< Gradients pass kernels that may fail while they run.
   bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
   int most_threads = 1;   ///< At a time.
 };

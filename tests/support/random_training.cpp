@@ -51,12 +51,22 @@ Tensor loss_step(int step, const Tensor& x, const Tensor& y, Values values, Sour
   }
 }
 
+/// Ones, of a kernel that may fail while it runs: a division of integers.
+Tensor checked_ones(const Tensor& like, SourceLoc loc) {
+  const Tensor six = full_integer(like.device(), like.shape(), 6, DType::i32, loc);
+  return cast({div({six, loc}, {six, loc}), loc}, DType::f32);
+}
+
 /// A loss of the leaves, as the recipe says.
 Tensor loss_of(const std::vector<Tensor>& leaves,
                const std::vector<int>& recipe,
-               Values values,
+               const ProgramOptions& options,
                SourceLoc loc) {
+  const Values values = options.values;
   Tensor x = leaves.front();
+  if (options.checks && recipe.front() % 2 == 0) {
+    x = mul({x, loc}, {checked_ones(x, loc), loc});
+  }
   for (const int step : recipe) {
     const Tensor& y = leaves[static_cast<std::size_t>(step / 10) % leaves.size()];
     x = loss_step(step % 10, x, y, values, loc);
@@ -134,10 +144,12 @@ void RandomProgram::differentiate(std::size_t a) {
     nodes_[add_node(leaves, nodes_[a].device)].is_gradient = true;
   }
   const SourceLoc loc{kFile, line_of(first)};
-  const auto sweep = [recipe, loc, values = options_.values](const Tensors& inputs) {
-    Tensors made = grad(
-        [&](const Tensors& tracked) { return loss_of(tracked, recipe, values, loc); }, inputs, loc);
-    if (values == Values::exact) {
+  const auto sweep = [recipe, loc, options = options_](const Tensors& inputs) {
+    Tensors made =
+        grad([&](const Tensors& tracked) { return loss_of(tracked, recipe, options, loc); },
+             inputs,
+             loc);
+    if (options.values == Values::exact) {
       std::ranges::transform(
           made, made.begin(), [loc](Tensor& each) { return tame(std::move(each), loc); });
     }
@@ -219,6 +231,13 @@ void RandomProgram::update(std::size_t a) {
   }
   std::vector<Handles> handles = handles_of(step.members, taken);
   taken.clear();
+  const SourceLoc loc{kFile, line_of(step.members.front().first_result)};
+  for (std::size_t i = 0; options_.checks && i < handles.size(); ++i) {
+    Tensor& gradient = handles[i].gradient;
+    if ((a + i) % 2 == 0) {  // each gradient of a group has a cell of its own
+      gradient = mul({gradient, loc}, {checked_ones(gradient, loc), loc});
+    }
+  }
   if (pick(2) == 0) {  // else others hold the old ones: their bytes stay
     for (const Step::Member& member : step.members) {
       drop(member.parameter);
@@ -228,7 +247,6 @@ void RandomProgram::update(std::size_t a) {
     }
   }
   std::size_t result = step.members.front().first_result;
-  const SourceLoc loc{kFile, line_of(result)};
   {
     UpdateGroup group(devices_.at(nodes_[a].device), loc);
     for (std::size_t i = 0; i < handles.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <hearth/runtime/update_group.hpp>
 
 #include "tests/runtime/held_token.hpp"
+#include "tests/runtime/lent.hpp"
 #include "tests/support/forwarding_backend.hpp"
 
 namespace hearth {
@@ -14,6 +15,8 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using testing::lend_out;
+using testing::Lent;
 using testing::read_error;
 using testing::stepped;
 using testing::SteppedOptions;
@@ -185,26 +188,6 @@ TEST(AsyncDevice, ARestartLetsGoOfABackendThatHangs) {
     EXPECT_EQ(alive, 1) << "nobody waits for the old one";
     EXPECT_EQ((zeros(device, {1}) + 1).item<float>(), 1);
   });
-}
-
-struct Lent {
-  Tensor result;
-  Pending<LentRegion> region;
-};
-Lent lend_out(Tensor tensor) {
-  auto promise = std::make_shared<Promise<LentRegion>>();
-  Pending<LentRegion> region = promise->pending();
-  Tensor result = lend(
-      std::move(tensor),
-      [promise](Result<LentRegion> lent) {
-        if (lent.has_value()) {
-          promise->set_value(std::move(lent).value());
-        } else {
-          promise->set_error(lent.shared_error());
-        }
-      },
-      Deadline::never());
-  return {std::move(result), std::move(region)};
 }
 
 TEST(AsyncDevice, BytesAreLentWhenTheyAreThere) {

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include <hearth/runtime/custom_op.hpp>
+#include <hearth/runtime/update_group.hpp>
+
 #include "tests/runtime/forwarding_strategy.hpp"
 #include "tests/runtime/held_token.hpp"
 #include "tests/support/forwarding_backend.hpp"
@@ -31,8 +34,8 @@ TEST(DeviceMemory, AShortageNamesTheLargestTensorsAndTheirLines) {
     EXPECT_THAT(error.text, HasSubstr("5242880 bytes do not fit"));
     EXPECT_THAT(error.text, HasSubstr("large temporaries"));
     EXPECT_THAT(error.text, HasSubstr("the largest free block is"));
-    const std::size_t first = error.text.find("f32[1310720] fill");
-    EXPECT_LT(first, error.text.find("f32[131072] fill"));
+    const std::size_t first = error.text.find("f32[1310720] full");
+    EXPECT_LT(first, error.text.find("f32[131072] full"));
     EXPECT_THAT(error.text, HasSubstr("memory_test.cpp:" + std::to_string(line)));
     const MemoryReport report = world.device.memory_report();
     EXPECT_EQ(report.rungs.refuse_count, 1U);
@@ -224,6 +227,25 @@ TEST(DeviceMemory, ThePeaksStartAgain) {
   });
 }
 
+TEST(DeviceMemory, AnUpdatesTensorsAreNamedByTheUpdate) {
+  stepped(one_sim({.name = "sim:0"}), [](const World& world) {
+    Tensor weight = zeros(world.device, {10, 10});
+    Tensor mean = zeros_like(weight);
+    Tensor variance = zeros_like(weight);
+    UpdateGroup group(world.device);
+    group.adam(weight, ones_like(weight), mean, variance, {.learning_rate = 1});
+    group.commit().get();
+    for (const LiveTensor& tensor : world.device.largest_tensors(3)) {
+      EXPECT_EQ(tensor.origin.op, "adam_step");
+    }
+    const Tensor twice = custom_op("twice", [](const Tensor& x) { return x + x; })(weight);
+    EXPECT_EQ(world.device.largest_tensors().size(), 4U);
+    EXPECT_THAT(world.device.largest_tensors(),
+                ::testing::Contains(::testing::Truly(
+                    [](const LiveTensor& tensor) { return tensor.origin.op == "twice"; })));
+  });
+}
+
 TEST(DeviceMemory, TheLargestTensorsSayWhatMadeThem) {
   stepped(one_sim({.name = "sim:0"}), [](const World& world) {
     const Tensor a = zeros(world.device, {10, 10});
@@ -233,7 +255,7 @@ TEST(DeviceMemory, TheLargestTensorsSayWhatMadeThem) {
     EXPECT_EQ(tensors[0].size_bytes, 1200);
     EXPECT_EQ(tensors[0].origin.op, "exp") << "in place of the zeros, which are gone";
     EXPECT_EQ(tensors[0].origin.type, "f32[30, 10]");
-    EXPECT_EQ(tensors[1].origin.op, "fill");
+    EXPECT_EQ(tensors[1].origin.op, "full");
     EXPECT_EQ(world.device.largest_tensors(1).size(), 1U);
   });
 }
@@ -250,7 +272,7 @@ TEST(DeviceMemory, ATraceTellsOfEachBlockFromItsBeginningToItsEnd) {
                                                                      : "freed ";
       lines.push_back(what + event.tensor.origin.op);
     }
-    EXPECT_THAT(lines, ElementsAre("made fill", "made add", "replaced exp", "freed exp"));
+    EXPECT_THAT(lines, ElementsAre("made full", "made add", "replaced exp", "freed exp"));
     EXPECT_TRUE(world.device.take_memory_trace().empty()) << "it was taken";
   });
 }

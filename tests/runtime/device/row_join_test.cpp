@@ -4,7 +4,10 @@
 #include "tests/runtime/throwing_strategy.hpp"
 #include "tests/support/forwarding_backend.hpp"
 
+#include "runtime/client/ask.hpp"
+
 #include <array>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -27,9 +30,11 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 /// What the backend was asked to do.
 struct Calls {
-  std::vector<std::int64_t> product_rows;  ///< of each product
-  std::vector<std::int64_t> sizes;         ///< of each op's result, in elements
-  std::int64_t refuse_rows = 0;            ///< a product of so many rows fails
+  std::vector<std::int64_t> product_rows;     ///< of each product
+  std::vector<std::int64_t> sizes;            ///< of each op's result, in elements
+  std::int64_t refuse_rows = 0;               ///< a product of so many rows fails
+  std::function<void()> on_joinable = [] {};  ///< the actor comes to an op that could join
+  std::function<void()> on_open = [] {};      ///< the backend is opened, or opened again
 };
 
 /// The oracle, which joins up to four products.
@@ -41,6 +46,7 @@ class JoiningBackend final : public testing::ForwardingBackend {
         calls_(calls) {}
 
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
+    calls_.on_joinable();
     return 4 / call.inputs[0].shape()[0];
   }
   [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
@@ -66,6 +72,7 @@ class RowJoinTest : public ::testing::Test {
   void run(Body body, const DeviceOptions& options = {.name = kName}) {
     ManualExecutor executor(1, {.max_steps = 1'000'000});
     const BackendFactory factory{.make = [&](const BackendRequest& request) {
+      calls.on_open();
       return std::make_unique<JoiningBackend>(request.name, calls);
     }};
     executor.run([&] {
@@ -416,6 +423,49 @@ TEST_F(RowJoinTest, AStreamWithoutMemoryWaitsForThoseThatAreHeld) {
         },
         {.name = kName, .memory_budget_bytes = 8 * kMiB});
   }
+}
+
+// A device that is never idle answers after 1,000 turns: so many lanes have theirs while two are
+// held, and then what the two hold has no layout any more.
+TEST_F(RowJoinTest, StreamsThatAreHeldWhileTheDeviceIsRestartedFailAlone) {
+  constexpr std::size_t kStreams = 1100;
+  run([&](const Device& device) {
+    const Tensor w = weights(device);
+    w.publish();
+    std::vector<Stream> streams = streams_of(device, kStreams);
+    std::optional<Pending<void>> restart;
+    Pending<double> first_answer;
+    calls.on_joinable = [&, met = 0]() mutable {
+      if (++met == 2) {
+        restart =
+            ask_later<RestartDevice>(device.endpoint(),
+                                     std::make_shared<const Error>(Error{
+                                         .code = ErrorCode::device_lost, .text = "restarted"}));
+      }
+    };
+    bool was_held = false;
+    calls.on_open = [&] { was_held = !first_answer.is_ready(); };
+    std::vector<Tensor> rows;
+    for (Stream& stream : streams) {
+      const StreamScope scope(stream);
+      rows.push_back(row(device, 1));
+      device.sync();
+    }
+    const std::vector<Tensor> results = meet(device, streams, [&](std::size_t i) {
+      Tensor result = matmul(rows[i], w);
+      if (i == 0) {
+        first_answer = sum(result).item_later();
+      }
+      return result;
+    });
+    ASSERT_FALSE(results.empty());
+    EXPECT_EQ(read_error(results[1]).code, ErrorCode::device_lost);
+    ASSERT_TRUE(restart);
+    restart->get();
+    EXPECT_TRUE(was_held) << "the restart came before or after the hold: nothing was tried";
+    EXPECT_THROW(first_answer.get(), DeviceError);
+    EXPECT_EQ(read_error(results.back()).code, ErrorCode::device_lost);
+  });
 }
 
 }  // namespace

@@ -185,7 +185,7 @@ TEST_F(Captures, RefuseWhatIsNotElementwiseAndNameItsLine) {
     static_cast<void>(row(ones3()));
     FAIL() << "a sum was captured";
   } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.error().text, HasSubstr("row: reduce_sum is not elementwise"));
+    EXPECT_THAT(error.error().text, HasSubstr("row: sum is not elementwise"));
     EXPECT_EQ(error.error().op, "row");
     EXPECT_EQ(error.error().location.line, line);
   }
@@ -211,7 +211,7 @@ TEST_F(Captures, RefuseWhatIsNoElement) {
   EXPECT_THAT(text([&](const Tensor& x) { return dropout(x, 0.5, generator); }),
               HasSubstr("bad: dropout gives other numbers at each place"));
   EXPECT_THAT(text([](const Tensor& x) { return x + ones(x.device(), {3}); }),
-              HasSubstr("bad: fill makes f32[3], and in a function that is captured each tensor is "
+              HasSubstr("bad: full makes f32[3], and in a function that is captured each tensor is "
                         "one element"));
   EXPECT_THAT(text([](const Tensor& x) {
                 return reshape(x, {1, 1});

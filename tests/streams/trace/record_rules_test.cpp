@@ -107,9 +107,9 @@ TEST(RecordRules, RefuseKindsAndFlagsThatDoNotExist) {
   record.kind = OpKind::fill;
   record.output_count = 1;
   record.set(RecordFlag::scalar_lhs);
-  EXPECT_EQ(text(rules::check_form(record, 0)), "fill: the flags 0x1 do not fit it");
+  EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x1 do not fit it");
   record.flags = 0x4000;
-  EXPECT_EQ(text(rules::check_form(record, 0)), "fill: the flags 0x4000 do not fit it");
+  EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x4000 do not fit it");
 }
 
 TEST(RecordRules, RefuseABlobOfAnotherSize) {

@@ -1,0 +1,64 @@
+#include <hearth/modules/device_counts.hpp>
+
+#include <algorithm>
+#include <map>
+
+namespace hearth::detail {
+
+void DeviceCounts::assign(const Device& device,
+                          std::span<const std::int64_t> updates,
+                          SourceLoc loc) {
+  clear();
+  std::map<std::int64_t, std::size_t> known;
+  for (const std::int64_t count : updates) {
+    const auto [place, is_new] = known.try_emplace(count, counts_.size());
+    if (is_new) {
+      counts_.push_back(make_update_count(device, count, loc));
+    }
+    count_of_.push_back(place->second);
+  }
+  moves_.assign(counts_.size(), true);
+}
+
+void DeviceCounts::clear() noexcept {
+  counts_.clear();
+  moves_.clear();
+  count_of_.clear();
+}
+
+// A count of both kinds of parameters becomes two, which are one tensor up to the update.
+void DeviceCounts::leave_out(std::span<const std::size_t> skipped) {
+  std::vector<bool> is_skipped(count_of_.size());
+  for (const std::size_t parameter : skipped) {
+    is_skipped[parameter] = true;
+  }
+  moves_.assign(counts_.size(), false);
+  for (std::size_t i = 0; i < count_of_.size(); ++i) {
+    if (!is_skipped[i]) {
+      moves_[count_of_[i]] = true;
+    }
+  }
+  std::map<std::size_t, std::size_t> stays;  // by the count that moves on
+  for (const std::size_t parameter : skipped) {
+    const std::size_t count = count_of_[parameter];
+    if (!moves_[count]) {
+      continue;
+    }
+    const auto [place, is_new] = stays.try_emplace(count, counts_.size());
+    if (is_new) {
+      counts_.emplace_back(counts_[count]);
+      moves_.push_back(false);
+    }
+    count_of_[parameter] = place->second;
+  }
+}
+
+void DeviceCounts::advance(UpdateGroup& group) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (moves_[i]) {
+      group.count(counts_[i]);
+    }
+  }
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,135 @@
+#include "window_runner.hpp"
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth {
+namespace {
+
+bool is_op(OpKind kind) noexcept {
+  return op_info(kind).op_class != OpClass::lifetime;
+}
+
+/// What a record of the program's own does to a window before it.
+WindowEnd boundary_of(OpKind kind) noexcept {
+  switch (kind) {
+    case OpKind::readback:
+      return WindowEnd::read;
+    case OpKind::lend:
+      return WindowEnd::lend;
+    case OpKind::publish:
+      return WindowEnd::publish;
+    case OpKind::upload:
+      return WindowEnd::upload;
+    case OpKind::adopt:
+      return WindowEnd::adopt;
+    case OpKind::group_begin:
+    case OpKind::group_end:
+      return WindowEnd::group;
+    case OpKind::limit:
+      return WindowEnd::limit;
+    default:
+      return WindowEnd::sync;
+  }
+}
+
+}  // namespace
+
+// Drops come with every op: behind ops they wait in the window, since those may use their tensors.
+WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
+  const bool is_boundary = !is_op(op.kind()) && op.kind() != OpKind::drop;
+  if (is_boundary && !lane.window.is_open()) {
+    lane.window.note_boundary();
+    return Look::alone;
+  }
+  if (stands_alone(lane, op.record())) {
+    HEARTH_ASSERT(!lane.window.is_open(), "a record behind an open window has its turn");
+    return Look::alone;
+  }
+  if (is_boundary) {
+    queues_.end_window(lane, boundary_of(op.kind()));
+    return Look::ended;
+  }
+  if (is_op(op.kind())) {
+    return join(lane, op);
+  }
+  if (!lane.window.is_open()) {
+    return Look::alone;
+  }
+  if (lane.window.join(op.record(), false)) {
+    queues_.end_window(lane, WindowEnd::full);
+  }
+  return Look::joined;
+}
+
+// Where our own code throws the op is one that fails: at its turn that becomes its error.
+WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
+  try {
+    const std::optional<WindowEnd> why = obstacle(lane, op);
+    return why ? stay_out(lane, *why) : enter(lane, op);
+  } catch (...) {
+    return stay_out(lane, WindowEnd::failure);
+  }
+}
+
+WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
+  if (lane.window.is_open()) {
+    queues_.end_window(lane, why);
+    return Look::ended;
+  }
+  if (why == WindowEnd::failure) {
+    lane.window.note_failure();
+  }
+  return Look::alone;
+}
+
+WindowRunner::Look WindowRunner::enter(LaneState& lane, const OpView& op) {
+  const bool is_awaited = make_pending(lane, op);
+  if (lane.window.join(op.record(), true)) {
+    queues_.end_window(lane, WindowEnd::full);
+  } else if (is_awaited || !lane.watchers.empty()) {
+    queues_.end_window(lane, WindowEnd::watched);
+  }
+  return Look::joined;
+}
+
+std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpView& op) {
+  bool fails = dispatch_.lost() != nullptr;
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const Operand operand = op.input(i);
+    Slot& slot = handles_.slot(operand.slot);
+    if (is_unborn(slot, operand)) {
+      if (slot.state != SlotState::pending || slot.home != lane.id) {
+        return WindowEnd::wait;
+      }
+      continue;
+    }
+    if (slot.late) {
+      handles_.settle(slot);
+    }
+    fails = fails || slot.state == SlotState::poisoned;
+  }
+  return fails ? std::optional(WindowEnd::failure) : std::nullopt;
+}
+
+bool WindowRunner::make_pending(const LaneState& lane, const OpView& op) {
+  bool is_awaited = false;
+  for (int i = 0; i < op.record().output_count; ++i) {
+    Slot& slot = handles_.slot(op.output(i).slot);
+    HEARTH_ASSERT(slot.state == SlotState::empty, "a slot becomes pending that is in use");
+    slot.state = SlotState::pending;
+    slot.home = lane.id;
+    is_awaited = is_awaited || !slot.waiting.empty();
+  }
+  return is_awaited;
+}
+
+// What joined was counted then, and what is in a group is none of the window's.
+void WindowRunner::note_done(LaneState& lane, const OpRecord& record) noexcept {
+  const bool counts = is_op(record.kind) || record.kind == OpKind::drop;
+  if (counts && !lane.in_group && !lane.window.runs_singly(record)) {
+    lane.window.pass(record, is_op(record.kind));
+  }
+}
+
+}  // namespace hearth

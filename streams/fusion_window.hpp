@@ -1,0 +1,85 @@
+// A lane's window: the records behind its front that the actor has looked at and not run yet, so
+// that several ops may become one kernel. Here is what it counts; the records stay in the ring.
+// Pure data, of one thread. Invariants: (1) a record is counted once, when it is first looked at or
+// runs unlooked-at; (2) only a program boundary begins the counts anew, never a cut, so that
+// windows fill up by the order of the program alone; (3) what has left a window without a kernel of
+// its own runs singly, and joins no other.
+#pragma once
+
+#include <cstdint>
+
+#include <hearth/streams/lane.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+class FusionWindow {
+ public:
+  /// A window that has one of these is full. A producer that waits for room has some coming then:
+  /// no window holds half of a ring.
+  static constexpr std::uint64_t kMostOps = 64;
+  static constexpr std::uint64_t kMostRecords = Lane::kCapacity / 2;
+  static constexpr std::uint64_t kMostBlobBytes = Lane::kBlobBytes / 4;
+
+  /// How many records it holds; the first is the lane's front.
+  [[nodiscard]] std::uint64_t looked() const noexcept { return looked_; }
+  [[nodiscard]] bool is_open() const noexcept { return looked_ > 0; }
+  /// Whether this record was in a window that has ended.
+  [[nodiscard]] bool runs_singly(const OpRecord& record) const noexcept {
+    return record.sequence <= single_through_;
+  }
+
+  /// The next record joins. True: the window is full.
+  [[nodiscard]] bool join(const OpRecord& record, bool is_op) noexcept {
+    ++looked_;
+    last_ = record.sequence;
+    return count(record, is_op);
+  }
+  /// A record behind the front's runs without having joined: a program boundary, or one that fails
+  /// or stands alone.
+  void pass(const OpRecord& record, bool is_op) noexcept {
+    if (count(record, is_op)) {
+      note_boundary();
+    }
+  }
+  /// A program boundary was passed.
+  void note_boundary() noexcept {
+    ops_ = records_ = blob_bytes_ = 0;
+    is_whole_ = true;
+  }
+  /// An op has failed at its turn, which may be a matter of time.
+  void note_failure() noexcept { is_whole_ = false; }
+  /// Its records run singly. True: the window was a whole one, between two program boundaries.
+  bool end(bool at_boundary) noexcept {
+    const bool was_whole = is_whole_ && at_boundary;
+    single_through_ = last_;
+    looked_ = 0;
+    is_whole_ = false;
+    if (at_boundary) {
+      note_boundary();
+    }
+    return was_whole;
+  }
+
+ private:
+  [[nodiscard]] bool count(const OpRecord& record, bool is_op) noexcept {
+    if (record.sequence > counted_through_) {
+      counted_through_ = record.sequence;
+      ops_ += is_op ? 1U : 0U;
+      ++records_;
+      blob_bytes_ += record.blob_size_bytes;
+    }
+    return ops_ >= kMostOps || records_ >= kMostRecords || blob_bytes_ >= kMostBlobBytes;
+  }
+
+  std::uint64_t looked_ = 0;
+  std::uint64_t last_ = 0;             // the sequence of the newest record in it
+  std::uint64_t single_through_ = 0;   // and of the last that is to run singly
+  std::uint64_t counted_through_ = 0;  // and of the last that was counted
+  std::uint64_t ops_ = 0;              // since the last program boundary
+  std::uint64_t records_ = 0;
+  std::uint64_t blob_bytes_ = 0;
+  bool is_whole_ = true;  // no cut since the last program boundary
+};
+
+}  // namespace hearth

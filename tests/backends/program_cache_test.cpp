@@ -1,0 +1,37 @@
+#include "backends/cpu/program_cache.hpp"
+
+#include "tests/streams/kernel/example_kernels.hpp"
+
+#include <hearth/backends/cpu/isa.hpp>
+#include <hearth/streams/kernel/kernel_builder.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+namespace hearth::cpu {
+namespace {
+
+KernelIR plus(std::size_t number) {
+  KernelBuilder b({0});
+  b.output(b.input(DType::f32, {hearth::testing::axis(0)}) + static_cast<double>(number));
+  return b.take();
+}
+
+TEST(ProgramCache, FindsAKernelThatLastsByItsAddressUntilItsProgramMadeRoom) {
+  ProgramCache programs;
+  const KernelIR lasting = plus(0);
+  const KernelIR other = plus(1);
+  const TileProgram* const first = programs.find_lasting(lasting, 0, machine_isa()).value();
+  EXPECT_EQ(programs.find_lasting(lasting, 0, machine_isa()).value(), first);
+  EXPECT_EQ(programs.find_lasting(other, 1, machine_isa()).value()->kernel, other);
+  EXPECT_EQ(programs.find_lasting(lasting, 0, machine_isa()).value(), first);
+  for (std::size_t i = 2; i < ProgramCache::kMostPrograms + 2; ++i) {
+    static_cast<void>(programs.find(plus(i), i, machine_isa()).value());
+  }
+  // What its address led to is gone by now.
+  EXPECT_EQ(programs.find_lasting(lasting, 0, machine_isa()).value()->kernel, lasting);
+}
+
+}  // namespace
+}  // namespace hearth::cpu
