@@ -320,7 +320,11 @@ Result train(const hearth::Runtime& runtime,
     save_state(trainer, loaders.front()->cursor(), result.train_loss, sums, options);
   };
   const auto first_epoch = static_cast<int>(loaders.front()->cursor().epoch) + 1;
-  for (int epoch = first_epoch; epoch <= options.epochs && interrupted == 0; ++epoch) {
+  if (interrupted != 0) {
+    throw std::runtime_error("interrupted before the first step: nothing was written");
+  }
+  // One that comes between two epochs is told behind the first batch of the second.
+  for (int epoch = first_epoch; epoch <= options.epochs && !result.interruption; ++epoch) {
     const double samples_before = sums.samples;
     const auto epoch_start = Clock::now();
     const auto samples_per_s = [&] {
@@ -361,9 +365,6 @@ Result train(const hearth::Runtime& runtime,
                              .batches = batches};
     }
     progress.end_epoch(epoch, epoch_loss, result.test_accuracy, epoch_speed, result.interruption);
-  }
-  if (interrupted != 0 && trained_samples == 0) {
-    throw std::runtime_error("interrupted before the first step: nothing was written");
   }
   if (trained_samples > 0) {
     result.samples_per_s = trained_samples / training_seconds;

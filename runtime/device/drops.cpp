@@ -53,17 +53,15 @@ bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
 
 void Drops::drop_used(LaneState& lane, const OpView& op) {
   const SlotId slot = op.input(0).slot;
-  DeferredDrop entry{slot, dispatch_.guests.take(slot)};
+  DeferredDrop entry{slot, {}};
   if (op.record().blob_size_bytes > 0) {
-    std::ranges::copy(uses_of_drop(op.attributes<LastUsesBlob>()), std::back_inserter(entry.uses));
+    entry.uses = uses_of_drop(op.attributes<LastUsesBlob>());
   }
   drop_when_done(std::move(entry), lane.id, lane.deferred);
 }
 
 void Drops::drop_from_outside(SlotId slot, const LastUsesBlob& uses) {
-  DeferredDrop entry{slot, dispatch_.guests.take(slot)};
-  std::ranges::copy(uses_of_drop(uses), std::back_inserter(entry.uses));
-  drop_when_done(std::move(entry), LaneId{}, outside_);
+  drop_when_done({slot, uses_of_drop(uses)}, LaneId{}, outside_);
 }
 
 void Drops::take_late_drops() {
@@ -73,12 +71,23 @@ void Drops::take_late_drops() {
   dispatch_.late_drops.clear();
 }
 
+// Its guests are asked for last: an adoption that one of its uses is may add some yet, the lane
+// that makes the tensor among them.
+bool Drops::release_when_done(DeferredDrop& drop, LaneId watcher) {
+  while (are_done(drop.uses, watcher)) {
+    drop.uses = dispatch_.guests.take(drop.slot);
+    if (drop.uses.empty()) {
+      dispatch_.release_slot(drop.slot);
+      return true;
+    }
+  }
+  return false;
+}
+
 void Drops::drop_when_done(DeferredDrop&& entry,
                            LaneId watcher,
                            std::vector<DeferredDrop>& waiting) {
-  if (are_done(entry.uses, watcher)) {
-    dispatch_.release_slot(entry.slot);
-  } else {
+  if (!release_when_done(entry, watcher)) {
     waiting.push_back(std::move(entry));
   }
 }
@@ -86,9 +95,7 @@ void Drops::drop_when_done(DeferredDrop&& entry,
 void Drops::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
   std::vector<DeferredDrop> left;
   for (DeferredDrop& entry : drops) {
-    if (are_done(entry.uses, watcher)) {
-      dispatch_.release_slot(entry.slot);
-    } else {
+    if (!release_when_done(entry, watcher)) {
       left.push_back(std::move(entry));
     }
   }

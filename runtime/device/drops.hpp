@@ -45,6 +45,8 @@ class Drops final {
 
  private:
   void drop_used(LaneState& lane, const OpView& op);
+  /// Releases the slot if all its uses are done, of which `watcher` is told otherwise.
+  [[nodiscard]] bool release_when_done(DeferredDrop& drop, LaneId watcher);
   /// Releases the slot now, or puts it with `waiting` until all its uses are done, of which
   /// `watcher` is told.
   void drop_when_done(DeferredDrop&& entry, LaneId watcher, std::vector<DeferredDrop>& waiting);

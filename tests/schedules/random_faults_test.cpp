@@ -60,7 +60,8 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
 // ended with an earlier one, a step given up had no cause.
 TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   FaultFigures figures;
-  for (const std::uint64_t seed : {2602U, 6143U, 10565U, 17938U, 25143U, 26730U, 30284U, 54785U}) {
+  for (const std::uint64_t seed :
+       {2602U, 6143U, 10565U, 17938U, 25143U, 26730U, 30284U, 54785U, 276880U, 327178U}) {
     const Bytes bytes = bytes_of_seed(seed, kPrograms.least_bytes, kPrograms.most_bytes);
     for (const bool looks_ahead : {false, true}) {
       FaultyRun run = faulty_run_of(bytes);

@@ -117,6 +117,33 @@ TEST(Lifetime, AnAdoptedTensorThatIsNotMadeInTimeFailsItsUsersAndIsFreedOnceItIs
   }
 }
 
+// The drop waits for the adoption alone, which gives up behind it: what the adoption waited for is
+// then what the drop waits for.
+TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
+  stepped({.wait_limit = 5s}, [](const World& world) {
+    Stream maker(world.device);
+    Stream adopter(world.device);
+    std::optional<HeldStream> held;
+    Tensor x;
+    {
+      const StreamScope scope(maker);
+      held.emplace(world.device);
+      x = world.f32({1, 2});
+    }
+    {
+      const StreamScope scope(adopter);
+      x.adopt();
+    }
+    x = Tensor();
+    pass(20s);
+    held->let_go();
+    EXPECT_EQ(live_tensors(world.device), 1) << "the lent tensor";
+    for (float i = 0; i < 300; ++i) {
+      ASSERT_EQ(world.f32({i}).item(), i) << "its slot is used again";
+    }
+  });
+}
+
 TEST(Lifetime, AnAdoptedTensorOfManyUsersIsFreedWithoutFurtherWorkInItsNewLane) {
   stepped([](const World& world) {
     const std::int64_t before = live_tensors(world.device);
