@@ -5,6 +5,8 @@
 
 #include <hearth/runtime/base/assert.hpp>
 
+#include "guarded.hpp"
+
 namespace hearth {
 
 // Phases: how far the device is; memory; what was kept for points that have ended; lanes.
@@ -34,7 +36,8 @@ void Completions::wake() {
 // Slots that carry the failure are poisoned when the next record looks at them.
 void Completions::finish(KernelEnd& end) {
   LateFailure& failure = *end.failure;
-  const Status status = memory_->backend->cell_status(failure.cell);
+  const Status status =
+      guarded("the error cell", [&] { return memory_->backend->cell_status(failure.cell); });
   failure.is_known = true;
   in_flight_.cells.give_back(failure.cell, in_flight_.issued_ops());
   if (status.has_value()) {

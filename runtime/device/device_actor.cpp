@@ -273,6 +273,7 @@ bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
     return false;
   }
   if (records_.consume(lane, op) == Step::parked) {
+    after_record();  // what a lend leaves behind that waits for its loan
     return false;
   }
   if (windows_.looks_ahead()) {
@@ -396,6 +397,7 @@ void DeviceActor::close_lane(LaneState& lane) {
   HEARTH_ASSERT(lane.lane->front() == nullptr, "a lane ends with records that nobody ran");
   if (lane.in_group) {
     records_.groups.abandon_open(lane);
+    after_record();
   }
   notify_watchers(lane);
   if (!lane.deferred.empty()) {

@@ -51,6 +51,14 @@ bool InFlight::have_ended(const LastUse& uses) const noexcept {
   return true;
 }
 
+std::uint64_t InFlight::progress_to(const LastUse& uses) const noexcept {
+  std::uint64_t progress = 0;
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    progress += uses.values[stream] > ended_[stream] ? ended_[stream] : 0;
+  }
+  return progress;
+}
+
 LastUse InFlight::issued() const noexcept {
   LastUse all;
   std::ranges::copy(issued_, all.values.begin());

@@ -79,6 +79,8 @@ class InFlight final {
     return point.value <= ended_[point.stream];
   }
   [[nodiscard]] bool have_ended(const LastUse& uses) const noexcept;
+  /// A number that changes when a stream gets on that still has some of these to end.
+  [[nodiscard]] std::uint64_t progress_to(const LastUse& uses) const noexcept;
   /// Word by word: asked for each op, and the comparison of arrays is a call of memcmp.
   [[nodiscard]] bool is_empty() const noexcept {
     static_assert(kStreams == 3);

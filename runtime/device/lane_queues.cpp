@@ -124,7 +124,8 @@ void LaneQueues::park_for_bytes(LaneState& lane, DeviceEndpoint& source) {
 // waits for whatever that device is at, and any other for a lane that may wait so.
 std::uint64_t LaneQueues::progress_for(const LaneState& lane, ParkReason reason) const {
   if (reason == ParkReason::device) {
-    return work_count_;  // records are done that the device has only been given
+    // Records are done that the device has only been given, and other queues of it may get on.
+    return lane.awaited_work ? in_flight_.progress_to(*lane.awaited_work) : work_count_;
   }
   return record_count_ + work_count_ +
          (lane.awaited_device != nullptr ? lane.awaited_device->progress() : endpoint_.progress());

@@ -183,6 +183,7 @@ void Records::give_up(const GiveUp& give) {
     case ParkReason::slot:
     case ParkReason::transfer:
     case ParkReason::memory:
+    case ParkReason::device:  // an update group, and a sync(), go on waiting
       LaneQueues::leave_slot(lane);
       queues_.unpark(lane);
       return;

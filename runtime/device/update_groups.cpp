@@ -94,6 +94,9 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Waited waited = Waited::ended;
   if (unborn == nullptr && !is_refused) {
     waited = wait_for_failures(lane, op);
+    if (waited == Waited::ended && !lane.prepared && (in_flight_.is_full() || lane.awaited_work)) {
+      waited = wait_for_work(lane, in_flight_.half(), in_flight_, queues_);
+    }
     if (waited == Waited::parked) {
       return Step::parked;
     }
@@ -166,10 +169,14 @@ void UpdateGroups::abandon_open(LaneState& lane) {
 // the decision may be there.
 Step UpdateGroups::prepare(LaneState& lane, GroupTicket& ticket, Status& status) {
   const bool is_new = !lane.prepared;
+  const std::shared_ptr<UpdateDecision>& decision = ticket.joint.decision;
+  if (is_new && decision && !decision->is_open() && decision->error()) {
+    status = decision->error();  // somebody else has said no: there is nothing to get memory for
+    return Step::consumed;
+  }
   if (is_new && get_memory(lane, status) == Step::parked) {
     return Step::parked;
   }
-  const std::shared_ptr<UpdateDecision>& decision = ticket.joint.decision;
   if (!lane.prepared || !decision) {
     return Step::consumed;
   }

@@ -7,6 +7,9 @@ Waited wait_for_work(LaneState& lane,
                      InFlight& in_flight,
                      LaneQueues& queues) {
   if (!lane.awaited_work) {
+    if (in_flight.have_ended(uses)) {
+      return Waited::ended;  // no wait: what another has come to is still to be said
+    }
     lane.awaited_work = uses;
     lane.has_expired = false;  // of a wait for something else
   }

@@ -1,5 +1,5 @@
 // Fine print 8 of the design: what a tensor's new home waits for, and what its former users may do.
-#include "tests/runtime/stepped_runtime.hpp"
+#include "tests/runtime/lent.hpp"
 
 #include <array>
 #include <optional>
@@ -141,6 +141,28 @@ TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
     for (float i = 0; i < 300; ++i) {
       ASSERT_EQ(world.f32({i}).item(), i) << "its slot is used again";
     }
+  });
+}
+
+// A lend waits for its loan while the drop that it brought about has nothing to wait for any more.
+TEST(Lifetime, ALentTensorThatWasAdoptedInVainGoesOnceItsGuestsAreDone) {
+  stepped({.wait_limit = 5s}, [](const World& world) {
+    Stream reader(world.device);
+    std::optional<HeldStream> held;
+    Tensor x = world.f32({1, 2});
+    Tensor seen;
+    {
+      const StreamScope scope(reader);
+      held.emplace(world.device);
+      seen = x + 10;
+    }
+    x.adopt();
+    pass(20s);
+    held->let_go();
+    EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
+    testing::Lent loan = testing::lend_out(std::move(x));
+    const LentRegion region = std::move(loan.region).get();
+    EXPECT_EQ(live_tensors(world.device), 2) << "seen, and the tensor that held up the reader";
   });
 }
 
