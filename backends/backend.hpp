@@ -81,6 +81,14 @@ class Backend {
   [[nodiscard]] virtual PageProvider& pages() noexcept = 0;
   /// Whether this op can run with operands of these layouts and dtypes, whatever their bytes are.
   [[nodiscard]] virtual Support supports(const KernelCall& call) const = 0;
+  /// Makes what submit() of this call would have to make before it can run, a compilation say, for
+  /// ops that must not fail for want of it once others have run: those of an update group.
+  ///
+  /// Errors: kernel_failed; unsupported.
+  [[nodiscard]] virtual Status prepare(const KernelCall& call) {
+    static_cast<void>(call);
+    return {};
+  }
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.
   [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;

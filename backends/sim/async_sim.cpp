@@ -92,6 +92,11 @@ Support AsyncSim::supports(const KernelCall& call) const {
   return reference::supports(call);
 }
 
+Status AsyncSim::prepare(const KernelCall& call) {
+  const MutexLock lock(mutex_);
+  return faults_->compile(call);
+}
+
 bool AsyncSim::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
   return true;
 }

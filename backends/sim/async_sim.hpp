@@ -58,6 +58,7 @@ class AsyncSim final : public Backend {
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override;
   [[nodiscard]] Support supports(const KernelCall& call) const override;
+  [[nodiscard]] Status prepare(const KernelCall& call) override;
   /// Always.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   /// Errors: kernel_failed and device_lost as planned, naming the submit; internal what shadow

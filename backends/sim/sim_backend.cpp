@@ -47,6 +47,10 @@ Support SimBackend::supports(const KernelCall& call) const {
   return reference::supports(call);
 }
 
+Status SimBackend::prepare(const KernelCall& call) {
+  return faults_->compile(call);
+}
+
 bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
   return true;
 }

@@ -44,7 +44,8 @@ void Completions::finish(KernelEnd& end) {
     return;
   }
   const OpView op(end.origin.record, nullptr);
-  failure.error = dispatch_.failure_of(status.error(), op, end.origin.lane);
+  const ErrorRef cause = first_error(end.before);  // known: it ended before
+  failure.error = cause ? cause : dispatch_.failure_of(status.error(), op, end.origin.lane);
   dispatch_.account_late(failure.error, queues_.find(end.origin.lane));
 }
 

@@ -29,7 +29,7 @@ void DeviceActor::note_work_ended(const WorkEnded& ended) {
   }
   Error lost = ended.status.error();
   lost.device = endpoint_->name();
-  if (const auto oldest = in_flight_.oldest()) {
+  if (const auto oldest = in_flight_.oldest(dispatch_.ended_ops())) {
     lost.op = op_info(oldest->kind).name;
     lost.lane = oldest->lane.value;
     lost.sequence = oldest->sequence;

@@ -127,6 +127,8 @@ class Dispatch {
   void end_aftermath() noexcept { has_aftermath_ = false; }
   /// Whether a failure was noted since the last call.
   [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
+  /// How far the device is with its ops now.
+  [[nodiscard]] std::uint64_t ended_ops() const noexcept { return backend_->completed(kOpStream); }
   /// It runs again, on a fresh backend.
   void restart(Backend& backend, DeviceScratch& scratch) noexcept {
     backend_ = &backend;

@@ -69,10 +69,10 @@ void Dispatch::note_launched(TimelinePoint point, ErrorCell cell) {
   in_flight_.add_op(point, touched_.record, touched_.lane);
   if (cell != 0) {
     auto failure = std::make_shared<LateFailure>(LateFailure{.cell = cell, .point = point});
-    touched_.late =
-        merged(touched_.late,
-               std::make_shared<const std::vector<std::shared_ptr<const LateFailure>>>(1, failure));
-    in_flight_.add(point, KernelEnd{std::move(failure), {touched_.record, touched_.lane}});
+    in_flight_.add(point, KernelEnd{failure, {touched_.record, touched_.lane}, touched_.late});
+    touched_.late = merged(touched_.late,
+                           std::make_shared<const std::vector<std::shared_ptr<const LateFailure>>>(
+                               1, std::move(failure)));
   }
 }
 

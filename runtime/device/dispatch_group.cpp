@@ -84,6 +84,11 @@ Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
   if (const Status sure = check_surely_runs(call); !sure.has_value()) {
     return with_provenance(sure.error(), view, lane.id);
   }
+  const Status ready =
+      guarded("the preparation of the kernel", [&] { return backend_->prepare(call); });
+  if (!ready.has_value()) {
+    return with_provenance(ready.error(), view, lane.id);
+  }
   const std::int64_t scratch_bytes = backend_->scratch_bytes(call);
   asked.add(call, scratch_bytes);
   return scratch_bytes;

@@ -141,12 +141,16 @@ void InFlight::restart() noexcept {
   ended_ = {};
 }
 
-std::optional<InFlight::Oldest> InFlight::oldest() const {
-  if (ops_.empty()) {
+std::optional<InFlight::Oldest> InFlight::oldest(std::uint64_t ended) const {
+  const auto op = std::ranges::upper_bound(ops_, ended, {}, &Op::value);
+  if (op == ops_.end()) {
     return std::nullopt;
   }
-  const Op& op = ops_.front();
-  return Oldest{op.kind, op.source, op.lane, op.sequence, oldest_since_};
+  return Oldest{op->kind,
+                op->source,
+                op->lane,
+                op->sequence,
+                op == ops_.begin() ? std::optional(oldest_since_) : std::nullopt};
 }
 
 }  // namespace hearth

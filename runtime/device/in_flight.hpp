@@ -32,10 +32,11 @@ struct WorkOrigin {
   LaneId lane;
 };
 
-/// A kernel that may have failed.
+/// A kernel that may have failed; of itself, or because one before it had that it depends on.
 struct KernelEnd {
   std::shared_ptr<LateFailure> failure;
   WorkOrigin origin;
+  LateFailures before = {};
 };
 /// The device has taken the host's bytes.
 struct UploadEnd {
@@ -106,15 +107,17 @@ class InFlight final {
   void restart() noexcept;
 
   // ---- for reports ----
-  /// The oldest op that has not ended, and since when it is the oldest.
+  /// The oldest op that has not ended, and since when it is the oldest, if that was noticed.
   struct Oldest {
     OpKind kind = OpKind::copy;
     SourceId source;
     LaneId lane;
     std::uint64_t sequence = 0;
-    TimePoint since = {};
+    std::optional<TimePoint> since = {};
   };
-  [[nodiscard]] std::optional<Oldest> oldest() const;
+  /// `ended`: how far the device is with ops now, of which this may not know yet: nobody waits for
+  /// each of them.
+  [[nodiscard]] std::optional<Oldest> oldest(std::uint64_t ended) const;
   [[nodiscard]] std::uint64_t issued_ops() const noexcept { return issued_[kOpStream]; }
 
   CellNumbers cells;

@@ -45,7 +45,7 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
   if (op.kind() == OpKind::lend) {
     return loans.lend(lane, op);
   }
-  if (in_flight_.is_full() || lane.awaited_work) [[unlikely]] {
+  if ((in_flight_.is_full() || lane.awaited_work) && !dispatch_.first_poison(op)) [[unlikely]] {
     switch (wait_for_work(lane, in_flight_.half(), in_flight_, queues_)) {
       case Waited::parked:
         return Step::parked;
@@ -55,6 +55,7 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
         break;
     }
   }
+  lane.awaited_work.reset();  // of an op that needs nothing of the device any more
   if (dispatch_.run(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory) [[unlikely]] {
     return queues_.park_for_memory(lane);
   }

@@ -77,19 +77,22 @@ std::string WaitReport::describe(const LaneState& lane) const {
 }
 
 std::string WaitReport::describe_oldest() const {
-  const std::optional<InFlight::Oldest> oldest = in_flight_.oldest();
+  const std::optional<InFlight::Oldest> oldest = in_flight_.oldest(dispatch_.ended_ops());
   if (!oldest) {
     return in_flight_.is_empty() ? "" : "copies are in flight";
   }
   const SourceLoc source = endpoint_.tables().sources.location(oldest->source);
-  const std::chrono::duration<double> time = current_context().clock().now() - oldest->since;
-  return fmt::format(
-      "the device has been at op number {} of stream {}, {}{}, for {:.3f} s",
+  std::string text = fmt::format(
+      "the device has been at op number {} of stream {}, {}{}",
       oldest->sequence,
       oldest->lane.value,
       op_info(oldest->kind).name,
-      source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line),
-      time.count());
+      source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line));
+  if (oldest->since) {
+    const std::chrono::duration<double> time = current_context().clock().now() - *oldest->since;
+    text += fmt::format(", for {:.3f} s", time.count());
+  }
+  return text;
 }
 
 ErrorRef WaitReport::hung(const OpView& op, const LaneState& lane) const {

@@ -200,5 +200,40 @@ TEST_F(LackingGroup, UpdatesOfEqualFormsAskOnce) {
   });
 }
 
+// Kernels are compiled before the first of them runs.
+TEST(LackingGroups, AKernelThatCannotBeCompiledAtAnyRecordKeepsEverythingAsItWas) {
+  for (const bool is_async : {false, true}) {
+    for (const std::uint64_t failing : {1U, 2U, 3U}) {
+      testing::SteppedOptions options{
+          .faults = {{"sim:0", FaultPlan{.failing_compiles = {failing}}}}};
+      if (is_async) {
+        options.devices[0].sim_schedule = SimSchedule{.queues = 2};
+      }
+      testing::stepped(options, [&](const World& world) {
+        std::vector<Tensor> parameters = {
+            world.f32({1}), world.f32({1, 1}), world.f32({1, 1, 1})};  // a kernel for each form
+        const std::vector<Tensor> gradients = {
+            world.f32({1}), world.f32({1, 1}), world.f32({1, 1, 1})};
+        const auto step = [&] {
+          UpdateGroup group(world.device);
+          Tensor none;
+          for (std::size_t i = 0; i < parameters.size(); ++i) {
+            group.sgd(parameters[i], gradients[i], none, kPlain);
+          }
+          return group.commit().wait();
+        };
+        EXPECT_EQ(testing::code_of(step()), ErrorCode::kernel_failed);
+        for (const Tensor& parameter : parameters) {
+          EXPECT_THAT(parameter.to_vector<float>(), Each(1.0F));
+        }
+        EXPECT_TRUE(step().has_value());
+        for (const Tensor& parameter : parameters) {
+          EXPECT_THAT(parameter.to_vector<float>(), Each(0.0F));
+        }
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth

@@ -206,7 +206,9 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
              !was_given_up_whole(root_of(*step.error))) {
     say_step(number, "was given up without a cause: " + step.error->to_string());
   } else if (root != ops.end()) {
-    const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed;
+    // Compilations come before the first kernel.
+    const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
+                           plan_.faults.failing_compiles.empty();
     if (has_bad_input && has_begun) {
       say_step(number, "was begun although something it takes is poisoned");
     }

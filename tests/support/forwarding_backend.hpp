@@ -22,6 +22,7 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] Support supports(const KernelCall& call) const override {
     return inner_->supports(call);
   }
+  [[nodiscard]] Status prepare(const KernelCall& call) override { return inner_->prepare(call); }
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override {
     return inner_->may_alias(kind, input_index);
   }

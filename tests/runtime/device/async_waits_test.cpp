@@ -1,7 +1,11 @@
 // Waits on a device that answers later, part of which hangs: whoever waits for the part that hangs
 // hears of it in time, whatever else the device gets on with, and can be called back.
 #include <stdexcept>
+#include <utility>
 
+#include <fmt/format.h>
+
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/update_group.hpp>
 
 #include "tests/runtime/stepped_runtime.hpp"
@@ -178,6 +182,39 @@ TEST(AsyncWaits, AStreamThatWaitsForRoomOnTheDeviceCanBeCancelled) {
       EXPECT_LT(testing::now() - start, 1s);
     });
   }
+}
+
+// Nobody has waited for the ops before it, so that the host has not heard of their end.
+TEST(AsyncWaits, TheReportNamesTheOpAtWhichTheDeviceIs) {
+  for (const auto& [submit, op] :
+       {std::pair(2U, "exp"), std::pair(3U, "sin"), std::pair(4U, "sqrt")}) {
+    stepped(hanging_at(submit, 10s), [&, op = op](const World& world) {
+      const Tensor last = sqrt(sin(exp(full(world.device, {2}, 1))));
+      try {
+        static_cast<void>(last.to_vector<float>());
+        ADD_FAILURE() << "it could be read";
+      } catch (const Exception& error) {
+        EXPECT_THAT(error.report(), HasSubstr(fmt::format(", {}, called at", op)));
+      }
+    });
+  }
+}
+
+// A kernel that is given what a failed one was to make fails too: that is one cause, and one who
+// has read it has read both.
+TEST(AsyncWaits, AFailureThatAnotherBringsAboutIsToldOnce) {
+  stepped({.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2}}}},
+          [](const World& world) {
+            const Tensor logits = ones(world.device, {1, 3});
+            const std::vector<Tensor> gradients = grad(
+                [&](const std::vector<Tensor>& inputs) {
+                  return cross_entropy(
+                      inputs[0], Tensor::from(world.device, std::vector<std::int64_t>{9}, {1}));
+                },
+                {logits});
+            EXPECT_EQ(testing::read_error(gradients[0]).op, "cross_entropy");
+            EXPECT_NO_THROW(world.device.sync());
+          });
 }
 
 // What a hang takes with it is bounded, for steps as for ops.

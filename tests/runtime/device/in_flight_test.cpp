@@ -91,7 +91,7 @@ TEST_F(InFlightTest, TheNextPointIsWhereSomebodyWaitsElseTheNewest) {
   EXPECT_TRUE(in_flight_.look(device_));
   EXPECT_TRUE(in_flight_.have_ended(some));
   EXPECT_THAT(in_flight_.next_points(), ElementsAre(TimelinePoint{9, kOpStream}));
-  EXPECT_EQ(in_flight_.oldest()->sequence, 107U);
+  EXPECT_EQ(in_flight_.oldest(in_flight_.ended(kOpStream))->sequence, 107U);
 }
 
 TEST_F(InFlightTest, ALostDeviceLeavesNothingInFlight) {
@@ -100,7 +100,7 @@ TEST_F(InFlightTest, ALostDeviceLeavesNothingInFlight) {
   EXPECT_EQ(in_flight_.take_all().size(), 2U);
   EXPECT_TRUE(in_flight_.is_empty());
   EXPECT_THAT(in_flight_.next_points(), IsEmpty());
-  EXPECT_FALSE(in_flight_.oldest());
+  EXPECT_FALSE(in_flight_.oldest(in_flight_.ended(kOpStream)));
   in_flight_.restart();
   add_op(1);
   EXPECT_FALSE(in_flight_.is_empty()) << "points begin anew";
