@@ -1,7 +1,7 @@
 // The backend seam: what a device type must offer. One Backend object belongs to one device and is
 // driven by its actor. Threads: owner only (the holder of the device's token), except info() and
 // wait(). Work runs on physical streams, numbered as memory does: ops on kOpStream, in the order of
-// submit wherever their bytes overlap; copies on the others. What is on another stream is waited
+// submits wherever their bytes overlap; copies on the others. What is on another stream is waited
 // for where `after` names its point, and nowhere else. Points of a stream end in their order.
 // Inline backends (BackendInfo::runs_inline) have ended all work when a call returns, and answer
 // with points that are done.
@@ -109,7 +109,9 @@ class Backend {
     return 0;
   }
 
-  /// Runs or enqueues launches on kOpStream, behind all of `after`.
+  /// Runs or enqueues launches on kOpStream, behind all of `after` and of what was submitted
+  /// before. Inside of a batch no order holds: its launches may run at the same time, so the caller
+  /// puts no two into it of which one writes bytes that the other reads or writes.
   ///
   /// Errors: in the status. A launch's own (kernel_failed, out_of_range, unsupported) when
   /// it is refused, and on inline backends when it fails; device_lost is the device's. A launch

@@ -249,15 +249,24 @@ class Dispatch {
                                                     OnShortage rule);
   /// What the backend has said of calls of a group: equal ones it is asked once.
   class AskedCalls;
+  struct PreparedRecord {
+    std::int64_t scratch_bytes = 0;  ///< of its kernel
+    bool is_overwriter = false;      ///< of what an earlier record of the group reads
+  };
   /// Memory for the results of one record of a group, behind that of those before, and its views,
-  /// in `views`; returns the scratch bytes of its kernel.
-  [[nodiscard]] Result<std::int64_t> prepare_record(const OpView& view,
-                                                    LaneState& lane,
-                                                    OnShortage rule,
-                                                    std::vector<HeldStorage>& outputs,
-                                                    std::span<TensorView> views,
-                                                    AskedCalls& asked);
-  /// How many records, from the first on, may go to the backend as one batch.
+  /// in `views`.
+  [[nodiscard]] Result<PreparedRecord> prepare_record(const OpView& view,
+                                                      LaneState& lane,
+                                                      OnShortage rule,
+                                                      std::vector<HeldStorage>& outputs,
+                                                      std::span<TensorView> views,
+                                                      AskedCalls& asked);
+  /// Whether the record, with results in these storages, overwrites what an earlier one of its
+  /// group reads; later ones learn what it reads itself.
+  [[nodiscard]] bool note_reads(const ResolvedOp& op,
+                                std::span<const HeldStorage> results) const noexcept;
+  /// How many records, from the first on, may go to the backend as one batch, as far as their kind
+  /// matters.
   [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
   /// Submits records that are alike, with these views of their operands.
   [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
@@ -328,6 +337,7 @@ class Dispatch {
   };
   Touched touched_;
   std::vector<ErrorCell> guards_;      // of the last update group
+  std::uint64_t group_number_ = 0;     // of the update group that is being prepared
   std::vector<TimelinePoint> points_;  // scratch, reused
   std::vector<Launch> batch_;
 

@@ -54,13 +54,27 @@ class Dispatch::AskedCalls {
   std::size_t count_ = 0;
 };
 
+// A result takes the bytes of a last use alone, so only what has a later use is marked.
+bool Dispatch::note_reads(const ResolvedOp& op,
+                          std::span<const HeldStorage> results) const noexcept {
+  const bool is_overwriter = std::ranges::any_of(results, [this](const HeldStorage& storage) {
+    return storage->reading_group == group_number_;
+  });
+  for (int i = 0; i < op.input_count(); ++i) {
+    if (op.op().input(i).use != Use::read_last) {
+      op.slot(i).storage->reading_group = group_number_;
+    }
+  }
+  return is_overwriter;
+}
+
 // Nothing of the group has run, so that what cannot run leaves everything as it was.
-Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
-                                              LaneState& lane,
-                                              OnShortage rule,
-                                              std::vector<HeldStorage>& outputs,
-                                              std::span<TensorView> views,
-                                              AskedCalls& asked) {
+Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
+                                                          LaneState& lane,
+                                                          OnShortage rule,
+                                                          std::vector<HeldStorage>& outputs,
+                                                          std::span<TensorView> views,
+                                                          AskedCalls& asked) {
   const ResolvedOp op(handles_, view, lane.id);
   if (ErrorRef poison = first_poison(op)) {
     return poison;
@@ -73,9 +87,11 @@ Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
     }
     outputs.push_back(std::move(storage).value());
   }
-  const KernelCall call = call_of(op, std::span(outputs).subspan(before), views);
+  const auto results = std::span(outputs).subspan(before);
+  const bool is_overwriter = note_reads(op, results);
+  const KernelCall call = call_of(op, results, views);
   if (const std::optional<std::int64_t> known = asked.find(call)) {
-    return *known;
+    return PreparedRecord{*known, is_overwriter};
   }
   if (const Support support = backend_->supports(call); !support.yes) {
     return with_provenance(
@@ -91,7 +107,7 @@ Result<std::int64_t> Dispatch::prepare_record(const OpView& view,
   }
   const std::int64_t scratch_bytes = backend_->scratch_bytes(call);
   asked.add(call, scratch_bytes);
-  return scratch_bytes;
+  return PreparedRecord{scratch_bytes, is_overwriter};
 }
 
 // One block of scratch serves all of the group's kernels, which run one after the other: it is as
@@ -111,13 +127,14 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   memory.views.resize(operands);
   memory.outputs.reserve(outputs);
   AskedCalls asked;
+  ++group_number_;
   std::int64_t scratch_bytes = 0;
   std::size_t neediest = 0;
   std::size_t first = 0;  // view of the record at hand
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView view(group[i].record, group[i].blob.data());
     const auto count = static_cast<std::size_t>(view.record().operand_count());
-    HEARTH_TRY(const std::int64_t bytes,
+    HEARTH_TRY(const PreparedRecord prepared,
                prepare_record(view,
                               lane,
                               rule,
@@ -125,8 +142,11 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
                               std::span(memory.views).subspan(first, count),
                               asked));
     first += count;
-    if (bytes > scratch_bytes) {
-      scratch_bytes = bytes;
+    if (prepared.is_overwriter) [[unlikely]] {
+      memory.overwriters.push_back(i);
+    }
+    if (prepared.scratch_bytes > scratch_bytes) {
+      scratch_bytes = prepared.scratch_bytes;
       neediest = i;
     }
   }
@@ -185,8 +205,9 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   return outcome;
 }
 
-// Records that are alike go to the backend together; the rest one by one. Once one has failed none
-// runs, and each gets the end that it must have.
+// Records that are alike go to the backend together, up to one that overwrites what another of them
+// reads; the rest one by one. Once one has failed none runs, and each gets the end that it must
+// have.
 Status Dispatch::run_group(std::span<const GroupRecord> group,
                            GroupMemory& memory,
                            const LateFailures& guards,
@@ -197,8 +218,13 @@ Status Dispatch::run_group(std::span<const GroupRecord> group,
                                             memory.scratch ? memory.scratch->block : Block{});
   std::span<const TensorView> views(memory.views);
   std::span<HeldStorage> outputs(memory.outputs);
+  std::size_t first = 0;  // number of the record at hand
+  auto overwriter = memory.overwriters.cbegin();
   while (!group.empty()) {
-    const std::size_t count = status.has_value() ? alike_from(group) : 1;
+    overwriter = std::upper_bound(overwriter, memory.overwriters.cend(), first);
+    const std::size_t most =
+        overwriter == memory.overwriters.cend() ? group.size() : *overwriter - first;
+    const std::size_t count = status.has_value() ? alike_from(group.first(most)) : 1;
     std::size_t done = 0;
     if (status.has_value()) {
       const Issue issue =
@@ -218,6 +244,7 @@ Status Dispatch::run_group(std::span<const GroupRecord> group,
       views = views.subspan(static_cast<std::size_t>(record.operand_count()));
     }
     group = group.subspan(count);
+    first += count;
   }
   return status;
 }

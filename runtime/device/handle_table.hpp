@@ -32,6 +32,8 @@ struct Storage {
   std::uint64_t number = 0;    ///< of its block in the journal
   LastUse last_use = {};       ///< by work of an asynchronous device
   TimelinePoint written = {};  ///< by the last work that wrote into it
+  /// The last update group with a record that reads it while a later use is still to come.
+  std::uint64_t reading_group = 0;
   Storage* next_free = nullptr;
 };
 

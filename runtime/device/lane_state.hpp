@@ -62,6 +62,9 @@ struct GroupMemory {
   std::vector<TensorView> views = {};     ///< Of the operands, inputs before outputs, by record.
   HeldStorage scratch =
       {};  ///< For the kernel that needs most while it runs; empty where none does.
+  /// Which records, in their order, overwrite what an earlier one of the group reads: no batch has
+  /// both.
+  std::vector<std::size_t> overwriters = {};
 };
 
 /// A failure of one of the lane's ops.

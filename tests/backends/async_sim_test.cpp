@@ -98,24 +98,29 @@ TEST(AsyncSim, PointsOfAStreamEndInTheirOrder) {
 }
 
 TEST(AsyncSim, ABatchEndsWithItsLastLaunch) {
-  AsyncWorld world;
+  AsyncSimOptions options = in_round_figures();
+  options.cost = slow_abs();
+  AsyncWorld world(std::move(options));
   const TimelinePoint put = world.put(0, kOnes);
   const SmallCall first(OpKind::neg, {world.at(0)}, {world.at(1)});
-  const SmallCall second(OpKind::abs, {world.at(1)}, {world.at(2)});
+  const SmallCall second(OpKind::abs, {world.at(0)}, {world.at(2)});
   const std::array launches{Launch{.call = first.call()}, Launch{.call = second.call()}};
   const Issue issue = world.sim.submit(launches, {&put, 1});
   EXPECT_EQ(issue.issued, 2U);
   world.wait(issue.point).value();
-  EXPECT_THAT(world.bytes_at(2), ElementsAre(1, 2, 3, 4)) << "the second is behind the first";
-  EXPECT_EQ(world.sim.now(), nanoseconds(216));
+  EXPECT_THAT(world.bytes_at(1), ElementsAre(-1, -2, -3, -4));
+  EXPECT_THAT(world.bytes_at(2), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(world.sim.now(), nanoseconds(1016));
 }
 
 TEST(AsyncSim, ABatchEndsBeforeTheLaunchThatIsRefused) {
   AsyncWorld world(in_round_figures({.faults = {.failing_submits = {2}}}));
   const TimelinePoint put = world.put(0, kOnes);
-  const SmallCall call(OpKind::neg, {world.at(0)}, {world.at(1)});
+  const SmallCall first(OpKind::neg, {world.at(0)}, {world.at(1)});
+  const SmallCall second(OpKind::neg, {world.at(0)}, {world.at(2)});
+  const SmallCall third(OpKind::neg, {world.at(0)}, {world.at(3)});
   const std::array launches{
-      Launch{.call = call.call()}, Launch{.call = call.call()}, Launch{.call = call.call()}};
+      Launch{.call = first.call()}, Launch{.call = second.call()}, Launch{.call = third.call()}};
   const Issue issue = world.sim.submit(launches, {&put, 1});
   EXPECT_EQ(issue.issued, 1U);
   EXPECT_EQ(issue.status.error().text, "sim:0: submit 2 fails as planned");

@@ -1,12 +1,15 @@
-// Where a value is undefined, the cpu and the reference refuse with the same code and words.
+// Where a value is undefined, the cpu and the reference refuse with the same code and words; and
+// the updates of a group read the same old values.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 #include <gmock/gmock.h>
 
 namespace hearth {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
@@ -57,6 +60,19 @@ TEST_P(BackendsAgree, ZeroToANegativePowerIsInfiniteAmongFloats) {
 TEST_P(BackendsAgree, IntegersAreNotDividedByZero) {
   EXPECT_THAT(refusal(i64({1, 2}, {2}) / i64({1, 0}, {2})),
               StartsWith("div: division by zero at element 1"));
+}
+
+// The first update does not lie flat, and the cpu runs those of a batch last.
+TEST_P(BackendsAgree, AnUpdateReadsWhatALaterOneOfItsGroupReplaces) {
+  Tensor a = transpose(zeros(device(), {3, 2}), 0, 1);
+  Tensor b = ones(device(), {2, 3});
+  Tensor none;
+  UpdateGroup group(device());
+  group.sgd(a, b, none, {.learning_rate = 1});
+  group.sgd(b, full(device(), {2, 3}, 5), none, {.learning_rate = 1});
+  group.commit().get();
+  EXPECT_THAT(a.to_vector<float>(), Each(-1));
+  EXPECT_THAT(b.to_vector<float>(), Each(-4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices,
