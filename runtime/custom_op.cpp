@@ -15,6 +15,7 @@
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/ops/capture.hpp"
 #include "runtime/ops/expression_op.hpp"
+#include "runtime/ops/op_operand.hpp"
 #include "runtime/tape/tape.hpp"
 
 namespace hearth {
@@ -71,7 +72,10 @@ struct CustomOp::State {
   Function function;
   Interner<VariantPolicy> variants{1024};
 
-  [[nodiscard]] Signature signature_of(std::span<const Arg> operands) const;
+  /// The first tensor among the operands, beside which the numbers are taken. Errors: ArgumentError
+  /// when there is none, or one is empty.
+  [[nodiscard]] const TensorImpl& first_tensor(std::span<const Arg> operands) const;
+  [[nodiscard]] Signature signature_of(std::span<const Arg> operands, DType first) const;
   [[nodiscard]] const Variant& variant(const Signature& signature, SourceLoc loc);
   [[nodiscard]] Variant capture(const Signature& signature, SourceLoc loc) const;
   [[nodiscard]] ExpressionGradient gradient(const Signature& signature,
@@ -85,7 +89,7 @@ struct CustomOp::State {
   [[nodiscard]] Tensor run_inline(std::span<const Arg> operands, const Signature& signature) const;
 };
 
-Signature CustomOp::State::signature_of(std::span<const Arg> operands) const {
+const TensorImpl& CustomOp::State::first_tensor(std::span<const Arg> operands) const {
   const SourceLoc loc = operands[0].location();
   if (operands.size() != operand_count) {
     refuse(name,
@@ -98,22 +102,20 @@ Signature CustomOp::State::signature_of(std::span<const Arg> operands) const {
   if (first == operands.end()) {
     refuse(name, ErrorCode::invalid_argument, "all operands are numbers", loc);
   }
+  const auto is_empty = [](const Arg& each) {
+    return !each.is_scalar() && each.tensor().is_empty();
+  };
+  if (std::ranges::any_of(operands, is_empty)) {
+    refuse(name, ErrorCode::invalid_argument, "an operand is an empty tensor", loc);
+  }
+  return *first->tensor().impl();
+}
+
+Signature CustomOp::State::signature_of(std::span<const Arg> operands, DType first) const {
   Signature signature{kNone, kNone, kNone, kNone};
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool is_scalar = operands[i].is_scalar();
-    const Tensor& tensor = is_scalar ? first->tensor() : operands[i].tensor();
-    if (tensor.is_empty()) {
-      refuse(name, ErrorCode::invalid_argument, "an operand is an empty tensor", loc);
-    }
-    const DType dtype = tensor.impl()->dtype;
-    if (is_scalar && !is_float(dtype) && !operands[i].is_integer()) {
-      refuse(name,
-             ErrorCode::dtype_mismatch,
-             fmt::format("the number {} is a float and the tensor is {}",
-                         operands[i].real(),
-                         describe(dtype, tensor.impl()->layout->shape)),
-             loc);
-    }
+    const DType dtype = is_scalar ? first : operands[i].tensor().impl()->dtype;
     signature[i] =
         static_cast<std::uint8_t>(static_cast<unsigned>(dtype) | (is_scalar ? kNumber : 0U));
   }
@@ -143,10 +145,13 @@ Tensor CustomOp::State::run_inline(std::span<const Arg> operands,
     }
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].is_scalar()) {
+    const Arg& operand = operands[i];
+    if (operand.is_scalar()) {
+      const Device device = tensors[0].device();
       const auto dtype = static_cast<DType>(signature[i] & ~unsigned{kNumber});
       numbers.push_back(
-          full(tensors[0].device(), {}, operands[i].real(), dtype, operands[i].location()));
+          is_float(dtype) ? full(device, {}, operand.real(), dtype, operand.location())
+                          : full_integer(device, {}, operand.integer(), dtype, operand.location()));
     }
   }
   return run(signature, tensors, numbers);
@@ -280,18 +285,19 @@ Tensor CustomOp::operator()(Arg a, Arg b, Arg c, Arg d) const {
   return call(std::array{a, b, c, d});
 }
 
-// Phases: the types of the operands choose the variant; a tracked operand needs its gradient; the
-// op is submitted.
+// Phases: numbers take the type of the first tensor; the types of the operands choose the variant;
+// a tracked operand needs its gradient; the op is submitted.
 Tensor CustomOp::call(std::span<const Arg> operands) const {
   const SourceLoc loc = operands[0].location();
-  const Signature signature = state_->signature_of(operands);
+  const TensorImpl& first = state_->first_tensor(operands);
+  const Signature signature = state_->signature_of(operands, first.dtype);
   std::vector<Arg> inputs;
-  std::vector<double> numbers;
+  std::vector<ScalarAttributes> numbers;
   bool is_tracked = false;
   bool is_inline = false;
   for (const Arg& operand : operands) {
     if (operand.is_scalar()) {
-      numbers.push_back(operand.real());
+      numbers.push_back(detail::scalar_of(state_->name, operand, first));
       continue;
     }
     inputs.push_back(operand);

@@ -8,24 +8,41 @@
 namespace hearth::detail {
 namespace {
 
+std::uint64_t float_bits(double value, DType type) noexcept {
+  const double rounded =
+      type == DType::f64 ? value : static_cast<double>(static_cast<float>(value));
+  return std::bit_cast<std::uint64_t>(rounded);
+}
+std::uint64_t bits_of(const ScalarAttributes& value, DType type) noexcept {
+  return is_float(type) ? float_bits(value.real, type) : static_cast<std::uint64_t>(value.integer);
+}
 std::uint64_t bits_of(double value, DType type) noexcept {
-  if (type == DType::f64) {
-    return std::bit_cast<std::uint64_t>(value);
+  return is_float(type) ? float_bits(value, type)
+                        : static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+}
+
+template <class Scalar>
+void fill_bits(std::span<std::uint64_t> bits,
+               const Expression& expression,
+               std::span<const Scalar> scalars) noexcept {
+  const std::vector<DType>& types = expression.kernel.parameters;
+  HEARTH_ASSERT(scalars.size() == types.size(), "another number of parameters");
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    bits[i] = bits_of(scalars[i], types[i]);
   }
-  if (is_float(type)) {
-    return std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(value)));
-  }
-  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
 }
 
 }  // namespace
 
+ParameterBits::ParameterBits(const Expression& expression,
+                             std::span<const ScalarAttributes> scalars) noexcept
+    : count_(scalars.size()) {
+  fill_bits(bits_, expression, scalars);
+}
+
 ParameterBits::ParameterBits(const Expression& expression, std::span<const double> scalars) noexcept
     : count_(scalars.size()) {
-  HEARTH_ASSERT(count_ == expression.kernel.parameters.size(), "another number of parameters");
-  for (std::size_t i = 0; i < count_; ++i) {
-    bits_[i] = bits_of(scalars[i], expression.kernel.parameters[i]);
-  }
+  fill_bits(bits_, expression, scalars);
 }
 
 ParameterBits::ParameterBits(std::span<const std::uint64_t> bits) noexcept : count_(bits.size()) {

@@ -12,11 +12,13 @@
 
 namespace hearth::detail {
 
-/// The parameters of an op, as its blob has them: rounded to their types. Integers and bools take
-/// the value without its fraction.
+/// The parameters of an op, as its blob has them: floats rounded to their types.
 class ParameterBits {
  public:
-  /// Requires as many scalars as the expression has parameters.
+  /// Requires as many scalars as the expression has parameters, each with its `integer` where the
+  /// parameter is an integer or a bool, else with its `real`.
+  ParameterBits(const Expression& expression, std::span<const ScalarAttributes> scalars) noexcept;
+  /// The same of an update's numbers: its bools, and integers, take the value without its fraction.
   ParameterBits(const Expression& expression, std::span<const double> scalars) noexcept;
   /// Bits as another record has them.
   explicit ParameterBits(std::span<const std::uint64_t> bits) noexcept;

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace hearth::detail {
 
 std::string module_path_of(std::span<const Arg> operands) {
@@ -76,6 +78,46 @@ void throw_dtype_error(OpKind kind, const Arg& arg) {
                      describe(op_info(kind).dtypes) + ": " +
                      describe(impl.dtype, impl.layout->shape),
                  arg);
+}
+
+namespace {
+
+[[noreturn]] void refuse_number(std::string_view op,
+                                ErrorCode code,
+                                std::string_view what,
+                                const Arg& number) {
+  throw_error(Error{.code = code,
+                    .text = fmt::format("{}: the number {}: cast the tensor first", op, what),
+                    .op = std::string(op),
+                    .location = number.location()});
+}
+
+}  // namespace
+
+ScalarAttributes scalar_of(std::string_view op, const Arg& number, const TensorImpl& tensor) {
+  if (is_float(tensor.dtype)) {
+    return {.real = number.real(), .integer = 0};
+  }
+  if (!number.is_integer()) [[unlikely]] {
+    refuse_number(op,
+                  ErrorCode::dtype_mismatch,
+                  fmt::format("{} is a float and the tensor is {}",
+                              number.real(),
+                              describe(tensor.dtype, tensor.layout->shape)),
+                  number);
+  }
+  const std::int64_t value = number.integer();
+  if (number.is_beyond_i64() || !fits(value, tensor.dtype)) [[unlikely]] {
+    refuse_number(
+        op,
+        ErrorCode::invalid_argument,
+        fmt::format("{} does not fit {}",
+                    number.is_beyond_i64() ? fmt::format("{}", static_cast<std::uint64_t>(value))
+                                           : fmt::format("{}", value),
+                    describe(tensor.dtype, tensor.layout->shape)),
+        number);
+  }
+  return {.real = 0, .integer = value};
 }
 
 }  // namespace hearth::detail

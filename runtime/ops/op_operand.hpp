@@ -10,6 +10,7 @@
 
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include "op_submit.hpp"
 #include "runtime/client/tensor_impl.hpp"
@@ -89,6 +90,13 @@ template <class T>
   }
   return impl;
 }
+
+/// The number as an element beside this tensor, for the op of that name: it takes the tensor's
+/// type, as in Python. Errors: DtypeError for a float beside integers; ArgumentError for an integer
+/// that the type does not hold.
+[[nodiscard]] ScalarAttributes scalar_of(std::string_view op,
+                                         const Arg& number,
+                                         const TensorImpl& tensor);
 
 /// The operand itself, for ops that have nothing to do; a moved-in tensor moves on.
 [[nodiscard]] inline Tensor take(const Arg& arg) {

@@ -14,35 +14,6 @@ DType result_dtype_of(const OpInfo& info, DType operands) noexcept {
   return info.dtype_rule == DtypeRule::comparison ? DType::boolean : operands;
 }
 
-// A number takes the tensor's type, as in Python; what that type cannot hold is the caller's
-// mistake.
-ScalarAttributes scalar_of(OpKind kind, const Arg& number, const TensorImpl& tensor) {
-  if (is_float(tensor.dtype)) {
-    return {.real = number.real(), .integer = 0};
-  }
-  if (!number.is_integer()) [[unlikely]] {
-    detail::throw_op_error(
-        ErrorCode::dtype_mismatch,
-        kind,
-        fmt::format("the number {} is a float and the tensor is {}: cast the tensor first",
-                    number.real(),
-                    describe(tensor.dtype, tensor.layout->shape)),
-        number);
-  }
-  if (number.is_beyond_i64() || !fits(number.integer(), tensor.dtype)) [[unlikely]] {
-    const std::int64_t bits = number.integer();
-    detail::throw_op_error(
-        ErrorCode::invalid_argument,
-        kind,
-        fmt::format("the number {} does not fit {}: cast the tensor first",
-                    number.is_beyond_i64() ? fmt::format("{}", static_cast<std::uint64_t>(bits))
-                                           : fmt::format("{}", bits),
-                    describe(tensor.dtype, tensor.layout->shape)),
-        number);
-  }
-  return {.real = 0, .integer = number.integer()};
-}
-
 Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
   if (a.is_scalar() && b.is_scalar()) [[unlikely]] {
     detail::throw_op_error(ErrorCode::invalid_argument,
@@ -53,7 +24,7 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
   const bool is_left = a.is_scalar();
   const Arg& tensor = is_left ? b : a;
   const TensorImpl& impl = detail::accepted_operand(kind, tensor);
-  const ScalarAttributes scalar = scalar_of(kind, is_left ? a : b, impl);
+  const ScalarAttributes scalar = detail::scalar_of(name(kind), is_left ? a : b, impl);
   const RecordFlag flag = is_left ? RecordFlag::scalar_lhs : RecordFlag::scalar_rhs;
   return detail::submit({.kind = kind,
                          .location = tensor.location(),
@@ -119,7 +90,7 @@ Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
 // where has no immediates: a number becomes a tensor of rank 0, of the other side's type.
 Tensor number_tensor(const Arg& number, const Arg& beside) {
   const TensorImpl& impl = detail::operand(OpKind::where, beside);
-  const ScalarAttributes scalar = scalar_of(OpKind::where, number, impl);
+  const ScalarAttributes scalar = detail::scalar_of(name(OpKind::where), number, impl);
   const detail::Submission submission{.kind = OpKind::fill,
                                       .location = number.location(),
                                       .inputs = {},

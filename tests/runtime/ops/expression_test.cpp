@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,6 +83,39 @@ TEST_P(CustomOps, TakeNumbersThatChange) {
   const Tensor x = f32({1, 2, 3}, {3});
   EXPECT_THAT(clip(x, 2).to_vector<float>(), ElementsAre(1, 2, 2));
   EXPECT_THAT(clip(x, 1.5).to_vector<float>(), ElementsAre(1, 1.5F, 1.5F));
+}
+
+TEST_P(CustomOps, TakeIntegersExactly) {
+  const CustomOp plus = custom_op("plus", [](const Tensor& x, const Tensor& y) { return x + y; });
+  const Tensor x = Tensor::from(device(), std::vector<std::int64_t>{0, 1}, {2});
+  for (const std::int64_t number : {(std::int64_t{1} << 53) + 1,
+                                    std::numeric_limits<std::int64_t>::max() - 1,
+                                    std::numeric_limits<std::int64_t>::min()}) {
+    EXPECT_THAT(plus(x, number).to_vector<std::int64_t>(), ElementsAre(number, number + 1));
+    EXPECT_THAT(plus(number, x).to_vector<std::int64_t>(), ElementsAre(number, number + 1));
+  }
+  const CustomOp around = custom_op("around", [&](const Tensor& each) { return plus(each, -7); });
+  EXPECT_THAT(around(x).to_vector<std::int64_t>(), ElementsAre(-7, -6));
+}
+
+TEST_P(CustomOps, RefuseTheNumbersThatAPlainOpRefuses) {
+  const CustomOp plus = custom_op("add", [](const Tensor& x, const Tensor& y) { return x + y; });
+  const CustomOp around =
+      custom_op("around", [&](const Tensor& x) { return plus(x, std::int64_t{3'000'000'000}); });
+  const Tensor i32 = Tensor::from(device(), std::vector<std::int32_t>{0, 1}, {2});
+  const Tensor i64 = Tensor::from(device(), std::vector<std::int64_t>{0, 1}, {2});
+  const auto expect_alike = [&](const Tensor& x, Arg number) {
+    const std::string plain = text_of<ArgumentError>([&] { static_cast<void>(x + number); });
+    EXPECT_THAT(plain, HasSubstr("cast the tensor first"));
+    EXPECT_EQ(text_of<ArgumentError>([&] { static_cast<void>(plus(x, number)); }), plain);
+    EXPECT_EQ(text_of<ArgumentError>([&] { static_cast<void>(plus(number, x)); }), plain);
+  };
+  expect_alike(i32, std::int64_t{3'000'000'000});
+  expect_alike(i32, 1.5);
+  expect_alike(i64, std::uint64_t{1} << 63);
+  expect_alike(cast(i64, DType::u8), -1);
+  EXPECT_THAT(text_of<ArgumentError>([&] { static_cast<void>(around(i32)); }),
+              HasSubstr("the number 3000000000 does not fit i32[1]: cast the tensor first"));
 }
 
 TEST_P(CustomOps, MakeOtherTypes) {
