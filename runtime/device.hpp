@@ -36,15 +36,18 @@ struct MemoryStatistics {
 
 /// What an actor has done so far. Counts.
 struct DeviceStatistics {
-  std::uint64_t records = 0;       ///< records consumed
-  std::uint64_t kernels = 0;       ///< ops that reached the backend
-  std::uint64_t poisoned_ops = 0;  ///< ops skipped or failed
-  std::uint64_t tokens_lent = 0;   ///< times a waiting thread ran the device's loop
-  std::uint64_t foreign_uses = 0;  ///< operands used by a lane that is not their home
-  std::uint64_t joined_ops = 0;    ///< ops that ran as one kernel with like ops of other streams
-  std::uint64_t given_up_ops = 0;  ///< of poisoned_ops, those that a cancel, a stop or a deadline
-                                   ///< of their stream kept from running
-  std::uint64_t streams = 0;       ///< streams with records so far that have not ended
+  std::uint64_t records = 0;        ///< records consumed
+  std::uint64_t kernels = 0;        ///< ops that reached the backend
+  std::uint64_t poisoned_ops = 0;   ///< ops skipped or failed
+  std::uint64_t tokens_lent = 0;    ///< times a waiting thread ran the device's loop
+  std::uint64_t foreign_uses = 0;   ///< operands used by a lane that is not their home
+  std::uint64_t joined_ops = 0;     ///< ops that ran as one kernel with like ops of other streams
+  std::uint64_t fused_ops = 0;      ///< ops that ran as one kernel with their neighbours
+  std::uint64_t fused_kernels = 0;  ///< of `kernels`, those
+  std::uint64_t plans = 0;          ///< forms of such groups that the device knows
+  std::uint64_t given_up_ops = 0;   ///< of poisoned_ops, those that a cancel, a stop or a deadline
+                                    ///< of their stream kept from running
+  std::uint64_t streams = 0;        ///< streams with records so far that have not ended
   /// How often the device stopped looking ahead in a stream, by WindowEnd. All 0 with Fusion::off.
   std::array<std::uint64_t, kWindowEndCount> window_ends = {};
   /// Of these, how often it had looked at all ops between two program boundaries: such windows are

@@ -14,6 +14,8 @@ enum class Fusion : std::uint8_t {
   single,  ///< The device looks ahead as it does to fuse, and runs the ops one by one: for tests,
            ///< and to tell whether looking ahead or a fused kernel is to blame. Results have the
            ///< bits that they have with `off`.
+  on,      ///< Neighbouring elementwise ops of one shape run as one kernel: what is between them
+           ///< never reaches memory. Results have the same bits.
 };
 
 /// Why a device stopped looking ahead in a stream. Up to `full` these are program boundaries, which

@@ -51,7 +51,7 @@ std::string_view variable_of(Setting setting) {
 
 /// What HEARTH_FUSION says. Errors: ArgumentError for a mode that there is not.
 Fusion fusion_of(const Settings& settings) {
-  constexpr std::array<std::string_view, 2> kModes = {"off", "single"};
+  constexpr std::array<std::string_view, 3> kModes = {"off", "single", "on"};
   return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(0));
 }
 

@@ -74,8 +74,8 @@ struct RuntimeOptions {
   /// a training that hangs: what() prints it then, and the error comes up to 100 ms after its
   /// deadline. HEARTH_EAGER_REPORTS=on sets it when false.
   bool eager_reports = false;
-  /// Whether devices look ahead in their streams. Empty: what HEARTH_FUSION says, else off: looking
-  /// ahead costs time, and nothing is fused yet.
+  /// Whether neighbouring ops of a stream run as one kernel. Empty: what HEARTH_FUSION says, else
+  /// off.
   std::optional<Fusion> fusion = {};
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.

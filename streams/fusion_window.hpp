@@ -29,6 +29,17 @@ class FusionWindow {
     return record.sequence <= single_through_;
   }
 
+  /// Whether it may run as one kernel with those behind it.
+  [[nodiscard]] bool may_be_grouped(const OpRecord& record) const noexcept {
+    return runs_singly(record) && record.sequence > ungrouped_through_;
+  }
+  /// Whether a plan may be made for it: its window was a whole one.
+  [[nodiscard]] bool may_be_planned(const OpRecord& record) const noexcept {
+    return record.sequence <= planned_through_;
+  }
+  /// No group takes the records up to this one.
+  void run_singly_through(std::uint64_t sequence) noexcept { ungrouped_through_ = sequence; }
+
   /// The next record joins. True: the window is full.
   [[nodiscard]] bool join(const OpRecord& record, bool is_op) noexcept {
     ++looked_;
@@ -53,6 +64,7 @@ class FusionWindow {
   bool end(bool at_boundary) noexcept {
     const bool was_whole = is_whole_ && at_boundary;
     single_through_ = last_;
+    planned_through_ = was_whole ? last_ : planned_through_;
     looked_ = 0;
     is_whole_ = false;
     if (at_boundary) {
@@ -73,10 +85,12 @@ class FusionWindow {
   }
 
   std::uint64_t looked_ = 0;
-  std::uint64_t last_ = 0;             // the sequence of the newest record in it
-  std::uint64_t single_through_ = 0;   // and of the last that is to run singly
-  std::uint64_t counted_through_ = 0;  // and of the last that was counted
-  std::uint64_t ops_ = 0;              // since the last program boundary
+  std::uint64_t last_ = 0;               // the sequence of the newest record in it
+  std::uint64_t single_through_ = 0;     // and of the last that has left a window
+  std::uint64_t planned_through_ = 0;    // and of the last that has left a whole one
+  std::uint64_t ungrouped_through_ = 0;  // and of the last that no group takes
+  std::uint64_t counted_through_ = 0;    // and of the last that was counted
+  std::uint64_t ops_ = 0;                // since the last program boundary
   std::uint64_t records_ = 0;
   std::uint64_t blob_bytes_ = 0;
   bool is_whole_ = true;  // no cut since the last program boundary

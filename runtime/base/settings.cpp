@@ -41,7 +41,8 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "on: sim devices are asynchronous, as a GPU is (off when not set)."},
     {Setting::fusion,
      "HEARTH_FUSION",
-     "single: devices look ahead as they do to fuse, and run the ops one by one (off when not "
+     "on: neighbouring elementwise ops of one shape run as one kernel, with the same results; "
+     "single: devices look ahead as they do for that, and run the ops one by one (off when not "
      "set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",

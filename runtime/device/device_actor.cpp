@@ -26,6 +26,7 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       records_(*endpoint_, handles_, dispatch_, queues_, in_flight_, report_, memory_),
       join_(dispatch_, queues_, records_),
       windows_(options.fusion, handles_, dispatch_, queues_),
+      groups_(options.fusion, handles_, dispatch_, queues_, in_flight_),
       completions_(
           *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {}
 
@@ -267,6 +268,10 @@ bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
   endpoint_->note_record(lane.id, record);
   const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
   if (windows_.looks_ahead() && windows_.look(lane, op) != WindowRunner::Look::alone) {
+    return true;
+  }
+  if (groups_.fuses() && groups_.run(lane)) {
+    after_record();
     return true;
   }
   if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {

@@ -19,6 +19,7 @@
 #include "completions.hpp"
 #include "device_memory.hpp"
 #include "dispatch.hpp"
+#include "group_runner.hpp"
 #include "handle_table.hpp"
 #include "in_flight.hpp"
 #include "join_runner.hpp"
@@ -119,6 +120,7 @@ class DeviceActor final : public DeviceLoop {
   Records records_;
   JoinRunner join_;
   WindowRunner windows_;
+  GroupRunner groups_;
   Completions completions_;
   bool is_lost_ = false;
   std::uint64_t released_blocks_ = 0;  // when the lanes that wait for memory were last woken

@@ -132,6 +132,7 @@ MemoryReport DeviceActor::memory_report() const {
 
 DeviceStatistics DeviceActor::statistics() noexcept {
   DeviceStatistics figures = dispatch_.statistics();
+  figures.plans = groups_.plan_count();
   figures.records = queues_.record_count();
   figures.tokens_lent = tokens_lent_;
   figures.streams = queues_.lane_count();

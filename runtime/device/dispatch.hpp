@@ -16,6 +16,7 @@
 #include <hearth/runtime/device.hpp>
 
 #include "device_scratch.hpp"
+#include "fused_group.hpp"
 #include "guests.hpp"
 #include "handle_table.hpp"
 #include "in_flight.hpp"
@@ -55,6 +56,9 @@ class Dispatch {
   /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many
   /// lanes have their result; the ops of the others, from there on, were not touched.
   [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
+  /// Runs a group of ops as one kernel. False: nothing has happened, for want of memory or because
+  /// the backend refused; its ops may run singly.
+  [[nodiscard]] bool run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
   /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.
@@ -121,6 +125,8 @@ class Dispatch {
   /// The device is lost: everything fails with this from now on.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
   [[nodiscard]] const ErrorRef& lost() const noexcept { return lost_; }
+  /// Whether a strategy looks behind each op whether it wrote where it should not.
+  [[nodiscard]] bool checks_blocks() const noexcept { return handles_.is_checked(); }
   /// Whether a record left something behind for the actor: lanes to wake, late drops, a failure, a
   /// loss. One branch for each record, which nearly always finds nothing.
   [[nodiscard]] bool has_aftermath() const noexcept { return has_aftermath_; }
@@ -182,6 +188,7 @@ class Dispatch {
   /// On an asynchronous device: which storages the next launch reads and writes, for which op, and
   /// on which kernels its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
+  void touch(const FusedGroup& group, LaneId lane);
   /// An op's own points of what was touched, by stream.
   [[nodiscard]] std::span<const TimelinePoint> points_before();
   void note_launched(TimelinePoint point, ErrorCell cell);
@@ -200,6 +207,12 @@ class Dispatch {
                                      const Storage& out,
                                      std::int64_t in_bytes);
   [[nodiscard]] Status submit_launch(Launch& launch, OnShortage rule);
+  /// Memory for the results that a group leaves, in their order; false: there was none.
+  [[nodiscard]] bool get_memory(const FusedGroup& group);
+  [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
+  [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
+  /// The results of a group that has run are there; what it ends goes.
+  void finish_fused(const FusedGroup& group, LaneState& lane);
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
@@ -340,6 +353,9 @@ class Dispatch {
   std::uint64_t group_number_ = 0;     // of the update group that is being prepared
   std::vector<TimelinePoint> points_;  // scratch, reused
   std::vector<Launch> batch_;
+  std::vector<HeldStorage> fused_outputs_;  // scratch, reused, like the next
+  std::vector<Operand> fused_operands_;
+  std::vector<std::byte> fused_blob_;
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

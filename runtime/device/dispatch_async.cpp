@@ -38,6 +38,21 @@ void Dispatch::touch(const ResolvedOp& op, std::span<const HeldStorage> written)
   touched_.lane = op.lane();
 }
 
+// What its results depend on finish_fused() says, one by one.
+void Dispatch::touch(const FusedGroup& group, LaneId lane) {
+  touched_.reads.clear();
+  touched_.writes.clear();
+  touched_.late.reset();
+  for (const FusedGroup::Input& input : group.inputs) {
+    touched_.reads.push_back(input.slot->storage);
+  }
+  for (const HeldStorage& storage : fused_outputs_) {
+    touched_.writes.push_back(storage.get());
+  }
+  touched_.record = group.made.front().op.record();
+  touched_.lane = lane;
+}
+
 std::span<const TimelinePoint> Dispatch::points_before() {
   LastUse before;
   for (const Storage* storage : touched_.reads) {

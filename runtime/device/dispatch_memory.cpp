@@ -125,6 +125,43 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
   return allocate(size, kind, origin_of(op, out), rule);
 }
 
+// As for one op: a whole storage whose last use is in the group, and in which no other result lies.
+Storage* Dispatch::reusable_storage(const FusedGroup& group, const Operand& out) const {
+  const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+    const FusedGroup::Input& input = group.inputs[i];
+    if (input.is_last && input.operand.dtype == out.dtype && input.slot->layout == &layout &&
+        is_free_to_write(input.operand.slot, *input.slot) &&
+        backend_->may_alias(OpKind::expression, static_cast<int>(i))) {
+      return input.slot->storage;
+    }
+  }
+  return nullptr;
+}
+
+// The bytes that a result takes over count one use more from here on, so that no other result finds
+// them free.
+bool Dispatch::get_memory(const FusedGroup& group) {
+  fused_outputs_.clear();
+  for (const FusedGroup::Made& made : group.made) {
+    if (made.is_over) {
+      continue;
+    }
+    if (Storage* const reused = reusable_storage(group, made.operand)) {
+      const Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
+      handles_.replace(*reused, origin_of(made.op, made.operand), bytes_of(made.operand, layout));
+      fused_outputs_.push_back(hold(reused));
+      continue;
+    }
+    Result<HeldStorage> storage = new_storage_for(made.op, 0, OnShortage::give_up);
+    if (!storage.has_value()) {
+      return false;
+    }
+    fused_outputs_.push_back(std::move(storage).value());
+  }
+  return true;
+}
+
 Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage rule) {
   OpRecord record;
   record.kind = OpKind::copy;

@@ -103,6 +103,11 @@ class HandleTable {
                  std::byte* data,
                  Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
+  /// A pending slot's tensor never reaches memory: it comes and goes at once.
+  static void pass_over(Slot& slot, const Operand& operand) noexcept {
+    slot.state = SlotState::empty;
+    slot.generation = operand.generation;
+  }
   /// Spoils a live slot; the first cause stays.
   void poison(Slot& slot, ErrorRef error);
   /// Poisons the slot if a kernel that it depends on is known to have failed; forgets those that

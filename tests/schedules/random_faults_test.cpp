@@ -63,11 +63,12 @@ TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   for (const std::uint64_t seed :
        {2602U, 6143U, 10565U, 17938U, 25143U, 26730U, 30284U, 54785U, 276880U, 327178U}) {
     const Bytes bytes = bytes_of_seed(seed, kPrograms.least_bytes, kPrograms.most_bytes);
-    for (const bool looks_ahead : {false, true}) {
+    for (const Fusion fusion : {Fusion::off, Fusion::single, Fusion::on}) {
       FaultyRun run = faulty_run_of(bytes);
-      run.looks_ahead = looks_ahead;
+      run.fusion = fusion;
+      run.values = fusion == Fusion::on ? Values::exact : run.values;
       EXPECT_THAT(judge_faulty_run(run, figures), ::testing::IsEmpty())
-          << "seed " << seed << (looks_ahead ? ", looking ahead" : "");
+          << "seed " << seed << ", fusion " << static_cast<int>(fusion);
     }
   }
 }

@@ -85,6 +85,37 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
   }
 }
 
+/// What the program saw on cpu devices that fuse, or do not.
+std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> input) {
+  ByteReader bytes(input);
+  const ProgramOptions options = options_of(bytes);
+  RandomProgram program(
+      bytes.rest(), {runtime.device("cpu:0"), runtime.device("cpu:1")}, nullptr, options);
+  program.run();
+  std::vector<Bytes> seen;
+  for (const Observation& each : program.observations()) {
+    seen.push_back(each.bytes);
+  }
+  return seen;
+}
+
+// Where its streams' windows end is a matter of time; that never shows in a result.
+TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
+  const std::vector<DeviceOptions> devices = {{.name = "cpu:0"}, {.name = "cpu:1"}};
+  const Runtime singly({.devices = devices, .fusion = Fusion::off});
+  const Runtime fused({.devices = devices, .fusion = Fusion::on});
+  static_cast<void>(run_seeded(
+      {.count_variable = "RANDOM_FUSED", .count = 400, .least_bytes = 60, .most_bytes = 500},
+      [&](auto bytes) {
+        const bool is_same = seen_by(singly, bytes) == seen_by(fused, bytes);
+        return is_same ? std::vector<std::string>() : std::vector<std::string>{"other bits"};
+      }));
+  const DeviceStatistics done = fused.device("cpu:0").statistics();
+  EXPECT_GT(done.fused_ops, done.fused_kernels);
+  std::printf(
+      "%lu ops in %lu kernels, %lu plans\n", done.fused_ops, done.fused_kernels, done.plans);
+}
+
 // The generator reaches what the programs are for: each op, type and way of life.
 TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
   const Runtime runtime(

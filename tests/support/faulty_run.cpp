@@ -160,8 +160,10 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   ByteReader bytes(input);
   FaultyRun run{.schedule = static_cast<std::uint64_t>(bytes.pick(256) * 256 + bytes.pick(256)),
                 .sim = bytes.pick(210)};
-  run.looks_ahead = run.sim / 2 % 2 == 1;
-  run.values = bytes.pick(3) == 0 ? Values::exact : Values::smooth;
+  run.fusion = static_cast<Fusion>(run.sim / 2 % 3);
+  // A sim's own kernels round once an op, in f64; a fused one computes as a device does.
+  const bool is_exact = bytes.pick(3) == 0 || run.fusion == Fusion::on;
+  run.values = is_exact ? Values::exact : Values::smooth;
   Plan& plan = run.plan;
   const int flags = bytes.pick(36);
   plan.trains = flags % 2 == 0;
@@ -211,7 +213,7 @@ std::vector<std::string> judge_faulty_run(const FaultyRun& run, FaultFigures& fi
     const Runtime runtime({.devices = {{.name = "sim:0", .memory = pooling},
                                        {.name = "sim:1"},
                                        {.name = "reference:0"}},
-                           .fusion = run.looks_ahead ? Fusion::single : Fusion::off,
+                           .fusion = run.fusion,
                            .executor = &executor,
                            .backend_factory = &factory});
     wrong = judge_program(run, runtime, executor, sims, figures);

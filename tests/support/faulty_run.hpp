@@ -18,7 +18,7 @@ struct FaultyRun {
   FaultPlan faults = {};  ///< What happens.
   Values values = Values::smooth;
   int sim = 0;  ///< Which sim it is: odd ones are asynchronous, in an order and at costs by seed.
-  bool looks_ahead = false;  ///< As with Fusion::single.
+  Fusion fusion = Fusion::off;
   std::span<const std::byte> program = {};
 };
 

@@ -1,0 +1,121 @@
+// A group of elementwise ops as one kernel: as the call of an op of kind `expression`, so that
+// every backend that runs those runs groups. Order as for one op: memory, kernel, results, and what
+// goes last. Until the kernel has run nothing has happened that singly run ops would notice.
+#include "dispatch.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth {
+
+bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
+  const std::uint64_t releases = handles_.release_count();
+  bool has_run = get_memory(group);
+  if (has_run) {
+    has_run = submit_fused(group, kernel, lane.id).has_value();
+  }
+  if (!has_run) {
+    fused_outputs_.clear();
+    handles_.forget_releases(releases);  // as note_put_off()
+    return false;
+  }
+  finish_fused(group, lane);
+  ++statistics_.fused_kernels;
+  statistics_.fused_ops += group.made.size();
+  statistics_.foreign_uses += group.foreign_uses;
+  return true;
+}
+
+Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane) {
+  OpRecord record = group.made.front().op.record();  // the line that failures name
+  record.kind = OpKind::expression;
+  record.flags = 0;
+  record.input_count = static_cast<std::uint16_t>(group.inputs.size());
+  record.output_count = static_cast<std::uint16_t>(fused_outputs_.size());
+  const std::size_t count = group.inputs.size() + fused_outputs_.size();
+  if (views_.size() < count) {
+    views_.resize(count);
+  }
+  std::vector<Operand>& operands = fused_operands_;
+  operands.clear();
+  for (const FusedGroup::Input& input : group.inputs) {
+    views_[operands.size()] = {input.slot->data, input.slot->layout, input.slot->dtype};
+    operands.push_back(input.operand);
+  }
+  for (const FusedGroup::Made& made : group.made) {
+    if (!made.is_over) {
+      views_[operands.size()] = {fused_outputs_[operands.size() - group.inputs.size()]->block.data,
+                                 &endpoint_.tables().shapes.layout(made.operand.shape),
+                                 made.operand.dtype};
+      operands.push_back(made.operand);
+    }
+  }
+  fused_blob_.clear();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (i < kInlineOperands) {
+      record.operands[i] = operands[i];
+    } else {
+      const auto bytes = std::as_bytes(std::span(&operands[i], 1));
+      fused_blob_.insert(fused_blob_.end(), bytes.begin(), bytes.end());
+    }
+  }
+  for (const FusedGroup::Made& made : group.made) {
+    const OpView& op = made.op;
+    write_group_parameters(
+        op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, fused_blob_);
+  }
+  const ExpressionAttributes attributes{
+      .parameter_count = static_cast<std::uint32_t>(group.parameters), .flops = kernel.flops};
+  static_assert(fits_immediate<ExpressionAttributes>);
+  std::memcpy(record.immediate, &attributes, sizeof attributes);
+  record.blob_size_bytes = static_cast<std::uint32_t>(fused_blob_.size());
+  if (!runs_inline_) [[unlikely]] {
+    touch(group, lane);
+  }
+  Launch launch{.call = {OpView(record, fused_blob_.data()),
+                         std::span(views_).first(group.inputs.size()),
+                         std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
+                         &kernel}};
+  ++statistics_.kernels;
+  RuntimeTables& tables = endpoint_.tables();
+  if (!tables.trace.is_on()) [[likely]] {
+    return run_call("the kernel", launch, OnShortage::give_up);
+  }
+  const TraceScope span(tables.trace, kernel.name, endpoint_.name());
+  return run_call("the kernel", launch, OnShortage::give_up);
+}
+
+void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) {
+  std::size_t output = 0;
+  for (const FusedGroup::Made& made : group.made) {
+    Slot& slot = handles_.slot(made.operand.slot);
+    if (made.is_over) {
+      HEARTH_ASSERT(slot.waiting.empty(), "a lane waits for a tensor that nobody else uses");
+      HandleTable::pass_over(slot, made.operand);
+      endpoint_.slots.give_back(made.operand.slot);
+      continue;
+    }
+    fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));
+    for (std::size_t i = 0; !runs_inline_ && i < group.inputs.size(); ++i) {
+      if ((made.needs >> i & 1U) != 0) {
+        slot.late = merged(slot.late, group.inputs[i].slot->late);
+      }
+    }
+  }
+  fused_outputs_.clear();
+  for (const FusedGroup::Input& input : group.inputs) {
+    if (input.is_last) {
+      Operand last = input.operand;
+      last.use = Use::read_last;
+      consume(last, *input.slot);
+    }
+  }
+  for (const SlotId slot : group.drops) {
+    release_slot(slot);
+  }
+}
+
+}  // namespace hearth

@@ -1,0 +1,222 @@
+#include "group_runner.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth {
+namespace {
+
+constexpr std::size_t kFewestOps = 2;
+
+DType dtype_of_values(const OpView& op) noexcept {
+  return op.record().input_count > 0 ? op.input(0).dtype : op.output(0).dtype;
+}
+
+bool may_be_fused(const OpView& op) noexcept {
+  const OpRecord& record = op.record();
+  return record.output_count == 1 && !record.has(RecordFlag::exclusive) &&
+         !record.has(RecordFlag::update) && may_stand_in_group(record.kind, dtype_of_values(op));
+}
+
+}  // namespace
+
+// Phases: the ops that may be one kernel, fewer where they have too many results; their plan; the
+// kernel. Then their records leave.
+bool GroupRunner::run(LaneState& lane) {
+  const OpRecord& first = *lane.lane->front();
+  if (!lane.window.may_be_grouped(first) || lane.in_group || lane.has_expired ||
+      lane.awaited_work || dispatch_.lost() || dispatch_.checks_blocks() || in_flight_.is_full() ||
+      (lane.limits.is_set() && lane.limits.over(first.sequence)) ||
+      !may_be_fused(OpView(first, lane.lane->front_blob()))) {
+    return false;
+  }
+  std::uint64_t last = first.sequence;
+  try {
+    std::size_t most_ops = kMostGroupOps;
+    do {
+      gather(lane, most_ops);
+      most_ops = group_.made.size() / 2;
+    } while (group_.output_count() > kMostGroupOutputs && most_ops >= kFewestOps);
+    if (group_.records > 0) {
+      last = first.sequence + group_.records - 1;
+    }
+    if (group_.made.size() >= kFewestOps && group_.output_count() <= kMostGroupOutputs) {
+      const Expression* const kernel = plan(lane.window.may_be_planned(first));
+      if (kernel != nullptr && dispatch_.run_fused(group_, *kernel, lane)) {
+        for (std::uint64_t i = 0; i < group_.records; ++i) {
+          queues_.finish_record(lane);
+        }
+        return true;
+      }
+    }
+  } catch (...) {
+    // Our own bug, or no host memory: what has not begun runs singly, and fails by itself.
+  }
+  lane.window.run_singly_through(last);
+  return false;
+}
+
+void GroupRunner::gather(LaneState& lane, std::size_t most_ops) {
+  group_.clear();
+  while (true) {
+    const OpRecord* const record = lane.lane->peek(group_.records);
+    if (record == nullptr || !lane.window.may_be_grouped(*record) ||
+        !take(lane, OpView(*record, lane.lane->peek_blob(group_.records)), most_ops)) {
+      return;
+    }
+    ++group_.records;
+  }
+}
+
+bool GroupRunner::take(const LaneState& lane, const OpView& op, std::size_t most_ops) {
+  if (op.kind() == OpKind::drop) {
+    return take_drop(op);
+  }
+  return group_.made.size() < most_ops && may_be_fused(op) && take_op(lane, op);
+}
+
+// What an op that is not taken has added is taken back: the group ends before it.
+bool GroupRunner::take_op(const LaneState& lane, const OpView& op) {
+  const Operand out = op.output(0);
+  if (!group_.made.empty() && out.shape != group_.made.front().operand.shape) {
+    return false;
+  }
+  const std::size_t parameters = group_.parameters + group_parameter_count(op);
+  if (parameters > kMostExpressionParameters) {
+    return false;
+  }
+  const std::size_t inputs = group_.inputs.size();
+  const std::size_t sources = group_.sources.size();
+  FusedGroup::Made made{.op = op,
+                        .operand = out,
+                        .first_source = static_cast<std::uint8_t>(sources),
+                        .source_count = static_cast<std::uint8_t>(op.record().input_count)};
+  for (int i = 0; i < op.record().input_count; ++i) {
+    if (!add_source(lane, op.input(i), made.needs)) {
+      group_.inputs.resize(inputs);
+      group_.sources.resize(sources);
+      return false;
+    }
+  }
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const GroupSource source = group_.sources[sources + static_cast<std::size_t>(i)];
+    if (op.input(i).use == Use::read_last) {
+      (source.is_made ? group_.made[source.number].is_over : group_.inputs[source.number].is_last) =
+          true;
+    }
+  }
+  group_.parameters = parameters;
+  group_.made.push_back(made);
+  return true;
+}
+
+bool GroupRunner::add_source(const LaneState& lane, const Operand& operand, std::uint32_t& needs) {
+  for (std::size_t i = group_.made.size(); i-- > 0;) {
+    if (group_.made[i].operand.slot == operand.slot) {
+      needs |= group_.made[i].needs;
+      group_.sources.push_back({.is_made = true, .number = static_cast<std::uint8_t>(i)});
+      return true;
+    }
+  }
+  Slot& slot = handles_.slot(operand.slot);
+  const auto known = std::ranges::find(group_.inputs, &slot, &FusedGroup::Input::slot);
+  const auto number = static_cast<std::size_t>(known - group_.inputs.begin());
+  if (known == group_.inputs.end()) {
+    if (group_.inputs.size() >= kMostGroupInputs || is_unborn(slot, operand)) {
+      return false;
+    }
+    if (slot.late) {
+      handles_.settle(slot);
+    }
+    if (slot.state != SlotState::live) {
+      return false;
+    }
+    group_.foreign_uses += slot.home != lane.id && !slot.is_published ? 1U : 0U;
+    group_.inputs.push_back({.operand = operand, .slot = &slot});
+  }
+  needs |= 1U << number;
+  group_.sources.push_back({.number = static_cast<std::uint8_t>(number)});
+  return true;
+}
+
+bool GroupRunner::take_drop(const OpView& op) {
+  if (op.record().blob_size_bytes != 0 || !dispatch_.guests.empty()) {
+    return false;
+  }
+  const SlotId id = op.input(0).slot;
+  for (FusedGroup::Made& made : group_.made) {
+    if (made.operand.slot == id) {
+      made.is_over = true;
+      return true;
+    }
+  }
+  for (FusedGroup::Input& input : group_.inputs) {
+    if (input.operand.slot == id) {
+      input.is_last = true;
+      return true;
+    }
+  }
+  group_.drops.push_back(id);
+  return true;
+}
+
+// A word for each op, one for its inputs from outside, by type, and one for its sources; then which
+// results are needed.
+void GroupRunner::write_form() {
+  std::uint64_t outputs = 0;
+  for (std::size_t i = 0; i < group_.made.size(); ++i) {
+    const FusedGroup::Made& made = group_.made[i];
+    const OpRecord& record = made.op.record();
+    std::uint64_t word = static_cast<std::uint64_t>(record.kind) |
+                         std::uint64_t{record.flags} << 8U |
+                         static_cast<std::uint64_t>(made.operand.dtype) << 24U;
+    for (std::size_t s = 0; s < made.source_count; ++s) {
+      const GroupSource source = group_.sources[made.first_source + s];
+      const std::uint64_t code =
+          source.is_made
+              ? 0x80U | source.number
+              : (0x100U | source.number |
+                 static_cast<std::uint64_t>(group_.inputs[source.number].operand.dtype) << 4U);
+      word = word | (code + 1) << (32U + 10U * s);
+    }
+    group_.form.push_back(word);
+    outputs |= std::uint64_t{made.is_over ? 0U : 1U} << i;
+  }
+  group_.form.push_back(outputs);
+}
+
+const Expression* GroupRunner::plan(bool may_make) {
+  write_form();
+  if (const PlanStore::Plan* known = plans_.find(group_.form)) {
+    return known->expression.get();
+  }
+  if (!may_make) {
+    return nullptr;
+  }
+  if (plans_.is_full()) {
+    if (!in_flight_.is_empty()) {
+      return nullptr;
+    }
+    plans_.forget();
+  }
+  std::vector<GroupOp> ops;
+  for (const FusedGroup::Made& made : group_.made) {
+    ops.push_back(
+        {.op = made.op,
+         .sources = std::span(group_.sources).subspan(made.first_source, made.source_count),
+         .dtype = made.operand.dtype,
+         .is_output = !made.is_over});
+  }
+  std::vector<DType> inputs;
+  for (const FusedGroup::Input& input : group_.inputs) {
+    inputs.push_back(input.operand.dtype);
+  }
+  const Result<ExpressionRef> made = make_group_expression(ops, inputs);
+  return plans_.keep(group_.form, made.has_value() ? made.value() : nullptr).expression.get();
+}
+
+}  // namespace hearth

@@ -1,0 +1,35 @@
+#include "plan_store.hpp"
+
+#include <algorithm>
+
+namespace hearth {
+
+// Multiply and fold, word by word: forms are a few words, and compared whole afterwards.
+std::uint64_t PlanStore::hash_of(std::span<const std::uint64_t> form) noexcept {
+  std::uint64_t hash = form.size();
+  for (const std::uint64_t word : form) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 32U;
+  }
+  return hash;
+}
+
+const PlanStore::Plan* PlanStore::find(std::span<const std::uint64_t> form) const noexcept {
+  const auto [first, last] = plans_.equal_range(hash_of(form));
+  for (auto each = first; each != last; ++each) {
+    if (std::ranges::equal(each->second.form, form)) {
+      return &each->second;
+    }
+  }
+  return nullptr;
+}
+
+const PlanStore::Plan& PlanStore::keep(std::span<const std::uint64_t> form,
+                                       ExpressionRef expression) {
+  return plans_
+      .emplace(hash_of(form),
+               Plan{.form = {form.begin(), form.end()}, .expression = std::move(expression)})
+      ->second;
+}
+
+}  // namespace hearth

@@ -1,0 +1,41 @@
+// The plans of a device: for each form of a group of ops (GroupForm) the kernel that runs it, or
+// that there is none. Private to runtime. Owned by the device actor, touched by the token holder
+// only. Invariant: a plan is kept until forget(), as work in flight points to its expression.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <hearth/streams/kernel/expression.hpp>
+
+namespace hearth {
+
+class PlanStore final {
+ public:
+  static constexpr std::size_t kMostPlans = 4096;
+
+  struct Plan {
+    std::vector<std::uint64_t> form;
+    ExpressionRef expression;  ///< Null: its ops run singly.
+  };
+
+  /// The plan of a form, in words, or null where none was made yet.
+  [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) const noexcept;
+  /// Keeps a plan of a form that has none. Requires !is_full().
+  const Plan& keep(std::span<const std::uint64_t> form, ExpressionRef expression);
+  [[nodiscard]] bool is_full() const noexcept { return plans_.size() >= kMostPlans; }
+  /// Forgets all, when nothing is in flight.
+  void forget() noexcept { plans_.clear(); }
+  [[nodiscard]] std::size_t size() const noexcept { return plans_.size(); }
+
+ private:
+  [[nodiscard]] static std::uint64_t hash_of(std::span<const std::uint64_t> form) noexcept;
+
+  std::unordered_multimap<std::uint64_t, Plan> plans_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,54 @@
+// What neighbouring elementwise ops become when they run as one kernel: an expression over the
+// tensors that they get from outside, each op by its own expression (op_expression), so that every
+// value has the bits that it has when its op runs alone. Pure functions. Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_record.hpp>
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth {
+
+inline constexpr std::size_t kMostGroupOps = 64;
+inline constexpr std::size_t kMostGroupInputs = kMostExpressionInputs;
+inline constexpr std::size_t kMostGroupOutputs = kMostExpressionOutputs;
+
+/// Where an op of a group gets an input from.
+struct GroupSource {
+  bool is_made = false;     ///< By op `number` of the group, which stands before it; else it is
+  std::uint8_t number = 0;  ///< input `number` of the kernel.
+};
+
+struct GroupOp {
+  OpView op;
+  std::span<const GroupSource> sources;
+  DType dtype = DType::f32;  ///< Of its result.
+  bool is_output = false;    ///< Its result is needed outside of the group.
+};
+
+/// Whether an op of this kind may stand in a group: each element of its result follows from those
+/// at its place and from scalars, for all that its place is; and it cannot fail for what is in
+/// them.
+[[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
+
+/// How many parameters an op brings. Those of a group's expression are those of its ops, one op
+/// after the other.
+[[nodiscard]] std::size_t group_parameter_count(const OpView& op) noexcept;
+/// Adds them, 8 bytes each, as the blob of an op of kind `expression` has them; `dtype` is that of
+/// the op's first input, or of its result where it has none.
+void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte>& to);
+
+/// The expression of a group; `inputs` are the element types of what it gets. Its results are those
+/// of the ops that are outputs, in their order. It has no gradients, and is for no ExpressionTable.
+/// Errors: unsupported, for a group that reads nothing or whose results nobody needs.
+[[nodiscard]] Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
+                                                          std::span<const DType> inputs);
+
+}  // namespace hearth

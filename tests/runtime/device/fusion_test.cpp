@@ -1,0 +1,319 @@
+// Devices that fuse: which ops become one kernel, what reaches memory, which plans are made, and
+// that nothing is different where a kernel cannot run. Counts are of sims, in virtual time, so that
+// no window ends before its program says so.
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/update_group.hpp>
+
+#include "tests/runtime/stepped_runtime.hpp"
+
+namespace hearth {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::code_of;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using testing::live_tensors;
+using testing::pass;
+using ::testing::Pointwise;
+using testing::stepped;
+using testing::SteppedOptions;
+using testing::World;
+
+SteppedOptions fusing(FaultPlan faults = {}) {
+  return {.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+          .faults = {{"sim:0", std::move(faults)}},
+          .fusion = Fusion::on};
+}
+
+Tensor gelu(const Tensor& x) {
+  return x * 0.5 * (1 + erf(x * 0.7071067811865476));
+}
+/// With a name for each step, whose tensors go when the function ends.
+Tensor named_gelu(const Tensor& x) {
+  const Tensor scaled = x / 1.4142135623730951;
+  const Tensor error = erf(scaled);
+  const Tensor shifted = error + 1;
+  const Tensor product = x * shifted;
+  return product / 2;
+}
+Tensor gelu_by_tanh(const Tensor& x) {
+  return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * (x * square(x)))));
+}
+
+/// What the device does meanwhile.
+template <class Body>
+DeviceStatistics done_by(const World& world, const Body& body) {
+  world.device.sync();
+  const DeviceStatistics before = world.device.statistics();
+  body();
+  DeviceStatistics after = world.device.statistics();
+  after.kernels -= before.kernels;
+  after.fused_ops -= before.fused_ops;
+  after.fused_kernels -= before.fused_kernels;
+  after.plans -= before.plans;
+  return after;
+}
+
+TEST(Fusion, AFormulaOfPlainOpsIsOneKernel) {
+  for (Tensor (*const formula)(const Tensor&) : {gelu, named_gelu, gelu_by_tanh}) {
+    std::vector<float> singly;
+    for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+      SteppedOptions options = fusing();
+      options.fusion = fusion;
+      stepped(options, [&](const World& world) {
+        const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
+        Tensor y;
+        const DeviceStatistics done = done_by(world, [&] {
+          y = formula(x);
+          world.device.sync();
+        });
+        const std::vector<float> values = y.to_vector<float>();
+        if (fusion == Fusion::off) {
+          singly = values;
+          return;
+        }
+        EXPECT_EQ(done.kernels, 1U);
+        EXPECT_EQ(done.fused_kernels, 1U);
+        EXPECT_GE(done.fused_ops, 5U);
+        EXPECT_THAT(values, Pointwise(FloatNear(1e-6F), singly));
+        EXPECT_EQ(live_tensors(world.device), 2) << "x and y";
+      });
+    }
+  }
+}
+
+// The tape keeps what the sweep needs: those are results of the same kernel.
+TEST(Fusion, UnderATapeAFormulaIsOneKernelAndItsSweepAtMostTwo) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = world.f32({-1, 0.5, 2});
+    std::vector<Tensor> gradients;
+    std::uint64_t forward = 0;
+    const DeviceStatistics done = done_by(world, [&] {
+      gradients = grad(
+          [&](const std::vector<Tensor>& inputs) {
+            Tensor y;
+            forward = done_by(world, [&] {
+                        y = gelu(inputs[0]);
+                        world.device.sync();
+                      }).kernels;
+            return sum(y);
+          },
+          {x});
+      world.device.sync();
+    });
+    EXPECT_EQ(forward, 1U);
+    EXPECT_LE(done.kernels - forward, 4U) << "the sum, its gradient, and at most two";
+    EXPECT_THAT(
+        gradients[0].to_vector<float>(),
+        Pointwise(FloatNear(1e-6F), std::vector<float>{-0.0833155F, 0.8674951F, 1.0852319F}));
+  });
+}
+
+// A plan knows no size and no number, so that steps and lengths share it.
+TEST(Fusion, OnePlanServesAllSizesAndNumbers) {
+  stepped(fusing(), [](const World& world) {
+    const DeviceStatistics done = done_by(world, [&] {
+      for (std::int64_t size = 0; size < 40; ++size) {
+        const Tensor x = Tensor::from(
+            world.device, std::vector<float>(static_cast<std::size_t>(3 * size), 1), {size, 3});
+        const Tensor y = (x * static_cast<double>(size) + 1) * 2;
+        EXPECT_THAT(y.to_vector<float>(), Each(2.0F * static_cast<float>(size) + 2.0F));
+      }
+    });
+    EXPECT_EQ(done.plans, 1U);
+    EXPECT_EQ(done.fused_kernels, 40U);
+  });
+}
+
+TEST(Fusion, InputsThatBroadcastAndOtherTypesAreReadByTheKernel) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor rows = Tensor::from(world.device, std::vector<double>{1, 2}, {2, 1});
+    const Tensor columns = Tensor::from(world.device, std::vector<double>{10, 20, 30}, {3});
+    const Tensor wide = permute(reshape(arange(world.device, 0, 6), {3, 2}), {1, 0});
+    Tensor y;
+    const DeviceStatistics done = done_by(world, [&] {
+      const Tensor a = wide.to(DType::f64) + columns;  // [2, 3]
+      y = where(a > 21.5, a * rows, -a);
+      world.device.sync();
+    });
+    EXPECT_EQ(done.fused_kernels, 1U);
+    EXPECT_THAT(y.to_vector<double>(), ElementsAre(-10, 22, 34, -11, 46, 70));
+  });
+}
+
+TEST(Fusion, AResultTakesTheBytesOfWhatItIsTheLastToRead) {
+  stepped(fusing(), [](const World& world) {
+    Tensor x = world.f32({1, 2, 3}) + 0.0F;
+    world.device.sync();
+    const std::int64_t before = world.device.memory().in_place_count;
+    const Tensor y = (std::move(x) + 1) * 3;
+    EXPECT_THAT(y.to_vector<float>(), ElementsAre(6, 9, 12));
+    EXPECT_EQ(world.device.memory().in_place_count - before, 1);
+  });
+}
+
+TEST(Fusion, OtherShapesKindsAndTypesThatMayFailEndAGroup) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = world.f32({1, 2, 3, 4});
+    const Tensor n = Tensor::from(world.device, std::vector<std::int32_t>{6, 8, 10, 12}, {4});
+    Tensor y;
+    const DeviceStatistics done = done_by(world, [&] {
+      const Tensor a = (x + 1) * 2;                    // one kernel
+      const Tensor total = sum(a);                     // no elementwise op
+      const Tensor b = (a - total) * 2;                // one kernel
+      const Tensor c = (total + 1) * 2;                // of another shape
+      const Tensor quotients = ((n + 2) * 2) / n * 2;  // two, around what may fail
+      y = b + c + quotients.to(DType::f32);
+      world.device.sync();
+    });
+    EXPECT_THAT(y.to_vector<float>(), ElementsAre(14, 18, 22, 26));
+    EXPECT_LE(done.fused_kernels, 6U);
+    EXPECT_GE(done.fused_kernels, 4U);
+  });
+}
+
+// More than a kernel takes: the group ends before, and the rest is the next.
+TEST(Fusion, GroupsStayWithinWhatAKernelTakes) {
+  stepped(fusing(), [](const World& world) {
+    std::vector<Tensor> inputs;
+    for (int i = 0; i < 40; ++i) {
+      inputs.push_back(full(world.device, {4}, i));
+    }
+    Tensor total;
+    std::vector<Tensor> kept;
+    const DeviceStatistics done = done_by(world, [&] {
+      total = inputs[0] + 0.5;
+      for (int i = 1; i < 40; ++i) {
+        total = total + inputs[static_cast<std::size_t>(i)];
+      }
+      for (int i = 0; i < 20; ++i) {
+        kept.push_back(total * i);
+      }
+      world.device.sync();
+    });
+    EXPECT_THAT(total.to_vector<float>(), Each(780.5F));
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_THAT(kept[static_cast<std::size_t>(i)].to_vector<float>(),
+                  Each(780.5F * static_cast<float>(i)));
+    }
+    EXPECT_LT(done.kernels, 40U);
+    EXPECT_GE(done.fused_ops, 40U);
+  });
+}
+
+// What time cuts off runs by plans that are there, and makes none.
+TEST(Fusion, ACutMakesNoPlan) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = world.f32({1, 2});
+    world.device.sync();
+    const auto cut_off = [&] {
+      const Tensor y = (x + 1) * 2;
+      pass(1ms);  // longer than a linger
+      EXPECT_THAT((y - 1).to_vector<float>(), ElementsAre(3, 5));
+    };
+    EXPECT_EQ(done_by(world, cut_off).plans, 0U);
+    const DeviceStatistics whole =
+        done_by(world, [&] { EXPECT_THAT(((x + 1) * 2).to_vector<float>(), ElementsAre(4, 6)); });
+    EXPECT_EQ(whole.plans, 1U);
+    const DeviceStatistics again = done_by(world, cut_off);
+    EXPECT_EQ(again.plans, 0U);
+    EXPECT_EQ(again.fused_kernels, 1U);
+  });
+}
+
+// The ops of a kernel that is refused run singly: each would say itself what is wrong with it.
+TEST(Fusion, WhereAKernelIsRefusedItsOpsRunSingly) {
+  stepped(fusing({.failing_submits = {1}}), [](const World& world) {
+    const Tensor y = (world.f32({1, 2}) + 1) * 2;
+    EXPECT_THAT(y.to_vector<float>(), ElementsAre(4, 6));
+    EXPECT_EQ(world.device.statistics().fused_kernels, 0U);
+    EXPECT_EQ(world.device.statistics().poisoned_ops, 0U);
+    EXPECT_EQ(live_tensors(world.device), 1);
+  });
+  stepped(fusing({.failing_submits = {1, 3}}), [](const World& world) {
+    const Tensor sum = world.f32({1, 2}) + 1;
+    const Tensor product = sum * 2;
+    EXPECT_EQ(testing::read_error(product).op, "mul");
+    EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 3));
+  });
+}
+
+TEST(Fusion, WhereMemoryIsShortOpsRunSinglyAndWait) {
+  constexpr std::int64_t kLarge = (std::int64_t{20} << 20) / 16;
+  SteppedOptions options = fusing();
+  options.devices[0].memory_budget_bytes = std::int64_t{12} << 20;
+  stepped(options, [](const World& world) {
+    const Tensor x = ones(world.device, {kLarge});
+    world.device.sync();
+    const Tensor a = x + 1;
+    const Tensor b = a * 2;  // there is room for one of the two
+    EXPECT_EQ(testing::read_error(b).code, ErrorCode::out_of_memory);
+    EXPECT_EQ(sum(a).item(), 2.0 * kLarge);
+  });
+}
+
+TEST(Fusion, ALostDeviceFailsEachOpOfAGroup) {
+  stepped(fusing({.lost_at_submit = 1}), [](const World& world) {
+    const Tensor a = world.f32({1, 2}) + 1;
+    const Tensor b = a * 2;
+    EXPECT_EQ(testing::read_error(b).code, ErrorCode::device_lost);
+    EXPECT_EQ(testing::read_error(a).code, ErrorCode::device_lost);
+  });
+}
+
+// Of what a group makes that alone carries a failure which is made of what failed.
+TEST(Fusion, AFailureThatComesLateSpoilsWhatDependsOnIt) {
+  SteppedOptions options = fusing({.late_failures = {1}});
+  options.devices[0].sim_schedule = SimSchedule{.queues = 2};
+  stepped(options, [](const World& world) {
+    const Tensor n = Tensor::from(world.device, std::vector<std::int32_t>{6, 8}, {2});
+    const Tensor bad = n / 2;
+    const Tensor good = n + 1;
+    const Tensor spoilt = (bad + 1) * 2;
+    const Tensor right = (good + 1) * 2;
+    EXPECT_EQ(testing::read_error(spoilt).op, "div");
+    EXPECT_THAT(right.to_vector<std::int32_t>(), ElementsAre(16, 20));
+    EXPECT_GE(world.device.statistics().fused_kernels, 1U);
+  });
+}
+
+TEST(Fusion, AStreamThatIsCancelledRunsNoGroup) {
+  stepped(fusing(), [](const World& world) {
+    Stream stream(world.device);
+    const StreamScope scope(stream);
+    const Tensor x = world.f32({1, 2});
+    world.device.sync();
+    const Tensor y = (x + 1) * 2;
+    stream.cancel();
+    EXPECT_EQ(testing::read_error(y).code, ErrorCode::cancelled);
+    EXPECT_EQ(world.device.statistics().fused_kernels, 0U);
+  });
+}
+
+// A strategy that looks after each op whether it wrote astray names the op.
+TEST(Fusion, MemoryThatIsCheckedAfterEachOpIsNotFused) {
+  SteppedOptions options = fusing();
+  options.devices[0].memory = MemoryPooling::debug;
+  stepped(options, [](const World& world) {
+    const Tensor y = (world.f32({1, 2}) + 1) * 2;
+    EXPECT_THAT(y.to_vector<float>(), ElementsAre(4, 6));
+    EXPECT_EQ(world.device.statistics().fused_kernels, 0U);
+  });
+}
+
+TEST(Fusion, ARestartedDeviceFusesOn) {
+  stepped(fusing({.lost_at_submit = 3}), [](const World& world) {
+    const auto compute = [&] { return ((world.f32({1, 2}) + 1) * 2).read_bytes().wait(); };
+    EXPECT_TRUE(compute().has_value());
+    while (compute().has_value()) {
+    }
+    world.device.restart();
+    EXPECT_TRUE(compute().has_value());
+    EXPECT_EQ(world.device.statistics().plans, 1U);
+  });
+}
+
+}  // namespace
+}  // namespace hearth
