@@ -68,6 +68,7 @@ class UpdateOrder : public ::testing::Test {
 TEST_F(UpdateOrder, RecordsOfOneExpressionAreOneBatch) {
   run([this](const World& world) {
     std::vector<Tensor> parameters;
+    parameters.reserve(5);
     for (int i = 0; i < 5; ++i) {
       parameters.push_back(full(world.device, {2}, i));
     }

@@ -178,6 +178,7 @@ TEST(Fusion, OtherShapesKindsAndTypesThatMayFailEndAGroup) {
 TEST(Fusion, GroupsStayWithinWhatAKernelTakes) {
   stepped(fusing(), [](const World& world) {
     std::vector<Tensor> inputs;
+    inputs.reserve(40);
     for (int i = 0; i < 40; ++i) {
       inputs.push_back(full(world.device, {4}, i));
     }
