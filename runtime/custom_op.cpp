@@ -197,7 +197,7 @@ Variant CustomOp::State::capture(const Signature& signature, SourceLoc loc) cons
   const detail::CaptureForm form{
       .name = name, .tensors = types.tensors, .scalars = types.numbers, .location = loc};
   const detail::Captured captured =
-      detail::capture(form, [&](std::span<Tensor> tensors, std::span<Tensor> numbers) {
+      detail::capture_checked(form, [&](std::span<Tensor> tensors, std::span<Tensor> numbers) {
         return std::vector<Tensor>{run(signature, tensors, numbers)};
       });
   detail::require_all(form, captured);

@@ -13,10 +13,18 @@
 
 namespace hearth {
 
-/// Calls the function once for each combination of element types, with tensors of shape [1] that
-/// stand for one element each; numbers that a call gives come as such tensors too, and may differ
-/// from call to call. f16 and bf16 are computed in f32 and rounded once, at the end.
-/// The gradient is derived from those of the ops that it is made of.
+/// Finds out what the function is made of when a combination of element types comes for the first
+/// time: calls it twice, with tensors of shape [1] and of several long axes, which have no values,
+/// and once more for each float operand. What it computes is the same in each call: it takes
+/// tensors of any shape, asks for none, and makes each element from the elements at its place.
+/// Views that change nothing are no ops, and allowed. Numbers that a call gives come as such
+/// tensors too, and may differ from call to call; numbers and tensors of the program that the
+/// function uses are fixed numbers of the op, and refused. f16 and bf16 are computed in f32 and
+/// rounded once, at the end. The gradient is derived from those of the ops that it is made of.
+///
+/// A device may have no room for a long function: the CPU's limit is about 500 values (its
+/// operands, numbers and ops, equal ones once), and a longer one fails with DeviceError when its
+/// result is read.
 class CustomOp final {
  public:
   using Function = std::function<Tensor(std::span<const Tensor> operands)>;
@@ -29,9 +37,9 @@ class CustomOp final {
 
   /// Operands broadcast; at least one is a tensor. A number takes the type of the first tensor.
   /// Errors: ShapeError, DtypeError when they do not fit; ArgumentError for another number of
-  /// operands, for a function that is not elementwise, reads a value or does not use an operand,
-  /// and for a tracked operand where a part has no gradient, which it names; what the function
-  /// throws.
+  /// operands, for a function that is not elementwise, reads a value, uses a tensor that is no
+  /// operand or does not use one that is, and for a tracked operand where a part has no gradient,
+  /// which it names; what the function throws.
   [[nodiscard]] Tensor operator()(Arg a) const;
   [[nodiscard]] Tensor operator()(Arg a, Arg b) const;
   [[nodiscard]] Tensor operator()(Arg a, Arg b, Arg c) const;

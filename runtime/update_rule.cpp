@@ -68,7 +68,7 @@ const ExpressionRef& UpdateRule::expression(DType dtype) {
   const detail::CaptureForm form{
       .name = config_.name, .tensors = tensors, .scalars = scalars, .location = location_};
   const detail::Captured captured =
-      detail::capture(form, [&](std::span<Tensor> all, std::span<Tensor> numbers) {
+      detail::capture_checked(form, [&](std::span<Tensor> all, std::span<Tensor> numbers) {
         std::vector<Tensor> results =
             function_(Operands{.parameter = all[0],
                                .gradient = all[1],

@@ -1,7 +1,7 @@
 // UpdateRule: how an optimizer of your own updates a parameter, as a function over plain ops. It is
-// called once for each element type and becomes one fused kernel; UpdateGroup::update() runs it, at
-// one record a parameter. Owned by the optimizer; a copy shares what was captured. Threads: one at
-// a time.
+// called twice for each element type and becomes one fused kernel; UpdateGroup::update() runs it,
+// at one record a parameter. Owned by the optimizer; a copy shares what was captured. Threads: one
+// at a time.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,9 @@ struct Expression;
 
 class UpdateRule final {
  public:
-  /// What the function is called with. Each tensor stands for one element and has shape [1];
-  /// numbers that change from step to step are scalars, all others become constants.
+  /// What the function is called with: tensors without values, all of one shape, which is [1] in
+  /// one call and has several long axes in the other. Numbers that change from step to step are
+  /// scalars, all others become constants.
   struct Operands {
     Tensor parameter;
     Tensor gradient;
@@ -27,7 +28,8 @@ class UpdateRule final {
     std::vector<Tensor> scalars;
   };
   /// Gives the new parameter, then the new state. Made of the ops of hearth/runtime/ops.hpp that go
-  /// element by element.
+  /// element by element, the same ones in each call. A device may have no room for a long one
+  /// (custom_op.hpp has the CPU's limit): then the update fails.
   using Function = std::function<std::vector<Tensor>(const Operands& operands)>;
   struct Config {
     std::string name;  ///< What errors call it.
@@ -43,8 +45,8 @@ class UpdateRule final {
 
   // ---- for the library ----
   /// The rule for parameters of this float type. Errors: ArgumentError for a function that is not
-  /// elementwise, reads a value, does not use all of its operands, or gives another number of
-  /// results or other types; what the function throws.
+  /// elementwise, reads a value, uses a tensor that is no operand, does not use all of its
+  /// operands, or gives another number of results or other types; what the function throws.
   [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType dtype);
 
  private:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -88,6 +89,11 @@ class ThreadContext final {
     return dying_tasks_;
   }
 
+  /// Gets the name of each op that is made of others when it begins, and an empty one when it ends.
+  /// The end never throws. Null where this thread captures no function.
+  using CallListener = UniqueFunction<void(std::string_view)>;
+  [[nodiscard]] CallListener*& call_listener() noexcept { return call_listener_; }
+
   /// Mutex counts what this thread holds, in builds with asserts.
   void note_locked() noexcept { ++held_lock_count_; }
   void note_unlocked() noexcept { --held_lock_count_; }
@@ -109,6 +115,7 @@ class ThreadContext final {
   IntrusivePtr<Parker> parker_;
   int held_lock_count_ = 0;
   std::vector<UniqueFunction<void()>>* dying_tasks_ = nullptr;
+  CallListener* call_listener_ = nullptr;
   std::uint64_t hot_key_ = 0;
   ContextAttachment* hot_ = nullptr;
   std::vector<Entry> attachments_;

@@ -47,9 +47,11 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
   /// Ops here become an expression, and nothing is computed (runtime/ops/capture).
-  [[nodiscard]] bool is_capture() const noexcept { return is_capture_; }
+  [[nodiscard]] bool is_capture() const noexcept { return !captured_.empty(); }
+  /// The name of the expression; empty where this is no capture.
+  [[nodiscard]] const std::string& captured() const noexcept { return captured_; }
   /// Before the first client.
-  void make_capture() noexcept { is_capture_ = true; }
+  void make_capture(std::string name) noexcept { captured_ = std::move(name); }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
@@ -142,7 +144,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
   const bool runs_inline_;
-  bool is_capture_ = false;
+  std::string captured_;
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};

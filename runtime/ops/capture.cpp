@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -28,7 +29,17 @@ bool is_capturable(OpKind kind) noexcept {
                                   has_expression(kind) && !is_random && !is_update);
 }
 
-// [1], or the [] of a number. Of a rank of its own, so that a reduction is an op, and refused.
+// Of a rank of its own, so that a reduction is an op, and refused.
+Shape one_element() {
+  return {1};
+}
+// Views are ops here, and numbers that come from a shape differ from those above. No axis is short,
+// none is as long as another; a function that fills a vector of so many elements can.
+Shape many_elements() {
+  return {1009, 61, 67};
+}
+
+// [1], or the [] of a number.
 bool is_element(const Shape& shape) noexcept {
   return shape.rank() <= 1 && shape.element_count() == 1;
 }
@@ -40,8 +51,8 @@ std::vector<AffineIndex> plain_map() {
 /// Turns records into nodes. The first op that cannot be one ends it: then `error` says why.
 class CaptureBuilder {
  public:
-  CaptureBuilder(std::string name, RuntimeTables& tables)
-      : name_(std::move(name)), tables_(tables), builder_({0}) {}
+  CaptureBuilder(std::string name, const Shape& shape, RuntimeTables& tables)
+      : name_(std::move(name)), shape_(shape), tables_(tables), builder_({0}) {}
 
   void add_input(const TensorImpl& tensor) {
     const KernelValue input = builder_.input(tensor.dtype, plain_map());
@@ -60,22 +71,27 @@ class CaptureBuilder {
       return;
     }
     if (kind == OpKind::readback) {
-      fail(op, "has no value to read: the function is called once, to see which ops it is made of");
+      fail(op, "finds no value to read: the function is called to see which ops it is made of");
     } else if (!is_capturable(kind)) {
       fail(op,
            op_facts(kind).fusion == FusionClass::fill || kind == OpKind::dropout
                ? "gives other numbers at each place"
                : "is not elementwise: an expression makes each element of its results from the "
                  "elements at its place");
-    } else if (!is_element(tables_.shapes.shape(op.output(0).shape))) {
+    } else if (const Shape& made = tables_.shapes.shape(op.output(0).shape);
+               !is_element(made) && made != shape_) {
       fail(op,
-           fmt::format("makes {}, and in a function that is captured each tensor is one element, "
-                       "of shape [1]",
-                       describe(op.output(0).dtype, tables_.shapes.shape(op.output(0).shape))));
+           fmt::format("makes {}: an elementwise function makes tensors of the shape of its "
+                       "operands, which is {} while it is captured",
+                       describe(op.output(0).dtype, made),
+                       shape_.to_string()));
     } else {
       add(op);
     }
   }
+
+  /// What the ops are called that come from here on; by their kinds where it is empty.
+  void set_called(std::string_view called) { called_ = called; }
 
   /// Why there is no kernel, or null.
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
@@ -103,11 +119,14 @@ class CaptureBuilder {
     return hearth::name_of(tensor);
   }
 
+  [[nodiscard]] std::string_view name_of_call(const OpView& op) const noexcept {
+    return called_.empty() ? name(op.kind()) : std::string_view(called_);
+  }
+
   void fail(const OpView& op, std::string_view why) {
-    const std::string kind(name(op.kind()));
     error_ = std::make_shared<const Error>(
         Error{.code = ErrorCode::invalid_argument,
-              .text = fmt::format("{}: {} {}", name_, kind, why),
+              .text = fmt::format("{}: {} {}", name_, name_of_call(op), why),
               .op = name_,
               .location = tables_.sources.location(op.record().source)});
   }
@@ -172,7 +191,7 @@ class CaptureBuilder {
       const SourceLoc location = tables_.sources.location(op.record().source);
       without_gradient_ =
           without_gradient_.empty()
-              ? fmt::format("{} ({}:{})", name(op.kind()), location.file, location.line)
+              ? fmt::format("{} ({}:{})", name_of_call(op), location.file, location.line)
               : without_gradient_;
     } else if (follows) {
       followers_.insert(name_of(out));
@@ -180,6 +199,8 @@ class CaptureBuilder {
   }
 
   const std::string name_;
+  const Shape shape_;  ///< Of the arguments.
+  std::string called_;
   RuntimeTables& tables_;
   KernelBuilder builder_;
   std::map<std::uint64_t, KernelValue> values_;  ///< By the names of tensors.
@@ -192,7 +213,7 @@ class CaptureBuilder {
 /// when something is read, and at the end.
 class CaptureDevice final : public DeviceLoop {
  public:
-  explicit CaptureDevice(const std::string& name)
+  CaptureDevice(const std::string& name, const Shape& shape)
       : tables_(std::make_shared<RuntimeTables>(RuntimeId{unique_number()})),
         endpoint_(make_intrusive<DeviceEndpoint>("the capture of " + name,
                                                  std::string(),
@@ -200,10 +221,11 @@ class CaptureDevice final : public DeviceLoop {
                                                  unique_number(),
                                                  true,
                                                  std::vector<int>())),
-        builder(name, *tables_) {
+        shape_(shape),
+        builder(name, shape, *tables_) {
     endpoint_->attach_loop(*this, make_intrusive<Parker>());
     static_cast<void>(endpoint_->stop_inbox());  // nobody answers questions
-    endpoint_->make_capture();
+    endpoint_->make_capture(name);
   }
   CaptureDevice(const CaptureDevice&) = delete;
   CaptureDevice& operator=(const CaptureDevice&) = delete;
@@ -215,7 +237,15 @@ class CaptureDevice final : public DeviceLoop {
 
   [[nodiscard]] Tensor make_tensor(DType dtype) {
     return Tensor(current_stream(*endpoint_)
-                      .make_tensor(dtype, endpoint_->tables().shapes.intern(Shape{1}).value()));
+                      .make_tensor(dtype, endpoint_->tables().shapes.intern(shape_).value()));
+  }
+
+  /// Takes what is left: nobody pushes any more. Throws why there is no kernel.
+  void require_captured() {
+    finish();
+    if (const ErrorRef why = error()) {
+      throw_error(*why);
+    }
   }
 
   void run_borrowed(UntilFn until, const void* context, Deadline /*deadline*/) noexcept override {
@@ -224,6 +254,15 @@ class CaptureDevice final : public DeviceLoop {
     } while (!until(context) && endpoint_->doorbell.has_news());
     while (!endpoint_->doorbell.try_release()) {
       drain(endpoint_->doorbell.take().lanes);
+    }
+  }
+  /// An op that is made of others begins, or ends where `called` is empty: gives those in between
+  /// its name.
+  void note_call(std::string_view called) {
+    call_depth_ += called.empty() ? -1 : 1;
+    if (call_depth_ == (called.empty() ? 0 : 1)) {
+      take_all();
+      builder.set_called(called);
     }
   }
   /// Takes what is left. Nobody pushes any more.
@@ -235,6 +274,11 @@ class CaptureDevice final : public DeviceLoop {
   }
 
  private:
+  void take_all() noexcept {
+    if (endpoint_->doorbell.try_claim()) {
+      run_borrowed([](const void*) noexcept { return true; }, nullptr, Deadline::never());
+    }
+  }
   void drain(Lane* lane) noexcept {
     while (lane != nullptr) {
       Lane* const next = lane->doorbell_next;
@@ -261,6 +305,8 @@ class CaptureDevice final : public DeviceLoop {
 
   const std::shared_ptr<RuntimeTables> tables_;
   const IntrusivePtr<DeviceEndpoint> endpoint_;
+  const Shape shape_;
+  int call_depth_ = 0;
   bool has_ended_ = false;
   ErrorRef failure_;
 
@@ -268,6 +314,37 @@ class CaptureDevice final : public DeviceLoop {
   CaptureBuilder builder;
   [[nodiscard]] ErrorRef error() const { return builder.error() ? builder.error() : failure_; }
 };
+
+/// The names of the ops that the function calls go to the device while it lives.
+class CallNames final {
+ public:
+  explicit CallNames(CaptureDevice& device)
+      : listener_([&device](std::string_view called) { device.note_call(called); }),
+        outer_(std::exchange(current_context().call_listener(), &listener_)) {}
+  CallNames(const CallNames&) = delete;
+  CallNames& operator=(const CallNames&) = delete;
+  ~CallNames() { current_context().call_listener() = outer_; }
+
+ private:
+  ThreadContext::CallListener listener_;
+  ThreadContext::CallListener* const outer_;
+};
+
+/// What the function returns. A mistake in it may follow from what was refused before: that is
+/// thrown. Errors: the first op that cannot be captured; what the function throws.
+template <class Fn>
+std::vector<Tensor> run_on(CaptureDevice& device, const Fn& function) {
+  std::vector<Tensor> results;
+  try {
+    const CallNames names(device);
+    results = function();
+  } catch (const ArgumentError&) {
+    device.require_captured();
+    throw;
+  }
+  device.require_captured();
+  return results;
+}
 
 /// Leaves out what no node reads, and says what stays.
 template <class Entry>
@@ -304,13 +381,12 @@ void require_form(const CaptureForm& form) {
   }
 }
 
-}  // namespace
-
 // Phases: tensors that stand for the arguments; the call; what it submitted becomes nodes; the
 // kernel, without what it does not need.
-Captured capture(const CaptureForm& form, const CapturedFunction& function) {
-  require_form(form);
-  CaptureDevice device(form.name);
+Captured capture_over(const Shape& shape,
+                      const CaptureForm& form,
+                      const CapturedFunction& function) {
+  CaptureDevice device(form.name, shape);
   std::vector<Tensor> tensors;
   std::vector<Tensor> scalars;
   for (const DType dtype : form.tensors) {
@@ -321,11 +397,7 @@ Captured capture(const CaptureForm& form, const CapturedFunction& function) {
     scalars.push_back(device.make_tensor(dtype));
     device.builder.add_parameter(*scalars.back().impl());
   }
-  const std::vector<Tensor> results = function(tensors, scalars);
-  device.finish();
-  if (const ErrorRef error = device.error()) {
-    throw_error(*error);
-  }
+  const std::vector<Tensor> results = run_on(device, [&] { return function(tensors, scalars); });
   for (const Tensor& result : results) {
     device.builder.add_result(result, form.location);
   }
@@ -335,6 +407,75 @@ Captured capture(const CaptureForm& form, const CapturedFunction& function) {
   captured.scalars = keep_read(kernel, Primitive::parameter, kernel.parameters);
   if (!captured.tensors.empty()) {
     captured.kernel = std::move(kernel);
+  }
+  return captured;
+}
+
+// Whether a mistake of the function may come from the shapes that it was called with. A refusal of
+// the capture has its name.
+bool may_be_of_shapes(const CaptureForm& form, const Error& mistake) {
+  return mistake.op != form.name &&
+         (mistake.code == ErrorCode::shape_mismatch || mistake.code == ErrorCode::invalid_argument);
+}
+
+[[noreturn]] void throw_no_shape(const CaptureForm& form, Error mistake) {
+  mistake.text = fmt::format(
+      "{}: {}; an elementwise function takes tensors of each shape, and is captured with {} and {}",
+      form.name,
+      mistake.text,
+      one_element().to_string(),
+      many_elements().to_string());
+  mistake.op = form.name;
+  throw_error(std::move(mistake));
+}
+
+bool are_equal(const Captured& a, const Captured& b) {
+  return a.kernel == b.kernel && a.tensors == b.tensors && a.scalars == b.scalars;
+}
+
+}  // namespace
+
+Captured capture(const CaptureForm& form, const CapturedFunction& function) {
+  require_form(form);
+  return capture_over(one_element(), form, function);
+}
+
+// Phases: a call with one element; one with many, also where the function does not take one: what
+// it does with many may be no elementwise op, which says more; the comparison.
+Captured capture_checked(const CaptureForm& form, const CapturedFunction& function) {
+  require_form(form);
+  Captured captured;
+  std::optional<Error> mistake;
+  try {
+    captured = capture_over(one_element(), form, function);
+  } catch (const ArgumentError& thrown) {
+    if (!may_be_of_shapes(form, thrown.error())) {
+      throw;
+    }
+    mistake = thrown.error();
+  }
+  Captured many;
+  try {
+    many = capture_over(many_elements(), form, function);
+  } catch (const ArgumentError& thrown) {
+    const bool is_of_each = mistake && mistake->text == thrown.error().text;
+    if (is_of_each || !may_be_of_shapes(form, thrown.error())) {
+      throw;
+    }
+    throw_no_shape(form, mistake.value_or(thrown.error()));
+  }
+  if (mistake) {
+    throw_no_shape(form, *mistake);
+  }
+  if (!are_equal(captured, many)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: what the function computes depends on the shape of "
+                                          "its operands, or is not the same in each call; an "
+                                          "elementwise one makes each element of its results from "
+                                          "the elements at its place and from numbers",
+                                          form.name),
+                      .op = form.name,
+                      .location = form.location});
   }
   return captured;
 }

@@ -1,7 +1,7 @@
-// Capture: a function over plain ops becomes an expression. The function is called once, with
-// tensors of one element on a device of its own, whose loop turns each op that comes out of the
-// lane into a node of a kernel. So ops are submitted as ever, and programs that capture nothing pay
-// nothing. Private to runtime. Threads: any; the function runs on the calling thread.
+// Capture: a function over plain ops becomes an expression. The function is called with tensors on
+// a device of its own, whose loop turns each op that comes out of the lane into a node of a kernel.
+// So ops are submitted as ever, and programs that capture nothing pay nothing. Private to runtime.
+// Threads: any; the function runs on the calling thread.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct CaptureForm {
   std::span<const DType> scalars = {};  ///< Of the parameters.
   SourceLoc location = {};              ///< Of the call that needs it.
 };
-/// All have shape [1]: each stands for one element. The results, in their order.
+/// All have one shape, [1] where capture() calls it. The results, in their order.
 using CapturedFunction =
     std::function<std::vector<Tensor>(std::span<Tensor> tensors, std::span<Tensor> scalars)>;
 
@@ -35,11 +35,16 @@ struct Captured {
   std::string without_gradient = {};
 };
 
-/// f16 and bf16 are computed in f32, and rounded by casts and at the end. Numbers in the function
-/// are constants of the expression.
+/// Calls the function once. f16 and bf16 are computed in f32, and rounded by casts and at the end.
+/// Numbers in the function are constants of the expression. Requires a function that does the same
+/// whatever the shape of its operands is.
 /// Errors: ArgumentError for an op that is not elementwise, a read of a value, a tensor of another
 /// device or a random number, naming the op and its line; what the function throws.
 [[nodiscard]] Captured capture(const CaptureForm& form, const CapturedFunction& function);
+/// The same for any function: called twice, with tensors of shape [1] and of several long axes.
+/// Errors besides: ArgumentError when the two calls come to different kernels; ArgumentError,
+/// ShapeError for a shape that the function does not take.
+[[nodiscard]] Captured capture_checked(const CaptureForm& form, const CapturedFunction& function);
 /// Errors: ArgumentError when the function does not need all of its tensors and scalars.
 void require_all(const CaptureForm& form, const Captured& captured);
 /// Errors: ArgumentError when the kernel is beyond the limits of expressions.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
@@ -43,10 +44,32 @@ namespace hearth::detail {
 /// Throws the mistake with this name in place of its op's.
 [[noreturn]] void throw_named(const Error& mistake, std::string_view op);
 
+/// While it lives, a capture on this thread gives what is submitted this name. The outermost one
+/// counts.
+class CalledOp final {
+ public:
+  explicit CalledOp(std::string_view op) : listener_(current_context().call_listener()) {
+    if (listener_ != nullptr) [[unlikely]] {
+      (*listener_)(op);
+    }
+  }
+  CalledOp(const CalledOp&) = delete;
+  CalledOp& operator=(const CalledOp&) = delete;
+  ~CalledOp() {
+    if (listener_ != nullptr) [[unlikely]] {
+      (*listener_)({});
+    }
+  }
+
+ private:
+  ThreadContext::CallListener* const listener_;
+};
+
 /// What `fn` returns, which makes its result of ops with other names: a mistake that these find is
 /// one of `op`, which is what the caller wrote.
 template <class Fn>
 [[nodiscard]] Tensor named_as(std::string_view op, const Fn& fn) {
+  const CalledOp called(op);
   try {
     return fn();
   } catch (const ArgumentError& mistake) {

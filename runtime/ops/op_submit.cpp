@@ -30,9 +30,30 @@ std::string_view op_name(const Submission& submission) noexcept {
                     .location = location});
 }
 
+[[noreturn]] void throw_outside(const Submission& submission,
+                                const std::string& function,
+                                const TensorImpl& outside) {
+  throw_error(Error{
+      .code = ErrorCode::invalid_argument,
+      .text = fmt::format("{}: {} uses {} of {}, which is no operand of the function: pass it as "
+                          "one",
+                          function,
+                          op_name(submission),
+                          describe(outside.dtype, outside.layout->shape),
+                          outside.endpoint->name()),
+      .op = function,
+      .location = submission.location});
+}
+
 [[noreturn]] void throw_two_devices(const Submission& submission,
                                     const TensorImpl& a,
                                     const TensorImpl& b) {
+  if (a.endpoint->is_capture()) {
+    throw_outside(submission, a.endpoint->captured(), b);
+  }
+  if (b.endpoint->is_capture()) {
+    throw_outside(submission, b.endpoint->captured(), a);
+  }
   const std::string_view op = op_name(submission);
   throw_error(Error{
       .code = ErrorCode::device_mismatch,

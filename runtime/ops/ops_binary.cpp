@@ -154,6 +154,7 @@ Tensor& operator/=(Tensor& a, Arg b) {
 }
 
 bool all_equal(Arg a, Arg b) {
+  const detail::CalledOp called("all_equal");
   const TensorImpl& left = detail::operand(OpKind::equal, a);
   const TensorImpl& right = detail::operand(OpKind::equal, b);
   if (left.dtype != right.dtype || left.layout->shape != right.layout->shape) {

@@ -83,7 +83,7 @@ Tensor matmul_of(const Factors& factors) {
   const TensorSpec a = detail::spec_of(OpKind::matmul, factors.a);
   const TensorSpec b = detail::spec_of(OpKind::matmul, factors.b);
   if (a.shape.rank() == 1 || b.shape.rank() == 1) {
-    return matmul_with_vector(factors, a, b);
+    return detail::named_as("matmul", [&] { return matmul_with_vector(factors, a, b); });
   }
   return factors.submit(checked_matmul(factors, a, b), {});
 }

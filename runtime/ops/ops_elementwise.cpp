@@ -74,17 +74,19 @@ Tensor relu(Arg x) {
 }
 
 Tensor is_finite(Arg x) {
-  const TensorImpl& impl = detail::operand(OpKind::abs, x);
-  if (!is_float(impl.dtype)) {
-    detail::throw_op_error(ErrorCode::dtype_mismatch,
-                           OpKind::abs,
-                           fmt::format("is_finite asks about floats, not {}",
-                                       describe(impl.dtype, impl.layout->shape)),
-                           x);
-  }
-  const SourceLoc loc = x.location();
-  // NaN is less than nothing.
-  return less(Arg(abs(x), loc), Arg(std::numeric_limits<double>::infinity(), loc));
+  return detail::named_as("is_finite", [&] {
+    const TensorImpl& impl = detail::operand(OpKind::abs, x);
+    if (!is_float(impl.dtype)) {
+      detail::throw_op_error(
+          ErrorCode::dtype_mismatch,
+          OpKind::abs,
+          fmt::format("asks about floats, not {}", describe(impl.dtype, impl.layout->shape)),
+          x);
+    }
+    const SourceLoc loc = x.location();
+    // NaN is less than nothing.
+    return less(Arg(abs(x), loc), Arg(std::numeric_limits<double>::infinity(), loc));
+  });
 }
 
 Tensor dropout(Arg x, double p, Generator& generator) {

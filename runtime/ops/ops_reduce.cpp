@@ -48,8 +48,10 @@ Tensor argmax(Arg x, int axis, bool keep_dims) {
                         shape);
 }
 Tensor argmax(Arg x) {
-  const SourceLoc loc = x.location();
-  return argmax(Arg(flatten(x), loc), 0);
+  return detail::named_as("argmax", [&] {
+    const SourceLoc loc = x.location();
+    return argmax(Arg(flatten(x), loc), 0);
+  });
 }
 
 }  // namespace hearth

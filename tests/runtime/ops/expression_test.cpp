@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,10 +21,12 @@
 namespace hearth {
 namespace {
 
+using ::testing::AllOf;
 using testing::check_gradients;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::HostRandom;
+using ::testing::StartsWith;
 using Tensors = std::vector<Tensor>;
 
 // Custom ops, on each backend that computes.
@@ -233,7 +236,7 @@ TEST_F(Captures, RefuseReadsAtOnce) {
     return is_large ? x : -x;
   });
   EXPECT_THAT(text_of<ArgumentError>([&] { static_cast<void>(branch(ones3())); }),
-              HasSubstr("branch: readback has no value to read"));
+              HasSubstr("branch: readback finds no value to read"));
   EXPECT_FALSE(was_read);
 }
 
@@ -244,9 +247,10 @@ TEST_F(Captures, RefuseWhatIsNoElement) {
   };
   EXPECT_THAT(text([&](const Tensor& x) { return dropout(x, 0.5, generator); }),
               HasSubstr("bad: dropout gives other numbers at each place"));
-  EXPECT_THAT(text([](const Tensor& x) { return x + ones(x.device(), {3}); }),
-              HasSubstr("bad: full makes f32[3], and in a function that is captured each tensor is "
-                        "one element"));
+  EXPECT_THAT(
+      text([](const Tensor& x) { return x + ones(x.device(), {3}); }),
+      HasSubstr("bad: ones makes f32[3]: an elementwise function makes tensors of the shape of "
+                "its operands, which is [1]"));
   EXPECT_THAT(text([](const Tensor& x) {
                 return reshape(x, {1, 1});
               }),
@@ -255,12 +259,112 @@ TEST_F(Captures, RefuseWhatIsNoElement) {
               HasSubstr("bad: the function returned a tensor that it has not made"));
   EXPECT_THAT(text([](const Tensor& x) { return full(x.device(), {}, 1); }),
               HasSubstr("bad: the function uses 0 of its 1 tensors"));
+}
+
+TEST_F(Captures, RefuseATensorThatIsNoOperand) {
   const Tensor other = ones3();
+  const CustomOp shifted = custom_op("shifted", [&](const Tensor& x) { return x + other; });
+  const auto line = static_cast<std::uint32_t>(__LINE__ - 1);
+  try {
+    static_cast<void>(shifted(ones3()));
+    FAIL() << "a tensor from outside was captured";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text,
+              "shifted: add uses f32[3] of reference:0, which is no operand of the function: pass "
+              "it as one");
+    EXPECT_EQ(error.error().op, "shifted");
+    EXPECT_EQ(error.error().location.line, line);
+  }
+}
+
+// Of one element alone, these are elementwise.
+TEST_F(Captures, RefuseWhatDependsOnTheShape) {
+  const Tensor x = Tensor::from(device(), std::vector<float>{1, 2, 3}, {3});
+  const auto text = [&](auto function) {
+    return text_of<ArgumentError>([&] { static_cast<void>(custom_op("bad", function)(x)); });
+  };
+  EXPECT_THAT(text([](const Tensor& a) {
+                return a - slice(a, 0, {0, 1});
+              }),
+              HasSubstr("bad: slice is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) {
+                return a - slice(a, 0, {0, 4});
+              }),
+              HasSubstr("bad: slice is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) { return a + slice(a, 0, {.step = -1}); }),
+              HasSubstr("bad: slice is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) { return a - sum(a, -1, true); }),
+              HasSubstr("bad: sum is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) { return a * transpose(a, -1, -2); }),
+              HasSubstr("bad: transpose is not elementwise"));
+  constexpr const char* kDepends =
+      "bad: what the function computes depends on the shape of its operands";
+  EXPECT_THAT(text([](const Tensor& a) { return a * a.element_count(); }), HasSubstr(kDepends));
+  EXPECT_THAT(text([](const Tensor& a) { return a.rank() == 1 ? a : -a; }), HasSubstr(kDepends));
+  EXPECT_THAT(text([calls = std::make_shared<int>(0)](const Tensor& a) { return a + ++*calls; }),
+              HasSubstr("or is not the same in each call"));
+}
+
+TEST_F(Captures, SayWhichShapesAFunctionIsCapturedWith) {
+  const CustomOp picky = custom_op("picky", [](const Tensor& a) { return reshape(a, {1}); });
+  EXPECT_THAT(text_of<ShapeError>([&] { static_cast<void>(picky(ones3())); }),
+              AllOf(HasSubstr("picky: reshape: "),
+                    HasSubstr("an elementwise function takes tensors of each shape, and is "
+                              "captured with [1] and [1009, 61, 67]")));
+}
+
+TEST_F(Captures, LeaveAMistakeOfEachShapeAsItIs) {
+  const CustomOp wrong =
+      custom_op("wrong", [](const Tensor& a) { return a + cast(a, DType::i32); });
+  EXPECT_THAT(text_of<DtypeError>([&] { static_cast<void>(wrong(ones3())); }), StartsWith("add: "));
+  const CustomOp own = custom_op("own", [](const Tensor& a) -> Tensor {
+    throw ArgumentError(Error{.code = ErrorCode::invalid_argument, .text = "not today"});
+    return a;
+  });
+  EXPECT_EQ(text_of<ArgumentError>([&] { static_cast<void>(own(ones3())); }), "not today");
+}
+
+TEST_F(Captures, TakeWhatChangesNothingOrHasTheShapeOfAnOperand) {
+  const CustomOp harmless = custom_op("harmless", [](const Tensor& a, const Tensor& b) {
+    return reshape(expand(a, a.shape()), a.shape().dims()) + full(a.device(), a.shape(), 2) +
+           full(a.device(), {1}, 3) * slice(b, 0, {});
+  });
+  EXPECT_EQ(harmless(ones(device(), {2, 3}), ones(device(), {3})).to_vector<float>(),
+            std::vector<float>(6, 6));
+}
+
+TEST_F(Captures, CallTheFunctionTwiceAndOnceForEachGradient) {
+  int calls = 0;
+  const CustomOp counted = custom_op("counted", [&](const Tensor& a, const Tensor& b) {
+    ++calls;
+    return a * b;
+  });
+  static_cast<void>(counted(ones3(), ones3()));
+  EXPECT_EQ(calls, 4);
+  static_cast<void>(counted(ones3(), ones3()));
+  EXPECT_EQ(calls, 4);
+}
+
+TEST_F(Captures, NameTheFunctionThatWasCalled) {
+  const Tensor vector = ones3();
+  const auto text = [&](auto function) {
+    return text_of<ArgumentError>([&] { static_cast<void>(custom_op("bad", function)(vector)); });
+  };
+  EXPECT_THAT(text([](const Tensor& a) { return matmul(a, a); }),
+              HasSubstr("bad: matmul is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) { return exp(unsqueeze(sin(a), 0)); }),
+              HasSubstr("bad: unsqueeze is not elementwise"));
+  EXPECT_THAT(text([](const Tensor& a) {
+                return stack({a, a});
+              }),
+              HasSubstr("bad: stack is not elementwise"));
+  const CustomOp finite =
+      custom_op("finite", [](const Tensor& a) { return cast(is_finite(a), DType::f32); });
   EXPECT_THAT(
-      text_of<DeviceMismatch>([&] {
-        static_cast<void>(custom_op("bad", [&](const Tensor& x) { return x + other; })(ones3()));
+      text_of<ArgumentError>([&] {
+        static_cast<void>(grad([&](const Tensors& in) { return sum(finite(in[0])); }, {vector}));
       }),
-      HasSubstr("operands live on different devices"));
+      HasSubstr("finite: it has no gradient, because is_finite ("));
 }
 
 TEST_F(Captures, NameTheOpAndTheLineOfAWrongCall) {
@@ -370,6 +474,46 @@ TEST_F(Captures, AnUpdateRuleThatDoesNotFitIsRefused) {
       HasSubstr(
           "forgetful: the function returned 1 tensors; the new parameter and 1 states are 2"));
   EXPECT_FALSE(p.is_empty());
+}
+
+TEST_F(Captures, AnUpdateRuleThatIsNotElementwiseIsRefused) {
+  Tensor p = full(device(), {3}, 10);
+  UpdateGroup group(device());
+  const auto text = [&](const UpdateRule::Function& function) {
+    UpdateRule rule({.name = "centred"}, function);
+    return text_of<ArgumentError>([&] { group.update(rule, p, ones3(), {}, {}); });
+  };
+  EXPECT_THAT(text([](const UpdateRule::Operands& o) -> Tensors {
+                return {o.parameter - (o.gradient - slice(o.gradient, 0, {0, 1}))};
+              }),
+              HasSubstr("centred: slice is not elementwise"));
+  EXPECT_THAT(text([](const UpdateRule::Operands& o) -> Tensors {
+                return {o.parameter - o.gradient / o.gradient.element_count()};
+              }),
+              HasSubstr("centred: what the function computes depends on the shape"));
+  EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{10, 10, 10}));
+}
+
+TEST_F(Captures, AnUpdateOfTensorsThatDoNotGoTogetherNamesTheMismatch) {
+  UpdateRule rule({.name = "plain"}, [](const UpdateRule::Operands& o) -> Tensors {
+    return {o.parameter - o.gradient};
+  });
+  const Device other = runtime_.device("sim:0");
+  Tensor p = ones3();
+  Tensor elsewhere = ones(other, {3});
+  UpdateGroup group(device());
+  EXPECT_EQ(
+      text_of<DtypeError>([&] { group.update(rule, p, ones(device(), {3}, DType::f64), {}, {}); }),
+      "plain: parameter f32[3] and gradient f64[3] have different types; cast one");
+  EXPECT_EQ(text_of<ShapeError>([&] { group.update(rule, p, ones(device(), {2}), {}, {}); }),
+            "plain: parameter f32[3] and gradient f32[2] differ");
+  EXPECT_EQ(text_of<DeviceMismatch>([&] { group.update(rule, p, ones(other, {3}), {}, {}); }),
+            "plain: gradient f32[3] is on sim:0, the update group on reference:0; move it with "
+            "to(device)");
+  EXPECT_EQ(
+      text_of<DeviceMismatch>([&] { group.update(rule, elsewhere, ones(other, {3}), {}, {}); }),
+      "plain: parameter f32[3] is on sim:0, the update group on reference:0; move it with "
+      "to(device)");
 }
 
 }  // namespace

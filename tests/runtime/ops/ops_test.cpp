@@ -168,7 +168,7 @@ TEST_F(OpsTest, FiniteIsWhatIsNeitherNanNorInfinite) {
   EXPECT_THAT(integers(is_finite(x)), ElementsAre(1, 0, 0, 0, 1));
   EXPECT_THAT(integers(is_finite(cast(x, DType::f16))), ElementsAre(1, 0, 0, 0, 0));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)is_finite(i32({1}, {1})); }),
-              HasSubstr("is_finite asks about floats, not i32[1]"));
+              HasSubstr("is_finite: asks about floats, not i32[1]"));
 }
 
 TEST_F(OpsTest, RandomOpsFollowTheGeneratorAlone) {
