@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace hearth {
@@ -26,6 +27,20 @@ namespace {
 std::string describe(const Tensor& tensor) {
   return fmt::format(
       "{} on {}", hearth::describe(tensor.dtype(), tensor.shape()), tensor.device().name());
+}
+
+// What an op of both would find first.
+std::optional<ErrorCode> mismatch_of(const Tensor& gradient, const Tensor& parameter) {
+  if (!gradient.is_empty() && gradient.dtype() != parameter.dtype()) {
+    return ErrorCode::dtype_mismatch;
+  }
+  if (gradient.is_empty() || gradient.shape() != parameter.shape()) {
+    return ErrorCode::shape_mismatch;
+  }
+  if (gradient.device() != parameter.device()) {
+    return ErrorCode::device_mismatch;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -165,9 +180,8 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                    parameters[i].path,
                    loc);
     }
-    if (gradient.is_empty() || gradient.shape() != parameter.shape() ||
-        gradient.dtype() != parameter.dtype() || gradient.device() != parameter.device()) {
-      throw_misfit(ErrorCode::shape_mismatch,
+    if (const auto code = mismatch_of(gradient, parameter)) {
+      throw_misfit(*code,
                    optimizer_,
                    fmt::format("the gradient of '{}' is {}, the parameter {}",
                                parameters[i].path,

@@ -33,26 +33,31 @@ void require_like(std::string_view op,
   if (is_alike) [[likely]] {
     return;
   }
-  if (parameter.is_empty() || other.is_empty() || parameter.dtype() != other.dtype() ||
-      !(parameter.shape() == other.shape())) {
-    const auto text = [](const Tensor& tensor) {
-      return tensor.is_empty() ? std::string("an empty tensor")
-                               : describe(tensor.dtype(), tensor.shape());
-    };
-    throw_error(
-        Error{.code = ErrorCode::shape_mismatch,
-              .text = fmt::format(
-                  "{}: parameter {} and {} {} differ", op, text(parameter), what, text(other)),
-              .op = std::string(op),
-              .location = loc});
-  }
-  if (!is_float(parameter.dtype())) {
-    throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("{}: parameters are floats, got {}",
-                                          op,
-                                          describe(parameter.dtype(), parameter.shape())),
+  const auto refuse = [&](ErrorCode code, const std::string& rule) {
+    throw_error(Error{.code = code,
+                      .text = fmt::format("{}: {}", op, rule),
                       .op = std::string(op),
                       .location = loc});
+  };
+  const auto text = [](const Tensor& tensor) {
+    return tensor.is_empty() ? std::string("an empty tensor")
+                             : describe(tensor.dtype(), tensor.shape());
+  };
+  const bool is_any_empty = a == nullptr || b == nullptr;
+  if (!is_any_empty && a->dtype != b->dtype) {
+    refuse(ErrorCode::dtype_mismatch,
+           fmt::format("parameter {} and {} {} have different types; cast one",
+                       text(parameter),
+                       what,
+                       text(other)));
+  }
+  if (is_any_empty || parameter.shape() != other.shape()) {
+    refuse(ErrorCode::shape_mismatch,
+           fmt::format("parameter {} and {} {} differ", text(parameter), what, text(other)));
+  }
+  if (!is_float(parameter.dtype())) {
+    refuse(ErrorCode::dtype_mismatch,
+           fmt::format("parameters are floats, got {}", text(parameter)));
   }
 }
 
@@ -107,8 +112,24 @@ void run_update(OpenGroup& group,
 
 }  // namespace
 
-// The group runs as a whole, so what one of its updates makes is not there for another.
-void UpdateGroup::require_outside(const Tensor& tensor, const char* what) const {
+// The group runs as a whole on its stream, so what one of its updates makes is not there for
+// another, and what another device has is not there at all.
+void UpdateGroup::require_outside(std::string_view op,
+                                  const Tensor& tensor,
+                                  const char* what) const {
+  if (!tensor.is_empty() && &*tensor.impl()->endpoint != &device_.endpoint()) {
+    throw_error(
+        Error{.code = ErrorCode::device_mismatch,
+              .text = fmt::format("{}: {} {} is on {}, the update group on {}; move it with "
+                                  "to(device)",
+                                  op,
+                                  what,
+                                  describe(tensor.dtype(), tensor.shape()),
+                                  tensor.impl()->endpoint->name(),
+                                  device_.name()),
+              .op = std::string(op),
+              .location = loc_});
+  }
   if (!tensor.is_empty() && open_->makes(*tensor.impl())) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("update group: {} {} was updated in this group already",
@@ -122,7 +143,7 @@ void UpdateGroup::require_fit(std::string_view op,
                               const Tensor& parameter,
                               const Tensor& other,
                               const char* what) const {
-  require_outside(other, what);
+  require_outside(op, other, what);
   require_like(op, parameter, other, what, loc_);
 }
 
@@ -190,7 +211,7 @@ void UpdateGroup::sgd(Tensor& parameter,
                       const SgdUpdate& options) {
   using detail::UpdateForm;
   StreamState& stream = require_open();
-  require_outside(parameter, "parameter");
+  require_outside("sgd_step", parameter, "parameter");
   require_fit("sgd_step", parameter, gradient, "gradient");
   const std::array scalars{options.learning_rate,
                            options.weight_decay,
@@ -212,7 +233,7 @@ void UpdateGroup::sgd(Tensor& parameter,
   require_fit("sgd_step", parameter, momentum, "momentum");
   const std::array<Tensor*, 2> replaced{&parameter, &momentum};
   if (options.count != nullptr) {
-    require_outside(*options.count, "count");
+    require_outside("sgd_step", *options.count, "count");
     detail::require_count(*options.count, loc_);
     const std::array<Arg, 4> inputs{Arg(std::move(parameter), loc_),
                                     Arg(std::move(gradient), loc_),
@@ -240,7 +261,7 @@ void UpdateGroup::adam(
     Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
   using detail::UpdateForm;
   StreamState& stream = require_open();
-  require_outside(parameter, "parameter");
+  require_outside("adam_step", parameter, "parameter");
   require_fit("adam_step", parameter, gradient, "gradient");
   require_fit("adam_step", parameter, mean, "first moment");
   require_fit("adam_step", parameter, variance, "second moment");
@@ -282,7 +303,7 @@ void UpdateGroup::adam(
 
 void UpdateGroup::count(Tensor& updates) {
   StreamState& stream = require_open();
-  require_outside(updates, "count");
+  require_outside("update_count", updates, "count");
   detail::require_count(updates, loc_);
   const std::array<Tensor*, 1> replaced{&updates};
   const std::array<Arg, 1> inputs{Arg(std::move(updates), loc_)};
@@ -297,7 +318,7 @@ void UpdateGroup::update(UpdateRule& rule,
                          std::span<const double> scalars) {
   static_cast<void>(require_open());
   const UpdateRule::Config& config = rule.config();
-  require_outside(parameter, "parameter");
+  require_outside(config.name, parameter, "parameter");
   require_fit(config.name, parameter, gradient, "gradient");
   for (const Tensor* const each : state) {
     require_fit(config.name, parameter, *each, "state");

@@ -70,11 +70,11 @@ class UpdateGroup {
   /// Discards the group when commit() was not called.
   ~UpdateGroup();
 
-  /// Errors of these: ShapeError, DtypeError when the tensors do not fit; ArgumentError when this
-  /// group has made one of them already (a parameter is updated once a step), was committed, or was
-  /// opened on another stream than the thread's current one. Replaces `parameter` (and `momentum`,
-  /// which may be empty when update.momentum is 0) by the updated tensors; in place where nobody
-  /// else holds them.
+  /// Errors of these: ShapeError, DtypeError when the tensors do not fit; DeviceMismatch for one of
+  /// another device than the group's; ArgumentError when this group has made one of them already (a
+  /// parameter is updated once a step), was committed, or was opened on another stream than the
+  /// thread's current one. Replaces `parameter` (and `momentum`, which may be empty when
+  /// update.momentum is 0) by the updated tensors; in place where nobody else holds them.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
@@ -106,7 +106,7 @@ class UpdateGroup {
   /// The stream that it is open on. Errors: ArgumentError when that is not the thread's current
   /// one, or it was committed.
   StreamState& require_open() const;
-  void require_outside(const Tensor& tensor, const char* what) const;
+  void require_outside(std::string_view op, const Tensor& tensor, const char* what) const;
   void require_fit(std::string_view op,
                    const Tensor& parameter,
                    const Tensor& other,

@@ -185,6 +185,19 @@ TEST(Optimizers, RefuseGradientsOfOtherParametersAndChangeNothing) {
   EXPECT_EQ(optimizer.step_count(), 0);
 }
 
+TEST(Optimizers, NameTheMismatchOfAGradientAsPlainOpsDo) {
+  TestRuntime test;
+  Point point{ones(test.cpu, {2})};
+  Sgd optimizer({});
+  const auto step = [&](const Tensor& gradient) {
+    static_cast<void>(optimizer.step(point, Gradients({"p"}, {gradient})));
+  };
+  EXPECT_THROW(step(ones(test.reference, {2})), DeviceMismatch);
+  EXPECT_THROW(step(ones(test.cpu, {2}, DType::f64)), DtypeError);
+  EXPECT_THROW(step(ones(test.cpu, {3})), ShapeError);
+  EXPECT_THROW(step(Tensor()), ShapeError);
+}
+
 TEST(Optimizers, RefuseAModelOnSeveralDevices) {
   TestRuntime test;
   TwoParameters model{ones(test.cpu, {2}), ones(test.reference, {2})};
