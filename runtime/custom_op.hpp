@@ -18,8 +18,8 @@ namespace hearth {
 /// and once more for each float operand. What it computes is the same in each call: it takes
 /// tensors of any shape, asks for none, and makes each element from the elements at its place.
 /// Views that change nothing are no ops, and allowed. Numbers that a call gives come as such
-/// tensors too, and may differ from call to call; numbers and tensors of the program that the
-/// function uses are fixed numbers of the op, and refused. f16 and bf16 are computed in f32 and
+/// tensors too, and may differ from call to call; numbers of the program that the function uses
+/// become constants, and tensors of the program are refused. f16 and bf16 are computed in f32 and
 /// rounded once, at the end. The gradient is derived from those of the ops that it is made of.
 ///
 /// A device may have no room for a long function: the CPU's limit is about 500 values (its
