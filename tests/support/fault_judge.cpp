@@ -317,11 +317,14 @@ void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
       }
     }
   }
-  std::map<std::size_t, std::vector<std::size_t>> gradients;  // of results of steps
+  std::map<std::size_t, std::vector<std::size_t>> gradients;  // and momenta, of results of steps
   for (const Step& step : program_.steps()) {
     for (const Step::Member& member : step.members) {
       gradients[member.first_result].push_back(member.gradient);
       gradients[member.first_result + (member.momentum ? 1 : 0)].push_back(member.gradient);
+      if (member.momentum) {
+        gradients[member.first_result].push_back(*member.momentum);
+      }
     }
   }
   std::vector<bool> is_unclear;
