@@ -267,12 +267,14 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
 bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
   endpoint_->note_record(lane.id, record);
   const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
-  if (windows_.looks_ahead() && windows_.look(lane, op) != WindowRunner::Look::alone) {
-    return true;
-  }
-  if (groups_.fuses() && groups_.run(lane)) {
-    after_record();
-    return true;
+  if (windows_.looks_ahead()) {
+    if (windows_.look(lane, op) != WindowRunner::Look::alone) {
+      return true;
+    }
+    if (groups_.fuses() && groups_.run(lane)) {
+      after_record();
+      return true;
+    }
   }
   if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {
     return false;

@@ -45,17 +45,18 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
   if (op.kind() == OpKind::lend) {
     return loans.lend(lane, op);
   }
-  if ((in_flight_.is_full() || lane.awaited_work) && !dispatch_.first_poison(op)) [[unlikely]] {
-    switch (wait_for_work(lane, in_flight_.half(), in_flight_, queues_)) {
-      case Waited::parked:
-        return Step::parked;
-      case Waited::hangs:
-        return fail_hung(lane, view);
-      case Waited::ended:
-        break;
+  if (in_flight_.is_full() || lane.awaited_work) [[unlikely]] {
+    const bool needs_room = !dispatch_.first_poison(op);
+    const Waited waited =
+        needs_room ? wait_for_work(lane, in_flight_.half(), in_flight_, queues_) : Waited::ended;
+    if (waited == Waited::parked) {
+      return Step::parked;
     }
+    if (waited == Waited::hangs) {
+      return fail_hung(lane, view);
+    }
+    lane.awaited_work.reset();  // of an op that has found an input poisoned meanwhile
   }
-  lane.awaited_work.reset();  // of an op that needs nothing of the device any more
   if (dispatch_.run(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory) [[unlikely]] {
     return queues_.park_for_memory(lane);
   }
