@@ -144,7 +144,6 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::shared_ptr<RuntimeTables> tables_;
   const std::uint64_t key_;
   const bool runs_inline_;
-  std::string captured_;
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};
@@ -177,6 +176,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
   Mutex awaited_mutex_;
   Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< One entry a lane that waits.
+  std::string captured_;  // last: what every op looks at shares its cache lines
 
  public:
   /// The actor has stopped: later messages are dropped. Returns what was still in the inbox.
