@@ -212,7 +212,8 @@ class Dispatch {
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
   [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
   /// The results of a group that has run are there; what it ends goes.
-  void finish_fused(const FusedGroup& group, LaneState& lane);
+  void prepare_finish(const FusedGroup& group);
+  void finish_fused(const FusedGroup& group, LaneState& lane) noexcept;
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
@@ -355,6 +356,7 @@ class Dispatch {
   std::vector<Launch> batch_;
   std::vector<HeldStorage> fused_outputs_;  // scratch, reused, like the next
   std::vector<Operand> fused_operands_;
+  std::vector<LateFailures> fused_late_;  // of each op's result
   std::vector<std::byte> fused_blob_;
 
  public:

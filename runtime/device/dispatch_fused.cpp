@@ -15,6 +15,7 @@ bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lane
   const std::uint64_t releases = handles_.release_count();
   bool has_run = get_memory(group);
   if (has_run) {
+    prepare_finish(group);
     has_run = submit_fused(group, kernel, lane.id).has_value();
   }
   if (!has_run) {
@@ -88,9 +89,29 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
   return run_call("the kernel", launch, OnShortage::give_up);
 }
 
-void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) {
-  std::size_t output = 0;
+// What needs host memory comes before the kernel: it may write over inputs, and its ops could not
+// run singly any more.
+void Dispatch::prepare_finish(const FusedGroup& group) {
+  std::size_t waiting = woken.size();
+  fused_late_.clear();
   for (const FusedGroup::Made& made : group.made) {
+    waiting += handles_.slot(made.operand.slot).waiting.size();
+    LateFailures late;
+    for (std::size_t i = 0; !runs_inline_ && !made.is_over && i < group.inputs.size(); ++i) {
+      if ((made.needs >> i & 1U) != 0) {
+        late = merged(late, group.inputs[i].slot->late);
+      }
+    }
+    fused_late_.push_back(std::move(late));
+  }
+  woken.reserve(waiting);
+}
+
+void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) noexcept {
+  std::size_t output = 0;
+  std::size_t place = 0;
+  for (const FusedGroup::Made& made : group.made) {
+    LateFailures& late = fused_late_[place++];
     Slot& slot = handles_.slot(made.operand.slot);
     if (made.is_over) {
       HEARTH_ASSERT(slot.waiting.empty(), "a lane waits for a tensor that nobody else uses");
@@ -99,10 +120,8 @@ void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) {
       continue;
     }
     fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));
-    for (std::size_t i = 0; !runs_inline_ && i < group.inputs.size(); ++i) {
-      if ((made.needs >> i & 1U) != 0) {
-        slot.late = merged(slot.late, group.inputs[i].slot->late);
-      }
+    if (!runs_inline_) {
+      slot.late = std::move(late);
     }
   }
   fused_outputs_.clear();
