@@ -76,7 +76,9 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
   return error;
 }
 
-Ran Dispatch::fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status) {
+[[gnu::noinline]] Ran Dispatch::fail_or_put_off(const ResolvedOp& op,
+                                                LaneState& lane,
+                                                const Status& status) {
   if (is_short(status)) {
     return Ran::short_of_memory;
   }
@@ -84,8 +86,9 @@ Ran Dispatch::fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Statu
   return Ran::failed;
 }
 
-// What was got for some outputs goes back by itself where another one gets nothing.
-Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+// What was got for some outputs goes back by itself where another one gets nothing. Flat, as each
+// small op comes this way: the calls that only failures need are kept out by hand.
+[[gnu::flatten]] Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   OutputMemory outputs;
   for (int i = 0; i < op.op().record().output_count; ++i) {
     Result<HeldStorage> storage = storage_for(op, i, rule);
@@ -139,7 +142,8 @@ Status Dispatch::submit(const ResolvedOp& op,
 
 // For strategies that put guard bytes around blocks. Inputs too: a kernel that writes outside of
 // its outputs may hit those.
-Status Dispatch::check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages) {
+[[gnu::noinline]] Status Dispatch::check_blocks(const ResolvedOp& op,
+                                                std::span<const HeldStorage> storages) {
   return guarded("the check of the memory strategy", [&]() -> Status {
     HEARTH_TRY_STATUS(wait_for_ops());
     for (const HeldStorage& storage : storages) {
@@ -174,7 +178,7 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
 
 // A kernel that got no scratch memory says so by the ScratchMemory it asked, not by its status,
 // which only says that it failed.
-Status Dispatch::why_failed(Status status, OnShortage rule) {
+[[gnu::noinline]] Status Dispatch::why_failed(Status status, OnShortage rule) {
   const auto wanted = scratch_->take_shortage();
   if (!wanted) {
     return status;
@@ -189,7 +193,7 @@ Status Dispatch::why_failed(Status status, OnShortage rule) {
 }
 
 // Only noted: the actor makes the lanes ready after the record, when nothing is half done.
-void Dispatch::note_woken(Slot& slot) {
+[[gnu::noinline]] void Dispatch::note_woken(Slot& slot) {
   woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
   slot.waiting.clear();
   has_aftermath_ = true;
@@ -253,7 +257,7 @@ void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
 }
 
 // A tensor with guests is not free before those are done; the actor waits for them.
-void Dispatch::consume_later(SlotId slot) noexcept {
+[[gnu::noinline]] void Dispatch::consume_later(SlotId slot) noexcept {
   late_drops.push_back({slot, guests.take(slot)});
   has_aftermath_ = true;
 }

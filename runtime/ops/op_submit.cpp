@@ -175,9 +175,9 @@ using LastUses = std::uint64_t;
   }
 }
 
-LastUses add_inputs(RecordBuilder& builder,
-                    const Submission& submission,
-                    const StreamState& stream) {
+[[gnu::always_inline]] inline LastUses add_inputs(RecordBuilder& builder,
+                                                  const Submission& submission,
+                                                  const StreamState& stream) {
   LastUses last_uses = 0;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     const TensorImpl& impl = *submission.inputs[i].tensor().impl();

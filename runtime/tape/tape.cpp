@@ -69,7 +69,8 @@ Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   return tracked;
 }
 
-VjpNeeds Tape::add_edges(const detail::Submission& submission, std::size_t first_operand) {
+[[gnu::always_inline]] inline VjpNeeds Tape::add_edges(const detail::Submission& submission,
+                                                       std::size_t first_operand) {
   const VjpRow& row = vjp_row(submission.kind);
   VjpNeeds needs;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
@@ -117,7 +118,9 @@ void Tape::will_record(const detail::Submission& submission) {
   node.edge_count = count32(submission.inputs.size());
   node.first_saved = count32(saved_.size());
   const VjpNeeds needs = add_edges(submission, first_operand);
-  node.saved_operands = save_operands(submission, first_operand, needs.operands);
+  if (needs.operands != 0) {
+    node.saved_operands = save_operands(submission, first_operand, needs.operands);
+  }
   node.saved_outputs = needs.outputs;
 
   std::span<const std::byte> attributes = submission.attributes;
