@@ -1,9 +1,11 @@
 // An update group: the optimizer's ops of one step, all or nothing.
 // The actor checks all inputs and takes all memory before the first op runs; if any gradient is
 // poisoned, nothing in it runs, parameters and state keep their values, and the Pending carries the
-// first error. A device that answers later decides that by itself where kernels may still fail, so
-// that nothing waits for them; an op that may fail while it runs is refused in a group there
-// (unsupported, with the Pending). Threads: the thread whose stream owns the parameters.
+// first error. Should an op fail although all was prepared, what the group has overwritten is lost:
+// all that it replaces carries the error then, so that nobody goes on with half a step. A device
+// that answers later decides that by itself where kernels may still fail, so that nothing waits for
+// them; an op that may fail while it runs is refused in a group there (unsupported, with the
+// Pending). Threads: the thread whose stream owns the parameters.
 #pragma once
 
 #include <cstdint>

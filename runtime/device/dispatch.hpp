@@ -71,7 +71,8 @@ class Dispatch {
                                                   LaneState& lane,
                                                   OnShortage rule);
   /// Runs a prepared group; on the device its results keep the old elements if one of `guards`
-  /// fails. The status is the step's, as far as it is known.
+  /// fails. The status is the step's, as far as it is known. A group that fails although it was
+  /// prepared leaves all its results poisoned, unless nothing of it has begun.
   [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
                                  GroupMemory& memory,
                                  const LateFailures& guards,
@@ -285,6 +286,10 @@ class Dispatch {
   /// Submits records that are alike, with these views of their operands.
   [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
                                    std::span<const TensorView> views);
+  /// Submits the records of a group, up to the first that fails.
+  [[nodiscard]] Issue issue_group(std::span<const GroupRecord> group,
+                                  const GroupMemory& memory,
+                                  LaneId lane);
   /// Submits a record with outputs in these storages.
   [[nodiscard]] Issue submit_alone(const GroupRecord& entry,
                                    std::span<const HeldStorage> outputs,
@@ -292,7 +297,7 @@ class Dispatch {
   /// An asynchronous device learns too late that a kernel of a group fails: such have no place
   /// there.
   [[nodiscard]] Status check_surely_runs(const KernelCall& call) const;
-  /// The results of a record of a group that ran, or has failed with this status.
+  /// The results of a record of a group that ran, or has failed with this status in its middle.
   void finish_record(const GroupRecord& entry,
                      std::span<HeldStorage> outputs,
                      const Status& status,

@@ -205,50 +205,6 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   return outcome;
 }
 
-// Records that are alike go to the backend together, up to one that overwrites what another of them
-// reads; the rest one by one. Once one has failed none runs, and each gets the end that it must
-// have.
-Status Dispatch::run_group(std::span<const GroupRecord> group,
-                           GroupMemory& memory,
-                           const LateFailures& guards,
-                           LaneState& lane) {
-  Status status(lost_);  // it may have been lost since the group was prepared
-  guards_ = cells_of(guards);
-  const DeviceScratch::Reservation reserved(*scratch_,
-                                            memory.scratch ? memory.scratch->block : Block{});
-  std::span<const TensorView> views(memory.views);
-  std::span<HeldStorage> outputs(memory.outputs);
-  std::size_t first = 0;  // number of the record at hand
-  auto overwriter = memory.overwriters.cbegin();
-  while (!group.empty()) {
-    overwriter = std::upper_bound(overwriter, memory.overwriters.cend(), first);
-    const std::size_t most =
-        overwriter == memory.overwriters.cend() ? group.size() : *overwriter - first;
-    const std::size_t count = status.has_value() ? alike_from(group.first(most)) : 1;
-    std::size_t done = 0;
-    if (status.has_value()) {
-      const Issue issue =
-          count > 1 ? submit_alike(group.first(count), views)
-                    : submit_alone(group[0], outputs.first(group[0].record.output_count), lane.id);
-      done = issue.issued;
-      if (!issue.status.has_value()) {
-        const GroupRecord& failed = group[done];
-        status = error_of(issue.status, OpView(failed.record, failed.blob.data()), lane.id);
-      }
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const OpRecord& record = group[i].record;
-      finish_record(
-          group[i], outputs.first(record.output_count), i < done ? Status() : status, lane);
-      outputs = outputs.subspan(record.output_count);
-      views = views.subspan(static_cast<std::size_t>(record.operand_count()));
-    }
-    group = group.subspan(count);
-    first += count;
-  }
-  return status;
-}
-
 Issue Dispatch::submit_alone(const GroupRecord& entry,
                              std::span<const HeldStorage> outputs,
                              LaneId lane) {
@@ -257,8 +213,67 @@ Issue Dispatch::submit_alone(const GroupRecord& entry,
   return {.issued = status.has_value() ? 1U : 0U, .status = std::move(status)};
 }
 
-// Where the record failed some of the group has written in place already: it cannot keep its old
-// value, so it is poisoned.
+// Records that are alike go to the backend together, up to one that overwrites what another of them
+// reads; the rest one by one.
+Issue Dispatch::issue_group(std::span<const GroupRecord> group,
+                            const GroupMemory& memory,
+                            LaneId lane) {
+  const DeviceScratch::Reservation reserved(*scratch_,
+                                            memory.scratch ? memory.scratch->block : Block{});
+  std::span<const TensorView> views(memory.views);
+  std::span<const HeldStorage> outputs(memory.outputs);
+  Issue issue;
+  auto overwriter = memory.overwriters.cbegin();
+  while (issue.issued < group.size() && issue.status.has_value()) {
+    const std::size_t first = issue.issued;
+    overwriter = std::upper_bound(overwriter, memory.overwriters.cend(), first);
+    const std::size_t end = overwriter == memory.overwriters.cend() ? group.size() : *overwriter;
+    const auto batch = group.subspan(first, alike_from(group.subspan(first, end - first)));
+    Issue part = batch.size() > 1
+                     ? submit_alike(batch, views)
+                     : submit_alone(batch[0], outputs.first(batch[0].record.output_count), lane);
+    issue.issued += part.issued;
+    issue.status = std::move(part.status);
+    for (const GroupRecord& entry : batch) {
+      outputs = outputs.subspan(entry.record.output_count);
+      views = views.subspan(static_cast<std::size_t>(entry.record.operand_count()));
+    }
+  }
+  return issue;
+}
+
+// A group of which a record fails although all was prepared has begun, and wrote in place: what it
+// replaces is lost, so that all its results are poisoned and none is of a step that did not happen.
+// A device that answers later has not begun with what it refuses.
+Status Dispatch::run_group(std::span<const GroupRecord> group,
+                           GroupMemory& memory,
+                           const LateFailures& guards,
+                           LaneState& lane) {
+  std::size_t issued = 0;
+  Status status(lost_);  // it may have been lost since the group was prepared
+  if (status.has_value()) {
+    guards_ = cells_of(guards);
+    const Issue issue = issue_group(group, memory, lane.id);
+    issued = issue.issued;
+    if (!issue.status.has_value()) {
+      const GroupRecord& failed = group[issued];
+      status = error_of(issue.status, OpView(failed.record, failed.blob.data()), lane.id);
+    }
+  }
+  if (!status.has_value() && issued == 0 && !runs_inline_ && !lost_) {
+    memory.outputs.clear();
+    abandon_group(group, lane, status.shared_error());
+    return status;
+  }
+  std::span<HeldStorage> outputs(memory.outputs);
+  for (const GroupRecord& entry : group) {
+    const std::size_t count = entry.record.output_count;
+    finish_record(entry, outputs.first(count), status, lane);
+    outputs = outputs.subspan(count);
+  }
+  return status;
+}
+
 void Dispatch::finish_record(const GroupRecord& entry,
                              std::span<HeldStorage> outputs,
                              const Status& status,

@@ -24,29 +24,20 @@ Results sgd(Tensors t, Tensors s) {
 Tensor momentum(Tensors t, Tensors s, const Tensor& g) {
   return where(s[4], g, s[2] * t[2] + s[3] * g);
 }
-Results sgd_momentum(Tensors t, Tensors s) {
-  const Tensor g = t[1] + s[1] * t[0];
-  const Tensor m = momentum(t, s, g);
-  return {t[0] - s[0] * m, m};
-}
-Results sgd_nesterov(Tensors t, Tensors s) {
-  const Tensor g = t[1] + s[1] * t[0];
-  const Tensor m = momentum(t, s, g);
-  return {t[0] - s[0] * (g + s[2] * m), m};
-}
-
 // The same where the device counts.
 Tensor counted_momentum(Tensors t, Tensors s, const Tensor& g) {
   return where(equal(t[3], 0.0), g, s[2] * t[2] + s[3] * g);
 }
-Results sgd_momentum_counted(Tensors t, Tensors s) {
+template <Tensor (*kMomentum)(Tensors, Tensors, const Tensor&)>
+Results sgd_momentum(Tensors t, Tensors s) {
   const Tensor g = t[1] + s[1] * t[0];
-  const Tensor m = counted_momentum(t, s, g);
+  const Tensor m = kMomentum(t, s, g);
   return {t[0] - s[0] * m, m};
 }
-Results sgd_nesterov_counted(Tensors t, Tensors s) {
+template <Tensor (*kMomentum)(Tensors, Tensors, const Tensor&)>
+Results sgd_nesterov(Tensors t, Tensors s) {
   const Tensor g = t[1] + s[1] * t[0];
-  const Tensor m = counted_momentum(t, s, g);
+  const Tensor m = kMomentum(t, s, g);
   return {t[0] - s[0] * (g + s[2] * m), m};
 }
 
@@ -99,12 +90,12 @@ struct Rule {
 };
 constexpr std::array<Rule, 11> kRules{{
     {"sgd_step", 2, 2, Special::nothing, sgd},
-    {"sgd_step", 3, 5, Special::last_scalar, sgd_momentum},
-    {"sgd_step", 3, 5, Special::last_scalar, sgd_nesterov},
+    {"sgd_step", 3, 5, Special::last_scalar, sgd_momentum<momentum>},
+    {"sgd_step", 3, 5, Special::last_scalar, sgd_nesterov<momentum>},
     {"adam_step", 4, 8, Special::nothing, adam},
     {"adam_step", 4, 8, Special::nothing, adamw},
-    {"sgd_step", 4, 4, Special::last_tensor, sgd_momentum_counted},
-    {"sgd_step", 4, 4, Special::last_tensor, sgd_nesterov_counted},
+    {"sgd_step", 4, 4, Special::last_tensor, sgd_momentum<counted_momentum>},
+    {"sgd_step", 4, 4, Special::last_tensor, sgd_nesterov<counted_momentum>},
     {"adam_step", 6, 6, Special::nothing, adam_counted},
     {"adam_step", 6, 6, Special::nothing, adamw_counted},
     {"update_count", 1, 0, Special::operands, count},

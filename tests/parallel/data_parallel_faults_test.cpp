@@ -17,7 +17,6 @@ namespace {
 
 using namespace hearth::testing;  // NOLINT: a test's own words
 using namespace std::chrono_literals;
-using ::testing::HasSubstr;
 
 struct FaultRow {
   const char* name;
@@ -203,18 +202,7 @@ class DataParallelFaults : public ::testing::TestWithParam<std::tuple<Policy, Fa
   }
   void expect_outcome(const Trained& trained) {
     EXPECT_EQ(trained.weights, honest(trained.happened));
-    EXPECT_EQ(trained.refuses_steps, outcome_.ends);
-    if (!outcome_.throws) {
-      EXPECT_EQ(trained.happened.size(), static_cast<std::size_t>(kSteps));
-    } else if (!outcome_.ends) {
-      EXPECT_LE(trained.errors.size(), 1U);
-    }
-    for (const ErrorRef& error : trained.errors) {
-      EXPECT_THAT(error->to_string(), HasSubstr(row_.text));
-    }
-    if (!outcome_.ends) {
-      EXPECT_EQ(trained.devices, outcome_.devices);
-    }
+    expect_as_planned(trained, outcome_, row_.text);
   }
 
  private:

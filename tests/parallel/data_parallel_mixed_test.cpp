@@ -108,18 +108,7 @@ class MixedFaults : public ::testing::TestWithParam<std::tuple<Policy, FaultKind
     }
     // Adam divides by what may be as small as the rounding of a sum.
     EXPECT_LT(largest_difference(trained.weights, honest), 1e-4);
-    EXPECT_EQ(trained.refuses_steps, outcome_.ends);
-    if (!outcome_.throws) {
-      EXPECT_EQ(trained.happened.size(), static_cast<std::size_t>(kSteps));
-    } else if (!outcome_.ends) {
-      EXPECT_LE(trained.errors.size(), 1U);
-    }
-    for (const ErrorRef& error : trained.errors) {
-      EXPECT_THAT(error->to_string(), HasSubstr(fault_.text));
-    }
-    if (!outcome_.ends) {
-      EXPECT_EQ(trained.devices, outcome_.devices);
-    }
+    expect_as_planned(trained, outcome_, fault_.text);
   }
 
  private:

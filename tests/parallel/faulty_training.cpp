@@ -246,6 +246,21 @@ Trained train(const Fault& fault, const TrainingOptions& options, std::uint64_t 
   return result;
 }
 
+void expect_as_planned(const Trained& trained, const Outcome& outcome, const std::string& text) {
+  EXPECT_EQ(trained.refuses_steps, outcome.ends);
+  if (!outcome.throws) {
+    EXPECT_EQ(trained.happened.size(), static_cast<std::size_t>(kSteps));
+  } else if (!outcome.ends) {
+    EXPECT_LE(trained.errors.size(), 1U);
+  }
+  for (const ErrorRef& error : trained.errors) {
+    EXPECT_THAT(error->to_string(), ::testing::HasSubstr(text));
+  }
+  if (!outcome.ends) {
+    EXPECT_EQ(trained.devices, outcome.devices);
+  }
+}
+
 std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps,
                                    const TrainingOptions& options) {
   std::vector<double> weights;

@@ -154,6 +154,8 @@ struct Trained {
 [[nodiscard]] Trained train(const Fault& fault,
                             const TrainingOptions& options,
                             std::uint64_t seed = 0);
+/// Expects the steps, errors, which hold `text`, and devices of this outcome.
+void expect_as_planned(const Trained& trained, const Outcome& outcome, const std::string& text);
 /// The weights after these steps, by trainers that nothing happens to.
 [[nodiscard]] std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps,
                                                  const TrainingOptions& options);

@@ -263,7 +263,7 @@ TEST(UpdateGroup, AParameterThatNeverComesIsPoisonedNotGuessed) {
   });
 }
 
-TEST(UpdateGroup, AKernelThatFailsInMidGroupPoisonsWhatItCannotKeep) {
+TEST(UpdateGroup, AKernelThatFailsInMidGroupLeavesNothingOfAStepThatDidNotHappen) {
   stepped({.faults = {{"sim:0", {.failing_submits = {2}}}}}, [](const World& world) {
     Tensor first = world.f32({1, 2});
     Tensor second = world.f32({3, 4});
@@ -274,8 +274,9 @@ TEST(UpdateGroup, AKernelThatFailsInMidGroupPoisonsWhatItCannotKeep) {
     const Status status = group.commit().wait();
     ASSERT_EQ(testing::code_of(status), ErrorCode::kernel_failed);
     EXPECT_EQ(status.error().op, "sgd_step");
-    EXPECT_THAT(first.to_vector<float>(), ElementsAre(0, 1));
-    EXPECT_EQ(testing::read_error(second).code, ErrorCode::kernel_failed);
+    for (const Tensor& lost : {first, second}) {
+      EXPECT_EQ(testing::read_error(lost).code, ErrorCode::kernel_failed);
+    }
     EXPECT_EQ(live_tensors(world.device), 2);
   });
 }

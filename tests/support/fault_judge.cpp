@@ -179,7 +179,8 @@ void FaultJudge::judge_trace() {
   }
 }
 
-// All, or nothing; or, when an op of it failed at work, that one and what comes behind it poisoned.
+// All, or nothing; or, when an op of it failed at work, everything poisoned: what it has
+// overwritten is lost.
 void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   const std::size_t first = node_at(trace_->places[ops.front()->record.source.value].line);
   std::size_t number = 0;
@@ -206,9 +207,10 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
              !was_given_up_whole(root_of(*step.error))) {
     say_step(number, "was given up without a cause: " + step.error->to_string());
   } else if (root != ops.end()) {
-    // Compilations come before the first kernel.
+    // Compilations come before the first kernel; a device that answers later refuses at submit.
     const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
-                           plan_.faults.failing_compiles.empty();
+                           plan_.faults.failing_compiles.empty() &&
+                           !(answers_later_ && root == ops.begin());
     if (has_bad_input && has_begun) {
       say_step(number, "was begun although something it takes is poisoned");
     }
@@ -216,7 +218,8 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
       say_step(number, "says that it was made, and an op of it failed");
     }
     is_torn = has_begun;
-    updated = has_begun ? static_cast<std::size_t>(root - ops.begin()) : 0;
+    torn_ += is_torn ? 1U : 0U;
+    updated = 0;
   }
   std::map<std::uint32_t, bool> results;
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -224,7 +227,7 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
     for (int output = 0; output < op.record().output_count; ++output) {
       const bool keeps = updated == 0 && !is_torn;
       results[op.output(output).slot.value] =
-          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : i >= updated;
+          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : is_torn;
     }
   }
   for (const auto& [value, is_poisoned] : results) {

@@ -38,14 +38,20 @@ struct Plan {
 
 class FaultJudge {
  public:
-  /// `trace`: the recording of a plan that is recorded, else nullptr.
-  FaultJudge(const RandomProgram& program, const Plan& plan, const OpTrace* trace)
-      : program_(program), plan_(plan), trace_(trace) {}
+  /// `trace`: the recording of a plan that is recorded, else nullptr. `answers_later`: the device
+  /// with the faults is asynchronous.
+  FaultJudge(const RandomProgram& program,
+             const Plan& plan,
+             const OpTrace* trace,
+             bool answers_later)
+      : program_(program), plan_(plan), trace_(trace), answers_later_(answers_later) {}
 
   /// Who is poisoned, and who may be. `submitted`: the ops of the sim with the faults.
   void judge_errors(std::uint64_t submitted);
   /// How many members of each step have happened. After judge_errors().
   [[nodiscard]] const std::vector<std::size_t>& updated() const { return updated_; }
+  /// How many steps have lost what they replace. After judge_errors().
+  [[nodiscard]] std::size_t torn() const { return torn_; }
   /// Values, against those of the reference.
   void judge_values(const std::vector<Tensor>& expected);
   [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
@@ -73,10 +79,12 @@ class FaultJudge {
   const RandomProgram& program_;
   const Plan& plan_;
   const OpTrace* trace_;
+  const bool answers_later_;
   std::set<std::size_t> failed_;  // nodes, without a recording
   std::size_t failed_reads_ = 0;
   std::map<Name, ErrorCode> roots_;  // with one
   std::vector<std::size_t> updated_;
+  std::size_t torn_ = 0;
   std::set<std::size_t> unclear_;  // steps whose end nobody has heard of
   std::vector<std::string> wrong_;
 };

@@ -21,6 +21,7 @@ namespace {
 struct Sim {
   std::function<std::uint64_t()> submitted;
   std::function<std::vector<sim::ShadowReport>()> shadow_reports;
+  bool runs_inline = true;
 };
 
 /// The sims of a run, by name; those of the last generation.
@@ -29,7 +30,8 @@ using Sims = std::map<std::string, Sim>;
 template <class AnySim>
 std::unique_ptr<Backend> noted(std::unique_ptr<AnySim> sim, Sim& note) {
   note = {.submitted = [sim = sim.get()] { return sim->submitted(); },
-          .shadow_reports = [sim = sim.get()] { return sim->shadow_reports(); }};
+          .shadow_reports = [sim = sim.get()] { return sim->shadow_reports(); },
+          .runs_inline = sim->info().runs_inline};
   return sim;
 }
 
@@ -107,10 +109,10 @@ std::vector<std::string> judge_program(const FaultyRun& run,
   if (recording) {
     trace = recording->take().value();
   }
-  FaultJudge judge(program, run.plan, trace ? &*trace : nullptr);
+  FaultJudge judge(program, run.plan, trace ? &*trace : nullptr, !sims.at("sim:0").runs_inline);
   judge.judge_errors(sims.at("sim:0").submitted());
   judge.judge_values(program.expected(runtime.device("reference:0"), judge.updated()));
-  figures.count(program, run.plan, judge.updated());
+  figures.count(program, run.plan, judge);
   std::vector<std::string> wrong = judge.wrong();
   wrong.insert(wrong.end(), program.wrong().begin(), program.wrong().end());
   return wrong;
@@ -175,16 +177,15 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   return run;
 }
 
-void FaultFigures::count(const RandomProgram& program,
-                         const Plan& plan,
-                         const std::vector<std::size_t>& updated) {
+void FaultFigures::count(const RandomProgram& program, const Plan& plan, const FaultJudge& judge) {
+  const std::vector<std::size_t>& updated = judge.updated();
   ops += program.nodes().size();
   restarted += plan.restarts ? 1 : 0;
+  steps_torn += judge.torn();
   for (std::size_t i = 0; i < updated.size(); ++i) {
     const Step& step = program.steps()[i];
     ++steps;
     steps_given_up += step.error && updated[i] == 0 ? 1U : 0U;
-    steps_torn += step.error && updated[i] != 0 ? 1U : 0U;
     steps_kept_late += step.error && updated[i] == 0 && plan.checks ? 1U : 0U;
   }
   for (const Observation& seen : program.observations()) {

@@ -40,9 +40,7 @@ struct FaultFigures {
   std::uint64_t steps_kept_late = 0;  ///< Behind kernels that fail late, or may have been.
   RandomProgram::Coverage coverage = {};
 
-  void count(const RandomProgram& program,
-             const Plan& plan,
-             const std::vector<std::size_t>& updated);
+  void count(const RandomProgram& program, const Plan& plan, const FaultJudge& judge);
 };
 
 /// Every tensor that is read has the reference's bits or is poisoned; it is poisoned exactly if its

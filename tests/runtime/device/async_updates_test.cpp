@@ -132,6 +132,33 @@ TEST(AsyncUpdates, OneSpoiltGradientKeepsAllMembersAndTheirState) {
   }
 }
 
+// A refusal of the first record, before which nothing has begun, and of each later one.
+TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChangesNothing) {
+  for (const std::uint64_t refused : {1U, 2U, 3U}) {
+    stepped(asynchronous(0, {.failing_submits = {refused}}), [refused](const World& world) {
+      std::vector<Tensor> parameters = {world.f32({1, 2}), world.f32({3, 4}), world.f32({5, 6})};
+      const Tensor gradient = world.f32({1, 1});
+      Tensor none;
+      UpdateGroup group(world.device);
+      for (Tensor& parameter : parameters) {
+        group.sgd(parameter, gradient, none, kPlain);
+      }
+      const Status status = group.commit().wait();
+      ASSERT_EQ(code_of(status), ErrorCode::kernel_failed);
+      EXPECT_EQ(status.error().op, "sgd_step");
+      float first = 1;
+      for (const Tensor& parameter : parameters) {
+        if (refused == 1) {
+          EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(first, first + 1));
+        } else {
+          EXPECT_EQ(read_error(parameter).code, ErrorCode::kernel_failed);
+        }
+        first += 2;
+      }
+    });
+  }
+}
+
 TEST(AsyncUpdates, NewTensorsCarryOnWhatThoseCarriedThatTheyReplace) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     stepped(asynchronous(seed), [](const World& world) {
