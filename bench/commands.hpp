@@ -6,6 +6,8 @@
 
 namespace hearth::bench {
 
+/// `hearth-bench explain NAME|FILE`: which kernels a program's ops become, and why each ends.
+int explain_command(int argc, char** argv);
 /// `hearth-bench replay FILE`: runs a recording again and prints how what it reads differs.
 int replay_command(int argc, char** argv);
 /// `hearth-bench memory EXAMPLE --out FILE.svg`: draws who holds memory during a training step.

@@ -150,6 +150,14 @@ MemoryTrace Device::take_memory_trace() const {
   return ask<TakeMemoryTrace>(endpoint(), std::nullopt);
 }
 
+void Device::start_explanation() const {
+  ask<StartExplanation>(endpoint(), std::nullopt);
+}
+
+Explanation Device::take_explanation() const {
+  return ask<TakeExplanation>(endpoint(), std::nullopt);
+}
+
 DeviceStatistics Device::statistics() const {
   return ask<AskStatistics>(endpoint(), std::nullopt);
 }

@@ -18,6 +18,7 @@
 namespace hearth {
 
 class DeviceEndpoint;
+struct Explanation;
 class FailureBook;
 class Log;
 
@@ -105,6 +106,12 @@ class Device {
   /// What was written down; ends it. Empty when it was not on, or the device was restarted
   /// meanwhile.
   [[nodiscard]] MemoryTrace take_memory_trace() const;
+  /// For explain() (explanation.hpp): keeps which kernels run from now on; starts anew when it did.
+  ///
+  /// Cost: some allocations for each kernel.
+  void start_explanation() const;
+  /// What was kept; ends it. Empty when nothing was, or the device was restarted meanwhile.
+  [[nodiscard]] Explanation take_explanation() const;
   [[nodiscard]] DeviceStatistics statistics() const;
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with
   /// device_lost, until restart().

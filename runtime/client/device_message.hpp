@@ -20,6 +20,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/priority.hpp>
 
 #include "last_uses.hpp"
@@ -124,6 +125,12 @@ struct StartMemoryTrace {
 struct TakeMemoryTrace {
   Promise<MemoryTrace> answer;
 };
+struct StartExplanation {
+  Promise<void> answer;
+};
+struct TakeExplanation {
+  Promise<Explanation> answer;
+};
 /// Only whether the device has come this far.
 struct AwaitIdle {
   Promise<void> answer;
@@ -144,6 +151,8 @@ using DeviceQuestion = std::variant<AskMemory,
                                     TrimMemory,
                                     StartMemoryTrace,
                                     TakeMemoryTrace,
+                                    StartExplanation,
+                                    TakeExplanation,
                                     AwaitIdle,
                                     RestartDevice>;
 

@@ -88,23 +88,25 @@ void DeviceActor::answer_questions() {
 void DeviceActor::answer(DeviceQuestion& question) {
   const auto reply = [](auto& ask, const auto& make) { fulfil_with(ask.answer, make); };
   MemoryStrategy& strategy = *memory_->strategy;
-  std::visit(Overloaded{[&](AskMemory& ask) { reply(ask, [&] { return memory(); }); },
-                        [&](AskMemoryReport& ask) { reply(ask, [&] { return memory_report(); }); },
-                        [&](AskStatistics& ask) { reply(ask, [&] { return statistics(); }); },
-                        [&](AskLargestTensors& ask) {
-                          reply(ask, [&] {
-                            return handles_.largest_tensors(ask.count, endpoint_->tables());
-                          });
-                        },
-                        [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
-                        [&](TrimMemory& ask) { reply(ask, [&] { return strategy.trim(); }); },
-                        [&](StartMemoryTrace& ask) { reply(ask, [&] { handles_.start_trace(); }); },
-                        [&](TakeMemoryTrace& ask) {
-                          reply(ask, [&] { return handles_.take_trace(endpoint_->tables()); });
-                        },
-                        [&](AwaitIdle& ask) { ask.answer.set_value(); },
-                        [&](RestartDevice& ask) { reply(ask, [&] { restart(); }); }},
-             question);
+  std::visit(
+      Overloaded{
+          [&](AskMemory& ask) { reply(ask, [&] { return memory(); }); },
+          [&](AskMemoryReport& ask) { reply(ask, [&] { return memory_report(); }); },
+          [&](AskStatistics& ask) { reply(ask, [&] { return statistics(); }); },
+          [&](AskLargestTensors& ask) {
+            reply(ask, [&] { return handles_.largest_tensors(ask.count, endpoint_->tables()); });
+          },
+          [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
+          [&](TrimMemory& ask) { reply(ask, [&] { return strategy.trim(); }); },
+          [&](StartMemoryTrace& ask) { reply(ask, [&] { handles_.start_trace(); }); },
+          [&](TakeMemoryTrace& ask) {
+            reply(ask, [&] { return handles_.take_trace(endpoint_->tables()); });
+          },
+          [&](StartExplanation& ask) { reply(ask, [&] { dispatch_.start_journal(); }); },
+          [&](TakeExplanation& ask) { reply(ask, [&] { return dispatch_.take_journal(); }); },
+          [&](AwaitIdle& ask) { ask.answer.set_value(); },
+          [&](RestartDevice& ask) { reply(ask, [&] { restart(); }); }},
+      question);
 }
 
 // ---- figures ----

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -136,7 +137,7 @@ Status Dispatch::submit(const ResolvedOp& op,
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
-  Status status = submit_launch(launch, rule);
+  Status status = submit_launch(launch, 1, rule);
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
@@ -156,14 +157,38 @@ Status Dispatch::submit(const ResolvedOp& op,
   });
 }
 
-Status Dispatch::submit_launch(Launch& launch, OnShortage rule) {
-  RuntimeTables& tables = endpoint_.tables();
+Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage rule) {
   ++statistics_.kernels;
-  if (!tables.trace.is_on()) [[likely]] {
+  if (!endpoint_.tables().trace.is_on() && journal_ == nullptr) [[likely]] {
     return run_call("the kernel", launch, rule);
   }
-  const TraceScope span(tables.trace, tables.op_name(launch.call.op.record()), endpoint_.name());
+  return submit_watched(launch, op_count, rule);
+}
+
+[[gnu::noinline]] Status Dispatch::submit_watched(Launch& launch,
+                                                  std::size_t op_count,
+                                                  OnShortage rule) {
+  if (journal_ != nullptr) {
+    note_launch({&launch, 1}, op_count);
+  }
+  const RuntimeTables& tables = endpoint_.tables();
+  const KernelCall& call = launch.call;
+  const std::string_view name =
+      call.expression != nullptr ? call.expression->name : tables.op_name(call.op.record());
+  const TraceScope span(tables.trace, name, endpoint_.name());
   return run_call("the kernel", launch, rule);
+}
+
+void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_count) {
+  journal_->note_launch();
+  for (const Launch& launch : launches) {
+    journal_->note(launch.call, op_count, endpoint_.tables());
+  }
+}
+
+Explanation Dispatch::take_journal() {
+  const std::unique_ptr<KernelJournal> journal = std::move(journal_);
+  return journal ? journal->read(handles_, endpoint_.name()) : Explanation();
 }
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
@@ -373,6 +398,9 @@ Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
   }
   to.late = from.late;
+  if (journal_ != nullptr) [[unlikely]] {
+    journal_->note_view(op.op().input(0), out);
+  }
   wake_waiting(to);
   consume_inputs(op);
   return Ran::done;

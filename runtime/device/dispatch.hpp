@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "guests.hpp"
 #include "handle_table.hpp"
 #include "in_flight.hpp"
+#include "kernel_journal.hpp"
 #include "lane_state.hpp"
 #include "resolved_op.hpp"
 #include "runtime/client/device_endpoint.hpp"
@@ -143,6 +146,15 @@ class Dispatch {
     runs_inline_ = backend.info().runs_inline;
     lost_ = nullptr;
   }
+  /// Keeps which kernels run from now on.
+  void start_journal() { journal_ = std::make_unique<KernelJournal>(); }
+  [[nodiscard]] Explanation take_journal();
+  /// What errors and explanations call an op.
+  [[nodiscard]] std::string_view name_of(const OpRecord& record) const noexcept {
+    return endpoint_.tables().op_name(record);
+  }
+  /// Null: nobody asks.
+  [[nodiscard]] KernelJournal* journal() const noexcept { return journal_.get(); }
   [[nodiscard]] std::uint64_t kernel_count() const noexcept { return statistics_.kernels; }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
   /// Waits and refusals for want of memory; the strategy counts the other rungs.
@@ -207,7 +219,11 @@ class Dispatch {
                                      const Storage& in,
                                      const Storage& out,
                                      std::int64_t in_bytes);
-  [[nodiscard]] Status submit_launch(Launch& launch, OnShortage rule);
+  /// `op_count`: how many ops the kernel stands for.
+  [[nodiscard]] Status submit_launch(Launch& launch, std::size_t op_count, OnShortage rule);
+  [[nodiscard]] Status submit_watched(Launch& launch, std::size_t op_count, OnShortage rule);
+  /// For the journal: these kernels are about to run, by one call of the backend.
+  void note_launch(std::span<const Launch> launches, std::size_t op_count);
   /// Memory for the results that a group leaves, in their order; false: there was none.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
@@ -338,6 +354,7 @@ class Dispatch {
   InFlight& in_flight_;
   bool runs_inline_;
   DeviceStatistics statistics_;
+  std::unique_ptr<KernelJournal> journal_;
   ErrorRef lost_;
   bool has_aftermath_ = false;
   bool has_noted_ = false;

@@ -80,13 +80,7 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
                          std::span(views_).first(group.inputs.size()),
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
                          &kernel}};
-  ++statistics_.kernels;
-  RuntimeTables& tables = endpoint_.tables();
-  if (!tables.trace.is_on()) [[likely]] {
-    return run_call("the kernel", launch, OnShortage::give_up);
-  }
-  const TraceScope span(tables.trace, kernel.name, endpoint_.name());
-  return run_call("the kernel", launch, OnShortage::give_up);
+  return submit_launch(launch, group.made.size(), OnShortage::give_up);
 }
 
 // What needs host memory comes before the kernel: it may write over inputs, and its ops could not

@@ -192,6 +192,9 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   RuntimeTables& tables = endpoint_.tables();
   const TraceScope span(tables.trace, tables.op_name(group[0].record), endpoint_.name());
   statistics_.kernels += group.size();
+  if (journal_) [[unlikely]] {
+    note_launch(batch_, 1);
+  }
   Issue outcome;
   const Status thrown = guarded("the kernel", [&]() -> Status {
     outcome = backend_->submit(batch_, {});

@@ -177,6 +177,9 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage ru
   }
   ++statistics_.kernels;
   Launch launch{.call = {OpView(record, nullptr), {&in, 1}, {&out, 1}}};
+  if (journal_ != nullptr) [[unlikely]] {
+    note_launch({&launch, 1}, 1);
+  }
   return run_call("the copy kernel", launch, rule);
 }
 

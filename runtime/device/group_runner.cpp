@@ -1,8 +1,11 @@
 #include "group_runner.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -24,14 +27,23 @@ bool may_be_fused(const OpView& op) noexcept {
 
 }  // namespace
 
+bool GroupRunner::can_begin(LaneState& lane, const OpRecord& first) const {
+  return lane.window.may_be_grouped(first) && !lane.in_group && !lane.has_expired &&
+         !lane.awaited_work && !dispatch_.lost() && !dispatch_.checks_blocks() &&
+         !in_flight_.is_full() && !(lane.limits.is_set() && lane.limits.over(first.sequence)) &&
+         may_be_fused(OpView(first, lane.lane->front_blob()));
+}
+
 // Phases: the ops that may be one kernel, fewer where they have too many results; their plan; the
 // kernel. Then their records leave.
 bool GroupRunner::run(LaneState& lane) {
   const OpRecord& first = *lane.lane->front();
-  if (!lane.window.may_be_grouped(first) || lane.in_group || lane.has_expired ||
-      lane.awaited_work || dispatch_.lost() || dispatch_.checks_blocks() || in_flight_.is_full() ||
-      (lane.limits.is_set() && lane.limits.over(first.sequence)) ||
-      !may_be_fused(OpView(first, lane.lane->front_blob()))) {
+  KernelJournal* const journal = dispatch_.journal();
+  if (!can_begin(lane, first)) {
+    const bool is_told = op_info(first.kind).op_class != OpClass::lifetime && !is_update(first);
+    if (journal != nullptr && is_told) [[unlikely]] {
+      journal->expect_end(why_alone(OpView(first, lane.lane->front_blob())));
+    }
     return false;
   }
   std::uint64_t last = first.sequence;
@@ -43,6 +55,9 @@ bool GroupRunner::run(LaneState& lane) {
     } while (group_.output_count() > kMostGroupOutputs && most_ops >= kFewestOps);
     if (group_.records > 0) {
       last = first.sequence + group_.records - 1;
+    }
+    if (journal != nullptr) [[unlikely]] {
+      journal->expect_end(why_ended(lane));
     }
     if (group_.made.size() >= kFewestOps && group_.output_count() <= kMostGroupOutputs) {
       const Expression* const kernel = plan(lane.window.may_be_planned(first));
@@ -76,18 +91,21 @@ bool GroupRunner::take(const LaneState& lane, const OpView& op, std::size_t most
   if (op.kind() == OpKind::drop) {
     return take_drop(op);
   }
-  return group_.made.size() < most_ops && may_be_fused(op) && take_op(lane, op);
+  if (group_.made.size() >= most_ops) {
+    return refuse(Obstacle::ops);
+  }
+  return may_be_fused(op) ? take_op(lane, op) : refuse(Obstacle::kind);
 }
 
 // What an op that is not taken has added is taken back: the group ends before it.
 bool GroupRunner::take_op(const LaneState& lane, const OpView& op) {
   const Operand out = op.output(0);
   if (!group_.made.empty() && out.shape != group_.made.front().operand.shape) {
-    return false;
+    return refuse(Obstacle::shape);
   }
   const std::size_t parameters = group_.parameters + group_parameter_count(op);
   if (parameters > kMostExpressionParameters) {
-    return false;
+    return refuse(Obstacle::numbers);
   }
   const std::size_t inputs = group_.inputs.size();
   const std::size_t sources = group_.sources.size();
@@ -126,14 +144,17 @@ bool GroupRunner::add_source(const LaneState& lane, const Operand& operand, std:
   const auto known = std::ranges::find(group_.inputs, &slot, &FusedGroup::Input::slot);
   const auto number = static_cast<std::size_t>(known - group_.inputs.begin());
   if (known == group_.inputs.end()) {
-    if (group_.inputs.size() >= kMostGroupInputs || is_unborn(slot, operand)) {
-      return false;
+    if (group_.inputs.size() >= kMostGroupInputs) {
+      return refuse(Obstacle::inputs);
+    }
+    if (is_unborn(slot, operand)) {
+      return refuse(Obstacle::unready_input);
     }
     if (slot.late) {
       handles_.settle(slot);
     }
     if (slot.state != SlotState::live) {
-      return false;
+      return refuse(Obstacle::unready_input);
     }
     group_.foreign_uses += slot.home != lane.id && !slot.is_published ? 1U : 0U;
     group_.inputs.push_back({.operand = operand, .slot = &slot});
@@ -145,7 +166,7 @@ bool GroupRunner::add_source(const LaneState& lane, const Operand& operand, std:
 
 bool GroupRunner::take_drop(const OpView& op) {
   if (op.record().blob_size_bytes != 0 || !dispatch_.guests.empty()) {
-    return false;
+    return refuse(Obstacle::drop);
   }
   const SlotId id = op.input(0).slot;
   for (FusedGroup::Made& made : group_.made) {
@@ -162,6 +183,37 @@ bool GroupRunner::take_drop(const OpView& op) {
   }
   group_.drops.push_back(id);
   return true;
+}
+
+std::string GroupRunner::why_alone(const OpView& first) const {
+  return may_be_fused(first)
+             ? "the device does not group its ops at this moment"
+             : fmt::format("{} is a kernel of its own", dispatch_.name_of(first.record()));
+}
+
+std::string GroupRunner::why_ended(const LaneState& lane) const {
+  const OpRecord* const next = lane.lane->peek(group_.records);
+  if (next == nullptr || !lane.window.may_be_grouped(*next)) {
+    return fmt::format("the device stopped looking ahead: {}", name_of(lane.window_end));
+  }
+  const std::string_view name = dispatch_.name_of(*next);
+  switch (obstacle_) {
+    case Obstacle::kind:
+      return fmt::format("{} is a kernel of its own", name);
+    case Obstacle::ops:
+      return fmt::format("{} ops at most, or {} results", kMostGroupOps, kMostGroupOutputs);
+    case Obstacle::shape:
+      return fmt::format("{} has a result of another shape", name);
+    case Obstacle::numbers:
+      return fmt::format("{} would be more than {} numbers", name, kMostExpressionParameters);
+    case Obstacle::inputs:
+      return fmt::format("{} would be more than {} inputs", name, kMostGroupInputs);
+    case Obstacle::unready_input:
+      return fmt::format("an input of {} is not there, or carries an error", name);
+    case Obstacle::drop:
+      break;
+  }
+  return "a tensor goes that other streams used";
 }
 
 // A word for each op, one for its inputs from outside, by type, and one for its sources; then which

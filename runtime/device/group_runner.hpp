@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 
 #include <hearth/runtime/fusion.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -39,7 +41,10 @@ class GroupRunner final {
  private:
   /// Takes in the ops from the lane's front that may be one kernel, at most so many.
   void gather(LaneState& lane, std::size_t most_ops);
-  /// Whether the group takes the record.
+  /// What the group cannot take in.
+  enum class Obstacle : std::uint8_t { kind, ops, shape, numbers, inputs, unready_input, drop };
+
+  /// Whether the group takes the record; else `obstacle_` says why not.
   [[nodiscard]] bool take(const LaneState& lane, const OpView& op, std::size_t most_ops);
   [[nodiscard]] bool take_op(const LaneState& lane, const OpView& op);
   [[nodiscard]] bool take_drop(const OpView& op);
@@ -47,6 +52,14 @@ class GroupRunner final {
   [[nodiscard]] bool add_source(const LaneState& lane,
                                 const Operand& operand,
                                 std::uint32_t& needs);
+  [[nodiscard]] bool refuse(Obstacle why) noexcept {
+    obstacle_ = why;
+    return false;
+  }
+  /// For the journal: why the first op runs alone, and why what was gathered ends where it does.
+  [[nodiscard]] std::string why_alone(const OpView& first) const;
+  [[nodiscard]] std::string why_ended(const LaneState& lane) const;
+  [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
   void write_form();
   /// The kernel of the group that was gathered, or null.
   [[nodiscard]] const Expression* plan(bool may_make);
@@ -58,6 +71,7 @@ class GroupRunner final {
   const InFlight& in_flight_;
   PlanStore plans_;
   FusedGroup group_;
+  Obstacle obstacle_ = Obstacle::kind;
 };
 
 }  // namespace hearth

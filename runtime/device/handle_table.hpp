@@ -118,6 +118,10 @@ class HandleTable {
   void restart(MemoryStrategy& memory, const ErrorRef& error);
   /// Empties a slot: its tensor is gone.
   void clear(Slot& slot) noexcept;
+  [[nodiscard]] bool is_live(SlotId id, std::uint32_t generation) {
+    const Slot& known = slot(id);
+    return known.generation == generation && known.state == SlotState::live;
+  }
   [[nodiscard]] std::int64_t live_count() const noexcept { return live_count_; }
   [[nodiscard]] MemoryStrategy& memory() const noexcept { return *memory_; }
   /// Whether nobody wrote outside of the storage's bytes; asks a checking strategy, costs nothing

@@ -53,6 +53,7 @@ void LaneQueues::end_window(LaneState& lane, WindowEnd why) {
     return;
   }
   ++window_ends_[static_cast<std::size_t>(why)];
+  lane.window_end = why;
   whole_windows_ += lane.window.end(is_program_boundary(why)) ? 1U : 0U;
   if (lane.lingers) {
     end_linger(lane);

@@ -103,7 +103,8 @@ struct LaneState {
   ParkReason parked = ParkReason::none;
   bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
   FusionWindow window;       ///< the records at its front that were looked at
-  bool lingers = false;      ///< out of the actor's hands with its window open
+  WindowEnd window_end = WindowEnd::sync;  ///< why the last one ended
+  bool lingers = false;                    ///< out of the actor's hands with its window open
   Deadline linger_until = Deadline::never();
   LaneLimit limits;  ///< when its records are given up
   Deadline deadline = Deadline::never();

@@ -1,0 +1,98 @@
+#include "kernel_journal.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/client/runtime_tables.hpp"
+
+namespace hearth {
+namespace {
+
+constexpr std::uint64_t kUnnamed = 0;
+
+std::uint64_t name_of(const Operand& operand) noexcept {
+  return (std::uint64_t{operand.slot.value} << 32U) | operand.generation;
+}
+
+/// Elements that an axis repeats are there once.
+std::int64_t bytes_of(const TensorView& view) noexcept {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < view.layout->shape.rank(); ++axis) {
+    const std::int64_t size = view.layout->shape[axis];
+    count *= view.layout->strides[static_cast<std::size_t>(axis)] == 0
+                 ? std::min<std::int64_t>(size, 1)
+                 : size;
+  }
+  return count * size_bytes(view.dtype);
+}
+
+}  // namespace
+
+KernelJournal::Tensor KernelJournal::shown_by(const Operand& operand) const {
+  const auto view = views_.find(name_of(operand));
+  return view == views_.end() ? name_of(operand) : view->second;
+}
+
+void KernelJournal::note_view(const Operand& from, const Operand& view) {
+  views_[name_of(view)] = shown_by(from);
+}
+
+// An operand that a kernel reads twice counts once. A copy that the device makes for itself has
+// operands without names: it moves bytes, and is no need of the program.
+void KernelJournal::note(const KernelCall& call,
+                         std::size_t op_count,
+                         const RuntimeTables& tables) {
+  const OpRecord& record = call.op.record();
+  ExplainedKernel kernel{
+      .name = std::string(call.expression != nullptr ? std::string_view(call.expression->name)
+                                                     : tables.op_name(record)),
+      .op_count = static_cast<std::int64_t>(op_count),
+      .module_path = tables.paths.path(record.path),
+      .location = tables.sources.location(record.source),
+      .boundary = std::exchange(boundary_, {})};
+  std::vector<Tensor> seen;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const std::int64_t size = bytes_of(call.inputs[i]);
+    const Tensor tensor = shown_by(call.op.input(static_cast<int>(i)));
+    if (std::ranges::find(seen, tensor) != seen.end()) {
+      continue;
+    }
+    kernel.bytes_read += size;
+    if (tensor == kUnnamed) {
+      continue;
+    }
+    seen.push_back(tensor);
+    Bytes& bytes = bytes_[tensor];
+    bytes.read = bytes.written > 0 ? bytes.read : std::max(bytes.read, size);
+  }
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const std::int64_t size = bytes_of(call.outputs[i]);
+    kernel.bytes_written += size;
+    if (const Tensor tensor = name_of(call.op.output(static_cast<int>(i))); tensor != kUnnamed) {
+      bytes_[tensor].written = size;
+    }
+  }
+  explanation_.kernels.push_back(std::move(kernel));
+}
+
+// A tensor is left if it, or a view of it, is.
+Explanation KernelJournal::read(HandleTable& handles, std::string device) {
+  const auto is_live = [&](Tensor tensor) {
+    return handles.is_live(SlotId{static_cast<std::uint32_t>(tensor >> 32U)},
+                           static_cast<std::uint32_t>(tensor));
+  };
+  std::vector<Tensor> shown;
+  for (const auto& [view, tensor] : views_) {
+    if (is_live(view)) {
+      shown.push_back(tensor);
+    }
+  }
+  for (const auto& [tensor, bytes] : bytes_) {
+    const bool is_left = is_live(tensor) || std::ranges::find(shown, tensor) != shown.end();
+    explanation_.ideal_bytes += bytes.read + (is_left ? bytes.written : 0);
+  }
+  explanation_.device = std::move(device);
+  return std::move(explanation_);
+}
+
+}  // namespace hearth

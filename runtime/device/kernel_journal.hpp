@@ -1,0 +1,48 @@
+// Which kernels a device runs, with the tensors that each reads and writes, while somebody asks for
+// it. Private to runtime. Owned by Dispatch, touched by the token holder only. Invariant: a view
+// counts as the tensor that it shows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/runtime/explanation.hpp>
+
+#include "handle_table.hpp"
+
+namespace hearth {
+
+struct RuntimeTables;
+
+class KernelJournal {
+ public:
+  /// A call of the backend follows.
+  void note_launch() noexcept { ++explanation_.launches; }
+  /// A kernel of it, which stands for so many ops.
+  void note(const KernelCall& call, std::size_t op_count, const RuntimeTables& tables);
+  void note_view(const Operand& from, const Operand& view);
+  /// Why the kernel that comes next will not take in the op behind it.
+  void expect_end(std::string why) { boundary_ = std::move(why); }
+  /// All of it, with what is there now.
+  [[nodiscard]] Explanation read(HandleTable& handles, std::string device);
+
+ private:
+  using Tensor = std::uint64_t;  // slot and generation
+  struct Bytes {
+    std::int64_t read = 0;  ///< Before anything was written.
+    std::int64_t written = 0;
+  };
+
+  [[nodiscard]] Tensor shown_by(const Operand& operand) const;
+
+  Explanation explanation_;
+  std::string boundary_;
+  std::map<Tensor, Tensor> views_;  // from a view to what it shows
+  std::map<Tensor, Bytes> bytes_;
+};
+
+}  // namespace hearth

@@ -1,0 +1,130 @@
+#include <hearth/runtime/explanation.hpp>
+
+#include <exception>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+namespace hearth {
+namespace {
+
+std::string readable(std::int64_t bytes) {
+  constexpr double kStep = 1024;
+  const auto count = static_cast<double>(bytes);
+  if (count >= kStep * kStep) {
+    return fmt::format("{:.2f} MiB", count / (kStep * kStep));
+  }
+  return count >= kStep ? fmt::format("{:.1f} KiB", count / kStep) : fmt::format("{} B", bytes);
+}
+
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
+
+std::string place_of(const ExplainedKernel& kernel) {
+  std::string text = kernel.module_path.empty() ? "" : "in " + kernel.module_path + " ";
+  if (kernel.location.line != 0) {
+    const std::string_view file = kernel.location.file;
+    text += fmt::format("at {}:{}", file.substr(file.find_last_of('/') + 1), kernel.location.line);
+  }
+  return text;
+}
+
+std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
+                    std::int64_t ExplainedKernel::*field) noexcept {
+  std::int64_t sum = 0;
+  for (const ExplainedKernel& kernel : kernels) {
+    sum += kernel.*field;
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t Explanation::op_count() const noexcept {
+  return sum_of(kernels, &ExplainedKernel::op_count);
+}
+std::int64_t Explanation::bytes_read() const noexcept {
+  return sum_of(kernels, &ExplainedKernel::bytes_read);
+}
+std::int64_t Explanation::bytes_written() const noexcept {
+  return sum_of(kernels, &ExplainedKernel::bytes_written);
+}
+
+std::string Explanation::to_text() const {
+  std::string text = fmt::format("{}: {} in {}, {}\n",
+                                 device,
+                                 counted(op_count(), "op"),
+                                 counted(std::ssize(kernels), "kernel"),
+                                 counted(launches, "launch"));
+  std::size_t number = 0;
+  for (const ExplainedKernel& kernel : kernels) {
+    text += fmt::format("{:>4}  {}{}, reads {}, writes {}  {}\n",
+                        ++number,
+                        kernel.name,
+                        kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
+                        readable(kernel.bytes_read),
+                        readable(kernel.bytes_written),
+                        place_of(kernel));
+    if (!kernel.boundary.empty()) {
+      text += fmt::format("      ends: {}\n", kernel.boundary);
+    }
+  }
+  const std::int64_t moved = bytes_read() + bytes_written();
+  text +=
+      fmt::format("bytes: {} read, {} written", readable(bytes_read()), readable(bytes_written()));
+  if (ideal_bytes > 0) {
+    text += fmt::format("; one kernel for all of it would move {}, so {:.2f} times as much",
+                        readable(ideal_bytes),
+                        static_cast<double>(moved) / static_cast<double>(ideal_bytes));
+  }
+  return text + "\n";
+}
+
+std::string Explanation::to_json() const {
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  for (const ExplainedKernel& kernel : kernels) {
+    runs.push_back({{"name", kernel.name},
+                    {"ops", kernel.op_count},
+                    {"bytes_read", kernel.bytes_read},
+                    {"bytes_written", kernel.bytes_written},
+                    {"module", kernel.module_path},
+                    {"file", kernel.location.file},
+                    {"line", kernel.location.line},
+                    {"boundary", kernel.boundary}});
+  }
+  const nlohmann::ordered_json all = {{"device", device},
+                                      {"ops", op_count()},
+                                      {"kernels", kernels.size()},
+                                      {"launches", launches},
+                                      {"bytes_read", bytes_read()},
+                                      {"bytes_written", bytes_written()},
+                                      {"ideal_bytes", ideal_bytes},
+                                      {"runs", std::move(runs)}};
+  return all.dump(2) + "\n";
+}
+
+Explanation explain(const Device& device, const std::function<void()>& program) {
+  device.sync();
+  device.start_explanation();
+  try {
+    program();
+    device.sync();
+  } catch (...) {
+    const std::exception_ptr cause = std::current_exception();
+    try {
+      static_cast<void>(device.take_explanation());  // or the device would keep on writing it down
+    } catch (const Exception&) {
+      // A device that is lost or closed keeps nothing; the program's own failure is the one to
+      // tell.
+    }
+    std::rethrow_exception(cause);
+  }
+  return device.take_explanation();
+}
+
+}  // namespace hearth

@@ -1,0 +1,55 @@
+// What a device made of a program's ops: which of them ran as one kernel, the bytes that each
+// kernel moved, and why it did not take in the op behind it. Values. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <hearth/runtime/base/source_loc.hpp>
+#include <hearth/runtime/device.hpp>
+
+namespace hearth {
+
+/// A kernel that a device ran. Bytes of elements: what a kernel reads twice, or what is expanded
+/// from one element, counts once.
+struct ExplainedKernel {
+  std::string name;           ///< "matmul", "mul+erf+add+mul"
+  std::int64_t op_count = 1;  ///< How many ops it stands for.
+  std::int64_t bytes_read = 0;
+  std::int64_t bytes_written = 0;
+  std::string module_path;  ///< Of its first op: "model.layers.3.inner", or empty.
+  SourceLoc location;       ///< Of its first op: the user's call; line 0 = unknown.
+  std::string boundary;     ///< Why the op behind it is not in it.
+};
+
+/// All kernels of a device in the order in which they were given to it.
+struct Explanation {
+  std::string device;
+  std::vector<ExplainedKernel> kernels;
+  std::int64_t launches = 0;  ///< Calls of the backend; one may take several kernels.
+  /// What a single kernel for all of it would move: each tensor that was there before is read once,
+  /// each that is left is written once.
+  std::int64_t ideal_bytes = 0;
+
+  [[nodiscard]] std::int64_t op_count() const noexcept;
+  [[nodiscard]] std::int64_t bytes_read() const noexcept;
+  [[nodiscard]] std::int64_t bytes_written() const noexcept;
+
+  /// A line for each kernel, with the rule that closed it below, and the sums.
+  [[nodiscard]] std::string to_text() const;
+  /// One object: device, ops, kernels, launches, bytes_read, bytes_written, ideal_bytes, and
+  /// `runs`, the kernels one by one.
+  [[nodiscard]] std::string to_json() const;
+};
+
+/// Runs `program`, which submits ops to the device, and waits for them on the calling thread's
+/// stream. What other streams run there meanwhile is in the answer too. A program that ran before
+/// shows how it goes from then on: devices make plans at first sight. Threads: any. Where two
+/// explain the same device at once, the second begins anew.
+///
+/// Errors: those of `program`, and of Device::sync().
+[[nodiscard]] Explanation explain(const Device& device, const std::function<void()>& program);
+
+}  // namespace hearth

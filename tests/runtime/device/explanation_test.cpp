@@ -1,0 +1,146 @@
+// What a device says of the kernels that a program's ops became.
+#include <hearth/runtime/explanation.hpp>
+#include <hearth/runtime/update_group.hpp>
+
+#include <gmock/gmock.h>
+
+#include "tests/runtime/stepped_runtime.hpp"
+
+namespace hearth {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using testing::stepped;
+using testing::World;
+
+constexpr std::int64_t kBytes = 24;  // of six f32
+
+Tensor gelu(const Tensor& x) {
+  return x * 0.5 * (1 + erf(x * 0.7071067811865476));
+}
+
+template <class Body>
+void with(Fusion fusion, Body body) {
+  stepped({.fusion = fusion}, body);
+}
+
+TEST(Explanations, AFormulaIsOneKernelThatMovesNoMoreThanItMust) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] { y = gelu(x); });
+    ASSERT_EQ(said.kernels.size(), 1U);
+    EXPECT_EQ(said.device, "sim:0");
+    EXPECT_EQ(said.launches, 1);
+    const ExplainedKernel& kernel = said.kernels[0];
+    EXPECT_EQ(kernel.op_count, 5);
+    EXPECT_THAT(kernel.name, AllOf(HasSubstr("erf"), HasSubstr("mul")));
+    EXPECT_EQ(kernel.bytes_read, kBytes);
+    EXPECT_EQ(kernel.bytes_written, kBytes);
+    EXPECT_EQ(said.ideal_bytes, 2 * kBytes);
+    EXPECT_THAT(kernel.location.file, EndsWith("explanation_test.cpp"));
+    EXPECT_THAT(kernel.boundary, EndsWith("sync"));
+  });
+}
+
+TEST(Explanations, WithoutFusionEachOpIsAKernelAndMovesItsOwnBytes) {
+  with(Fusion::off, [](const World& world) {
+    const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] { y = gelu(x); });
+    EXPECT_EQ(said.kernels.size(), 5U);
+    EXPECT_EQ(said.op_count(), 5);
+    EXPECT_EQ(said.bytes_read(), 6 * kBytes) << "the last product has two operands";
+    EXPECT_EQ(said.bytes_written(), 5 * kBytes);
+    EXPECT_EQ(said.ideal_bytes, 2 * kBytes);
+  });
+}
+
+TEST(Explanations, NameTheOpThatAKernelDoesNotTakeIn) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] {
+      const Tensor squares = square(x) * 2;
+      y = matmul(squares, transpose(x)) + 1;
+      y = neg(exp(sum(y)));
+    });
+    ASSERT_EQ(said.kernels.size(), 5U);
+    EXPECT_EQ(said.kernels[0].boundary, "permute is a kernel of its own");
+    EXPECT_EQ(said.kernels[1].boundary, "matmul is a kernel of its own");
+    EXPECT_EQ(said.kernels[2].boundary, "sum is a kernel of its own");
+    EXPECT_EQ(said.kernels[4].name, "exp+neg");
+    EXPECT_EQ(said.ideal_bytes, kBytes + 4) << "x once, also through its view, and y";
+  });
+}
+
+TEST(Explanations, AResultOfAnotherShapeIsSaid) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor row = world.f32({1, 2, 3});
+    const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] { y = x * exp(neg(row)); });
+    ASSERT_EQ(said.kernels.size(), 2U);
+    EXPECT_EQ(said.kernels[0].name, "neg+exp");
+    EXPECT_EQ(said.kernels[0].boundary, "mul has a result of another shape");
+    EXPECT_EQ(said.ideal_bytes, 2 * kBytes + kBytes / 2);
+  });
+}
+
+TEST(Explanations, AnOptimizersStepIsOneLaunchOfManyKernels) {
+  with(Fusion::on, [](const World& world) {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < 20; ++i) {
+      parameters.push_back(world.f32({1, 2, 3}));
+    }
+    const Explanation said = explain(world.device, [&] {
+      Tensor none;
+      UpdateGroup group(world.device);
+      for (Tensor& parameter : parameters) {
+        group.sgd(parameter, world.f32({1, 1, 1}), none, {.learning_rate = 1});
+      }
+      group.commit().get();
+    });
+    EXPECT_EQ(said.kernels.size(), 20U);
+    EXPECT_EQ(said.launches, 1);
+    EXPECT_EQ(said.kernels[0].name, "sgd_step");
+    EXPECT_EQ(said.kernels[0].boundary, "");
+  });
+}
+
+TEST(Explanations, ReadAsTextAndAsJson) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] { y = gelu(x); });
+    EXPECT_THAT(said.to_text(),
+                AllOf(HasSubstr("sim:0: 5 ops in 1 kernel, 1 launch\n"),
+                      HasSubstr("(5 ops), reads 24 B, writes 24 B  at explanation_test.cpp:"),
+                      HasSubstr("ends: the device stopped looking ahead: sync"),
+                      HasSubstr("would move 48 B, so 1.00 times as much")));
+    EXPECT_THAT(said.to_json(),
+                AllOf(HasSubstr("\"kernels\": 1"),
+                      HasSubstr("\"launches\": 1"),
+                      HasSubstr("\"bytes_read\": 24"),
+                      HasSubstr("\"ideal_bytes\": 48")));
+  });
+}
+
+TEST(Explanations, AreEmptyWhereNobodyAskedOrTheProgramThrew) {
+  with(Fusion::on, [](const World& world) {
+    EXPECT_TRUE(world.device.take_explanation().kernels.empty());
+    const auto program = [&] {
+      const Tensor y = neg(world.f32({1}));
+      throw std::runtime_error("no");
+    };
+    EXPECT_THROW(static_cast<void>(explain(world.device, program)), std::runtime_error);
+    const Tensor x = world.f32({1});
+    Tensor y;
+    EXPECT_EQ(explain(world.device, [&] { y = exp(x); }).kernels.size(), 1U) << "it began anew";
+  });
+}
+
+}  // namespace
+}  // namespace hearth
