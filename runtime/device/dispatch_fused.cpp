@@ -109,8 +109,10 @@ void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) noexcept {
     Slot& slot = handles_.slot(made.operand.slot);
     if (made.is_over) {
       HEARTH_ASSERT(slot.waiting.empty(), "a lane waits for a tensor that nobody else uses");
-      HandleTable::pass_over(slot, made.operand);
-      endpoint_.slots.give_back(made.operand.slot);
+      HandleTable::pass_over(slot, made.operand, made.is_dropped_later);
+      if (!made.is_dropped_later) {
+        endpoint_.slots.give_back(made.operand.slot);
+      }
       continue;
     }
     fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));

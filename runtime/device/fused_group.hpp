@@ -30,6 +30,8 @@ struct FusedGroup {
     std::uint8_t first_source = 0;
     std::uint8_t source_count = 0;
     bool is_over = false;  ///< Nobody outside of the group needs it: it never reaches memory.
+    bool is_dropped_later = false;  ///< Its drop comes behind the group.
+    bool is_needed = false;         ///< By an op behind the group.
   };
 
   std::vector<Input> inputs;

@@ -51,6 +51,7 @@ bool GroupRunner::run(LaneState& lane) {
     std::size_t most_ops = kMostGroupOps;
     do {
       gather(lane, most_ops);
+      find_later_drops(lane);
       most_ops = group_.made.size() / 2;
     } while (group_.output_count() > kMostGroupOutputs && most_ops >= kFewestOps);
     if (group_.records > 0) {
@@ -84,6 +85,37 @@ void GroupRunner::gather(LaneState& lane, std::size_t most_ops) {
       return;
     }
     ++group_.records;
+  }
+}
+
+FusedGroup::Made* GroupRunner::find_open(SlotId id) noexcept {
+  const auto found = std::ranges::find_if(group_.made, [id](const FusedGroup::Made& made) {
+    return made.operand.slot == id && !made.is_over && !made.is_needed;
+  });
+  return found == group_.made.end() ? nullptr : &*found;
+}
+
+// The window alone, so that what is found depends on the program and not on how far it has come. A
+// drop without a list of uses says that no other stream has ever used the tensor.
+void GroupRunner::find_later_drops(const LaneState& lane) {
+  std::size_t open = group_.output_count();
+  for (std::uint64_t ahead = group_.records; open > 0; ++ahead) {
+    const OpRecord* const record = lane.lane->peek(ahead);
+    if (record == nullptr || !lane.window.may_be_grouped(*record)) {
+      return;
+    }
+    const OpView op(*record, lane.lane->peek_blob(ahead));
+    const bool is_drop = op.kind() == OpKind::drop;
+    for (int i = 0; i < record->input_count; ++i) {
+      FusedGroup::Made* const made = find_open(op.input(i).slot);
+      if (made == nullptr) {
+        continue;
+      }
+      made->is_dropped_later = is_drop && record->blob_size_bytes == 0;
+      made->is_over = made->is_dropped_later;
+      made->is_needed = !made->is_over;
+      --open;
+    }
   }
 }
 

@@ -41,6 +41,10 @@ class GroupRunner final {
  private:
   /// Takes in the ops from the lane's front that may be one kernel, at most so many.
   void gather(LaneState& lane, std::size_t most_ops);
+  /// Results whose drop comes behind the group, in the same window, with no use before it: a name
+  /// that goes out of scope later.
+  void find_later_drops(const LaneState& lane);
+  [[nodiscard]] FusedGroup::Made* find_open(SlotId id) noexcept;
   /// What the group cannot take in.
   enum class Obstacle : std::uint8_t { kind, ops, shape, numbers, inputs, unready_input, drop };
 

@@ -38,8 +38,9 @@ struct Storage {
 };
 
 /// `pending`: an op in the window of its home will make its tensor; its generation is still that of
-/// the tensor before, so that other lanes find it unborn.
-enum class SlotState : std::uint8_t { empty, pending, live, poisoned };
+/// the tensor before, so that other lanes find it unborn. `passed`: its tensor never reached
+/// memory, as nobody needs it, and its drop is still to come.
+enum class SlotState : std::uint8_t { empty, pending, live, poisoned, passed };
 
 struct Slot {
   SlotState state = SlotState::empty;
@@ -103,9 +104,10 @@ class HandleTable {
                  std::byte* data,
                  Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
-  /// A pending slot's tensor never reaches memory: it comes and goes at once.
-  static void pass_over(Slot& slot, const Operand& operand) noexcept {
-    slot.state = SlotState::empty;
+  /// A pending slot's tensor never reaches memory: it comes and goes at once, or goes with a drop
+  /// that is still to come.
+  static void pass_over(Slot& slot, const Operand& operand, bool has_drop_to_come) noexcept {
+    slot.state = has_drop_to_come ? SlotState::passed : SlotState::empty;
     slot.generation = operand.generation;
   }
   /// Spoils a live slot; the first cause stays.

@@ -76,6 +76,19 @@ TEST(Explanations, NameTheOpThatAKernelDoesNotTakeIn) {
   });
 }
 
+// The name of a formula's argument goes out of scope behind the ops that use its result.
+TEST(Explanations, AnArgumentThatDiesLaterNeverReachesMemory) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});
+    const Tensor w = reshape(world.f32({1, 2, 3}), {3, 1});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] { y = matmul(gelu(x + 1), w); });
+    ASSERT_EQ(said.kernels.size(), 2U);
+    EXPECT_EQ(said.kernels[0].op_count, 6);
+    EXPECT_EQ(said.kernels[0].bytes_written, kBytes);
+  });
+}
+
 TEST(Explanations, AResultOfAnotherShapeIsSaid) {
   with(Fusion::on, [](const World& world) {
     const Tensor row = world.f32({1, 2, 3});

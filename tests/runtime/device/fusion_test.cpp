@@ -56,6 +56,32 @@ DeviceStatistics done_by(const World& world, const Body& body) {
   return after;
 }
 
+// A value that is read behind its group, then dropped, beside one that is dropped unread.
+TEST(Fusion, AValueThatAnOpBehindTheGroupReadsIsThere) {
+  for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+    SteppedOptions options = fusing();
+    options.fusion = fusion;
+    stepped(options, [](const World& world) {
+      const Tensor x = reshape(world.f32({1, 2, 3, 4}), {2, 2});
+      Tensor product;
+      Tensor later;
+      for (int i = 0; i < 3; ++i) {
+        const Tensor read = x + 1;
+        const Tensor unread = read * 2;
+        product = matmul(unread + 1, x);
+        later = matmul(read, x);
+        later = later + read;
+      }
+      EXPECT_THAT(product.to_vector<float>(), ElementsAre(26, 38, 42, 62));
+      EXPECT_THAT(later.to_vector<float>(), ElementsAre(13, 19, 23, 33));
+      product = Tensor();
+      later = Tensor();
+      world.device.sync();
+      EXPECT_EQ(live_tensors(world.device), 1);
+    });
+  }
+}
+
 TEST(Fusion, AFormulaOfPlainOpsIsOneKernel) {
   for (Tensor (*const formula)(const Tensor&) : {gelu, named_gelu, gelu_by_tanh}) {
     std::vector<float> singly;
