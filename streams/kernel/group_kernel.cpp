@@ -41,41 +41,52 @@ std::vector<AffineIndex> plain_map() {
 
 }  // namespace
 
-// Dropout and the random kinds take their words by the place in the whole tensor: not yet.
+// Dropout takes its words by the place in the whole tensor, which all results of a group share.
 bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
   static const std::array<bool, kOpKindCount> kStands = [] {
     std::array<bool, kOpKindCount> stands{};
     for (int i = 0; i < kOpKindCount; ++i) {
       const auto each = static_cast<OpKind>(i);
       stands[static_cast<std::size_t>(i)] =
-          each == OpKind::fill || (op_facts(each).fusion == FusionClass::elementwise &&
-                                   each != OpKind::dropout && has_expression(each));
+          each == OpKind::fill ||
+          (op_facts(each).fusion == FusionClass::elementwise && has_expression(each));
     }
     return stands;
   }();
   return kStands[static_cast<std::size_t>(kind)] && !may_fail(kind, dtype);
 }
 
-// What op_parameters() gives for kinds that stand in groups: an immediate, or what a fill has.
+// What op_parameters() gives for kinds that stand in groups: an immediate, what a fill has, or the
+// numbers of a dropout.
 std::size_t group_parameter_count(const OpView& op) noexcept {
+  constexpr std::size_t kOfDropout = 4;
   const OpRecord& record = op.record();
+  if (record.kind == OpKind::dropout) {
+    return kOfDropout;
+  }
   return record.kind == OpKind::fill || record.has(RecordFlag::scalar_lhs) ||
                  record.has(RecordFlag::scalar_rhs)
              ? 1
              : 0;
 }
 
+// A number is nearly always an immediate, which needs no list.
 void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte>& to) {
-  if (group_parameter_count(op) == 0) {
-    return;
-  }
-  const auto value = op.attributes<ScalarAttributes>();
-  const std::size_t place = to.size();
-  to.resize(place + sizeof(std::uint64_t));
-  if (is_float(dtype)) {
-    std::memcpy(to.data() + place, &value.real, sizeof value.real);
-  } else {
-    std::memcpy(to.data() + place, &value.integer, sizeof value.integer);
+  const auto write = [&to](const ScalarAttributes& value, DType type) {
+    const std::size_t place = to.size();
+    to.resize(place + sizeof(std::uint64_t));
+    if (is_float(type)) {
+      std::memcpy(to.data() + place, &value.real, sizeof value.real);
+    } else {
+      std::memcpy(to.data() + place, &value.integer, sizeof value.integer);
+    }
+  };
+  if (op.kind() == OpKind::dropout) {
+    for (const KernelParameter& parameter : op_parameters(op, dtype)) {
+      write(parameter.value, parameter.type);
+    }
+  } else if (group_parameter_count(op) > 0) {
+    write(op.attributes<ScalarAttributes>(), dtype);
   }
 }
 

@@ -34,8 +34,8 @@ struct GroupOp {
 };
 
 /// Whether an op of this kind may stand in a group: each element of its result follows from those
-/// at its place and from scalars, for all that its place is; and it cannot fail for what is in
-/// them.
+/// at its place, from scalars and from its place in row-major order; and it cannot fail for what is
+/// in them.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
 
 /// How many parameters an op brings. Those of a group's expression are those of its ops, one op

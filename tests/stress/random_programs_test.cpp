@@ -116,6 +116,28 @@ TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
       "%lu ops in %lu kernels, %lu plans\n", done.fused_ops, done.fused_kernels, done.plans);
 }
 
+// Dropout takes its words by the place in the tensor, however a kernel cuts it and reads it.
+TEST(RandomPrograms, AFusedDropoutHasTheBitsOfASingleOne) {
+  const Runtime singly({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
+  const Runtime fused({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on});
+  const auto seen_on = [](const Runtime& runtime, const Shape& shape, DType dtype) {
+    const Device device = runtime.device("cpu:0");
+    Generator generator(11);
+    const Tensor x = random_normal(device, shape, generator, 1, 1, dtype);
+    const Tensor turned = shape.rank() > 1 ? transpose(x) : x;
+    const Tensor y = dropout(relu(dropout(turned * 2, 0.5, generator) + 1), 0.25, generator);
+    return cast(y, DType::f64).to_vector<double>();
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const Shape& shape :
+         {Shape{1}, Shape{7}, Shape{65, 33}, Shape{3, 1, 1000}, Shape{40'003}, Shape{300, 401}}) {
+      EXPECT_EQ(seen_on(singly, shape, dtype), seen_on(fused, shape, dtype))
+          << describe(dtype, shape);
+    }
+  }
+  EXPECT_GT(fused.device("cpu:0").statistics().fused_kernels, 20U);
+}
+
 // The generator reaches what the programs are for: each op, type and way of life.
 TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
   const Runtime runtime(

@@ -11,6 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::code_of;
+using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
@@ -79,6 +80,36 @@ TEST(Fusion, AValueThatAnOpBehindTheGroupReadsIsThere) {
       world.device.sync();
       EXPECT_EQ(live_tensors(world.device), 1);
     });
+  }
+}
+
+// Its words go by the place in the whole tensor, also where what it reads lies in another order.
+TEST(Fusion, ADropoutInAFormulaDrawsWhatItDrawsAlone) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    std::vector<double> singly;
+    for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+      SteppedOptions options = fusing();
+      options.fusion = fusion;
+      stepped(options, [&](const World& world) {
+        Generator generator(7);
+        const Tensor x = random_normal(world.device, {17, 1, 9}, generator, 1, 0.5, dtype);
+        Tensor y;
+        const DeviceStatistics done = done_by(world, [&] {
+          y = dropout(relu(transpose(x, 0, 2)), 0.5, generator) * 2;
+          y = dropout(y + 1, 0.25, generator);
+          world.device.sync();
+        });
+        const std::vector<double> values = cast(y, DType::f64).to_vector<double>();
+        if (fusion == Fusion::off) {
+          singly = values;
+          return;
+        }
+        EXPECT_EQ(done.kernels, 1U);
+        EXPECT_EQ(done.fused_ops, 5U);
+        EXPECT_THAT(values, Pointwise(DoubleNear(dtype == DType::f16 ? 2e-2 : 1e-5), singly));
+        EXPECT_GT(std::ranges::count(values, 0.0), 10);
+      });
+    }
   }
 }
 
