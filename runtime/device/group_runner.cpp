@@ -34,6 +34,12 @@ bool GroupRunner::can_begin(LaneState& lane, const OpRecord& first) const {
          may_be_fused(OpView(first, lane.lane->front_blob()));
 }
 
+// A window of one, the usual one of a program that reads each result, has nothing to gather.
+bool GroupRunner::stands_alone(const LaneState& lane) {
+  const OpRecord* const second = lane.lane->peek(1);
+  return second == nullptr || !lane.window.may_be_grouped(*second);
+}
+
 // Phases: the ops that may be one kernel, fewer where they have too many results; their plan; the
 // kernel. Then their records leave.
 bool GroupRunner::run(LaneState& lane) {
@@ -43,6 +49,14 @@ bool GroupRunner::run(LaneState& lane) {
     const bool is_told = op_info(first.kind).op_class != OpClass::lifetime && !is_update(first);
     if (journal != nullptr && is_told) [[unlikely]] {
       journal->expect_end(why_alone(OpView(first, lane.lane->front_blob())));
+    }
+    return false;
+  }
+  if (stands_alone(lane)) {
+    if (journal != nullptr) [[unlikely]] {
+      group_.clear();
+      group_.records = 1;
+      journal->expect_end(why_ended(lane));
     }
     return false;
   }

@@ -63,6 +63,8 @@ class GroupRunner final {
   /// For the journal: why the first op runs alone, and why what was gathered ends where it does.
   [[nodiscard]] std::string why_alone(const OpView& first) const;
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
+  /// Whether no record of the lane may be in a group with the first.
+  [[nodiscard]] static bool stands_alone(const LaneState& lane);
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
   void write_form();
   /// The kernel of the group that was gathered, or null.
