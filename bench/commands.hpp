@@ -6,6 +6,9 @@
 
 namespace hearth::bench {
 
+/// `hearth-bench bisect COMMAND...`: which fused group is the first with which a program goes
+/// wrong.
+int bisect_command(int argc, char** argv);
 /// `hearth-bench explain NAME|FILE`: which kernels a program's ops become, and why each ends.
 int explain_command(int argc, char** argv);
 /// `hearth-bench replay FILE`: runs a recording again and prints how what it reads differs.

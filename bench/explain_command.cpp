@@ -217,6 +217,7 @@ int explain_command(int argc, char** argv) {
   constexpr int kWarmRuns = 2;
   for (int i = 0; i < kWarmRuns; ++i) {
     subject();
+    device.sync();  // a boundary: only what is whole between two of them gets a plan
   }
   const Explanation explanation = explain(device, subject);
   std::printf("%s", (as_json ? explanation.to_json() : explanation.to_text()).c_str());

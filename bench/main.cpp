@@ -11,7 +11,8 @@
 namespace hearth::bench {
 
 std::span<const Command> commands() noexcept {
-  static constexpr Command kCommands[] = {{.name = "explain", .run = explain_command},
+  static constexpr Command kCommands[] = {{.name = "bisect", .run = bisect_command},
+                                          {.name = "explain", .run = explain_command},
                                           {.name = "memory", .run = memory_command},
                                           {.name = "replay", .run = replay_command}};
   return kCommands;

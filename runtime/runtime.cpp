@@ -285,6 +285,12 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
                                            LogOptions{.level = log_level(settings).value()},
                                            options.wait_limit,
                                            options.eager_reports || is_eager);
+  const std::optional<std::int64_t> limit =
+      settings.integer(Setting::fusion_limit, 0, std::numeric_limits<std::int64_t>::max()).value();
+  if (options.fusion_limit || limit) {
+    tables->fusion_limit.set(
+        options.fusion_limit.value_or(static_cast<std::uint64_t>(limit.value_or(0))));
+  }
   tables->failures().open(std::shared_ptr<Log>(tables, &tables->log));
   for (const std::string& variable : unknown_settings()) {
     tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));

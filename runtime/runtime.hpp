@@ -77,6 +77,10 @@ struct RuntimeOptions {
   /// Whether neighbouring ops of a stream run as one kernel. Empty: what HEARTH_FUSION says, else
   /// off.
   std::optional<Fusion> fusion = {};
+  /// How many groups of ops run as one kernel, counted from the start; the others run one by one.
+  /// The log names the last, at `warn`: to find the first group that goes wrong, as `hearth-bench
+  /// bisect` does. Empty: what HEARTH_FUSION_LIMIT says, else no limit.
+  std::optional<std::uint64_t> fusion_limit = {};
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

@@ -44,6 +44,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "on: neighbouring elementwise ops of one shape run as one kernel, with the same results; "
      "single: devices look ahead as they do for that, and run the ops one by one (off when not "
      "set)."},
+    {Setting::fusion_limit,
+     "HEARTH_FUSION_LIMIT",
+     "How many groups of ops run as one kernel, counted from the start; the others run one by one: "
+     "to find the first group that goes wrong (no limit when not set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

@@ -29,10 +29,11 @@ enum class Setting : std::uint8_t {
   eager_reports,   ///< HEARTH_EAGER_REPORTS
   async_sims,      ///< HEARTH_ASYNC_SIMS
   fusion,          ///< HEARTH_FUSION
+  fusion_limit,    ///< HEARTH_FUSION_LIMIT
   xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
   home,            ///< HOME
 };
-inline constexpr int kSettingCount = 11;
+inline constexpr int kSettingCount = 12;
 
 struct SettingInfo {
   Setting setting;

@@ -17,6 +17,7 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
+#include "fusion_limit.hpp"
 #include "runtime/record/recorder.hpp"
 
 namespace hearth {
@@ -40,6 +41,7 @@ struct RuntimeTables {
   const IntrusivePtr<Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
   const Duration wait_limit;  ///< Of a wait that names none.
+  FusionLimit fusion_limit;
 
   /// What errors and traces call an op: the name of its kind, or of its expression.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {

@@ -59,6 +59,11 @@ class Dispatch {
   /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many
   /// lanes have their result; the ops of the others, from there on, were not touched.
   [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
+  /// Whether the runtime's limit lets this group become one kernel.
+  [[nodiscard]] bool admits(const FusedGroup& group, const Expression& kernel) {
+    FusionLimit& limit = endpoint_.tables().fusion_limit;
+    return !limit.is_set() || admits_by(limit, group, kernel);
+  }
   /// Runs a group of ops as one kernel. False: nothing has happened, for want of memory or because
   /// the backend refused; its ops may run singly.
   [[nodiscard]] bool run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
@@ -227,6 +232,9 @@ class Dispatch {
   /// Memory for the results that a group leaves, in their order; false: there was none.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
+  [[nodiscard]] bool admits_by(FusionLimit& limit,
+                               const FusedGroup& group,
+                               const Expression& kernel);
   [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
   /// The results of a group that has run are there; what it ends goes.
   void prepare_finish(const FusedGroup& group);

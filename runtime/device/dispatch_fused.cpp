@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
@@ -28,6 +30,23 @@ bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lane
   statistics_.fused_ops += group.made.size();
   statistics_.foreign_uses += group.foreign_uses;
   return true;
+}
+
+bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expression& kernel) {
+  const FusionLimit::Admitted admitted = limit.admit();
+  if (admitted == FusionLimit::Admitted::last) {
+    RuntimeTables& tables = endpoint_.tables();
+    const SourceLoc call = tables.sources.location(group.made.front().op.record().source);
+    tables.log.warn(
+        fmt::format("the last fused group, number {} as limited: {} on {}, {} ops from {}:{} on",
+                    limit.most(),
+                    kernel.name,
+                    endpoint_.name(),
+                    group.made.size(),
+                    call.file,
+                    call.line));
+  }
+  return admitted != FusionLimit::Admitted::no;
 }
 
 Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane) {

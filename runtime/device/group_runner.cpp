@@ -76,7 +76,8 @@ bool GroupRunner::run(LaneState& lane) {
     }
     if (group_.made.size() >= kFewestOps && group_.output_count() <= kMostGroupOutputs) {
       const Expression* const kernel = plan(lane.window.may_be_planned(first));
-      if (kernel != nullptr && dispatch_.run_fused(group_, *kernel, lane)) {
+      if (kernel != nullptr && dispatch_.admits(group_, *kernel) &&
+          dispatch_.run_fused(group_, *kernel, lane)) {
         for (std::uint64_t i = 0; i < group_.records; ++i) {
           queues_.finish_record(lane);
         }

@@ -40,6 +40,7 @@ struct SteppedOptions {
   bool eager_reports = false;
   /// Empty: as HEARTH_FUSION says.
   std::optional<Fusion> fusion = {};
+  std::optional<std::uint64_t> fusion_limit = {};
   /// Who makes the backends, in place of `faults`: stuck(control), say.
   std::optional<BackendFactory> backends = {};
 };
@@ -88,6 +89,7 @@ void stepped(const SteppedOptions& options, Body body) {
                      .wait_limit = options.wait_limit,
                      .eager_reports = options.eager_reports,
                      .fusion = options.fusion,
+                     .fusion_limit = options.fusion_limit,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

@@ -113,6 +113,20 @@ TEST(Fusion, ADropoutInAFormulaDrawsWhatItDrawsAlone) {
   }
 }
 
+TEST(Fusion, ALimitLeavesTheGroupsBehindItToRunSingly) {
+  for (const std::uint64_t limit : {0U, 1U, 2U, 5U}) {
+    SteppedOptions options = fusing();
+    options.fusion_limit = limit;
+    stepped(options, [limit](const World& world) {
+      const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_NEAR(gelu(x).to_vector<float>()[5], 1.9545F, 1e-3);
+      }
+      EXPECT_EQ(world.device.statistics().fused_kernels, std::min<std::uint64_t>(limit, 4));
+    });
+  }
+}
+
 TEST(Fusion, AFormulaOfPlainOpsIsOneKernel) {
   for (Tensor (*const formula)(const Tensor&) : {gelu, named_gelu, gelu_by_tanh}) {
     std::vector<float> singly;

@@ -1,0 +1,32 @@
+// How many groups of ops of a runtime become one kernel: to find the first that goes wrong, by
+// running a program again with other limits. Private to runtime. Threads: any. Invariant: the
+// numbers follow from the program where one thread submits; with several they are a matter of time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace hearth {
+
+class FusionLimit final {
+ public:
+  /// Before the first op.
+  void set(std::uint64_t most) noexcept { most_ = most; }
+  [[nodiscard]] bool is_set() const noexcept {
+    return most_ != std::numeric_limits<std::uint64_t>::max();
+  }
+  enum class Admitted : std::uint8_t { yes, last, no };
+  /// For the next group.
+  [[nodiscard]] Admitted admit() noexcept {
+    const std::uint64_t number = count_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    return number < most_ ? Admitted::yes : number == most_ ? Admitted::last : Admitted::no;
+  }
+  [[nodiscard]] std::uint64_t most() const noexcept { return most_; }
+
+ private:
+  std::uint64_t most_ = std::numeric_limits<std::uint64_t>::max();
+  std::atomic<std::uint64_t> count_{0};
+};
+
+}  // namespace hearth
