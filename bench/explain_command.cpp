@@ -71,7 +71,7 @@ Tensor residual_block(const Tensors& t) {
 }
 
 const std::vector<Program>& programs() {
-  static const std::vector<Program> all = {
+  static const std::vector<Program> kPrograms = {
       {"gelu", {{32, 512, 1024}}, [](const Tensors& t) { return gelu(t[0]); }},
       {"gelu_polynomial",
        {{32, 512, 1024}},
@@ -99,7 +99,7 @@ const std::vector<Program>& programs() {
         {512},
         {512, 128}},
        transformer_block}};
-  return all;
+  return kPrograms;
 }
 
 std::function<void()> adamw_200(const Device& device) {

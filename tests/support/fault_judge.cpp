@@ -187,6 +187,23 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   while (program_.steps()[number].members.front().first_result != first) {
     ++number;
   }
+  const bool is_torn = judge_step(number, ops, is_bad);
+  torn_ += is_torn ? 1U : 0U;
+  const bool keeps = updated_[number] == 0 && !is_torn;
+  std::map<std::uint32_t, bool> results;
+  for (const TraceOp* each : ops) {
+    const OpView op = each->view();
+    for (int output = 0; output < op.record().output_count; ++output) {
+      results[op.output(output).slot.value] =
+          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : is_torn;
+    }
+  }
+  for (const auto& [value, is_poisoned] : results) {
+    is_bad[value] = is_poisoned;
+  }
+}
+
+bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vector<bool>& is_bad) {
   const Step& step = program_.steps()[number];
   const auto takes_bad = [&](const TraceOp* op) {
     for (int i = 0; i < op->record.input_count; ++i) {
@@ -199,40 +216,29 @@ void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   const bool has_bad_input = std::ranges::any_of(ops, takes_bad);
   const auto root =
       std::ranges::find_if(ops, [&](const TraceOp* op) { return roots_.contains(name_of(*op)); });
-  std::size_t& updated = updated_[number];
-  bool is_torn = false;
   if (step.is_committed && has_bad_input && !step.error) {
     say_step(number, "was made although something it takes is poisoned");
-  } else if (step.is_committed && !has_bad_input && root == ops.end() && step.error &&
-             !was_given_up_whole(root_of(*step.error))) {
-    say_step(number, "was given up without a cause: " + step.error->to_string());
-  } else if (root != ops.end()) {
-    // Compilations come before the first kernel; a device that answers later refuses at submit.
-    const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
-                           plan_.faults.failing_compiles.empty() &&
-                           !(answers_later_ && root == ops.begin());
-    if (has_bad_input && has_begun) {
-      say_step(number, "was begun although something it takes is poisoned");
-    }
-    if (!step.error) {
-      say_step(number, "says that it was made, and an op of it failed");
-    }
-    is_torn = has_begun;
-    torn_ += is_torn ? 1U : 0U;
-    updated = 0;
+    return false;
   }
-  std::map<std::uint32_t, bool> results;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const OpView op = ops[i]->view();
-    for (int output = 0; output < op.record().output_count; ++output) {
-      const bool keeps = updated == 0 && !is_torn;
-      results[op.output(output).slot.value] =
-          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : is_torn;
+  if (root == ops.end()) {
+    if (step.is_committed && !has_bad_input && step.error &&
+        !was_given_up_whole(root_of(*step.error))) {
+      say_step(number, "was given up without a cause: " + step.error->to_string());
     }
+    return false;
   }
-  for (const auto& [value, is_poisoned] : results) {
-    is_bad[value] = is_poisoned;
+  // Compilations come before the first kernel; a device that answers later refuses at submit.
+  const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
+                         plan_.faults.failing_compiles.empty() &&
+                         !(answers_later_ && root == ops.begin());
+  if (has_bad_input && has_begun) {
+    say_step(number, "was begun although something it takes is poisoned");
   }
+  if (!step.error) {
+    say_step(number, "says that it was made, and an op of it failed");
+  }
+  updated_[number] = 0;
+  return has_begun;
 }
 
 // The other device goes on, but for streams that wait there for a device that hangs; of one that

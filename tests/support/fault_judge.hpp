@@ -67,6 +67,10 @@ class FaultJudge {
   void judge_nodes();
   void judge_trace();
   void judge_group(const Group& ops, std::vector<bool>& is_bad);
+  /// Whether it is torn: what it replaces is lost.
+  [[nodiscard]] bool judge_step(std::size_t number,
+                                const Group& ops,
+                                const std::vector<bool>& is_bad);
   void judge_whole_device();
   /// Whether a stream of the other device may wait for the one that hangs.
   [[nodiscard]] bool waits_for_hang(const std::vector<bool>& may) const;

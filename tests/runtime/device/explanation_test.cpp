@@ -105,6 +105,7 @@ TEST(Explanations, AResultOfAnotherShapeIsSaid) {
 TEST(Explanations, AnOptimizersStepIsOneLaunchOfManyKernels) {
   with(Fusion::on, [](const World& world) {
     std::vector<Tensor> parameters;
+    parameters.reserve(20);
     for (int i = 0; i < 20; ++i) {
       parameters.push_back(world.f32({1, 2, 3}));
     }
