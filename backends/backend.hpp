@@ -67,6 +67,10 @@ struct Issue {
   TimelinePoint point = {};
   std::uint32_t issued = 0;
   Status status = {};
+  /// Whether launch number `issued` may have written something although it has failed. A backend
+  /// that knows better says so: then the op counts as never tried, and what it would have
+  /// overwritten is whole.
+  bool may_have_begun = true;
 };
 
 class Backend {

@@ -14,6 +14,7 @@ template <class Run>
   for (const Launch& launch : batch) {
     issue.status = run(launch.call);
     if (!issue.status.has_value()) {
+      issue.may_have_begun = issue.status.error().code != ErrorCode::unsupported;
       break;
     }
     ++issue.issued;

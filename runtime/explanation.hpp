@@ -13,7 +13,7 @@
 namespace hearth {
 
 /// A kernel that a device ran. Bytes of elements: what a kernel reads twice, or what is expanded
-/// from one element, counts once.
+/// from one element, counts once; two parts of one tensor count as two.
 struct ExplainedKernel {
   std::string name;           ///< "matmul", "mul+erf+add+mul"
   std::int64_t op_count = 1;  ///< How many ops it stands for.
@@ -47,7 +47,8 @@ struct Explanation {
 /// Runs `program`, which submits ops to the device, and waits for them on the calling thread's
 /// stream. What other streams run there meanwhile is in the answer too. A program that ran before
 /// shows how it goes from then on: devices make plans at first sight. Threads: any. Where two
-/// explain the same device at once, the second begins anew.
+/// explain the same device at once, the second begins anew. Cost: host memory for each kernel and
+/// tensor of the program.
 ///
 /// Errors: those of `program`, and of Device::sync().
 [[nodiscard]] Explanation explain(const Device& device, const std::function<void()>& program);

@@ -37,6 +37,8 @@ class FusionWindow {
   [[nodiscard]] bool may_be_planned(const OpRecord& record) const noexcept {
     return record.sequence <= planned_through_;
   }
+  /// No plan is made for what is left of it.
+  void use_known_plans() noexcept { planned_through_ = 0; }
   /// No group takes the records up to this one.
   void run_singly_through(std::uint64_t sequence) noexcept { ungrouped_through_ = sequence; }
 

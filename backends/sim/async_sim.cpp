@@ -120,11 +120,13 @@ Issue AsyncSim::submit_locked(std::span<const Launch> batch, std::span<const Tim
   if (!is_lost_) {
     if (std::optional<Error> failure = take_stray_failure()) {
       issue.status = std::move(*failure);
+      issue.may_have_begun = false;
       return issue;
     }
   }
   for (const Launch& launch : batch) {
     issue.status = accept(launch, faults_->next_submit());
+    issue.may_have_begun = issue.status.has_value();  // what is queued runs, shadow fault or not
     if (issue.status.has_value()) {
       issue.status = enqueue(launch, faults_->submitted(), after, issue.point);
     }

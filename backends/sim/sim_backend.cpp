@@ -58,7 +58,10 @@ bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept 
 // ---- ops ----
 
 Issue SimBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
-  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+  has_begun_ = false;
+  Issue issue = issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+  issue.may_have_begun = has_begun_;
+  return issue;
 }
 
 Status SimBackend::run(const KernelCall& call) {
@@ -93,7 +96,12 @@ Status SimBackend::run(const KernelCall& call) {
   if (faults_->fails(number) || faults_->fails_late(number)) {
     return faults_->submit_failure(call, number);
   }
-  return is_hung_ || !options_.computes ? Status() : run_with_oracle(call, info_.name);
+  if (is_hung_ || !options_.computes) {
+    return {};
+  }
+  Status status = run_with_oracle(call, info_.name);
+  has_begun_ = !status.has_value();
+  return status;
 }
 
 Status SimBackend::check(std::span<const ByteRange> reads, std::span<const ByteRange> writes) {

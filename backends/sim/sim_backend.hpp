@@ -100,6 +100,7 @@ class SimBackend final : public Backend {
   std::chrono::nanoseconds now_{0};
   ShadowMemory shadow_;
   std::vector<ShadowReport> shadow_reports_;
+  bool has_begun_ = false;  // with the launch that failed
   bool is_hung_ = false;
   std::vector<ByteRange> stuck_reads_;  // of the op that hangs and those after it
   std::vector<ByteRange> stuck_writes_;

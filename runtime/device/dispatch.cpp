@@ -168,21 +168,40 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
 [[gnu::noinline]] Status Dispatch::submit_watched(Launch& launch,
                                                   std::size_t op_count,
                                                   OnShortage rule) {
-  if (journal_ != nullptr) {
-    note_launch({&launch, 1}, op_count);
-  }
   const RuntimeTables& tables = endpoint_.tables();
   const KernelCall& call = launch.call;
   const std::string_view name =
       call.expression != nullptr ? call.expression->name : tables.op_name(call.op.record());
   const TraceScope span(tables.trace, name, endpoint_.name());
-  return run_call("the kernel", launch, rule);
+  Status status = run_call("the kernel", launch, rule);
+  if (status.has_value()) {
+    note_launch({&launch, 1}, op_count);
+  }
+  return status;
 }
 
-void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_count) {
-  journal_->note_launch();
-  for (const Launch& launch : launches) {
-    journal_->note(launch.call, op_count, endpoint_.tables());
+void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept {
+  if (journal_ == nullptr || launches.empty()) {
+    return;
+  }
+  try {
+    journal_->note_launch();
+    for (const Launch& launch : launches) {
+      journal_->note(launch.call, op_count, endpoint_.tables());
+    }
+  } catch (...) {
+    journal_.reset();  // no memory for it: what was asked for comes back empty, and the ops go on
+  }
+}
+
+void Dispatch::note_view(const Operand& from, const Operand& view) noexcept {
+  if (journal_ == nullptr) [[likely]] {
+    return;
+  }
+  try {
+    journal_->note_view(from, view);
+  } catch (...) {
+    journal_.reset();
   }
 }
 
@@ -192,8 +211,11 @@ Explanation Dispatch::take_journal() {
 }
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
-  Status status = guarded(what, [&] {
-    return runs_inline_ ? backend_->submit({&launch, 1}, {}).status : issue(launch);
+  may_have_begun_ = true;  // where something throws nobody knows
+  Status status = guarded(what, [&]() -> Status {
+    Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
+    may_have_begun_ = done.may_have_begun;
+    return std::move(done.status);
   });
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);
@@ -398,9 +420,7 @@ Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
   }
   to.late = from.late;
-  if (journal_ != nullptr) [[unlikely]] {
-    journal_->note_view(op.op().input(0), out);
-  }
+  note_view(op.op().input(0), out);
   wake_waiting(to);
   consume_inputs(op);
   return Ran::done;

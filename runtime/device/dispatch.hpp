@@ -66,6 +66,8 @@ class Dispatch {
   }
   /// Runs a group of ops as one kernel. False: nothing has happened, for want of memory or because
   /// the backend refused; its ops may run singly.
+  /// A kernel that has begun to overwrite an input and then failed leaves the group's results
+  /// poisoned, as an op does.
   [[nodiscard]] bool run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
@@ -150,6 +152,7 @@ class Dispatch {
     scratch_ = &scratch;
     runs_inline_ = backend.info().runs_inline;
     lost_ = nullptr;
+    journal_.reset();
   }
   /// Keeps which kernels run from now on.
   void start_journal() { journal_ = std::make_unique<KernelJournal>(); }
@@ -202,7 +205,7 @@ class Dispatch {
   /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
   [[nodiscard]] Status run_call(const char* what, Launch& launch, OnShortage rule);
   /// Gives the launch to an asynchronous device, behind all that it must wait for.
-  [[nodiscard]] Status issue(Launch& launch);
+  [[nodiscard]] Issue issue(Launch& launch);
   /// On an asynchronous device: which storages the next launch reads and writes, for which op, and
   /// on which kernels its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
@@ -227,8 +230,9 @@ class Dispatch {
   /// `op_count`: how many ops the kernel stands for.
   [[nodiscard]] Status submit_launch(Launch& launch, std::size_t op_count, OnShortage rule);
   [[nodiscard]] Status submit_watched(Launch& launch, std::size_t op_count, OnShortage rule);
-  /// For the journal: these kernels are about to run, by one call of the backend.
-  void note_launch(std::span<const Launch> launches, std::size_t op_count);
+  /// For the journal, where there is one: these kernels run, by one call of the backend.
+  void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
+  void note_view(const Operand& from, const Operand& view) noexcept;
   /// Memory for the results that a group leaves, in their order; false: there was none.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
@@ -238,7 +242,8 @@ class Dispatch {
   [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
   /// The results of a group that has run are there; what it ends goes.
   void prepare_finish(const FusedGroup& group);
-  void finish_fused(const FusedGroup& group, LaneState& lane) noexcept;
+  /// `error`: null, or why the group's kernel has spoilt what it works on.
+  void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
@@ -314,6 +319,12 @@ class Dispatch {
   [[nodiscard]] Issue issue_group(std::span<const GroupRecord> group,
                                   const GroupMemory& memory,
                                   LaneId lane);
+  /// Submits the whole group. `has_begun`: whether it may have written something.
+  [[nodiscard]] Status issue_guarded(std::span<const GroupRecord> group,
+                                     const GroupMemory& memory,
+                                     const LateFailures& guards,
+                                     LaneState& lane,
+                                     bool& has_begun);
   /// Submits a record with outputs in these storages.
   [[nodiscard]] Issue submit_alone(const GroupRecord& entry,
                                    std::span<const HeldStorage> outputs,
@@ -364,6 +375,7 @@ class Dispatch {
   DeviceStatistics statistics_;
   std::unique_ptr<KernelJournal> journal_;
   ErrorRef lost_;
+  bool may_have_begun_ = false;  // the launch that failed last
   bool has_aftermath_ = false;
   bool has_noted_ = false;
   MemoryRungs rungs_;
@@ -384,6 +396,7 @@ class Dispatch {
   std::uint64_t group_number_ = 0;     // of the update group that is being prepared
   std::vector<TimelinePoint> points_;  // scratch, reused
   std::vector<Launch> batch_;
+  bool fused_in_place_ = false;             // an output of the group lies in an input's bytes
   std::vector<HeldStorage> fused_outputs_;  // scratch, reused, like the next
   std::vector<Operand> fused_operands_;
   std::vector<LateFailures> fused_late_;  // of each op's result

@@ -100,7 +100,7 @@ void Dispatch::note_copy(Storage& storage, TimelinePoint point, bool writes) noe
 
 // A cell that no launch takes, because the kernel is refused, is free again at once. Updates run in
 // groups alone, whose guards run_group() has set.
-Status Dispatch::issue(Launch& launch) {
+Issue Dispatch::issue(Launch& launch) {
   static constexpr std::array<std::int8_t, kMostOutputs> kReplaced = [] {
     std::array<std::int8_t, kMostOutputs> inputs{};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -122,7 +122,7 @@ Status Dispatch::issue(Launch& launch) {
   } else if (launch.cell != 0) {
     in_flight_.cells.give_back(launch.cell, in_flight_.ended(kOpStream));
   }
-  return std::move(issue.status);
+  return issue;
 }
 
 void Dispatch::inherit_from_old(const ResolvedOp& op) {

@@ -13,19 +13,37 @@
 
 namespace hearth {
 
+// Phases: memory; the kernel; results and ends. What has not begun leaves its ops to run singly,
+// which a kernel that has overwritten an input does not.
 bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
   const std::uint64_t releases = handles_.release_count();
-  bool has_run = get_memory(group);
-  if (has_run) {
-    prepare_finish(group);
-    has_run = submit_fused(group, kernel, lane.id).has_value();
+  ErrorRef error;
+  bool has_begun = false;
+  try {
+    if (get_memory(group)) {
+      prepare_finish(group);
+      const Status status = submit_fused(group, kernel, lane.id);
+      has_begun = status.has_value() ||
+                  (may_have_begun_ && !is_short(status) && (fused_in_place_ || !runs_inline_));
+      if (has_begun && !status.has_value()) {
+        error = error_of(status, group.made.front().op, lane.id);
+      }
+    }
+  } catch (...) {
+    fused_outputs_.clear();
+    handles_.forget_releases(releases);
+    throw;
   }
-  if (!has_run) {
+  if (!has_begun) {
     fused_outputs_.clear();
     handles_.forget_releases(releases);  // as note_put_off()
     return false;
   }
-  finish_fused(group, lane);
+  finish_fused(group, lane, error);
+  if (error) {
+    account(error, lane);
+    return true;
+  }
   ++statistics_.fused_kernels;
   statistics_.fused_ops += group.made.size();
   statistics_.foreign_uses += group.foreign_uses;
@@ -120,7 +138,9 @@ void Dispatch::prepare_finish(const FusedGroup& group) {
   woken.reserve(waiting);
 }
 
-void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) noexcept {
+void Dispatch::finish_fused(const FusedGroup& group,
+                            LaneState& lane,
+                            const ErrorRef& error) noexcept {
   std::size_t output = 0;
   std::size_t place = 0;
   for (const FusedGroup::Made& made : group.made) {
@@ -132,6 +152,11 @@ void Dispatch::finish_fused(const FusedGroup& group, LaneState& lane) noexcept {
       if (!made.is_dropped_later) {
         endpoint_.slots.give_back(made.operand.slot);
       }
+      continue;
+    }
+    if (error) {
+      handles_.make_poisoned(slot, made.operand, lane.id, error);
+      wake_waiting(slot);
       continue;
     }
     fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));

@@ -192,16 +192,15 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   RuntimeTables& tables = endpoint_.tables();
   const TraceScope span(tables.trace, tables.op_name(group[0].record), endpoint_.name());
   statistics_.kernels += group.size();
-  if (journal_) [[unlikely]] {
-    note_launch(batch_, 1);
-  }
   Issue outcome;
   const Status thrown = guarded("the kernel", [&]() -> Status {
     outcome = backend_->submit(batch_, {});
     return {};
   });
+  note_launch(std::span(batch_).first(outcome.issued), 1);
   if (!thrown.has_value()) {
     outcome.status = thrown;
+    outcome.may_have_begun = true;
   } else if (!outcome.status.has_value()) {
     outcome.status = why_failed(std::move(outcome.status), OnShortage::report);
   }
@@ -213,7 +212,9 @@ Issue Dispatch::submit_alone(const GroupRecord& entry,
                              LaneId lane) {
   const ResolvedOp op(handles_, OpView(entry.record, entry.blob.data()), lane);
   Status status = submit(op, outputs, OnShortage::report);
-  return {.issued = status.has_value() ? 1U : 0U, .status = std::move(status)};
+  return {.issued = status.has_value() ? 1U : 0U,
+          .status = std::move(status),
+          .may_have_begun = may_have_begun_};
 }
 
 // Records that are alike go to the backend together, up to one that overwrites what another of them
@@ -237,6 +238,7 @@ Issue Dispatch::issue_group(std::span<const GroupRecord> group,
                      : submit_alone(batch[0], outputs.first(batch[0].record.output_count), lane);
     issue.issued += part.issued;
     issue.status = std::move(part.status);
+    issue.may_have_begun = part.may_have_begun;
     for (const GroupRecord& entry : batch) {
       outputs = outputs.subspan(entry.record.output_count);
       views = views.subspan(static_cast<std::size_t>(entry.record.operand_count()));
@@ -245,36 +247,55 @@ Issue Dispatch::issue_group(std::span<const GroupRecord> group,
   return issue;
 }
 
-// A group of which a record fails although all was prepared has begun, and wrote in place: what it
-// replaces is lost, so that all its results are poisoned and none is of a step that did not happen.
-// A device that answers later has not begun with what it refuses.
+// A group of which a record fails although all was prepared has begun, unless it was the first and
+// was refused, and wrote in place: what it replaces is lost, so that all its results are poisoned
+// and none is of a step that did not happen.
 Status Dispatch::run_group(std::span<const GroupRecord> group,
                            GroupMemory& memory,
                            const LateFailures& guards,
                            LaneState& lane) {
-  std::size_t issued = 0;
+  bool has_begun = true;
   Status status(lost_);  // it may have been lost since the group was prepared
   if (status.has_value()) {
-    guards_ = cells_of(guards);
-    const Issue issue = issue_group(group, memory, lane.id);
-    issued = issue.issued;
-    if (!issue.status.has_value()) {
-      const GroupRecord& failed = group[issued];
-      status = error_of(issue.status, OpView(failed.record, failed.blob.data()), lane.id);
-    }
+    status = issue_guarded(group, memory, guards, lane, has_begun);
   }
-  if (!status.has_value() && issued == 0 && !runs_inline_ && !lost_) {
+  if (!has_begun && !lost_) {
     memory.outputs.clear();
     abandon_group(group, lane, status.shared_error());
     return status;
   }
   std::span<HeldStorage> outputs(memory.outputs);
   for (const GroupRecord& entry : group) {
-    const std::size_t count = entry.record.output_count;
-    finish_record(entry, outputs.first(count), status, lane);
-    outputs = outputs.subspan(count);
+    const auto results = outputs.first(entry.record.output_count);
+    outputs = outputs.subspan(results.size());
+    try {
+      finish_record(entry, results, status, lane);
+    } catch (...) {
+      status = thrown_by(OpView(entry.record, entry.blob.data()), lane.id);
+      finish_record(entry, results, status, lane);
+    }
   }
   return status;
+}
+
+// What throws here is our own bug, or no host memory: the group has an end all the same.
+Status Dispatch::issue_guarded(std::span<const GroupRecord> group,
+                               const GroupMemory& memory,
+                               const LateFailures& guards,
+                               LaneState& lane,
+                               bool& has_begun) {
+  try {
+    guards_ = cells_of(guards);
+    const Issue issue = issue_group(group, memory, lane.id);
+    has_begun = issue.status.has_value() || issue.issued > 0 || issue.may_have_begun;
+    if (issue.status.has_value()) {
+      return {};
+    }
+    const GroupRecord& failed = group[issue.issued];
+    return error_of(issue.status, OpView(failed.record, failed.blob.data()), lane.id);
+  } catch (...) {
+    return thrown_by(OpView(group[0].record, group[0].blob.data()), lane.id);
+  }
 }
 
 void Dispatch::finish_record(const GroupRecord& entry,
@@ -291,6 +312,7 @@ void Dispatch::finish_record(const GroupRecord& entry,
     for (HeldStorage& storage : outputs) {
       storage.reset();
     }
+    ++statistics_.poisoned_ops;
     poison_outputs(view, lane, status.shared_error());
   }
   consume_inputs(view);

@@ -143,6 +143,7 @@ Storage* Dispatch::reusable_storage(const FusedGroup& group, const Operand& out)
 // them free.
 bool Dispatch::get_memory(const FusedGroup& group) {
   fused_outputs_.clear();
+  fused_in_place_ = false;
   for (const FusedGroup::Made& made : group.made) {
     if (made.is_over) {
       continue;
@@ -151,6 +152,7 @@ bool Dispatch::get_memory(const FusedGroup& group) {
       const Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
       handles_.replace(*reused, origin_of(made.op, made.operand), bytes_of(made.operand, layout));
       fused_outputs_.push_back(hold(reused));
+      fused_in_place_ = true;
       continue;
     }
     Result<HeldStorage> storage = new_storage_for(made.op, 0, OnShortage::give_up);
@@ -177,10 +179,11 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage ru
   }
   ++statistics_.kernels;
   Launch launch{.call = {OpView(record, nullptr), {&in, 1}, {&out, 1}}};
-  if (journal_ != nullptr) [[unlikely]] {
+  Status status = run_call("the copy kernel", launch, rule);
+  if (status.has_value()) {
     note_launch({&launch, 1}, 1);
   }
-  return run_call("the copy kernel", launch, rule);
+  return status;
 }
 
 // A temporary block whatever the tensor is: it lives as long as a copy or a loan.

@@ -44,20 +44,18 @@ bool GroupRunner::stands_alone(const LaneState& lane) {
 // kernel. Then their records leave.
 bool GroupRunner::run(LaneState& lane) {
   const OpRecord& first = *lane.lane->front();
-  KernelJournal* const journal = dispatch_.journal();
   if (!can_begin(lane, first)) {
-    const bool is_told = op_info(first.kind).op_class != OpClass::lifetime && !is_update(first);
-    if (journal != nullptr && is_told) [[unlikely]] {
-      journal->expect_end(why_alone(OpView(first, lane.lane->front_blob())));
+    const OpView op(first, lane.lane->front_blob());
+    if (may_be_fused(op)) {
+      lane.window.use_known_plans();  // that it runs alone is a matter of time
     }
+    note_alone(op);
     return false;
   }
   if (stands_alone(lane)) {
-    if (journal != nullptr) [[unlikely]] {
-      group_.clear();
-      group_.records = 1;
-      journal->expect_end(why_ended(lane));
-    }
+    group_.clear();
+    group_.records = 1;
+    note_end(lane);
     return false;
   }
   std::uint64_t last = first.sequence;
@@ -71,17 +69,17 @@ bool GroupRunner::run(LaneState& lane) {
     if (group_.records > 0) {
       last = first.sequence + group_.records - 1;
     }
-    if (journal != nullptr) [[unlikely]] {
-      journal->expect_end(why_ended(lane));
-    }
+    note_end(lane);
     if (group_.made.size() >= kFewestOps && group_.output_count() <= kMostGroupOutputs) {
       const Expression* const kernel = plan(lane.window.may_be_planned(first));
-      if (kernel != nullptr && dispatch_.admits(group_, *kernel) &&
-          dispatch_.run_fused(group_, *kernel, lane)) {
-        for (std::uint64_t i = 0; i < group_.records; ++i) {
-          queues_.finish_record(lane);
+      if (kernel != nullptr && dispatch_.admits(group_, *kernel)) {
+        if (dispatch_.run_fused(group_, *kernel, lane)) {
+          for (std::uint64_t i = 0; i < group_.records; ++i) {
+            queues_.finish_record(lane);
+          }
+          return true;
         }
-        return true;
+        note_refusal();
       }
     }
   } catch (...) {
@@ -232,10 +230,37 @@ bool GroupRunner::take_drop(const OpView& op) {
   return true;
 }
 
-std::string GroupRunner::why_alone(const OpView& first) const {
-  return may_be_fused(first)
-             ? "the device does not group its ops at this moment"
-             : fmt::format("{} is a kernel of its own", dispatch_.name_of(first.record()));
+// A view makes no kernel that could carry the text, and updates and lifetimes are in no group.
+void GroupRunner::note_alone(const OpView& first) const noexcept {
+  KernelJournal* const journal = dispatch_.journal();
+  if (journal == nullptr) [[likely]] {
+    return;
+  }
+  const OpClass of = op_info(first.kind()).op_class;
+  const bool makes_kernel =
+      of != OpClass::lifetime && of != OpClass::view && !is_update(first.record());
+  journal->expect_end(!makes_kernel         ? ""
+                      : may_be_fused(first) ? "the device does not group its ops at this moment"
+                                            : "it is a kernel of its own");
+}
+
+void GroupRunner::note_refusal() const noexcept {
+  if (KernelJournal* const journal = dispatch_.journal()) {
+    journal->expect_end("the kernel of its group was refused, or had no memory");
+  }
+}
+
+// Without host memory for the text there is none.
+void GroupRunner::note_end(const LaneState& lane) const noexcept {
+  KernelJournal* const journal = dispatch_.journal();
+  if (journal == nullptr) [[likely]] {
+    return;
+  }
+  try {
+    journal->expect_end(why_ended(lane));
+  } catch (...) {
+    journal->expect_end("");
+  }
 }
 
 std::string GroupRunner::why_ended(const LaneState& lane) const {
@@ -246,17 +271,21 @@ std::string GroupRunner::why_ended(const LaneState& lane) const {
   const std::string_view name = dispatch_.name_of(*next);
   switch (obstacle_) {
     case Obstacle::kind:
-      return fmt::format("{} is a kernel of its own", name);
+      return fmt::format(
+          "the next op, {}, is {}",
+          name,
+          op_info(next->kind).op_class == OpClass::view ? "a view" : "a kernel of its own");
     case Obstacle::ops:
       return fmt::format("{} ops at most, or {} results", kMostGroupOps, kMostGroupOutputs);
     case Obstacle::shape:
-      return fmt::format("{} has a result of another shape", name);
+      return fmt::format("the next op, {}, has a result of another shape", name);
     case Obstacle::numbers:
-      return fmt::format("{} would be more than {} numbers", name, kMostExpressionParameters);
+      return fmt::format(
+          "the next op, {}, would be more than {} numbers", name, kMostExpressionParameters);
     case Obstacle::inputs:
-      return fmt::format("{} would be more than {} inputs", name, kMostGroupInputs);
+      return fmt::format("the next op, {}, would be more than {} inputs", name, kMostGroupInputs);
     case Obstacle::unready_input:
-      return fmt::format("an input of {} is not there, or carries an error", name);
+      return fmt::format("an input of the next op, {}, is not there, or carries an error", name);
     case Obstacle::drop:
       break;
   }

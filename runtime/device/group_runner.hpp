@@ -60,8 +60,11 @@ class GroupRunner final {
     obstacle_ = why;
     return false;
   }
-  /// For the journal: why the first op runs alone, and why what was gathered ends where it does.
-  [[nodiscard]] std::string why_alone(const OpView& first) const;
+  /// For the journal, where there is one: why the first op runs alone, why what was gathered ends
+  /// where it does, and that its kernel did not run.
+  void note_alone(const OpView& first) const noexcept;
+  void note_end(const LaneState& lane) const noexcept;
+  void note_refusal() const noexcept;
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
   /// Whether no record of the lane may be in a group with the first.
   [[nodiscard]] static bool stands_alone(const LaneState& lane);

@@ -26,6 +26,11 @@ std::int64_t bytes_of(const TensorView& view) noexcept {
   return count * size_bytes(view.dtype);
 }
 
+/// Whether the same elements are among these, also in another order.
+bool has(const std::vector<KernelJournal::Read>& reads, const KernelJournal::Read& read) {
+  return std::ranges::find(reads, read) != reads.end();
+}
+
 }  // namespace
 
 KernelJournal::Tensor KernelJournal::shown_by(const Operand& operand) const {
@@ -50,20 +55,22 @@ void KernelJournal::note(const KernelCall& call,
       .module_path = tables.paths.path(record.path),
       .location = tables.sources.location(record.source),
       .boundary = std::exchange(boundary_, {})};
-  std::vector<Tensor> seen;
+  std::vector<Read> seen;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const std::int64_t size = bytes_of(call.inputs[i]);
-    const Tensor tensor = shown_by(call.op.input(static_cast<int>(i)));
-    if (std::ranges::find(seen, tensor) != seen.end()) {
+    const Read read{call.inputs[i].data, bytes_of(call.inputs[i])};
+    if (has(seen, read)) {
       continue;
     }
-    kernel.bytes_read += size;
+    seen.push_back(read);
+    kernel.bytes_read += read.size_bytes;
+    const Tensor tensor = shown_by(call.op.input(static_cast<int>(i)));
     if (tensor == kUnnamed) {
       continue;
     }
-    seen.push_back(tensor);
     Bytes& bytes = bytes_[tensor];
-    bytes.read = bytes.written > 0 ? bytes.read : std::max(bytes.read, size);
+    if (bytes.written == 0 && !has(bytes.read, read)) {
+      bytes.read.push_back(read);
+    }
   }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const std::int64_t size = bytes_of(call.outputs[i]);
@@ -87,9 +94,13 @@ Explanation KernelJournal::read(HandleTable& handles, std::string device) {
       shown.push_back(tensor);
     }
   }
+  std::ranges::sort(shown);
   for (const auto& [tensor, bytes] : bytes_) {
-    const bool is_left = is_live(tensor) || std::ranges::find(shown, tensor) != shown.end();
-    explanation_.ideal_bytes += bytes.read + (is_left ? bytes.written : 0);
+    const bool is_left = is_live(tensor) || std::ranges::binary_search(shown, tensor);
+    explanation_.ideal_bytes += is_left ? bytes.written : 0;
+    for (const Read& each : bytes.read) {
+      explanation_.ideal_bytes += each.size_bytes;
+    }
   }
   explanation_.device = std::move(device);
   return std::move(explanation_);

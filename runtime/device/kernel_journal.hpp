@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <hearth/backends/kernel.hpp>
@@ -20,20 +21,34 @@ struct RuntimeTables;
 
 class KernelJournal {
  public:
+  /// Elements that a kernel has read. The bytes may have another tensor's by now.
+  struct Read {
+    const std::byte* data = nullptr;
+    std::int64_t size_bytes = 0;
+
+    friend bool operator==(const Read&, const Read&) = default;
+  };
+
   /// A call of the backend follows.
   void note_launch() noexcept { ++explanation_.launches; }
   /// A kernel of it, which stands for so many ops.
   void note(const KernelCall& call, std::size_t op_count, const RuntimeTables& tables);
   void note_view(const Operand& from, const Operand& view);
   /// Why the kernel that comes next will not take in the op behind it.
-  void expect_end(std::string why) { boundary_ = std::move(why); }
+  void expect_end(std::string_view why) noexcept {
+    try {
+      boundary_ = why;
+    } catch (...) {
+      boundary_.clear();
+    }
+  }
   /// All of it, with what is there now.
   [[nodiscard]] Explanation read(HandleTable& handles, std::string device);
 
  private:
   using Tensor = std::uint64_t;  // slot and generation
   struct Bytes {
-    std::int64_t read = 0;  ///< Before anything was written.
+    std::vector<Read> read = {};  ///< Before anything was written; each view of it once.
     std::int64_t written = 0;
   };
 

@@ -227,10 +227,9 @@ bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vec
     }
     return false;
   }
-  // Compilations come before the first kernel; a device that answers later refuses at submit.
+  // Compilations come before the first kernel, and a planned failure before its effect.
   const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
-                         plan_.faults.failing_compiles.empty() &&
-                         !(answers_later_ && root == ops.begin());
+                         plan_.faults.failing_compiles.empty() && root != ops.begin();
   if (has_bad_input && has_begun) {
     say_step(number, "was begun although something it takes is poisoned");
   }

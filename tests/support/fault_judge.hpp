@@ -38,13 +38,9 @@ struct Plan {
 
 class FaultJudge {
  public:
-  /// `trace`: the recording of a plan that is recorded, else nullptr. `answers_later`: the device
-  /// with the faults is asynchronous.
-  FaultJudge(const RandomProgram& program,
-             const Plan& plan,
-             const OpTrace* trace,
-             bool answers_later)
-      : program_(program), plan_(plan), trace_(trace), answers_later_(answers_later) {}
+  /// `trace`: the recording of a plan that is recorded, else nullptr.
+  FaultJudge(const RandomProgram& program, const Plan& plan, const OpTrace* trace)
+      : program_(program), plan_(plan), trace_(trace) {}
 
   /// Who is poisoned, and who may be. `submitted`: the ops of the sim with the faults.
   void judge_errors(std::uint64_t submitted);
@@ -83,7 +79,6 @@ class FaultJudge {
   const RandomProgram& program_;
   const Plan& plan_;
   const OpTrace* trace_;
-  const bool answers_later_;
   std::set<std::size_t> failed_;  // nodes, without a recording
   std::size_t failed_reads_ = 0;
   std::map<Name, ErrorCode> roots_;  // with one

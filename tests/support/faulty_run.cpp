@@ -21,7 +21,6 @@ namespace {
 struct Sim {
   std::function<std::uint64_t()> submitted;
   std::function<std::vector<sim::ShadowReport>()> shadow_reports;
-  bool runs_inline = true;
 };
 
 /// The sims of a run, by name; those of the last generation.
@@ -30,8 +29,7 @@ using Sims = std::map<std::string, Sim>;
 template <class AnySim>
 std::unique_ptr<Backend> noted(std::unique_ptr<AnySim> sim, Sim& note) {
   note = {.submitted = [sim = sim.get()] { return sim->submitted(); },
-          .shadow_reports = [sim = sim.get()] { return sim->shadow_reports(); },
-          .runs_inline = sim->info().runs_inline};
+          .shadow_reports = [sim = sim.get()] { return sim->shadow_reports(); }};
   return sim;
 }
 
@@ -109,7 +107,7 @@ std::vector<std::string> judge_program(const FaultyRun& run,
   if (recording) {
     trace = recording->take().value();
   }
-  FaultJudge judge(program, run.plan, trace ? &*trace : nullptr, !sims.at("sim:0").runs_inline);
+  FaultJudge judge(program, run.plan, trace ? &*trace : nullptr);
   judge.judge_errors(sims.at("sim:0").submitted());
   judge.judge_values(program.expected(runtime.device("reference:0"), judge.updated()));
   figures.count(program, run.plan, judge);

@@ -39,6 +39,7 @@ class ForwardingBackend : public Backend {
       Issue one = submit_one(launch, after);
       if (!one.status.has_value()) {
         all.status = std::move(one.status);
+        all.may_have_begun = one.may_have_begun;
         break;
       }
       all.point = one.point;
@@ -70,7 +71,9 @@ class ForwardingBackend : public Backend {
     return inner_->submit({&launch, 1}, after);
   }
   /// A launch that was refused.
-  [[nodiscard]] static Issue refused(Error error) { return {.status = std::move(error)}; }
+  [[nodiscard]] static Issue refused(Error error) {
+    return {.status = std::move(error), .may_have_begun = false};
+  }
 
  private:
   std::unique_ptr<Backend> inner_;

@@ -50,6 +50,9 @@ class HeldSim final : public testing::ForwardingBackend {
     while (time_.is_held && !deadline.has_passed()) {
       current_context().parker().park(Deadline::in(1ms));
     }
+    if (time_.is_held) {
+      return Error{.code = ErrorCode::deadline_exceeded, .text = "time is held"};
+    }
     return ForwardingBackend::wait(any_of, deadline);
   }
 
@@ -157,6 +160,44 @@ TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChanges
       }
     });
   }
+}
+
+/// Writes a byte too far.
+class StraySim final : public testing::ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ private:
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    Issue issue = ForwardingBackend::submit_one(launch, after);
+    if (launch.call.op.kind() == OpKind::expression) {
+      const TensorView& out = launch.call.outputs[0];
+      out.data[out.element_count() * size_bytes(out.dtype)] = std::byte{1};
+    }
+    return issue;
+  }
+};
+
+// The strategy looks behind the first kernel, when it has written.
+TEST(AsyncUpdates, AFirstKernelThatWroteAstrayDidNotLeaveTheOldValues) {
+  SteppedOptions options = asynchronous();
+  options.devices[0].memory = MemoryPooling::debug;
+  options.backends = BackendFactory{.make = [](const BackendRequest& request) {
+    return std::make_unique<StraySim>(testing::make_sim(request, {}));
+  }};
+  stepped(options, [](const World& world) {
+    Tensor first = world.f32({1, 2});
+    Tensor second = world.f32({3, 4});
+    const Tensor gradient = world.f32({1, 1});
+    Tensor none;
+    UpdateGroup group(world.device);
+    group.sgd(first, gradient, none, kPlain);
+    group.sgd(second, gradient, none, kPlain);
+    EXPECT_FALSE(group.commit().wait().has_value());
+    EXPECT_FALSE(read_error(first).text.empty());
+    EXPECT_FALSE(read_error(second).text.empty());
+    EXPECT_EQ(world.device.statistics().poisoned_ops, 2U);
+  });
 }
 
 TEST(AsyncUpdates, NewTensorsCarryOnWhatThoseCarriedThatTheyReplace) {

@@ -68,9 +68,9 @@ TEST(Explanations, NameTheOpThatAKernelDoesNotTakeIn) {
       y = neg(exp(sum(y)));
     });
     ASSERT_EQ(said.kernels.size(), 5U);
-    EXPECT_EQ(said.kernels[0].boundary, "permute is a kernel of its own");
-    EXPECT_EQ(said.kernels[1].boundary, "matmul is a kernel of its own");
-    EXPECT_EQ(said.kernels[2].boundary, "sum is a kernel of its own");
+    EXPECT_EQ(said.kernels[0].boundary, "the next op, permute, is a view");
+    EXPECT_EQ(said.kernels[1].boundary, "it is a kernel of its own");
+    EXPECT_EQ(said.kernels[2].boundary, "the next op, sum, is a kernel of its own");
     EXPECT_EQ(said.kernels[4].name, "exp+neg");
     EXPECT_EQ(said.ideal_bytes, kBytes + 4) << "x once, also through its view, and y";
   });
@@ -97,7 +97,7 @@ TEST(Explanations, AResultOfAnotherShapeIsSaid) {
     const Explanation said = explain(world.device, [&] { y = x * exp(neg(row)); });
     ASSERT_EQ(said.kernels.size(), 2U);
     EXPECT_EQ(said.kernels[0].name, "neg+exp");
-    EXPECT_EQ(said.kernels[0].boundary, "mul has a result of another shape");
+    EXPECT_EQ(said.kernels[0].boundary, "the next op, mul, has a result of another shape");
     EXPECT_EQ(said.ideal_bytes, 2 * kBytes + kBytes / 2);
   });
 }
@@ -121,6 +121,58 @@ TEST(Explanations, AnOptimizersStepIsOneLaunchOfManyKernels) {
     EXPECT_EQ(said.launches, 1);
     EXPECT_EQ(said.kernels[0].name, "sgd_step");
     EXPECT_EQ(said.kernels[0].boundary, "");
+  });
+}
+
+TEST(Explanations, TwoPartsOfATensorAreReadWhole) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = world.f32({1, 2, 3, 4, 5, 6});
+    Tensor y;
+    const Explanation said = explain(world.device, [&] {
+      y = slice(x, 0, {0, 3}) * slice(x, 0, {3, 6});
+    });
+    EXPECT_EQ(said.bytes_read(), kBytes);
+    EXPECT_EQ(said.ideal_bytes, kBytes + kBytes / 2);
+  });
+}
+
+TEST(Explanations, HaveOnlyWhatRan) {
+  stepped({.faults = {{"sim:0", {.failing_submits = {1}}}}, .fusion = Fusion::on},
+          [](const World& world) {
+            const Tensor x = world.f32({1, 2, 3, 4, 5, 6});
+            Tensor y;
+            const Explanation said = explain(world.device, [&] { y = exp(neg(x)) * 2; });
+            ASSERT_EQ(said.kernels.size(), 3U);
+            EXPECT_THAT(said.kernels[0].boundary, HasSubstr("was refused"));
+          });
+}
+
+TEST(Explanations, ABoundaryIsThatOfItsKernel) {
+  with(Fusion::on, [](const World& world) {
+    const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});
+    Tensor parameter = world.f32({1});
+    const Tensor gradient = world.f32({1});
+    const Explanation said = explain(world.device, [&] {
+      static_cast<void>(transpose(x).to_vector<float>());
+      const Tensor turned = transpose(x);
+      Tensor none;
+      UpdateGroup group(world.device);
+      group.sgd(parameter, gradient, none, {.learning_rate = 1});
+      group.commit().get();
+    });
+    ASSERT_EQ(said.kernels.size(), 2U);
+    EXPECT_EQ(said.kernels[0].boundary, "");
+    EXPECT_EQ(said.kernels[1].boundary, "");
+  });
+}
+
+TEST(Explanations, EndWithARestart) {
+  with(Fusion::on, [](const World& world) {
+    world.device.start_explanation();
+    world.device.restart();
+    const Tensor x = exp(world.f32({1}));
+    world.device.sync();
+    EXPECT_TRUE(world.device.take_explanation().kernels.empty());
   });
 }
 

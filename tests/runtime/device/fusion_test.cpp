@@ -5,6 +5,7 @@
 #include <hearth/runtime/update_group.hpp>
 
 #include "tests/runtime/stepped_runtime.hpp"
+#include "tests/support/forwarding_backend.hpp"
 
 namespace hearth {
 namespace {
@@ -111,6 +112,62 @@ TEST(Fusion, ADropoutInAFormulaDrawsWhatItDrawsAlone) {
       });
     }
   }
+}
+
+/// An inline device whose fused kernels fail when they have written.
+class FailsAtItsEnd final : public testing::ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ private:
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    Issue issue = ForwardingBackend::submit_one(launch, after);
+    if (launch.call.op.kind() == OpKind::expression) {
+      issue = {.status = Error{.code = ErrorCode::kernel_failed, .text = "at its end"}};
+    }
+    return issue;
+  }
+};
+
+TEST(Fusion, AKernelThatHasOverwrittenItsInputAndFailsIsNotRunAgain) {
+  SteppedOptions options = fusing();
+  options.backends = BackendFactory{.make = [](const BackendRequest& request) {
+    return std::make_unique<FailsAtItsEnd>(testing::make_sim(request, {}));
+  }};
+  stepped(options, [](const World& world) {
+    Tensor x = world.f32({1, 2, 3});
+    const Tensor spoilt = (std::move(x) + 1) * 3;
+    EXPECT_EQ(testing::read_error(spoilt).text, "at its end");
+    const Tensor kept = world.f32({1, 2, 3});
+    EXPECT_THAT(((kept + 1) * 3).to_vector<float>(), ElementsAre(6, 9, 12));
+    EXPECT_EQ(live_tensors(world.device), 2);
+  });
+}
+
+// A first op that has to wait for room on the device runs alone; its group has a plan later.
+TEST(Fusion, PlansDoNotDependOnHowFullTheDeviceIs) {
+  std::vector<std::uint64_t> plans;
+  for (const bool is_full : {false, true}) {
+    SteppedOptions options = fusing();
+    for (DeviceOptions& device : options.devices) {
+      device.sim_schedule = SimSchedule{.queues = 2};
+    }
+    stepped(options, [&](const World& world) {
+      const Tensor x = world.f32({1, 2});
+      world.device.sync();
+      Tensor total;
+      for (int i = 0; i < (is_full ? 256 : 1); ++i) {
+        total = sum(x);
+      }
+      for (int i = 0; i < 2; ++i) {
+        const Tensor y = exp(neg((x + 1) * 2));
+        world.device.sync();
+      }
+      plans.push_back(world.device.statistics().plans);
+    });
+  }
+  EXPECT_EQ(plans[0], 1U);
+  EXPECT_EQ(plans[1], 1U);
 }
 
 TEST(Fusion, ALimitLeavesTheGroupsBehindItToRunSingly) {
