@@ -99,6 +99,15 @@ Result<DType> pool_dtype(const OpInfo& info, Specs inputs) {
   return common_dtype(info, inputs, 0, 1);
 }
 
+Result<DType> indexed_dtype(const OpInfo& info, Specs inputs) {
+  if (inputs[1].dtype != DType::i32 && inputs[1].dtype != DType::i64) {
+    return broken(ErrorCode::dtype_mismatch,
+                  info.kind,
+                  "the index must be i32 or i64: " + operands_text(info, inputs));
+  }
+  return common_dtype(info, inputs, 0, 1);
+}
+
 }  // namespace
 
 Result<DType> result_dtype(OpKind kind, Specs inputs) {
@@ -122,6 +131,8 @@ Result<DType> result_dtype(OpKind kind, Specs inputs) {
       return class_loss_dtype(info, inputs);
     case DtypeRule::pool_positions:
       return pool_dtype(info, inputs);
+    case DtypeRule::indexed:
+      return indexed_dtype(info, inputs);
     case DtypeRule::expression:
     case DtypeRule::none:
       return inputs[0].dtype;

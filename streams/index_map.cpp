@@ -229,6 +229,40 @@ IndexMap class_loss(Specs inputs, int input, int output) {
   return {.axes = {same(0), whole(inputs[0].shape[1], output == 0 ? -1 : 1)}};
 }
 
+// Off the axis, what is gathered from may be longer than the index: no class of sizes.
+std::vector<AxisLink> gathered(const OpView& op, const Shape& in, int input) {
+  const int axis = op.attributes<AxisAttributes>().axis;
+  std::vector<AxisLink> links;
+  for (int i = 0; i < in.rank(); ++i) {
+    AxisLink link = input == 0 && i == axis ? whole(in[i]) : same(i);
+    link.size_class = input == 0 ? -1 : i;
+    links.push_back(link);
+  }
+  return links;
+}
+
+// The classes are those that source and index share.
+std::vector<AxisLink> gathered_backward(const OpView& op, const Shape& in) {
+  const int axis = op.attributes<AxisAttributes>().axis;
+  std::vector<AxisLink> links;
+  for (int i = 0; i < in.rank(); ++i) {
+    AxisLink link = i == axis ? whole(in[i]) : same(i);
+    link.size_class = in.rank() + i;
+    links.push_back(link);
+  }
+  return links;
+}
+
+std::vector<AxisLink> selected(const OpView& op, Specs inputs, int input, bool is_backward) {
+  const int axis = op.attributes<AxisAttributes>().axis;
+  const Shape& values = inputs[0].shape;
+  const AxisLink along = whole(values[axis], is_backward ? values.rank() : -1);
+  if (input == 0) {
+    return all_but(values, axis, along);
+  }
+  return {is_backward ? along : same(axis)};
+}
+
 }  // namespace
 
 std::int64_t AffineIndex::at(std::span<const std::int64_t> index) const noexcept {
@@ -294,6 +328,13 @@ IndexMap index_map(
       return class_loss(inputs, input, output);
     case IndexRule::class_loss_backward:
       return input == 1 ? IndexMap{.axes = {same(0), same(1)}} : IndexMap{.axes = {same(0)}};
+    case IndexRule::gathered:
+      return {.axes = gathered(op, in, input)};
+    case IndexRule::gathered_backward:
+      return {.axes = gathered_backward(op, in)};
+    case IndexRule::selected:
+    case IndexRule::selected_backward:
+      return {.axes = selected(op, inputs, input, rule == IndexRule::selected_backward)};
     case IndexRule::none:
       break;
   }

@@ -110,6 +110,10 @@ double row_flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
   }
 }
 
+bool is_pick(OpKind kind) noexcept {
+  return kind == OpKind::gather || kind == OpKind::index_select;
+}
+
 double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
   switch (op_info(op.kind()).op_class) {
     case OpClass::view:
@@ -127,6 +131,8 @@ double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
       return element_count(inputs[0]) * (op.kind() == OpKind::sgd_step
                                              ? sgd_flops_per_element(op, inputs.size() > 2)
                                              : adam_flops_per_element(op));
+    case OpClass::indexing:
+      return is_pick(op.kind()) ? 0 : element_count(inputs[0]);
     case OpClass::expression:
       return element_count(outputs[0]) *
              static_cast<double>(op.attributes<ExpressionAttributes>().flops);
@@ -140,6 +146,9 @@ double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
 OpCost op_cost(const OpView& op, Specs inputs, Specs outputs) noexcept {
   if (op_info(op.kind()).op_class == OpClass::view) {
     return {};
+  }
+  if (is_pick(op.kind())) {  // of x, it reads what it picks
+    return {.flops = 0, .bytes = size_bytes(inputs.subspan(1)) + 2 * size_bytes(outputs)};
   }
   return {.flops = flops(op, inputs, outputs), .bytes = size_bytes(inputs) + size_bytes(outputs)};
 }

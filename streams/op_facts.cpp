@@ -102,6 +102,8 @@ constexpr auto kSigned = static_cast<DtypeMask>(dtype_bit(DType::i32) | dtype_bi
 constexpr auto kIntegers = static_cast<DtypeMask>(kSigned | dtype_bit(DType::u8));
 constexpr auto kFloats = static_cast<DtypeMask>(dtype_bit(DType::f32) | dtype_bit(DType::f64) |
                                                 dtype_bit(DType::f16) | dtype_bit(DType::bf16));
+constexpr auto kNumbers = static_cast<DtypeMask>(kFloats | kIntegers);
+constexpr auto kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
 
 // Weights, host and gpu: estimates from the number of instructions, not measured yet.
 // They rank kinds, no more.
@@ -240,6 +242,14 @@ constexpr OpFacts kRows[kOpKindCount] = {
     barrier(OpKind::sync).fields(kTicket),
     barrier(OpKind::limit).fields(kLimit),
     elementwise(OpKind::expression, kSimple).fields(kExpression).fails(kIntegers),
+    Row(OpKind::gather, FusionClass::gather, IndexRule::gathered).fails(kAll).fields(kAxis),
+    Row(OpKind::index_select, FusionClass::gather, IndexRule::selected).fails(kAll).fields(kAxis),
+    Row(OpKind::scatter_add, FusionClass::gather, IndexRule::gathered_backward, kSimple)
+        .fails(kNumbers)
+        .fields(kAxis),
+    Row(OpKind::index_add, FusionClass::gather, IndexRule::selected_backward, kSimple)
+        .fails(kNumbers)
+        .fields(kAxis),
 };
 
 constexpr bool is_in_order() {

@@ -24,7 +24,7 @@ enum class FusionClass : std::uint8_t {
   conv,
   pool,
   scan,       ///< Each element follows from all before it. No kind yet.
-  gather,     ///< Elements go to other places: concat, slice_scatter.
+  gather,     ///< Elements go to other places: concat, slice_scatter, by index.
   attention,  ///< No kind yet.
   barrier,    ///< Ends every group: a record that others wait for, or that changes what holds.
 };
@@ -52,6 +52,10 @@ enum class IndexRule : std::uint8_t {
   plane_backward,       ///< Any place of the plane: positions are data.
   class_loss,           ///< (logits [n, c], targets [n]) to losses [n], probabilities [n, c].
   class_loss_backward,  ///< (grad [n], probabilities [n, c], targets [n]) to [n, c].
+  gathered,             ///< The axis is read whole, for places are data: gather.
+  gathered_backward,    ///< Source and index alike, both whole along the axis: scatter_add.
+  selected,             ///< As gathered; the index is the result's axis: index_select.
+  selected_backward,    ///< As gathered_backward, with the index along the axis: index_add.
 };
 
 enum class AttributeType : std::uint8_t { f64, i64, u64, i32, u32, u8, pointer, time };

@@ -96,7 +96,12 @@ enum class OpKind : std::uint16_t {
   limit = 72,  // what follows in the lane is given up at this deadline, or on this stop
   // an elementwise function that the program captured: kernel/expression.hpp
   expression = 73,  // (inputs...) -> outputs; an update is (parameter, gradient, state...)
+  // along one axis, at the places that an index of i32 or i64 names
+  gather = 74,        // (x, index of x's rank) -> values in index's shape
+  index_select = 75,  // (x, index[n]) -> x's shape with n along the axis
+  scatter_add = 76,   // (source, index): zeros, with source added; the adjoint of gather
+  index_add = 77,     // (source, index): the same for index_select
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::expression) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::index_add) + 1;
 
 }  // namespace hearth

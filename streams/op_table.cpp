@@ -47,6 +47,9 @@ class Row {
       case OpClass::optimizer:
         *this = no_gradient();
         break;
+      case OpClass::indexing:
+        *this = inputs(2, 2).rule(DtypeRule::indexed).attribute_size(sizeof(AxisAttributes));
+        break;
       case OpClass::lifetime:
         *this = inputs(0, 0).outputs(0).rule(DtypeRule::none).no_gradient();
         break;
@@ -323,6 +326,19 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .attributes<ExpressionAttributes>()
         .doc("An elementwise function that the program captured, over all inputs at once, numpy "
              "broadcasting: a custom op, or an optimizer's update of one parameter."),
+    // by index
+    Row{OpKind::gather, "gather", OpClass::indexing, kAll}.doc(
+        "(x, index of x's rank): along the axis, the element of x at each index, in index's shape; "
+        "an index outside of the axis is out_of_range when the op runs."),
+    Row{OpKind::index_select, "index_select", OpClass::indexing, kAll}.doc(
+        "(x, index[n]): the n slices of x at the indices along the axis; one outside of it is "
+        "out_of_range when the op runs."),
+    Row{OpKind::scatter_add, "scatter_add", OpClass::indexing, kNumbers}.doc(
+        "(source, index): zeros, with each element of the source added at its index along the "
+        "axis, in the order of the index; the adjoint of gather. Integers wrap."),
+    Row{OpKind::index_add, "index_add", OpClass::indexing, kNumbers}.doc(
+        "(source, index[n]): zeros, with each slice of the source added at its index along the "
+        "axis, in the order of the index; the adjoint of index_select. Integers wrap."),
 };
 
 namespace {

@@ -28,6 +28,7 @@ enum class OpClass : std::uint8_t {
   row,  ///< softmax and its kin
   optimizer,
   expression,  ///< An elementwise function that the program captured.
+  indexing,    ///< Along an axis, where an index says: gather and its kin.
   lifetime,    ///< upload, drop, publish, ...: handled by the actor, never a kernel
 };
 
@@ -41,6 +42,7 @@ enum class DtypeRule : std::uint8_t {
   position,        ///< argmax: i64
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
+  indexed,         ///< (t, i32 or i64 index) -> t
   expression,      ///< As its kernel says.
   none,            ///< lifetime records
 };

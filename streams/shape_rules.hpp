@@ -64,5 +64,23 @@ namespace hearth::rules {
                                         const PoolAttributes& attributes);
 /// logits [n, c], targets [n]; gives the shape of the losses, [n].
 [[nodiscard]] Result<TensorSpec> cross_entropy(const TensorSpec& logits, const TensorSpec& targets);
+/// index has x's rank and off the axis no more elements than x; gives x's type in index's shape.
+/// What is picked from has elements along the axis, unless nothing is picked.
+[[nodiscard]] Result<TensorSpec> gather(const TensorSpec& x, const TensorSpec& index, int axis);
+/// index [n]; gives x's shape with n along the axis.
+[[nodiscard]] Result<TensorSpec> index_select(const TensorSpec& x,
+                                              const TensorSpec& index,
+                                              int axis);
+/// source and index have the one shape that gather would give of a tensor of shape `whole`; gives
+/// whole.
+[[nodiscard]] Result<TensorSpec> scatter_add(const TensorSpec& source,
+                                             const TensorSpec& index,
+                                             const Shape& whole,
+                                             int axis);
+/// source is as index_select would give it of a tensor of shape `whole`; gives whole.
+[[nodiscard]] Result<TensorSpec> index_add(const TensorSpec& source,
+                                           const TensorSpec& index,
+                                           const Shape& whole,
+                                           int axis);
 
 }  // namespace hearth::rules

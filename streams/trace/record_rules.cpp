@@ -316,6 +316,25 @@ Status check_row(const OpView& op, Specs inputs, Specs outputs) {
   return require_spec(kind, outputs[0], inputs[0]);
 }
 
+Status check_indexing(const OpView& op, Specs inputs, const TensorSpec& result) {
+  const OpKind kind = op.kind();
+  const auto attributes = op.attributes<AxisAttributes>();
+  const bool is_pick = kind == OpKind::gather || kind == OpKind::index_select;
+  const Shape& whole = is_pick ? inputs[0].shape : result.shape;
+  HEARTH_TRY_STATUS(check_axis(kind, attributes.axis, whole));
+  if (attributes.keep_dims != 0) {
+    return bad_attribute(kind, "it has no axis to keep");
+  }
+  if (is_pick) {
+    const auto rule = kind == OpKind::gather ? gather : index_select;
+    HEARTH_TRY(const TensorSpec wanted, rule(inputs[0], inputs[1], attributes.axis));
+    return require_spec(kind, result, wanted);
+  }
+  const auto rule = kind == OpKind::scatter_add ? scatter_add : index_add;
+  HEARTH_TRY(const TensorSpec wanted, rule(inputs[0], inputs[1], whole, attributes.axis));
+  return require_spec(kind, result, wanted);
+}
+
 Status check_optimizer(const OpView& op, Specs inputs, Specs outputs) {
   HEARTH_TRY_STATUS(result_dtype(op.kind(), inputs).status());
   for (const Specs side : {inputs.subspan(1), outputs}) {
@@ -448,6 +467,8 @@ Status check_record(const OpView& op, Specs inputs, Specs outputs, const Express
       return check_row(op, inputs, outputs);
     case OpClass::expression:
       return check_expression(op, inputs, outputs, expression);
+    case OpClass::indexing:
+      return check_indexing(op, inputs, outputs[0]);
     case OpClass::optimizer:
       return check_optimizer(op, inputs, outputs);
     case OpClass::lifetime:

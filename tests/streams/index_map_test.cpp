@@ -162,9 +162,32 @@ std::vector<Example> pooling_examples() {
   return all;
 }
 
+// Off the axis, an index of gather may be doubled and still be no longer than what it speaks of.
+std::vector<Example> indexing_examples() {
+  std::vector<Example> all;
+  const auto add = [&](OpKind kind, int axis, const Shape& values, const Shape& index, Shape out) {
+    const bool is_pick = kind == OpKind::gather || kind == OpKind::index_select;
+    all.push_back(
+        {.call =
+             KernelExample(kind, {{DType::f32, values}, {DType::i64, index}}, {{DType::f32, out}})
+                 .with(AxisAttributes{.axis = axis}),
+         .bound = is_pick ? values[axis] : out[axis]});
+  };
+  add(OpKind::gather, 0, {3, 4}, {2, 2}, {2, 2});
+  add(OpKind::gather, 1, {4, 3}, {2, 5}, {2, 5});
+  add(OpKind::scatter_add, 0, {2, 2}, {2, 2}, {3, 4});
+  add(OpKind::scatter_add, 1, {2, 5}, {2, 5}, {4, 3});
+  add(OpKind::index_select, 0, {3, 2}, {4}, {4, 2});
+  add(OpKind::index_select, 1, {2, 3, 2}, {2}, {2, 2, 2});
+  add(OpKind::index_add, 0, {4, 2}, {4}, {3, 2});
+  add(OpKind::index_add, 1, {2, 2, 2}, {2}, {2, 3, 2});
+  return all;
+}
+
 std::vector<Example> examples() {
   std::vector<Example> all = elementwise_examples();
-  for (auto* family : {moving_examples, contraction_examples, pooling_examples}) {
+  for (auto* family :
+       {moving_examples, contraction_examples, pooling_examples, indexing_examples}) {
     for (Example& each : family()) {
       all.push_back(std::move(each));
     }

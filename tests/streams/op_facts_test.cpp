@@ -33,8 +33,8 @@ TEST(OpFacts, WeighWhatHasArithmetic) {
     const ArithmeticWeight weight = op_facts(info.kind).weight;
     EXPECT_EQ(weight.host > 0, weight.gpu > 0) << info.name;
     const bool moves_only = info.kind == OpKind::fill || info.op_class == OpClass::view ||
-                            info.op_class == OpClass::movement ||
-                            info.op_class == OpClass::lifetime;
+                            info.op_class == OpClass::movement || info.kind == OpKind::gather ||
+                            info.kind == OpKind::index_select || info.op_class == OpClass::lifetime;
     EXPECT_EQ(weight.host == 0, moves_only) << info.name;
   }
   EXPECT_LT(op_facts(OpKind::add).weight.host, op_facts(OpKind::exp).weight.host);
@@ -193,6 +193,22 @@ TEST(OpFacts, MayFailIsWhatTheReferenceDoesWithPositionsAndClasses) {
   EXPECT_TRUE(fails(KernelExample(OpKind::max_pool2d_backward, {pooled, position}, {plane})
                         .with(PoolAttributes{}),
                     {bytes_of<float>({1}), bytes_of<std::int32_t>({4})}));
+  const TensorSpec line{DType::f32, {2}};
+  for (const OpKind kind :
+       {OpKind::gather, OpKind::index_select, OpKind::scatter_add, OpKind::index_add}) {
+    const bool is_pick = kind == OpKind::gather || kind == OpKind::index_select;
+    const TensorSpec whole{DType::f32, {3}};
+    const KernelExample call =
+        KernelExample(kind, {is_pick ? whole : line, {DType::i64, {2}}}, {is_pick ? line : whole})
+            .with(AxisAttributes{});
+    const Bytes values = is_pick ? bytes_of<float>({1, 2, 3}) : pair;
+    EXPECT_TRUE(fails(call, {values, beyond})) << name(kind);
+    EXPECT_TRUE(fails(call, {values, bytes_of<std::int64_t>({-1, 0})})) << name(kind);
+    EXPECT_FALSE(fails(call, {values, bytes_of<std::int64_t>({2, 0})})) << name(kind);
+    for (int i = 0; i < kDTypeCount; ++i) {
+      EXPECT_EQ(may_fail(kind, static_cast<DType>(i)), accepts(kind, static_cast<DType>(i)));
+    }
+  }
   for (const OpKind kind :
        {OpKind::cross_entropy, OpKind::cross_entropy_backward, OpKind::max_pool2d_backward}) {
     EXPECT_TRUE(may_fail(kind, DType::f32)) << name(kind);

@@ -112,7 +112,9 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "copy",
                                         "concat",
                                         "max",
-                                        "expression"}));
+                                        "expression",
+                                        "gather",
+                                        "index_select"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
@@ -161,6 +163,16 @@ TEST(OpCost, CountsEveryByteReadAndWritten) {
   const OpCost cost = op_cost(add.view(), Specs{f32({4, 8}), f32({8})}, Specs{f32({4, 8})});
   EXPECT_EQ(cost.flops, 32);
   EXPECT_EQ(cost.bytes, 4 * (32 + 8 + 32));
+}
+
+TEST(OpCost, OfAPickCountsWhatIsPicked) {
+  const TestOp op(OpKind::index_select, AxisAttributes{});
+  const TensorSpec index{DType::i64, {5}};
+  const OpCost cost = op_cost(op.view(), Specs{f32({1000, 8}), index}, Specs{f32({5, 8})});
+  EXPECT_EQ(cost.flops, 0);
+  EXPECT_EQ(cost.bytes, 5 * 8 + 2 * 4 * 5 * 8);
+  const TestOp adjoint(OpKind::index_add, AxisAttributes{});
+  EXPECT_EQ(flops_of(adjoint, {f32({5, 8}), index}, {f32({1000, 8})}), 40);
 }
 
 TEST(OpCost, OfAViewIsNothing) {
