@@ -39,7 +39,8 @@ struct CpuBackend::Machine {
                               expression_rows(),
                               matmul_rows(),
                               conv_rows(),
-                              pool_rows()}) {
+                              pool_rows(),
+                              indexing_rows()}) {
       for (const KernelRow& row : group) {
         rows[static_cast<std::size_t>(row.kind)] = row;
       }

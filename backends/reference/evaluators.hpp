@@ -31,6 +31,8 @@ namespace hearth::reference {
     const KernelCall& call);  // cross_entropy.cpp, forward and backward
 [[nodiscard]] Status evaluate_optimizer(
     const KernelCall& call);  // optimizer.cpp: sgd_step, adam_step
+[[nodiscard]] Status evaluate_indexing(
+    const KernelCall& call);  // indexing.cpp: gather, index_select and their adjoints
 [[nodiscard]] Status evaluate_expression(
     const KernelCall& call);  // expression.cpp, by the interpreter of KernelIR
 

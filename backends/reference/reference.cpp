@@ -92,6 +92,11 @@ Evaluator evaluator(OpKind kind) {
       return evaluate_optimizer;
     case OpKind::expression:
       return evaluate_expression;
+    case OpKind::gather:
+    case OpKind::index_select:
+    case OpKind::scatter_add:
+    case OpKind::index_add:
+      return evaluate_indexing;
     case OpKind::reshape:
     case OpKind::permute:
     case OpKind::slice:

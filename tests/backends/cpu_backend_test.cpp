@@ -5,6 +5,7 @@
 #include <hearth/backends/cpu/cpu_backend.hpp>
 #include <hearth/runtime/base/philox.hpp>
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <gtest/gtest.h>
 
@@ -84,6 +85,103 @@ TEST(CpuBackend, NamesTheElementThatIsDividedByZero) {
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kernel_failed);
   EXPECT_EQ(status.error().text, "div: division by zero at element 2");
+}
+
+TEST(CpuBackend, NamesTheIndexThatIsOutsideItsAxis) {
+  CpuBackend backend;
+  const SmallTensor x(DType::f32, {2, 3});
+  const SmallTensor index(DType::i32, {2, 2}, {0, 2, 3, -1});
+  const SmallTensor out(DType::f32, {2, 2});
+  const AxisAttributes along{.axis = 1};
+  const auto text_of = [&](OpKind kind, const TensorView& places) {
+    const Status status = testing::run_call(
+        backend, SmallCall(kind, {x.view(), places}, {out.view()}).with(along).call());
+    EXPECT_FALSE(status.has_value() || status.error().code != ErrorCode::out_of_range);
+    return status.has_value() ? "no error" : status.error().text;
+  };
+  EXPECT_EQ(text_of(OpKind::gather, index.view()),
+            "gather: index 3 at [1, 0] is outside axis 1 of size 3");
+  const Layout turned(Shape{2, 2}, Strides{1, 2});
+  EXPECT_EQ(text_of(OpKind::gather, index.view(turned, 0)),
+            "gather: index 3 at [0, 1] is outside axis 1 of size 3");
+  const Layout backwards(Shape{2}, Strides{-1});
+  EXPECT_EQ(text_of(OpKind::index_select, index.view(backwards, 3)),
+            "index_select: index -1 at [0] is outside axis 1 of size 3");
+}
+
+// Beyond the size from which zeros bypass the caches.
+TEST(CpuBackend, AddsIntoALargeTable) {
+  CpuBackend backend;
+  constexpr std::int64_t kRows = 70'001;
+  constexpr std::int64_t kWidth = 129;
+  const SmallTensor source(DType::f32, {4, kWidth}, std::vector<double>(4 * kWidth, 1.5));
+  const SmallTensor index(DType::i64, {4}, {kRows - 1, 17, 17, 0});
+  const SmallTensor out(DType::f32,
+                        {kRows, kWidth},
+                        std::vector<double>(static_cast<std::size_t>(kRows) * kWidth, 7));
+  ASSERT_TRUE(
+      testing::run_call(backend,
+                        SmallCall(OpKind::index_add, {source.view(), index.view()}, {out.view()})
+                            .with(AxisAttributes{})
+                            .call())
+          .has_value());
+  const auto* const sums = out.view().as<const float>();
+  std::int64_t wrong = 0;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const float want = row == 17 ? 3.0F : row == 0 || row == kRows - 1 ? 1.5F : 0.0F;
+    for (std::int64_t column = 0; column < kWidth; ++column) {
+      wrong += sums[row * kWidth + column] == want ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+// Sums of both ways, of rows and of lines, in the order of the index: the same bits on any arena.
+TEST(CpuBackend, AdditionsByIndexHaveTheBitsOfTheirOrder) {
+  CpuBackend one({.serial = true});
+  CpuBackend all;
+  constexpr std::int64_t kCount = 5000;
+  constexpr std::int64_t kWidth = 37;
+  std::vector<double> values;
+  std::vector<double> places;
+  for (std::int64_t i = 0; i < kCount * kWidth; ++i) {
+    values.push_back(1.0 / static_cast<double>(i + 3));
+  }
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    places.push_back(static_cast<double>(i * i % 11));
+  }
+  const SmallTensor source(DType::f32, {kCount, kWidth}, values);
+  const SmallTensor index(DType::i32, {kCount}, places);
+  const Layout repeated(Shape{kCount, kWidth}, Strides{1, 0});
+  std::vector<float> want(11 * kWidth, 0.0F);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    want[static_cast<std::size_t>(places[i / kWidth]) * kWidth + i % kWidth] +=
+        static_cast<float>(values[i]);
+  }
+  const auto sums_of = [&](CpuBackend& backend, OpKind kind, const TensorView& from) {
+    const SmallTensor out(DType::f32, {11, kWidth});
+    const TensorView at = kind == OpKind::index_add ? index.view() : index.view(repeated, 0);
+    EXPECT_TRUE(
+        testing::run_call(backend,
+                          SmallCall(kind, {from, at}, {out.view()}).with(AxisAttributes{}).call())
+            .has_value());
+    const auto* const sums = out.view().as<const float>();
+    return std::vector<float>(sums, sums + 11 * kWidth);
+  };
+  // The same values from a buffer with a gap behind each row, which are no rows to be copied.
+  std::vector<double> gapped;
+  for (std::int64_t row = 0; row < kCount; ++row) {
+    gapped.insert(gapped.end(), values.begin() + row * kWidth, values.begin() + (row + 1) * kWidth);
+    gapped.push_back(0);
+  }
+  const SmallTensor wide(DType::f32, {kCount, kWidth + 1}, gapped);
+  const Layout part(Shape{kCount, kWidth}, Strides{kWidth + 1, 1});
+  for (const OpKind kind : {OpKind::index_add, OpKind::scatter_add}) {
+    for (CpuBackend* const backend : {&one, &all}) {
+      EXPECT_EQ(sums_of(*backend, kind, source.view()), want) << name(kind);
+      EXPECT_EQ(sums_of(*backend, kind, wide.view(part, 0)), want) << name(kind);
+    }
+  }
 }
 
 TEST(CpuBackend, FailsForTheMaximumOfNothing) {

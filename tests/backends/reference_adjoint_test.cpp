@@ -125,6 +125,21 @@ TEST(ReferenceAdjoint, SliceScatterIsTheAdjointOfSlice) {
       dot(sliced, grad), dot(x, apply(OpKind::slice_scatter, {&grad}, {4, 7}, slice)), 1e-12);
 }
 
+TEST(ReferenceAdjoint, PicksAndAdditionsByIndexAreAdjoints) {
+  const SmallTensor x = random_tensor({4, 5}, 20);
+  const AxisAttributes along{.axis = 1, .keep_dims = 0};
+  const SmallTensor places(DType::i64, {3, 4}, {4, 0, 4, 2, 1, 1, 1, 1, 0, 3, 2, 3});
+  const SmallTensor grad = random_tensor({3, 4}, 21);
+  EXPECT_NEAR(dot(apply(OpKind::gather, {&x, &places}, {3, 4}, along), grad),
+              dot(x, apply(OpKind::scatter_add, {&grad, &places}, {4, 5}, along)),
+              1e-12);
+  const SmallTensor line(DType::i32, {6}, {4, 0, 0, 2, 4, 4});
+  const SmallTensor slices = random_tensor({4, 6}, 22);
+  EXPECT_NEAR(dot(apply(OpKind::index_select, {&x, &line}, {4, 6}, along), slices),
+              dot(x, apply(OpKind::index_add, {&slices, &line}, {4, 5}, along)),
+              1e-12);
+}
+
 /// Central differences of <f(x), grad> in every element of x.
 std::vector<double> differences(const SmallTensor& x,
                                 const SmallTensor& grad,

@@ -315,6 +315,19 @@ TEST(Reference, APoolPositionOutsideItsPlaneIsRefused) {
   EXPECT_EQ(status.error().code, ErrorCode::out_of_range);
 }
 
+TEST(Reference, AnIndexOutsideItsAxisIsNamedWithItsPlace) {
+  const SmallTensor x(DType::f32, {2, 3});
+  const SmallTensor index(DType::i32, {2, 2}, {0, 2, -1, 3});
+  const SmallTensor out(DType::f32, {2, 2});
+  const Status status =
+      reference::evaluate(SmallCall(OpKind::gather, {x.view(), index.view()}, {out.view()})
+                              .with(AxisAttributes{.axis = 1})
+                              .call());
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::out_of_range);
+  EXPECT_EQ(status.error().text, "gather: index -1 at [1, 0] is outside axis 1 of size 3");
+}
+
 TEST(Reference, DropoutZeroesEvenInfinityAndScalesTheRest) {
   const SmallTensor x(DType::f32, {64}, std::vector<double>(64, kInfinity));
   const auto y = with_attributes(OpKind::dropout,

@@ -23,6 +23,7 @@ inline constexpr DtypeMask kIntegerTypes =
 [[nodiscard]] std::vector<OpCase> pooling_cases();
 [[nodiscard]] std::vector<OpCase> row_cases();
 [[nodiscard]] std::vector<OpCase> optimizer_cases();
+[[nodiscard]] std::vector<OpCase> indexing_cases();
 
 /// Scalar, empty, single, prime, tail, many axes, and one that is large enough to be shared among
 /// cores.

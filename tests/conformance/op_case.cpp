@@ -44,7 +44,8 @@ std::vector<OpCase> op_cases() {
                             convolution_cases,
                             pooling_cases,
                             row_cases,
-                            optimizer_cases}) {
+                            optimizer_cases,
+                            indexing_cases}) {
     std::ranges::move(family(), std::back_inserter(all));
   }
   std::ranges::sort(all, {}, &OpCase::kind);

@@ -1,0 +1,38 @@
+// What the kernels of gather, index_select and their adjoints share: the operands, and the check of
+// the index before anything is read or written. Private to backends/cpu. Threads: owner only; the
+// check forks by itself.
+#pragma once
+
+#include "kernel_table.hpp"
+
+#include <hearth/backends/kernel.hpp>
+
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// `whole` is what the index speaks of: x of a pick, the result of an adjoint. `part` has an
+/// element for each place that it names: the result of a pick, the source of an adjoint.
+struct Indexing {
+  explicit Indexing(const KernelCall& call) noexcept;
+
+  const TensorView& whole;
+  const TensorView& part;
+  const TensorView& index;
+  int axis;
+  bool is_line;  ///< The index is a line along the axis and says the same for all other places.
+
+  /// Of the index, for each place of `part`.
+  [[nodiscard]] Strides index_strides() const noexcept;
+  [[nodiscard]] std::int64_t axis_size() const noexcept { return whole.shape()[axis]; }
+};
+
+/// Errors: out_of_range for the first index, in row-major order, that does not lie on the axis.
+[[nodiscard]] Status check_index(const KernelCall& call,
+                                 const Indexing& op,
+                                 KernelContext& context);
+
+[[nodiscard]] Status run_pick(const KernelCall& call, KernelContext& context);    // pick.cpp
+[[nodiscard]] Status run_add_at(const KernelCall& call, KernelContext& context);  // add_at.cpp
+
+}  // namespace hearth::cpu

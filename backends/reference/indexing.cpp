@@ -1,0 +1,106 @@
+#include "elements.hpp"
+#include "evaluators.hpp"
+
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hearth::reference {
+namespace {
+
+bool is_line(OpKind kind) {
+  return kind == OpKind::index_select || kind == OpKind::index_add;
+}
+
+// "[0, 2]": the place of the i-th element in row-major order.
+std::string place_text(const Shape& shape, std::int64_t i) {
+  std::string text;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    text = fmt::format("{}{}{}", i % shape[axis], text.empty() ? "" : ", ", text);
+    i /= shape[axis];
+  }
+  return "[" + text + "]";
+}
+
+Status check_index(const KernelCall& call, const Integers& index, const Shape& whole) {
+  const int axis = call.op.attributes<AxisAttributes>().axis;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (index[i] < 0 || index[i] >= whole[axis]) {
+      const std::string_view op = name(call.op.kind());
+      return Error{
+          .code = ErrorCode::out_of_range,
+          .text = fmt::format("{}: index {} at {} is outside axis {} of size {}",
+                              op,
+                              index[i],
+                              place_text(call.inputs[1].shape(), static_cast<std::int64_t>(i)),
+                              axis,
+                              whole[axis]),
+          .op = std::string(op)};
+    }
+  }
+  return {};
+}
+
+// The place in the whole of each element of the part, in the part's row-major order.
+std::vector<std::int64_t> places(const KernelCall& call,
+                                 const Integers& index,
+                                 const Shape& whole,
+                                 const Shape& part) {
+  const auto axis = static_cast<std::size_t>(call.op.attributes<AxisAttributes>().axis);
+  Strides index_strides = contiguous_strides(part);
+  if (is_line(call.op.kind())) {
+    index_strides = {};
+    index_strides[axis] = 1;
+  }
+  Strides others = contiguous_strides(whole);
+  const std::int64_t step = others[axis];
+  others[axis] = 0;
+  std::vector<std::int64_t> places;
+  visit_offsets(part, others, [&](std::int64_t offset) { places.push_back(offset); });
+  std::size_t next = 0;
+  visit_offsets(part, index_strides, [&](std::int64_t offset) {
+    places[next++] += at(index, offset) * step;
+  });
+  return places;
+}
+
+template <class T>
+void sum_at(const KernelCall& call, const std::vector<std::int64_t>& places) {
+  const auto source = load<T>(call.inputs[0]);
+  auto sums = filled(call.outputs[0].shape(), T{0});
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    at(sums, places[i]) = plus(at(sums, places[i]), source[i]);
+  }
+  store(call.outputs[0], sums);
+}
+
+}  // namespace
+
+Status evaluate_indexing(const KernelCall& call) {
+  const bool is_pick = call.op.kind() == OpKind::gather || call.op.kind() == OpKind::index_select;
+  const TensorView& whole = is_pick ? call.inputs[0] : call.outputs[0];
+  const TensorView& part = is_pick ? call.outputs[0] : call.inputs[0];
+  const Integers index = load_integers(call.inputs[1]);
+  HEARTH_TRY_STATUS(check_index(call, index, whole.shape()));
+  const std::vector<std::int64_t> from = places(call, index, whole.shape(), part.shape());
+  if (is_pick) {
+    const Bits values = load_bits(whole);
+    Bits out;
+    for (const std::int64_t place : from) {
+      out.push_back(at(values, place));
+    }
+    store_bits(part, out);
+  } else if (is_float(whole.dtype)) {
+    sum_at<double>(call, from);
+  } else {
+    sum_at<std::int64_t>(call, from);
+  }
+  return {};
+}
+
+}  // namespace hearth::reference
