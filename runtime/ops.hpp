@@ -219,6 +219,40 @@ struct Range {
                            int axis = 0,
                            SourceLoc loc = SourceLoc::current());
 
+// ---- by index: along one axis, at places that a tensor names ----
+// Dtypes of all: any; of the adding ones numbers; index i32 or i64. An index lies in [0, size of
+// the axis): nothing counts from the end. Errors of all: an index outside poisons the result with
+// out_of_range, which names it, its place and the axis. No gradient flows to an index.
+
+/// result[i, j] = x[index[i, j], j] for axis 0 of rank 2, and so on, as torch.gather.
+///
+/// Shapes: index of x's rank and, off the axis, no longer than x; result like index.
+[[nodiscard]] Tensor gather(Arg x, int axis, Arg index);
+/// The slices of x along the axis that the index names, in its order.
+///
+/// Shapes: index [n]; result like x with n along the axis.
+[[nodiscard]] Tensor index_select(Arg x, int axis, Arg index);
+/// The row of a table for each index. Its gradient is dense: zeros, with each row's gradients
+/// added.
+///
+/// Shapes: weight [count, ...], index [...]; result index's shape, then weight's without the first.
+[[nodiscard]] Tensor embedding(Arg weight, Arg index);
+/// x plus, at each index along the axis, the element of the source: result[index[i, j], j] +=
+/// source[i, j] for axis 0 of rank 2. What goes to one place is summed in the order of the index,
+/// so that the bits do not depend on threads; 16-bit types in f32. The adjoint of gather.
+///
+/// Shapes: index of x's rank and, off the axis, no longer than x; source like index.
+/// Dtypes: numbers, equal for x and source.
+[[nodiscard]] Tensor scatter_add(Arg x, int axis, Arg index, Arg source);
+/// The same with whole slices; the adjoint of index_select.
+///
+/// Shapes: index [n]; source like x with n along the axis.
+[[nodiscard]] Tensor index_add(Arg x, int axis, Arg index, Arg source);
+/// 1 where the last axis is the index, else 0; one outside the classes fails as a scatter_add.
+///
+/// Shapes: index [...]; result [..., classes]. Errors: ArgumentError when classes is below 1.
+[[nodiscard]] Tensor one_hot(Arg index, std::int64_t classes, DType dtype = DType::f32);
+
 // ---- reductions: sum(x) over all, sum(x, -1) over one axis, sum(x, {0, 2}) over several ----
 [[nodiscard]] Tensor sum(Arg x, Axes axes = {}, bool keep_dims = false);
 [[nodiscard]] Tensor mean(Arg x, Axes axes = {}, bool keep_dims = false);

@@ -107,6 +107,11 @@ constexpr VjpRow make_row(OpKind kind) {
       constexpr VjpNeeds kAll{.operands = 0x0f};
       return {vjp::expression, {kAll, kAll, kAll, kAll}};
     }
+    case OpKind::gather:
+    case OpKind::index_select:
+    case OpKind::scatter_add:
+    case OpKind::index_add:
+      return {vjp::indexing, {VjpNeeds{.operands = kSecond}}};
     // Tensor::to(device) counts as an upload of its input.
     case OpKind::upload:
       return from_nothing(vjp::transfer);

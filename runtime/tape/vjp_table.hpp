@@ -82,6 +82,8 @@ void average_pool(const VjpNode& node, Tensor gradient);
 /// softmax and log_softmax.
 void row_softmax(const VjpNode& node, Tensor gradient);
 void cross_entropy(const VjpNode& node, Tensor gradient);
+/// gather, index_select, and the adjoints of both: each other's gradients.
+void indexing(const VjpNode& node, Tensor gradient);
 
 }  // namespace vjp
 

@@ -50,6 +50,16 @@ const std::vector<NamedOp>& ops() {
        [](const Tensor& x) {
          return stack({x, x}, -1);
        }},
+      {"index_select",
+       [](const Tensor& x) {
+         return index_select(x, 0, zeros(x.device(), {x.size(0)}, DType::i64));
+       }},
+      {"gather",
+       [](const Tensor& x) { return gather(x, 1, zeros(x.device(), x.shape(), DType::i32)); }},
+      {"scatter_add",
+       [](const Tensor& x) {
+         return scatter_add(x, 0, zeros(x.device(), x.shape(), DType::i32), x);
+       }},
       {"product", [](const Tensor& x) { return matmul(x, transpose(x)); }},
       {"inner product", [](const Tensor& x) { return matmul(transpose(x), x); }},
       {"convolution",

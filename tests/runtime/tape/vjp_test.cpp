@@ -371,6 +371,31 @@ TEST_F(VjpTest, SoftmaxAndItsLogarithmMatchDifferences) {
   }
 }
 
+// ---- by index ----
+
+TEST_F(VjpTest, OpsByIndexMatchDifferences) {
+  HostRandom random(18);
+  const HostTensor x = random.signed_values({3, 5});
+  const HostTensor source = random.signed_values({2, 4});
+  const Tensor places = i32({2, 0, 2, 1, 1, 1, 0, 2}, {2, 4});
+  const Tensor columns = i64({4, 0, 4, 2, 1, 3, 3, 3}, {2, 4});
+  const Tensor line = i64({2, 0, 2, 2}, {4});
+  check_gradients(device(), [&](const Tensors& in) { return gather(in[0], 0, places); }, {x});
+  check_gradients(
+      device(), [&](const Tensors& in) { return square(gather(in[0], -1, columns)); }, {x});
+  check_gradients(
+      device(), [&](const Tensors& in) { return square(index_select(in[0], 0, line)); }, {x});
+  check_gradients(
+      device(), [&](const Tensors& in) { return index_select(transpose(in[0]), 1, line); }, {x});
+  check_gradients(device(), [&](const Tensors& in) { return embedding(in[0], places); }, {x});
+  check_gradients(device(),
+                  [&](const Tensors& in) { return square(scatter_add(in[0], 1, columns, in[1])); },
+                  {x, source});
+  check_gradients(device(),
+                  [&](const Tensors& in) { return square(index_add(in[0], 0, line, in[1])); },
+                  {x, random.signed_values({4, 5})});
+}
+
 TEST_F(VjpTest, CrossEntropyMatchesDifferences) {
   HostRandom random(17);
   const Tensor targets = i32({2, 0, 4}, {3});

@@ -1,0 +1,32 @@
+#include "vjp_table.hpp"
+
+namespace hearth::vjp {
+namespace {
+
+OpKind adjoint_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::gather:
+      return OpKind::scatter_add;
+    case OpKind::scatter_add:
+      return OpKind::gather;
+    case OpKind::index_select:
+      return OpKind::index_add;
+    default:
+      return OpKind::index_select;
+  }
+}
+
+}  // namespace
+
+void indexing(const VjpNode& node, Tensor gradient) {
+  const std::array inputs{node.at(std::move(gradient)), node.last_operand(1)};
+  node.give(0,
+            detail::submit({.kind = adjoint_of(node.kind()),
+                            .location = node.location(),
+                            .inputs = inputs,
+                            .attributes = node.attribute_bytes()},
+                           node.dtype(0),
+                           node.shape(0)));
+}
+
+}  // namespace hearth::vjp
