@@ -2,6 +2,7 @@
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
+#include <hearth/modules/embedding.hpp>
 #include <hearth/modules/flatten.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/pooling.hpp>
@@ -113,6 +114,13 @@ TEST_F(LayerGradients, OfGroupedDilatedConv2d) {
 TEST_F(LayerGradients, OfPooling) {
   check({2, 2, 5, 4}, MaxPool2d{{.kernel = {2, 2}}});
   check({2, 2, 5, 4}, AvgPool2d{{.kernel = {3, 2}, .padding = {1, 1}}});
+}
+
+TEST_F(LayerGradients, OfEmbedding) {
+  const Tensor index = Tensor::from<std::int64_t>(test.reference, {3, 0, 3, 1}, {2, 2});
+  expect_right_gradients(
+      Embedding({.count = 4, .width = 3}, test.reference, generator, DType::f64),
+      [&](const Embedding& layer) { return weighted_sum(layer.forward(index)); });
 }
 
 TEST_F(LayerGradients, OfActivations) {
