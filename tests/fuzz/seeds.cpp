@@ -72,6 +72,18 @@ std::vector<Bytes> op_trace_seeds() {
   rows.op(OpKind::cast, {turned}, {DType::f16, {3, 2}});
   rows.about(OpKind::sync, 0);
   all.push_back(with_head(rows.trace()));
+  OpTraceBuilder table_rows;
+  const TensorSpec words_spec{DType::f32, {3, 2}};
+  const std::uint32_t words = table_rows.upload({3, 2}, {1, 2, 3, 4, 5, 6});
+  const std::uint32_t line = table_rows.fill({4}, 2, DType::i64);
+  const std::uint32_t chosen =
+      table_rows.op(OpKind::index_select, {words, line}, {DType::f32, {4, 2}}, AxisAttributes{});
+  table_rows.op(OpKind::index_add, {chosen, line}, words_spec, AxisAttributes{});
+  const std::uint32_t places = table_rows.fill({2, 2}, 1, DType::i32);
+  const std::uint32_t picked = table_rows.op(
+      OpKind::gather, {words, places}, {DType::f32, {2, 2}}, AxisAttributes{.axis = 1});
+  table_rows.op(OpKind::scatter_add, {picked, places}, words_spec, AxisAttributes{.axis = 1});
+  all.push_back(with_head(table_rows.trace()));
   OpTraceBuilder copies;
   const std::uint32_t here = copies.fill({4}, 3);
   copies.about(OpKind::readback, here);
