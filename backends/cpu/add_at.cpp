@@ -58,16 +58,16 @@ void write_zeros(std::byte* to, std::int64_t bytes, KernelContext& context) {
 
 // The result is [outer, length, width], the source [outer, count, width].
 struct Rows {
-  const std::byte* source;
-  std::byte* out;
-  DType dtype;
+  const std::byte* source = nullptr;
+  std::byte* out = nullptr;
+  DType dtype = DType::f32;
   std::int64_t outer = 1;
-  std::int64_t length;
+  std::int64_t length = 0;
   std::int64_t width = 1;
-  std::int64_t count;
-  std::int64_t* ends;   // of each place's part of `order`
-  std::int64_t* order;  // rows of the source, by place, then by number
-  bool streams;
+  std::int64_t count = 0;
+  std::int64_t* ends = nullptr;   // of each place's part of `order`
+  std::int64_t* order = nullptr;  // rows of the source, by place, then by number
+  bool streams = false;
 
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return width * size_bytes(dtype); }
   [[nodiscard]] std::int64_t first(std::int64_t place) const noexcept {
@@ -112,16 +112,16 @@ void write_sum(const Rows& rows,
   }
   const CastLoop widen = cast_loops(context.isa).at(rows.dtype, type);
   const CastLoop round = cast_loops(context.isa).at(type, rows.dtype);
-  alignas(64) std::array<float, kStrip> sum;
-  alignas(64) std::array<float, kStrip> term;
+  alignas(64) float sum[kStrip];
+  alignas(64) float term[kStrip];
   for (std::int64_t column = 0; column < rows.width; column += kStrip) {
     const std::int64_t count = std::min(kStrip, rows.width - column);
-    std::fill_n(sum.begin(), count, 0.0F);
+    std::fill_n(sum, count, 0.0F);
     for (std::int64_t i = first; i < last; ++i) {
-      widen(term.data(), source(i, column), count);
-      add(sum.data(), sum.data(), term.data(), count);
+      widen(term, source(i, column), count);
+      add(sum, sum, term, count);
     }
-    round(to + column * size_bytes(rows.dtype), sum.data(), count);
+    round(to + column * size_bytes(rows.dtype), sum, count);
   }
 }
 
@@ -212,18 +212,18 @@ void add_to(T& sum, T term) noexcept {
 
 // How far to the next element along an axis, in each operand.
 struct Steps {
-  std::int64_t count;
-  std::int64_t out;
-  std::int64_t source;
-  std::int64_t index;
+  std::int64_t count = 0;
+  std::int64_t out = 0;
+  std::int64_t source = 0;
+  std::int64_t index = 0;
 };
 
 struct Lines {
   const Indexing& op;
-  void* sums;             // in the result's shape
-  Collapsed space;        // the starts of the lines: operand 0 the sums, 1 the source, 2 the index
-  Steps along;            // the axis
-  std::int64_t out_step;  // of the sums along the axis
+  void* sums = nullptr;  // in the result's shape
+  Collapsed space;       // the starts of the lines: operand 0 the sums, 1 the source, 2 the index
+  Steps along;           // the axis
+  std::int64_t out_step = 0;  // of the sums along the axis
 };
 
 // Both orders add to each element along the line.

@@ -15,9 +15,9 @@ struct Pick {
   const TensorView& x;
   const TensorView& out;
   const TensorView& index;
-  std::int64_t size;       // bytes of an element
-  std::int64_t axis_step;  // of x
-  Collapsed space;         // operand 0 is x at the axis' first element, operand 1 the index
+  std::int64_t size = 0;       // bytes of an element
+  std::int64_t axis_step = 0;  // of x
+  Collapsed space;             // operand 0 is x at the axis' first element, operand 1 the index
 };
 
 // One index for the whole run: a piece of x.
