@@ -29,13 +29,12 @@ bool is_narrow(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// Zeros that bypass the caches, from a block that stays in them.
+// Zeros that bypass the caches, from a block that stays in them. Others see them after a fence.
 void stream_zeros(const MoveLoops& loops, std::byte* to, std::int64_t bytes) {
   alignas(64) static constexpr std::array<std::byte, 4096> kZeros{};
   for (std::int64_t at = 0; at < bytes; at += std::int64_t{kZeros.size()}) {
     loops.stream(to + at, kZeros.data(), std::min(bytes - at, std::int64_t{kZeros.size()}));
   }
-  loops.fence();
 }
 
 void write_zeros(const MoveLoops& loops, bool streams, std::byte* to, std::int64_t bytes) {
@@ -51,6 +50,7 @@ void write_zeros(std::byte* to, std::int64_t bytes, KernelContext& context) {
   const bool streams = bytes >= MoveLoops::kStreamBytes;
   context.arena.parallel_for(bytes, 2 * kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
     write_zeros(loops, streams, to + begin, end - begin);
+    loops.fence();
   });
 }
 
@@ -147,6 +147,7 @@ void write_rows(const Rows& rows, KernelContext& context) {
           write_sum(rows, row / rows.length, first, last, to, context);
         }
         write_zeros(loops, rows.streams, rows.out + (end - empty) * row_bytes, empty * row_bytes);
+        loops.fence();
       });
 }
 

@@ -8,7 +8,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
+constexpr std::int64_t kGrainBytes = std::int64_t{1} << 20;
 constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // elements that lie anywhere
 
 struct Pick {
