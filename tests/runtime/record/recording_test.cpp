@@ -148,6 +148,28 @@ TEST_F(Recording, CarriesTheExpressionsOfUpdatesAndCustomOps) {
   EXPECT_TRUE(oracle.agrees()) << oracle.to_string(true);
 }
 
+TEST_F(Recording, FollowsOpsByIndex) {
+  const OpTrace trace = record([&] {
+    const Tensor index = Tensor::from<std::int64_t>(cpu_, {2, 0, 2}, {3, 1});
+    const std::vector<Tensor> gradients = grad(
+        [&](const std::vector<Tensor>& in) {
+          return sum(square(embedding(in[0], index))) + sum(gather(in[0], 0, index));
+        },
+        {reshape(f32({1, 2, 3, 4, 5, 6}), {3, 2})});
+    static_cast<void>(gradients[0].to_vector<float>());
+  });
+  for (const OpKind kind :
+       {OpKind::gather, OpKind::index_select, OpKind::scatter_add, OpKind::index_add}) {
+    EXPECT_EQ(count(trace, kind), 1U) << name(kind);
+  }
+  const Result<OpTrace> read = decode_trace(encode_trace(trace));
+  ASSERT_TRUE(read.has_value()) << read.error().text;
+  for (const Device& device : {cpu_, reference_}) {
+    const ReplayReport again = replay(read.value(), device);
+    EXPECT_EQ(again.count(Verdict::same_bits), 1U) << again.to_string(true);
+  }
+}
+
 TEST_F(Recording, FollowsThreadsStreamsAndCopiesBetweenDevices) {
   const OpTrace trace = record([&] {
     const Tensor x = f32({1, 2, 3});
