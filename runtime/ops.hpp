@@ -91,7 +91,9 @@ template <class Integer,
 [[nodiscard]] Tensor neg(Arg x);
 [[nodiscard]] Tensor abs(Arg x);  ///< Its gradient is 0 at 0.
 [[nodiscard]] Tensor exp(Arg x);
+[[nodiscard]] Tensor expm1(Arg x);  ///< exp(x) - 1, exact near 0.
 [[nodiscard]] Tensor log(Arg x);
+[[nodiscard]] Tensor log1p(Arg x);  ///< log(1 + x), exact near 0.
 [[nodiscard]] Tensor sqrt(Arg x);
 [[nodiscard]] Tensor rsqrt(Arg x);
 [[nodiscard]] Tensor square(Arg x);
@@ -258,10 +260,17 @@ struct Range {
 [[nodiscard]] Tensor mean(Arg x, Axes axes = {}, bool keep_dims = false);
 /// Equal largest values share the gradient.
 [[nodiscard]] Tensor max(Arg x, Axes axes = {}, bool keep_dims = false);
+/// Equal smallest values share the gradient.
+[[nodiscard]] Tensor min(Arg x, Axes axes = {}, bool keep_dims = false);
+/// Of no elements 1. Each element's gradient is the product of the others, where some are 0 too.
+[[nodiscard]] Tensor prod(Arg x, Axes axes = {}, bool keep_dims = false);
 /// Position of the largest value along `axis`, i64; the first of equal ones.
 [[nodiscard]] Tensor argmax(Arg x, int axis, bool keep_dims = false);
 /// Its position among all elements in row-major order.
 [[nodiscard]] Tensor argmax(Arg x);
+/// The same of the smallest value.
+[[nodiscard]] Tensor argmin(Arg x, int axis, bool keep_dims = false);
+[[nodiscard]] Tensor argmin(Arg x);
 
 // ---- contractions ----
 /// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act
@@ -290,6 +299,9 @@ struct Pool2dOptions {
 // ---- rows and losses ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
 [[nodiscard]] Tensor log_softmax(Arg x, int axis = -1);
+/// Element i along the axis is the sum of those up to i. Integers wrap; sums of floats are kept in
+/// f64 on the way.
+[[nodiscard]] Tensor cumsum(Arg x, int axis);
 /// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
 /// class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);

@@ -115,6 +115,17 @@ std::vector<AxisLink> reduced(const Shape& in, std::uint32_t axes, bool keep_dim
   return links;
 }
 
+// All places up to the element's, or from it on: windows of the axis's size, which may go beyond
+// it.
+std::vector<AxisLink> scanned(const OpView& op, const Shape& in) {
+  const auto attributes = op.attributes<ScanAttributes>();
+  const int axis = attributes.axis;
+  const std::int64_t size = in[axis];
+  AxisLink link = window(axis, 1, attributes.reverse != 0 ? 0 : size - 1, size, 1);
+  link.size_class = axis;
+  return all_but(in, axis, link);
+}
+
 std::vector<AxisLink> matmul(Specs inputs, const Shape& out, int input) {
   const Shape& in = inputs[static_cast<std::size_t>(input)].shape;
   const int rank = out.rank();
@@ -311,6 +322,8 @@ IndexMap index_map(
       const int axis = op.attributes<AxisAttributes>().axis;
       return {.axes = all_but(in, axis, whole(in[axis], axis))};
     }
+    case IndexRule::scanned:
+      return {.axes = scanned(op, in)};
     case IndexRule::matmul:
       return {.axes = matmul(inputs, out, input)};
     case IndexRule::conv2d:

@@ -31,16 +31,21 @@ struct RandomAttributes {
   double a = 0;
   double b = 1;
 };
-/// reduce_sum, reduce_mean, reduce_max: bit i of axes = axis i is reduced.
+/// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod: bit i of axes = axis i is reduced.
 struct ReduceAttributes {
   std::uint32_t axes = 0;
   std::uint32_t keep_dims = 0;
 };
-/// argmax, concat, softmax, log_softmax and their backward kinds; gather, index_select and their
+/// argmax, argmin, concat, softmax, log_softmax and their backward kinds; gather, index_select and their
 /// adjoints.
 struct AxisAttributes {
   std::int32_t axis = 0;
   std::int32_t keep_dims = 0;
+};
+/// cumsum: element i along the axis is the sum of those up to i, or, with reverse = 1, from i on.
+struct ScanAttributes {
+  std::int32_t axis = 0;
+  std::int32_t reverse = 0;
 };
 /// permute: axis i of the result is axis axes[i] of the input.
 struct PermuteAttributes {

@@ -67,6 +67,8 @@ double flops_per_output_element(OpKind kind) noexcept {
     case OpKind::dropout:
       return 2;
     case OpKind::sigmoid:
+    case OpKind::log1p:
+    case OpKind::expm1:
       return 4;
     default:
       return 1;
@@ -105,6 +107,8 @@ double row_flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
       return 4.0 * element_count(outputs[0]);
     case OpKind::cross_entropy_backward:
       return 2.0 * element_count(outputs[0]);
+    case OpKind::cumsum:
+      return element_count(outputs[0]);
     default:
       return 5.0 * element_count(inputs[0]);  // maximum, difference, exponential, sum, quotient
   }

@@ -40,6 +40,10 @@ constexpr AttributeField kAxis[] = {
     field("axis", offsetof(AxisAttributes, axis), Type::i32, Role::axis),
     field("keep_dims", offsetof(AxisAttributes, keep_dims), Type::i32, Role::choice),
 };
+constexpr AttributeField kScan[] = {
+    field("axis", offsetof(ScanAttributes, axis), Type::i32, Role::axis),
+    field("reverse", offsetof(ScanAttributes, reverse), Type::i32, Role::choice),
+};
 constexpr AttributeField kPermute[] = {
     field("axes", offsetof(PermuteAttributes, axes), Type::u8, Role::axis, 8),
 };
@@ -250,6 +254,12 @@ constexpr OpFacts kRows[kOpKindCount] = {
     Row(OpKind::index_add, FusionClass::gather, IndexRule::selected_backward, kSimple)
         .fails(kNumbers)
         .fields(kAxis),
+    elementwise(OpKind::log1p, kFunction),
+    elementwise(OpKind::expm1, kLongFunction),
+    Row(OpKind::reduce_min, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
+    Row(OpKind::reduce_prod, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
+    Row(OpKind::argmin, FusionClass::reduce, IndexRule::reduced_axis, kSimple).fields(kAxis),
+    Row(OpKind::cumsum, FusionClass::scan, IndexRule::scanned, kSimple).fields(kScan),
 };
 
 constexpr bool is_in_order() {

@@ -23,7 +23,7 @@ enum class FusionClass : std::uint8_t {
   contraction,
   conv,
   pool,
-  scan,       ///< Each element follows from all before it. No kind yet.
+  scan,       ///< Each element follows from all before it, or from all behind it: cumsum.
   gather,     ///< Elements go to other places: concat, slice_scatter, by index.
   attention,  ///< No kind yet.
   barrier,    ///< Ends every group: a record that others wait for, or that changes what holds.
@@ -40,9 +40,10 @@ enum class IndexRule : std::uint8_t {
   scattered,     ///< The inverse of sliced.
   concatenated,  ///< The inputs one after another along the axis of AxisAttributes.
   reduced,       ///< The axes in the mask of ReduceAttributes are read whole.
-  reduced_axis,  ///< The axis of AxisAttributes is read whole and goes: argmax.
+  reduced_axis,  ///< The axis of AxisAttributes is read whole and goes: argmax, argmin.
   row,           ///< The axis of AxisAttributes is read whole and stays: softmax.
   row_of_first,  ///< So for the first input; the second is read element by element.
+  scanned,       ///< The axis of ScanAttributes is read up to the element, or from it on: cumsum.
   matmul,
   conv2d,
   conv2d_backward_input,

@@ -101,7 +101,16 @@ enum class OpKind : std::uint16_t {
   index_select = 75,  // (x, index[n]) -> x's shape with n along the axis
   scatter_add = 76,   // (source, index): zeros, with source added; the adjoint of gather
   index_add = 77,     // (source, index): the same for index_select
+  // one input, element by element
+  log1p = 78,
+  expm1 = 79,
+  // reductions
+  reduce_min = 80,
+  reduce_prod = 81,
+  argmin = 82,  // i64 positions along one axis; ties take the first
+  // scans
+  cumsum = 83,  // sums from the start of an axis, or from its end
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::index_add) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::cumsum) + 1;
 
 }  // namespace hearth

@@ -339,6 +339,24 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::index_add, "index_add", OpClass::indexing, kNumbers}.doc(
         "(source, index[n]): zeros, with each slice of the source added at its index along the "
         "axis, in the order of the index; the adjoint of index_select. Integers wrap."),
+    // one input
+    Row{OpKind::log1p, "log1p", OpClass::unary, kFloats}.doc(
+        "log(1 + x), exact near 0; of -1 minus infinity, below it NaN."),
+    Row{OpKind::expm1, "expm1", OpClass::unary, kFloats}.doc("exp(x) - 1, exact near 0."),
+    // reductions
+    Row{OpKind::reduce_min, "min", OpClass::reduction, kAll}.doc(
+        "The smallest over axes (of bools: all); NaN if one is NaN."),
+    Row{OpKind::reduce_prod, "prod", OpClass::reduction, kNumbers}.doc(
+        "The product over axes; integers wrap, an empty product is 1."),
+    Row{OpKind::argmin, "argmin", OpClass::reduction, kNumbers}
+        .rule(DtypeRule::position)
+        .attributes<AxisAttributes>()
+        .no_gradient()
+        .doc("The i64 position of the smallest along one axis; ties take the first, NaN counts as "
+             "smallest."),
+    // scans
+    Row{OpKind::cumsum, "cumsum", OpClass::row, kNumbers}.attributes<ScanAttributes>().doc(
+        "The sums of the elements up to each along one axis, or from each on; integers wrap."),
 };
 
 namespace {

@@ -25,7 +25,7 @@ enum class OpClass : std::uint8_t {
   reduction,
   contraction,
   pooling,
-  row,  ///< softmax and its kin
+  row,  ///< softmax and its kin, and scans
   optimizer,
   expression,  ///< An elementwise function that the program captured.
   indexing,    ///< Along an axis, where an index says: gather and its kin.
@@ -39,7 +39,7 @@ enum class DtypeRule : std::uint8_t {
   same_float,      ///< The same, and it must be a float type.
   comparison,      ///< Inputs equal; the result is bool.
   where,           ///< (bool, t, t) -> t
-  position,        ///< argmax: i64
+  position,        ///< argmax, argmin: i64
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
   indexed,         ///< (t, i32 or i64 index) -> t

@@ -26,7 +26,7 @@ Shape without_axes(const Shape& from, std::uint32_t axes, bool keep_dims) {
   return out;
 }
 
-// A maximum of nothing has no value; a result without elements needs none.
+// The largest or smallest of nothing has no value; a result without elements needs none.
 Status check_not_empty(OpKind kind, const Shape& from, std::uint32_t axes) {
   for (int axis = 0; axis < from.rank(); ++axis) {
     if ((axes >> static_cast<unsigned>(axis) & 1U) != 0 && from[axis] == 0 &&
@@ -259,17 +259,17 @@ Result<Shape> reduce(OpKind kind,
   if (axes.empty()) {
     mask = (1U << static_cast<unsigned>(from.rank())) - 1U;
   }
-  if (kind == OpKind::reduce_max) {
+  if (kind == OpKind::reduce_max || kind == OpKind::reduce_min) {
     HEARTH_TRY_STATUS(check_not_empty(kind, from, mask));
   }
   *out = {.axes = mask, .keep_dims = keep_dims ? 1U : 0U};
   return without_axes(from, mask, keep_dims);
 }
 
-Result<Shape> argmax(const Shape& from, int axis, bool keep_dims) {
-  HEARTH_TRY(const int normal, normalize_axis(name(OpKind::argmax), axis, from.rank()));
+Result<Shape> position(OpKind kind, const Shape& from, int axis, bool keep_dims) {
+  HEARTH_TRY(const int normal, normalize_axis(name(kind), axis, from.rank()));
   const std::uint32_t mask = 1U << static_cast<unsigned>(normal);
-  HEARTH_TRY_STATUS(check_not_empty(OpKind::argmax, from, mask));
+  HEARTH_TRY_STATUS(check_not_empty(kind, from, mask));
   return without_axes(from, mask, keep_dims);
 }
 

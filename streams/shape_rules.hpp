@@ -39,13 +39,14 @@ namespace hearth::rules {
 [[nodiscard]] Result<Shape> expand(const Shape& from, const Shape& to);
 [[nodiscard]] Result<TensorSpec> concat(std::span<const TensorSpec> inputs, int axis);
 /// Negative axes count from the end; an empty list means all. Fills the mask.
-/// Errors: reduce_max over an axis without elements, too.
+/// Errors: reduce_max and reduce_min over an axis without elements, too.
 [[nodiscard]] Result<Shape> reduce(OpKind kind,
                                    const Shape& from,
                                    std::span<const int> axes,
                                    bool keep_dims,
                                    ReduceAttributes* out);
-[[nodiscard]] Result<Shape> argmax(const Shape& from, int axis, bool keep_dims);
+/// argmax and argmin.
+[[nodiscard]] Result<Shape> position(OpKind kind, const Shape& from, int axis, bool keep_dims);
 /// Both of rank ≥ 2; the batch axes broadcast. bias, when given, is [n].
 [[nodiscard]] Result<TensorSpec> matmul(const TensorSpec& a,
                                         const TensorSpec& b,

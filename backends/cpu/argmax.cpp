@@ -5,11 +5,13 @@
 #include "row_fetch.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace hearth::cpu {
 
@@ -94,6 +96,8 @@ void run_strips(const Argmax& op, KernelContext& context) {
 }  // namespace
 
 Status run_argmax(const KernelCall& call, KernelContext& context) {
+  const OpKind kind = call.op.kind();
+  const bool is_max = kind == OpKind::argmax;
   const TensorView& in = call.inputs[0];
   const TensorView& out = call.outputs[0];
   const int axis = call.op.attributes<AxisAttributes>().axis;
@@ -101,25 +105,28 @@ Status run_argmax(const KernelCall& call, KernelContext& context) {
     return {};
   }
   if (in.element_count() == 0) {
+    const std::string op(name(kind));
     return Error{
         .code = ErrorCode::invalid_argument,
-        .text = fmt::format("argmax: no elements to choose from in {}", in.shape().to_string()),
-        .op = "argmax"};
+        .text = fmt::format("{}: no elements to choose from in {}", op, in.shape().to_string()),
+        .op = op};
   }
   Shape kept = in.shape();
   kept.set(axis, 1);
   const Strides strides[] = {in.strides()};
   const ReduceLoops& loops = reduce_loops(context.isa);
   const DType type = compute_dtype(in.dtype);
-  const Argmax op{.in = in,
-                  .places = out.as<std::int64_t>(),
-                  .axis_size = in.shape()[axis],
-                  .axis_step = in.strides()[static_cast<std::size_t>(axis)],
-                  .keep = Collapsed(kept, strides),
-                  .keep_count = kept.element_count(),
-                  .position = ReduceLoops::at(loops.position, type),
-                  .champions = ReduceLoops::at(loops.champions, type),
-                  .isa = context.isa};
+  const Argmax op{
+      .in = in,
+      .places = out.as<std::int64_t>(),
+      .axis_size = in.shape()[axis],
+      .axis_step = in.strides()[static_cast<std::size_t>(axis)],
+      .keep = Collapsed(kept, strides),
+      .keep_count = kept.element_count(),
+      .position = ReduceLoops::at(is_max ? loops.largest_position : loops.smallest_position, type),
+      .champions =
+          ReduceLoops::at(is_max ? loops.largest_champions : loops.smallest_champions, type),
+      .isa = context.isa};
   if (op.axis_step != 1 && op.keep.inner_stride(0) == 1 && op.keep.inner_size() > 1) {
     run_strips(op, context);
   } else {

@@ -1,4 +1,5 @@
-// The argmax kernel, a row of reduction_rows(). Private to backends/cpu. Threads: owner only.
+// The kernel of argmax and argmin, rows of reduction_rows(). Private to backends/cpu. Threads:
+// owner only.
 #pragma once
 
 #include "kernel_table.hpp"

@@ -30,6 +30,8 @@ constexpr bool is_costly(OpKind kind) noexcept {
     case OpKind::erf:
     case OpKind::sigmoid:
     case OpKind::pow:
+    case OpKind::log1p:
+    case OpKind::expm1:
       return true;
     default:
       return false;
@@ -282,6 +284,8 @@ std::span<const KernelRow> elementwise_rows() noexcept {
       {OpKind::sigmoid, run_unary, nullptr, 1},
       {OpKind::recip, run_unary, nullptr, 1},
       {OpKind::relu, run_unary, nullptr, 1},
+      {OpKind::log1p, run_unary, nullptr, 1},
+      {OpKind::expm1, run_unary, nullptr, 1},
       {OpKind::add, run_binary, nullptr, 3},
       {OpKind::sub, run_binary, nullptr, 3},
       {OpKind::mul, run_binary, nullptr, 3},

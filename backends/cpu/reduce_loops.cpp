@@ -23,13 +23,21 @@ Wide<T>& value_of(Accumulator& accumulator) noexcept {
   }
 }
 
-// Integer sums wrap around.
+// Integer sums and products wrap around.
 template <class T>
 T plus(T a, T b) noexcept {
   if constexpr (is_real<T>) {
     return a + b;
   } else {
     return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+}
+template <class T>
+T times(T a, T b) noexcept {
+  if constexpr (is_real<T>) {
+    return a * b;
+  } else {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 }
 template <class T>
@@ -46,12 +54,24 @@ void sum_row(Accumulator* into, const void* in, std::int64_t count) {
   }
 }
 
-template <class T>
-void max_row(Accumulator* into, const void* in, std::int64_t count) {
+template <Extreme extreme, class T>
+void extreme_row(Accumulator* into, const void* in, std::int64_t count) {
   if (count > 0) {
     Wide<T>& best = value_of<T>(*into);
-    best = larger(best, static_cast<Wide<T>>(max_of(static_cast<const T*>(in), count)));
+    const T found = extreme_of<extreme>(static_cast<const T*>(in), count);
+    best = chosen<extreme>(best, static_cast<Wide<T>>(found));
   }
+}
+
+// In order, so that large factors beside small ones do not overflow in lanes of their own.
+template <class T>
+void product_row(Accumulator* into, const void* in, std::int64_t count) {
+  const auto* from = static_cast<const T*>(in);
+  Wide<T> product = value_of<T>(*into);
+  for (std::int64_t i = 0; i < count; ++i) {
+    product = times(product, static_cast<Wide<T>>(from[i]));
+  }
+  value_of<T>(*into) = product;
 }
 
 template <class T>
@@ -100,10 +120,25 @@ bool is_unordered(T a, T b) noexcept {
 }
 
 template <class T>
-void max_columns(Accumulator* into,
-                 const void* const* rows,
-                 std::int64_t row_count,
-                 std::int64_t count) {
+void product_columns(Accumulator* into,
+                     const void* const* rows,
+                     std::int64_t row_count,
+                     std::int64_t count) {
+  auto* products = reinterpret_cast<Wide<T>*>(into);
+  for (std::int64_t r = 0; r < row_count; ++r) {
+    const auto* row = static_cast<const T*>(rows[r]);
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < count; ++c) {
+      products[c] = times(products[c], static_cast<Wide<T>>(row[c]));
+    }
+  }
+}
+
+template <Extreme extreme, class T>
+void extreme_columns(Accumulator* into,
+                     const void* const* rows,
+                     std::int64_t row_count,
+                     std::int64_t count) {
   auto* bests = reinterpret_cast<Wide<T>*>(into);
   if (row_count == kRowBatch) {
     const T* row[kRowBatch];
@@ -112,17 +147,18 @@ void max_columns(Accumulator* into,
     }
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < count; ++c) {
-      // NaN is looked for apart: one comparison covers two rows, and the maxima stay single
+      // NaN is looked for apart: one comparison covers two rows, and the choices stay single
       // instructions.
       T best = row[0][c];
       bool unordered = is_unordered(row[0][c], row[1][c]);
       for (std::size_t r = 1; r < kRowBatch; ++r) {
-        best = row[r][c] > best ? row[r][c] : best;
+        keep_better<extreme>(best, row[r][c]);
       }
       for (std::size_t r = 2; r < kRowBatch; r += 2) {
         unordered = unordered || is_unordered(row[r][c], row[r + 1][c]);
       }
-      bests[c] = larger(bests[c], static_cast<Wide<T>>(unordered ? not_a_number<T>() : best));
+      bests[c] =
+          chosen<extreme>(bests[c], static_cast<Wide<T>>(unordered ? not_a_number<T>() : best));
     }
     return;
   }
@@ -130,15 +166,15 @@ void max_columns(Accumulator* into,
     const auto* row = static_cast<const T*>(rows[r]);
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < count; ++c) {
-      bests[c] = larger(bests[c], static_cast<Wide<T>>(row[c]));
+      bests[c] = chosen<extreme>(bests[c], static_cast<Wide<T>>(row[c]));
     }
   }
 }
 
-template <class T>
+template <Extreme extreme, class T>
 std::int64_t position(const void* in, std::int64_t count) {
   const auto* from = static_cast<const T*>(in);
-  const T best = max_of(from, count);
+  const T best = extreme_of<extreme>(from, count);
   constexpr std::int64_t kBlock = 64;
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t end = begin + kBlock < count ? begin + kBlock : count;
@@ -155,7 +191,7 @@ std::int64_t position(const void* in, std::int64_t count) {
   return 0;
 }
 
-template <class T>
+template <Extreme extreme, class T>
 void champions(
     void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count) {
   auto* bests = static_cast<T*>(best);
@@ -164,7 +200,8 @@ void champions(
   for (std::int64_t c = 0; c < count; ++c) {
     const T known = bests[c];
     const T x = from[c];
-    const bool wins = known == known && (x > known || x != x);
+    const bool is_better = extreme == Extreme::largest ? x > known : x < known;
+    const bool wins = known == known && (is_better || x != x);
     bests[c] = wins ? x : known;
     places[c] = wins ? place : places[c];
   }
@@ -179,31 +216,61 @@ extern const ReduceLoops reduce_loops_table = {
      sum_row<std::int32_t>,
      sum_row<std::int64_t>,
      sum_row<std::uint8_t>},
-    {max_row<float>,
-     max_row<double>,
-     max_row<std::int32_t>,
-     max_row<std::int64_t>,
-     max_row<std::uint8_t>},
+    {extreme_row<Extreme::largest, float>,
+     extreme_row<Extreme::largest, double>,
+     extreme_row<Extreme::largest, std::int32_t>,
+     extreme_row<Extreme::largest, std::int64_t>,
+     extreme_row<Extreme::largest, std::uint8_t>},
+    {extreme_row<Extreme::smallest, float>,
+     extreme_row<Extreme::smallest, double>,
+     extreme_row<Extreme::smallest, std::int32_t>,
+     extreme_row<Extreme::smallest, std::int64_t>,
+     extreme_row<Extreme::smallest, std::uint8_t>},
+    {product_row<float>,
+     product_row<double>,
+     product_row<std::int32_t>,
+     product_row<std::int64_t>,
+     product_row<std::uint8_t>},
     {sum_columns<float>,
      sum_columns<double>,
      sum_columns<std::int32_t>,
      sum_columns<std::int64_t>,
      sum_columns<std::uint8_t>},
-    {max_columns<float>,
-     max_columns<double>,
-     max_columns<std::int32_t>,
-     max_columns<std::int64_t>,
-     max_columns<std::uint8_t>},
-    {position<float>,
-     position<double>,
-     position<std::int32_t>,
-     position<std::int64_t>,
-     position<std::uint8_t>},
-    {champions<float>,
-     champions<double>,
-     champions<std::int32_t>,
-     champions<std::int64_t>,
-     champions<std::uint8_t>},
+    {extreme_columns<Extreme::largest, float>,
+     extreme_columns<Extreme::largest, double>,
+     extreme_columns<Extreme::largest, std::int32_t>,
+     extreme_columns<Extreme::largest, std::int64_t>,
+     extreme_columns<Extreme::largest, std::uint8_t>},
+    {extreme_columns<Extreme::smallest, float>,
+     extreme_columns<Extreme::smallest, double>,
+     extreme_columns<Extreme::smallest, std::int32_t>,
+     extreme_columns<Extreme::smallest, std::int64_t>,
+     extreme_columns<Extreme::smallest, std::uint8_t>},
+    {product_columns<float>,
+     product_columns<double>,
+     product_columns<std::int32_t>,
+     product_columns<std::int64_t>,
+     product_columns<std::uint8_t>},
+    {position<Extreme::largest, float>,
+     position<Extreme::largest, double>,
+     position<Extreme::largest, std::int32_t>,
+     position<Extreme::largest, std::int64_t>,
+     position<Extreme::largest, std::uint8_t>},
+    {position<Extreme::smallest, float>,
+     position<Extreme::smallest, double>,
+     position<Extreme::smallest, std::int32_t>,
+     position<Extreme::smallest, std::int64_t>,
+     position<Extreme::smallest, std::uint8_t>},
+    {champions<Extreme::largest, float>,
+     champions<Extreme::largest, double>,
+     champions<Extreme::largest, std::int32_t>,
+     champions<Extreme::largest, std::int64_t>,
+     champions<Extreme::largest, std::uint8_t>},
+    {champions<Extreme::smallest, float>,
+     champions<Extreme::smallest, double>,
+     champions<Extreme::smallest, std::int32_t>,
+     champions<Extreme::smallest, std::int64_t>,
+     champions<Extreme::smallest, std::uint8_t>},
 };
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

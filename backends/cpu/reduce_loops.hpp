@@ -32,7 +32,7 @@ struct ReduceLoops {
                            const void* const* rows,
                            std::int64_t row_count,
                            std::int64_t count);
-  /// The place of the first largest element, the first NaN if there is one. count > 0.
+  /// The place of the first largest (smallest) element, the first NaN if there is one. count > 0.
   using Position = std::int64_t (*)(const void* in, std::int64_t count);
   /// Where row[c] beats best[c]: puts it there, and `place` into places[c].
   using Champions = void (*)(
@@ -42,10 +42,16 @@ struct ReduceLoops {
 
   ByType<Row> sum_row;
   ByType<Row> max_row;
+  ByType<Row> min_row;
+  ByType<Row> product_row;
   ByType<Columns> sum_columns;
   ByType<Columns> max_columns;
-  ByType<Position> position;
-  ByType<Champions> champions;
+  ByType<Columns> min_columns;
+  ByType<Columns> product_columns;
+  ByType<Position> largest_position;
+  ByType<Position> smallest_position;
+  ByType<Champions> largest_champions;
+  ByType<Champions> smallest_champions;
 
   template <class Fn>
   [[nodiscard]] static Fn at(const ByType<Fn>& loops, DType dtype) noexcept {

@@ -4,6 +4,7 @@
 #include "reduce_loops.hpp"
 #include "reduction_plan.hpp"
 #include "row_fetch.hpp"
+#include "scan.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace hearth::cpu {
 
@@ -24,10 +26,52 @@ constexpr std::int64_t kPart =
 constexpr std::int64_t kWideStrip = 1024;  // columns that are summed together
 constexpr std::int64_t kBuffered = 256;    // the same when rows go through buffers
 
-Error nothing_to_reduce(std::string_view op, const Shape& shape) {
+Error nothing_to_reduce(OpKind kind, const Shape& shape) {
+  const std::string_view op = name(kind);
   return Error{.code = ErrorCode::invalid_argument,
                .text = fmt::format("{}: no elements to choose from in {}", op, shape.to_string()),
                .op = std::string(op)};
+}
+
+struct FoldLoops {
+  ReduceLoops::Row row = nullptr;
+  ReduceLoops::Columns columns = nullptr;
+  ReduceLoops::Columns join = nullptr;  ///< Of accumulators.
+};
+
+FoldLoops fold_loops(OpKind kind, DType type, DType slot, IsaLevel isa) noexcept {
+  const ReduceLoops& loops = reduce_loops(isa);
+  const auto of = [&](const auto& rows, const auto& columns) {
+    return FoldLoops{ReduceLoops::at(rows, type),
+                     ReduceLoops::at(columns, type),
+                     ReduceLoops::at(columns, slot)};
+  };
+  switch (kind) {
+    case OpKind::reduce_max:
+      return of(loops.max_row, loops.max_columns);
+    case OpKind::reduce_min:
+      return of(loops.min_row, loops.min_columns);
+    case OpKind::reduce_prod:
+      return of(loops.product_row, loops.product_columns);
+    default:
+      return of(loops.sum_row, loops.sum_columns);
+  }
+}
+
+// What a fold begins with.
+template <class T>
+T neutral(OpKind kind) noexcept {
+  using Limits = std::numeric_limits<T>;
+  switch (kind) {
+    case OpKind::reduce_max:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::min();
+    case OpKind::reduce_min:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    case OpKind::reduce_prod:
+      return T{1};
+    default:
+      return T{0};
+  }
 }
 
 class Reduction {
@@ -40,13 +84,8 @@ class Reduction {
         source_(call.inputs[0], plan_.inner_step, context.isa),
         slot_type_(is_float(source_.type) ? DType::f64 : DType::i64),
         store_(cast_loops(context.isa).at(slot_type_, out_.dtype)),
-        strip_(source_.is_direct() ? kWideStrip : kBuffered) {
-    const ReduceLoops& loops = reduce_loops(context.isa);
-    const bool is_max = kind_ == OpKind::reduce_max;
-    row_ = ReduceLoops::at(is_max ? loops.max_row : loops.sum_row, source_.type);
-    columns_ = ReduceLoops::at(is_max ? loops.max_columns : loops.sum_columns, source_.type);
-    join_ = ReduceLoops::at(is_max ? loops.max_columns : loops.sum_columns, slot_type_);
-  }
+        strip_(source_.is_direct() ? kWideStrip : kBuffered),
+        loops_(fold_loops(kind_, source_.type, slot_type_, context.isa)) {}
 
   Status run() {
     const std::int64_t width = plan_.inner_is_kept ? plan_.inner_size : 1;
@@ -83,12 +122,10 @@ class Reduction {
  private:
   [[nodiscard]] Accumulator first() const noexcept {
     Accumulator start{};
-    if (kind_ == OpKind::reduce_max) {
-      if (slot_type_ == DType::f64) {
-        start.real = -std::numeric_limits<double>::infinity();
-      } else {
-        start.integer = std::numeric_limits<std::int64_t>::min();
-      }
+    if (slot_type_ == DType::f64) {
+      start.real = neutral<double>(kind_);
+    } else {
+      start.integer = neutral<std::int64_t>(kind_);
     }
     return start;
   }
@@ -131,7 +168,7 @@ class Reduction {
       const std::int64_t rest = std::min(plan_.inner_size - column, count);
       const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kBuffered);
       const std::int64_t place = offset + fold.offset[0] + column * source_.step;
-      row_(into, buffer.fetch(source_, place, piece), piece);
+      loops_.row(into, buffer.fetch(source_, place, piece), piece);
       count -= piece;
       column += piece;
       if (column == plan_.inner_size) {
@@ -182,7 +219,7 @@ class Reduction {
         rows[r] = buffers[r].fetch(source_, offset + fold.offset[0], width);
         fold.advance();
       }
-      columns_(sums, rows, batch, width);
+      loops_.columns(sums, rows, batch, width);
       done += batch;
     }
   }
@@ -200,7 +237,7 @@ class Reduction {
           for (std::int64_t r = 0; r < batch; ++r) {
             rows[r] = partials_ + (part + r) * partial_width_ + at;
           }
-          join_(sums, rows, batch, width);
+          loops_.join(sums, rows, batch, width);
           part += batch;
         }
         store(sums, at, width);
@@ -235,9 +272,7 @@ class Reduction {
   DType slot_type_;
   CastLoop store_;
   std::int64_t strip_;
-  ReduceLoops::Row row_ = nullptr;
-  ReduceLoops::Columns columns_ = nullptr;
-  ReduceLoops::Columns join_ = nullptr;
+  FoldLoops loops_;
   std::int64_t strips_ = 1;
   std::int64_t parts_ = 1;
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
@@ -245,7 +280,8 @@ class Reduction {
 };
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {
-  const double value = kind == OpKind::reduce_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  const double value = kind == OpKind::reduce_mean ? std::numeric_limits<double>::quiet_NaN()
+                                                   : neutral<double>(kind);
   const CastLoop store = cast_loops(isa).at(DType::f64, out.dtype);
   for (std::int64_t i = 0; i < out.element_count(); ++i) {
     store(out.data + i * size_bytes(out.dtype), &value, 1);
@@ -259,8 +295,8 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
     return {};
   }
   if (shape.element_count() == 0) {
-    if (kind == OpKind::reduce_max) {
-      return nothing_to_reduce("max", shape);
+    if (kind == OpKind::reduce_max || kind == OpKind::reduce_min) {
+      return nothing_to_reduce(kind, shape);
     }
     fill_empty(kind, call.outputs[0], context.isa);
     return {};
@@ -275,7 +311,11 @@ std::span<const KernelRow> reduction_rows() noexcept {
       {OpKind::reduce_sum, run_reduce, nullptr, 0},
       {OpKind::reduce_mean, run_reduce, nullptr, 0},
       {OpKind::reduce_max, run_reduce, nullptr, 0},
+      {OpKind::reduce_min, run_reduce, nullptr, 0},
+      {OpKind::reduce_prod, run_reduce, nullptr, 0},
       {OpKind::argmax, run_argmax, nullptr, 0},
+      {OpKind::argmin, run_argmax, nullptr, 0},
+      {OpKind::cumsum, run_cumsum, nullptr, 0},
   };
   return kRows;
 }

@@ -137,6 +137,8 @@ class Patterns {
       add_adam(type, true);
       add_map(OpKind::sigmoid, type);
       add_map(OpKind::rsqrt, type);
+      add_map(OpKind::log1p, type);
+      add_map(OpKind::expm1, type);
     }
     for (const DType type : {DType::f32, DType::f64, DType::i32, DType::i64}) {
       add_map(OpKind::relu, type);

@@ -85,6 +85,24 @@ struct Sigmoid {
   static float apply(float x) noexcept { return sigmoid_f32(x); }
   static double apply(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
 };
+// These two are their expressions (streams/kernel/op_expression) step by step, in f64 too: a tile
+// program gives their bits whether it takes them whole or in parts.
+struct Log1p {
+  template <class T>
+  static T apply(T x) noexcept {
+    const T u = T{1} + x;
+    const T kept = u - T{1};
+    const T whole = Log::apply(u);
+    const T corrected = kept == x ? whole : whole * (x / kept);
+    return u == T{1} ? x : corrected;
+  }
+};
+struct Expm1 {
+  template <class T>
+  static T apply(T x) noexcept {
+    return Tanh::apply(x * T{0.5}) * (Exp::apply(x) + T{1});
+  }
+};
 struct Sin {
   static double apply(double x) noexcept { return std::sin(x); }
 };
@@ -143,7 +161,7 @@ constexpr UnaryLoops::Row numbers() {
 
 }  // namespace
 
-// In the order of OpKind; columns f32, f64, i32, i64, u8.
+// In the order of row_of(); columns f32, f64, i32, i64, u8.
 extern const UnaryLoops unary_loops_table = {{
     numbers<Neg>(),
     numbers<Abs>(),
@@ -159,6 +177,8 @@ extern const UnaryLoops unary_loops_table = {{
     floats<Sigmoid>(),
     floats<Recip>(),
     numbers<Relu>(),
+    floats<Log1p>(),
+    floats<Expm1>(),
 }};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

@@ -27,19 +27,24 @@ inline constexpr int kComputeTypeCount = 5;
 
 using UnaryLoop = void (*)(void* out, const void* in, std::int64_t count);
 
-/// Kinds neg … relu. A null entry: the kind does not take that type.
+/// Kinds neg … relu, then log1p and expm1. A null entry: the kind does not take that type.
 struct UnaryLoops {
-  static constexpr OpKind kFirst = OpKind::neg;
-  static constexpr int kKindCount =
+  static constexpr int kFirstCount =
       static_cast<int>(OpKind::relu) - static_cast<int>(OpKind::neg) + 1;
   using Row = std::array<UnaryLoop, kComputeTypeCount>;
-  std::array<Row, kKindCount> rows;
+  std::array<Row, kFirstCount + 2> rows;
 
+  [[nodiscard]] static constexpr int row_of(OpKind kind) noexcept {
+    return kind < OpKind::log1p
+               ? static_cast<int>(kind) - static_cast<int>(OpKind::neg)
+               : kFirstCount + static_cast<int>(kind) - static_cast<int>(OpKind::log1p);
+  }
   [[nodiscard]] UnaryLoop at(OpKind kind, DType dtype) const noexcept {
-    const int row = static_cast<int>(kind) - static_cast<int>(kFirst);
-    return rows[static_cast<std::size_t>(row)][static_cast<std::size_t>(compute_index(dtype))];
+    return rows[static_cast<std::size_t>(row_of(kind))]
+               [static_cast<std::size_t>(compute_index(dtype))];
   }
 };
+static_assert(UnaryLoops::row_of(OpKind::expm1) == UnaryLoops::kFirstCount + 1);
 HEARTH_CPU_ISA_TABLE(UnaryLoops, unary_loops);
 
 }  // namespace hearth::cpu

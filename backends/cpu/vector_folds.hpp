@@ -1,4 +1,4 @@
-// Sums and maxima of contiguous floats (maxima of integers too) with several vector accumulators,
+// Sums of contiguous floats, and maxima and minima of all types, with several vector accumulators,
 // joined in a fixed order. Private to sources that are compiled per instruction set. Threads: any;
 // pure functions.
 #pragma once
@@ -11,10 +11,31 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
+/// What a fold chooses: the largest, or the smallest.
+enum class Extreme : std::uint8_t { largest, smallest };
+
+/// Puts x, a scalar or each lane of a vector, in place of `best` where it is better; NaN is passed
+/// over.
+template <Extreme extreme, class T>
+[[gnu::always_inline]] inline void keep_better(T& best, const T& x) noexcept {
+  if constexpr (extreme == Extreme::largest) {
+    best = x > best ? x : best;
+  } else {
+    best = x < best ? x : best;
+  }
+}
 /// NaN beats everything, and nothing beats NaN.
+template <Extreme extreme, class T>
+[[gnu::always_inline]] inline T chosen(T best, T x) noexcept {
+  if constexpr (extreme == Extreme::largest) {
+    return x > best || x != x ? x : best;
+  } else {
+    return x < best || x != x ? x : best;
+  }
+}
 template <class T>
 [[gnu::always_inline]] inline T larger(T best, T x) noexcept {
-  return x > best || x != x ? x : best;
+  return chosen<Extreme::largest>(best, x);
 }
 
 // A group of accumulators that the compiler keeps in vector registers, as many as one cache line
@@ -99,9 +120,9 @@ template <class T>
   return total;
 }
 
-/// The largest of count > 0 elements, NaN if one is.
-template <class T>
-[[nodiscard]] inline T max_of(const T* in, std::int64_t count) {
+/// The largest or smallest of count > 0 elements, NaN if one is.
+template <Extreme extreme, class T>
+[[nodiscard]] inline T extreme_of(const T* in, std::int64_t count) {
   constexpr std::int64_t kStep = kLanes<T>;
   std::int64_t i = 0;
   T best = in[0];
@@ -113,12 +134,12 @@ template <class T>
     Mask unordered = a != a;
     i = kStep;
     // The comparison alone passes NaN over; it is looked for apart, off the chain of dependent
-    // maxima.
+    // choices.
     for (; i + 2 * kStep <= count; i += 2 * kStep) {
       const Vector x = *reinterpret_cast<const Vector*>(in + i);
       const Vector y = *reinterpret_cast<const Vector*>(in + i + kStep);
-      a = x > a ? x : a;
-      b = y > b ? y : b;
+      keep_better<extreme>(a, x);
+      keep_better<extreme>(b, y);
       unordered |= (x != x) | (y != y);
     }
     T lanes[2 * kLaneCount<T>];
@@ -128,7 +149,7 @@ template <class T>
     std::memcpy(flags, &unordered, sizeof(unordered));
     for (std::int64_t width = kStep; width > 0; width /= 2) {
       for (std::int64_t lane = 0; lane < width; ++lane) {
-        lanes[lane] = larger(lanes[lane], lanes[lane + width]);
+        lanes[lane] = chosen<extreme>(lanes[lane], lanes[lane + width]);
       }
     }
     best = lanes[0];
@@ -137,9 +158,13 @@ template <class T>
     }
   }
   for (; i < count; ++i) {
-    best = larger(best, in[i]);
+    best = chosen<extreme>(best, in[i]);
   }
   return best;
+}
+template <class T>
+[[nodiscard]] inline T max_of(const T* in, std::int64_t count) {
+  return extreme_of<Extreme::largest>(in, count);
 }
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

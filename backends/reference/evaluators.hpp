@@ -19,7 +19,8 @@ namespace hearth::reference {
 [[nodiscard]] Status evaluate_movement(
     const KernelCall& call);  // movement.cpp: where, copy, concat, slice_scatter
 [[nodiscard]] Status evaluate_reduction(
-    const KernelCall& call);  // reduction.cpp: sum, mean, max, argmax
+    const KernelCall& call);  // reduction.cpp: sum, mean, max, min, prod, argmax, argmin
+[[nodiscard]] Status evaluate_scan(const KernelCall& call);    // scan.cpp: cumsum
 [[nodiscard]] Status evaluate_matmul(const KernelCall& call);  // matmul.cpp
 [[nodiscard]] Status evaluate_convolution(
     const KernelCall& call);  // convolution.cpp: conv2d and its gradients

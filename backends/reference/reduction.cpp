@@ -3,12 +3,15 @@
 #include "lines.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <type_traits>
 
 namespace hearth::reference {
 namespace {
@@ -26,18 +29,49 @@ Strides result_strides(const Shape& shape, std::uint32_t axes) {
   return strides;
 }
 
-Error nothing_to_reduce(const char* op, const Shape& shape) {
+Error nothing_to_reduce(OpKind kind, const Shape& shape) {
+  const std::string op(name(kind));
   return Error{.code = ErrorCode::invalid_argument,
                .text = fmt::format("{}: no elements to choose from in {}", op, shape.to_string()),
                .op = op};
 }
 
+// NaN beats all, and nothing beats NaN.
+template <class T>
+bool beats(bool smallest, T value, T champion) {
+  const bool is_better = smallest ? value < champion : value > champion;
+  return champion == champion && (is_better || value != value);
+}
+
+template <class T>
+T start_of(OpKind kind) {
+  using Limits = std::numeric_limits<T>;
+  constexpr bool kReal = std::is_same_v<T, double>;
+  switch (kind) {
+    case OpKind::reduce_max:
+      return kReal ? -Limits::infinity() : Limits::lowest();
+    case OpKind::reduce_min:
+      return kReal ? Limits::infinity() : Limits::max();
+    case OpKind::reduce_prod:
+      return T{1};
+    default:
+      return T{0};
+  }
+}
+
 template <class T>
 void accumulate(OpKind kind, T& into, T value) {
-  if (kind != OpKind::reduce_max) {
-    into = plus(into, value);
-  } else if (value > into || value != value) {  // NaN beats all, and nothing is above NaN
-    into = value;
+  switch (kind) {
+    case OpKind::reduce_max:
+    case OpKind::reduce_min:
+      into = beats(kind == OpKind::reduce_min, value, into) ? value : into;
+      break;
+    case OpKind::reduce_prod:
+      into = times(into, value);
+      break;
+    default:
+      into = plus(into, value);
+      break;
   }
 }
 
@@ -47,14 +81,11 @@ Status reduce(const KernelCall& call) {
   const TensorView& input = call.inputs[0];
   const TensorView& result = call.outputs[0];
   const auto axes = call.op.attributes<ReduceAttributes>().axes;
-  const bool picks = kind == OpKind::reduce_max;
+  const bool picks = kind == OpKind::reduce_max || kind == OpKind::reduce_min;
   if (picks && input.element_count() == 0 && result.element_count() != 0) {
-    return nothing_to_reduce("max", input.shape());
+    return nothing_to_reduce(kind, input.shape());
   }
-  constexpr T kLowest = std::is_same_v<T, double>
-                            ? static_cast<T>(-std::numeric_limits<double>::infinity())
-                            : std::numeric_limits<T>::lowest();
-  std::vector<T> out = filled(result.shape(), picks ? kLowest : T{0});
+  std::vector<T> out = filled(result.shape(), start_of<T>(kind));
   const std::vector<T> values = load<T>(input);
   std::size_t next = 0;
   visit_offsets(input.shape(), result_strides(input.shape(), axes), [&](std::int64_t place) {
@@ -77,21 +108,21 @@ Status reduce(const KernelCall& call) {
   return {};
 }
 
+// argmax and argmin.
 template <class T>
-Status argmax(const KernelCall& call) {
+Status position(const KernelCall& call) {
+  const OpKind kind = call.op.kind();
   const TensorView& input = call.inputs[0];
   const int axis = call.op.attributes<AxisAttributes>().axis;
   if (input.shape()[axis] == 0 && call.outputs[0].element_count() != 0) {
-    return nothing_to_reduce("argmax", input.shape());
+    return nothing_to_reduce(kind, input.shape());
   }
   const std::vector<T> values = load<T>(input);
   Integers out;
   visit_lines(input.shape(), axis, [&](const Line& line) {
     std::int64_t best = 0;
     for (std::int64_t i = 1; i < line.length; ++i) {
-      const T value = at(values, line[i]);
-      const T champion = at(values, line[best]);
-      if (champion == champion && (value > champion || value != value)) {  // the first NaN stays
+      if (beats(kind == OpKind::argmin, at(values, line[i]), at(values, line[best]))) {
         best = i;
       }
     }
@@ -104,9 +135,10 @@ Status argmax(const KernelCall& call) {
 }  // namespace
 
 Status evaluate_reduction(const KernelCall& call) {
+  const OpKind kind = call.op.kind();
   const bool real = is_float(call.inputs[0].dtype);
-  if (call.op.kind() == OpKind::argmax) {
-    return real ? argmax<double>(call) : argmax<std::int64_t>(call);
+  if (kind == OpKind::argmax || kind == OpKind::argmin) {
+    return real ? position<double>(call) : position<std::int64_t>(call);
   }
   return real ? reduce<double>(call) : reduce<std::int64_t>(call);
 }

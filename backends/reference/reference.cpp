@@ -39,6 +39,8 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::sigmoid:
     case OpKind::recip:
     case OpKind::relu:
+    case OpKind::log1p:
+    case OpKind::expm1:
       return evaluate_unary;
     case OpKind::dropout:
       return evaluate_dropout;
@@ -66,8 +68,13 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::reduce_sum:
     case OpKind::reduce_mean:
     case OpKind::reduce_max:
+    case OpKind::reduce_min:
+    case OpKind::reduce_prod:
     case OpKind::argmax:
+    case OpKind::argmin:
       return evaluate_reduction;
+    case OpKind::cumsum:
+      return evaluate_scan;
     case OpKind::matmul:
       return evaluate_matmul;
     case OpKind::conv2d:

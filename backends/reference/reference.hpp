@@ -1,9 +1,9 @@
 // The oracle: what every kernel kind means, in the plainest code. f64 inside (64-bit integers for
 // integers), one rounding at each store. Every other backend is compared with it; the sim computes
 // with it. Pure functions of the bytes they are given. Threads: any. NaN: arithmetic and min, max,
-// relu, reduce_max, softmax and the losses carry it on as PyTorch does; comparisons with it are
-// false (not_equal true); argmax and max_pool2d take the first NaN as the largest. relu_backward
-// and where only select.
+// relu, reduce_max, reduce_min, softmax and the losses carry it on as PyTorch does; comparisons
+// with it are false (not_equal true); argmax, argmin and max_pool2d take the first NaN.
+// relu_backward and where only select.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>

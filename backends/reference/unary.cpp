@@ -38,6 +38,10 @@ double real_value(OpKind kind, double x) {
       return 1.0 / (1.0 + std::exp(-x));
     case OpKind::recip:
       return 1.0 / x;
+    case OpKind::log1p:
+      return std::log1p(x);
+    case OpKind::expm1:
+      return std::expm1(x);
     case OpKind::relu:
     default:
       return x < 0 ? 0.0 : x;  // NaN is not below 0 and stays

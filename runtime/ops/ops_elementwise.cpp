@@ -72,6 +72,12 @@ Tensor recip(Arg x) {
 Tensor relu(Arg x) {
   return unary(OpKind::relu, x);
 }
+Tensor log1p(Arg x) {
+  return unary(OpKind::log1p, x);
+}
+Tensor expm1(Arg x) {
+  return unary(OpKind::expm1, x);
+}
 
 Tensor is_finite(Arg x) {
   return detail::named_as("is_finite", [&] {

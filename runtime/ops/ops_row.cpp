@@ -31,6 +31,21 @@ Tensor log_softmax(Arg x, int axis) {
   return along_axis(OpKind::log_softmax, x, axis);
 }
 
+Tensor cumsum(Arg x, int axis) {
+  constexpr OpKind kKind = OpKind::cumsum;
+  const TensorImpl& impl = detail::accepted_operand(kKind, x);
+  const Shape& shape = impl.layout->shape;
+  const ScanAttributes attributes{
+      .axis = detail::checked(normalize_axis(name(kKind), axis, shape.rank()), kKind, x),
+      .reverse = 0};
+  return detail::submit({.kind = kKind,
+                         .location = x.location(),
+                         .inputs = {&x, 1},
+                         .attributes = detail::bytes_of(attributes)},
+                        impl.dtype,
+                        shape);
+}
+
 Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   static_cast<void>(detail::operand(kKind, logits));

@@ -75,6 +75,16 @@ void reciprocal(const VjpNode& node, Tensor gradient) {
   node.give(0, mul(node.at(std::move(gradient)), node.at(std::move(slope))));
 }
 
+void logarithm_of_one_more(const VjpNode& node, Tensor gradient) {
+  Tensor more = add(node.last_operand(0), node.at(1.0));
+  node.give(0, div(node.at(std::move(gradient)), node.at(std::move(more))));
+}
+
+void exponential_less_one(const VjpNode& node, Tensor gradient) {
+  Tensor slope = add(node.last_output(), node.at(1.0));
+  node.give(0, mul(node.at(std::move(gradient)), node.at(std::move(slope))));
+}
+
 void relu(const VjpNode& node, Tensor gradient) {
   const DType dtype = gradient.dtype();
   const Shape shape = node.shape(0);

@@ -1,5 +1,7 @@
 #include "vjp_table.hpp"
 
+#include <vector>
+
 namespace hearth::vjp {
 namespace {
 
@@ -17,6 +19,17 @@ Shape kept_shape(const VjpNode& node) {
     }
   }
   return shape;
+}
+
+std::vector<int> reduced_axes(const VjpNode& node) {
+  const std::uint32_t mask = node.attributes<ReduceAttributes>().axes;
+  std::vector<int> axes;
+  for (int axis = 0; axis < node.shape(0).rank(); ++axis) {
+    if (is_reduced(mask, axis)) {
+      axes.push_back(axis);
+    }
+  }
+  return axes;
 }
 
 Tensor spread(const VjpNode& node, Tensor gradient) {
@@ -41,23 +54,37 @@ void average(const VjpNode& node, Tensor gradient) {
   node.give(0, spread(node, std::move(gradient)));
 }
 
-void maximum(const VjpNode& node, Tensor gradient) {
-  const std::uint32_t mask = node.attributes<ReduceAttributes>().axes;
-  std::array<int, kMaxRank> axes{};
-  std::size_t count = 0;
-  for (int axis = 0; axis < node.shape(0).rank(); ++axis) {
-    if (is_reduced(mask, axis)) {
-      axes[count++] = axis;
-    }
-  }
+void reduced_extremum(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
-  Tensor largest = reshape(node.last_output(), kept.dims());
-  Tensor is_largest = equal(node.last_operand(0), node.at(std::move(largest)));
-  Tensor mask_values = hearth::cast(node.at(std::move(is_largest)), gradient.dtype());
-  Tensor ties = sum(node.at(mask_values), std::span<const int>(axes.data(), count), true);
+  Tensor chosen = reshape(node.last_output(), kept.dims());
+  Tensor is_chosen = equal(node.last_operand(0), node.at(std::move(chosen)));
+  Tensor mask_values = hearth::cast(node.at(std::move(is_chosen)), gradient.dtype());
+  Tensor ties = sum(node.at(mask_values), reduced_axes(node), true);
   gradient = reshape(node.at(std::move(gradient)), kept.dims());
   Tensor share = div(node.at(std::move(gradient)), node.at(std::move(ties)));
   node.give(0, mul(node.at(std::move(mask_values)), node.at(std::move(share))));
+}
+
+// The slope at an element is the product of the others: 0 when one of them is 0, else that of all
+// that are not 0, without the element itself. In f64, where products of other types hardly leave
+// the range.
+void product(const VjpNode& node, Tensor gradient) {
+  const Shape kept = kept_shape(node);
+  const std::vector<int> axes = reduced_axes(node);
+  const Tensor x = hearth::cast(node.last_operand(0), DType::f64);
+  const Tensor is_zero = equal(node.at(x), node.at(0.0));
+  const Tensor own_zero = hearth::cast(node.at(is_zero), DType::f64);
+  const Tensor zeros = sum(node.at(own_zero), axes, true);
+  const Tensor factors = where(node.at(is_zero), node.at(1.0), node.at(x));
+  Tensor whole = prod(node.at(factors), axes, true);
+  Tensor others = div(node.at(std::move(whole)), node.at(factors));
+  Tensor has_zero_beside = less(node.at(own_zero), node.at(zeros));
+  Tensor slope =
+      where(node.at(std::move(has_zero_beside)), node.at(0.0), node.at(std::move(others)));
+  gradient = reshape(node.at(std::move(gradient)), kept.dims());
+  Tensor wide = hearth::cast(node.at(std::move(gradient)), DType::f64);
+  Tensor given = mul(node.at(std::move(wide)), node.at(std::move(slope)));
+  node.give(0, hearth::cast(node.at(std::move(given)), node.dtype(0)));
 }
 
 }  // namespace hearth::vjp

@@ -52,6 +52,10 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_result(vjp::sigmoid);
     case OpKind::recip:
       return from_result(vjp::reciprocal);
+    case OpKind::log1p:
+      return from_operand(vjp::logarithm_of_one_more);
+    case OpKind::expm1:
+      return from_result(vjp::exponential_less_one);
     case OpKind::relu:
       return from_result(vjp::relu);
     case OpKind::dropout:
@@ -89,7 +93,10 @@ constexpr VjpRow make_row(OpKind kind) {
     case OpKind::reduce_mean:
       return from_nothing(vjp::average);
     case OpKind::reduce_max:
-      return {vjp::maximum, {VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
+    case OpKind::reduce_min:
+      return {vjp::reduced_extremum, {VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
+    case OpKind::reduce_prod:
+      return from_operand(vjp::product);
     case OpKind::matmul:
       return from_other(vjp::matmul);
     case OpKind::conv2d:
@@ -101,6 +108,8 @@ constexpr VjpRow make_row(OpKind kind) {
     case OpKind::softmax:
     case OpKind::log_softmax:
       return from_result(vjp::row_softmax);
+    case OpKind::cumsum:
+      return from_nothing(vjp::running_sum);
     case OpKind::cross_entropy:
       return {vjp::cross_entropy, {VjpNeeds{.operands = kSecond, .outputs = kSecond}}};
     case OpKind::expression: {

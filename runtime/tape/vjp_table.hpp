@@ -47,6 +47,8 @@ void hyperbolic_tangent(const VjpNode& node, Tensor gradient);
 void error_function(const VjpNode& node, Tensor gradient);
 void sigmoid(const VjpNode& node, Tensor gradient);
 void reciprocal(const VjpNode& node, Tensor gradient);
+void logarithm_of_one_more(const VjpNode& node, Tensor gradient);
+void exponential_less_one(const VjpNode& node, Tensor gradient);
 void relu(const VjpNode& node, Tensor gradient);
 void dropout(const VjpNode& node, Tensor gradient);
 void cast(const VjpNode& node, Tensor gradient);
@@ -71,8 +73,9 @@ void transfer(const VjpNode& node, Tensor gradient);
 // Reductions.
 void summation(const VjpNode& node, Tensor gradient);
 void average(const VjpNode& node, Tensor gradient);
-/// Equal largest values share the gradient equally.
-void maximum(const VjpNode& node, Tensor gradient);
+/// Equal largest (smallest) values share the gradient equally.
+void reduced_extremum(const VjpNode& node, Tensor gradient);
+void product(const VjpNode& node, Tensor gradient);
 // Contractions and pools.
 void matmul(const VjpNode& node, Tensor gradient);
 void convolution(const VjpNode& node, Tensor gradient);
@@ -81,6 +84,8 @@ void average_pool(const VjpNode& node, Tensor gradient);
 // Rows.
 /// softmax and log_softmax.
 void row_softmax(const VjpNode& node, Tensor gradient);
+/// The same sums from the other end.
+void running_sum(const VjpNode& node, Tensor gradient);
 void cross_entropy(const VjpNode& node, Tensor gradient);
 /// gather, index_select, and the adjoints of both: each other's gradients.
 void indexing(const VjpNode& node, Tensor gradient);

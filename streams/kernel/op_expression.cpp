@@ -211,6 +211,21 @@ Value square(Value x) {
 Value sigmoid(Value x) {
   return 1 / (1 + exp(-x));
 }
+// What 1 + x loses of x is made up for by the quotient: its rounded logarithm belongs to u - 1
+// instead of x (Kahan's correction). Where nothing is lost the quotient is left out, for
+// infinities.
+Value log1p(Value x) {
+  const Value u = 1 + x;
+  const Value kept = u + -1.0;
+  const Value whole = log(u);
+  const Value corrected = select(equal(kept, x), whole, whole * (x / kept));
+  return select(equal(u, x.builder->constant(1, x.type)), x, corrected);
+}
+// The hyperbolic tangent is exact near 0, and a sum of positive numbers cancels nothing:
+// exp(x) - 1 = tanh(x/2) * (exp(x) + 1).
+Value expm1(Value x) {
+  return tanh(x * 0.5) * (exp(x) + 1.0);
+}
 Value recip(Value x) {
   return 1 / x;
 }
@@ -295,6 +310,8 @@ constexpr Row kRows[] = {{OpKind::fill, one<fill>, fill_parameters},
                                {OpKind::copy, one<copy>, nullptr, true},
                                {OpKind::sgd_step, sgd, sgd_parameters},
                                {OpKind::adam_step, adam, adam_parameters},
+                               {OpKind::log1p, unary<log1p>},
+                               {OpKind::expm1, unary<expm1>},
                           };
 
 const Row* row_of(OpKind kind) noexcept {

@@ -233,10 +233,11 @@ Status check_reduction(const OpView& op, Specs inputs, const TensorSpec& result)
   const OpKind kind = op.kind();
   const Shape& from = inputs[0].shape;
   HEARTH_TRY(const DType dtype, result_dtype(kind, inputs));
-  if (kind == OpKind::argmax) {
+  if (kind == OpKind::argmax || kind == OpKind::argmin) {
     const auto attributes = op.attributes<AxisAttributes>();
     HEARTH_TRY_STATUS(check_axis(kind, attributes.axis, from));
-    HEARTH_TRY(const Shape wanted, argmax(from, attributes.axis, attributes.keep_dims != 0));
+    HEARTH_TRY(const Shape wanted,
+               position(kind, from, attributes.axis, attributes.keep_dims != 0));
     return require_spec(kind, result, {dtype, wanted});
   }
   const auto attributes = op.attributes<ReduceAttributes>();
@@ -311,7 +312,9 @@ Status check_row(const OpView& op, Specs inputs, Specs outputs) {
     HEARTH_TRY_STATUS(require_spec(kind, inputs[0], losses));
     return require_spec(kind, outputs[0], inputs[1]);
   }
-  HEARTH_TRY_STATUS(check_axis(kind, op.attributes<AxisAttributes>().axis, inputs[0].shape));
+  const std::int32_t axis = kind == OpKind::cumsum ? op.attributes<ScanAttributes>().axis
+                                                   : op.attributes<AxisAttributes>().axis;
+  HEARTH_TRY_STATUS(check_axis(kind, axis, inputs[0].shape));
   HEARTH_TRY_STATUS(inputs.size() > 1 ? require_spec(kind, inputs[1], inputs[0]) : Status());
   return require_spec(kind, outputs[0], inputs[0]);
 }

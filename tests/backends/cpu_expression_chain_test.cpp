@@ -131,11 +131,11 @@ class Chain {
 
   void add_op() {
     static constexpr OpKind kFloats[] = {
-        OpKind::neg,  OpKind::abs,     OpKind::exp,          OpKind::log,   OpKind::sqrt,
-        OpKind::sin,  OpKind::cos,     OpKind::tanh,         OpKind::erf,   OpKind::sigmoid,
-        OpKind::relu, OpKind::dropout, OpKind::recip,        OpKind::rsqrt, OpKind::square,
-        OpKind::add,  OpKind::sub,     OpKind::mul,          OpKind::div,   OpKind::pow,
-        OpKind::min,  OpKind::max,     OpKind::relu_backward};
+        OpKind::neg,   OpKind::abs,     OpKind::exp,   OpKind::log,   OpKind::sqrt,
+        OpKind::sin,   OpKind::cos,     OpKind::tanh,  OpKind::erf,   OpKind::sigmoid,
+        OpKind::relu,  OpKind::dropout, OpKind::recip, OpKind::rsqrt, OpKind::square,
+        OpKind::log1p, OpKind::expm1,   OpKind::add,   OpKind::sub,   OpKind::mul,
+        OpKind::div,   OpKind::pow,     OpKind::min,   OpKind::max,   OpKind::relu_backward};
     static constexpr OpKind kIntegers[] = {OpKind::neg,
                                            OpKind::abs,
                                            OpKind::square,
@@ -152,7 +152,7 @@ class Chain {
       return;
     }
     std::vector<ChainValue> operands{any_value()};
-    const bool is_binary = kind >= OpKind::add;
+    const bool is_binary = op_info(kind).op_class == OpClass::binary;
     const bool has_immediate = is_binary && kind != OpKind::relu_backward && pick(0, 3) == 0;
     if (is_binary && !has_immediate) {
       operands.push_back(any_value());

@@ -112,28 +112,71 @@ TEST(CpuSizes, SumsRunAlongAnyAxes) {
   expect_agreement(OpKind::reduce_sum, Precision::sum, calls);
 }
 
-TEST(CpuSizes, MaximaRunAlongAnyAxesAndKeepNan) {
-  const auto max = [](const Shape& in, const Shape& out, std::uint32_t axes) {
+TEST(CpuSizes, ProductsRunAlongAnyAxes) {
+  const auto product = [](const Shape& in, const Shape& out, std::uint32_t axes) {
+    return CallSpec{.inputs = {{.shape = in, .values = Values::near_one}},
+                    .outputs = {{.shape = out}},
+                    .attributes = bytes_of(ReduceAttributes{.axes = axes}),
+                    .length = static_cast<double>(in.element_count()) /
+                              static_cast<double>(out.element_count()),
+                    .term = 2,
+                    .dtypes = kF32 | kHalf | dtype_bit(DType::i64)};
+  };
+  expect_agreement(OpKind::reduce_prod,
+                   Precision::sum,
+                   {product({1301, 103}, {1301}, 2),
+                    product({1301, 103}, {103}, 1),
+                    product({64, 6, 307}, {6}, 5),
+                    product({300007}, {}, 1)});
+}
+
+TEST(CpuSizes, RunningSumsGoAlongAnyAxis) {
+  std::vector<CallSpec> calls;
+  const auto add = [&](const Shape& shape, std::int32_t axis) {
+    for (const std::int32_t reverse : {0, 1}) {
+      calls.push_back({.inputs = {{.shape = shape}},
+                       .outputs = {{.shape = shape}},
+                       .attributes = bytes_of(ScanAttributes{.axis = axis, .reverse = reverse}),
+                       .length = static_cast<double>(shape[axis]),
+                       .term = 2,
+                       .dtypes = kF32 | kHalf | dtype_bit(DType::i32)});
+    }
+  };
+  add({300007}, 0);
+  add({3, 150001}, 1);
+  add({1301, 103}, 0);
+  add({5, 307, 261}, 1);
+  add({61, 67, 71}, 0);
+  expect_agreement(OpKind::cumsum, Precision::sum, calls);
+}
+
+TEST(CpuSizes, ExtremesRunAlongAnyAxesAndKeepNan) {
+  const auto extreme = [](const Shape& in, const Shape& out, std::uint32_t axes) {
     return CallSpec{.inputs = {{.shape = in, .values = Values::with_nan}},
                     .outputs = {{.shape = out}},
                     .attributes = bytes_of(ReduceAttributes{.axes = axes}),
                     .dtypes = kF32 | kHalf};
   };
-  expect_agreement(
-      OpKind::reduce_max,
-      Precision::exact,
-      {max({1301, 103}, {1301}, 2), max({1301, 103}, {103}, 1), max({64, 6, 307}, {6}, 5)});
+  for (const OpKind kind : {OpKind::reduce_max, OpKind::reduce_min}) {
+    expect_agreement(kind,
+                     Precision::exact,
+                     {extreme({1301, 103}, {1301}, 2),
+                      extreme({1301, 103}, {103}, 1),
+                      extreme({64, 6, 307}, {6}, 5)});
+  }
   const auto places = [](const Shape& in, const Shape& out, std::int32_t axis) {
     return CallSpec{.inputs = {{.shape = in, .values = Values::grid}},
                     .outputs = {{.shape = out, .dtype = DType::i64}},
                     .attributes = bytes_of(AxisAttributes{.axis = axis}),
                     .dtypes = kF32 | kHalf};
   };
-  expect_agreement(OpKind::argmax,
-                   Precision::exact,
-                   {places({307, 1301}, {307}, 1),
-                    places({307, 1301}, {1301}, 0),
-                    places({5, 307, 261}, {5, 261}, 1)});
+  for (const OpKind kind : {OpKind::argmax, OpKind::argmin}) {
+    expect_agreement(kind,
+                     Precision::exact,
+                     {places({307, 1301}, {307}, 1),
+                      places({307, 1301}, {1301}, 0),
+                      places({5, 307, 261}, {5, 261}, 1)});
+  }
 }
 
 TEST(CpuSizes, SoftmaxRunsAlongAnyAxis) {

@@ -2,6 +2,8 @@
 #include "backends/cpu/unary_loops.hpp"
 #include "tests/backends/cpu_levels.hpp"
 
+#include <hearth/streams/op_table.hpp>
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -88,6 +90,12 @@ TEST(UnaryLoops, SigmoidIsRightToFourUnitsWhereItIsNormal) {
       [](double x) { return 1.0 / (1.0 + std::exp(-x)); },
       static_cast<double>(std::numeric_limits<float>::min()));
 }
+TEST(UnaryLoops, Log1pIsRightToFourUnits) {
+  expect_close(OpKind::log1p, [](double x) { return std::log1p(x); });
+}
+TEST(UnaryLoops, Expm1IsRightToFourUnits) {
+  expect_close(OpKind::expm1, [](double x) { return std::expm1(x); });
+}
 TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
   expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
 }
@@ -149,14 +157,18 @@ TEST(UnaryLoops, AndPowGiveAnElementItsBitsWhereverTheLoopBegins) {
   };
   for (const IsaLevel level : levels_here()) {
     std::vector<float> together(in.size());
+    std::vector<OpKind> kinds{OpKind::log1p, OpKind::expm1};
     for (int k = static_cast<int>(OpKind::neg); k <= static_cast<int>(OpKind::relu); ++k) {
-      const auto kind = static_cast<OpKind>(k);
+      kinds.push_back(static_cast<OpKind>(k));
+    }
+    for (const OpKind kind : kinds) {
       const UnaryLoop loop = unary_loops(level).at(kind, DType::f32);
       loop(together.data(), in.data(), count);
       for (std::size_t i = 0; i < in.size(); ++i) {
         float alone = 0;
         loop(&alone, &in[i], 1);
-        ASSERT_TRUE(same(alone, together[i])) << name(level) << " kind " << k << " at " << in[i];
+        ASSERT_TRUE(same(alone, together[i]))
+            << name(level) << " " << name(kind) << " at " << in[i];
       }
     }
     const std::vector<float> exponents(in.rbegin(), in.rend());
@@ -209,6 +221,77 @@ TEST(UnaryLoops, SigmoidAndRsqrtAreTheirPartsOneByOne) {
   expect_parts(OpKind::sigmoid, DType::f64, wide, sigmoid);
   expect_parts(OpKind::rsqrt, DType::f32, in, rsqrt);
   expect_parts(OpKind::rsqrt, DType::f64, wide, rsqrt);
+}
+
+// Loops over all elements, which a kernel of one node each would run.
+template <class T>
+class Parts {
+ public:
+  using Values = std::vector<T>;
+  Parts(IsaLevel level, DType dtype) : level_(level), dtype_(dtype) {}
+
+  [[nodiscard]] Values map(OpKind kind, const Values& x) const {
+    Values out(x.size());
+    unary_loops(level_).at(kind, dtype_)(out.data(), x.data(), count(x));
+    return out;
+  }
+  [[nodiscard]] Values join(OpKind kind, const Values& a, const Values& b) const {
+    Values out(a.size());
+    binary_loops(level_).at(kind, dtype_)[0](out.data(), a.data(), b.data(), count(a));
+    return out;
+  }
+  [[nodiscard]] Values number(const Values& like, double value) const {
+    return Values(like.size(), static_cast<T>(value));
+  }
+
+ private:
+  static std::int64_t count(const Values& x) { return static_cast<std::int64_t>(x.size()); }
+  IsaLevel level_;
+  DType dtype_;
+};
+
+template <class T>
+std::vector<T> log1p_in_parts(const Parts<T>& parts, const std::vector<T>& x) {
+  const auto u = parts.join(OpKind::add, parts.number(x, 1), x);
+  const auto kept = parts.join(OpKind::add, u, parts.number(x, -1));
+  const auto whole = parts.map(OpKind::log, u);
+  const auto corrected = parts.join(OpKind::mul, whole, parts.join(OpKind::div, x, kept));
+  std::vector<T> out(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    out[i] = u[i] == T{1} ? x[i] : kept[i] == x[i] ? whole[i] : corrected[i];
+  }
+  return out;
+}
+template <class T>
+std::vector<T> expm1_in_parts(const Parts<T>& parts, const std::vector<T>& x) {
+  const auto half = parts.join(OpKind::mul, x, parts.number(x, 0.5));
+  const auto more = parts.join(OpKind::add, parts.map(OpKind::exp, x), parts.number(x, 1));
+  return parts.join(OpKind::mul, parts.map(OpKind::tanh, half), more);
+}
+
+template <class T>
+void expect_same(const char* what, const std::vector<T>& got, const std::vector<T>& want) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool is_nan = std::isnan(got[i]) && std::isnan(want[i]);
+    ASSERT_TRUE(is_nan || (got[i] == want[i] && std::signbit(got[i]) == std::signbit(want[i])))
+        << what << " at " << i << ": " << got[i] << " and " << want[i];
+  }
+}
+
+template <class T>
+void expect_parts_of_log1p_and_expm1(DType dtype, const std::vector<T>& in) {
+  for (const IsaLevel level : levels_here()) {
+    SCOPED_TRACE(name(level));
+    const Parts<T> parts(level, dtype);
+    expect_same("log1p", parts.map(OpKind::log1p, in), log1p_in_parts(parts, in));
+    expect_same("expm1", parts.map(OpKind::expm1, in), expm1_in_parts(parts, in));
+  }
+}
+
+TEST(UnaryLoops, Log1pAndExpm1AreTheirPartsOneByOne) {
+  const std::vector<float> in = floats_of_all_sizes();
+  expect_parts_of_log1p_and_expm1(DType::f32, in);
+  expect_parts_of_log1p_and_expm1(DType::f64, std::vector<double>(in.begin(), in.end()));
 }
 
 // Whether an exponent stands for all elements or beside each: the same numbers, the same bits.

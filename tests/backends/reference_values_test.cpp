@@ -4,6 +4,7 @@
 
 #include <hearth/backends/reference/reference.hpp>
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <cmath>
 #include <limits>
@@ -101,6 +102,9 @@ TEST(Reference, CarriesNaNWherePyTorchDoes) {
   EXPECT_TRUE(std::isnan(
       with_attributes(OpKind::reduce_max, x, DType::f32, {}, ReduceAttributes{.axes = 1})[0]));
   EXPECT_EQ(with_attributes(OpKind::argmax, x, DType::i64, {}, AxisAttributes{})[0], 1);
+  EXPECT_TRUE(std::isnan(
+      with_attributes(OpKind::reduce_min, x, DType::f32, {}, ReduceAttributes{.axes = 1})[0]));
+  EXPECT_EQ(with_attributes(OpKind::argmin, x, DType::i64, {}, AxisAttributes{})[0], 1);
 }
 
 TEST(Reference, ComparisonsWithNaNAreFalseButForNotEqual) {
@@ -180,6 +184,23 @@ TEST(Reference, ReducesTheAxesOfTheMask) {
               ElementsAre(6));
   EXPECT_THAT(with_attributes(OpKind::argmax, x, DType::i64, {3}, AxisAttributes{.axis = 0}),
               ElementsAre(1, 1, 1));
+  EXPECT_THAT(with_attributes(OpKind::reduce_min, x, DType::f32, {}, ReduceAttributes{.axes = 3}),
+              ElementsAre(1));
+  EXPECT_THAT(with_attributes(OpKind::reduce_prod, x, DType::f32, {2}, ReduceAttributes{.axes = 2}),
+              ElementsAre(6, 120));
+  EXPECT_THAT(with_attributes(OpKind::argmin, x, DType::i64, {3}, AxisAttributes{.axis = 0}),
+              ElementsAre(0, 0, 0));
+}
+
+TEST(Reference, SumsUpFromEitherEnd) {
+  const SmallTensor x(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(with_attributes(OpKind::cumsum, x, DType::f32, {2, 3}, ScanAttributes{.axis = 1}),
+              ElementsAre(1, 3, 6, 4, 9, 15));
+  EXPECT_THAT(with_attributes(
+                  OpKind::cumsum, x, DType::f32, {2, 3}, ScanAttributes{.axis = 1, .reverse = 1}),
+              ElementsAre(6, 5, 3, 15, 11, 6));
+  EXPECT_THAT(with_attributes(OpKind::cumsum, x, DType::f32, {2, 3}, ScanAttributes{.axis = 0}),
+              ElementsAre(1, 2, 3, 5, 7, 9));
 }
 
 TEST(Reference, ReducingNothingGivesZeroNaNOrAnError) {
@@ -189,13 +210,17 @@ TEST(Reference, ReducingNothingGivesZeroNaNOrAnError) {
       ElementsAre(0, 0));
   EXPECT_TRUE(std::isnan(
       with_attributes(OpKind::reduce_mean, none, DType::f32, {2}, ReduceAttributes{.axes = 1})[0]));
+  EXPECT_THAT(
+      with_attributes(OpKind::reduce_prod, none, DType::f32, {2}, ReduceAttributes{.axes = 1}),
+      ElementsAre(1, 1));
   const SmallTensor out(DType::f32, {2});
-  const Status status =
-      reference::evaluate(SmallCall(OpKind::reduce_max, {none.view()}, {out.view()})
-                              .with(ReduceAttributes{.axes = 1})
-                              .call());
-  ASSERT_FALSE(status.has_value());
-  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  for (const OpKind kind : {OpKind::reduce_max, OpKind::reduce_min}) {
+    const Status status = reference::evaluate(
+        SmallCall(kind, {none.view()}, {out.view()}).with(ReduceAttributes{.axes = 1}).call());
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(status.error().op, name(kind));
+  }
 }
 
 TEST(Reference, MultipliesMatricesAndAddsTheBiasToEachRow) {

@@ -59,6 +59,8 @@ double real_value(Values values, const Draw& random, std::uint64_t i) {
       return static_cast<double>(i * 101 % 255) - 127.0;
     case Values::probability:
       return 0.05 + 0.95 * random.unit;
+    case Values::near_one:
+      return 0.99 + 0.02 * random.unit;
     case Values::special:
       return special_value(i);
     case Values::with_nan:

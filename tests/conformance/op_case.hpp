@@ -31,6 +31,7 @@ enum class Values : std::uint8_t {
   distinct,     ///< No two equal within an input of up to 255 elements; exact in every type that is
                 ///< wide enough.
   probability,  ///< [0.05, 1].
+  near_one,     ///< [0.99, 1.01]: long products stay in range. Integers as `apart`.
   places,       ///< Integers 0 … bound-1: classes, positions.
   extremes,     ///< Integers: the ends of the type and what lies beside them.
   special,      ///< Floats: NaN, infinities, both zeros, ordinary values.

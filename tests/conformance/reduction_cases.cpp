@@ -73,10 +73,10 @@ OpCase reduction(OpKind kind, Precision precision) {
   };
   for (const Reduced& each : reduced_shapes()) {
     for (const bool keep_dims : {false, true}) {
-      call(each, keep_dims, Values::apart, 0xffff);
+      call(each, keep_dims, kind == OpKind::reduce_prod ? Values::near_one : Values::apart, 0xffff);
     }
   }
-  if (kind != OpKind::reduce_max) {
+  if (kind != OpKind::reduce_max && kind != OpKind::reduce_min) {
     call({{0}, 1}, false, Values::apart, 0xffff);
     call({{0, 3}, 0b01}, false, Values::apart, 0xffff);
     call({{3, 0, 2}, 0b010}, true, Values::apart, 0xffff);
@@ -89,8 +89,8 @@ OpCase reduction(OpKind kind, Precision precision) {
   return out;
 }
 
-OpCase argmax_case() {
-  OpCase out{.kind = OpKind::argmax, .precision = Precision::exact, .calls = {}};
+OpCase position_case(OpKind kind) {
+  OpCase out{.kind = kind, .precision = Precision::exact, .calls = {}};
   const auto call =
       [&](const Shape& shape, int axis, bool keep_dims, Values values, DtypeMask dtypes) {
         out.calls.push_back(
@@ -127,7 +127,10 @@ std::vector<OpCase> reduction_cases() {
       reduction(OpKind::reduce_sum, Precision::sum),
       reduction(OpKind::reduce_mean, Precision::sum),
       reduction(OpKind::reduce_max, Precision::exact),
-      argmax_case(),
+      reduction(OpKind::reduce_min, Precision::exact),
+      reduction(OpKind::reduce_prod, Precision::sum),
+      position_case(OpKind::argmax),
+      position_case(OpKind::argmin),
   };
 }
 

@@ -55,6 +55,28 @@ OpCase backward(OpKind kind, Values y) {
   return out;
 }
 
+OpCase scan_case() {
+  OpCase out{.kind = OpKind::cumsum, .precision = Precision::sum, .calls = {}};
+  const auto call = [&](const Shape& shape, int axis, Values values, DtypeMask dtypes) {
+    for (const int reverse : {0, 1}) {
+      out.calls.push_back({.inputs = {{.shape = shape, .values = values}},
+                           .outputs = {{.shape = shape}},
+                           .attributes = bytes_of(ScanAttributes{.axis = axis, .reverse = reverse}),
+                           .length = static_cast<double>(shape[axis]),
+                           .term = 2,
+                           .dtypes = dtypes});
+    }
+  };
+  for_each_axis([&](const Shape& shape, int axis, double) {
+    call(shape, axis, Values::apart, 0xffff);
+    call(shape, axis, Values::with_nan, kFloatTypes);
+  });
+  call({13, 11}, 0, Values::extremes, kIntegerTypes);
+  call({13, 11}, 1, Values::extremes, kIntegerTypes);
+  call({37}, 0, Values::special, kFloatTypes);
+  return out;
+}
+
 struct Loss {
   std::int64_t rows;
   std::int64_t classes;
@@ -108,6 +130,7 @@ std::vector<OpCase> row_cases() {
       backward(OpKind::log_softmax_backward, Values::exponents),
       loss_case(),
       loss_backward_case(),
+      scan_case(),
   };
 }
 

@@ -77,6 +77,8 @@ std::vector<OpCase> unary_cases() {
       unary(OpKind::sigmoid, Precision::function, Values::wide),
       unary(OpKind::recip, Precision::rounded, Values::apart),
       unary(OpKind::relu, Precision::exact, Values::apart),
+      unary(OpKind::log1p, Precision::function, Values::wide),
+      unary(OpKind::expm1, Precision::function, Values::wide),
       dropout_case(),
   };
 }

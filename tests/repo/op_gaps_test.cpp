@@ -34,7 +34,9 @@ std::string enumerator(OpKind kind) {
                                                     {OpKind::max, "max"},
                                                     {OpKind::reduce_sum, "reduce_sum"},
                                                     {OpKind::reduce_mean, "reduce_mean"},
-                                                    {OpKind::reduce_max, "reduce_max"}};
+                                                    {OpKind::reduce_max, "reduce_max"},
+                                                    {OpKind::reduce_min, "reduce_min"},
+                                                    {OpKind::reduce_prod, "reduce_prod"}};
   const auto found = others.find(kind);
   return "OpKind::" + (found != others.end() ? found->second : std::string(name(kind)));
 }

@@ -39,6 +39,9 @@ std::vector<Example> elementwise_examples() {
   for (int i = static_cast<int>(OpKind::cast); i <= static_cast<int>(OpKind::relu); ++i) {
     all.push_back({KernelExample(static_cast<OpKind>(i), {x}, {x})});
   }
+  for (const OpKind kind : {OpKind::log1p, OpKind::expm1}) {
+    all.push_back({KernelExample(kind, {x}, {x})});
+  }
   all.push_back(
       {KernelExample(OpKind::dropout, {x}, {x}).with(RandomAttributes{.seed = 1, .a = 0})});
   all.push_back({KernelExample(OpKind::copy, {x}, {x})});
@@ -81,19 +84,30 @@ std::vector<Example> moving_examples() {
           result.push_back(goes ? 1 : from[axis]);
         }
       }
-      for (const OpKind kind : {OpKind::reduce_sum, OpKind::reduce_mean, OpKind::reduce_max}) {
+      for (const OpKind kind : {OpKind::reduce_sum,
+                                OpKind::reduce_mean,
+                                OpKind::reduce_max,
+                                OpKind::reduce_min,
+                                OpKind::reduce_prod}) {
         add(KernelExample(kind, {{DType::f32, from}}, {{DType::f32, result}})
                 .with(ReduceAttributes{.axes = axes, .keep_dims = keep}));
-        all.back().draws = kind == OpKind::reduce_max ? 300 : 100;  // one in 24 is the largest
+        const bool chooses = kind == OpKind::reduce_max || kind == OpKind::reduce_min;
+        all.back().draws = chooses ? 300 : 100;  // one in 24 is the largest
       }
     }
   }
-  add(KernelExample(OpKind::argmax, {f32({2, 3, 4})}, {{DType::i64, {2, 4}}})
-          .with(AxisAttributes{.axis = 1}));
-  add(KernelExample(OpKind::argmax, {f32({2, 3})}, {{DType::i64, {2, 1}}})
-          .with(AxisAttributes{.axis = 1, .keep_dims = 1}));
+  for (const OpKind kind : {OpKind::argmax, OpKind::argmin}) {
+    add(KernelExample(kind, {f32({2, 3, 4})}, {{DType::i64, {2, 4}}})
+            .with(AxisAttributes{.axis = 1}));
+    add(KernelExample(kind, {f32({2, 3})}, {{DType::i64, {2, 1}}})
+            .with(AxisAttributes{.axis = 1, .keep_dims = 1}));
+  }
   for (const int axis : {0, 1}) {
     const TensorSpec x = f32({2, 3, 2});
+    for (const int reverse : {0, 1}) {
+      add(KernelExample(OpKind::cumsum, {x}, {x})
+              .with(ScanAttributes{.axis = axis, .reverse = reverse}));
+    }
     for (const OpKind kind : {OpKind::softmax, OpKind::log_softmax}) {
       add(KernelExample(kind, {x}, {x}).with(AxisAttributes{.axis = axis}));
     }

@@ -112,9 +112,10 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "copy",
                                         "concat",
                                         "max",
-                                        "expression",
-                                        "gather",
-                                        "index_select"}));
+                                         "min",
+                                         "expression",
+                                         "gather",
+                                         "index_select"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
@@ -128,7 +129,10 @@ TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
                             OpKind::abs,
                             OpKind::square,
                             OpKind::reduce_sum,
-                            OpKind::argmax}) {
+                            OpKind::reduce_prod,
+                            OpKind::argmax,
+                            OpKind::argmin,
+                            OpKind::cumsum}) {
     EXPECT_TRUE(accepts(kind, DType::u8)) << name(kind);
     EXPECT_FALSE(accepts(kind, DType::boolean)) << name(kind);
   }
@@ -184,6 +188,11 @@ TEST(OpCost, OfAViewIsNothing) {
 
 TEST(OpCost, OfAReductionFollowsItsInput) {
   EXPECT_EQ(flops_of(TestOp(OpKind::reduce_sum), {f32({4, 8})}, {f32({4})}), 32);
+  EXPECT_EQ(flops_of(TestOp(OpKind::argmin), {f32({4, 8})}, {f32({4})}), 32);
+}
+
+TEST(OpCost, OfAScanIsOneFlopAnElement) {
+  EXPECT_EQ(flops_of(TestOp(OpKind::cumsum), {f32({4, 8})}, {f32({4, 8})}), 32);
 }
 
 TEST(OpCost, OfAMatmulIsTwoFlopsAProduct) {

@@ -260,13 +260,19 @@ TEST(Reduce, HasNoMaximumOfNothing) {
             "max: axis 1 of [2, 0] has no elements");
   EXPECT_EQ(reduce(OpKind::reduce_sum, Shape{2, 0}, {1}, false).value(), (Shape{2}));
   EXPECT_EQ(reduce(OpKind::reduce_max, Shape{2, 0}, {0}, false).value(), (Shape{0}));
+  EXPECT_EQ(text(reduce(OpKind::reduce_min, Shape{2, 0}, {1}, false)),
+            "min: axis 1 of [2, 0] has no elements");
+  EXPECT_EQ(reduce(OpKind::reduce_prod, Shape{2, 0}, {1}, false).value(), (Shape{2}));
 }
 
-TEST(Argmax, DropsOrKeepsItsAxis) {
-  EXPECT_EQ(rules::argmax(Shape{2, 3}, -1, false).value(), (Shape{2}));
-  EXPECT_EQ(rules::argmax(Shape{2, 3}, 0, true).value(), (Shape{1, 3}));
-  EXPECT_EQ(text(rules::argmax(Shape{2, 0}, 1, false)), "argmax: axis 1 of [2, 0] has no elements");
-  EXPECT_EQ(text(rules::argmax(Shape{}, 0, false)), "argmax: axis 0 is outside a tensor of rank 0");
+TEST(Position, DropsOrKeepsItsAxis) {
+  constexpr OpKind kMax = OpKind::argmax;
+  EXPECT_EQ(rules::position(kMax, Shape{2, 3}, -1, false).value(), (Shape{2}));
+  EXPECT_EQ(rules::position(kMax, Shape{2, 3}, 0, true).value(), (Shape{1, 3}));
+  EXPECT_EQ(text(rules::position(kMax, Shape{2, 0}, 1, false)),
+            "argmax: axis 1 of [2, 0] has no elements");
+  EXPECT_EQ(text(rules::position(OpKind::argmin, Shape{}, 0, false)),
+            "argmin: axis 0 is outside a tensor of rank 0");
 }
 
 }  // namespace

@@ -72,6 +72,8 @@ constexpr std::array kMaps{
     RandomOp{"tanh", Family::map, For::smooth, [](Call& in) { return tanh(in(0)); }},
     RandomOp{"erf", Family::map, For::smooth, [](Call& in) { return erf(in(0)); }},
     RandomOp{"sigmoid", Family::map, For::smooth, [](Call& in) { return sigmoid(in(0)); }},
+    RandomOp{"log1p", Family::map, For::smooth, [](Call& in) { return log1p(in.of(abs(in(0)))); }},
+    RandomOp{"expm1", Family::map, For::smooth, [](Call& in) { return expm1(in.of(tanh(in(0)))); }},
     RandomOp{"recip",
              Family::map,
              For::smooth,
@@ -235,6 +237,14 @@ constexpr std::array kFolds{
     RandomOp{"matmul", Family::fold, For::exact, exact_matmul, 2},
     RandomOp{
         "max", Family::fold, For::both, [](Call& in) { return max(in(0), {any_axis(in)}, true); }},
+    RandomOp{
+        "min", Family::fold, For::both, [](Call& in) { return min(in(0), {any_axis(in)}, true); }},
+    RandomOp{
+        "argmin", Family::fold, For::exact, [](Call& in) { return argmin(in(0), any_axis(in)); }},
+    RandomOp{"scaled cumsum",
+             Family::fold,
+             For::smooth,
+             [](Call& in) { return scaled(in, cumsum(in(0), any_axis(in)), 0.3); }},
     RandomOp{"scaled sum",
              Family::fold,
              For::smooth,

@@ -48,6 +48,8 @@ TEST_F(VjpTest, UnaryOpsMatchDifferences) {
                         {"erf", erf, false},
                         {"sigmoid", sigmoid, false},
                         {"recip", recip, false},
+                        {"log1p", log1p, true},
+                        {"expm1", expm1, false},
                         {"relu", relu, false},
                         {"contiguous", contiguous, false}};
   HostRandom random(1);

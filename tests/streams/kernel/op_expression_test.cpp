@@ -4,6 +4,7 @@
 #include <hearth/streams/kernel/op_expression.hpp>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string>
@@ -78,6 +79,8 @@ bool is_exact(OpKind kind, DType dtype) {
   switch (kind) {
     case OpKind::rsqrt:
     case OpKind::sigmoid:
+    case OpKind::log1p:
+    case OpKind::expm1:
     case OpKind::dropout:
     case OpKind::random_normal:
     case OpKind::sgd_step:
@@ -189,6 +192,31 @@ TEST(OpExpression, HasADumpForEachKind) {
     }
   }
   testing::expect_golden("op_expressions.kernel", text);
+}
+
+// Where log(1 + x) and exp(x) - 1 would lose all digits.
+TEST(OpExpression, OfLog1pAndExpm1IsExactNearZero) {
+  const conformance::CallSpec spec{.inputs = {{.shape = {1}}}, .outputs = {{.shape = {1}}}};
+  for (const OpKind kind : {OpKind::log1p, OpKind::expm1}) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const double relative = testing::tolerance(Precision::function, dtype).relative;
+      for (const double size : {0.3, 1e-2, 1e-5, 1e-9, 1e-20, 1e-37}) {
+        for (const double wanted : {size, -size}) {
+          const PreparedCall call(kind, spec, dtype);
+          const KernelCall made = call.call();
+          const double x = dtype == DType::f64 ? wanted : static_cast<float>(wanted);
+          const auto narrow = static_cast<float>(x);
+          std::memcpy(made.inputs[0].data,
+                      dtype == DType::f64 ? static_cast<const void*>(&x) : &narrow,
+                      static_cast<std::size_t>(size_bytes(dtype)));
+          interpret_call(made).value();
+          const double exact = kind == OpKind::log1p ? std::log1p(x) : std::expm1(x);
+          EXPECT_NEAR(call.output_values(0)[0].real, exact, relative * std::fabs(exact))
+              << name(kind) << " of " << x << " in " << name(dtype);
+        }
+      }
+    }
+  }
 }
 
 // Just above a tie of f16, and on it once it is rounded to f32.
