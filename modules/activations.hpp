@@ -1,5 +1,5 @@
-// Functions of one element as modules without weights, for Sequential, and gelu(), which is made of
-// several ops. Shapes: the result is like x. Dtypes: floats. Threads: values.
+// Functions of one element as modules without weights, for Sequential. Shapes: the result is like
+// x. Dtypes: floats. Threads: values.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -8,17 +8,18 @@
 
 namespace hearth {
 
-/// x·Φ(x) with the normal distribution function, by erf (not the tanh approximation).
-/// Paper: Hendrycks, Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
-[[nodiscard]] Tensor gelu(Arg x);
-
 struct Relu {
   [[nodiscard]] Tensor forward(Arg x) const { return relu(x); }
   HEARTH_MODULE(Relu)
 };
 struct Gelu {
-  [[nodiscard]] Tensor forward(Arg x) const { return gelu(x); }
+  GeluForm form = GeluForm::erf;
+  [[nodiscard]] Tensor forward(Arg x) const { return gelu(x, form); }
   HEARTH_MODULE(Gelu)
+};
+struct Silu {
+  [[nodiscard]] Tensor forward(Arg x) const { return silu(x); }
+  HEARTH_MODULE(Silu)
 };
 struct Tanh {
   [[nodiscard]] Tensor forward(Arg x) const { return tanh(x); }

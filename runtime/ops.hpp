@@ -104,6 +104,24 @@ template <class Integer,
 [[nodiscard]] Tensor sigmoid(Arg x);
 [[nodiscard]] Tensor recip(Arg x);
 [[nodiscard]] Tensor relu(Arg x);
+/// x·sigmoid(x). Dtypes: floats; f16 and bf16 are computed in f32.
+/// Paper: Elfwing, Uchibe, Doya, arXiv:1702.03118.
+[[nodiscard]] Tensor silu(Arg x);
+enum class GeluForm : std::uint8_t {
+  erf,   ///< x·Φ(x), with the normal distribution function.
+  tanh,  ///< x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2, which is close to it.
+};
+/// Dtypes: floats; f16 and bf16 are computed in f32.
+/// Paper: Hendrycks, Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
+[[nodiscard]] Tensor gelu(Arg x, GeluForm form = GeluForm::erf);
+/// Below `low` it is low, above `high` it is high: clamp(x, 0, 1), clamp(x, 0), clamp(x, {}, 1). A
+/// bound is a number or a tensor that broadcasts; where low is above high the result is high. NaN
+/// stays NaN; NaN in a tensor of bounds bounds nothing. The gradient goes to x inside the bounds
+/// and on them, else to the bound.
+///
+/// Dtypes: numbers; bounds as x. Errors: ArgumentError without a bound, for a NaN, and for a number
+/// that the type does not hold.
+[[nodiscard]] Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high = {});
 /// Whether it is neither NaN nor infinite, as bool. Dtypes: floats.
 [[nodiscard]] Tensor is_finite(Arg x);
 /// Sets each element to 0 with probability p and divides the others by 1 - p.
@@ -127,6 +145,14 @@ template <class Integer,
 [[nodiscard]] Tensor greater_equal(Arg a, Arg b);
 /// condition ? a : b, element by element; condition is bool.
 [[nodiscard]] Tensor where(Arg condition, Arg a, Arg b);
+/// value where the mask is true, else x. Shapes: x and mask broadcast; value is a number or a
+/// tensor of rank 0. Dtypes: the mask is bool, value as x.
+[[nodiscard]] Tensor masked_fill(Arg x, Arg mask, Arg value);
+/// As bool; what is not 0 (NaN too) is true. Dtypes: all, the two need not be equal.
+[[nodiscard]] Tensor logical_and(Arg a, Arg b);
+[[nodiscard]] Tensor logical_or(Arg a, Arg b);
+[[nodiscard]] Tensor logical_xor(Arg a, Arg b);
+[[nodiscard]] Tensor logical_not(Arg x);
 
 // Operators take Arg, so that they know the line of the caller and whether an operand was moved in.
 // `a + 1`, `1 / a` work. Comparisons go element by element and give a bool tensor, as in PyTorch:
@@ -203,6 +229,22 @@ struct Range {
 [[nodiscard]] Tensor expand(Arg x, const Shape& shape);
 [[nodiscard]] Tensor unsqueeze(Arg x, int axis);
 [[nodiscard]] Tensor squeeze(Arg x, int axis);
+/// Parts of `size` along an axis, the last one of what is left; each is a view of x.
+/// Errors: ArgumentError when size is below 1 and the axis has elements.
+[[nodiscard]] std::vector<Tensor> split(Arg x, std::int64_t size, int axis = 0);
+/// Parts of these sizes. Errors: ShapeError when they do not make up the axis.
+[[nodiscard]] std::vector<Tensor> split(Arg x, std::span<const std::int64_t> sizes, int axis = 0);
+[[nodiscard]] std::vector<Tensor> split(Arg x,
+                                        std::initializer_list<std::int64_t> sizes,
+                                        int axis = 0);
+/// At most `count` parts of one size, but for the last one, which may be smaller; fewer where the
+/// axis is short, as in PyTorch. Errors: ArgumentError when count is below 1.
+[[nodiscard]] std::vector<Tensor> chunk(Arg x, std::int64_t count, int axis = 0);
+/// Each matrix of the last two axes with 0 above its diagonal number `diagonal` (0 is the main one,
+/// 1 the one above it). Errors: ShapeError for ranks below 2.
+[[nodiscard]] Tensor tril(Arg x, std::int64_t diagonal = 0);
+/// The same with 0 below that diagonal.
+[[nodiscard]] Tensor triu(Arg x, std::int64_t diagonal = 0);
 /// The same values in row-major memory.
 [[nodiscard]] Tensor contiguous(Arg x);
 /// One after another along an axis that is there: concat({a, b}), concat(vector, -1).
@@ -264,6 +306,21 @@ struct Range {
 [[nodiscard]] Tensor min(Arg x, Axes axes = {}, bool keep_dims = false);
 /// Of no elements 1. Each element's gradient is the product of the others, where some are 0 too.
 [[nodiscard]] Tensor prod(Arg x, Axes axes = {}, bool keep_dims = false);
+/// Whether one is not 0 (NaN is not), as bool; of no elements false. Dtypes: all.
+[[nodiscard]] Tensor any(Arg x, Axes axes = {}, bool keep_dims = false);
+/// Whether none is 0; of no elements true.
+[[nodiscard]] Tensor all(Arg x, Axes axes = {}, bool keep_dims = false);
+/// The mean of the squared differences from the mean, with n - correction for n (not below 0): 1
+/// gives the estimate for a sample, as in PyTorch, 0 the variance of the values themselves. In two
+/// passes.
+///
+/// Dtypes: floats; f16 and bf16 are computed in f32.
+[[nodiscard]] Tensor var(Arg x, Axes axes = {}, bool keep_dims = false, double correction = 1);
+/// The root of var: the standard deviation. Its gradient is 0 where all values are equal. (Not
+/// `std`, which a program that is `using namespace hearth` could not call.)
+[[nodiscard]] Tensor stddev(Arg x, Axes axes = {}, bool keep_dims = false, double correction = 1);
+/// log(sum(exp(x))) without overflow; of no elements minus infinity. Dtypes: as var.
+[[nodiscard]] Tensor logsumexp(Arg x, Axes axes = {}, bool keep_dims = false);
 /// Position of the largest value along `axis`, i64; the first of equal ones.
 [[nodiscard]] Tensor argmax(Arg x, int axis, bool keep_dims = false);
 /// Its position among all elements in row-major order.
@@ -302,10 +359,35 @@ struct Pool2dOptions {
 /// Element i along the axis is the sum of those up to i. Integers wrap; sums of floats are kept in
 /// f64 on the way.
 [[nodiscard]] Tensor cumsum(Arg x, int axis);
+struct NormOptions {
+  int axis_count = 1;  ///< The last axes of x, over which statistics are taken.
+  double epsilon = 1e-5;
+};
+/// (x - mean) / √(variance + epsilon)·weight + bias over the last axes, each row by itself.
+///
+/// Shapes: weight and bias have the sizes of these axes; the result is like x.
+/// Dtypes: floats, equal for all; f16 and bf16 are computed in f32.
+/// Errors: ShapeError, DtypeError; ArgumentError when x has fewer axes.
+/// Paper: Ba, Kiros, Hinton, Layer Normalization, arXiv:1607.06450.
+[[nodiscard]] Tensor layer_norm(Arg x, NormOptions options = {});
+[[nodiscard]] Tensor layer_norm(Arg x, Arg weight, NormOptions options = {});
+[[nodiscard]] Tensor layer_norm(Arg x, Arg weight, Arg bias, NormOptions options = {});
+/// x / √(mean of squares + epsilon)·weight; otherwise as layer_norm.
+/// Paper: Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467.
+[[nodiscard]] Tensor rms_norm(Arg x, NormOptions options = {});
+[[nodiscard]] Tensor rms_norm(Arg x, Arg weight, NormOptions options = {});
 /// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
 /// class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
 /// The mean over the rows.
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
+/// The mean of the squared differences, of rank 0.
+///
+/// Shapes: equal; a target that would broadcast is refused.
+/// Dtypes: floats, equal; f16 and bf16 are computed in f32.
+[[nodiscard]] Tensor mse_loss(Arg prediction, Arg target);
+/// The mean of -t·log(p) - (1 - t)·log(1 - p) with p = sigmoid(x), for logits x and targets t in
+/// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
+[[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);
 
 }  // namespace hearth

@@ -68,7 +68,7 @@ class CalledOp final {
 /// What `fn` returns, which makes its result of ops with other names: a mistake that these find is
 /// one of `op`, which is what the caller wrote.
 template <class Fn>
-[[nodiscard]] Tensor named_as(std::string_view op, const Fn& fn) {
+[[nodiscard]] auto named_as(std::string_view op, const Fn& fn) {
   const CalledOp called(op);
   try {
     return fn();

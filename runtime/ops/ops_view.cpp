@@ -147,6 +147,82 @@ Tensor squeeze(Arg x, int axis) {
   });
 }
 
+std::vector<Tensor> split(Arg x, std::span<const std::int64_t> sizes, int axis) {
+  return detail::named_as("split", [&] {
+    const Shape& from = detail::operand(OpKind::slice, x).layout->shape;
+    const int place = detail::checked(normalize_axis("split", axis, from.rank()), OpKind::slice, x);
+    std::int64_t rest = from[place];
+    for (const std::int64_t size : sizes) {
+      rest = size < 0 || size > rest ? -1 : rest - size;
+      if (rest < 0) {
+        break;
+      }
+    }
+    if (rest != 0) {
+      detail::throw_op_error(ErrorCode::shape_mismatch,
+                             OpKind::slice,
+                             fmt::format("the sizes [{}] do not make up axis {} of {}",
+                                         fmt::join(sizes, ", "),
+                                         place,
+                                         from.to_string()),
+                             x);
+    }
+    const Arg whole(x.tensor(), x.location());
+    std::vector<Tensor> parts;
+    parts.reserve(sizes.size());
+    std::int64_t start = 0;
+    for (const std::int64_t size : sizes) {
+      parts.push_back(slice(whole, place, {.start = start, .stop = start + size}));
+      start += size;
+    }
+    return parts;
+  });
+}
+std::vector<Tensor> split(Arg x, std::initializer_list<std::int64_t> sizes, int axis) {
+  return split(x, std::span<const std::int64_t>(sizes.begin(), sizes.size()), axis);
+}
+
+std::vector<Tensor> split(Arg x, std::int64_t size, int axis) {
+  return detail::named_as("split", [&] {
+    const Shape& from = detail::operand(OpKind::slice, x).layout->shape;
+    const std::int64_t length =
+        from[detail::checked(normalize_axis("split", axis, from.rank()), OpKind::slice, x)];
+    if (size < 0 || (size == 0 && length > 0)) {
+      detail::throw_op_error(
+          ErrorCode::invalid_argument,
+          OpKind::slice,
+          fmt::format("parts of size {} do not make up {}", size, from.to_string()),
+          x);
+    }
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t rest = length; rest > 0; rest -= sizes.back()) {
+      sizes.push_back(std::min(size, rest));
+    }
+    if (sizes.empty()) {  // of nothing, one part
+      sizes.push_back(0);
+    }
+    return split(x, sizes, axis);
+  });
+}
+
+std::vector<Tensor> chunk(Arg x, std::int64_t count, int axis) {
+  return detail::named_as("chunk", [&] {
+    const Shape& from = detail::operand(OpKind::slice, x).layout->shape;
+    const std::int64_t length =
+        from[detail::checked(normalize_axis("chunk", axis, from.rank()), OpKind::slice, x)];
+    if (count < 1) {
+      detail::throw_op_error(ErrorCode::invalid_argument,
+                             OpKind::slice,
+                             fmt::format("{} is no number of parts", count),
+                             x);
+    }
+    if (length == 0) {
+      return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(count), 0), axis);
+    }
+    return split(x, length / count + (length % count != 0 ? 1 : 0), axis);
+  });
+}
+
 Tensor contiguous(Arg x) {
   return detail::named_as("contiguous", [&] {
     const Shape& shape = detail::operand(OpKind::copy, x).layout->shape;

@@ -69,6 +69,21 @@ TEST_P(CustomOps, GiveTheBitsOfTheirParts) {
   }
 }
 
+TEST_P(CustomOps, TakeActivationsAndBoundsAsTheirParts) {
+  const CustomOp chain = custom_op("chain", [](const Tensor& x) {
+    const Tensor gated = gelu(silu(x), GeluForm::tanh) + log1p(square(x)) * expm1(x);
+    return masked_fill(clamp(gated, -1, 2), logical_and(x<0, x> - 1), 0.5);
+  });
+  const Tensor x = f32({-3, -0.5F, 0, 0.25F, 7}, {5});
+  const Tensor gated = gelu(silu(x), GeluForm::tanh) + log1p(square(x)) * expm1(x);
+  const std::vector<float> want =
+      masked_fill(clamp(gated, -1, 2), logical_and(x<0, x> - 1), 0.5).to_vector<float>();
+  const std::vector<float> got = chain(x).to_vector<float>();
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-6F * (1 + std::abs(want[i]))) << i;
+  }
+}
+
 TEST_P(CustomOps, Broadcast) {
   const CustomOp scaled = custom_op(
       "scaled", [](const Tensor& x, const Tensor& a, const Tensor& b) { return x * a + b; });

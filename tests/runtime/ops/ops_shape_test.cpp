@@ -1,5 +1,6 @@
 // Views, reductions, contractions and rows: what they compute, and which mistakes they refuse, on
 // the reference device.
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include "tests/runtime/reference_test.hpp"
@@ -151,6 +152,58 @@ TEST_F(OpsShapeTest, ConcatTakesAnyNumberOfTensors) {
                 (void)concat(std::vector{counting({1, 2}), counting({1, 3})}, 0);
               }),
               HasSubstr("input 1 differs outside axis 0"));
+}
+
+TEST_F(OpsShapeTest, SplitCutsAnAxisIntoViews) {
+  const Tensor x = counting({2, 5});
+  const std::vector<Tensor> pairs = split(x, 2, 1);
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_THAT(reals(pairs[1]), ElementsAre(2, 3, 7, 8));
+  EXPECT_EQ(pairs[2].shape(), (Shape{2, 1}));
+  const std::vector<Tensor> parts = split(x, {1, 0, 4}, -1);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_THAT(reals(parts[0]), ElementsAre(0, 5));
+  EXPECT_EQ(parts[1].shape(), (Shape{2, 0}));
+  EXPECT_THAT(reals(concat(parts, 1)), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_EQ(split(zeros(device(), {0, 2}), 3).size(), 1U);
+  const auto summed = [](const std::vector<Tensor>& in) {
+    const std::vector<Tensor> halves = split(in[0], 1);
+    return sum(halves[0] * halves[1]);
+  };
+  EXPECT_THAT(reals(grad(summed, {f64({1, 2, 3, 4}, {2, 2})})[0]), ElementsAre(3, 4, 1, 2));
+}
+
+TEST_F(OpsShapeTest, SplitRefusesSizesThatDoNotMakeUpTheAxis) {
+  const Tensor x = counting({2, 5});
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)split(x, {2, 2}, 1);
+            }),
+            "split: the sizes [2, 2] do not make up axis 1 of [2, 5]");
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)split(x, {6, -1}, 1);
+              }),
+              HasSubstr("do not make up"));
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)split(x, 0); }),
+            "split: parts of size 0 do not make up [2, 5]");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)split(x, 1, 2); }),
+            "split: axis 2 is outside a tensor of rank 2");
+}
+
+TEST_F(OpsShapeTest, ChunkGivesAtMostSoManyParts) {
+  const auto sizes = [&](std::int64_t length, std::int64_t count) {
+    std::vector<std::int64_t> all;
+    for (const Tensor& part : chunk(counting({length}), count)) {
+      all.push_back(part.size(0));
+    }
+    return all;
+  };
+  EXPECT_THAT(sizes(6, 3), ElementsAre(2, 2, 2));
+  EXPECT_THAT(sizes(7, 3), ElementsAre(3, 3, 1));
+  EXPECT_THAT(sizes(6, 4), ElementsAre(2, 2, 2)) << "as PyTorch";
+  EXPECT_THAT(sizes(2, 5), ElementsAre(1, 1));
+  EXPECT_THAT(sizes(0, 2), ElementsAre(0, 0));
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)chunk(counting({3}), 0); }),
+            "chunk: 0 is no number of parts");
 }
 
 // ---- reductions ----

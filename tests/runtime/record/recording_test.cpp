@@ -53,6 +53,24 @@ TEST_F(Recording, RunsAgainWithTheSameBits) {
   EXPECT_EQ(oracle.count(Verdict::not_compared), 0U);
 }
 
+TEST_F(Recording, OfScansProductsAndPositionsRunsAgain) {
+  const OpTrace trace = record([&] {
+    const Tensor x = f32({3, -1, 2, 0.5F});
+    static_cast<void>(cumsum(log1p(square(x)), 0).to_vector<float>());
+    static_cast<void>((min(x) + prod(expm1(x))).item());
+    static_cast<void>(argmin(x).item<std::int64_t>());
+    const auto slopes = grad(
+        [](const std::vector<Tensor>& in) { return sum(square(cumsum(in[0], 0)) * prod(in[0])); },
+        {x});
+    static_cast<void>(slopes[0].to_vector<float>());
+  });
+  check_trace(trace).value();
+  const ReplayReport again = replay(decode_trace(encode_trace(trace)).value(), cpu_);
+  EXPECT_EQ(again.count(Verdict::same_bits), 4U) << again.to_string(true);
+  const ReplayReport oracle = replay(trace, reference_);
+  EXPECT_TRUE(oracle.agrees()) << oracle.to_string(true);
+}
+
 TEST_F(Recording, KeepsTheLineOfTheCall) {
   std::uint32_t line = 0;
   const OpTrace trace = record([&] {

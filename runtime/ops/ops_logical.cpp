@@ -1,0 +1,111 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// Whether it is not zero, as a bool tensor, or as a number beside one.
+struct Truth {
+  Tensor tensor;
+  Arg number;
+
+  explicit Truth(const Arg& x)
+      : tensor(x.is_scalar() ? Tensor() : cast(x, DType::boolean)),
+        number(x.is_scalar() && x.real() != 0 ? 1 : 0, x.location()) {}
+  [[nodiscard]] Arg operand() {
+    return tensor.impl() == nullptr ? number : Arg(std::move(tensor), number.location());
+  }
+};
+
+void check_pair(OpKind kind, const Arg& a, const Arg& b) {
+  const std::array inputs{a, b};
+  for (const Arg& input : inputs) {
+    if (!input.is_scalar()) {
+      static_cast<void>(detail::operand(kind, input));
+    }
+  }
+  if (a.is_scalar() || b.is_scalar()) {
+    return;
+  }
+  const TensorSpec left = detail::spec_of(kind, a);
+  const TensorSpec right = detail::spec_of(kind, b);
+  if (!broadcast(left.shape, right.shape).has_value()) {
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           kind,
+                           fmt::format("shapes do not broadcast: lhs {}, rhs {}",
+                                       describe(left.dtype, left.shape),
+                                       describe(right.dtype, right.shape)),
+                           a.location(),
+                           inputs);
+  }
+}
+
+// Of two truth values: "and" is the smaller, "or" the larger one, "xor" whether they differ.
+Tensor joined_truth(OpKind kind, const Arg& a, const Arg& b) {
+  check_pair(kind, a, b);
+  if (a.is_scalar() && b.is_scalar()) {
+    detail::throw_op_error(ErrorCode::invalid_argument,
+                           kind,
+                           fmt::format("both operands are numbers: {} and {}", a.real(), b.real()),
+                           a.location());
+  }
+  Truth left(a);
+  Truth right(b);
+  switch (kind) {
+    case OpKind::min:
+      return minimum(left.operand(), right.operand());
+    case OpKind::max:
+      return maximum(left.operand(), right.operand());
+    default:
+      return not_equal(left.operand(), right.operand());
+  }
+}
+
+// any and all: the largest, or the smallest, truth value; `of_none` where there is none.
+Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims, bool of_none) {
+  constexpr OpKind kRule = OpKind::reduce_sum;  // that of any axes, without elements too
+  const Shape& from = detail::operand(kRule, x).layout->shape;
+  ReduceAttributes attributes;
+  const Shape shape =
+      detail::checked(rules::reduce(kRule, from, axes.list(), keep_dims, &attributes), kRule, x);
+  const SourceLoc loc = x.location();
+  if (from.element_count() == 0) {
+    return full_integer(x.tensor().device(), shape, of_none ? 1 : 0, DType::boolean, loc);
+  }
+  Tensor truth = cast(x, DType::boolean);
+  const Arg operand(std::move(truth), loc);
+  return kind == OpKind::reduce_max ? max(operand, axes, keep_dims) : min(operand, axes, keep_dims);
+}
+
+}  // namespace
+
+Tensor logical_and(Arg a, Arg b) {
+  return detail::named_as("logical_and", [&] { return joined_truth(OpKind::min, a, b); });
+}
+Tensor logical_or(Arg a, Arg b) {
+  return detail::named_as("logical_or", [&] { return joined_truth(OpKind::max, a, b); });
+}
+Tensor logical_xor(Arg a, Arg b) {
+  return detail::named_as("logical_xor", [&] { return joined_truth(OpKind::not_equal, a, b); });
+}
+Tensor logical_not(Arg x) {
+  return detail::named_as("logical_not", [&] { return equal(x, Arg(0, x.location())); });
+}
+
+Tensor any(Arg x, Axes axes, bool keep_dims) {
+  return detail::named_as(
+      "any", [&] { return reduced_truth(OpKind::reduce_max, x, axes, keep_dims, false); });
+}
+Tensor all(Arg x, Axes axes, bool keep_dims) {
+  return detail::named_as(
+      "all", [&] { return reduced_truth(OpKind::reduce_min, x, axes, keep_dims, true); });
+}
+
+}  // namespace hearth

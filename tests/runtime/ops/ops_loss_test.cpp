@@ -1,0 +1,81 @@
+// Losses over whole tensors: values, stability far from 0, gradients and refusals.
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include "tests/runtime/gradient_check.hpp"
+#include "tests/runtime/reference_test.hpp"
+#include "tests/support/tolerance.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+namespace hearth {
+namespace {
+
+using testing::check_gradients;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::HostRandom;
+using testing::thrown_text;
+using LossTest = testing::ReferenceTest;
+using Tensors = std::vector<Tensor>;
+
+double cross_entropy_of(double x, double t) {
+  return std::fmax(x, 0) - x * t + std::log1p(std::exp(-std::fabs(x)));
+}
+
+TEST_F(LossTest, MeanSquaredErrorIsTheMeanOfSquares) {
+  const Tensor loss = mse_loss(f64({1, 2, 3, 4}, {2, 2}), f64({1, 0, 6, 4}, {2, 2}));
+  EXPECT_EQ(loss.shape(), Shape{});
+  EXPECT_EQ(loss.item(), (4.0 + 9.0) / 4);
+  const Tensor narrow = cast(f64({300, 0}, {2}), DType::f16);
+  const Tensor wanted = cast(f64({0, 0}, {2}), DType::f16);
+  EXPECT_EQ(reals(mse_loss(narrow, wanted))[0], 44992) << "the square of 300 is beyond f16";
+  EXPECT_TRUE(std::isnan(mse_loss(zeros(device(), {0}), zeros(device(), {0})).item()));
+}
+
+TEST_F(LossTest, BinaryCrossEntropyIsRightFarFromZero) {
+  const std::vector<double> logits{-800, -2, 0, 3, 800};
+  const std::vector<double> targets{0, 0.25, 1, 0, 1};
+  double want = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    want += cross_entropy_of(logits[i], targets[i]) / 5;
+  }
+  const double got = binary_cross_entropy_with_logits(f64(logits, {5}), f64(targets, {5})).item();
+  EXPECT_NEAR(got, want, 1e-12);
+  EXPECT_EQ(binary_cross_entropy_with_logits(f64({-800}, {1}), f64({1}, {1})).item(), 800);
+}
+
+TEST_F(LossTest, BinaryCrossEntropyHasTheSlopeOfTheSigmoid) {
+  const Tensor targets = f64({1, 0, 0.5}, {3});
+  const Tensor slopes =
+      grad([&](const Tensors& in) { return binary_cross_entropy_with_logits(in[0], targets) * 3; },
+           {f64({0, 0, 0}, {3})})[0];
+  EXPECT_THAT(reals(slopes), ElementsAre(-0.5, 0.5, 0)) << "at 0, where its parts have kinks";
+}
+
+TEST_F(LossTest, GradientsMatchDifferences) {
+  HostRandom random(36);
+  const auto x = random.signed_values({2, 3});
+  const auto target = random.uniform({2, 3}, 0.1, 0.9);
+  check_gradients(device(), [](const Tensors& in) { return mse_loss(in[0], in[1]); }, {x, target});
+  check_gradients(device(),
+                  [](const Tensors& in) { return binary_cross_entropy_with_logits(in[0], in[1]); },
+                  {x, target});
+}
+
+TEST_F(LossTest, RefusesTargetsThatWouldBroadcast) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(thrown_text<ShapeError>([&] { (void)mse_loss(x, counting({3})); }),
+            "mse_loss: shapes differ: prediction f64[2, 3], target f64[3]");
+  EXPECT_EQ(thrown_text<DtypeError>([&] { (void)mse_loss(x, cast(x, DType::f32)); }),
+            "mse_loss: element types differ: prediction f64[2, 3], target f32[2, 3]");
+  EXPECT_THAT(thrown_text<DtypeError>(
+                  [&] { (void)binary_cross_entropy_with_logits(x, cast(x, DType::i32)); }),
+              HasSubstr("binary_cross_entropy_with_logits: does not take i32"));
+}
+
+}  // namespace
+}  // namespace hearth
