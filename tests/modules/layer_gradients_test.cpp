@@ -4,8 +4,10 @@
 #include <hearth/modules/dropout.hpp>
 #include <hearth/modules/embedding.hpp>
 #include <hearth/modules/flatten.hpp>
+#include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/pooling.hpp>
+#include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
 
 #include "test_runtime.hpp"
@@ -126,9 +128,19 @@ TEST_F(LayerGradients, OfEmbedding) {
 TEST_F(LayerGradients, OfActivations) {
   check({3, 4}, Relu{});
   check({3, 4}, Gelu{});
+  check({3, 4}, Gelu{.form = GeluForm::tanh});
+  check({3, 4}, Silu{});
   check({3, 4}, Tanh{});
   check({3, 4}, Sigmoid{});
   check({3, 2, 2}, Flatten{});
+}
+
+TEST_F(LayerGradients, OfNormalisation) {
+  check({3, 4}, LayerNorm({.shape = {4}}, test.reference, DType::f64));
+  check(
+      {2, 2, 3},
+      LayerNorm({.shape = {2, 3}, .epsilon = 0.1, .has_bias = false}, test.reference, DType::f64));
+  check({3, 4}, RmsNorm({.shape = {4}}, test.reference, DType::f64));
 }
 
 TEST_F(LayerGradients, OfDropoutForOneMask) {

@@ -3,8 +3,10 @@
 #include <hearth/modules/dropout.hpp>
 #include <hearth/modules/flatten.hpp>
 #include <hearth/modules/generator_scope.hpp>
+#include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/pooling.hpp>
+#include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
 
 #include "test_runtime.hpp"
@@ -130,6 +132,53 @@ TEST(Gelu, IsTheErfForm) {
         limit.accepts(values[i], 0.5 * points[i] * (1 + std::erf(points[i] / std::sqrt(2)))))
         << "at " << points[i];
   }
+}
+
+TEST(LayerNorm, StartsWithRowsOfMeanZeroAndVarianceOne) {
+  TestRuntime test;
+  const LayerNorm layer({.shape = {4}, .epsilon = 0}, test.reference, DType::f64);
+  const Tensor x = Tensor::from(test.reference, std::vector<double>{1, 2, 3, 6}, {1, 4});
+  const std::vector<double> y = layer.forward(x).to_vector<double>();
+  const double deviation = std::sqrt(3.5);  // of squares 4, 1, 0, 9
+  const auto limit = testing::tolerance(testing::Precision::function, DType::f64);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double want = (std::vector<double>{-2, -1, 0, 3})[i] / deviation;
+    EXPECT_TRUE(limit.accepts(y[i], want)) << y[i] << ", not " << want;
+  }
+}
+
+TEST(LayerNorm, TrainsAWeightAndABiasUnderTheirNames) {
+  TestRuntime test;
+  const LayerNorm layer({.shape = {2, 3}}, test.cpu, DType::f16);
+  const std::vector<NamedTensor> parameters = named_parameters(layer);
+  ASSERT_EQ(parameters.size(), 2U);
+  EXPECT_EQ(parameters[0].name, "weight");
+  EXPECT_EQ(parameters[1].name, "bias");
+  EXPECT_EQ(parameters[1].tensor.shape(), (Shape{2, 3}));
+  EXPECT_EQ(parameters[0].tensor.dtype(), DType::f16);
+  EXPECT_EQ(layer.forward(ones(test.cpu, {5, 2, 3}, DType::f16)).shape(), (Shape{5, 2, 3}));
+  EXPECT_EQ(named_parameters(LayerNorm({.shape = {3}, .has_bias = false}, test.cpu)).size(), 1U);
+  EXPECT_EQ(named_parameters(RmsNorm({.shape = {3}}, test.cpu))[0].name, "weight");
+}
+
+TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
+  TestRuntime test;
+  const RmsNorm layer({.shape = {2}, .epsilon = 0}, test.cpu);
+  const Tensor x = Tensor::from(test.cpu, {3.0F, 4.0F, 0.0F, -2.0F}, {2, 2});
+  const std::vector<float> y = layer.forward(x).to_vector<float>();
+  const std::vector<double> wanted{
+      3 / std::sqrt(12.5), 4 / std::sqrt(12.5), 0, -2 / std::sqrt(2.0)};
+  const auto limit = testing::tolerance(testing::Precision::function, DType::f32);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_TRUE(limit.accepts(static_cast<double>(y[i]), wanted[i])) << y[i];
+  }
+}
+
+TEST(Norms, RefuseAShapeWithoutElements) {
+  TestRuntime test;
+  EXPECT_THROW(LayerNorm({.shape = {}}, test.cpu), ArgumentError);
+  EXPECT_THROW(LayerNorm({.shape = {3, 0}}, test.cpu), ArgumentError);
+  EXPECT_THROW(RmsNorm({.shape = {3}, .epsilon = -1}, test.cpu), ArgumentError);
 }
 
 TEST(Dropout, IsTheIdentityInEvaluation) {

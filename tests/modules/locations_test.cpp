@@ -13,10 +13,12 @@
 #include <hearth/modules/idx.hpp>
 #include <hearth/modules/image_dataset.hpp>
 #include <hearth/modules/init.hpp>
+#include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/metrics.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/pooling.hpp>
+#include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/safetensors.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/modules/training_state.hpp>
@@ -116,6 +118,7 @@ TEST_F(Locations, WhatALayerRefusesIsRefusedAtTheCallersLine) {
   const Tensor whole = zeros(test.cpu, {2, 4}, DType::i64);
   const Linear linear({.in = 4, .out = 2}, test.cpu, generator);
   const Conv2d conv({.in = 1, .out = 2}, test.cpu, generator);
+  const LayerNorm norm({.shape = {4}}, test.cpu);
   const Sequential layers(Linear({.in = 4, .out = 2}, test.cpu, generator), Relu());
   const Dropout dropout({.p = 0.5});
   const Sequential random(Dropout({.p = 0.5}));
@@ -131,6 +134,8 @@ TEST_F(Locations, WhatALayerRefusesIsRefusedAtTheCallersLine) {
       {"Tanh", __LINE__, [&] { (void)Tanh{}.forward(whole); }},
       {"Sigmoid", __LINE__, [&] { (void)Sigmoid{}.forward(whole); }},
       {"Relu", __LINE__, [&] { (void)Relu{}.forward(Tensor()); }},
+      {"LayerNorm", __LINE__, [&] { (void)norm.forward(wrong); }},
+      {"RmsNorm made of nothing", __LINE__, [&] { (void)RmsNorm({.shape = {}}, test.cpu); }},
       {"Dropout", __LINE__, [&] { (void)dropout.forward(wrong, Mode::train); }},
       {"Dropout with a generator",
        __LINE__ + 1,

@@ -1,0 +1,31 @@
+#include <hearth/modules/rms_norm.hpp>
+
+#include <hearth/runtime/weight_scope.hpp>
+
+#include <fmt/format.h>
+
+namespace hearth {
+
+RmsNorm::RmsNorm(const Config& config, const Device& device, DType dtype, SourceLoc loc)
+    : epsilon(config.epsilon) {
+  if (config.shape.rank() < 1 || config.shape.element_count() < 1 || !(config.epsilon >= 0)) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format(
+                  "RmsNorm: needs axes with elements and an epsilon of 0 or more, got {} and {}",
+                  config.shape.to_string(),
+                  config.epsilon),
+              .location = loc});
+  }
+  const WeightScope weights(device);
+  weight = ones(device, config.shape, dtype, loc);
+  set_paths(*this);
+}
+
+Tensor RmsNorm::forward(Arg x) const {
+  const SourceLoc loc = x.location();
+  const NormOptions options{.axis_count = weight.shape().rank(), .epsilon = epsilon};
+  return hearth::rms_norm(x, Arg(weight, loc), options);
+}
+
+}  // namespace hearth
