@@ -152,7 +152,7 @@ void extreme_columns(Accumulator* into,
       T best = row[0][c];
       bool unordered = is_unordered(row[0][c], row[1][c]);
       for (std::size_t r = 1; r < kRowBatch; ++r) {
-        keep_better<extreme>(best, row[r][c]);
+        best = better<extreme>(best, row[r][c]);
       }
       for (std::size_t r = 2; r < kRowBatch; r += 2) {
         unordered = unordered || is_unordered(row[r][c], row[r + 1][c]);

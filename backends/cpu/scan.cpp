@@ -146,7 +146,7 @@ class Scan {
             std::int64_t part,
             Accumulator& sum,
             bool keeps) const {
-    RowBuffer<kStrip> buffer;
+    RowBuffer<kStrip> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): fetch() fills it
     Accumulator sums[kStrip];
     const ScanRow scan = ReduceLoops::at(kScanRows, source.type);
     const std::int64_t inner = keep_.inner_size();
@@ -174,7 +174,7 @@ class Scan {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kGrain / (length_ * std::min(inner, kStrip)));
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
-      RowBuffer<kStrip> buffer;
+      RowBuffer<kStrip> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): as above
       alignas(64) Accumulator sums[kStrip];
       for (std::int64_t task = begin; task < end; ++task) {
         const Place place(keep_, task / strips);

@@ -14,14 +14,13 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 /// What a fold chooses: the largest, or the smallest.
 enum class Extreme : std::uint8_t { largest, smallest };
 
-/// Puts x, a scalar or each lane of a vector, in place of `best` where it is better; NaN is passed
-/// over.
+/// It passes NaN over.
 template <Extreme extreme, class T>
-[[gnu::always_inline]] inline void keep_better(T& best, const T& x) noexcept {
+[[gnu::always_inline]] inline T better(T best, T x) noexcept {
   if constexpr (extreme == Extreme::largest) {
-    best = x > best ? x : best;
+    return x > best ? x : best;
   } else {
-    best = x < best ? x : best;
+    return x < best ? x : best;
   }
 }
 /// NaN beats everything, and nothing beats NaN.
@@ -138,8 +137,13 @@ template <Extreme extreme, class T>
     for (; i + 2 * kStep <= count; i += 2 * kStep) {
       const Vector x = *reinterpret_cast<const Vector*>(in + i);
       const Vector y = *reinterpret_cast<const Vector*>(in + i + kStep);
-      keep_better<extreme>(a, x);
-      keep_better<extreme>(b, y);
+      if constexpr (extreme == Extreme::largest) {
+        a = x > a ? x : a;
+        b = y > b ? y : b;
+      } else {
+        a = x < a ? x : a;
+        b = y < b ? y : b;
+      }
       unordered |= (x != x) | (y != y);
     }
     T lanes[2 * kLaneCount<T>];

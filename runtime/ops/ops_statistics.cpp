@@ -18,10 +18,10 @@ double element_count_along(const Shape& shape, std::uint32_t axes) noexcept {
 }
 
 struct ReducedOperand {
-  DType dtype;
+  DType dtype = DType::f32;
   Shape from;
   Shape to;
-  double count;  ///< Elements of `from` for each of `to`.
+  double count = 0;  ///< Elements of `from` for each of `to`.
 };
 
 // Of an op over floats.
