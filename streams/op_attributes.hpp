@@ -36,8 +36,8 @@ struct ReduceAttributes {
   std::uint32_t axes = 0;
   std::uint32_t keep_dims = 0;
 };
-/// argmax, argmin, concat, softmax, log_softmax and their backward kinds; gather, index_select and their
-/// adjoints.
+/// argmax, argmin, concat, softmax, log_softmax and their backward kinds; gather, index_select and
+/// their adjoints.
 struct AxisAttributes {
   std::int32_t axis = 0;
   std::int32_t keep_dims = 0;

@@ -112,10 +112,10 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "copy",
                                         "concat",
                                         "max",
-                                         "min",
-                                         "expression",
-                                         "gather",
-                                         "index_select"}));
+                                        "min",
+                                        "expression",
+                                        "gather",
+                                        "index_select"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
