@@ -241,30 +241,8 @@ void DeviceActor::end_waits() {
   queues_.set_next_deadline(earliest);
 }
 
-// At most kTurnRecords records, and fewer as soon as somebody else has a claim: a ring or message,
-// a more urgent lane, a borrower who has what it waits for. Looking costs a load each, a long turn
-// would cost the others its whole length.
-void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context) {
-  lane.is_ready = false;
-  for (int count = 0; count < kTurnRecords; ++count) {
-    const OpRecord* record = lane.lane->peek(lane.window.looked());
-    if (record == nullptr || !take_record(lane, *record)) {
-      break;
-    }
-    if (endpoint_->doorbell.has_news()) {
-      break;  // another lane or a message came: a long turn must not keep it waiting
-    }
-    if (queues_.ready().has_before(lane.priority)) {
-      break;
-    }
-    if (until != nullptr && until(context)) {
-      break;
-    }
-  }
-  end_turn(lane);
-}
-
-bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
+[[gnu::always_inline]] inline bool DeviceActor::take_record(LaneState& lane,
+                                                            const OpRecord& record) {
   endpoint_->note_record(lane.id, record);
   const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
   if (windows_.looks_ahead()) {
@@ -289,6 +267,29 @@ bool DeviceActor::take_record(LaneState& lane, const OpRecord& record) {
   queues_.finish_record(lane);
   after_record();
   return true;
+}
+
+// At most kTurnRecords records, and fewer as soon as somebody else has a claim: a ring or message,
+// a more urgent lane, a borrower who has what it waits for. Looking costs a load each, a long turn
+// would cost the others its whole length.
+void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context) {
+  lane.is_ready = false;
+  for (int count = 0; count < kTurnRecords; ++count) {
+    const OpRecord* record = lane.lane->peek(lane.window.looked());
+    if (record == nullptr || !take_record(lane, *record)) {
+      break;
+    }
+    if (endpoint_->doorbell.has_news()) {
+      break;  // another lane or a message came: a long turn must not keep it waiting
+    }
+    if (queues_.ready().has_before(lane.priority)) {
+      break;
+    }
+    if (until != nullptr && until(context)) {
+      break;
+    }
+  }
+  end_turn(lane);
 }
 
 // Phases: drops whose last user has moved on; lanes that watch this one; a producer that waits for

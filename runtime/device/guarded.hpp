@@ -12,7 +12,7 @@ namespace hearth {
 
 /// What `call` returns, or what it throws, as a status. `what` made it.
 template <class Call>
-Status guarded(const char* what, const Call& call) {
+[[gnu::always_inline]] inline Status guarded(const char* what, const Call& call) {
   try {
     return call();
   } catch (...) {
