@@ -17,8 +17,8 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
-#include <hearth/runtime/update_group.hpp>
 
+#include "adam_steps.hpp"
 #include "commands.hpp"
 #include "explain_picture.hpp"
 
@@ -103,30 +103,8 @@ const std::vector<Program>& programs() {
 }
 
 std::function<void()> adamw_200(const Device& device) {
-  constexpr int kParameters = 200;
-  struct Trained {
-    Tensor parameter, gradient, mean, variance;
-  };
-  std::vector<Trained> all;
-  for (int i = 0; i < kParameters; ++i) {
-    const Shape shape = i % 2 == 0 ? Shape{64, 64} : Shape{64};
-    all.push_back({full(device, shape, 1),
-                   full(device, shape, 0.1),
-                   zeros(device, shape),
-                   zeros(device, shape)});
-  }
-  return [device, all = std::move(all), step = std::int64_t{0}]() mutable {
-    ++step;
-    UpdateGroup group(device);
-    for (Trained& each : all) {
-      group.adam(each.parameter,
-                 each.gradient,
-                 each.mean,
-                 each.variance,
-                 {.learning_rate = 1e-3, .weight_decay = 1e-2, .decoupled = true, .step = step});
-    }
-    group.commit().get();
-  };
+  constexpr std::int64_t kWidth = 64;
+  return [steps = std::make_shared<AdamSteps>(device, kWidth)] { steps->step(); };
 }
 
 Tensors made(const Device& device, const std::vector<Shape>& shapes) {

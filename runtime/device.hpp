@@ -110,7 +110,8 @@ class Device {
   ///
   /// Cost: some allocations for each kernel.
   void start_explanation() const;
-  /// What was kept; ends it. Empty when nothing was, or the device was restarted meanwhile.
+  /// What was kept; ends it. Empty when nothing was, the device was restarted meanwhile, or host
+  /// memory ran out.
   [[nodiscard]] Explanation take_explanation() const;
   [[nodiscard]] DeviceStatistics statistics() const;
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with

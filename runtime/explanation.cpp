@@ -105,7 +105,8 @@ std::string Explanation::to_json() const {
                                       {"bytes_written", bytes_written()},
                                       {"ideal_bytes", ideal_bytes},
                                       {"runs", std::move(runs)}};
-  return all.dump(2) + "\n";
+  // Names of files and modules are the user's, and need not be UTF-8.
+  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 Explanation explain(const Device& device, const std::function<void()>& program) {
