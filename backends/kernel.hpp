@@ -13,6 +13,7 @@
 namespace hearth {
 
 struct Expression;
+struct ScalarAttributes;
 
 /// A tensor in memory that kernels may touch. `data` is the address of element [0, 0, …]; strides
 /// may be negative or 0. Borrows the layout. For devices without host addresses, `data` is the
@@ -33,6 +34,18 @@ struct TensorView {
   }
 };
 
+/// What becomes of an op's result, element by element, before it reaches memory: a pointwise
+/// expression whose input 0 is the op's result, which itself is never stored unless the expression
+/// gives it out. Inputs 1.. of the expression are `inputs`, which broadcast to the result's shape.
+/// The call's outputs are those of the expression; none shares bytes with anything that is read.
+struct Epilogue {
+  const Expression* expression = nullptr;
+  std::span<const TensorView> inputs = {};
+  std::span<const ScalarAttributes> parameters = {};
+  /// Its inputs, then the call's outputs, as records name them: for explanations.
+  std::span<const Operand> operands = {};
+};
+
 /// One op to run. Outputs are always contiguous. `expression` is that of an op of this kind, else
 /// null; it lives as long as the device's runtime. An output may share its bytes with an input of
 /// use read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
@@ -42,6 +55,7 @@ struct KernelCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   const Expression* expression = nullptr;
+  const Epilogue* epilogue = nullptr;
 };
 
 /// yes, or no with a reason that a user understands.

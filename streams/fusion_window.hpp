@@ -3,9 +3,12 @@
 // Pure data, of one thread. Invariants: (1) a record is counted once, when it is first looked at or
 // runs unlooked-at; (2) only a program boundary begins the counts anew, never a cut, so that
 // windows fill up by the order of the program alone; (3) what has left a window without a kernel of
-// its own runs singly, and joins no other.
+// its own runs singly, and joins no other; a kernel may take records from behind others, which are
+// then done before their turn.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <hearth/streams/lane.hpp>
@@ -41,6 +44,19 @@ class FusionWindow {
   void use_known_plans() noexcept { planned_through_ = 0; }
   /// No group takes the records up to this one.
   void run_singly_through(std::uint64_t sequence) noexcept { ungrouped_through_ = sequence; }
+  /// The record was run with others that stood before it: nothing is left to do at its turn.
+  void mark_done(const OpRecord& record) noexcept {
+    done_[place_of(record) / 64] |= std::uint64_t{1} << (place_of(record) % 64);
+    ++done_count_;
+  }
+  [[nodiscard]] bool is_done(const OpRecord& record) const noexcept {
+    return done_count_ > 0 && (done_[place_of(record) / 64] >> (place_of(record) % 64) & 1U) != 0;
+  }
+  /// A record that is done is about to leave.
+  void forget_done(const OpRecord& record) noexcept {
+    done_[place_of(record) / 64] &= ~(std::uint64_t{1} << (place_of(record) % 64));
+    --done_count_;
+  }
 
   /// The next record joins. True: the window is full.
   [[nodiscard]] bool join(const OpRecord& record, bool is_op) noexcept {
@@ -86,6 +102,11 @@ class FusionWindow {
     return ops_ >= kMostOps || records_ >= kMostRecords || blob_bytes_ >= kMostBlobBytes;
   }
 
+  /// Windows hold fewer records than that, and one ends before the next begins.
+  [[nodiscard]] static std::size_t place_of(const OpRecord& record) noexcept {
+    return record.sequence % kMostRecords;
+  }
+
   std::uint64_t looked_ = 0;
   std::uint64_t last_ = 0;               // the sequence of the newest record in it
   std::uint64_t single_through_ = 0;     // and of the last that has left a window
@@ -95,6 +116,8 @@ class FusionWindow {
   std::uint64_t ops_ = 0;                // since the last program boundary
   std::uint64_t records_ = 0;
   std::uint64_t blob_bytes_ = 0;
+  std::array<std::uint64_t, kMostRecords / 64> done_{};
+  std::uint32_t done_count_ = 0;
   bool is_whole_ = true;  // no cut since the last program boundary
 };
 

@@ -103,7 +103,8 @@ struct ExpressionAttributes {
   std::uint32_t expression = 0;  ///< ExprId; in a trace, the place in its table.
   std::uint32_t parameter_count = 0;
   std::uint32_t flops = 0;  ///< For each element of a result, as op_cost counts them.
-  std::uint32_t reserved = 0;
+  std::uint32_t row_axes =
+      0;  ///< The last axes, which a row kernel takes whole; 0: it is pointwise.
 };
 /// upload, readback, lend, sync: a pointer to the client's ticket, valid until the ticket is
 /// fulfilled.

@@ -92,7 +92,7 @@ constexpr AttributeField kExpression[] = {
           Type::u32,
           Role::choice),
     field("flops", offsetof(ExpressionAttributes, flops), Type::u32, Role::choice),
-    field("reserved", offsetof(ExpressionAttributes, reserved), Type::u32, Role::choice),
+    field("row_axes", offsetof(ExpressionAttributes, row_axes), Type::u32, Role::choice),
 };
 constexpr AttributeField kLimit[] = {
     field("deadline", offsetof(LimitAttributes, deadline), Type::time, Role::ticket),

@@ -321,7 +321,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "What follows in the lane is given up at a deadline, or on a stop."),
     Row{OpKind::expression, "expression", OpClass::expression, kAll}
         .inputs(1, kMostExpressionInputs)
-        .outputs(kMostExpressionOutputs)
+        .outputs(kMostGroupOutputs)
         .rule(DtypeRule::expression)
         .attributes<ExpressionAttributes>()
         .doc("An elementwise function that the program captured, over all inputs at once, numpy "

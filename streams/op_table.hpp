@@ -76,6 +76,8 @@ inline constexpr std::uint8_t kAnyNumber = 255;
 inline constexpr std::uint8_t kMostExpressionInputs = 16;
 inline constexpr std::uint8_t kMostExpressionOutputs = 4;
 inline constexpr std::uint8_t kMostExpressionParameters = 16;
+/// Of a group of ops that runs as one expression.
+inline constexpr std::uint8_t kMostGroupOutputs = 8;
 
 namespace detail {
 extern const OpInfo op_rows[kOpKindCount];

@@ -1,6 +1,7 @@
 #include <hearth/backends/cpu/cpu_backend.hpp>
 
 #include "arena.hpp"
+#include "epilogue.hpp"
 #include "expression_kernel.hpp"
 #include "gemm_blas.hpp"
 #include "kernel_table.hpp"
@@ -108,6 +109,11 @@ Support CpuBackend::supports(const KernelCall& call) const {
   }
   if (kind == OpKind::expression) {
     return supports_expression_call(call, machine_->context);
+  }
+  if (call.epilogue != nullptr) {
+    return kind == OpKind::matmul
+               ? supports_epilogue(call, machine_->context)
+               : Support{.yes = false, .reason = fmt::format("{} with an epilogue", op.name)};
   }
   return row.supports == nullptr ? Support{} : row.supports(call);
 }

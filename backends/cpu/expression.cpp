@@ -1,6 +1,7 @@
 #include "expression.hpp"
 
 #include "program_cache.hpp"
+#include "row_call.hpp"
 #include "tile_call.hpp"
 #include "tile_run.hpp"
 
@@ -10,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <string>
 
 namespace hearth::cpu {
@@ -59,10 +61,16 @@ bool are_equal(std::span<const ScalarAttributes> a, std::span<const ScalarAttrib
 class Launch {
  public:
   Launch(const TileProgram& program, KernelContext& context)
-      : program_(program), arena_(context.arena), isa_(context.isa) {}
+      : program_(program), arena_(context.arena), scratch_(context.scratch), isa_(context.isa) {}
 
   // Phases: look for integers without an answer; then store.
   Status run(std::span<const ExpressionCall> calls) {
+    if (program_.has_rows) {
+      for (const ExpressionCall& call : calls) {
+        HEARTH_TRY_STATUS(run_rows(call));
+      }
+      return {};
+    }
     if (program_.may_fail) {
       for (const ExpressionCall& call : calls) {
         HEARTH_TRY_STATUS(look_at(call));
@@ -128,6 +136,31 @@ class Launch {
                         });
   }
 
+  // As many parts run at a time as there are cores, each in a piece of memory that no other has.
+  Status run_rows(const ExpressionCall& call) {
+    HEARTH_TRY(const RowCall rows, RowCall::make(program_, call, isa_));
+    const std::int64_t parts = std::min<std::int64_t>(
+        arena_.core_count(), (rows.row_count() + rows.grain() - 1) / rows.grain());
+    if (parts == 0) {
+      return {};
+    }
+    const std::int64_t flags = whole_lines(parts * static_cast<std::int64_t>(sizeof(Flag)));
+    HEARTH_TRY(std::byte* const memory, scratch_.take_all(flags + parts * rows.part_bytes()));
+    auto* const is_taken = reinterpret_cast<Flag*>(memory);
+    for (std::int64_t i = 0; i < parts; ++i) {
+      new (is_taken + i) Flag(0);
+    }
+    arena_.parallel_for(rows.row_count(), rows.grain(), [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t piece = 0;
+      while (is_taken[piece].exchange(1, std::memory_order_acquire) != 0) {
+        piece = (piece + 1) % parts;
+      }
+      rows.run(memory + flags + piece * rows.part_bytes(), begin, end);
+      is_taken[piece].store(0, std::memory_order_release);  // partner: the exchange above
+    });
+    return {};
+  }
+
   // Sets that lie flat are cut as if they were one, element behind element. Their cells follow from
   // the parameters alone, which an optimizer's updates mostly share.
   void run_together(std::span<const ExpressionCall> calls) {
@@ -165,8 +198,15 @@ class Launch {
     }
   }
 
+  using Flag = std::atomic<std::uint32_t>;
+  static constexpr std::int64_t whole_lines(std::int64_t bytes) noexcept {
+    constexpr std::int64_t kLine = 64;
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+
   const TileProgram& program_;
   Arena& arena_;
+  Scratch& scratch_;
   IsaLevel isa_;
 };
 

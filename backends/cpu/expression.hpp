@@ -25,6 +25,7 @@ struct ExpressionCall {
   std::span<const TensorView> inputs = {};
   std::span<const TensorView> outputs = {};
   std::span<const ScalarAttributes> parameters = {};  ///< As interpret() takes them.
+  int row_axes = 0;  ///< Of a row kernel: how many of the last axes are a row.
 };
 
 /// Runs a kernel on each of the sets. Requires that verify() takes the kernel; `hash` is its hash,

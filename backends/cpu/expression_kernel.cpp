@@ -5,6 +5,7 @@
 #include "program_cache.hpp"
 
 #include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -53,7 +54,10 @@ Status run_expression_batch(std::span<const KernelCall> calls, KernelContext& co
   for (const KernelCall& call : calls) {
     parameters.emplace_back(call.op, expression);
     sets.push_back(
-        {.inputs = call.inputs, .outputs = call.outputs, .parameters = parameters.back().all()});
+        {.inputs = call.inputs,
+         .outputs = call.outputs,
+         .parameters = parameters.back().all(),
+         .row_axes = static_cast<int>(call.op.attributes<ExpressionAttributes>().row_axes)});
   }
   return named(run_program(*program.value(), sets, context), expression);
 }

@@ -97,8 +97,10 @@ class Piece {
           pack_and_multiply(b_ + j * plan_.b_elements(gemm_.k), columns);
         } else {
           const std::int64_t i = at % plan_.down;
-          multiply({i * plan_.row_panels / plan_.down, (i + 1) * plan_.row_panels / plan_.down},
-                   columns);
+          const Span rows{i * plan_.row_panels / plan_.down,
+                          (i + 1) * plan_.row_panels / plan_.down};
+          multiply(rows, columns);
+          give(rows, columns);
         }
       }
     });
@@ -178,6 +180,18 @@ class Piece {
                           packed + (column - group) * plan_.panel_columns * depth_at(k));
         }
       }
+      give({0, plan_.row_panels}, {group, last});
+    }
+  }
+
+  /// These panels of the result are final.
+  void give(Span rows, Span columns) const {
+    const std::int64_t row = rows.first * plan_.panel_rows;
+    const std::int64_t column = columns.first * plan_.panel_columns;
+    const std::int64_t row_end = std::min(rows.last * plan_.panel_rows, gemm_.m);
+    const std::int64_t column_end = std::min(columns.last * plan_.panel_columns, gemm_.n);
+    if (row < row_end && column < column_end) {
+      gemm_.sink.take(row, row_end - row, column, column_end - column);
     }
   }
 
@@ -270,6 +284,7 @@ void run_gemm(const Gemm<T>& gemm,
         piece.c += i * gemm.c_step + j;
         piece.bias = gemm.bias == nullptr ? nullptr : gemm.bias + j;
         piece.accumulate = gemm.accumulate || k > 0;
+        piece.sink = k + depth >= gemm.k ? gemm.sink.at(i, j) : BlockSink{};
         Piece<T>(piece, kernels, scratch).run(arena);
       }
     }

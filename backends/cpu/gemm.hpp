@@ -22,6 +22,33 @@ struct GemmOperand {
   std::int64_t column_step = 0;
 };
 
+/// Who works on a product's elements as soon as they are final: called with blocks that cover the
+/// result once, by the threads that made them.
+struct BlockSink {
+  using Done = void (*)(const void* context,
+                        std::int64_t row,
+                        std::int64_t row_count,
+                        std::int64_t column,
+                        std::int64_t column_count);
+  Done done = nullptr;  ///< nullptr: nobody.
+  const void* context = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+
+  /// The same for a part of the product that begins there.
+  [[nodiscard]] BlockSink at(std::int64_t row, std::int64_t column) const noexcept {
+    return {done, context, first_row + row, first_column + column};
+  }
+  void take(std::int64_t row,
+            std::int64_t row_count,
+            std::int64_t column,
+            std::int64_t column_count) const {
+    if (done != nullptr) {
+      done(context, first_row + row, row_count, first_column + column, column_count);
+    }
+  }
+};
+
 /// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float
 /// the operands may be 16 bits wide.
 template <class T>
@@ -35,6 +62,7 @@ struct Gemm {
   std::int64_t c_step = 0;
   const T* bias = nullptr;
   bool accumulate = false;
+  BlockSink sink = {};
 };
 
 /// Bytes of scratch that run_gemm needs.

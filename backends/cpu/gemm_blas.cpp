@@ -178,6 +178,7 @@ void run_blas_gemm(const Gemm<T>& gemm, Arena* arena) {
       part.accumulate = true;
     }
     call(part, a, b);
+    gemm.sink.take(by_rows ? begin : 0, part.m, by_rows ? 0 : begin, part.n);
   });
 }
 

@@ -1,3 +1,4 @@
+#include "epilogue.hpp"
 #include "matmul_product.hpp"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr double kLargeProductFlops = 64e6;
 // The products of a call: the last two axes of each operand, and the steps of the axes before them.
 class Batch {
  public:
-  explicit Batch(const KernelCall& call) {
+  Batch(const KernelCall& call, std::byte* result, BlockSink sink) {
     const TensorView& a = call.inputs[0];
     const TensorView& b = call.inputs[1];
     const Shape& shape = call.outputs[0].shape();
@@ -24,7 +25,8 @@ class Batch {
     first_.k = a.shape()[a.shape().rank() - 1];
     first_.a = last_two(a);
     first_.b = last_two(b);
-    first_.c = call.outputs[0].data;
+    first_.c = result;
+    first_.sink = sink;
     if (call.inputs.size() > 2) {
       first_.bias = call.inputs[2].data;
       first_.bias_step = call.inputs[2].strides()[0];
@@ -41,6 +43,7 @@ class Batch {
   [[nodiscard]] MatmulProduct at(std::int64_t index) const {
     MatmulProduct product = first_;
     product.c += index * first_.m * first_.n * size_bytes(dtype_);
+    product.sink = first_.sink.at(index * first_.m, 0);
     for (int axis = 0; axis < rank_; ++axis) {
       const Axis& current = axes_[static_cast<std::size_t>(axis)];
       const std::int64_t place = index % current.size;
@@ -103,8 +106,7 @@ class Batch {
   std::int64_t count_ = 1;
 };
 
-Status matmul(const KernelCall& call, KernelContext& context) {
-  const Batch batch(call);
+Status run_batch(const Batch& batch, KernelContext& context) {
   if (batch.is_empty()) {
     return {};
   }
@@ -126,6 +128,14 @@ Status matmul(const KernelCall& call, KernelContext& context) {
     }
   });
   return {};
+}
+
+Status matmul(const KernelCall& call, KernelContext& context) {
+  if (call.epilogue == nullptr) {
+    return run_batch(Batch(call, call.outputs[0].data, {}), context);
+  }
+  HEARTH_TRY(const EpilogueBlocks blocks, EpilogueBlocks::make(call, context));
+  return run_batch(Batch(call, blocks.result(), blocks.sink()), context);
 }
 
 // Thin products go through each row by itself: its bits do not depend on the others.

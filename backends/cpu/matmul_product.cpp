@@ -59,12 +59,14 @@ class Product {
       for (std::int64_t i = 0; i < m_ * n_; ++i) {
         c[i] = start == nullptr ? T{} : start[i % n_];
       }
+      give(0, n_);
     } else if (form_ == Form::thin) {
       run_thin(c, start, reinterpret_cast<T*>(scratch + work_at_), arena);
     } else {
       Gemm<T> gemm = packed();
       gemm.c = c;
       gemm.bias = start;
+      gemm.sink = writes_directly() ? product_.sink : BlockSink{};
       if (form_ == Form::blas) {
         run_blas_gemm(gemm, arena);
       } else {
@@ -72,9 +74,31 @@ class Product {
       }
     }
     finish(c, bias, scratch);
+    if (!writes_directly()) {
+      give_all(arena);
+    }
   }
 
  private:
+  /// These columns of all rows are final, where the result needs no further step.
+  void give(std::int64_t begin, std::int64_t end) const {
+    if (writes_directly()) {
+      product_.sink.take(0, m_, begin, end - begin);
+    }
+  }
+  void give_all(Arena* arena) const {
+    if (product_.sink.done == nullptr) {
+      return;
+    }
+    constexpr std::int64_t kElements = std::int64_t{1} << 16;
+    for_ranges(arena,
+               product_.m,
+               std::max<std::int64_t>(1, kElements / product_.n),
+               [this](std::int64_t begin, std::int64_t end) {
+                 product_.sink.take(begin, end - begin, 0, product_.n);
+               });
+  }
+
   static GemmOperand transposed(const GemmOperand& operand) {
     return {operand.data, operand.dtype, operand.column_step, operand.row_step};
   }
@@ -174,6 +198,7 @@ class Product {
       } else {
         kernels_.thin_axpy(part, b_.dtype);
       }
+      give(begin, end);
     });
   }
 

@@ -21,6 +21,7 @@ struct MatmulProduct {
   std::byte* c = nullptr;
   const std::byte* bias = nullptr;  ///< nullptr: none.
   std::int64_t bias_step = 0;
+  BlockSink sink = {};
 
   [[nodiscard]] double flops() const noexcept {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

@@ -1,5 +1,6 @@
 #include "argmax.hpp"
 #include "collapse.hpp"
+#include "fold_loops.hpp"
 #include "kernel_table.hpp"
 #include "reduce_loops.hpp"
 #include "reduction_plan.hpp"
@@ -31,47 +32,6 @@ Error nothing_to_reduce(OpKind kind, const Shape& shape) {
   return Error{.code = ErrorCode::invalid_argument,
                .text = fmt::format("{}: no elements to choose from in {}", op, shape.to_string()),
                .op = std::string(op)};
-}
-
-struct FoldLoops {
-  ReduceLoops::Row row = nullptr;
-  ReduceLoops::Columns columns = nullptr;
-  ReduceLoops::Columns join = nullptr;  ///< Of accumulators.
-};
-
-FoldLoops fold_loops(OpKind kind, DType type, DType slot, IsaLevel isa) noexcept {
-  const ReduceLoops& loops = reduce_loops(isa);
-  const auto of = [&](const auto& rows, const auto& columns) {
-    return FoldLoops{ReduceLoops::at(rows, type),
-                     ReduceLoops::at(columns, type),
-                     ReduceLoops::at(columns, slot)};
-  };
-  switch (kind) {
-    case OpKind::reduce_max:
-      return of(loops.max_row, loops.max_columns);
-    case OpKind::reduce_min:
-      return of(loops.min_row, loops.min_columns);
-    case OpKind::reduce_prod:
-      return of(loops.product_row, loops.product_columns);
-    default:
-      return of(loops.sum_row, loops.sum_columns);
-  }
-}
-
-// What a fold begins with.
-template <class T>
-T neutral(OpKind kind) noexcept {
-  using Limits = std::numeric_limits<T>;
-  switch (kind) {
-    case OpKind::reduce_max:
-      return Limits::has_infinity ? -Limits::infinity() : Limits::min();
-    case OpKind::reduce_min:
-      return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    case OpKind::reduce_prod:
-      return T{1};
-    default:
-      return T{0};
-  }
 }
 
 class Reduction {
@@ -120,15 +80,7 @@ class Reduction {
   }
 
  private:
-  [[nodiscard]] Accumulator first() const noexcept {
-    Accumulator start{};
-    if (slot_type_ == DType::f64) {
-      start.real = neutral<double>(kind_);
-    } else {
-      start.integer = neutral<std::int64_t>(kind_);
-    }
-    return start;
-  }
+  [[nodiscard]] Accumulator first() const noexcept { return fold_start(kind_, slot_type_); }
 
   // Task: output · parts + part.
   void run_rows(std::int64_t begin, std::int64_t end, std::int64_t part) {
@@ -281,7 +233,7 @@ class Reduction {
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {
   const double value = kind == OpKind::reduce_mean ? std::numeric_limits<double>::quiet_NaN()
-                                                   : neutral<double>(kind);
+                                                   : fold_start(kind, DType::f64).real;
   const CastLoop store = cast_loops(isa).at(DType::f64, out.dtype);
   for (std::int64_t i = 0; i < out.element_count(); ++i) {
     store(out.data + i * size_bytes(out.dtype), &value, 1);

@@ -41,6 +41,18 @@ class TileAssignment {
  private:
   static constexpr std::size_t kNever = static_cast<std::size_t>(-1);
 
+  [[nodiscard]] static std::size_t spare_tiles(const TileInstruction& each) noexcept {
+    switch (each.step) {
+      case TileStep::adam:
+        return 4;
+      case TileStep::fold:
+      case TileStep::row:
+        return each.operand_count;
+      default:
+        return 0;
+    }
+  }
+
   void find_lives() {
     std::size_t count = 0;
     for (const TileInstruction& each : program_.body) {
@@ -111,9 +123,9 @@ class TileAssignment {
       }
       each.out[k] = tile_[mine];
     }
-    if (each.step == TileStep::adam) {
+    if (const std::size_t spares = spare_tiles(each); spares > 0) {
       each.spare = static_cast<ValueNumber>(first_ + program_.tile_count);
-      program_.tile_count = static_cast<std::uint16_t>(program_.tile_count + 4);
+      program_.tile_count = static_cast<std::uint16_t>(program_.tile_count + spares);
     }
     free_.insert(free_.end(), ended_.begin(), ended_.end());
   }

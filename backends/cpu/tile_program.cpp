@@ -1,11 +1,15 @@
 #include "tile_program.hpp"
 
+#include "fold_loops.hpp"
 #include "tile_assignment.hpp"
 #include "tile_pattern.hpp"
+
+#include <hearth/streams/kernel/pointwise.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 #include <string>
@@ -100,7 +104,10 @@ std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel)
     case TileStep::words:
       return kLibraryFunction;
     case TileStep::adam:
+    case TileStep::row:
       return kFunction;
+    case TileStep::expand:
+      return kCheap;
     default:
       break;
   }
@@ -129,8 +136,13 @@ class Compiler {
         is_made_beside_(kernel.body.size()),
         use_count_(kernel.body.size()),
         chosen_(kernel.body.size()),
-        value_(kernel.body.size()) {
+        value_(kernel.body.size()),
+        expanded_(kernel.body.size()) {
     program_.kernel = kernel;
+    program_.has_rows = is_row_kernel(kernel);
+    if (program_.has_rows) {
+      stays_ = staying_nodes(kernel);
+    }
   }
 
   // Phases: what follows from parameters alone; which nodes become instructions; cells; tiles.
@@ -163,13 +175,21 @@ class Compiler {
   [[nodiscard]] bool is_leaf(Place place) const {
     return operand_count(node(place).primitive) == 0;
   }
+  /// Whether the node has one element for each row, and not one for all.
+  [[nodiscard]] bool is_of_rows(Place place) const {
+    return program_.has_rows && stays_[place] && !is_cell_[place];
+  }
   [[nodiscard]] bool is_input(Place place) const {
     return node(place).primitive == Primitive::input;
   }
 
   [[nodiscard]] Status check_limits() const {
-    if (kernel().reduce.has_value()) {
-      return too_much("no reductions");
+    if (kernel().folded != 0 && !program_.has_rows) {
+      return too_much("no folds but along the rows of row kernels");
+    }
+    const auto is_index = [](const KernelNode& each) { return each.primitive == Primitive::index; };
+    if (program_.has_rows && std::ranges::any_of(kernel().body, is_index)) {
+      return too_much("no indices in row kernels");
     }
     const auto check = [](std::string_view what, std::size_t most, std::size_t count) {
       return count <= most ? Status()
@@ -295,7 +315,12 @@ class Compiler {
     to.number = of.number;
     const DType type =
         chosen.operands.empty() ? of.type : node(static_cast<Place>(chosen.operands[0])).type;
-    if (const auto unary = unary_kind(of.primitive)) {
+    if (of.primitive == Primitive::fold) {
+      choose_fold(to, of);
+    } else if (is_row_function(of.primitive)) {
+      to.step = TileStep::row;
+      to.rows = &row_loops(isa_);
+    } else if (const auto unary = unary_kind(of.primitive)) {
       to.map_loop = unary_loops(isa_).at(*unary, type);
     } else if (const auto binary = binary_kind(of.primitive)) {
       to.step = TileStep::combine;
@@ -313,6 +338,22 @@ class Compiler {
                                                       : TileStep::index;
     }
     return chosen;
+  }
+
+  // As the reduction of one op does it.
+  void choose_fold(TileInstruction& to, const KernelNode& of) const {
+    constexpr std::array kKinds{OpKind::reduce_sum,
+                                OpKind::reduce_max,
+                                OpKind::reduce_min,
+                                OpKind::reduce_mean,
+                                OpKind::reduce_prod};
+    static_assert(kKinds.size() == kFoldOpCount);
+    const DType slot = is_float(of.type) ? DType::f64 : DType::i64;
+    to.step = TileStep::fold;
+    to.kind = kKinds[static_cast<std::size_t>(of.number)];
+    to.fold_loop = fold_loops(to.kind, of.type, slot, isa_).row;
+    to.fold_start = fold_start(to.kind, slot);
+    to.fold_store = cast_loops(isa_).at(slot, of.type);
   }
 
   // Every parameter gets a cell, used or not, so that they stay in their order.
@@ -355,8 +396,9 @@ class Compiler {
       if (to.node == kNoNode) {
         continue;
       }
+      to.is_of_rows = is_of_rows(place);
       for (const std::int32_t operand : chosen.operands) {
-        to.in[to.operand_count++] = value_[static_cast<Place>(operand)];
+        to.in[to.operand_count++] = value_for(place, static_cast<Place>(operand), next);
       }
       if (node(place).primitive == Primitive::logical_not && to.operand_count == 1) {
         to.in[to.operand_count++] = zero_;
@@ -377,6 +419,7 @@ class Compiler {
       if (value < program_.first_tile()) {  // an input or a cell as it is
         TileInstruction move{.type = output.dtype,
                              .node = output.value,
+                             .is_of_rows = is_of_rows(place),
                              .operand_count = 1,
                              .out = {next},
                              .in = {value},
@@ -384,14 +427,32 @@ class Compiler {
         program_.body.push_back(move);
         value = next++;
       }
-      program_.outputs.push_back({.value = value});
+      program_.outputs.push_back(
+          {.value = value, .is_of_rows = program_.has_rows && stays_[place]});
     }
+  }
+
+  // A value of rows beside one that has more is laid out along them first, once for all.
+  [[nodiscard]] ValueNumber value_for(Place user, Place operand, ValueNumber& next) {
+    if (!is_of_rows(operand) || is_of_rows(user)) {
+      return value_[operand];
+    }
+    if (expanded_[operand] == 0) {
+      expanded_[operand] = next++;
+      program_.body.push_back({.step = TileStep::expand,
+                               .type = node(operand).type,
+                               .node = static_cast<std::int32_t>(operand),
+                               .operand_count = 1,
+                               .out = {expanded_[operand]},
+                               .in = {value_[operand]}});
+    }
+    return expanded_[operand];
   }
 
   // Loops from one size to another read ahead of what they write.
   [[nodiscard]] bool may_overwrite(const TileInstruction& each, std::size_t operand) const {
     const Chosen& chosen = chosen_[static_cast<Place>(each.node)];
-    if (operand >= chosen.operands.size()) {
+    if (each.step == TileStep::expand || operand >= chosen.operands.size()) {
       return false;
     }
     const DType type = node(static_cast<Place>(chosen.operands[operand])).type;
@@ -438,6 +499,9 @@ class Compiler {
   std::vector<int> use_count_;        ///< By node.
   std::vector<Chosen> chosen_;        ///< By node.
   std::vector<ValueNumber> value_;    ///< By node.
+  std::vector<ValueNumber>
+      expanded_;                  ///< By node of rows: its elements along them. 0: nobody needs it.
+  std::vector<bool> stays_ = {};  ///< By node, in row kernels.
   ValueNumber zero_ = 0;
 };
 

@@ -11,6 +11,8 @@
 #include "optimizer_loops.hpp"
 #include "product_loops.hpp"
 #include "random_loops.hpp"
+#include "reduce_loops.hpp"
+#include "row_loops.hpp"
 #include "unary_loops.hpp"
 
 #include <hearth/backends/cpu/isa.hpp>
@@ -41,6 +43,9 @@ enum class TileStep : std::uint8_t {
   hits,      ///< (seed, counter, limit)
   dropout,   ///< (value, seed, counter, limit, scale)
   adam,      ///< updates of (p, g, m, v) and the scalars of adam_step; makes p, m and v.
+  fold,      ///< One element for each row of a value.
+  row,       ///< A row for each row of one value or two: softmax and its kin.
+  expand,    ///< Each element of a value of rows, as often as its row is long.
 };
 
 struct TileInstruction {
@@ -50,11 +55,13 @@ struct TileInstruction {
   OpKind kind = OpKind::add;
   std::int32_t node = kNoNode;  ///< Of the kernel, for error texts.
   std::int32_t number = 0;
+  bool is_of_rows = false;  ///< Its result has one element for each row of the tile.
   std::uint8_t out_count = 1;
   std::uint8_t operand_count = 0;
   std::array<ValueNumber, 3> out{};
   std::array<ValueNumber, 12> in{};
-  ValueNumber spare = 0;  ///< adam: the first of four tiles, for operands that are one element.
+  /// adam, fold, row: the first of four, one or two tiles, for operands that are one element.
+  ValueNumber spare = 0;
   UnaryLoop map_loop = nullptr;  ///< A CastLoop has the same form.
   const BinaryLoops::Forms* forms = nullptr;
   const std::array<SelectLoop, 4>* selects = nullptr;
@@ -63,6 +70,10 @@ struct TileInstruction {
   RandomLoops::Uniform uniform_loop = nullptr;
   const OptimizerLoops* updates = nullptr;
   bool is_decoupled = false;
+  ReduceLoops::Row fold_loop = nullptr;
+  Accumulator fold_start = {};
+  CastLoop fold_store = nullptr;
+  const RowTables* rows = nullptr;
 };
 
 /// A single element in its own type.
@@ -70,6 +81,7 @@ using TileCell = std::uint64_t;
 
 struct TileOutput {
   ValueNumber value = 0;         ///< A tile.
+  bool is_of_rows = false;       ///< It has one element for each row.
   std::uint32_t read_after = 0;  ///< Bit i: input i is read behind the instruction that makes it.
 };
 
@@ -83,6 +95,7 @@ struct TileProgram {
 
   KernelIR kernel = {};
   bool is_pointwise = false;         ///< One axis, along which all operands lie: serves every rank.
+  bool has_rows = false;             ///< A row kernel: its tiles are whole rows.
   bool may_fail = false;             ///< Some instruction may.
   std::vector<TileCell> cells = {};  ///< Constants; 0 where others are filled in.
   std::vector<ValueNumber> parameters = {};  ///< The cell of each, as a value.
@@ -104,8 +117,8 @@ struct TileProgram {
   [[nodiscard]] std::int64_t tile_bytes() const noexcept { return tile_elements * element_bytes; }
 };
 
-/// Requires a kernel that verify() takes. Errors: unsupported, naming what is too much: reductions,
-/// more operands or values than a program holds.
+/// Requires a kernel that verify() takes. Errors: unsupported, naming what is too much: folds in a
+/// kernel that is no row kernel, more operands or values than a program holds.
 [[nodiscard]] Result<TileProgram> make_tile_program(const KernelIR& kernel, IsaLevel isa);
 
 /// An element in its type, as a cell holds it, rounded once.

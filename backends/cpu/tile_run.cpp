@@ -50,10 +50,22 @@ ProductTerm product_of(DType type, ProductTerm a, ProductTerm b, TileCell& cell)
 
 // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): see the members
 TileRun::TileRun(const TileProgram& program, IsaLevel isa) noexcept
+    : TileRun(program, isa, nullptr, program.tile_bytes()) {}
+
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): see the members
+TileRun::TileRun(const TileProgram& program,
+                 IsaLevel isa,
+                 std::byte* tiles,
+                 std::int64_t tile_bytes) noexcept
     : program_(program),
       moves_(move_loops(isa)),
       casts_(cast_loops(isa)),
-      random_(random_loops(isa)) {
+      random_(random_loops(isa)),
+      tiles_(tiles),
+      tile_bytes_(tile_bytes) {
+  if (tiles_ == nullptr) {
+    tiles_ = own_tiles_.data();
+  }
   for (std::size_t i = 0; i < program_.cells.size(); ++i) {
     cells_[i] = program_.cells[i];
     at_[program_.first_cell() + i] = reinterpret_cast<std::byte*>(&cells_[i]);
@@ -142,7 +154,7 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
   std::byte* const out = at_[each.out[0]];
   const bool is_one_a = each.operand_count > 0 && is_one_[each.in[0]];
   bool is_one = each.operand_count > 0 && all_one(each);
-  const std::int64_t count = is_one ? 1 : places.count();
+  const std::int64_t count = is_one ? 1 : each.is_of_rows ? places.lines : places.count();
   const bool is_wide = each.type == DType::f64;
   switch (each.step) {
     case TileStep::map:
@@ -171,6 +183,17 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
     case TileStep::position:
     case TileStep::index:
       write_places(each, places);
+      break;
+    case TileStep::fold:
+      fold_rows(each, places);
+      is_one = places.lines == 1;
+      break;
+    case TileStep::row:
+      make_rows(each, places);
+      is_one = false;
+      break;
+    case TileStep::expand:
+      is_one = expand(each, places);
       break;
     default:
       is_one = false;
@@ -346,6 +369,99 @@ void TileRun::draw(const TileInstruction& each, const TilePlaces& places) noexce
         break;
     }
   }
+}
+
+const std::byte* TileRun::whole(const TileInstruction& each,
+                                std::size_t operand,
+                                std::int64_t count) noexcept {
+  const ValueNumber value = each.in[operand];
+  if (!is_one_[value]) {
+    return at_[value];
+  }
+  std::byte* const room = tile_at(static_cast<ValueNumber>(each.spare + operand));
+  moves_.fills[MoveLoops::size_index(size_bytes(each.type))](room, at_[value], count);
+  return room;
+}
+
+void TileRun::fold_rows(const TileInstruction& each, const TilePlaces& places) noexcept {
+  constexpr std::int64_t kHeld = 32;
+  const std::int64_t length = places.count() / places.lines;
+  const std::int64_t size = size_bytes(each.type);
+  const std::byte* from = whole(each, 0, places.count());
+  std::byte* to = at_[each.out[0]];
+  std::array<Accumulator, kHeld> sums{};
+  for (std::int64_t row = 0; row < places.lines;) {
+    const std::int64_t held = std::min(kHeld, places.lines - row);
+    for (std::int64_t i = 0; i < held; ++i) {
+      Accumulator& sum = sums[static_cast<std::size_t>(i)];
+      sum = each.fold_start;
+      each.fold_loop(&sum, from, length);
+      if (each.kind == OpKind::reduce_mean) {
+        sum.real /= static_cast<double>(length);
+      }
+      from += length * size;
+    }
+    each.fold_store(to, sums.data(), held);
+    to += held * size;
+    row += held;
+  }
+}
+
+void TileRun::make_rows(const TileInstruction& each, const TilePlaces& places) noexcept {
+  if (each.type == DType::f64) {
+    make_rows<double>(each, each.rows->f64, places);
+  } else {
+    make_rows<float>(each, each.rows->f32, places);
+  }
+}
+
+template <class T>
+void TileRun::make_rows(const TileInstruction& each,
+                        const RowLoops<T>& loops,
+                        const TilePlaces& places) noexcept {
+  const std::int64_t length = places.count() / places.lines;
+  const auto* in = reinterpret_cast<const T*>(whole(each, 0, places.count()));
+  const T* y =
+      each.operand_count > 1 ? reinterpret_cast<const T*>(whole(each, 1, places.count())) : in;
+  T* out = reinterpret_cast<T*>(at_[each.out[0]]);
+  const Primitive primitive = program_.kernel.node(each.node).primitive;
+  for (std::int64_t row = 0; row < places.lines; ++row) {
+    switch (primitive) {
+      case Primitive::softmax:
+        loops.softmax(out, in, length);
+        break;
+      case Primitive::log_softmax:
+        loops.log_softmax(out, in, length);
+        break;
+      case Primitive::softmax_backward:
+        loops.softmax_backward(out, in, y, length);
+        break;
+      default:
+        loops.log_softmax_backward(out, in, y, length);
+        break;
+    }
+    in += length;
+    y += length;
+    out += length;
+  }
+}
+
+bool TileRun::expand(const TileInstruction& each, const TilePlaces& places) noexcept {
+  const std::int64_t size = size_bytes(each.type);
+  const std::byte* from = at_[each.in[0]];
+  std::byte* to = at_[each.out[0]];
+  if (is_one_[each.in[0]]) {
+    std::memcpy(to, from, static_cast<std::size_t>(size));
+    return true;
+  }
+  const std::int64_t length = places.count() / places.lines;
+  const FillLoop fill = moves_.fills[MoveLoops::size_index(size)];
+  for (std::int64_t row = 0; row < places.lines; ++row) {
+    fill(to, from, length);
+    from += size;
+    to += length * size;
+  }
+  return false;
 }
 
 void TileRun::write_places(const TileInstruction& each, const TilePlaces& places) noexcept {

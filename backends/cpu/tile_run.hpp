@@ -22,6 +22,7 @@ struct TilePlaces {
   std::int64_t rows = 1;
   std::int64_t columns = 0;
   std::int64_t row_step = 0;  ///< From the first place of a row to that of the next.
+  std::int64_t lines = 0;     ///< Row kernels: so many whole rows of the kernel are one row here.
 
   [[nodiscard]] std::int64_t count() const noexcept { return rows * columns; }
 };
@@ -39,6 +40,12 @@ struct UndefinedElement {
 class TileRun {
  public:
   TileRun(const TileProgram& program, IsaLevel isa) noexcept;
+  /// With tiles of so many bytes from `tiles` on, which outlive it: the program's own, and one for
+  /// each input. Null: as above.
+  TileRun(const TileProgram& program,
+          IsaLevel isa,
+          std::byte* tiles,
+          std::int64_t tile_bytes) noexcept;
   TileRun(const TileRun&) = delete;
   TileRun& operator=(const TileRun&) = delete;
   ~TileRun() = default;
@@ -57,8 +64,7 @@ class TileRun {
   }
   /// A tile in which an input's elements may be brought together.
   [[nodiscard]] std::byte* room_of(std::size_t input) noexcept {
-    return tiles_.data() +
-           (program_.tile_count + static_cast<std::int64_t>(input)) * program_.tile_bytes();
+    return tiles_ + (program_.tile_count + static_cast<std::int64_t>(input)) * tile_bytes_;
   }
   /// Lets the value of an output be made at `data`, else in a tile of the program's own.
   void set_output(std::size_t output, std::byte* data) noexcept {
@@ -83,7 +89,7 @@ class TileRun {
 
  private:
   [[nodiscard]] std::byte* tile_at(ValueNumber value) noexcept {
-    return tiles_.data() + (value - program_.first_tile()) * program_.tile_bytes();
+    return tiles_ + (value - program_.first_tile()) * tile_bytes_;
   }
   [[nodiscard]] bool all_one(const TileInstruction& each) const noexcept;
   [[nodiscard]] bool is_undefined(const TileInstruction& each,
@@ -93,6 +99,18 @@ class TileRun {
   [[nodiscard]] bool choose(const TileInstruction& each, std::int64_t count) noexcept;
   void add_products(const TileInstruction& each, std::int64_t count) const noexcept;
   void draw(const TileInstruction& each, const TilePlaces& places) noexcept;
+  void fold_rows(const TileInstruction& each, const TilePlaces& places) noexcept;
+  void make_rows(const TileInstruction& each, const TilePlaces& places) noexcept;
+  template <class T>
+  void make_rows(const TileInstruction& each,
+                 const RowLoops<T>& loops,
+                 const TilePlaces& places) noexcept;
+  /// Lays each element out along its row. Whether the result is one element.
+  [[nodiscard]] bool expand(const TileInstruction& each, const TilePlaces& places) noexcept;
+  /// The operand with an element at each place.
+  [[nodiscard]] const std::byte* whole(const TileInstruction& each,
+                                       std::size_t operand,
+                                       std::int64_t count) noexcept;
   void write_places(const TileInstruction& each, const TilePlaces& places) noexcept;
   void write_words(const TileInstruction& each, std::int64_t count) noexcept;
   template <class T>
@@ -111,7 +129,9 @@ class TileRun {
   std::array<std::byte*, TileProgram::kMostValues> at_;
   std::array<bool, TileProgram::kMostValues> is_one_;
   std::array<TileCell, TileProgram::kMostValues> cells_;
-  alignas(64) std::array<std::byte, TileProgram::kTileBytes> tiles_;
+  std::byte* tiles_;
+  std::int64_t tile_bytes_;
+  alignas(64) std::array<std::byte, TileProgram::kTileBytes> own_tiles_;
 };
 
 }  // namespace hearth::cpu

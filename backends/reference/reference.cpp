@@ -148,6 +148,11 @@ std::int64_t dense_bytes(const KernelCall& call) {
 }  // namespace
 
 Support supports(const KernelCall& call) {
+  if (call.epilogue != nullptr) {
+    return call.op.record().output_count == 1
+               ? Support{}
+               : Support{.yes = false, .reason = "an epilogue of an op with several results"};
+  }
   const OpInfo& info = op_info(call.op.kind());
   if (evaluator(info.kind) == nullptr) {
     return {.yes = false, .reason = fmt::format("{} never reaches a kernel", info.name)};
@@ -181,7 +186,7 @@ Status evaluate(const KernelCall& call) {
   if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
     return no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
   }
-  return evaluator(call.op.kind())(call);
+  return call.epilogue != nullptr ? evaluate_with_epilogue(call) : evaluator(call.op.kind())(call);
 }
 
 }  // namespace hearth::reference

@@ -20,12 +20,21 @@ StoredCall::StoredCall(const KernelCall& call)
   if (record_.blob_size_bytes > 0) {
     blob_.assign(call.op.blob(), call.op.blob() + record_.blob_size_bytes);
   }
-  layouts_.reserve(call.inputs.size() + call.outputs.size());  // the views point into it
-  for (const TensorView& view : call.inputs) {
-    keep(view);
+  const std::span<const TensorView> beside =
+      call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>();
+  beside_count_ = beside.size();
+  // The views point into it.
+  layouts_.reserve(call.inputs.size() + beside.size() + call.outputs.size());
+  for (const std::span<const TensorView> views : {call.inputs, beside, call.outputs}) {
+    for (const TensorView& view : views) {
+      keep(view);
+    }
   }
-  for (const TensorView& view : call.outputs) {
-    keep(view);
+  if (call.epilogue != nullptr) {
+    parameters_.assign(call.epilogue->parameters.begin(), call.epilogue->parameters.end());
+    epilogue_ = Epilogue{.expression = call.epilogue->expression,
+                         .inputs = std::span(views_).subspan(input_count_, beside_count_),
+                         .parameters = parameters_};
   }
 }
 
@@ -38,8 +47,9 @@ KernelCall StoredCall::call() const noexcept {
   const std::span<const TensorView> views(views_);
   return {OpView(record_, blob_.data()),
           views.first(input_count_),
-          views.subspan(input_count_),
-          expression_};
+          views.subspan(input_count_ + beside_count_),
+          expression_,
+          epilogue_ ? &*epilogue_ : nullptr};
 }
 
 bool Access::conflicts_with(const Access& other) const noexcept {
@@ -55,6 +65,10 @@ bool Access::overlaps(const ByteRange& range) const noexcept {
 Access access_of(const KernelCall& call) {
   Access access;
   for (const TensorView& view : call.inputs) {
+    access.reads.push_back(range_of(view));
+  }
+  for (const TensorView& view :
+       call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>()) {
     access.reads.push_back(range_of(view));
   }
   for (const TensorView& view : call.outputs) {

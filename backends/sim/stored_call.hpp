@@ -5,8 +5,10 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/backends/sim/shadow_memory.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,10 @@ class StoredCall final {
   std::vector<Layout> layouts_;
   std::vector<TensorView> views_;
   std::size_t input_count_;
+  std::size_t beside_count_ = 0;  ///< Of the epilogue's inputs, between the others and the outputs.
   const Expression* expression_;
+  std::vector<ScalarAttributes> parameters_ = {};  ///< Of the epilogue.
+  std::optional<Epilogue> epilogue_ = {};
 };
 
 /// The bytes that work reads and writes.

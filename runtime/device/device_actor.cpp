@@ -246,6 +246,11 @@ void DeviceActor::end_waits() {
   endpoint_->note_record(lane.id, record);
   const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
   if (windows_.looks_ahead()) {
+    if (lane.window.is_done(record)) {
+      groups_.finish_done(lane, record);
+      after_record();
+      return true;
+    }
     if (windows_.look(lane, op) != WindowRunner::Look::alone) {
       return true;
     }

@@ -170,8 +170,9 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
                                                   OnShortage rule) {
   const RuntimeTables& tables = endpoint_.tables();
   const KernelCall& call = launch.call;
-  const std::string_view name =
-      call.expression != nullptr ? call.expression->name : tables.op_name(call.op.record());
+  const std::string_view name = call.epilogue != nullptr     ? call.epilogue->expression->name
+                                : call.expression != nullptr ? call.expression->name
+                                                             : tables.op_name(call.op.record());
   const TraceScope span(tables.trace, name, endpoint_.name());
   Status status = run_call("the kernel", launch, rule);
   if (status.has_value()) {

@@ -32,6 +32,10 @@ namespace hearth {
 /// How an op came out. Where memory was short nothing has happened, and others may release some.
 enum class Ran : std::uint8_t { done, failed, short_of_memory };
 
+/// How a group of ops came out as one kernel. But for `ran` nothing has happened, and its ops may
+/// run singly; `not_now`: for want of memory, say, or as the backend refused this once.
+enum class Fused : std::uint8_t { ran, unsupported, not_now };
+
 class Dispatch {
  public:
   Dispatch(DeviceEndpoint& endpoint,
@@ -64,11 +68,16 @@ class Dispatch {
     FusionLimit& limit = endpoint_.tables().fusion_limit;
     return !limit.is_set() || admits_by(limit, group, kernel);
   }
-  /// Runs a group of ops as one kernel. False: nothing has happened, for want of memory or because
-  /// the backend refused; its ops may run singly.
-  /// A kernel that has begun to overwrite an input and then failed leaves the group's results
-  /// poisoned, as an op does.
-  [[nodiscard]] bool run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
+  /// Runs a group of ops as one kernel. One that has begun to overwrite an input and then failed
+  /// leaves the group's results poisoned, as an op does.
+  [[nodiscard]] Fused run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
+  /// Ends what ops end whose results nobody needs; none of them runs.
+  void pass_over(const FusedGroup& group, LaneState& lane);
+  /// The last use of a tensor, by a record that ran before its turn.
+  void end_use(const Operand& operand) noexcept { consume(operand, handles_.slot(operand.slot)); }
+  [[nodiscard]] const Shape& shape_of(ShapeId id) const noexcept {
+    return endpoint_.tables().shapes.shape(id);
+  }
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
   /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.
@@ -240,6 +249,9 @@ class Dispatch {
                                const FusedGroup& group,
                                const Expression& kernel);
   [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
+  [[nodiscard]] Status submit_anchored(const FusedGroup& group,
+                                       const Expression& kernel,
+                                       LaneId lane);
   /// The results of a group that has run are there; what it ends goes.
   void prepare_finish(const FusedGroup& group);
   /// `error`: null, or why the group's kernel has spoilt what it works on.
@@ -401,6 +413,7 @@ class Dispatch {
   std::vector<Operand> fused_operands_;
   std::vector<LateFailures> fused_late_;  // of each op's result
   std::vector<std::byte> fused_blob_;
+  std::vector<ScalarAttributes> fused_parameters_;  // of an epilogue
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

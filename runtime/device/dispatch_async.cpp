@@ -43,8 +43,10 @@ void Dispatch::touch(const FusedGroup& group, LaneId lane) {
   touched_.reads.clear();
   touched_.writes.clear();
   touched_.late.reset();
-  for (const FusedGroup::Input& input : group.inputs) {
-    touched_.reads.push_back(input.slot->storage);
+  for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
+    for (const FusedGroup::Input& input : *inputs) {
+      touched_.reads.push_back(input.slot->storage);
+    }
   }
   for (const HeldStorage& storage : fused_outputs_) {
     touched_.writes.push_back(storage.get());

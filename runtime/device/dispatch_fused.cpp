@@ -1,6 +1,7 @@
-// A group of elementwise ops as one kernel: as the call of an op of kind `expression`, so that
-// every backend that runs those runs groups. Order as for one op: memory, kernel, results, and what
-// goes last. Until the kernel has run nothing has happened that singly run ops would notice.
+// A group of ops as one kernel: as the call of an op of kind `expression`, so that every backend
+// that runs those runs groups, or as the call of its anchor with the rest beside. Order as for one
+// op: memory, kernel, results, and what goes last. Until the kernel has run nothing has happened
+// that singly run ops would notice.
 #include "dispatch.hpp"
 
 #include <algorithm>
@@ -12,17 +13,38 @@
 #include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
+namespace {
+
+/// The kernels on which a result depends, through what it is made of.
+LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Made& made) {
+  LateFailures late;
+  const auto add = [&](const std::vector<FusedGroup::Input>& inputs, std::size_t first) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if ((made.needs >> (first + i) & 1U) != 0) {
+        late = merged(late, inputs[i].slot->late);
+      }
+    }
+  };
+  add(group.inputs, 0);
+  add(group.anchor_inputs, FusedGroup::kFirstAnchorNeed);
+  return late;
+}
+
+}  // namespace
 
 // Phases: memory; the kernel; results and ends. What has not begun leaves its ops to run singly,
 // which a kernel that has overwritten an input does not.
-bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
+Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
   const std::uint64_t releases = handles_.release_count();
   ErrorRef error;
   bool has_begun = false;
+  bool is_unsupported = false;
   try {
     if (get_memory(group)) {
       prepare_finish(group);
-      const Status status = submit_fused(group, kernel, lane.id);
+      const Status status = group.has_anchor() ? submit_anchored(group, kernel, lane.id)
+                                               : submit_fused(group, kernel, lane.id);
+      is_unsupported = !status.has_value() && status.error().code == ErrorCode::unsupported;
       has_begun = status.has_value() ||
                   (may_have_begun_ && !is_short(status) && (fused_in_place_ || !runs_inline_));
       if (has_begun && !status.has_value()) {
@@ -37,17 +59,17 @@ bool Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lane
   if (!has_begun) {
     fused_outputs_.clear();
     handles_.forget_releases(releases);  // as note_put_off()
-    return false;
+    return is_unsupported ? Fused::unsupported : Fused::not_now;
   }
   finish_fused(group, lane, error);
   if (error) {
     account(error, lane);
-    return true;
+    return Fused::ran;
   }
   ++statistics_.fused_kernels;
-  statistics_.fused_ops += group.made.size();
+  statistics_.fused_ops += group.op_count();
   statistics_.foreign_uses += group.foreign_uses;
-  return true;
+  return Fused::ran;
 }
 
 bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expression& kernel) {
@@ -60,7 +82,7 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expr
                     limit.most(),
                     kernel.name,
                     endpoint_.name(),
-                    group.made.size(),
+                    group.op_count(),
                     call.file,
                     call.line));
   }
@@ -84,7 +106,7 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
     operands.push_back(input.operand);
   }
   for (const FusedGroup::Made& made : group.made) {
-    if (!made.is_over) {
+    if (made.is_output()) {
       views_[operands.size()] = {fused_outputs_[operands.size() - group.inputs.size()]->block.data,
                                  &endpoint_.tables().shapes.layout(made.operand.shape),
                                  made.operand.dtype};
@@ -106,7 +128,9 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
         op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, fused_blob_);
   }
   const ExpressionAttributes attributes{
-      .parameter_count = static_cast<std::uint32_t>(group.parameters), .flops = kernel.flops};
+      .parameter_count = static_cast<std::uint32_t>(group.parameters),
+      .flops = kernel.flops,
+      .row_axes = static_cast<std::uint32_t>(group.row_axes)};
   static_assert(fits_immediate<ExpressionAttributes>);
   std::memcpy(record.immediate, &attributes, sizeof attributes);
   record.blob_size_bytes = static_cast<std::uint32_t>(fused_blob_.size());
@@ -117,7 +141,67 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
                          std::span(views_).first(group.inputs.size()),
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
                          &kernel}};
-  return submit_launch(launch, group.made.size(), OnShortage::give_up);
+  return submit_launch(launch, group.op_count(), OnShortage::give_up);
+}
+
+// The anchor's own call; what follows it is said beside. The parameters come as an op of kind
+// `expression` would have them.
+Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kernel, LaneId lane) {
+  const std::size_t own = group.anchor_inputs.size();
+  const std::size_t beside = group.inputs.size();
+  if (views_.size() < own + beside + fused_outputs_.size()) {
+    views_.resize(own + beside + fused_outputs_.size());
+  }
+  std::size_t next = 0;
+  for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
+    for (const FusedGroup::Input& input : *inputs) {
+      views_[next++] = {input.slot->data, input.slot->layout, input.slot->dtype};
+    }
+  }
+  std::size_t output = 0;
+  fused_blob_.clear();
+  fused_operands_.clear();
+  for (const FusedGroup::Input& input : group.inputs) {
+    fused_operands_.push_back(input.operand);
+  }
+  for (const FusedGroup::Made& made : group.made) {
+    if (made.is_output()) {
+      fused_operands_.push_back(made.operand);
+      views_[next++] = {fused_outputs_[output++]->block.data,
+                        &endpoint_.tables().shapes.layout(made.operand.shape),
+                        made.operand.dtype};
+    }
+    if (made.role == FusedGroup::Role::computes) {
+      write_group_parameters(
+          made.op,
+          made.op.record().input_count > 0 ? made.op.input(0).dtype : made.operand.dtype,
+          fused_blob_);
+    }
+  }
+  fused_parameters_.assign(kernel.kernel.parameters.size(), {});
+  read_parameters(kernel.kernel.parameters, fused_blob_, fused_parameters_);
+  const std::span<const TensorView> views(views_);
+  const Epilogue epilogue{.expression = &kernel,
+                          .inputs = views.subspan(own, beside),
+                          .parameters = fused_parameters_,
+                          .operands = fused_operands_};
+  Launch launch{.call = {.op = group.made.front().op,
+                         .inputs = views.first(own),
+                         .outputs = views.subspan(own + beside, output),
+                         .epilogue = &epilogue}};
+  if (const Support support = backend_->supports(launch.call); !support.yes) {
+    may_have_begun_ = false;
+    return Error{.code = ErrorCode::unsupported, .text = support.reason};
+  }
+  if (!runs_inline_) [[unlikely]] {
+    touch(group, lane);
+  }
+  return submit_launch(launch, group.op_count(), OnShortage::give_up);
+}
+
+void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
+  prepare_finish(group);
+  finish_fused(group, lane, nullptr);
 }
 
 // What needs host memory comes before the kernel: it may write over inputs, and its ops could not
@@ -128,10 +212,8 @@ void Dispatch::prepare_finish(const FusedGroup& group) {
   for (const FusedGroup::Made& made : group.made) {
     waiting += handles_.slot(made.operand.slot).waiting.size();
     LateFailures late;
-    for (std::size_t i = 0; !runs_inline_ && !made.is_over && i < group.inputs.size(); ++i) {
-      if ((made.needs >> i & 1U) != 0) {
-        late = merged(late, group.inputs[i].slot->late);
-      }
+    if (!runs_inline_ && made.is_output()) {
+      late = late_failures_of(group, made);
     }
     fused_late_.push_back(std::move(late));
   }
@@ -146,12 +228,13 @@ void Dispatch::finish_fused(const FusedGroup& group,
   for (const FusedGroup::Made& made : group.made) {
     LateFailures& late = fused_late_[place++];
     Slot& slot = handles_.slot(made.operand.slot);
+    if (made.is_left) {
+      continue;
+    }
     if (made.is_over) {
       HEARTH_ASSERT(slot.waiting.empty(), "a lane waits for a tensor that nobody else uses");
-      HandleTable::pass_over(slot, made.operand, made.is_dropped_later);
-      if (!made.is_dropped_later) {
-        endpoint_.slots.give_back(made.operand.slot);
-      }
+      HandleTable::pass_over(slot, made.operand);
+      endpoint_.slots.give_back(made.operand.slot);
       continue;
     }
     if (error) {
@@ -165,11 +248,13 @@ void Dispatch::finish_fused(const FusedGroup& group,
     }
   }
   fused_outputs_.clear();
-  for (const FusedGroup::Input& input : group.inputs) {
-    if (input.is_last) {
-      Operand last = input.operand;
-      last.use = Use::read_last;
-      consume(last, *input.slot);
+  for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
+    for (const FusedGroup::Input& input : *inputs) {
+      if (input.is_last) {
+        Operand last = input.operand;
+        last.use = Use::read_last;
+        consume(last, *input.slot);
+      }
     }
   }
   for (const SlotId slot : group.drops) {

@@ -128,6 +128,9 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
 // As for one op: a whole storage whose last use is in the group, and in which no other result lies.
 Storage* Dispatch::reusable_storage(const FusedGroup& group, const Operand& out) const {
   const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  if (group.has_anchor()) {
+    return nullptr;  // the anchor's result is made in the bytes of one of the outputs
+  }
   for (std::size_t i = 0; i < group.inputs.size(); ++i) {
     const FusedGroup::Input& input = group.inputs[i];
     if (input.is_last && input.operand.dtype == out.dtype && input.slot->layout == &layout &&
@@ -145,7 +148,7 @@ bool Dispatch::get_memory(const FusedGroup& group) {
   fused_outputs_.clear();
   fused_in_place_ = false;
   for (const FusedGroup::Made& made : group.made) {
-    if (made.is_over) {
+    if (!made.is_output()) {
       continue;
     }
     if (Storage* const reused = reusable_storage(group, made.operand)) {

@@ -216,10 +216,6 @@ std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTab
 // The generation stays: who asks for the tensor later sees that it is gone, not that it is still to
 // come.
 void HandleTable::clear(Slot& slot) noexcept {
-  if (slot.state == SlotState::passed) {
-    slot.state = SlotState::empty;
-    return;
-  }
   HEARTH_ASSERT(slot.state == SlotState::live || slot.state == SlotState::poisoned,
                 "a tensor goes before it is made");
   if (slot.state == SlotState::empty) {

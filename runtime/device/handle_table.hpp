@@ -38,9 +38,19 @@ struct Storage {
 };
 
 /// `pending`: an op in the window of its home will make its tensor; its generation is still that of
-/// the tensor before, so that other lanes find it unborn. `passed`: its tensor never reached
-/// memory, as nobody needs it, and its drop is still to come.
-enum class SlotState : std::uint8_t { empty, pending, live, poisoned, passed };
+/// the tensor before, so that other lanes find it unborn.
+enum class SlotState : std::uint8_t { empty, pending, live, poisoned };
+
+/// What a group that is being gathered knows of a tensor (GroupGather); of an older one when the
+/// number differs.
+struct GatherMark {
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::uint64_t gathering = 0;
+  std::uint64_t first_outside = kNever;  ///< The first use by a record that is left alone.
+  std::int16_t made = -1;                ///< Its place among those that the group makes,
+  std::int16_t input = -1;               ///< reads
+  std::int16_t end = -1;                 ///< and ends.
+};
 
 struct Slot {
   SlotState state = SlotState::empty;
@@ -55,6 +65,7 @@ struct Slot {
   ErrorRef error;
   LateFailures late;                ///< kernels that may spoil it yet
   std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
+  GatherMark mark;
 };
 
 /// Whether the operand's tensor is still to be made in its slot. Generations wrap.
@@ -104,10 +115,9 @@ class HandleTable {
                  std::byte* data,
                  Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
-  /// A pending slot's tensor never reaches memory: it comes and goes at once, or goes with a drop
-  /// that is still to come.
-  static void pass_over(Slot& slot, const Operand& operand, bool has_drop_to_come) noexcept {
-    slot.state = has_drop_to_come ? SlotState::passed : SlotState::empty;
+  /// A pending slot's tensor never reaches memory: it comes and goes at once.
+  static void pass_over(Slot& slot, const Operand& operand) noexcept {
+    slot.state = SlotState::empty;
     slot.generation = operand.generation;
   }
   /// Spoils a live slot; the first cause stays.

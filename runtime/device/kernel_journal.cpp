@@ -44,40 +44,62 @@ void KernelJournal::note_view(const Operand& from, const Operand& view) {
 
 // An operand that a kernel reads twice counts once. A copy that the device makes for itself has
 // operands without names: it moves bytes, and is no need of the program.
+void KernelJournal::note_read(const TensorView& view,
+                              const Operand& operand,
+                              std::vector<Read>& seen,
+                              ExplainedKernel& kernel) {
+  const Read read{view.data, bytes_of(view)};
+  if (has(seen, read)) {
+    return;
+  }
+  seen.push_back(read);
+  kernel.bytes_read += read.size_bytes;
+  const Tensor tensor = shown_by(operand);
+  if (tensor == kUnnamed) {
+    return;
+  }
+  Bytes& bytes = bytes_[tensor];
+  if (bytes.written == 0 && !has(bytes.read, read)) {
+    bytes.read.push_back(read);
+  }
+}
+
+void KernelJournal::note_written(const TensorView& view,
+                                 const Operand& operand,
+                                 ExplainedKernel& kernel) {
+  const std::int64_t size = bytes_of(view);
+  kernel.bytes_written += size;
+  if (const Tensor tensor = name_of(operand); tensor != kUnnamed) {
+    bytes_[tensor].written = size;
+  }
+}
+
 void KernelJournal::note(const KernelCall& call,
                          std::size_t op_count,
                          const RuntimeTables& tables) {
   const OpRecord& record = call.op.record();
+  const Epilogue* const epilogue = call.epilogue;
+  const Expression* const expression = epilogue != nullptr ? epilogue->expression : call.expression;
   ExplainedKernel kernel{
-      .name = std::string(call.expression != nullptr ? std::string_view(call.expression->name)
-                                                     : tables.op_name(record)),
+      .name = std::string(expression != nullptr ? std::string_view(expression->name)
+                                                : tables.op_name(record)),
       .op_count = static_cast<std::int64_t>(op_count),
       .module_path = tables.paths.path(record.path),
       .location = tables.sources.location(record.source),
       .boundary = std::exchange(boundary_, {})};
   std::vector<Read> seen;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Read read{call.inputs[i].data, bytes_of(call.inputs[i])};
-    if (has(seen, read)) {
-      continue;
-    }
-    seen.push_back(read);
-    kernel.bytes_read += read.size_bytes;
-    const Tensor tensor = shown_by(call.op.input(static_cast<int>(i)));
-    if (tensor == kUnnamed) {
-      continue;
-    }
-    Bytes& bytes = bytes_[tensor];
-    if (bytes.written == 0 && !has(bytes.read, read)) {
-      bytes.read.push_back(read);
-    }
+    note_read(call.inputs[i], call.op.input(static_cast<int>(i)), seen, kernel);
+  }
+  const std::size_t beside = epilogue != nullptr ? epilogue->inputs.size() : 0;
+  for (std::size_t i = 0; i < beside; ++i) {
+    note_read(epilogue->inputs[i], epilogue->operands[i], seen, kernel);
   }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    const std::int64_t size = bytes_of(call.outputs[i]);
-    kernel.bytes_written += size;
-    if (const Tensor tensor = name_of(call.op.output(static_cast<int>(i))); tensor != kUnnamed) {
-      bytes_[tensor].written = size;
-    }
+    note_written(
+        call.outputs[i],
+        epilogue != nullptr ? epilogue->operands[beside + i] : call.op.output(static_cast<int>(i)),
+        kernel);
   }
   explanation_.kernels.push_back(std::move(kernel));
 }

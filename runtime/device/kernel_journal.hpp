@@ -53,6 +53,11 @@ class KernelJournal {
   };
 
   [[nodiscard]] Tensor shown_by(const Operand& operand) const;
+  void note_read(const TensorView& view,
+                 const Operand& operand,
+                 std::vector<Read>& seen,
+                 ExplainedKernel& kernel);
+  void note_written(const TensorView& view, const Operand& operand, ExplainedKernel& kernel);
 
   Explanation explanation_;
   std::string boundary_;

@@ -87,6 +87,13 @@ enum class ParkReason : std::uint8_t {
   device
 };
 
+/// The last use of a tensor by a record that was run before its turn, which others before it still
+/// read.
+struct LateEnd {
+  std::uint64_t sequence = 0;
+  Operand operand;
+};
+
 /// What work does that finds no memory: fails with a report, is put off (unless it can never fit),
 /// or ends what it tries.
 enum class OnShortage : std::uint8_t { report, wait, give_up };
@@ -104,6 +111,7 @@ struct LaneState {
   bool has_expired = false;  ///< its deadline passed: the record fails instead of waiting again
   FusionWindow window;       ///< the records at its front that were looked at
   WindowEnd window_end = WindowEnd::sync;  ///< why the last one ended
+  std::vector<LateEnd> late_ends;          ///< of records that are done before their turn
   bool lingers = false;                    ///< out of the actor's hands with its window open
   Deadline linger_until = Deadline::never();
   LaneLimit limits;  ///< when its records are given up

@@ -83,17 +83,23 @@ Result<ExpressionRef> make_expression(std::string name,
   return ExpressionRef(std::move(made));
 }
 
-ExpressionParameters::ExpressionParameters(const OpView& op, const Expression& expression) noexcept
-    : values_{}, count_(expression.kernel.parameters.size()) {
-  const std::span<const std::byte> bytes = op.last_blob_bytes(count_ * sizeof(std::uint64_t));
-  for (std::size_t i = 0; i < count_; ++i) {
+void read_parameters(std::span<const DType> types,
+                     std::span<const std::byte> bytes,
+                     std::span<ScalarAttributes> parameters) noexcept {
+  for (std::size_t i = 0; i < types.size(); ++i) {
     const std::byte* const from = bytes.data() + i * sizeof(std::uint64_t);
-    if (is_float(expression.kernel.parameters[i])) {
-      std::memcpy(&values_[i].real, from, sizeof(double));
+    if (is_float(types[i])) {
+      std::memcpy(&parameters[i].real, from, sizeof(double));
     } else {
-      std::memcpy(&values_[i].integer, from, sizeof(std::int64_t));
+      std::memcpy(&parameters[i].integer, from, sizeof(std::int64_t));
     }
   }
+}
+
+ExpressionParameters::ExpressionParameters(const OpView& op, const Expression& expression) noexcept
+    : values_{}, count_(expression.kernel.parameters.size()) {
+  read_parameters(
+      expression.kernel.parameters, op.last_blob_bytes(count_ * sizeof(std::uint64_t)), values_);
 }
 
 Result<Shape> expression_shape(const Expression& expression, std::span<const TensorSpec> inputs) {

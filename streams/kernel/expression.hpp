@@ -50,6 +50,11 @@ struct Expression {
                                                     KernelIR kernel,
                                                     std::vector<ExpressionGradient> gradients = {});
 
+/// The parameters of a kernel from their bytes, 8 each, as the blob of an op has them.
+void read_parameters(std::span<const DType> types,
+                     std::span<const std::byte> bytes,
+                     std::span<ScalarAttributes> parameters) noexcept;
+
 /// The parameters of an op, in the order of its kernel's.
 class ExpressionParameters final {
  public:

@@ -12,6 +12,7 @@
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/kernel/kernel_verifier.hpp>
 #include <hearth/streams/kernel/op_expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_facts.hpp>
 
 namespace hearth {
@@ -21,12 +22,14 @@ namespace {
 std::string name_of(std::span<const GroupOp> ops) {
   constexpr std::size_t kMostNamed = 8;
   std::string text;
-  for (const GroupOp& each : ops.first(std::min(ops.size(), kMostNamed))) {
-    text += text.empty() ? "" : "+";
-    text += name(each.op.kind());
+  std::size_t count = 0;
+  for (const GroupOp& each : ops) {
+    if (each.role != GroupRole::shows && ++count <= kMostNamed) {
+      text += text.empty() ? "" : "+";
+      text += name(each.op.kind());
+    }
   }
-  return ops.size() > kMostNamed ? text + "+" + std::to_string(ops.size() - kMostNamed) + " more"
-                                 : text;
+  return count > kMostNamed ? text + "+" + std::to_string(count - kMostNamed) + " more" : text;
 }
 
 std::uint32_t flops_of(const KernelIR& kernel) {
@@ -35,13 +38,64 @@ std::uint32_t flops_of(const KernelIR& kernel) {
   }));
 }
 
-std::vector<AffineIndex> plain_map() {
-  return {AffineIndex{.terms = {IndexTerm{}}}};
+/// Each axis as it is.
+std::vector<AffineIndex> plain_map(int axes) {
+  std::vector<AffineIndex> map(static_cast<std::size_t>(axes));
+  for (int axis = 0; axis < axes; ++axis) {
+    map[static_cast<std::size_t>(axis)].terms.push_back({.axis = axis});
+  }
+  return map;
+}
+
+/// What an op of a kind that runs along rows makes of its inputs, which have its type.
+KernelValue row_value(KernelBuilder& builder, OpKind kind, std::span<const KernelValue> inputs) {
+  const auto apply = [&](Primitive primitive) {
+    return builder.apply(primitive, inputs[0].type, inputs);
+  };
+  switch (kind) {
+    case OpKind::reduce_sum:
+      return builder.fold(FoldOp::sum, inputs[0]);
+    case OpKind::reduce_mean:
+      return builder.fold(FoldOp::mean, inputs[0]);
+    case OpKind::reduce_max:
+      return builder.fold(FoldOp::max, inputs[0]);
+    case OpKind::reduce_min:
+      return builder.fold(FoldOp::min, inputs[0]);
+    case OpKind::reduce_prod:
+      return builder.fold(FoldOp::prod, inputs[0]);
+    case OpKind::softmax:
+      return apply(Primitive::softmax);
+    case OpKind::log_softmax:
+      return apply(Primitive::log_softmax);
+    case OpKind::softmax_backward:
+      return apply(Primitive::softmax_backward);
+    default:
+      return apply(Primitive::log_softmax_backward);
+  }
+}
+
+/// The kinds of row_value(), in f32 and f64: others would be rounded in between.
+bool is_row_kind(OpKind kind, DType dtype) noexcept {
+  switch (kind) {
+    case OpKind::reduce_sum:
+    case OpKind::reduce_mean:
+    case OpKind::reduce_max:
+    case OpKind::reduce_min:
+    case OpKind::reduce_prod:
+    case OpKind::softmax:
+    case OpKind::log_softmax:
+    case OpKind::softmax_backward:
+    case OpKind::log_softmax_backward:
+      return dtype == DType::f32 || dtype == DType::f64;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
 
-// Dropout takes its words by the place in the whole tensor, which all results of a group share.
+// A max or min of no elements fails, but rows are never empty (row_length()). Dropout takes its
+// words by the place in the whole tensor, which all results of a group share.
 bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
   static const std::array<bool, kOpKindCount> kStands = [] {
     std::array<bool, kOpKindCount> stands{};
@@ -53,7 +107,37 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
     }
     return stands;
   }();
-  return kStands[static_cast<std::size_t>(kind)] && !may_fail(kind, dtype);
+  return (kStands[static_cast<std::size_t>(kind)] && !may_fail(kind, dtype)) ||
+         is_row_kind(kind, dtype);
+}
+
+bool may_anchor_group(OpKind kind, DType dtype) noexcept {
+  return op_facts(kind).fusion == FusionClass::contraction && is_float(dtype);
+}
+
+bool runs_along_rows(OpKind kind) noexcept {
+  const FusionClass fusion = op_facts(kind).fusion;
+  return fusion == FusionClass::reduce || fusion == FusionClass::row;
+}
+
+std::uint32_t row_axes_of(const OpView& op, int rank) noexcept {
+  if (op_facts(op.kind()).fusion == FusionClass::reduce) {
+    return op.attributes<ReduceAttributes>().axes;
+  }
+  const std::int32_t axis = op.attributes<AxisAttributes>().axis;
+  return axis >= 0 && axis < rank ? 1U << static_cast<unsigned>(axis) : 0U;
+}
+
+bool depends_on_place(OpKind kind) noexcept {
+  return kind == OpKind::dropout;
+}
+
+std::int64_t row_length(const Shape& shape, int axes) noexcept {
+  std::int64_t length = 1;
+  for (int axis = shape.rank() - axes; axis < shape.rank(); ++axis) {
+    length *= shape[axis];
+  }
+  return length;
 }
 
 // What op_parameters() gives for kinds that stand in groups: an immediate, what a fill has, or the
@@ -90,32 +174,75 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
   }
 }
 
-Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
-                                            std::span<const DType> inputs) {
-  KernelBuilder builder({0});
-  std::vector<KernelValue> from_outside;
-  for (const DType dtype : inputs) {
-    from_outside.push_back(builder.input(dtype, plain_map()));
+namespace {
+
+/// Puts a group's values together, op by op.
+class GroupBody {
+ public:
+  GroupBody(std::span<const GroupOp> ops, std::span<const GroupInput> inputs, bool has_rows)
+      : builder_(has_rows ? std::vector<std::int32_t>{0, 1} : std::vector<std::int32_t>{0},
+                 has_rows ? 0b10U : 0U) {
+    from_outside_.reserve(inputs.size());
+    made_.reserve(ops.size());
+    if (!ops.empty() && ops.front().role == GroupRole::anchor) {
+      anchor_ = builder_.input(ops.front().dtype, plain_map(1));
+    }
+    for (const GroupInput& input : inputs) {
+      const bool is_whole = has_rows && input.extent == GroupExtent::full;
+      from_outside_.push_back(builder_.input(input.dtype, plain_map(is_whole ? 2 : 1)));
+    }
   }
-  std::vector<KernelValue> made;
-  for (const GroupOp& each : ops) {
+
+  void add(const GroupOp& op) {
+    made_.push_back(value_of(op));
+    if (op.is_output) {
+      builder_.output(made_.back());
+    }
+  }
+  [[nodiscard]] KernelIR take() { return builder_.take(); }
+
+ private:
+  [[nodiscard]] KernelValue value_of(const GroupOp& op) {
+    if (op.role == GroupRole::anchor) {
+      return anchor_;
+    }
     std::vector<KernelValue> operands;
-    for (const GroupSource& source : each.sources) {
-      operands.push_back(source.is_made ? made[source.number] : from_outside[source.number]);
+    operands.reserve(op.sources.size());
+    for (const GroupSource& source : op.sources) {
+      operands.push_back(source.is_made ? made_[source.number] : from_outside_[source.number]);
     }
-    const DType dtype = operands.empty() ? each.dtype : operands[0].type;
+    if (op.role == GroupRole::shows) {
+      return operands[0];
+    }
+    if (runs_along_rows(op.op.kind())) {
+      return row_value(builder_, op.op.kind(), operands);
+    }
     std::vector<KernelValue> parameters;
-    for (const KernelParameter& parameter : op_parameters(each.op, dtype)) {
-      parameters.push_back(builder.parameter(parameter.type));
+    for (const KernelParameter& parameter :
+         op_parameters(op.op, operands.empty() ? op.dtype : operands[0].type)) {
+      parameters.push_back(builder_.parameter(parameter.type));
     }
-    made.push_back(op_expression(builder, each.op, operands, parameters, {&each.dtype, 1})[0]);
-    if (each.is_output) {
-      builder.output(made.back());
-    }
+    return op_expression(builder_, op.op, operands, parameters, {&op.dtype, 1})[0];
+  }
+
+  KernelBuilder builder_;
+  KernelValue anchor_ = {};
+  std::vector<KernelValue> from_outside_ = {};
+  std::vector<KernelValue> made_ = {};
+};
+
+}  // namespace
+
+Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
+                                            std::span<const GroupInput> inputs,
+                                            bool has_rows) {
+  GroupBody body(ops, inputs, has_rows);
+  for (const GroupOp& each : ops) {
+    body.add(each);
   }
   auto group = std::make_shared<Expression>();
   group->name = name_of(ops);
-  group->kernel = builder.take();
+  group->kernel = body.take();
   if (group->kernel.inputs.empty() || group->kernel.outputs.empty()) {
     return Error{.code = ErrorCode::unsupported,
                  .text = "a group that reads nothing, or whose results nobody needs"};

@@ -18,7 +18,6 @@ namespace hearth {
 
 inline constexpr std::size_t kMostGroupOps = 64;
 inline constexpr std::size_t kMostGroupInputs = kMostExpressionInputs;
-inline constexpr std::size_t kMostGroupOutputs = kMostExpressionOutputs;
 
 /// Where an op of a group gets an input from.
 struct GroupSource {
@@ -26,17 +25,47 @@ struct GroupSource {
   std::uint8_t number = 0;  ///< input `number` of the kernel.
 };
 
+/// How many elements a value has: one at each place of the group's space, one for each of its rows,
+/// one for all.
+enum class GroupExtent : std::uint8_t { full, row, cell };
+
+enum class GroupRole : std::uint8_t {
+  computes,
+  anchor,  ///< The first op, a contraction say: the others work on its result before it is stored.
+  shows,   ///< A view of its source, which is the same value to the kernel.
+};
+
+struct GroupInput {
+  DType dtype = DType::f32;
+  GroupExtent extent = GroupExtent::full;
+};
+
 struct GroupOp {
   OpView op;
   std::span<const GroupSource> sources;
   DType dtype = DType::f32;  ///< Of its result.
-  bool is_output = false;    ///< Its result is needed outside of the group.
+  GroupExtent extent = GroupExtent::full;
+  GroupRole role = GroupRole::computes;
+  bool is_output = false;  ///< Its result is needed outside of the group.
 };
+
+/// Rows of more elements are none to a group: their values would not stay near a core.
+inline constexpr std::int64_t kLongestGroupRow = 8192;
 
 /// Whether an op of this kind may stand in a group: each element of its result follows from those
 /// at its place, from scalars and from its place in row-major order; and it cannot fail for what is
 /// in them.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
+/// Whether ops may work on this kind's result before it is stored.
+[[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
+/// Whether the kind takes whole rows in: reductions, and softmax and its kin.
+[[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;
+/// The axes of the first input that such an op takes whole: a bit each.
+[[nodiscard]] std::uint32_t row_axes_of(const OpView& op, int rank) noexcept;
+/// Whether an element of the result follows from its place: dropout.
+[[nodiscard]] bool depends_on_place(OpKind kind) noexcept;
+/// The elements of its last axes.
+[[nodiscard]] std::int64_t row_length(const Shape& shape, int axes) noexcept;
 
 /// How many parameters an op brings. Those of a group's expression are those of its ops, one op
 /// after the other.
@@ -45,10 +74,12 @@ struct GroupOp {
 /// the op's first input, or of its result where it has none.
 void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte>& to);
 
-/// The expression of a group; `inputs` are the element types of what it gets. Its results are those
-/// of the ops that are outputs, in their order. It has no gradients, and is for no ExpressionTable.
+/// The expression of a group; `inputs` is what it gets. Its results are those of the ops that are
+/// outputs, in their order. Behind an anchor its first input is the anchor's result, and the others
+/// follow. With rows it is a row kernel. It has no gradients, and is for no ExpressionTable.
 /// Errors: unsupported, for a group that reads nothing or whose results nobody needs.
 [[nodiscard]] Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
-                                                          std::span<const DType> inputs);
+                                                          std::span<const GroupInput> inputs,
+                                                          bool has_rows);
 
 }  // namespace hearth

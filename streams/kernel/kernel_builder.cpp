@@ -8,16 +8,16 @@
 
 namespace hearth {
 
-KernelBuilder::KernelBuilder(std::vector<std::int32_t> extents) {
+KernelBuilder::KernelBuilder(std::vector<std::int32_t> extents, std::uint32_t folded) {
   kernel_.extents = std::move(extents);
+  kernel_.folded = folded;
 }
 
-// A node that is there already is used again, in the section that is being written.
+// A node that is there already is used again.
 KernelValue KernelBuilder::add(KernelNode node) {
-  std::vector<KernelNode>& nodes = kernel_.reduce ? kernel_.reduce->after : kernel_.body;
-  const std::size_t first = kernel_.reduce ? kernel_.body.size() : 0;
+  std::vector<KernelNode>& nodes = kernel_.body;
   const auto found = std::find(nodes.begin(), nodes.end(), node);
-  const auto place = first + static_cast<std::size_t>(found - nodes.begin());
+  const auto place = found - nodes.begin();
   if (found == nodes.end()) {
     nodes.push_back(node);
   }
@@ -67,25 +67,19 @@ KernelValue KernelBuilder::convert(KernelValue value, DType type) {
   return value.type == type ? value : apply(Primitive::convert, type, std::array{value});
 }
 
-std::vector<KernelValue> KernelBuilder::reduce(std::uint32_t axes,
-                                               std::span<const Reduced> reductions) {
-  HEARTH_ASSERT(!kernel_.reduce.has_value(), "a second reduction");
-  kernel_.reduce.emplace();
-  kernel_.reduce->axes = axes;
-  std::vector<KernelValue> results;
-  for (std::size_t i = 0; i < reductions.size(); ++i) {
-    kernel_.reduce->reductions.push_back({reductions[i].op, reductions[i].value.node});
-    results.push_back(add({.primitive = Primitive::reduced,
-                           .type = reductions[i].value.type,
-                           .number = static_cast<std::int32_t>(i)}));
-  }
-  return results;
+KernelValue KernelBuilder::fold(FoldOp op, KernelValue value) {
+  HEARTH_ASSERT(value.builder == this, "a value of another kernel");
+  return add({.primitive = Primitive::fold,
+              .type = value.type,
+              .operands = {value.node, kNoNode, kNoNode},
+              .number = static_cast<std::int32_t>(op)});
 }
 
 void KernelBuilder::output(KernelValue value) {
   KernelOutput output{.dtype = value.type, .value = value.node};
+  const bool stays = staying_nodes(kernel_)[static_cast<std::size_t>(value.node)];
   for (int axis = 0; axis < kernel_.axis_count(); ++axis) {
-    if (!kernel_.is_reduced(axis)) {
+    if (!kernel_.is_folded(axis) || !stays) {
       output.map.push_back({.terms = {{.axis = axis}}});
     }
   }
@@ -94,25 +88,22 @@ void KernelBuilder::output(KernelValue value) {
 
 namespace {
 
-// Copies what is needed of a section, each node behind its operands: depth first from the left. So
-// the order does not depend on the order in which a compiler evaluates operands.
+// Copies what is needed, each node behind its operands: depth first from the left. So the order
+// does not depend on the order in which a compiler evaluates operands.
 class Collector {
  public:
-  Collector(const std::vector<KernelNode>& nodes, std::int32_t old_first, std::int32_t new_first)
-      : nodes_(nodes),
-        renamed_(nodes.size(), kNoNode),
-        old_first_(old_first),
-        new_first_(new_first) {}
+  explicit Collector(const std::vector<KernelNode>& nodes)
+      : nodes_(nodes), renamed_(nodes.size(), kNoNode) {}
 
   /// The new name of a node.
   std::int32_t collect(std::int32_t old) {
-    const auto i = static_cast<std::size_t>(old - old_first_);
+    const auto i = static_cast<std::size_t>(old);
     if (renamed_[i] == kNoNode) {
       KernelNode node = nodes_[i];
       for (std::int32_t& operand : node.operands) {
         operand = operand == kNoNode ? kNoNode : collect(operand);
       }
-      renamed_[i] = new_first_ + static_cast<std::int32_t>(kept_.size());
+      renamed_[i] = static_cast<std::int32_t>(kept_.size());
       kept_.push_back(node);
     }
     return renamed_[i];
@@ -123,35 +114,18 @@ class Collector {
   const std::vector<KernelNode>& nodes_;
   std::vector<KernelNode> kept_ = {};
   std::vector<std::int32_t> renamed_;  ///< By place in nodes_.
-  std::int32_t old_first_;
-  std::int32_t new_first_;
 };
 
 }  // namespace
 
 KernelIR KernelBuilder::take() {
   KernelIR kernel = std::exchange(kernel_, {});
-  const auto old_size = static_cast<std::int32_t>(kernel.body.size());
   const std::vector<KernelNode> body = std::move(kernel.body);
-  Collector of_body(body, 0, 0);
-  const auto collect_outputs = [&](Collector& section) {
-    for (KernelOutput& output : kernel.outputs) {
-      output.value = section.collect(output.value);
-    }
-  };
-  if (!kernel.reduce.has_value()) {
-    collect_outputs(of_body);
-    kernel.body = of_body.take();
-    return kernel;
+  Collector collector(body);
+  for (KernelOutput& output : kernel.outputs) {
+    output.value = collector.collect(output.value);
   }
-  for (Reduction& each : kernel.reduce->reductions) {
-    each.value = of_body.collect(each.value);
-  }
-  kernel.body = of_body.take();
-  const std::vector<KernelNode> after = std::move(kernel.reduce->after);
-  Collector of_after(after, old_size, static_cast<std::int32_t>(kernel.body.size()));
-  collect_outputs(of_after);
-  kernel.reduce->after = of_after.take();
+  kernel.body = collector.take();
   return kernel;
 }
 

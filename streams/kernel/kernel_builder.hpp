@@ -1,6 +1,6 @@
 // Puts a KernelIR together from expressions: values with the operators of C++.
 // A builder is used by one thread; its values point to it and end with it.
-// Invariants: (1) a node that stands already in the section is used again, so equal expressions
+// Invariants: (1) a node that stands already in the body is used again, so equal expressions
 // make equal kernels; (2) what it builds from operands of the right types is well formed but for
 // what nobody uses, which take() leaves out.
 #pragma once
@@ -24,8 +24,8 @@ struct KernelValue {
 
 class KernelBuilder {
  public:
-  /// The symbols of the space, one for each axis.
-  explicit KernelBuilder(std::vector<std::int32_t> extents);
+  /// The symbols of the space, one for each axis; a bit for each axis that is folded.
+  explicit KernelBuilder(std::vector<std::int32_t> extents, std::uint32_t folded = 0);
   KernelBuilder(const KernelBuilder&) = delete;
   KernelBuilder& operator=(const KernelBuilder&) = delete;
   ~KernelBuilder() = default;
@@ -41,16 +41,10 @@ class KernelBuilder {
   /// The value as it is when it has the type.
   [[nodiscard]] KernelValue convert(KernelValue value, DType type);
 
-  struct Reduced {
-    ReduceOp op = ReduceOp::sum;
-    KernelValue value;
-  };
-  /// Ends the body: reduces its values over axes (a bit each). The results, in the section after
-  /// it. Requires that it is the first call.
-  [[nodiscard]] std::vector<KernelValue> reduce(std::uint32_t axes,
-                                                std::span<const Reduced> reductions);
+  /// One value for each row. Row functions are apply()'s.
+  [[nodiscard]] KernelValue fold(FoldOp op, KernelValue value);
 
-  /// Writes a value, with one axis for each that stays, in their order.
+  /// Writes a value, with one axis for each that it has, in their order.
   void output(KernelValue value);
 
   /// The kernel, without nodes that no output needs; the builder is empty afterwards.

@@ -24,7 +24,7 @@ class Interpreter {
   Interpreter(const KernelIR& kernel, const KernelArguments& arguments)
       : kernel_(kernel),
         arguments_(arguments),
-        values_(static_cast<std::size_t>(kernel.node_count())) {}
+        rows_(static_cast<std::size_t>(kernel.node_count())) {}
 
   // Phases: see that the arguments fit; work every result out; store them.
   Status run() {
@@ -39,6 +39,7 @@ class Interpreter {
       HEARTH_TRY_STATUS(check_output(i));
     }
     results_.resize(kernel_.outputs.size());
+    stays_ = staying_nodes(kernel_);
     Index index{};
     HEARTH_TRY_STATUS(visit(index, 0, false, [&] { return compute(index); }));
     return store_results();
@@ -112,7 +113,7 @@ class Interpreter {
 
   [[nodiscard]] bool has_iterations() const {
     for (int axis = 0; axis < kernel_.axis_count(); ++axis) {
-      if (!kernel_.is_reduced(axis) && space_[static_cast<std::size_t>(axis)] == 0) {
+      if (!kernel_.is_folded(axis) && space_[static_cast<std::size_t>(axis)] == 0) {
         return false;
       }
     }
@@ -135,10 +136,10 @@ class Interpreter {
 
   // ---- loops ----
 
-  /// Calls fn for every index of the reduced axes, or of the others, in row-major order.
+  /// Calls fn for every index of the folded axes, or of the others, in row-major order.
   template <class Fn>
-  Status visit(Index& index, int axis, bool reduced, const Fn& fn) {
-    while (axis < kernel_.axis_count() && kernel_.is_reduced(axis) != reduced) {
+  Status visit(Index& index, int axis, bool is_folded, const Fn& fn) {
+    while (axis < kernel_.axis_count() && kernel_.is_folded(axis) != is_folded) {
       ++axis;
     }
     if (axis == kernel_.axis_count()) {
@@ -146,79 +147,89 @@ class Interpreter {
     }
     const auto i = static_cast<std::size_t>(axis);
     for (index[i] = 0; index[i] < space_[i]; ++index[i]) {
-      HEARTH_TRY_STATUS(visit(index, axis + 1, reduced, fn));
+      HEARTH_TRY_STATUS(visit(index, axis + 1, is_folded, fn));
     }
     index[i] = 0;
     return {};
   }
 
+  // One row, node by node; without folded axes it is one element.
   Status compute(Index& index) {
-    if (!kernel_.reduce.has_value()) {
-      HEARTH_TRY_STATUS(evaluate_section(kernel_.body, 0, index, place_in(index, false)));
-    } else {
-      HEARTH_TRY_STATUS(reduce(index));
-      HEARTH_TRY_STATUS(evaluate_section(
-          kernel_.reduce->after, kernel_.body.size(), index, place_in(index, true)));
+    places_.clear();
+    HEARTH_TRY_STATUS(visit(index, 0, true, [&]() -> Status {
+      places_.push_back(index);
+      return {};
+    }));
+    for (std::size_t i = 0; i < kernel_.body.size(); ++i) {
+      HEARTH_TRY_STATUS(evaluate_row(i, index));
     }
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
-      results_[i].push_back(values_[static_cast<std::size_t>(kernel_.outputs[i].value)]);
+      const std::vector<KernelScalar>& row =
+          rows_[static_cast<std::size_t>(kernel_.outputs[i].value)];
+      results_[i].insert(results_[i].end(), row.begin(), row.end());
     }
     return {};
   }
 
-  Status reduce(Index& index) {
-    const std::vector<Reduction>& reductions = kernel_.reduce->reductions;
-    reduced_.clear();
-    for (const Reduction& each : reductions) {
-      reduced_.push_back(detail::identity(each.op, kernel_.node(each.value).type));
-    }
-    const auto add_element = [&]() -> Status {
-      HEARTH_TRY_STATUS(evaluate_section(kernel_.body, 0, index, place_in(index, false)));
-      for (std::size_t i = 0; i < reductions.size(); ++i) {
-        const auto value = static_cast<std::size_t>(reductions[i].value);
-        reduced_[i] = detail::accumulated(
-            reductions[i].op, kernel_.body[value].type, reduced_[i], values_[value]);
-      }
-      return {};
-    };
-    HEARTH_TRY_STATUS(visit(index, 0, true, add_element));
-    for (std::size_t i = 0; i < reductions.size(); ++i) {
-      const DType type = kernel_.node(reductions[i].value).type;
-      reduced_[i].real = detail::rounded(reduced_[i].real, type);
-    }
-    return {};
-  }
-
-  /// The row-major place in the whole space, or in that of the axes that stay.
-  [[nodiscard]] std::int64_t place_in(const Index& index, bool without_reduced) const {
+  /// The row-major place in the space.
+  [[nodiscard]] std::int64_t place_of(const Index& index) const {
     std::int64_t place = 0;
-    for (int axis = 0; axis < kernel_.axis_count(); ++axis) {
-      const auto i = static_cast<std::size_t>(axis);
-      place = without_reduced && kernel_.is_reduced(axis) ? place : place * space_[i] + index[i];
+    for (std::size_t axis = 0; axis < space_.size(); ++axis) {
+      place = place * space_[axis] + index[axis];
     }
     return place;
   }
 
   // ---- nodes ----
 
-  Status evaluate_section(const std::vector<KernelNode>& nodes,
-                          std::size_t first,
-                          const Index& index,
-                          std::int64_t place) {
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const KernelNode& node = nodes[i];
-      if (operand_count(node.primitive) == 0) {
-        values_[first + i] = leaf(node, index, place);
-      } else {
-        HEARTH_TRY_STATUS(evaluate_node(node, first + i, place));
-      }
+  Status evaluate_row(std::size_t i, const Index& first) {
+    const KernelNode& node = kernel_.body[i];
+    std::vector<KernelScalar>& row = rows_[i];
+    if (node.primitive == Primitive::fold) {
+      row.assign(1,
+                 detail::folded(static_cast<FoldOp>(node.number), node.type, operand_row(node, 0)));
+      return {};
+    }
+    if (is_row_function(node.primitive)) {
+      make_row(node, row);
+      return {};
+    }
+    row.clear();
+    if (stays_[i]) {
+      HEARTH_TRY(const KernelScalar value, evaluate(i, 0, first));
+      row.push_back(value);
+      return {};
+    }
+    for (std::size_t element = 0; element < places_.size(); ++element) {
+      HEARTH_TRY(const KernelScalar value, evaluate(i, element, places_[element]));
+      row.push_back(value);
     }
     return {};
   }
 
-  [[nodiscard]] KernelScalar leaf(const KernelNode& node,
-                                  const Index& index,
-                                  std::int64_t place) const {
+  [[nodiscard]] const std::vector<KernelScalar>& operand_row(const KernelNode& node,
+                                                             std::size_t operand) const {
+    return rows_[static_cast<std::size_t>(node.operands[operand])];
+  }
+
+  void make_row(const KernelNode& node, std::vector<KernelScalar>& row) const {
+    row = operand_row(node, 0);
+    const bool is_log = node.primitive == Primitive::log_softmax ||
+                        node.primitive == Primitive::log_softmax_backward;
+    if (operand_count(node.primitive) == 1) {
+      detail::make_softmax(is_log, node.type, row);
+    } else {
+      detail::make_softmax_gradient(is_log, node.type, row, operand_row(node, 1));
+    }
+  }
+
+  Result<KernelScalar> evaluate(std::size_t i, std::size_t element, const Index& index) const {
+    const KernelNode& node = kernel_.body[i];
+    return operand_count(node.primitive) == 0 ? leaf(node, index)
+                                              : evaluate_node(node, i, element, place_of(index));
+  }
+
+  [[nodiscard]] KernelScalar leaf(const KernelNode& node, const Index& index) const {
     const auto number = static_cast<std::size_t>(node.number);
     switch (node.primitive) {
       case Primitive::input:
@@ -228,9 +239,7 @@ class Interpreter {
       case Primitive::index:
         return {.integer = index[number]};
       case Primitive::position:
-        return {.integer = place};
-      case Primitive::reduced:
-        return reduced_[number];
+        return {.integer = place_of(index)};
       default:
         return detail::constant(node);
     }
@@ -246,17 +255,20 @@ class Interpreter {
     return detail::load(tensor.data + offset * size_bytes(input.dtype), input.dtype);
   }
 
-  Status evaluate_node(const KernelNode& node, std::size_t place, std::int64_t element) {
+  Result<KernelScalar> evaluate_node(const KernelNode& node,
+                                     std::size_t place,
+                                     std::size_t element,
+                                     std::int64_t at) const {
     const auto count = static_cast<std::size_t>(operand_count(node.primitive));
     std::array<KernelScalar, 3> operands;
     for (std::size_t i = 0; i < count; ++i) {
-      operands[i] = values_[static_cast<std::size_t>(node.operands[i])];
+      const std::vector<KernelScalar>& row = operand_row(node, i);
+      operands[i] = row[row.size() == 1 ? 0 : element];
     }
     const bool is_select = node.primitive == Primitive::select;
     const DType type = kernel_.node(node.operands[is_select ? 1 : 0]).type;
     if (node.primitive == Primitive::convert) {
-      values_[place] = detail::converted(operands[0], type, node.type);
-      return {};
+      return detail::converted(operands[0], type, node.type);
     }
     if (const char* why = detail::why_undefined(node.primitive, type, operands[0], operands[1])) {
       return Error{.code = ErrorCode::kernel_failed,
@@ -264,22 +276,23 @@ class Interpreter {
                                        place,
                                        name(node.primitive),
                                        why,
-                                       element,
+                                       at,
                                        operands[0].integer,
                                        operands[1].integer)};
     }
-    values_[place] = detail::evaluate(node.primitive, type, std::span(operands).first(count));
-    return {};
+    return detail::evaluate(node.primitive, type, std::span(operands).first(count));
   }
 
-  // The results lie in the order of the axes that stay; an output's map may have another.
+  // The results lie in the order of the axes that stay, then of those of a row; an output's map may
+  // have another.
   Status store_results() {
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const KernelOutput& output = kernel_.outputs[i];
       const KernelTensor& tensor = arguments_.outputs[i];
+      const bool stays = stays_[static_cast<std::size_t>(output.value)];
       std::size_t next = 0;
       Index index{};
-      HEARTH_TRY_STATUS(visit(index, 0, false, [&]() -> Status {
+      const auto store = [&]() -> Status {
         std::int64_t offset = 0;
         for (std::size_t axis = 0; axis < output.map.size(); ++axis) {
           offset += tensor.layout.strides[axis] * output.map[axis].at(index);
@@ -287,6 +300,9 @@ class Interpreter {
         detail::store(
             tensor.data + offset * size_bytes(output.dtype), results_[i][next++], output.dtype);
         return {};
+      };
+      HEARTH_TRY_STATUS(visit(index, 0, false, [&]() -> Status {
+        return stays ? store() : visit(index, 0, true, store);
       }));
     }
     return {};
@@ -294,9 +310,10 @@ class Interpreter {
 
   const KernelIR& kernel_;
   const KernelArguments& arguments_;
-  std::vector<std::int64_t> space_ = {};                 ///< Sizes, by axis.
-  std::vector<KernelScalar> values_;                     ///< By node, of the current element.
-  std::vector<KernelScalar> reduced_ = {};               ///< By reduction, of the current result.
+  std::vector<std::int64_t> space_ = {};         ///< Sizes, by axis.
+  std::vector<bool> stays_ = {};                 ///< By node.
+  std::vector<Index> places_ = {};               ///< Of the row at hand.
+  std::vector<std::vector<KernelScalar>> rows_;  ///< By node: of that row, or its one value.
   std::vector<std::vector<KernelScalar>> results_ = {};  ///< By output, in row-major order.
 };
 

@@ -1,5 +1,6 @@
 #include <hearth/streams/kernel/kernel_ir.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <span>
@@ -22,7 +23,6 @@ constexpr PrimitiveRow kPrimitives[] = {
     {Primitive::constant, "constant", 0},
     {Primitive::index, "index", 0},
     {Primitive::position, "position", 0},
-    {Primitive::reduced, "reduced", 0},
     {Primitive::convert, "convert", 1},
     {Primitive::neg, "neg", 1},
     {Primitive::abs, "abs", 1},
@@ -48,6 +48,11 @@ constexpr PrimitiveRow kPrimitives[] = {
     {Primitive::logical_or, "or", 2},
     {Primitive::select, "select", 3},
     {Primitive::philox, "philox", 3},
+    {Primitive::fold, "fold", 1},
+    {Primitive::softmax, "softmax", 1},
+    {Primitive::log_softmax, "log_softmax", 1},
+    {Primitive::softmax_backward, "softmax_backward", 2},
+    {Primitive::log_softmax_backward, "log_softmax_backward", 2},
 };
 
 const PrimitiveRow* row_of(Primitive primitive) noexcept {
@@ -109,12 +114,14 @@ std::string node_text(const KernelNode& node, std::size_t place) {
     case Primitive::input:
     case Primitive::parameter:
     case Primitive::index:
-    case Primitive::reduced:
       return text + fmt::format(" {}\n", node.number);
     case Primitive::constant:
       return text + " " + constant_text(node) + "\n";
     default:
       break;
+  }
+  if (node.primitive == Primitive::fold) {
+    text += fmt::format(" {}", name(static_cast<FoldOp>(node.number)));
   }
   for (const std::int32_t operand : node.operands) {
     if (operand != kNoNode) {
@@ -124,38 +131,15 @@ std::string node_text(const KernelNode& node, std::size_t place) {
   return text + "\n";
 }
 
-std::string nodes_text(const std::vector<KernelNode>& nodes, std::size_t first) {
-  std::string text;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    text += node_text(nodes[i], first + i);
-  }
-  return text;
-}
-
-std::string reduce_text(const KernelIR& kernel) {
-  const ReduceSection& reduce = *kernel.reduce;
-  std::string text = "reduce";
-  for (int axis = 0; axis < kernel.axis_count(); ++axis) {
-    text += kernel.is_reduced(axis) ? fmt::format(" i{}", axis) : "";
-  }
-  text += "\n";
-  for (std::size_t i = 0; i < reduce.reductions.size(); ++i) {
-    const Reduction& each = reduce.reductions[i];
-    text += fmt::format("  reduced {} = {} %{}\n", i, name(each.op), each.value);
-  }
-  return text + "after\n" + nodes_text(reduce.after, kernel.body.size());
-}
-
 std::string schedule_text(const KernelSchedule& schedule) {
   if (schedule == KernelSchedule{}) {
     return "";
   }
-  return fmt::format("schedule tile {} threads {} items {} vector {} scope {}\n",
+  return fmt::format("schedule tile {} threads {} items {} vector {}\n",
                      schedule.tile,
                      schedule.threads,
                      schedule.items,
-                     schedule.vector,
-                     name(schedule.scope));
+                     schedule.vector);
 }
 
 }  // namespace
@@ -170,34 +154,67 @@ int operand_count(Primitive primitive) noexcept {
   return row == nullptr ? -1 : row->operands;
 }
 
-std::string_view name(ReduceOp op) noexcept {
+std::string_view name(FoldOp op) noexcept {
   switch (op) {
-    case ReduceOp::sum:
+    case FoldOp::sum:
       return "sum";
-    case ReduceOp::max:
+    case FoldOp::max:
       return "max";
-    case ReduceOp::min:
+    case FoldOp::min:
       return "min";
+    case FoldOp::mean:
+      return "mean";
+    case FoldOp::prod:
+      return "prod";
   }
-  return "no reduction";
+  return "no fold";
 }
 
-std::string_view name(ReduceScope scope) noexcept {
-  switch (scope) {
-    case ReduceScope::row:
-      return "row";
-    case ReduceScope::block:
-      return "block";
-    case ReduceScope::two_pass:
-      return "two_pass";
+bool stays_along_rows(const KernelIR& kernel,
+                      const KernelNode& node,
+                      const std::vector<bool>& stays) noexcept {
+  const auto number = static_cast<std::size_t>(node.number);
+  const auto names_folded = [&](const AffineIndex& index) {
+    return std::ranges::any_of(index.terms,
+                               [&](const IndexTerm& term) { return kernel.is_folded(term.axis); });
+  };
+  switch (node.primitive) {
+    case Primitive::input:
+      return std::ranges::none_of(kernel.inputs[number].map, names_folded);
+    case Primitive::parameter:
+    case Primitive::constant:
+    case Primitive::fold:
+      return true;
+    case Primitive::index:
+      return !kernel.is_folded(node.number);
+    case Primitive::position:
+      return kernel.folded == 0;
+    default:
+      break;
   }
-  return "no scope";
+  return !is_row_function(node.primitive) &&
+         std::ranges::all_of(node.operands, [&](std::int32_t operand) {
+           return operand == kNoNode || stays[static_cast<std::size_t>(operand)];
+         });
+}
+
+std::vector<bool> staying_nodes(const KernelIR& kernel) {
+  std::vector<bool> stays;
+  stays.reserve(kernel.body.size());
+  for (const KernelNode& node : kernel.body) {
+    stays.push_back(stays_along_rows(kernel, node, stays));
+  }
+  return stays;
 }
 
 std::string to_string(const KernelIR& kernel) {
   std::string text = fmt::format("kernel {}\nspace", kernel.version);
   for (std::size_t axis = 0; axis < kernel.extents.size(); ++axis) {
     text += fmt::format(" i{}:s{}", axis, kernel.extents[axis]);
+  }
+  text += kernel.folded == 0 ? "" : " folded";
+  for (int axis = 0; axis < kernel.axis_count(); ++axis) {
+    text += kernel.is_folded(axis) ? fmt::format(" i{}", axis) : "";
   }
   text += "\n";
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
@@ -207,9 +224,9 @@ std::string to_string(const KernelIR& kernel) {
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
     text += fmt::format("parameter {} {}\n", i, name(kernel.parameters[i]));
   }
-  text += "body\n" + nodes_text(kernel.body, 0);
-  if (kernel.reduce.has_value()) {
-    text += reduce_text(kernel);
+  text += "body\n";
+  for (std::size_t i = 0; i < kernel.body.size(); ++i) {
+    text += node_text(kernel.body[i], i);
   }
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
     const KernelOutput& output = kernel.outputs[i];

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +24,7 @@ enum class Primitive : std::uint8_t {
   parameter = 1,  ///< Scalar `number` of the launch.
   constant = 2,   ///< `bits`.
   index = 3,      ///< i64: the index along axis `number`.
-  position = 4,   ///< i64: the row-major place in the space of the section.
-  reduced = 5,    ///< In the section after a reduction: reduction `number`.
+  position = 4,   ///< i64: the row-major place in the space.
   // one operand
   convert = 16,  ///< To the node's type.
   neg = 17,
@@ -56,20 +54,29 @@ enum class Primitive : std::uint8_t {
   select = 48,  ///< (condition, a, b)
   philox =
       49,  ///< (seed, counter, place): word place%4 of block counter + place/4, in 0 … 2^32 - 1.
+  // along the folded axes: a row of elements in
+  fold = 56,  ///< One value for the row: FoldOp `number`.
+  softmax = 57,
+  log_softmax = 58,
+  softmax_backward = 59,      ///< (grad, y)
+  log_softmax_backward = 60,  ///< (grad, y)
 };
 [[nodiscard]] std::string_view name(Primitive primitive) noexcept;
+/// Whether it makes a row of a row: softmax and its kin.
+[[nodiscard]] constexpr bool is_row_function(Primitive primitive) noexcept {
+  return primitive >= Primitive::softmax && primitive <= Primitive::log_softmax_backward;
+}
 /// Operands that it takes: 0 to 3; -1 for a number that is no primitive.
 [[nodiscard]] int operand_count(Primitive primitive) noexcept;
 
 inline constexpr std::int32_t kNoNode = -1;
 
-/// One assignment. Nodes are named by their place, from 0; those after a reduction go on counting
-/// where the body ends.
+/// One assignment. Nodes are named by their place, from 0.
 struct KernelNode {
   Primitive primitive = Primitive::constant;
   DType type = DType::f32;  ///< Of its value.
   std::array<std::int32_t, 3> operands{kNoNode, kNoNode, kNoNode};
-  std::int32_t number = 0;  ///< Of the input, parameter, axis or reduction.
+  std::int32_t number = 0;  ///< Of the input, parameter, axis or fold.
   std::uint64_t bits = 0;   ///< Of a constant: those of an f64, for float types, else of an i64.
   friend bool operator==(const KernelNode&, const KernelNode&) noexcept = default;
 };
@@ -81,33 +88,21 @@ struct KernelInput {
 };
 struct KernelOutput {
   DType dtype = DType::f32;
-  std::vector<AffineIndex> map = {};  ///< Each axis that is not reduced once, as it is.
+  std::vector<AffineIndex> map = {};  ///< Each axis that its value has once, as it is.
   std::int32_t value = kNoNode;
   friend bool operator==(const KernelOutput&, const KernelOutput&) = default;
 };
 
-/// How values are put together; the number says what an empty reduction gives.
-enum class ReduceOp : std::uint8_t {
-  sum = 0,  ///< 0. Integers wrap.
-  max = 1,  ///< The lowest value; -infinity. NaN beats all.
-  min = 2,  ///< The largest value; infinity. NaN beats all.
+/// How the values of a row are put together; the comment says what an empty row gives.
+enum class FoldOp : std::uint8_t {
+  sum = 0,   ///< 0. Integers wrap.
+  max = 1,   ///< The lowest value; -infinity. NaN beats all.
+  min = 2,   ///< The largest value; infinity. NaN beats all.
+  mean = 3,  ///< NaN. Floats only.
+  prod = 4,  ///< 1. Integers wrap.
 };
-[[nodiscard]] std::string_view name(ReduceOp op) noexcept;
-
-struct Reduction {
-  ReduceOp op = ReduceOp::sum;
-  std::int32_t value = kNoNode;  ///< Of the body.
-  friend bool operator==(const Reduction&, const Reduction&) noexcept = default;
-};
-struct ReduceSection {
-  std::uint32_t axes = 0;  ///< Bit i: axis i is reduced.
-  std::vector<Reduction> reductions = {};
-  std::vector<KernelNode> after = {};  ///< Once for each place of the axes that stay.
-  friend bool operator==(const ReduceSection&, const ReduceSection&) = default;
-};
-
-enum class ReduceScope : std::uint8_t { row = 0, block = 1, two_pass = 2 };
-[[nodiscard]] std::string_view name(ReduceScope scope) noexcept;
+inline constexpr int kFoldOpCount = 5;
+[[nodiscard]] std::string_view name(FoldOp op) noexcept;
 
 /// How a backend may cut the work. Changes speed, and the order of float sums, but no other result.
 /// 0 leaves it to the backend.
@@ -116,7 +111,6 @@ struct KernelSchedule {
   std::uint32_t threads = 0;  ///< Of a block.
   std::uint32_t items = 0;    ///< Elements a thread takes.
   std::uint32_t vector = 0;   ///< Elements a load takes.
-  ReduceScope scope = ReduceScope::row;
   friend bool operator==(const KernelSchedule&, const KernelSchedule&) noexcept = default;
 };
 
@@ -127,27 +121,36 @@ struct KernelIR {
   /// One symbol for each axis: axes with equal symbols have equal sizes. Symbols count from 0 in
   /// the order of the axes.
   std::vector<std::int32_t> extents = {};
+  /// Bit i: axis i is folded. The elements of these axes, in row-major order, are a row.
+  std::uint32_t folded = 0;
   std::vector<KernelInput> inputs = {};
   std::vector<DType> parameters = {};
   std::vector<KernelNode> body = {};
-  std::optional<ReduceSection> reduce = {};
   std::vector<KernelOutput> outputs = {};
   KernelSchedule schedule = {};
   friend bool operator==(const KernelIR&, const KernelIR&) = default;
 
   [[nodiscard]] int axis_count() const noexcept { return static_cast<int>(extents.size()); }
-  [[nodiscard]] bool is_reduced(int axis) const noexcept {
-    return reduce.has_value() && (reduce->axes >> static_cast<unsigned>(axis) & 1U) != 0;
+  [[nodiscard]] bool is_folded(int axis) const noexcept {
+    return (folded >> static_cast<unsigned>(axis) & 1U) != 0;
   }
   /// Requires 0 ≤ place < node_count().
   [[nodiscard]] const KernelNode& node(std::int32_t place) const noexcept {
-    const auto i = static_cast<std::size_t>(place);
-    return i < body.size() ? body[i] : reduce->after[i - body.size()];
+    return body[static_cast<std::size_t>(place)];
   }
   [[nodiscard]] std::int32_t node_count() const noexcept {
-    return static_cast<std::int32_t>(body.size() + (reduce ? reduce->after.size() : 0));
+    return static_cast<std::int32_t>(body.size());
   }
 };
+
+/// Whether the node has one value for each row, as nothing in it knows a folded axis: folds,
+/// scalars, inputs that do not name one, and what is made of those alone. `stays`: that of the
+/// nodes before.
+[[nodiscard]] bool stays_along_rows(const KernelIR& kernel,
+                                    const KernelNode& node,
+                                    const std::vector<bool>& stays) noexcept;
+/// That of each node.
+[[nodiscard]] std::vector<bool> staying_nodes(const KernelIR& kernel);
 
 /// Its text, complete and stable: what golden files hold and hash() reads.
 [[nodiscard]] std::string to_string(const KernelIR& kernel);

@@ -305,23 +305,82 @@ KernelScalar evaluate(Primitive primitive,
   }
 }
 
-KernelScalar identity(ReduceOp op, DType type) noexcept {
-  if (op == ReduceOp::sum) {
-    return {};
+namespace {
+
+KernelScalar neutral(FoldOp op, DType type) noexcept {
+  const bool is_top = op == FoldOp::max;
+  switch (op) {
+    case FoldOp::max:
+    case FoldOp::min:
+      return is_float(type) ? of_real(is_top ? -kInfinity : kInfinity)
+                            : of_integer(saturated(is_top ? -kInfinity : kInfinity, type));
+    case FoldOp::prod:
+      return is_float(type) ? of_real(1) : of_integer(1);
+    default:
+      return {};
   }
-  if (is_float(type)) {
-    return of_real(op == ReduceOp::max ? -kInfinity : kInfinity);
-  }
-  return of_integer(saturated(op == ReduceOp::max ? -kInfinity : kInfinity, type));
 }
 
-KernelScalar accumulated(ReduceOp op, DType type, KernelScalar sum, KernelScalar value) noexcept {
-  if (op == ReduceOp::sum) {
-    return is_float(type) ? of_real(sum.real + value.real)
-                          : of_integer(wrapped(bits(sum.integer) + bits(value.integer), type));
+KernelScalar accumulated(FoldOp op, DType type, KernelScalar sum, KernelScalar value) noexcept {
+  const bool is_real = is_float(type);
+  switch (op) {
+    case FoldOp::max:
+      return evaluate(Primitive::max, type, std::array{sum, value});
+    case FoldOp::min:
+      return evaluate(Primitive::min, type, std::array{sum, value});
+    case FoldOp::prod:
+      return is_real ? of_real(sum.real * value.real)
+                     : of_integer(wrapped(bits(sum.integer) * bits(value.integer), type));
+    default:
+      return is_real ? of_real(sum.real + value.real)
+                     : of_integer(wrapped(bits(sum.integer) + bits(value.integer), type));
   }
-  const Primitive choose = op == ReduceOp::max ? Primitive::max : Primitive::min;
-  return evaluate(choose, type, std::array{sum, value});
+}
+
+}  // namespace
+
+KernelScalar folded(FoldOp op, DType type, std::span<const KernelScalar> row) noexcept {
+  KernelScalar value = neutral(op, type);
+  for (const KernelScalar& each : row) {
+    value = accumulated(op, type, value, each);
+  }
+  if (!is_float(type)) {
+    return value;
+  }
+  if (op == FoldOp::mean) {
+    value.real /= static_cast<double>(row.size());
+  }
+  return of_real(rounded(value.real, type));
+}
+
+void make_softmax(bool is_log, DType type, std::span<KernelScalar> row) {
+  double top = -kInfinity;
+  for (const KernelScalar& each : row) {
+    top = each.real > top || std::isnan(each.real) ? each.real : top;
+  }
+  double sum = 0;
+  for (const KernelScalar& each : row) {
+    sum += std::exp(each.real - top);
+  }
+  for (KernelScalar& each : row) {
+    const double shifted = each.real - top;
+    each.real = rounded(is_log ? shifted - std::log(sum) : std::exp(shifted) / sum, type);
+  }
+}
+
+void make_softmax_gradient(bool is_log,
+                           DType type,
+                           std::span<KernelScalar> grad,
+                           std::span<const KernelScalar> y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < grad.size(); ++i) {
+    sum += is_log ? grad[i].real : grad[i].real * y[i].real;
+  }
+  for (std::size_t i = 0; i < grad.size(); ++i) {
+    const double value =
+        is_log ? grad[i].real - std::exp(y[i].real) * sum : y[i].real * (grad[i].real - sum);
+    grad[i].real = rounded(value, type);
+  }
 }
 
 }  // namespace hearth::detail

@@ -41,11 +41,16 @@ void store(std::byte* to, KernelScalar value, DType type) noexcept;
                                     DType type,
                                     std::span<const KernelScalar> operands) noexcept;
 
-/// What a reduction starts from, and one step of it. A sum of floats goes on in f64.
-[[nodiscard]] KernelScalar identity(ReduceOp op, DType type) noexcept;
-[[nodiscard]] KernelScalar accumulated(ReduceOp op,
-                                       DType type,
-                                       KernelScalar sum,
-                                       KernelScalar value) noexcept;
+/// A row as one value: in order, floats in f64 and rounded once.
+[[nodiscard]] KernelScalar folded(FoldOp op,
+                                  DType type,
+                                  std::span<const KernelScalar> row) noexcept;
+/// softmax or its logarithm of a row, in place: in f64, each element rounded once.
+void make_softmax(bool is_log, DType type, std::span<KernelScalar> row);
+/// The gradient of its input, in the place of that of its result `y`.
+void make_softmax_gradient(bool is_log,
+                           DType type,
+                           std::span<KernelScalar> grad,
+                           std::span<const KernelScalar> y);
 
 }  // namespace hearth::detail

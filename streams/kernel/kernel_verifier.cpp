@@ -39,8 +39,7 @@ class Verifier {
       : kernel_(kernel),
         is_used_(static_cast<std::size_t>(kernel.node_count())),
         is_input_used_(kernel.inputs.size()),
-        is_parameter_used_(kernel.parameters.size()),
-        is_reduction_used_(kernel.reduce ? kernel.reduce->reductions.size() : 0) {}
+        is_parameter_used_(kernel.parameters.size()) {}
 
   Status run() {
     HEARTH_TRY_STATUS(check_space());
@@ -53,13 +52,8 @@ class Verifier {
       }
     }
     for (std::int32_t place = 0; place < kernel_.node_count(); ++place) {
-      if (place == body_size()) {
-        HEARTH_TRY_STATUS(check_reductions());
-      }
       HEARTH_TRY_STATUS(check_node(place));
-    }
-    if (kernel_.reduce.has_value() && kernel_.reduce->after.empty()) {
-      return broken("reduce", "a result", "nothing stands after it");
+      stays_.push_back(stays_along_rows(kernel_, kernel_.node(place), stays_));
     }
     HEARTH_TRY_STATUS(check_outputs());
     HEARTH_TRY_STATUS(check_uses());
@@ -67,10 +61,6 @@ class Verifier {
   }
 
  private:
-  [[nodiscard]] std::int32_t body_size() const {
-    return static_cast<std::int32_t>(kernel_.body.size());
-  }
-
   // ---- the space and the operands ----
 
   Status check_space() const {
@@ -91,6 +81,11 @@ class Verifier {
                       fmt::format("s{} where s{} is next", symbol, next));
       }
       next = std::max(next, symbol + 1);
+    }
+    if ((kernel_.folded >> static_cast<unsigned>(kernel_.axis_count())) != 0) {
+      return broken("space",
+                    fmt::format("folded axes among its {}", kernel_.axis_count()),
+                    fmt::format("mask {:#x}", kernel_.folded));
     }
     return {};
   }
@@ -162,11 +157,10 @@ class Verifier {
     return operand_count(node.primitive) == 0 ? check_leaf(place) : check_types(place);
   }
 
-  // As many as the primitive takes, each an earlier node of the same section.
+  // As many as the primitive takes, each an earlier node.
   Status check_operands(std::int32_t place) {
     const KernelNode& node = kernel_.node(place);
     const auto count = static_cast<std::size_t>(operand_count(node.primitive));
-    const std::int32_t first = place < body_size() ? 0 : body_size();
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const std::int32_t operand = node.operands[i];
       if ((operand != kNoNode) != (i < count)) {
@@ -174,18 +168,16 @@ class Verifier {
                       fmt::format("{} operands", count),
                       fmt::format("operand {} is {}", i, operand));
       }
-      if (i < count && (operand < first || operand >= place)) {
-        return broken(place_of(place),
-                      "operands stand before it in its section",
-                      fmt::format("%{}", operand));
+      if (i < count && (operand < 0 || operand >= place)) {
+        return broken(place_of(place), "operands stand before it", fmt::format("%{}", operand));
       }
       if (i < count) {
         is_used_[static_cast<std::size_t>(operand)] = true;
       }
     }
-    const bool has_number =
-        node.primitive == Primitive::input || node.primitive == Primitive::parameter ||
-        node.primitive == Primitive::index || node.primitive == Primitive::reduced;
+    const bool has_number = node.primitive == Primitive::input ||
+                            node.primitive == Primitive::parameter ||
+                            node.primitive == Primitive::index || node.primitive == Primitive::fold;
     if ((node.number != 0 && !has_number) ||
         (node.bits != 0 && node.primitive != Primitive::constant)) {
       return broken(place_of(place),
@@ -213,21 +205,7 @@ class Verifier {
         return {};
       case Primitive::index:
         HEARTH_TRY_STATUS(check_number(place, kernel_.extents.size(), "axes"));
-        if (place >= body_size() && kernel_.is_reduced(node.number)) {
-          return broken(
-              place_of(place), "an axis that is not reduced", fmt::format("i{}", node.number));
-        }
         return require_type(place, DType::i64);
-      case Primitive::reduced: {
-        if (place < body_size()) {
-          return broken(place_of(place), "only after a reduction", "it stands in the body");
-        }
-        HEARTH_TRY_STATUS(check_number(place, kernel_.reduce->reductions.size(), "reductions"));
-        is_reduction_used_[static_cast<std::size_t>(node.number)] = true;
-        const Reduction& reduction =
-            kernel_.reduce->reductions[static_cast<std::size_t>(node.number)];
-        return require_type(place, kernel_.node(reduction.value).type);
-      }
       default:  // position
         return require_type(place, DType::i64);
     }
@@ -238,15 +216,6 @@ class Verifier {
     const auto number = static_cast<std::size_t>(kernel_.node(place).number);
     const KernelInput& input = kernel_.inputs[number];
     is_input_used_[number] = true;
-    for (const AffineIndex& index : input.map) {
-      for (const IndexTerm& term : index.terms) {
-        if (place >= body_size() && kernel_.is_reduced(term.axis)) {
-          return broken(place_of(place),
-                        "after a reduction, inputs without its axes",
-                        fmt::format("input {} has i{}", number, term.axis));
-        }
-      }
-    }
     return require_type(place, input.dtype);
   }
 
@@ -309,9 +278,47 @@ class Verifier {
       case Primitive::philox:
         return check_same(
             place, 0, [](DType type) { return type == DType::i64; }, "i64", DType::i64);
+      case Primitive::fold:
+      case Primitive::softmax:
+      case Primitive::log_softmax:
+      case Primitive::softmax_backward:
+      case Primitive::log_softmax_backward:
+        return check_row(place);
       default:
         return check_same(place, 0, is_arithmetic, "a type that is computed with", first);
     }
+  }
+
+  // What takes rows in: their axes are there, and each operand has an element at each place of
+  // them.
+  [[nodiscard]] Status check_row(std::int32_t place) const {
+    const KernelNode& node = kernel_.node(place);
+    if (kernel_.folded == 0) {
+      return broken(place_of(place), "an axis that is folded", "none");
+    }
+    for (const std::int32_t operand : node.operands) {
+      if (operand != kNoNode && stays_[static_cast<std::size_t>(operand)]) {
+        return broken(place_of(place),
+                      "operands with an element at each place of a row",
+                      fmt::format("%{} has one", operand));
+      }
+    }
+    const DType type = type_of(node, 0);
+    if (node.primitive != Primitive::fold) {
+      return check_same(
+          place,
+          0,
+          [](DType each) { return each == DType::f32 || each == DType::f64; },
+          "f32 or f64",
+          type);
+    }
+    if (node.number < 0 || node.number >= kFoldOpCount) {
+      return broken(place_of(place), "a known fold", fmt::format("{}", node.number));
+    }
+    if (static_cast<FoldOp>(node.number) == FoldOp::mean && !is_float(type)) {
+      return wrong_type(place, "a mean is of floats", type);
+    }
+    return check_same(place, 0, is_arithmetic, "a type that is computed with", type);
   }
 
   // From operand `from` on, all have one type that `accepts` takes; the node's own is `result`.
@@ -335,32 +342,7 @@ class Verifier {
     return require_type(place, result);
   }
 
-  // ---- the reduction, the outputs, the rest ----
-
-  Status check_reductions() {
-    const ReduceSection& reduce = *kernel_.reduce;
-    if (reduce.axes == 0 || (reduce.axes >> static_cast<unsigned>(kernel_.axis_count())) != 0) {
-      return broken("reduce",
-                    fmt::format("axes among the {} of the space", kernel_.axis_count()),
-                    fmt::format("mask {:#x}", reduce.axes));
-    }
-    for (std::size_t i = 0; i < reduce.reductions.size(); ++i) {
-      const Reduction& each = reduce.reductions[i];
-      const std::string place = fmt::format("reduced {}", i);
-      if (static_cast<int>(each.op) > static_cast<int>(ReduceOp::min)) {
-        return broken(place, "a known reduction", fmt::format("{}", static_cast<int>(each.op)));
-      }
-      if (each.value < 0 || each.value >= body_size()) {
-        return broken(place, "a value of the body", fmt::format("%{}", each.value));
-      }
-      const DType type = kernel_.node(each.value).type;
-      if (!is_arithmetic(type)) {
-        return broken(place, "a type that is computed with", name(type));
-      }
-      is_used_[static_cast<std::size_t>(each.value)] = true;
-    }
-    return {};
-  }
+  // ---- the outputs, the rest ----
 
   Status check_outputs() {
     if (kernel_.outputs.empty()) {
@@ -370,11 +352,10 @@ class Verifier {
       const KernelOutput& output = kernel_.outputs[i];
       const std::string place = fmt::format("output {}", i);
       HEARTH_TRY_STATUS(check_map(place, output.map));
-      HEARTH_TRY_STATUS(check_output_map(place, output));
-      const std::int32_t first = kernel_.reduce.has_value() ? body_size() : 0;
-      if (output.value < first || output.value >= kernel_.node_count()) {
-        return broken(place, "a value of the last section", fmt::format("%{}", output.value));
+      if (output.value < 0 || output.value >= kernel_.node_count()) {
+        return broken(place, "a value of the body", fmt::format("%{}", output.value));
       }
+      HEARTH_TRY_STATUS(check_output_map(place, output));
       const DType type = kernel_.node(output.value).type;
       if (type != output.dtype) {
         return broken(place,
@@ -386,23 +367,25 @@ class Verifier {
     return {};
   }
 
-  // Every place is written once: each axis that stays stands in the map once, as it is.
+  // Every place is written once: each axis that the value has stands in the map once, as it is.
   [[nodiscard]] Status check_output_map(const std::string& place,
                                         const KernelOutput& output) const {
+    const bool stays = stays_[static_cast<std::size_t>(output.value)];
+    const auto is_left_out = [&](int axis) { return stays && kernel_.is_folded(axis); };
     std::uint32_t seen = 0;
     for (const AffineIndex& index : output.map) {
-      if (!index.is_plain() || kernel_.is_reduced(index.terms[0].axis) ||
+      if (!index.is_plain() || is_left_out(index.terms[0].axis) ||
           (seen >> static_cast<unsigned>(index.terms[0].axis) & 1U) != 0) {
         return broken(place,
-                      "each axis that stays once, as it is",
+                      "each axis of its value once, as it is",
                       fmt::format("axis {}", &index - output.map.data()));
       }
       seen |= 1U << static_cast<unsigned>(index.terms[0].axis);
     }
     for (int axis = 0; axis < kernel_.axis_count(); ++axis) {
-      if (!kernel_.is_reduced(axis) && (seen >> static_cast<unsigned>(axis) & 1U) == 0) {
+      if (!is_left_out(axis) && (seen >> static_cast<unsigned>(axis) & 1U) == 0) {
         return broken(
-            place, "each axis that stays once, as it is", fmt::format("without i{}", axis));
+            place, "each axis of its value once, as it is", fmt::format("without i{}", axis));
       }
     }
     return {};
@@ -415,8 +398,7 @@ class Verifier {
       }
     }
     HEARTH_TRY_STATUS(check_all_used("input", is_input_used_));
-    HEARTH_TRY_STATUS(check_all_used("parameter", is_parameter_used_));
-    return check_all_used("reduced", is_reduction_used_);
+    return check_all_used("parameter", is_parameter_used_);
   }
   static Status check_all_used(std::string_view what, const std::vector<bool>& is_used) {
     const auto unused = std::find(is_used.begin(), is_used.end(), false);
@@ -431,10 +413,6 @@ class Verifier {
     if (schedule.vector != 0 && !std::has_single_bit(schedule.vector)) {
       return broken("schedule", "a vector of 2^n elements", fmt::format("{}", schedule.vector));
     }
-    if (static_cast<int>(schedule.scope) > static_cast<int>(ReduceScope::two_pass)) {
-      return broken(
-          "schedule", "a known scope", fmt::format("{}", static_cast<int>(schedule.scope)));
-    }
     return {};
   }
 
@@ -442,7 +420,7 @@ class Verifier {
   std::vector<bool> is_used_;
   std::vector<bool> is_input_used_;
   std::vector<bool> is_parameter_used_;
-  std::vector<bool> is_reduction_used_;
+  std::vector<bool> stays_ = {};  ///< Of the nodes so far.
 };
 
 }  // namespace

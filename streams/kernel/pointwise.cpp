@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include <hearth/runtime/base/assert.hpp>
 
 namespace hearth {
@@ -28,7 +30,7 @@ std::vector<AffineIndex> broadcast_map(const Shape& from, const Shape& to) {
 
 bool is_pointwise(const KernelIR& kernel) noexcept {
   const auto has_plain_map = [](const auto& operand) { return is_plain_axis(operand.map); };
-  return kernel.axis_count() == 1 && !kernel.reduce.has_value() &&
+  return kernel.axis_count() == 1 && kernel.folded == 0 &&
          std::ranges::all_of(kernel.inputs, has_plain_map) &&
          std::ranges::all_of(kernel.outputs, has_plain_map);
 }
@@ -46,6 +48,74 @@ KernelIR spread(const KernelIR& pointwise, std::span<const Shape> inputs, const 
   }
   for (KernelOutput& each : kernel.outputs) {
     each.map = broadcast_map(output, output);
+  }
+  return kernel;
+}
+
+bool is_row_kernel(const KernelIR& kernel) noexcept {
+  const auto has_row_map = [](const auto& operand) {
+    const std::vector<AffineIndex>& map = operand.map;
+    const auto is_axis = [&](std::size_t i) {
+      return map[i].is_plain() && map[i].terms[0].axis == static_cast<int>(i);
+    };
+    return (map.size() == 1 || map.size() == 2) && is_axis(0) && is_axis(map.size() - 1);
+  };
+  return kernel.axis_count() == 2 && kernel.folded == 0b10U &&
+         std::ranges::all_of(kernel.inputs, has_row_map) &&
+         std::ranges::all_of(kernel.outputs, has_row_map);
+}
+
+Result<Shape> row_space(const KernelIR& rows, std::span<const Shape> inputs, int row_axes) {
+  Shape space;
+  bool has_any = false;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_of_rows(rows.inputs[i].map)) {
+      HEARTH_TRY(space, broadcast(space, inputs[i]));
+      has_any = true;
+    }
+  }
+  if (!has_any || row_axes < 1 || row_axes > space.rank()) {
+    return Error{.code = ErrorCode::invalid_argument,
+                 .text = fmt::format("kernel: rows of the last {} axes of {}",
+                                     row_axes,
+                                     has_any ? space.to_string() : "no input")};
+  }
+  return space;
+}
+
+KernelIR spread_rows(const KernelIR& rows,
+                     std::span<const Shape> inputs,
+                     const Shape& space,
+                     int row_axes) {
+  HEARTH_ASSERT(is_row_kernel(rows) && inputs.size() == rows.inputs.size(),
+                "spread_rows takes a row kernel, and a shape for each of its inputs");
+  KernelIR kernel = rows;
+  kernel.extents.clear();
+  kernel.folded = 0;
+  Shape kept;
+  for (int axis = 0; axis < space.rank(); ++axis) {
+    kernel.extents.push_back(axis);
+    if (axis < space.rank() - row_axes) {
+      kept.push_back(space[axis]);
+    } else {
+      kernel.folded |= 1U << static_cast<unsigned>(axis);
+    }
+  }
+  const auto along_kept = [&](const Shape& shape) {
+    std::vector<AffineIndex> map(static_cast<std::size_t>(shape.rank()));
+    for (int axis = 0; axis < kept.rank(); ++axis) {
+      if (shape[axis] != 1) {
+        map[static_cast<std::size_t>(axis)].terms.push_back({.axis = axis});
+      }
+    }
+    return map;
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    kernel.inputs[i].map =
+        is_of_rows(rows.inputs[i].map) ? along_kept(inputs[i]) : broadcast_map(inputs[i], space);
+  }
+  for (KernelOutput& each : kernel.outputs) {
+    each.map = is_of_rows(each.map) ? broadcast_map(kept, kept) : broadcast_map(space, space);
   }
   return kernel;
 }

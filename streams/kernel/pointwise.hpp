@@ -1,10 +1,13 @@
 // Pointwise kernels: kernels of one axis that every operand names as it is, [i0]. They say what
 // becomes of one element, so that one serves operands of all ranks and all shapes that broadcast.
+// Row kernels: the same with a second axis, i1, which is folded. They say what becomes of a row:
+// operands are [i0, i1], or [i0] with one element for each row.
 // Pure functions. Threads: any.
 #pragma once
 
 #include <span>
 
+#include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/shape.hpp>
 #include <hearth/streams/kernel/kernel_ir.hpp>
 
@@ -17,5 +20,25 @@ namespace hearth {
 [[nodiscard]] KernelIR spread(const KernelIR& pointwise,
                               std::span<const Shape> inputs,
                               const Shape& output);
+
+[[nodiscard]] bool is_row_kernel(const KernelIR& kernel) noexcept;
+/// Whether an operand of a row kernel has one element for each row.
+[[nodiscard]] inline bool is_of_rows(const std::vector<AffineIndex>& map) noexcept {
+  return map.size() == 1;
+}
+
+/// The space of a row kernel's call: that to which the inputs [i0, i1] broadcast. Errors:
+/// shape_mismatch; invalid_argument, without such an input or without so many axes.
+[[nodiscard]] Result<Shape> row_space(const KernelIR& rows,
+                                      std::span<const Shape> inputs,
+                                      int row_axes);
+
+/// The row kernel over operands of these shapes, whose rows are the last `row_axes` axes of the
+/// space. Inputs [i0] have 1 along those, or lack them; outputs [i0] lack them. Requires the space
+/// that row_space() gives.
+[[nodiscard]] KernelIR spread_rows(const KernelIR& rows,
+                                   std::span<const Shape> inputs,
+                                   const Shape& space,
+                                   int row_axes);
 
 }  // namespace hearth

@@ -375,7 +375,7 @@ Status check_expression(const OpView& op,
   const auto attributes = op.attributes<ExpressionAttributes>();
   const KernelIR& kernel = expression->kernel;
   if (attributes.parameter_count != kernel.parameters.size() ||
-      attributes.flops != expression->flops || attributes.reserved != 0 ||
+      attributes.flops != expression->flops || attributes.row_axes != 0 ||
       outputs.size() != kernel.outputs.size()) {
     return bad_attribute(op.kind(),
                          "its parameters or results are not those of " + expression->name);

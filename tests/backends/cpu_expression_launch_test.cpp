@@ -452,10 +452,13 @@ TEST(Expression, LooksAtADivisorThatAllElementsShareOnce) {
 
 TEST(Expression, RefusesWhatAProgramDoesNotHold) {
   ExpressionRunner runner;
-  const Status refused = runner.run(hearth::testing::root_mean_square(), ExpressionCall{});
+  KernelBuilder columns({0, 1}, 0b01);
+  columns.output(columns.fold(FoldOp::sum, columns.input(DType::f32, {axis(0), axis(1)})));
+  const Status refused = runner.run(columns.take(), ExpressionCall{});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
-  EXPECT_EQ(refused.error().text, "kernel: the CPU's tile programs have no reductions");
+  EXPECT_EQ(refused.error().text,
+            "kernel: the CPU's tile programs have no folds but along the rows of row kernels");
 
   const SmallTensor x(DType::f32, {3});
   const std::array one{x.view()};

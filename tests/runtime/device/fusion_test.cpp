@@ -157,7 +157,7 @@ TEST(Fusion, PlansDoNotDependOnHowFullTheDeviceIs) {
       world.device.sync();
       Tensor total;
       for (int i = 0; i < (is_full ? 256 : 1); ++i) {
-        total = sum(x);
+        total = argmax(x, 0);
       }
       for (int i = 0; i < 2; ++i) {
         const Tensor y = exp(neg((x + 1) * 2));
@@ -297,8 +297,7 @@ TEST(Fusion, OtherShapesKindsAndTypesThatMayFailEndAGroup) {
       world.device.sync();
     });
     EXPECT_THAT(y.to_vector<float>(), ElementsAre(14, 18, 22, 26));
-    EXPECT_LE(done.fused_kernels, 6U);
-    EXPECT_GE(done.fused_kernels, 4U);
+    EXPECT_EQ(done.kernels, 4U);
   });
 }
 

@@ -24,13 +24,14 @@ namespace hearth::testing {
   return b.take();
 }
 
-/// The root of the mean of squares of each row; 1/count is a scalar.
+/// Each row by the root of the mean of its squares, and that root.
 [[nodiscard]] inline KernelIR root_mean_square() {
-  KernelBuilder b({0, 1});
+  KernelBuilder b({0, 1}, 0b10);
   const KernelValue x = b.input(DType::f32, {axis(0), axis(1)});
-  const KernelBuilder::Reduced squares{ReduceOp::sum, x * x};
-  const KernelValue sum = b.reduce(0b10, std::array{squares})[0];
-  b.output(sqrt(sum * b.parameter(DType::f32)));
+  const KernelValue mean = b.fold(FoldOp::mean, x * x);
+  const KernelValue root = sqrt(mean + b.parameter(DType::f32));
+  b.output(x / root);
+  b.output(root);
   return b.take();
 }
 

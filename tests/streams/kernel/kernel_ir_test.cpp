@@ -1,6 +1,7 @@
 #include <hearth/streams/kernel/kernel_ir.hpp>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -63,9 +64,9 @@ TEST(KernelIR, ShowsEveryDifferenceInItsText) {
   changed[6].inputs[0].map[1].terms[0].modulus = 2;
   changed[7].parameters[0] = DType::f64;
   changed[8].body[1].operands[1] = 1;
-  changed[9].reduce->axes = 1;
-  changed[10].reduce->reductions[0].op = ReduceOp::max;
-  changed[11].reduce->after[0].type = DType::f64;
+  changed[9].folded = 1;
+  changed[10].body[2].number = static_cast<std::int32_t>(FoldOp::max);
+  changed[11].body[2].type = DType::f64;
   changed[12].outputs[0].value = 0;
   changed[13].schedule.vector = 8;
   std::set<std::string> texts{to_string(base)};
@@ -143,21 +144,54 @@ TEST(KernelInterpreter, RunsTheFirstExampleOnStridedOperands) {
   EXPECT_EQ(values, (std::vector<float>{2.5F, 5, 0, 0, 11, 0}));
 }
 
-TEST(KernelInterpreter, ReducesTheRowsOfTheSecondExample) {
-  std::vector<float> x{3, 4, 0, 0, 6, 8};
-  std::vector<float> y(3);
+TEST(KernelInterpreter, FoldsTheRowsOfTheSecondExample) {
+  std::vector<float> x{3, 3, 0, 0, 4, -4};
+  std::vector<float> y(6);
+  std::vector<float> roots(3);
   const std::array inputs{tensor(x, {3, 2})};
-  const std::array outputs{tensor(y, {3})};
+  const std::array outputs{tensor(y, {3, 2}), tensor(roots, {3})};
   const std::array extents{std::int64_t{3}, std::int64_t{2}};
-  const std::array parameters{ScalarAttributes{.real = 1}};
+  const std::array parameters{ScalarAttributes{.real = 7}};
   interpret(testing::root_mean_square(), {extents, inputs, outputs, parameters}).value();
-  EXPECT_EQ(y, (std::vector<float>{5, 0, 10}));
-  // Rows without elements: the sum is 0.
-  const std::array empty_inputs{tensor(x, {3, 0})};
-  const std::array empty_extents{std::int64_t{3}, std::int64_t{0}};
-  interpret(testing::root_mean_square(), {empty_extents, empty_inputs, outputs, parameters})
-      .value();
-  EXPECT_EQ(y, (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(roots, (std::vector<float>{4, std::sqrt(7.0F), std::sqrt(23.0F)}));
+  EXPECT_EQ(y[0], 0.75F);
+  EXPECT_EQ(y[5], -4 / std::sqrt(23.0F));
+}
+
+// A row without elements: what each fold begins with.
+TEST(KernelInterpreter, FoldsRowsWithoutElements) {
+  std::vector<float> x(1);
+  const std::array wanted{0.0F, -INFINITY, INFINITY, NAN, 1.0F};
+  for (int op = 0; op < kFoldOpCount; ++op) {
+    KernelBuilder b({0, 1}, 0b10);
+    b.output(
+        b.fold(static_cast<FoldOp>(op), b.input(DType::f32, {testing::axis(0), testing::axis(1)})));
+    std::vector<float> y(2, 9);
+    const std::array inputs{tensor(x, {2, 0})};
+    const std::array outputs{tensor(y, {2})};
+    const std::array extents{std::int64_t{2}, std::int64_t{0}};
+    interpret(b.take(), {extents, inputs, outputs, {}}).value();
+    const float expected = wanted[static_cast<std::size_t>(op)];
+    EXPECT_TRUE(y[1] == expected || (std::isnan(y[1]) && std::isnan(expected))) << op;
+  }
+}
+
+// A row function keeps its axes, here the first two of three.
+TEST(KernelInterpreter, MakesARowOfARow) {
+  KernelBuilder b({0, 1, 2}, 0b011);
+  const KernelValue x = b.input(DType::f64, {testing::axis(0), testing::axis(1), testing::axis(2)});
+  b.output(b.apply(Primitive::softmax, DType::f64, std::array{x}));
+  b.output(b.apply(Primitive::log_softmax_backward, DType::f64, std::array{x, x}));
+  std::vector<double> in{1, 0, 1, 0, 1, 0, 1, std::log(3.0)};
+  std::vector<double> soft(8);
+  std::vector<double> grad(8);
+  const std::array inputs{tensor(in, {2, 2, 2})};
+  const std::array outputs{tensor(soft, {2, 2, 2}), tensor(grad, {2, 2, 2})};
+  const std::array extents{std::int64_t{2}, std::int64_t{2}, std::int64_t{2}};
+  interpret(b.take(), {extents, inputs, outputs, {}}).value();
+  EXPECT_EQ(soft[0], 0.25);
+  EXPECT_NEAR(soft[7], 0.5, 1e-15);
+  EXPECT_NEAR(grad[0], 1 - std::exp(1.0) * 4, 1e-12);
 }
 
 TEST(KernelInterpreter, ReadsTheViewsOfTheThirdExample) {
@@ -173,9 +207,10 @@ TEST(KernelInterpreter, ReadsTheViewsOfTheThirdExample) {
 
 TEST(KernelInterpreter, RefusesArgumentsThatDoNotFit) {
   std::vector<float> x(6);
-  std::vector<float> y(3);
+  std::vector<float> y(6);
+  std::vector<float> roots(3);
   const std::array inputs{tensor(x, {3, 2})};
-  const std::array outputs{tensor(y, {3})};
+  const std::array outputs{tensor(y, {3, 2}), tensor(roots, {3})};
   const std::array parameters{ScalarAttributes{.real = 1}};
   const auto text = [&](const KernelArguments& arguments) {
     const Status status = interpret(testing::root_mean_square(), arguments);
@@ -190,7 +225,7 @@ TEST(KernelInterpreter, RefusesArgumentsThatDoNotFit) {
   EXPECT_EQ(text({wide, inputs, outputs, parameters}),
             "kernel: input 0 is read from 0 to 2 along axis 1 of [3, 2]");
   EXPECT_EQ(text({tall, inputs, outputs, parameters}),
-            "kernel: output 0 is [3], the kernel writes [2]");
+            "kernel: output 0 is [3, 2], the kernel writes [2, 2]");
   EXPECT_EQ(text({negative, inputs, outputs, parameters}), "kernel: an extent of -1");
   EXPECT_EQ(text({extents, vectors, outputs, parameters}), "kernel: input 0 has 1 axes, its map 2");
   EXPECT_EQ(text({extents, inputs, outputs, {}}), "kernel: 1 parameters, 0 given");

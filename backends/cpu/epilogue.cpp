@@ -1,0 +1,159 @@
+#include "epilogue.hpp"
+
+#include "expression.hpp"
+#include "program_cache.hpp"
+#include "tile_call.hpp"
+#include "tile_run.hpp"
+
+#include <hearth/streams/kernel/expression.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+namespace hearth::cpu {
+
+namespace {
+
+bool knows_places(const KernelIR& kernel) noexcept {
+  return std::ranges::any_of(kernel.body, [](const KernelNode& node) {
+    return node.primitive == Primitive::position || node.primitive == Primitive::index;
+  });
+}
+
+/// Whether the axes of the result but the last are one step for the operand.
+bool has_row_step(const TensorView& view, const Shape& result, std::int64_t& step) {
+  const Strides strides = broadcast_strides(*view.layout, result);
+  step = 0;
+  std::int64_t inner = 1;  // rows of the axes behind
+  for (int axis = result.rank() - 2; axis >= 0; --axis) {
+    if (result[axis] == 1) {
+      continue;
+    }
+    const std::int64_t own = strides[static_cast<std::size_t>(axis)];
+    if (inner == 1) {
+      step = own;
+    } else if (own != step * inner) {
+      return false;
+    }
+    inner *= result[axis];
+  }
+  return true;
+}
+
+/// The output in whose bytes the result can be made; none: their count.
+std::size_t result_output(const KernelCall& call) noexcept {
+  const DType dtype = call.epilogue->expression->kernel.inputs[0].dtype;
+  const auto found = std::ranges::find(call.outputs, dtype, &TensorView::dtype);
+  return static_cast<std::size_t>(found - call.outputs.begin());
+}
+
+Result<const TileProgram*> program_of(const Epilogue& epilogue, const KernelContext& context) {
+  const Expression& expression = *epilogue.expression;
+  return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
+}
+
+}  // namespace
+
+Support supports_epilogue(const KernelCall& call, KernelContext& context) {
+  if (call.epilogue == nullptr) {
+    return {};
+  }
+  const Epilogue& epilogue = *call.epilogue;
+  const Result<const TileProgram*> program = program_of(epilogue, context);
+  if (!program.has_value()) {
+    return {.yes = false, .reason = program.error().text};
+  }
+  if (!program.value()->is_pointwise || program.value()->may_fail ||
+      knows_places(epilogue.expression->kernel)) {
+    return {.yes = false, .reason = "an epilogue works on each element by itself"};
+  }
+  if (result_output(call) == call.outputs.size()) {
+    return {.yes = false, .reason = "no result of the epilogue has the product's type"};
+  }
+  const Shape& shape = call.outputs[0].shape();
+  for (const TensorView& view : epilogue.inputs) {
+    std::int64_t step = 0;
+    if (!has_row_step(view, shape, step)) {
+      return {.yes = false,
+              .reason = fmt::format("the epilogue's operand {} has no single step from row to row",
+                                    view.shape().to_string())};
+    }
+  }
+  return {};
+}
+
+EpilogueBlocks::EpilogueBlocks(const KernelCall& call,
+                               const TileProgram& program,
+                               IsaLevel isa) noexcept
+    : call_(&call), program_(&program), isa_(isa) {
+  const Shape& shape = call.outputs[0].shape();
+  const auto last = static_cast<std::size_t>(shape.rank() - 1);
+  for (std::size_t i = 0; i < call.epilogue->inputs.size(); ++i) {
+    const TensorView& view = call.epilogue->inputs[i];
+    static_cast<void>(has_row_step(view, shape, steps_[i].row));
+    steps_[i].column = broadcast_strides(*view.layout, shape)[last];
+  }
+}
+
+Result<EpilogueBlocks> EpilogueBlocks::make(const KernelCall& call, KernelContext& context) {
+  HEARTH_TRY(const TileProgram* const program, program_of(*call.epilogue, context));
+  return EpilogueBlocks(call, *program, context.isa);
+}
+
+std::byte* EpilogueBlocks::result() const noexcept {
+  return call_->outputs[result_output(*call_)].data;
+}
+
+BlockSink EpilogueBlocks::sink() const noexcept {
+  return {.done =
+              [](const void* context,
+                 std::int64_t row,
+                 std::int64_t row_count,
+                 std::int64_t column,
+                 std::int64_t column_count) {
+                static_cast<const EpilogueBlocks*>(context)->run(
+                    row, row_count, column, column_count);
+              },
+          .context = this};
+}
+
+void EpilogueBlocks::run(std::int64_t row,
+                         std::int64_t row_count,
+                         std::int64_t column,
+                         std::int64_t column_count) const {
+  const Epilogue& epilogue = *call_->epilogue;
+  const Shape& shape = call_->outputs[0].shape();
+  const std::int64_t width = shape[shape.rank() - 1];
+  const Shape block{row_count, column_count};
+  std::array<Layout, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> layouts;
+  std::array<TensorView, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> views;
+  std::size_t count = 0;
+  const auto add = [&](std::byte* data, DType dtype, Steps steps) {
+    layouts[count] = Layout(block, Strides{steps.row, steps.column});
+    views[count] = {data + (row * steps.row + column * steps.column) * size_bytes(dtype),
+                    &layouts[count],
+                    dtype};
+    ++count;
+  };
+  add(result(), epilogue.expression->kernel.inputs[0].dtype, {width, 1});
+  for (std::size_t i = 0; i < epilogue.inputs.size(); ++i) {
+    add(epilogue.inputs[i].data, epilogue.inputs[i].dtype, steps_[i]);
+  }
+  const std::size_t inputs = count;
+  for (const TensorView& output : call_->outputs) {
+    add(output.data, output.dtype, {width, 1});
+  }
+  const std::span<const TensorView> all(views.data(), count);
+  const ExpressionCall call{.inputs = all.first(inputs),
+                            .outputs = all.subspan(inputs),
+                            .parameters = epilogue.parameters};
+  const TileCall tiles(*program_, call, isa_);
+  TileRun run(*program_, isa_);
+  UndefinedElement none;  // an epilogue has no integers that may lack an answer
+  static_cast<void>(run.start(epilogue.parameters, tiles.sizes(), none));
+  tiles.run(run, 0, tiles.unit_count());
+}
+
+}  // namespace hearth::cpu

@@ -1,0 +1,402 @@
+#include "group_gather.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_facts.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "runtime/client/runtime_tables.hpp"
+
+namespace hearth {
+namespace {
+
+DType dtype_of_values(const OpView& op) noexcept {
+  return op.record().input_count > 0 ? op.input(0).dtype : op.output(0).dtype;
+}
+
+bool has_one_result(const OpRecord& record) noexcept {
+  return record.output_count == 1 && !record.has(RecordFlag::exclusive) &&
+         !record.has(RecordFlag::update);
+}
+
+bool is_view(OpKind kind) noexcept {
+  return kind == OpKind::reshape || kind == OpKind::expand;
+}
+
+}  // namespace
+
+bool may_be_fused(const OpView& op) noexcept {
+  const OpRecord& record = op.record();
+  return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
+}
+
+bool may_be_anchor(const OpView& op) noexcept {
+  return has_one_result(op.record()) && may_anchor_group(op.kind(), dtype_of_values(op));
+}
+
+const Shape& GroupGather::shape_of(ShapeId id) const {
+  return dispatch_.shape_of(id);
+}
+
+// Phases: the records of the window, one after the other, as long as something may still come; then
+// what becomes of the values.
+void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_plain) {
+  group_.clear();
+  ++gathering_;
+  is_plain_ = is_plain;
+  passed_ops_ = 0;
+  most_ops_ = most_ops;
+  ops_ = 0;
+  first_obstacle_ = Obstacle::none;
+  first_passed_ = 0;
+  open_ = 0;
+  for (ahead_ = 0; goes_on(); ++ahead_) {
+    const OpRecord* const record = lane.lane->peek(ahead_);
+    if (record == nullptr || !lane.window.may_be_grouped(*record)) {
+      break;
+    }
+    if (lane.window.is_done(*record)) {
+      continue;
+    }
+    const OpView op(*record, lane.lane->peek_blob(ahead_));
+    if (take(lane, op)) {
+      group_.records = ahead_ + 1;
+      continue;
+    }
+    if (group_.made.empty()) {
+      return;
+    }
+    if (first_obstacle_ == Obstacle::none) {
+      first_obstacle_ = obstacle_;
+      first_passed_ = ahead_;
+    }
+    pass(op, ahead_);
+    if (op.kind() != OpKind::drop && op_info(op.kind()).op_class != OpClass::view) {
+      ++passed_ops_;
+    }
+  }
+  if (first_obstacle_ == Obstacle::none) {
+    first_passed_ = ahead_;
+  }
+  settle();
+}
+
+// Once no op joins any more, ends of results alone do: those that nobody needs stay out of memory.
+bool GroupGather::goes_on() const noexcept {
+  if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_) {
+    return ops_ > 1 && open_ > 0 && ahead_ < group_.records + kMostPassedRecords;
+  }
+  return ahead_ <= group_.records + kMostPassedRecords;
+}
+
+bool GroupGather::take(const LaneState& lane, const OpView& op) {
+  if (op.kind() == OpKind::drop) {
+    return take_drop(op);
+  }
+  if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_) {
+    return refuse(Obstacle::ops);
+  }
+  if (group_.made.empty() && may_be_anchor(op)) {
+    return !is_plain_ && take_anchor(lane, op);
+  }
+  if (is_view(op.kind()) && has_one_result(op.record())) {
+    return take_view(op);
+  }
+  return may_be_fused(op) ? take_op(lane, op) : refuse(Obstacle::kind);
+}
+
+bool GroupGather::take_drop(const OpView& op) {
+  if (op.record().blob_size_bytes != 0 || !dispatch_.guests.empty() || group_.made.empty()) {
+    return refuse(Obstacle::drop);
+  }
+  enter_end({.ahead = ahead_, .operand = op.input(0), .is_drop = true});
+  return true;
+}
+
+void GroupGather::pass(const OpView& op, std::uint64_t ahead) {
+  for (int i = 0; i < op.record().operand_count(); ++i) {
+    GatherMark& mark = mark_of(handles_.slot(op.operand(i).slot));
+    mark.first_outside = std::min(mark.first_outside, ahead);
+  }
+}
+
+void GroupGather::take_in(const Made& made) {
+  enter_ends(made.op);
+  mark_of(handles_.slot(made.operand.slot)).made = static_cast<std::int16_t>(group_.made.size());
+  group_.made.push_back(made);
+  ++open_;
+  ops_ += made.role != FusedGroup::Role::shows ? 1U : 0U;
+}
+
+bool GroupGather::find_tensor(const Operand& operand, Slot& slot) {
+  if (is_unborn(slot, operand)) {
+    return refuse(Obstacle::unready_input);
+  }
+  if (slot.late) {
+    handles_.settle(slot);
+  }
+  return slot.state == SlotState::live || refuse(Obstacle::unready_input);
+}
+
+bool GroupGather::find_sources(const OpView& op) {
+  found_.clear();
+  for (int i = 0; i < op.record().input_count; ++i) {
+    Source source{.operand = op.input(i)};
+    Slot& slot = handles_.slot(source.operand.slot);
+    if (const std::int16_t made = mark_of(slot).made; made >= 0) {
+      source.made = &group_.made[static_cast<std::size_t>(made)];
+      source.root = source.made->role == FusedGroup::Role::shows
+                        ? group_.sources[source.made->first_source]
+                        : GroupSource{.is_made = true, .number = static_cast<std::uint8_t>(made)};
+    } else if (!find_tensor(source.operand, slot)) {
+      return false;
+    } else {
+      source.slot = &slot;
+    }
+    found_.push_back(source);
+  }
+  return true;
+}
+
+bool GroupGather::is_connected() const noexcept {
+  return std::ranges::any_of(found_, [this](const Source& source) {
+    return source.made != nullptr || mark_of(*source.slot).input >= 0;
+  });
+}
+
+// What an op that is not taken has added is taken back.
+bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
+  const std::size_t parameters = group_.parameters + group_parameter_count(op);
+  if (parameters > kMostExpressionParameters) {
+    return refuse(Obstacle::numbers);
+  }
+  if (!find_sources(op)) {
+    return false;
+  }
+  if (passed_ops_ > 0 && !is_connected()) {
+    return refuse(Obstacle::stranger);
+  }
+  const ShapeId space = group_.space;
+  const bool had_space = group_.has_space;
+  const int row_axes = group_.row_axes;
+  GroupExtent extent = GroupExtent::full;
+  const bool has_place =
+      runs_along_rows(op.kind()) ? place_along_rows(op, extent) : place_elementwise(op, extent);
+  Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .extent = extent};
+  const GroupExtent read = runs_along_rows(op.kind()) ? GroupExtent::full : extent;
+  if (!has_place || !enter_sources(lane, read, made)) {
+    if (group_.row_axes != row_axes) {
+      forget_rows();
+    }
+    group_.space = space;
+    group_.has_space = had_space;
+    return false;
+  }
+  group_.parameters = parameters;
+  take_in(made);
+  return true;
+}
+
+bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
+  if (dispatch_.joinable_calls(op) > 1) {
+    return refuse(Obstacle::kind);  // it runs with those of other streams
+  }
+  Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .role = FusedGroup::Role::anchor};
+  for (int i = 0; i < op.record().input_count; ++i) {
+    Slot& slot = handles_.slot(op.input(i).slot);
+    if (!find_tensor(op.input(i), slot)) {
+      group_.anchor_inputs.clear();
+      return false;
+    }
+    made.needs |= 1U << (FusedGroup::kFirstAnchorNeed + static_cast<std::uint32_t>(i));
+    group_.foreign_uses += slot.home != lane.id && !slot.is_published ? 1U : 0U;
+    group_.anchor_inputs.push_back({.operand = op.input(i), .slot = &slot});
+  }
+  group_.space = made.operand.shape;
+  group_.has_space = true;
+  take_in(made);
+  return true;
+}
+
+// Of a value of the group: the same value, in another shape. Of a tensor: what it is expanded from.
+bool GroupGather::take_view(const OpView& op) {
+  if (group_.made.empty() || !find_sources(op)) {
+    return refuse(Obstacle::kind);
+  }
+  const Source& source = found_.front();
+  if (source.made == nullptr || source.made->role == FusedGroup::Role::anchor) {
+    return refuse(Obstacle::kind);
+  }
+  Made made{.op = op,
+            .operand = op.output(0),
+            .ahead = ahead_,
+            .needs = source.made->needs,
+            .first_source = static_cast<std::uint8_t>(group_.sources.size()),
+            .source_count = 1,
+            .role = FusedGroup::Role::shows};
+  if (!place_view(made.operand, made.extent)) {
+    return refuse(Obstacle::shape);
+  }
+  group_.sources.push_back(source.root);
+  take_in(made);
+  return true;
+}
+
+// ---- what is taken ----
+
+// `extent`: of what the op reads.
+bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Made& made) {
+  const std::size_t inputs = group_.inputs.size();
+  const std::size_t sources = group_.sources.size();
+  made.first_source = static_cast<std::uint8_t>(sources);
+  made.source_count = static_cast<std::uint8_t>(found_.size());
+  for (const Source& source : found_) {
+    if (source.made != nullptr) {
+      made.needs |= source.made->needs;
+      group_.sources.push_back(source.root);
+    } else if (!enter_input(lane, source, extent, made)) {
+      while (group_.inputs.size() > inputs) {
+        mark_of(*group_.inputs.back().slot).input = -1;
+        group_.inputs.pop_back();
+      }
+      group_.sources.resize(sources);
+      return false;
+    }
+  }
+  return true;
+}
+
+// A tensor of the rows' own shape is read once a row, whoever reads it.
+bool GroupGather::enter_input(const LaneState& lane,
+                              const Source& source,
+                              GroupExtent extent,
+                              Made& made) {
+  const Fit fit = group_.has_space ? fit_of(source.operand.shape) : Fit::none;
+  const GroupExtent wanted =
+      extent == GroupExtent::row || fit == Fit::row_kept ? GroupExtent::row : GroupExtent::full;
+  std::int16_t& number = mark_of(*source.slot).input;
+  if (number < 0) {
+    if (group_.inputs.size() >= kMostGroupInputs) {
+      return refuse(Obstacle::inputs);
+    }
+    group_.foreign_uses += source.slot->home != lane.id && !source.slot->is_published ? 1U : 0U;
+    number = static_cast<std::int16_t>(group_.inputs.size());
+    group_.inputs.push_back({.operand = source.operand, .slot = source.slot, .extent = wanted});
+  } else if (Input& known = group_.inputs[static_cast<std::size_t>(number)];
+             known.extent != wanted) {
+    // One that was read as a whole before there were rows is read so on; a row's value must not be.
+    if (fit == Fit::row_dropped || (extent == GroupExtent::row && fit != Fit::row_kept)) {
+      return refuse(Obstacle::row);
+    }
+    known.extent = GroupExtent::row;
+  }
+  made.needs |= 1U << static_cast<unsigned>(number);
+  group_.sources.push_back({.number = static_cast<std::uint8_t>(number)});
+  return true;
+}
+
+void GroupGather::enter_ends(const OpView& op) {
+  for (int i = 0; i < op.record().input_count; ++i) {
+    if (op.input(i).use == Use::read_last) {
+      enter_end({.ahead = ahead_, .operand = op.input(i)});
+    }
+  }
+}
+
+void GroupGather::enter_end(const FusedGroup::End& end) {
+  GatherMark& mark = mark_of(handles_.slot(end.operand.slot));
+  mark.end = static_cast<std::int16_t>(group_.ends.size());
+  open_ -= mark.made >= 0 ? 1U : 0U;
+  group_.ends.push_back(end);
+}
+
+// ---- what becomes of the values ----
+
+bool GroupGather::ends_in_group(const FusedGroup::End& end) noexcept {
+  return mark_of(handles_.slot(end.operand.slot)).first_outside > end.ahead;
+}
+
+// What is not stored but is needed is made once more by its own record, which then ends what it
+// reads itself.
+void GroupGather::leave_alone(Made& made) {
+  made.is_left = true;
+  for (FusedGroup::End& end : group_.ends) {
+    end.is_own = end.is_own || end.ahead == made.ahead;
+  }
+  pass(made.op, made.ahead);
+}
+
+// From the last op to the first: whoever reads a value comes behind its op.
+void GroupGather::settle() {
+  for (std::size_t i = group_.made.size(); i-- > 0;) {
+    Made& made = group_.made[i];
+    const std::int16_t end = mark_of(handles_.slot(made.operand.slot)).end;
+    made.is_over = end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
+                   ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
+    const bool is_stored = made.role != FusedGroup::Role::shows && made.extent != GroupExtent::cell;
+    if (!made.is_over && !is_stored) {
+      leave_alone(made);
+    }
+  }
+  std::erase_if(group_.ends, [](const FusedGroup::End& end) { return end.is_own; });
+  for (FusedGroup::End& end : group_.ends) {
+    end.is_off = !ends_in_group(end);
+    if (!end.is_off) {
+      note_last(end.operand);
+    }
+  }
+}
+
+void GroupGather::note_last(const Operand& operand) {
+  Slot& slot = handles_.slot(operand.slot);
+  const GatherMark& mark = mark_of(slot);
+  const auto of_anchor = std::ranges::find(group_.anchor_inputs, &slot, &Input::slot);
+  if (mark.input >= 0) {
+    group_.inputs[static_cast<std::size_t>(mark.input)].is_last = true;
+  } else if (of_anchor != group_.anchor_inputs.end()) {
+    of_anchor->is_last = true;
+  } else if (mark.made < 0) {
+    group_.drops.push_back(operand.slot);
+  }
+}
+
+std::string GroupGather::why_ended(const LaneState& lane) const {
+  const OpRecord* const next = lane.lane->peek(first_passed_);
+  if (next == nullptr || !lane.window.may_be_grouped(*next)) {
+    return fmt::format("the device stopped looking ahead: {}", name_of(lane.window_end));
+  }
+  const std::string_view name = dispatch_.name_of(*next);
+  switch (first_obstacle_) {
+    case Obstacle::none:
+      return "nothing behind it belongs to it";
+    case Obstacle::kind:
+      return fmt::format(
+          "the next op, {}, is {}",
+          name,
+          op_info(next->kind).op_class == OpClass::view ? "a view" : "a kernel of its own");
+    case Obstacle::ops:
+      return fmt::format("{} ops at most, or {} results", kMostGroupOps, kMostGroupOutputs);
+    case Obstacle::shape:
+      return fmt::format("the next op, {}, has a result of another shape", name);
+    case Obstacle::row:
+      return fmt::format("the next op, {}, works along other rows, or longer ones", name);
+    case Obstacle::numbers:
+      return fmt::format(
+          "the next op, {}, would be more than {} numbers", name, kMostExpressionParameters);
+    case Obstacle::inputs:
+      return fmt::format("the next op, {}, would be more than {} inputs", name, kMostGroupInputs);
+    case Obstacle::unready_input:
+      return fmt::format("an input of the next op, {}, is not there, or carries an error", name);
+    case Obstacle::stranger:
+      return fmt::format("the next op, {}, shares nothing with it", name);
+    case Obstacle::drop:
+      break;
+  }
+  return "a tensor goes that other streams used";
+}
+
+}  // namespace hearth

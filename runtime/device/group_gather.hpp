@@ -1,0 +1,142 @@
+// Which ops of a window that has ended may become one kernel: those from the lane's front on that
+// work on values of one space, element by element or along its rows. Private to runtime. Touched by
+// the token holder only. Invariants: (1) what it takes depends on the records of the window alone,
+// not on how far time has come; (2) an op that it leaves alone may run after the group: no op of
+// the group needs it, and what it reads lasts until then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <hearth/streams/kernel/group_kernel.hpp>
+
+#include "dispatch.hpp"
+#include "fused_group.hpp"
+#include "handle_table.hpp"
+#include "lane_state.hpp"
+
+namespace hearth {
+
+/// Whether an op may stand in a group behind its anchor.
+[[nodiscard]] bool may_be_fused(const OpView& op) noexcept;
+/// Whether the ops behind it may work on its result before that is stored.
+[[nodiscard]] bool may_be_anchor(const OpView& op) noexcept;
+
+class GroupGather final {
+ public:
+  /// Lifetime: all of these outlive it.
+  GroupGather(HandleTable& handles, Dispatch& dispatch, FusedGroup& group) noexcept
+      : handles_(handles), dispatch_(dispatch), group_(group) {}
+
+  /// Fills the group, with at most so many ops. Empty: the first op stands in none. `is_plain`:
+  /// without an anchor and without rows, which not every backend takes.
+  void gather(const LaneState& lane, std::size_t most_ops, bool is_plain);
+  /// Why the group has not taken the first op that it left alone.
+  [[nodiscard]] std::string why_ended(const LaneState& lane) const;
+
+ private:
+  /// Ops that a group leaves alone between two of its own, at most; and records.
+  static constexpr int kMostPassedOps = 4;
+  static constexpr std::uint64_t kMostPassedRecords = 48;
+
+  enum class Obstacle : std::uint8_t {
+    none,
+    kind,
+    ops,
+    shape,
+    row,
+    numbers,
+    inputs,
+    unready_input,
+    drop,
+    stranger
+  };
+  using Made = FusedGroup::Made;
+  using Input = FusedGroup::Input;
+
+  /// Where an op gets an input from: a value of the group, or a tensor; and in which shape it sees
+  /// it.
+  struct Source {
+    const Made* made = nullptr;  ///< As it stands in the group, be it a view.
+    GroupSource root = {};
+    Slot* slot = nullptr;
+    Operand operand = {};
+  };
+  /// How a shape lies in the group's space.
+  enum class Fit : std::uint8_t { full, row_kept, row_dropped, none };
+
+  [[nodiscard]] bool take(const LaneState& lane, const OpView& op);
+  [[nodiscard]] bool take_drop(const OpView& op);
+  [[nodiscard]] bool take_anchor(const LaneState& lane, const OpView& op);
+  [[nodiscard]] bool take_op(const LaneState& lane, const OpView& op);
+  [[nodiscard]] bool take_view(const OpView& op);
+  /// What the op works on, or false: an input is not there.
+  [[nodiscard]] bool find_sources(const OpView& op);
+  [[nodiscard]] bool find_tensor(const Operand& operand, Slot& slot);
+  /// What is known of the slot's tensor.
+  [[nodiscard]] GatherMark& mark_of(Slot& slot) const noexcept {
+    if (slot.mark.gathering != gathering_) {
+      slot.mark = {.gathering = gathering_};
+    }
+    return slot.mark;
+  }
+  /// A record that is left alone uses these.
+  void pass(const OpView& op, std::uint64_t ahead);
+  /// An op, or a view, is the group's.
+  void take_in(const Made& made);
+  /// Whether the op shares a tensor or value with the group.
+  [[nodiscard]] bool is_connected() const noexcept;
+  /// The extent of the op's result, if the group's space has room for it.
+  [[nodiscard]] bool place_elementwise(const OpView& op, GroupExtent& extent);
+  [[nodiscard]] bool place_full(GroupExtent& extent);
+  [[nodiscard]] bool place_row(const Operand& out, GroupExtent& extent);
+  [[nodiscard]] bool place_along_rows(const OpView& op, GroupExtent& extent);
+  [[nodiscard]] bool place_view(const Operand& out, GroupExtent& extent);
+  /// Makes the shape the space, where what was gathered fits it: values of one element, or one
+  /// value for each of its rows.
+  [[nodiscard]] bool widen(ShapeId to);
+  /// Whether trailing axes of the space that this shape keeps as 1 can be its rows.
+  [[nodiscard]] bool begin_rows(const Shape& kept);
+  void forget_rows() noexcept;
+  [[nodiscard]] bool is_full(const Source& source) const;
+  [[nodiscard]] Fit fit_of(ShapeId id) const;
+  /// Enters the sources of an op that is taken. False: they are too many.
+  [[nodiscard]] bool enter_sources(const LaneState& lane, GroupExtent extent, Made& made);
+  [[nodiscard]] bool enter_input(const LaneState& lane,
+                                 const Source& source,
+                                 GroupExtent extent,
+                                 Made& made);
+  void enter_ends(const OpView& op);
+  void enter_end(const FusedGroup::End& end);
+  /// Whether a record that follows may still change the group.
+  [[nodiscard]] bool goes_on() const noexcept;
+  /// Which results are needed outside, and which tensors go.
+  void settle();
+  /// The tensor goes with the group.
+  void note_last(const Operand& operand);
+  void leave_alone(Made& made);
+  [[nodiscard]] bool ends_in_group(const FusedGroup::End& end) noexcept;
+  [[nodiscard]] const Shape& shape_of(ShapeId id) const;
+  [[nodiscard]] bool refuse(Obstacle why) noexcept {
+    obstacle_ = why;
+    return false;
+  }
+
+  HandleTable& handles_;
+  Dispatch& dispatch_;
+  FusedGroup& group_;
+  std::vector<Source> found_;
+  std::uint64_t gathering_ = 0;  // counts them
+  std::uint64_t ahead_ = 0;      // of the record at hand
+  int passed_ops_ = 0;
+  std::size_t open_ = 0;  // results whose end was not found yet
+  std::size_t most_ops_ = 0;
+  bool is_plain_ = false;
+  std::size_t ops_ = 0;
+  Obstacle obstacle_ = Obstacle::none;
+  Obstacle first_obstacle_ = Obstacle::none;
+  std::uint64_t first_passed_ = 0;
+};
+
+}  // namespace hearth

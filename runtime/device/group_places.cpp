@@ -1,0 +1,224 @@
+// Where the values of a group lie in its space: at each place, one for each row, one for all. The
+// space follows from the ops: it grows from that of rows to that of their elements.
+#include "group_gather.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <hearth/streams/op_facts.hpp>
+
+namespace hearth {
+namespace {
+
+/// Whether the axes are the last ones of the rank, and at least one.
+bool are_last(std::uint32_t axes, int rank) noexcept {
+  const int count = std::popcount(axes);
+  return count > 0 && count <= rank && axes == (((1U << count) - 1U) << (rank - count));
+}
+
+}  // namespace
+
+GroupGather::Fit GroupGather::fit_of(ShapeId id) const {
+  if (id == group_.space) {
+    return Fit::full;
+  }
+  if (group_.row_axes == 0) {
+    return Fit::none;
+  }
+  const Shape& space = shape_of(group_.space);
+  const Shape& shape = shape_of(id);
+  const int rows = space.rank() - group_.row_axes;
+  if (shape.rank() != space.rank() && shape.rank() != rows) {
+    return Fit::none;
+  }
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != (axis < rows ? space[axis] : 1)) {
+      return Fit::none;
+    }
+  }
+  return shape.rank() == space.rank() ? Fit::row_kept : Fit::row_dropped;
+}
+
+bool GroupGather::begin_rows(const Shape& kept) {
+  const Shape& space = shape_of(group_.space);
+  if (is_plain_ || group_.row_axes != 0 || kept.rank() != space.rank() || group_.has_anchor()) {
+    return false;
+  }
+  int axes = 0;
+  while (axes < kept.rank() && kept[kept.rank() - 1 - axes] == 1) {
+    ++axes;
+  }
+  for (int axis = 0; axis < kept.rank() - axes; ++axis) {
+    if (kept[axis] != space[axis]) {
+      return false;
+    }
+  }
+  if (axes == 0 || row_length(space, axes) > kLongestGroupRow) {
+    return false;
+  }
+  group_.row_axes = axes;
+  return true;
+}
+
+bool GroupGather::widen(ShapeId to) {
+  const auto is_cell = [](const Made& made) { return made.extent == GroupExtent::cell; };
+  if (!group_.has_space) {
+    group_.space = to;
+    group_.has_space = true;
+    return true;
+  }
+  if (group_.row_axes != 0 || group_.has_anchor()) {
+    return false;
+  }
+  const ShapeId before = group_.space;
+  const auto lies_so = [before](const Input& input) { return input.operand.shape == before; };
+  const auto may_be_row = [&](const Made& made) {
+    return is_cell(made) || (made.operand.shape == before && !depends_on_place(made.op.kind()));
+  };
+  if (!std::ranges::all_of(group_.inputs, lies_so) ||
+      !std::ranges::all_of(group_.made, may_be_row)) {
+    return false;
+  }
+  group_.space = to;
+  if (!begin_rows(shape_of(before))) {
+    group_.space = before;
+    return false;
+  }
+  for (Made& made : group_.made) {
+    made.extent = is_cell(made) ? GroupExtent::cell : GroupExtent::row;
+  }
+  for (Input& input : group_.inputs) {
+    input.extent = GroupExtent::row;
+  }
+  return true;
+}
+
+// As before widen() and begin_rows().
+void GroupGather::forget_rows() noexcept {
+  group_.row_axes = 0;
+  for (Made& made : group_.made) {
+    made.extent = made.extent == GroupExtent::row ? GroupExtent::full : made.extent;
+  }
+  for (Input& input : group_.inputs) {
+    input.extent = GroupExtent::full;
+  }
+}
+
+/// Whether the value has an element of its own at each place of the space.
+bool GroupGather::is_full(const Source& source) const {
+  if (source.made == nullptr) {
+    return fit_of(source.operand.shape) != Fit::row_kept;
+  }
+  return !source.root.is_made || group_.made[source.root.number].extent == GroupExtent::full;
+}
+
+bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
+  const Operand out = op.output(0);
+  const bool is_cell =
+      !depends_on_place(op.kind()) && std::ranges::all_of(found_, [](const Source& source) {
+        return source.made != nullptr && source.made->extent == GroupExtent::cell;
+      });
+  if (is_cell) {
+    extent = GroupExtent::cell;
+    return true;
+  }
+  if (!group_.has_space) {
+    return widen(out.shape) && place_full(extent);
+  }
+  switch (fit_of(out.shape)) {
+    case Fit::full:
+      if (group_.has_anchor() && depends_on_place(op.kind())) {
+        return refuse(Obstacle::kind);
+      }
+      return place_full(extent);
+    case Fit::row_kept:
+    case Fit::row_dropped:
+      return !depends_on_place(op.kind()) && place_row(out, extent);
+    case Fit::none:
+      break;
+  }
+  if (begin_rows(shape_of(out.shape))) {
+    return !depends_on_place(op.kind()) && place_row(out, extent);
+  }
+  return widen(out.shape) ? place_full(extent) : refuse(Obstacle::shape);
+}
+
+// A row's value lies along the wrong axes where its own are gone.
+bool GroupGather::place_full(GroupExtent& extent) {
+  for (const Source& source : found_) {
+    if (source.made != nullptr && source.made->extent == GroupExtent::row &&
+        fit_of(source.operand.shape) == Fit::row_dropped) {
+      return refuse(Obstacle::row);
+    }
+  }
+  if (std::ranges::none_of(found_, [this](const Source& each) { return is_full(each); })) {
+    return refuse(Obstacle::row);
+  }
+  extent = GroupExtent::full;
+  return true;
+}
+
+bool GroupGather::place_row(const Operand& out, GroupExtent& extent) {
+  for (const Source& source : found_) {
+    const bool is_cell = source.made != nullptr && source.made->extent == GroupExtent::cell;
+    const bool is_row = source.made == nullptr || source.made->extent == GroupExtent::row;
+    if (!is_cell && (!is_row || source.operand.shape != out.shape)) {
+      return refuse(Obstacle::row);
+    }
+  }
+  extent = GroupExtent::row;
+  return true;
+}
+
+bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
+  const Shape& shape = shape_of(op.input(0).shape);
+  const std::uint32_t axes = row_axes_of(op, shape.rank());
+  if (is_plain_ || !are_last(axes, shape.rank()) || group_.has_anchor()) {
+    return refuse(Obstacle::kind);
+  }
+  const int count = std::popcount(axes);
+  const std::int64_t length = row_length(shape, count);
+  if (length < 1 || length > kLongestGroupRow) {
+    return refuse(Obstacle::row);
+  }
+  // A tensor that lies in another order is folded in another order by the op alone.
+  for (const Source& source : found_) {
+    const bool is_straight = source.made != nullptr ? source.made->extent != GroupExtent::cell
+                                                    : source.slot->layout->contiguous;
+    if (source.operand.shape != op.input(0).shape || !is_straight) {
+      return refuse(Obstacle::row);
+    }
+  }
+  if ((!group_.has_space || op.input(0).shape != group_.space) && !widen(op.input(0).shape)) {
+    return refuse(Obstacle::shape);
+  }
+  if (group_.row_axes != 0 && group_.row_axes != count) {
+    return refuse(Obstacle::row);
+  }
+  if (!std::ranges::all_of(found_, [this](const Source& each) { return is_full(each); })) {
+    return refuse(Obstacle::row);
+  }
+  group_.row_axes = count;
+  extent = op_facts(op.kind()).fusion == FusionClass::reduce ? GroupExtent::row : GroupExtent::full;
+  return true;
+}
+
+bool GroupGather::place_view(const Operand& out, GroupExtent& extent) {
+  const Made& shown = *found_.front().made;
+  extent = shown.extent;
+  if (shown.extent == GroupExtent::cell) {
+    return true;
+  }
+  const Fit fit = fit_of(out.shape);
+  if (shown.extent == GroupExtent::full) {
+    return fit == Fit::full;
+  }
+  const Fit from = fit_of(shown.operand.shape);
+  if (fit == Fit::full) {  // repeated along its row
+    extent = GroupExtent::full;
+    return from != Fit::row_dropped;
+  }
+  return fit != Fit::none;
+}
+
+}  // namespace hearth
