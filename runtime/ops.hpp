@@ -376,11 +376,45 @@ struct NormOptions {
 /// Paper: Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467.
 [[nodiscard]] Tensor rms_norm(Arg x, NormOptions options = {});
 [[nodiscard]] Tensor rms_norm(Arg x, Arg weight, NormOptions options = {});
+struct TopK {
+  Tensor values;
+  Tensor positions;  ///< i64, along the axis.
+};
+/// The `count` largest along an axis, or smallest, in order, the first ones of equal ones; NaN
+/// counts as larger than all. With count = the axis's size it sorts.
+///
+/// Shapes: as x, with count along the axis, both. The values have a gradient.
+/// Dtypes: numbers. Errors: ArgumentError for a count below 0 or beyond the axis's size.
+[[nodiscard]] TopK topk(Arg x, std::int64_t count, int axis = -1, bool is_largest = true);
+struct AttentionOptions {
+  /// Query i of n sees the keys up to i + m - n of m: the queries are the last ones.
+  bool is_causal = false;
+  std::optional<double> scale = {};  ///< 1/√d when left out.
+};
+/// softmax(scale·query·keyᵀ + mask)·value for each head, without the matrix of scores in memory.
+///
+/// Shapes: query [..., h, n, d], key [..., g, m, d], value [..., g, m, e] -> [..., h, n, e]; of
+/// rank 2 they are one head. h is a multiple of g: heads in a row share keys and values. The mask
+/// broadcasts to [..., h, n, m]: bool, true where a query sees a key, or floats, which are added to
+/// the scores. A query that sees no key gives 0.
+/// Dtypes: floats, equal; f16 and bf16 are computed in f32.
+/// Errors: ShapeError, DtypeError; ArgumentError for a scale that is not finite.
+/// Note: a mask of floats that wants a gradient is added by plain ops, with the scores in memory;
+/// a query that sees no key gives NaN then.
+/// Papers: Vaswani et al., Attention Is All You Need, arXiv:1706.03762; Ainslie et al., GQA,
+/// arXiv:2305.13245; Dao et al., FlashAttention, arXiv:2205.14135.
+[[nodiscard]] Tensor attention(Arg query, Arg key, Arg value, AttentionOptions options = {});
+[[nodiscard]] Tensor attention(
+    Arg query, Arg key, Arg value, Arg mask, AttentionOptions options = {});
 /// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
 /// class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
 /// The mean over the rows.
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
+/// The mean of what the target's class has, with the sign turned: nll_loss(log_softmax(x), t) is
+/// cross_entropy(x, t). Shapes and dtypes: as cross_entropy_per_row, of rank 0; f16 and bf16 are
+/// computed in f32. Errors: a class outside [0, classes) poisons the result, as gather() says.
+[[nodiscard]] Tensor nll_loss(Arg log_probabilities, Arg targets);
 /// The mean of the squared differences, of rank 0.
 ///
 /// Shapes: equal; a target that would broadcast is refused.

@@ -108,6 +108,28 @@ Result<DType> indexed_dtype(const OpInfo& info, Specs inputs) {
   return common_dtype(info, inputs, 0, 1);
 }
 
+// (q, k, v[, mask]), or (grad, q, k, v, y, sums[, mask]).
+Result<DType> attention_dtype(const OpInfo& info, Specs inputs) {
+  const bool is_backward = info.kind == OpKind::attention_backward;
+  const std::size_t values = is_backward ? 5 : 3;
+  HEARTH_TRY(const DType dtype, common_dtype(info, inputs, 0, values));
+  const DType sums = dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (is_backward && inputs[values].dtype != sums) {
+    return broken(ErrorCode::dtype_mismatch,
+                  info.kind,
+                  fmt::format("the logarithms of sums must be {}: ", name(sums)) +
+                      operands_text(info, inputs));
+  }
+  const bool has_mask = inputs.size() == info.max_inputs;
+  if (has_mask && inputs.back().dtype != DType::boolean && inputs.back().dtype != dtype) {
+    return broken(
+        ErrorCode::dtype_mismatch,
+        info.kind,
+        fmt::format("the mask must be bool or {}: ", name(dtype)) + operands_text(info, inputs));
+  }
+  return dtype;
+}
+
 }  // namespace
 
 Result<DType> result_dtype(OpKind kind, Specs inputs) {
@@ -133,6 +155,8 @@ Result<DType> result_dtype(OpKind kind, Specs inputs) {
       return pool_dtype(info, inputs);
     case DtypeRule::indexed:
       return indexed_dtype(info, inputs);
+    case DtypeRule::attention:
+      return attention_dtype(info, inputs);
     case DtypeRule::expression:
     case DtypeRule::none:
       return inputs[0].dtype;

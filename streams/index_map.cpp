@@ -274,6 +274,115 @@ std::vector<AxisLink> selected(const OpView& op, Specs inputs, int input, bool i
   return {is_backward ? along : same(axis)};
 }
 
+// Attention's operands. Queries meet all keys of the head that their group shares, and a gradient
+// of keys or values comes from all queries of the group.
+class AttentionLinks {
+ public:
+  AttentionLinks(const Shape& q, const Shape& k) : rank_(q.rank()) {
+    if (rank_ > 2 && k[rank_ - 3] > 0) {
+      group_ = q[rank_ - 3] / k[rank_ - 3];
+    }
+  }
+
+  /// Keys or values, of one query.
+  [[nodiscard]] std::vector<AxisLink> keys_of_query(const Shape& in, bool keeps_column) const {
+    return of(
+        in, affine(0, {.axis = rank_ - 3, .divisor = group_}), whole(in[rank_ - 2]), keeps_column);
+  }
+  /// Queries and what has an entry for each, of one key.
+  [[nodiscard]] std::vector<AxisLink> queries_of_key(const Shape& in, bool keeps_column) const {
+    return of(in, heads_of_group(), whole(in[rank_ - 2]), keeps_column);
+  }
+  /// What has the place of the result's own row.
+  [[nodiscard]] std::vector<AxisLink> own_row(const Shape& in) const {
+    return of(in, same(rank_ - 3), same(rank_ - 2), false);
+  }
+  [[nodiscard]] std::vector<AxisLink> mask(const Shape& in, bool is_of_key) const {
+    std::vector<AxisLink> links;
+    const int before = rank_ - in.rank();  // axes that the mask has not
+    for (int i = 0; i < in.rank(); ++i) {
+      const int axis = before + i;
+      if (in[i] == 1) {
+        links.push_back(repeated());
+      } else if (axis == rank_ - 1) {
+        links.push_back(is_of_key ? unclassed(same(rank_ - 2)) : whole(in[i]));
+      } else if (axis == rank_ - 2 && is_of_key) {
+        links.push_back(whole(in[i]));
+      } else {
+        links.push_back(axis == rank_ - 3 && is_of_key ? heads_of_group() : same(axis));
+      }
+    }
+    return links;
+  }
+
+ private:
+  static AxisLink unclassed(AxisLink link) {
+    link.size_class = -1;
+    return link;
+  }
+  [[nodiscard]] AxisLink heads_of_group() const {
+    AxisLink link = affine(0, {.axis = rank_ - 3, .step = group_});
+    link.reach = group_;
+    return link;
+  }
+  [[nodiscard]] std::vector<AxisLink> of(const Shape& in,
+                                         const AxisLink& heads,
+                                         const AxisLink& rows,
+                                         bool keeps_column) const {
+    std::vector<AxisLink> links;
+    for (int axis = 0; axis < in.rank(); ++axis) {
+      if (axis < rank_ - 3) {
+        links.push_back(same(axis));
+      } else if (axis == rank_ - 3) {
+        links.push_back(heads);
+      } else if (axis == rank_ - 2) {
+        links.push_back(rows);
+      } else {
+        links.push_back(keeps_column ? same(axis) : whole(in[axis]));
+      }
+    }
+    return links;
+  }
+
+  int rank_;
+  std::int64_t group_ = 1;
+};
+
+IndexMap attention(Specs inputs, int input, int output) {
+  const AttentionLinks links(inputs[0].shape, inputs[1].shape);
+  const Shape& in = inputs[static_cast<std::size_t>(input)].shape;
+  switch (input) {
+    case 0:
+      return {.axes = links.own_row(in)};
+    case 1:
+      return {.axes = links.keys_of_query(in, false)};
+    case 2:
+      return output == 0 ? IndexMap{.axes = links.keys_of_query(in, true)}
+                         : IndexMap{.is_independent = true};
+    default:
+      return {.axes = links.mask(in, false)};
+  }
+}
+
+IndexMap attention_backward(Specs inputs, int input, int output) {
+  enum Input { kGradient, kQueries, kKeys, kValues, kResult, kSums };
+  const AttentionLinks links(inputs[kQueries].shape, inputs[kKeys].shape);
+  const Shape& in = inputs[static_cast<std::size_t>(input)].shape;
+  const bool is_of_values = output == 2;
+  if (is_of_values && (input == kValues || input == kResult)) {
+    return {.is_independent = true};
+  }
+  if (input > kSums) {
+    return {.axes = links.mask(in, output != 0)};
+  }
+  const bool has_keys = input == kKeys || input == kValues;
+  if (has_keys == (output != 0)) {
+    return {.axes = links.own_row(in)};
+  }
+  return {.axes = has_keys ? links.keys_of_query(in, false)
+                           : links.queries_of_key(in, is_of_values && input == kGradient)};
+}
+
 }  // namespace
 
 std::int64_t AffineIndex::at(std::span<const std::int64_t> index) const noexcept {
@@ -348,6 +457,14 @@ IndexMap index_map(
     case IndexRule::selected:
     case IndexRule::selected_backward:
       return {.axes = selected(op, inputs, input, rule == IndexRule::selected_backward)};
+    case IndexRule::top: {
+      const int axis = op.attributes<TopkAttributes>().axis;
+      return {.axes = all_but(in, axis, whole(in[axis]))};
+    }
+    case IndexRule::attention:
+      return attention(inputs, input, output);
+    case IndexRule::attention_backward:
+      return attention_backward(inputs, input, output);
     case IndexRule::none:
       break;
   }

@@ -47,6 +47,17 @@ struct ScanAttributes {
   std::int32_t axis = 0;
   std::int32_t reverse = 0;
 };
+/// topk: the result has as many along the axis as are asked for.
+struct TopkAttributes {
+  std::int32_t axis = 0;
+  std::int32_t smallest = 0;  ///< 1: the smallest instead of the largest.
+};
+/// attention and its backward kind. With causal = 1, query i of n sees the keys up to
+/// i + key count - n: the queries are the last ones.
+struct AttentionAttributes {
+  double scale = 1;  ///< Of the products of queries and keys.
+  std::int64_t causal = 0;
+};
 /// permute: axis i of the result is axis axes[i] of the input.
 struct PermuteAttributes {
   std::array<std::uint8_t, 8> axes{};

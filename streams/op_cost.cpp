@@ -109,9 +109,23 @@ double row_flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
       return 2.0 * element_count(outputs[0]);
     case OpKind::cumsum:
       return element_count(outputs[0]);
+    case OpKind::topk:  // a comparison each
+      return element_count(inputs[0]);
     default:
       return 5.0 * element_count(inputs[0]);  // maximum, difference, exponential, sum, quotient
   }
+}
+
+// Two products forwards and five backwards, and the softmax between them; a causal mask halves
+// nothing here.
+double attention_flops(const OpView& op, Specs inputs) noexcept {
+  const bool is_backward = op.kind() == OpKind::attention_backward;
+  const TensorSpec& q = inputs[is_backward ? 1 : 0];
+  const TensorSpec& v = inputs[is_backward ? 3 : 2];
+  const double width = axis_size(q, -1);
+  const double scores = width == 0 ? 0 : element_count(q) / width * axis_size(v, -2);
+  const double products = is_backward ? 3 * width + 2 * axis_size(v, -1) : width + axis_size(v, -1);
+  return scores * (2 * products + 5);
 }
 
 bool is_pick(OpKind kind) noexcept {
@@ -135,6 +149,8 @@ double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
       return element_count(inputs[0]) * (op.kind() == OpKind::sgd_step
                                              ? sgd_flops_per_element(op, inputs.size() > 2)
                                              : adam_flops_per_element(op));
+    case OpClass::attention:
+      return attention_flops(op, inputs);
     case OpClass::indexing:
       return is_pick(op.kind()) ? 0 : element_count(inputs[0]);
     case OpClass::expression:

@@ -44,6 +44,14 @@ constexpr AttributeField kScan[] = {
     field("axis", offsetof(ScanAttributes, axis), Type::i32, Role::axis),
     field("reverse", offsetof(ScanAttributes, reverse), Type::i32, Role::choice),
 };
+constexpr AttributeField kTopk[] = {
+    field("axis", offsetof(TopkAttributes, axis), Type::i32, Role::axis),
+    field("smallest", offsetof(TopkAttributes, smallest), Type::i32, Role::choice),
+};
+constexpr AttributeField kAttention[] = {
+    field("scale", offsetof(AttentionAttributes, scale), Type::f64, Role::scalar),
+    field("causal", offsetof(AttentionAttributes, causal), Type::i64, Role::choice),
+};
 constexpr AttributeField kPermute[] = {
     field("axes", offsetof(PermuteAttributes, axes), Type::u8, Role::axis, 8),
 };
@@ -260,6 +268,11 @@ constexpr OpFacts kRows[kOpKindCount] = {
     Row(OpKind::reduce_prod, FusionClass::reduce, IndexRule::reduced, kSimple).fields(kReduce),
     Row(OpKind::argmin, FusionClass::reduce, IndexRule::reduced_axis, kSimple).fields(kAxis),
     Row(OpKind::cumsum, FusionClass::scan, IndexRule::scanned, kSimple).fields(kScan),
+    Row(OpKind::attention, FusionClass::attention, IndexRule::attention, kProduct)
+        .fields(kAttention),
+    Row(OpKind::attention_backward, FusionClass::attention, IndexRule::attention_backward, kProduct)
+        .fields(kAttention),
+    Row(OpKind::topk, FusionClass::gather, IndexRule::top, kSimple).fields(kTopk),
 };
 
 constexpr bool is_in_order() {

@@ -23,10 +23,10 @@ enum class FusionClass : std::uint8_t {
   contraction,
   conv,
   pool,
-  scan,       ///< Each element follows from all before it, or from all behind it: cumsum.
-  gather,     ///< Elements go to other places: concat, slice_scatter, by index.
-  attention,  ///< No kind yet.
-  barrier,    ///< Ends every group: a record that others wait for, or that changes what holds.
+  scan,    ///< Each element follows from all before it, or from all behind it: cumsum.
+  gather,  ///< Elements go to other places: concat, slice_scatter, by index.
+  attention,
+  barrier,  ///< Ends every group: a record that others wait for, or that changes what holds.
 };
 
 /// Which axis of an input is which axis of a result. index_map() (index_map.hpp) reads a rule with
@@ -57,6 +57,9 @@ enum class IndexRule : std::uint8_t {
   gathered_backward,    ///< Source and index alike, both whole along the axis: scatter_add.
   selected,             ///< As gathered; the index is the result's axis: index_select.
   selected_backward,    ///< As gathered_backward, with the index along the axis: index_add.
+  top,                  ///< The axis of TopkAttributes is read whole, and goes on shorter.
+  attention,            ///< Heads side by side; queries meet all keys of their group's head.
+  attention_backward,
 };
 
 enum class AttributeType : std::uint8_t { f64, i64, u64, i32, u32, u8, pointer, time };

@@ -110,7 +110,12 @@ enum class OpKind : std::uint16_t {
   argmin = 82,  // i64 positions along one axis; ties take the first
   // scans
   cumsum = 83,  // sums from the start of an axis, or from its end
+  // attention
+  attention = 84,  // (q, k, v, optional mask) -> y; the second, if asked for: log of the sums
+  attention_backward = 85,  // (grad, q, k, v, y, log of the sums, optional mask) -> of q, k, v
+  // the largest or smallest along one axis
+  topk = 86,  // (x) -> values in order, i64 positions
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::cumsum) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::topk) + 1;
 
 }  // namespace hearth

@@ -50,6 +50,9 @@ class Row {
       case OpClass::indexing:
         *this = inputs(2, 2).rule(DtypeRule::indexed).attribute_size(sizeof(AxisAttributes));
         break;
+      case OpClass::attention:
+        *this = rule(DtypeRule::attention).attribute_size(sizeof(AttentionAttributes));
+        break;
       case OpClass::lifetime:
         *this = inputs(0, 0).outputs(0).rule(DtypeRule::none).no_gradient();
         break;
@@ -357,6 +360,20 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     // scans
     Row{OpKind::cumsum, "cumsum", OpClass::row, kNumbers}.attributes<ScanAttributes>().doc(
         "The sums of the elements up to each along one axis, or from each on; integers wrap."),
+    // attention
+    Row{OpKind::attention, "attention", OpClass::attention, kFloats}.inputs(3, 4).outputs(2).doc(
+        "(q, k, v, optional mask): softmax(scale * q k^T + mask) v for each head, without the "
+        "matrix in memory, and as a second output the logarithms of the sums; a query that sees no "
+        "key gives 0."),
+    Row{OpKind::attention_backward, "attention_backward", OpClass::attention, kFloats}
+        .inputs(6, 7)
+        .outputs(3)
+        .no_gradient()
+        .doc("(grad, q, k, v, y, log of the sums, optional mask): the gradients of q, k and v."),
+    // the largest or smallest
+    Row{OpKind::topk, "topk", OpClass::row, kNumbers}.outputs(2).attributes<TopkAttributes>().doc(
+        "The largest (or smallest) along one axis, in order, and their i64 positions; ties take "
+        "the first, NaN counts as larger than all."),
 };
 
 namespace {

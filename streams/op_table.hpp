@@ -29,7 +29,8 @@ enum class OpClass : std::uint8_t {
   optimizer,
   expression,  ///< An elementwise function that the program captured.
   indexing,    ///< Along an axis, where an index says: gather and its kin.
-  lifetime,    ///< upload, drop, publish, ...: handled by the actor, never a kernel
+  attention,
+  lifetime,  ///< upload, drop, publish, ...: handled by the actor, never a kernel
 };
 
 /// How the result's element type follows from the inputs'.
@@ -43,6 +44,7 @@ enum class DtypeRule : std::uint8_t {
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
   indexed,         ///< (t, i32 or i64 index) -> t
+  attention,       ///< Floats of one type; logarithms of sums and the mask apart.
   expression,      ///< As its kernel says.
   none,            ///< lifetime records
 };

@@ -47,6 +47,8 @@ namespace hearth::rules {
                                    ReduceAttributes* out);
 /// argmax and argmin.
 [[nodiscard]] Result<Shape> position(OpKind kind, const Shape& from, int axis, bool keep_dims);
+/// topk: `count` of the elements along the axis.
+[[nodiscard]] Result<Shape> topk(const Shape& from, std::int64_t count, int axis);
 /// Both of rank ≥ 2; the batch axes broadcast. bias, when given, is [n].
 [[nodiscard]] Result<TensorSpec> matmul(const TensorSpec& a,
                                         const TensorSpec& b,
@@ -83,5 +85,15 @@ namespace hearth::rules {
                                            const TensorSpec& index,
                                            const Shape& whole,
                                            int axis);
+/// q [..., h, n, d], k [..., g, m, d], v [..., g, m, e] with h a multiple of g give
+/// [..., h, n, e]; of rank 2 they are one head. mask, when given, broadcasts to [..., h, n, m].
+/// Errors name `kind`, which is attention or attention_backward; element types are not looked at.
+[[nodiscard]] Result<TensorSpec> attention(OpKind kind,
+                                           const TensorSpec& q,
+                                           const TensorSpec& k,
+                                           const TensorSpec& v,
+                                           const TensorSpec* mask);
+/// The second result of attention, [..., h, n]: f64 for f64, else f32.
+[[nodiscard]] TensorSpec attention_sums(const TensorSpec& q);
 
 }  // namespace hearth::rules

@@ -41,7 +41,8 @@ struct CpuBackend::Machine {
                               matmul_rows(),
                               conv_rows(),
                               pool_rows(),
-                              indexing_rows()}) {
+                              indexing_rows(),
+                              attention_rows()}) {
       for (const KernelRow& row : group) {
         rows[static_cast<std::size_t>(row.kind)] = row;
       }

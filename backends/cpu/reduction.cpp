@@ -6,6 +6,7 @@
 #include "reduction_plan.hpp"
 #include "row_fetch.hpp"
 #include "scan.hpp"
+#include "topk.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -268,6 +269,7 @@ std::span<const KernelRow> reduction_rows() noexcept {
       {OpKind::argmax, run_argmax, nullptr, 0},
       {OpKind::argmin, run_argmax, nullptr, 0},
       {OpKind::cumsum, run_cumsum, nullptr, 0},
+      {OpKind::topk, run_topk, nullptr, 0},
   };
   return kRows;
 }

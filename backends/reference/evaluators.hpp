@@ -21,6 +21,7 @@ namespace hearth::reference {
 [[nodiscard]] Status evaluate_reduction(
     const KernelCall& call);  // reduction.cpp: sum, mean, max, min, prod, argmax, argmin
 [[nodiscard]] Status evaluate_scan(const KernelCall& call);    // scan.cpp: cumsum
+[[nodiscard]] Status evaluate_topk(const KernelCall& call);    // topk.cpp
 [[nodiscard]] Status evaluate_matmul(const KernelCall& call);  // matmul.cpp
 [[nodiscard]] Status evaluate_convolution(
     const KernelCall& call);  // convolution.cpp: conv2d and its gradients
@@ -30,6 +31,8 @@ namespace hearth::reference {
     const KernelCall& call);  // softmax.cpp: softmax, log_softmax and their gradients
 [[nodiscard]] Status evaluate_cross_entropy(
     const KernelCall& call);  // cross_entropy.cpp, forward and backward
+[[nodiscard]] Status evaluate_attention(
+    const KernelCall& call);  // attention.cpp, forward and backward
 [[nodiscard]] Status evaluate_optimizer(
     const KernelCall& call);  // optimizer.cpp: sgd_step, adam_step
 [[nodiscard]] Status evaluate_indexing(

@@ -104,6 +104,11 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::scatter_add:
     case OpKind::index_add:
       return evaluate_indexing;
+    case OpKind::topk:
+      return evaluate_topk;
+    case OpKind::attention:
+    case OpKind::attention_backward:
+      return evaluate_attention;
     case OpKind::reshape:
     case OpKind::permute:
     case OpKind::slice:

@@ -50,6 +50,26 @@ Tensor mse_loss(Arg prediction, Arg target) {
   });
 }
 
+Tensor nll_loss(Arg log_probabilities, Arg targets) {
+  return detail::named_as("nll_loss", [&] {
+    constexpr OpKind kKind = OpKind::cross_entropy;
+    static_cast<void>(detail::operand(kKind, log_probabilities));
+    static_cast<void>(detail::operand(kKind, targets));
+    const std::array inputs{log_probabilities, targets};
+    static_cast<void>(
+        detail::checked(rules::cross_entropy(detail::spec_of(kKind, log_probabilities),
+                                             detail::spec_of(kKind, targets)),
+                        kKind,
+                        std::span<const Arg>(inputs)));
+    const SourceLoc loc = log_probabilities.location();
+    const DType dtype = log_probabilities.tensor().dtype();
+    Tensor index = unsqueeze(detail::shared_operand(targets), 1);
+    Tensor chosen =
+        gather(Arg(detail::wide(log_probabilities), loc), 1, Arg(std::move(index), loc));
+    return mean_of(neg(Arg(std::move(chosen), loc)), dtype, loc);
+  });
+}
+
 // -t*log(p) - (1-t)*log(1-p) with p = sigmoid(x) is max(x, 0) - x*t + log(1 + exp(-|x|)), where no
 // exponential overflows and no logarithm sees 0.
 Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets) {

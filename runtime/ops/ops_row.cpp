@@ -46,6 +46,24 @@ Tensor cumsum(Arg x, int axis) {
                         shape);
 }
 
+TopK topk(Arg x, std::int64_t count, int axis, bool is_largest) {
+  constexpr OpKind kKind = OpKind::topk;
+  const TensorImpl& impl = detail::accepted_operand(kKind, x);
+  const Shape& shape = impl.layout->shape;
+  const Shape result = detail::checked(rules::topk(shape, count, axis), kKind, x);
+  const TopkAttributes attributes{.axis = axis < 0 ? axis + shape.rank() : axis,
+                                  .smallest = is_largest ? 0 : 1};
+  const std::array specs{TensorSpec{impl.dtype, result}, TensorSpec{DType::i64, result}};
+  std::array<Tensor, 2> results;
+  detail::submit({.kind = kKind,
+                  .location = x.location(),
+                  .inputs = {&x, 1},
+                  .attributes = detail::bytes_of(attributes)},
+                 specs,
+                 results);
+  return {std::move(results[0]), std::move(results[1])};
+}
+
 Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   static_cast<void>(detail::operand(kKind, logits));

@@ -29,4 +29,16 @@ void indexing(const VjpNode& node, Tensor gradient) {
                            node.shape(0)));
 }
 
+void topk(const VjpNode& node, Tensor gradient) {
+  const AxisAttributes attributes{.axis = node.attributes<TopkAttributes>().axis, .keep_dims = 0};
+  const std::array inputs{node.at(std::move(gradient)), node.last_output(1)};
+  node.give(0,
+            detail::submit({.kind = OpKind::scatter_add,
+                            .location = node.location(),
+                            .inputs = inputs,
+                            .attributes = detail::bytes_of(attributes)},
+                           node.dtype(0),
+                           node.shape(0)));
+}
+
 }  // namespace hearth::vjp

@@ -112,6 +112,12 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_nothing(vjp::running_sum);
     case OpKind::cross_entropy:
       return {vjp::cross_entropy, {VjpNeeds{.operands = kSecond, .outputs = kSecond}}};
+    case OpKind::topk:
+      return {vjp::topk, {VjpNeeds{.outputs = kSecond}}};
+    case OpKind::attention: {
+      constexpr VjpNeeds kAll{.operands = 0x0f, .outputs = kBoth};
+      return {vjp::attention, {kAll, kAll, kAll}};
+    }
     case OpKind::expression: {
       constexpr VjpNeeds kAll{.operands = 0x0f};
       return {vjp::expression, {kAll, kAll, kAll, kAll}};

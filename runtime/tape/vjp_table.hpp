@@ -87,8 +87,10 @@ void row_softmax(const VjpNode& node, Tensor gradient);
 /// The same sums from the other end.
 void running_sum(const VjpNode& node, Tensor gradient);
 void cross_entropy(const VjpNode& node, Tensor gradient);
+void attention(const VjpNode& node, Tensor gradient);
 /// gather, index_select, and the adjoints of both: each other's gradients.
 void indexing(const VjpNode& node, Tensor gradient);
+void topk(const VjpNode& node, Tensor gradient);
 
 }  // namespace vjp
 

@@ -52,6 +52,10 @@ Counts counts_of(const OpRecord& record) {
       return {2, 3, record.input_count - 1, record.input_count - 1};
     case OpKind::adam_step:
       return {4, 4, 3, 3};
+    case OpKind::attention_backward:
+      return {6, 7, 3, 3};
+    case OpKind::topk:
+      return {1, 1, 2, 2};
     default:
       break;
   }
@@ -312,11 +316,49 @@ Status check_row(const OpView& op, Specs inputs, Specs outputs) {
     HEARTH_TRY_STATUS(require_spec(kind, inputs[0], losses));
     return require_spec(kind, outputs[0], inputs[1]);
   }
+  if (kind == OpKind::topk) {
+    const auto attributes = op.attributes<TopkAttributes>();
+    const int axis = attributes.axis;
+    HEARTH_TRY_STATUS(check_axis(kind, axis, inputs[0].shape));
+    const bool has_axis = outputs[0].shape.rank() == inputs[0].shape.rank();
+    HEARTH_TRY(const Shape wanted,
+               topk(inputs[0].shape, has_axis ? outputs[0].shape[axis] : 0, axis));
+    HEARTH_TRY_STATUS(require_spec(kind, outputs[0], {inputs[0].dtype, wanted}));
+    return require_spec(kind, outputs[1], {DType::i64, wanted});
+  }
   const std::int32_t axis = kind == OpKind::cumsum ? op.attributes<ScanAttributes>().axis
                                                    : op.attributes<AxisAttributes>().axis;
   HEARTH_TRY_STATUS(check_axis(kind, axis, inputs[0].shape));
   HEARTH_TRY_STATUS(inputs.size() > 1 ? require_spec(kind, inputs[1], inputs[0]) : Status());
   return require_spec(kind, outputs[0], inputs[0]);
+}
+
+Status check_attention(const OpView& op, Specs inputs, Specs outputs) {
+  const OpKind kind = op.kind();
+  const auto attributes = op.attributes<AttentionAttributes>();
+  if (!std::isfinite(attributes.scale) || (attributes.causal != 0 && attributes.causal != 1)) {
+    return bad_attribute(kind,
+                         fmt::format("scale {} must be finite and causal {} be 0 or 1",
+                                     attributes.scale,
+                                     attributes.causal));
+  }
+  HEARTH_TRY_STATUS(result_dtype(kind, inputs).status());
+  const bool is_backward = kind == OpKind::attention_backward;
+  const Specs operands = inputs.subspan(is_backward ? 1 : 0);
+  const TensorSpec* mask = inputs.size() == op_info(kind).max_inputs ? &inputs.back() : nullptr;
+  HEARTH_TRY(const TensorSpec y, attention(kind, operands[0], operands[1], operands[2], mask));
+  const TensorSpec sums = attention_sums(operands[0]);
+  if (!is_backward) {
+    HEARTH_TRY_STATUS(require_spec(kind, outputs[0], y));
+    return outputs.size() > 1 ? require_spec(kind, outputs[1], sums) : Status();
+  }
+  HEARTH_TRY_STATUS(require_spec(kind, inputs[0], y));
+  HEARTH_TRY_STATUS(require_spec(kind, operands[3], y));
+  HEARTH_TRY_STATUS(require_spec(kind, operands[4], sums));
+  for (std::size_t i = 0; i < 3; ++i) {
+    HEARTH_TRY_STATUS(require_spec(kind, outputs[i], operands[i]));
+  }
+  return {};
 }
 
 Status check_indexing(const OpView& op, Specs inputs, const TensorSpec& result) {
@@ -472,6 +514,8 @@ Status check_record(const OpView& op, Specs inputs, Specs outputs, const Express
       return check_expression(op, inputs, outputs, expression);
     case OpClass::indexing:
       return check_indexing(op, inputs, outputs[0]);
+    case OpClass::attention:
+      return check_attention(op, inputs, outputs);
     case OpClass::optimizer:
       return check_optimizer(op, inputs, outputs);
     case OpClass::lifetime:

@@ -22,6 +22,7 @@ inline constexpr DtypeMask kIntegerTypes =
 [[nodiscard]] std::vector<OpCase> convolution_cases();
 [[nodiscard]] std::vector<OpCase> pooling_cases();
 [[nodiscard]] std::vector<OpCase> row_cases();
+[[nodiscard]] std::vector<OpCase> attention_cases();
 [[nodiscard]] std::vector<OpCase> optimizer_cases();
 [[nodiscard]] std::vector<OpCase> indexing_cases();
 

@@ -44,6 +44,7 @@ std::vector<OpCase> op_cases() {
                             convolution_cases,
                             pooling_cases,
                             row_cases,
+                            attention_cases,
                             optimizer_cases,
                             indexing_cases}) {
     std::ranges::move(family(), std::back_inserter(all));

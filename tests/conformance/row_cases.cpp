@@ -1,5 +1,7 @@
 #include "case_families.hpp"
 
+#include <algorithm>
+
 namespace hearth::conformance {
 namespace {
 
@@ -77,6 +79,26 @@ OpCase scan_case() {
   return out;
 }
 
+OpCase topk_case() {
+  OpCase out{.kind = OpKind::topk, .precision = Precision::exact, .calls = {}};
+  const auto call = [&](const Shape& shape, int axis, std::int64_t count, Values values) {
+    Shape result = shape;
+    result.set(axis, count);
+    for (const int smallest : {0, 1}) {
+      out.calls.push_back(
+          {.inputs = {{.shape = shape, .values = values}},
+           .outputs = {{.shape = result}, {.shape = result, .dtype = DType::i64}},
+           .attributes = bytes_of(TopkAttributes{.axis = axis, .smallest = smallest})});
+    }
+  };
+  for_each_axis([&](const Shape& shape, int axis, double) {
+    call(shape, axis, shape[axis], Values::grid);  // ties, and the whole line in order
+    call(shape, axis, (shape[axis] + 1) / 2, Values::special);
+    call(shape, axis, std::min<std::int64_t>(shape[axis], 3), Values::apart);
+  });
+  return out;
+}
+
 struct Loss {
   std::int64_t rows;
   std::int64_t classes;
@@ -131,6 +153,7 @@ std::vector<OpCase> row_cases() {
       loss_case(),
       loss_backward_case(),
       scan_case(),
+      topk_case(),
   };
 }
 

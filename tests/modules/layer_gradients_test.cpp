@@ -6,9 +6,11 @@
 #include <hearth/modules/flatten.hpp>
 #include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/pooling.hpp>
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
+#include <hearth/modules/transformer_encoder_layer.hpp>
 
 #include "test_runtime.hpp"
 
@@ -141,6 +143,33 @@ TEST_F(LayerGradients, OfNormalisation) {
       {2, 2, 3},
       LayerNorm({.shape = {2, 3}, .epsilon = 0.1, .has_bias = false}, test.reference, DType::f64));
   check({3, 4}, RmsNorm({.shape = {4}}, test.reference, DType::f64));
+}
+
+TEST_F(LayerGradients, OfAttention) {
+  check({2, 3, 4},
+        MultiHeadAttention(
+            {.width = 4, .heads = 2, .key_heads = 1}, test.reference, generator, DType::f64));
+  const Tensor context = input({2, 2, 4});
+  const MultiHeadAttention layer({.width = 4, .heads = 2}, test.reference, generator, DType::f64);
+  expect_right_gradients(Probe{input({2, 3, 4}), layer}, [&](const auto& probe) {
+    return weighted_sum(probe.layer.attend(probe.x, context));
+  });
+}
+
+TEST_F(LayerGradients, OfATransformerEncoderLayer) {
+  for (const bool norm_first : {false, true}) {
+    const TransformerEncoderLayer layer({.width = 4,
+                                         .heads = 2,
+                                         .inner = 3,
+                                         .activation = TransformerEncoderLayer::Activation::gelu,
+                                         .norm_first = norm_first},
+                                        test.reference,
+                                        generator,
+                                        DType::f64);
+    expect_right_gradients(Probe{input({3, 4}), layer}, [](const auto& probe) {
+      return weighted_sum(probe.layer.forward(probe.x, Mode::eval, {.is_causal = true}));
+    });
+  }
 }
 
 TEST_F(LayerGradients, OfDropoutForOneMask) {

@@ -108,6 +108,9 @@ std::vector<Example> moving_examples() {
       add(KernelExample(OpKind::cumsum, {x}, {x})
               .with(ScanAttributes{.axis = axis, .reverse = reverse}));
     }
+    const TensorSpec top = axis == 0 ? f32({1, 3, 2}) : f32({2, 2, 2});
+    add(KernelExample(OpKind::topk, {x}, {top, {DType::i64, top.shape}})
+            .with(TopkAttributes{.axis = axis, .smallest = 1 - axis}));
     for (const OpKind kind : {OpKind::softmax, OpKind::log_softmax}) {
       add(KernelExample(kind, {x}, {x}).with(AxisAttributes{.axis = axis}));
     }
@@ -198,10 +201,34 @@ std::vector<Example> indexing_examples() {
   return all;
 }
 
+// Two heads of queries share one of keys. The gradients' results have sizes of their own.
+std::vector<Example> attention_examples() {
+  std::vector<Example> all;
+  const AttentionAttributes attributes{.scale = 0.5};
+  const TensorSpec q = f32({2, 4, 2, 3});
+  const TensorSpec k = f32({2, 2, 3, 3});
+  const TensorSpec v = f32({2, 2, 3, 2});
+  const TensorSpec y = f32({2, 4, 2, 2});
+  const TensorSpec sums = f32({2, 4, 2});
+  for (const TensorSpec& mask : {f32({4, 1, 3}), f32({2, 1, 2, 3})}) {
+    all.push_back({KernelExample(OpKind::attention, {q, k, v, mask}, {y, sums}).with(attributes)});
+    all.push_back({KernelExample(OpKind::attention_backward, {y, q, k, v, y, sums, mask}, {q, k, v})
+                       .with(attributes),
+                   1,
+                   false});
+  }
+  const TensorSpec flat = f32({2, 3});
+  all.push_back({KernelExample(OpKind::attention, {flat, flat, flat}, {flat}).with(attributes)});
+  return all;
+}
+
 std::vector<Example> examples() {
   std::vector<Example> all = elementwise_examples();
-  for (auto* family :
-       {moving_examples, contraction_examples, pooling_examples, indexing_examples}) {
+  for (auto* family : {moving_examples,
+                       contraction_examples,
+                       pooling_examples,
+                       indexing_examples,
+                       attention_examples}) {
     for (Example& each : family()) {
       all.push_back(std::move(each));
     }

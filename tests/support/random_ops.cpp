@@ -205,6 +205,14 @@ Tensor own_product(Call& in) {
   return scaled(in, matmul(in(0), in.of(std::move(other))), 0.2);
 }
 
+Tensor own_attention(Call& in) {
+  if (in.rank() < 2) {
+    return neg(in(0));
+  }
+  Tensor keys = tanh(in.keep(0));
+  return attention(in.keep(0), in.of(std::move(keys)), in(0), {.is_causal = in.pick(2) == 0});
+}
+
 Tensor exact_product(Call& in) {
   in.convert(0, in.pick(2) == 0 ? DType::f32 : DType::f64);
   if (in.rank() < 2) {
@@ -261,6 +269,7 @@ constexpr std::array kFolds{
              Family::fold,
              For::smooth,
              [](Call& in) { return scaled(in, log_softmax(in(0), any_axis(in)), 0.3); }},
+    RandomOp{"attention to itself", Family::fold, For::smooth, own_attention},
     RandomOp{"scaled product with itself", Family::fold, For::smooth, own_product},
     RandomOp{"scaled matmul",
              Family::fold,

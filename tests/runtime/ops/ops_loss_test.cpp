@@ -56,6 +56,19 @@ TEST_F(LossTest, BinaryCrossEntropyHasTheSlopeOfTheSigmoid) {
   EXPECT_THAT(reals(slopes), ElementsAre(-0.5, 0.5, 0)) << "at 0, where its parts have kinks";
 }
 
+TEST_F(LossTest, NegativeLogLikelihoodOfALogSoftmaxIsCrossEntropy) {
+  const Tensor x = f64({1, 2, -1, 0.5, 0, 3}, {2, 3});
+  const Tensor targets = i32({2, 0}, {2});
+  EXPECT_NEAR(nll_loss(log_softmax(x), targets).item(), cross_entropy(x, targets).item(), 1e-12);
+  EXPECT_EQ(nll_loss(f64({-1, -2, -3, -4}, {2, 2}), i64({1, 0}, {2})).item(), 2.5);
+  check_gradients(device(),
+                  [&](const Tensors& in) { return nll_loss(in[0], targets); },
+                  {HostRandom(37).signed_values({2, 3})});
+  EXPECT_EQ(thrown_text<ShapeError>([&] { (void)nll_loss(x, i32({1}, {1})); }),
+            "nll_loss: the number of rows differs: logits f64[2, 3], targets i32[1]");
+  EXPECT_THAT(thrown_text<DtypeError>([&] { (void)nll_loss(x, x); }), HasSubstr("nll_loss"));
+}
+
 TEST_F(LossTest, GradientsMatchDifferences) {
   HostRandom random(36);
   const auto x = random.signed_values({2, 3});

@@ -59,6 +59,31 @@ TEST_F(StatisticsTest, ArgminGivesTheFirstPosition) {
               HasSubstr("argmin: axis 0 of [0] has no elements"));
 }
 
+TEST_F(StatisticsTest, TopkGivesValuesInOrderAndTheirPlaces) {
+  const Tensor x = f64({3, 1, 3, NAN, 2, -1, 5, 4}, {2, 4});
+  const auto [values, places] = topk(f64({3, 1, 3, 2, -1, 5}, {2, 3}), 2);
+  EXPECT_THAT(reals(values), ElementsAre(3, 3, 5, 2));
+  EXPECT_THAT(integers(places), ElementsAre(0, 2, 2, 0)) << "the first of equal ones comes first";
+  const TopK smallest = topk(x, 3, 1, false);
+  EXPECT_THAT(reals(smallest.values), ElementsAre(1, 3, 3, -1, 2, 4));
+  EXPECT_THAT(integers(smallest.positions), ElementsAre(1, 0, 2, 1, 0, 3));
+  EXPECT_TRUE(std::isnan(reals(topk(x, 1).values)[0])) << "NaN is larger than all";
+  EXPECT_THAT(integers(topk(x, 1, 0).positions), ElementsAre(0, 0, 1, 0));
+  EXPECT_EQ(topk(x, 0).values.shape(), (Shape{2, 0}));
+  EXPECT_EQ(topk(zeros(device(), {0, 3}), 2).positions.shape(), (Shape{0, 2}));
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, 5); }),
+            "topk: axis 1 of [2, 4] has not 5 elements to choose");
+  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)topk(x, -1); }), HasSubstr("not -1"));
+}
+
+TEST_F(StatisticsTest, TopkGivesItsGradientBackToTheChosen) {
+  const Tensor x = f64({3, 1, 3, 2, -1, 5}, {2, 3});
+  const Tensor weights = f64({10, 20, 30, 40}, {2, 2});
+  const Tensor slopes =
+      grad([&](const Tensors& in) { return sum(topk(in[0], 2).values * weights); }, {x})[0];
+  EXPECT_THAT(reals(slopes), ElementsAre(10, 0, 20, 40, 0, 30));
+}
+
 TEST_F(StatisticsTest, TiesOfAMinimumShareEqually) {
   const Tensor x = f64({1, 1, 4, 2, 2, 2}, {2, 3});
   EXPECT_THAT(reals(grad([](const Tensors& in) { return sum(min(in[0], {1}) * 6); }, {x})[0]),

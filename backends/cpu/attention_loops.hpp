@@ -1,0 +1,47 @@
+// The inner loops of attention, on one row of scores at a time.
+// Private to backends/cpu. Threads: any; pure functions on the given memory.
+#pragma once
+
+#include "isa_table.hpp"
+
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// What a row of scores has come to.
+template <class T>
+struct AttentionRow {
+  T top;       ///< The largest score so far; minus infinity: it saw no key.
+  double sum;  ///< Of exp(score - top), of this piece.
+};
+
+template <class T>
+struct AttentionLoops {
+  /// row = exp(row + added - top), with the top of the row and of what came before. Nothing is
+  /// added where `added` is nullptr.
+  AttentionRow<T> (*weigh)(T* row, const T* added, std::int64_t count, T top_before);
+  /// row = exp(row + added - log_sum); 0 where log_sum is minus infinity.
+  void (*weigh_again)(T* row, const T* added, std::int64_t count, T log_sum);
+  /// of_weights = weights * (of_weights - mean)
+  void (*of_scores)(T* of_weights, const T* weights, std::int64_t count, T mean);
+  void (*scale)(T* row, T factor, std::int64_t count);
+  void (*add)(T* row, const T* other, std::int64_t count);
+  double (*dot)(const T* a, const T* b, std::int64_t count);
+};
+
+struct AttentionTables {
+  AttentionLoops<float> f32;
+  AttentionLoops<double> f64;
+
+  template <class T>
+  [[nodiscard]] const AttentionLoops<T>& of() const noexcept {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return f32;
+    } else {
+      return f64;
+    }
+  }
+};
+HEARTH_CPU_ISA_TABLE(AttentionTables, attention_loops);
+
+}  // namespace hearth::cpu

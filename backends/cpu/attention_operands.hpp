@@ -1,0 +1,92 @@
+// The operands of attention, one head at a time, in the type that it computes in. The queries of
+// all heads that share a head of keys are one matrix: row j*queries + i is query i of the j-th of
+// them. Private to backends/cpu. Threads: any; reads the tensors of one call, which outlives it.
+#pragma once
+
+#include "gemm.hpp"
+
+#include <hearth/backends/kernel.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// Sizes of a call, from the shapes of queries, keys and values.
+struct AttentionSizes {
+  std::int64_t batches = 1;
+  std::int64_t key_heads = 1;
+  std::int64_t heads_per_key_head = 1;
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t width = 0;
+  std::int64_t value_width = 0;
+  double scale = 1;
+  bool is_causal = false;
+
+  /// first_input: the queries.
+  AttentionSizes(const KernelCall& call, std::size_t first_input);
+
+  /// Pieces that share nothing: a head of keys and values with the queries that see it.
+  [[nodiscard]] std::int64_t unit_count() const noexcept { return batches * key_heads; }
+  /// Of a unit.
+  [[nodiscard]] std::int64_t rows() const noexcept { return heads_per_key_head * queries; }
+  /// How many of the first keys a row may see, as far as a causal mask goes.
+  [[nodiscard]] std::int64_t visible_keys(std::int64_t row) const noexcept;
+  /// The most that one of rows [first, first + count) sees.
+  [[nodiscard]] std::int64_t visible_keys(std::int64_t first, std::int64_t count) const noexcept;
+};
+
+/// A tensor [..., heads, rows, columns] of any strides, which may repeat along axes.
+class HeadTensor {
+ public:
+  HeadTensor() = default;
+  /// Aligned from the right with `queries`; without columns it lacks the last axis.
+  HeadTensor(const TensorView& view, const Shape& queries, bool has_columns) noexcept;
+
+  [[nodiscard]] bool exists() const noexcept { return data_ != nullptr; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  /// The steps of each head's matrix, which may not exist.
+  [[nodiscard]] GemmOperand layout() const noexcept {
+    return {nullptr, dtype_, row_step_, column_step_};
+  }
+  /// The matrix of one head.
+  [[nodiscard]] GemmOperand head(std::int64_t batch, std::int64_t head) const noexcept;
+  /// Row `row` of a unit; heads that share keys have as many rows as there are queries.
+  [[nodiscard]] GemmOperand row(const AttentionSizes& sizes,
+                                std::int64_t unit,
+                                std::int64_t row) const noexcept;
+
+ private:
+  std::byte* data_ = nullptr;
+  DType dtype_ = DType::f32;
+  int batch_axes_ = 0;
+  std::array<std::int64_t, kMaxRank> batch_sizes_{};
+  std::array<std::int64_t, kMaxRank> batch_steps_{};
+  std::int64_t head_step_ = 0;
+  std::int64_t row_step_ = 0;
+  std::int64_t column_step_ = 0;
+};
+
+/// Elements of a row that lie column_step apart, as T, from `first` on.
+template <class T>
+void load_row(const GemmOperand& row,
+              std::int64_t first,
+              std::int64_t count,
+              const TileKernels<T>& kernels,
+              T* to);
+
+/// What is added to a row's scores of keys [first, first + count): the mask as it lies or in `to`,
+/// with minus infinity where a bool mask is false. nullptr: there is no mask.
+template <class T>
+[[nodiscard]] const T* mask_row(const HeadTensor& mask,
+                                const AttentionSizes& sizes,
+                                std::int64_t unit,
+                                std::int64_t row,
+                                std::int64_t first,
+                                std::int64_t count,
+                                const TileKernels<T>& kernels,
+                                T* to);
+
+}  // namespace hearth::cpu

@@ -1,0 +1,10 @@
+// The kernel of topk, a row of reduction_rows(). Private to backends/cpu. Threads: owner only.
+#pragma once
+
+#include "kernel_table.hpp"
+
+namespace hearth::cpu {
+
+[[nodiscard]] Status run_topk(const KernelCall& call, KernelContext& context);
+
+}  // namespace hearth::cpu
