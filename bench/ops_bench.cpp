@@ -58,6 +58,9 @@ void BM_LaunchOverhead(benchmark::State& state) {
   state.counters["ns_per_op"] = benchmark::Counter(
       static_cast<double>(ops), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
   state.SetItemsProcessed(ops);
+  const DeviceStatistics done = device.statistics();
+  state.counters["fused"] = static_cast<double>(done.fused_ops) / static_cast<double>(ops);
+  state.counters["kernels"] = static_cast<double>(done.kernels) / static_cast<double>(ops);
 }
 BENCHMARK(BM_LaunchOverhead)
     ->ArgNames({"n", "repetitions", "threads"})

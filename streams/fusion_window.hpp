@@ -73,8 +73,18 @@ class FusionWindow {
   }
   /// A program boundary was passed.
   void note_boundary() noexcept {
+    if (ops_ > 1) {
+      lonely_ops_ = 0;
+    } else if (ops_ == 1 && lonely_ops_ < kLonelyOps) {
+      ++lonely_ops_;
+    }
     ops_ = records_ = blob_bytes_ = 0;
     is_whole_ = true;
+  }
+  /// Whether the first op behind a boundary runs at once: for long, each had no other before the
+  /// next boundary, as in a program that reads each result.
+  [[nodiscard]] bool expects_no_other() const noexcept {
+    return lonely_ops_ == kLonelyOps && ops_ == 0;
   }
   /// An op has failed at its turn, which may be a matter of time.
   void note_failure() noexcept { is_whole_ = false; }
@@ -92,6 +102,8 @@ class FusionWindow {
   }
 
  private:
+  static constexpr std::uint8_t kLonelyOps = 16;
+
   [[nodiscard]] bool count(const OpRecord& record, bool is_op) noexcept {
     if (record.sequence > counted_through_) {
       counted_through_ = record.sequence;
@@ -118,6 +130,7 @@ class FusionWindow {
   std::uint64_t blob_bytes_ = 0;
   std::array<std::uint64_t, kMostRecords / 64> done_{};
   std::uint32_t done_count_ = 0;
+  std::uint8_t lonely_ops_ = 0;  // boundaries in a row with one op before each
   bool is_whole_ = true;  // no cut since the last program boundary
 };
 

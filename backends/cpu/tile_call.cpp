@@ -443,7 +443,9 @@ void TileCall::scatter(const TileRun& run, std::size_t output, const Block& bloc
     for (std::int64_t i = 0; run.is_one(output) && i < block.columns; ++i) {
       std::memcpy(to + i * step * size, run.output(output), static_cast<std::size_t>(size));
     }
-    if (!run.is_one(output)) {
+    if (step == 1 && !run.is_one(output)) {
+      std::memcpy(to, from, static_cast<std::size_t>(block.columns * size));
+    } else if (!run.is_one(output)) {
       switch (size) {
         case 1:
           scatter_row<std::uint8_t>(to, step, from, block.columns);

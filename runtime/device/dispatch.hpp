@@ -249,6 +249,7 @@ class Dispatch {
                                const FusedGroup& group,
                                const Expression& kernel);
   [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
+  void write_parameters(const FusedGroup& group);
   [[nodiscard]] Status submit_anchored(const FusedGroup& group,
                                        const Expression& kernel,
                                        LaneId lane);

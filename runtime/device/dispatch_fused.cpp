@@ -122,11 +122,7 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
       fused_blob_.insert(fused_blob_.end(), bytes.begin(), bytes.end());
     }
   }
-  for (const FusedGroup::Made& made : group.made) {
-    const OpView& op = made.op;
-    write_group_parameters(
-        op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, fused_blob_);
-  }
+  write_parameters(group);
   const ExpressionAttributes attributes{
       .parameter_count = static_cast<std::uint32_t>(group.parameters),
       .flops = kernel.flops,
@@ -142,6 +138,16 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
                          &kernel}};
   return submit_launch(launch, group.op_count(), OnShortage::give_up);
+}
+
+void Dispatch::write_parameters(const FusedGroup& group) {
+  for (const FusedGroup::Made& made : group.made) {
+    if (made.role == FusedGroup::Role::computes) {
+      const OpView& op = made.op;
+      write_group_parameters(
+          op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, fused_blob_);
+    }
+  }
 }
 
 // The anchor's own call; what follows it is said beside. The parameters come as an op of kind
@@ -171,13 +177,8 @@ Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kern
                         &endpoint_.tables().shapes.layout(made.operand.shape),
                         made.operand.dtype};
     }
-    if (made.role == FusedGroup::Role::computes) {
-      write_group_parameters(
-          made.op,
-          made.op.record().input_count > 0 ? made.op.input(0).dtype : made.operand.dtype,
-          fused_blob_);
-    }
   }
+  write_parameters(group);
   fused_parameters_.assign(kernel.kernel.parameters.size(), {});
   read_parameters(kernel.kernel.parameters, fused_blob_, fused_parameters_);
   const std::span<const TensorView> views(views_);

@@ -1,6 +1,8 @@
 #include "group_gather.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -342,12 +344,73 @@ void GroupGather::settle() {
       leave_alone(made);
     }
   }
+  leave_out_unneeded();
   std::erase_if(group_.ends, [](const FusedGroup::End& end) { return end.is_own; });
   for (FusedGroup::End& end : group_.ends) {
     end.is_off = !ends_in_group(end);
     if (!end.is_off) {
       note_last(end.operand);
     }
+  }
+}
+
+// A value that nobody outside needs, nor anything that somebody needs, is no part of the kernel.
+void GroupGather::leave_out_unneeded() {
+  std::array<bool, std::size_t{1} << 8U> is_needed{};
+  bool are_all = true;
+  for (std::size_t i = group_.made.size(); i-- > 0;) {
+    Made& made = group_.made[i];
+    if (made.is_output() || made.role == FusedGroup::Role::anchor || is_needed[i]) {
+      for (const GroupSource& source : sources_of(made)) {
+        if (source.is_made) {
+          is_needed[source.number] = true;
+        }
+      }
+    } else if (made.role == FusedGroup::Role::computes) {
+      made.role = FusedGroup::Role::unneeded;
+      are_all = false;
+    }
+  }
+  if (!are_all) {
+    leave_out_unread();
+  }
+}
+
+// The numbers and tensors that only unneeded ops read.
+void GroupGather::leave_out_unread() {
+  group_.parameters = 0;
+  std::array<std::uint8_t, kMostGroupInputs> number{};
+  std::array<bool, kMostGroupInputs> is_read{};
+  for (const Made& made : group_.made) {
+    if (made.role != FusedGroup::Role::computes) {
+      continue;
+    }
+    group_.parameters += group_parameter_count(made.op);
+    for (const GroupSource& source : sources_of(made)) {
+      if (!source.is_made) {
+        is_read[source.number] = true;
+      }
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
+    mark_of(*group_.inputs[i].slot).input = is_read[i] ? static_cast<std::int16_t>(kept) : -1;
+    number[i] = static_cast<std::uint8_t>(kept);
+    if (is_read[i]) {
+      group_.inputs[kept++] = group_.inputs[i];
+    }
+  }
+  group_.inputs.resize(kept);
+  for (Made& made : group_.made) {
+    std::uint32_t needs = made.needs >> FusedGroup::kFirstAnchorNeed
+                                            << FusedGroup::kFirstAnchorNeed;
+    for (std::size_t i = 0; i < is_read.size(); ++i) {
+      needs |= is_read[i] && (made.needs >> i & 1U) != 0 ? 1U << number[i] : 0U;
+    }
+    made.needs = needs;
+  }
+  for (GroupSource& source : group_.sources) {
+    source.number = source.is_made ? source.number : number[source.number];
   }
 }
 

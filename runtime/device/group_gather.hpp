@@ -113,6 +113,11 @@ class GroupGather final {
   [[nodiscard]] bool goes_on() const noexcept;
   /// Which results are needed outside, and which tensors go.
   void settle();
+  void leave_out_unneeded();
+  void leave_out_unread();
+  [[nodiscard]] std::span<const GroupSource> sources_of(const Made& made) const noexcept {
+    return std::span(group_.sources).subspan(made.first_source, made.source_count);
+  }
   /// The tensor goes with the group.
   void note_last(const Operand& operand);
   void leave_alone(Made& made);

@@ -51,7 +51,7 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
     return Look::ended;
   }
   if (is_op(op.kind())) {
-    return join(lane, op);
+    return !lane.window.is_open() && lane.window.expects_no_other() ? Look::alone : join(lane, op);
   }
   if (!lane.window.is_open()) {
     return Look::alone;

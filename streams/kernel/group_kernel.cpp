@@ -24,7 +24,8 @@ std::string name_of(std::span<const GroupOp> ops) {
   std::string text;
   std::size_t count = 0;
   for (const GroupOp& each : ops) {
-    if (each.role != GroupRole::shows && ++count <= kMostNamed) {
+    const bool is_run = each.role == GroupRole::computes || each.role == GroupRole::anchor;
+    if (is_run && ++count <= kMostNamed) {
       text += text.empty() ? "" : "+";
       text += name(each.op.kind());
     }
@@ -205,6 +206,9 @@ class GroupBody {
   [[nodiscard]] KernelValue value_of(const GroupOp& op) {
     if (op.role == GroupRole::anchor) {
       return anchor_;
+    }
+    if (op.role == GroupRole::unneeded) {
+      return {};
     }
     std::vector<KernelValue> operands;
     operands.reserve(op.sources.size());
