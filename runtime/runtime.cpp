@@ -52,7 +52,8 @@ std::string_view variable_of(Setting setting) {
 /// What HEARTH_FUSION says. Errors: ArgumentError for a mode that there is not.
 Fusion fusion_of(const Settings& settings) {
   constexpr std::array<std::string_view, 3> kModes = {"off", "single", "on"};
-  return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(0));
+  constexpr auto kDefault = static_cast<std::size_t>(Fusion::on);
+  return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(kDefault));
 }
 
 std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
@@ -94,7 +95,7 @@ struct Runtime::Impl {
   std::vector<Node> nodes;
   const BackendFactory* backend_factory = nullptr;
   bool has_async_sims = false;
-  Fusion fusion = Fusion::off;
+  Fusion fusion = Fusion::on;
 
   Impl() = default;
   Impl(const Impl&) = delete;

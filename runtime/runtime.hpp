@@ -75,7 +75,7 @@ struct RuntimeOptions {
   /// deadline. HEARTH_EAGER_REPORTS=on sets it when false.
   bool eager_reports = false;
   /// Whether neighbouring ops of a stream run as one kernel. Empty: what HEARTH_FUSION says, else
-  /// off.
+  /// on.
   std::optional<Fusion> fusion = {};
   /// How many groups of ops run as one kernel, counted from the start; the others run one by one.
   /// The log names the last, at `warn`: to find the first group that goes wrong, as `hearth-bench

@@ -131,7 +131,7 @@ class FusionWindow {
   std::array<std::uint64_t, kMostRecords / 64> done_{};
   std::uint32_t done_count_ = 0;
   std::uint8_t lonely_ops_ = 0;  // boundaries in a row with one op before each
-  bool is_whole_ = true;  // no cut since the last program boundary
+  bool is_whole_ = true;         // no cut since the last program boundary
 };
 
 }  // namespace hearth

@@ -110,7 +110,7 @@ class Hall {
 
  private:
   static RuntimeOptions options(Executor* executor, FaultPlan of_first) {
-    RuntimeOptions made{.devices = {}, .executor = executor};
+    RuntimeOptions made{.devices = {}, .fusion = Fusion::off, .executor = executor};
     for (int i = 0; i < kWorld + 1; ++i) {
       made.devices.push_back({.name = "sim:" + std::to_string(i)});
     }

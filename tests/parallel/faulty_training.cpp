@@ -99,7 +99,9 @@ Hall::Hall(Executor* executor, Fault fault, TrainingOptions training)
         return fault_.watch ? std::make_unique<WatchedSim>(std::move(sim), fault_.watch)
                             : std::move(sim);
       }} {
-  RuntimeOptions options{.devices = {}, .executor = executor, .backend_factory = &factory_};
+  // Faults are told by the number of a submit.
+  RuntimeOptions options{
+      .devices = {}, .fusion = Fusion::off, .executor = executor, .backend_factory = &factory_};
   for (int i = 0; i < options_.world() + 1; ++i) {
     options.devices.push_back({.name = options_.name_of(i)});
     if (options_.is_mixed && options.devices.back().name.starts_with("sim:")) {

@@ -17,8 +17,9 @@ using testing::stepped;
 using testing::SteppedOptions;
 using testing::World;
 
-// The first kernel of sim:0 fails.
-const SteppedOptions kFirstFails{.faults = {{"sim:0", {.failing_submits = {1}}}}};
+// The first kernel of sim:0 fails, of ops that run one by one.
+const SteppedOptions kFirstFails{.faults = {{"sim:0", {.failing_submits = {1}}}},
+                                 .fusion = Fusion::off};
 
 TEST(Errors, PoisonReachesExactlyTheDependants) {
   stepped(kFirstFails, [](const World& world) {
@@ -141,7 +142,8 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
     each.faults.failing_allocation_count = testing::are_sims_asynchronous() ? 2 : 1;
     const SteppedOptions options{
         .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}, {.name = "sim:1"}},
-        .faults = {{"sim:0", each.faults}}};
+        .faults = {{"sim:0", each.faults}},
+        .fusion = Fusion::off};
     stepped(options, [&](const World& world) {
       Stream stream(world.device);
       const StreamScope scope(stream);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 struct FaultySim {
   explicit FaultySim(const FaultPlan& plan)
-      : runtime({.devices = {{.name = "sim:0", .faults = plan}}}) {}
+      : runtime({.devices = {{.name = "sim:0", .faults = plan}}, .fusion = Fusion::off}) {}
 
   const Runtime runtime;
   const Device device = runtime.device("sim:0");

@@ -28,7 +28,8 @@ std::string log_of(const char* level, const Program& program) {
   ::testing::internal::CaptureStderr();
   {
     const Runtime runtime(
-        {.devices = {{.name = "cpu:0", .memory_budget_bytes = std::int64_t{4} << 20}}});
+        {.devices = {{.name = "cpu:0", .memory_budget_bytes = std::int64_t{4} << 20}},
+         .fusion = Fusion::off});  // the lines tell how many kernels ran
     ::unsetenv("HEARTH_LOG_LEVEL");
     std::thread([&] { program(runtime.device("cpu:0")); }).join();  // its streams end with it
   }

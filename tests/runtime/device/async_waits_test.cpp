@@ -27,7 +27,8 @@ constexpr SgdUpdate kPlain{.learning_rate = 1};
 SteppedOptions hanging_at(std::uint64_t submit, Duration wait_limit) {
   return {.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2}}},
           .faults = {{"sim:0", FaultPlan{.hanging_submit = submit}}},
-          .wait_limit = wait_limit};
+          .wait_limit = wait_limit,
+          .fusion = Fusion::off};
 }
 
 /// A step that is done with others or not at all.

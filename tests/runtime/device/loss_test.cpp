@@ -21,7 +21,7 @@ using testing::SteppedOptions;
 using testing::World;
 
 SteppedOptions lost_at(std::uint64_t submit) {
-  return {.faults = {{"sim:0", {.lost_at_submit = submit}}}};
+  return {.faults = {{"sim:0", {.lost_at_submit = submit}}}, .fusion = Fusion::off};
 }
 
 TEST(Loss, TheErrorOfEveryTensorNamesTheOpThatMetIt) {

@@ -6,7 +6,9 @@
 
 #include "runtime/client/ask.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -69,15 +71,17 @@ class JoiningBackend final : public testing::ForwardingBackend {
 class RowJoinTest : public ::testing::Test {
  protected:
   template <class Body>
-  void run(Body body, const DeviceOptions& options = {.name = kName}) {
+  void run(Body body, const DeviceOptions& options = {.name = kName}, Fusion fusion = Fusion::off) {
     ManualExecutor executor(1, {.max_steps = 1'000'000});
     const BackendFactory factory{.make = [&](const BackendRequest& request) {
       calls.on_open();
       return std::make_unique<JoiningBackend>(request.name, calls);
     }};
     executor.run([&] {
-      const Runtime runtime(
-          {.devices = {options}, .executor = &executor, .backend_factory = &factory});
+      const Runtime runtime({.devices = {options},
+                             .fusion = fusion,
+                             .executor = &executor,
+                             .backend_factory = &factory});
       const Device device = runtime.device(kName);
       body(device);
     });
@@ -136,6 +140,42 @@ TEST_F(RowJoinTest, LikeProductsOfSeveralStreamsRunAsOneWithTheBitsTheyHaveAlone
     EXPECT_THAT(calls.product_rows, ElementsAre(4));
     EXPECT_EQ(device.statistics().joined_ops, 4U);
   });
+}
+
+// As servers do: each stream reads what its requests come to, which ends its window.
+TEST_F(RowJoinTest, ProductsOfStreamsThatAreLookedAheadInJoinAndWhatFollowsFuses) {
+  run(
+      [&](const Device& device) {
+        const Tensor w = weights(device);
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 4);
+        calls.product_rows.clear();
+        calls.sizes.clear();
+        std::vector<Pending<std::vector<std::byte>>> answers;
+        {
+          const HeldToken held(device);
+          for (std::size_t i = 0; i < streams.size(); ++i) {
+            const StreamScope scope(streams[i]);
+            const Tensor product = matmul(row(device, static_cast<float>(i)), w);
+            answers.push_back(relu(product * 2.0 + 1.0).read_bytes());
+          }
+        }
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          std::array<float, 2> values{};
+          const std::vector<std::byte> bytes = answers[i].get();
+          std::memcpy(values.data(), bytes.data(), bytes.size());
+          const auto first = static_cast<float>(i);
+          EXPECT_EQ(values[0], std::max(0.0F, 2 * (first + 3 - 5) + 1));
+          EXPECT_EQ(values[1], std::max(0.0F, 2 * (2 * first + 4 - 6) + 1));
+        }
+        EXPECT_THAT(calls.product_rows, ElementsAre(4));
+        EXPECT_EQ(device.statistics().joined_ops, 4U);
+        EXPECT_EQ(device.statistics().fused_ops, 12U)
+            << "the scale, the shift and the relu of each";
+        EXPECT_EQ(calls.sizes.size(), 5U);
+      },
+      {.name = kName},
+      Fusion::on);
 }
 
 TEST_F(RowJoinTest, NoMoreJoinThanTheBackendAllows) {

@@ -236,6 +236,7 @@ TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
   control.kernel_time = 1500ms;
   stepped({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
            .wait_limit = 2s,
+           .fusion = Fusion::off,
            .backends = stuck(control)},
           [&](const World& world) {
             Tensor sum = zeros(world.device, {1});
