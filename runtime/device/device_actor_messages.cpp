@@ -135,6 +135,8 @@ MemoryReport DeviceActor::memory_report() const {
 DeviceStatistics DeviceActor::statistics() noexcept {
   DeviceStatistics figures = dispatch_.statistics();
   figures.plans = groups_.plan_count();
+  figures.plan_hits = groups_.plan_hits();
+  figures.plan_misses = groups_.plan_misses();
   figures.records = queues_.record_count();
   figures.tokens_lent = tokens_lent_;
   figures.streams = queues_.lane_count();

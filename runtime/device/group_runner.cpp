@@ -222,8 +222,10 @@ void GroupRunner::write_form() {
 const Expression* GroupRunner::plan(bool may_make) {
   write_form();
   if (const PlanStore::Plan* known = plans_.find(group_.form)) {
+    ++plan_hits_;
     return known->expression.get();
   }
+  ++plan_misses_;
   if (!may_make) {
     return nullptr;
   }
@@ -231,7 +233,7 @@ const Expression* GroupRunner::plan(bool may_make) {
     if (!in_flight_.is_empty()) {
       return nullptr;
     }
-    plans_.forget();
+    plans_.evict();
   }
   std::vector<GroupOp> ops;
   ops.reserve(group_.made.size());

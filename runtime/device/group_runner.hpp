@@ -40,6 +40,8 @@ class GroupRunner final {
   /// The record at the lane's front was run with others: it leaves, and ends what it still has to.
   void finish_done(LaneState& lane, const OpRecord& record);
   [[nodiscard]] std::size_t plan_count() const noexcept { return plans_.size(); }
+  [[nodiscard]] std::uint64_t plan_hits() const noexcept { return plan_hits_; }
+  [[nodiscard]] std::uint64_t plan_misses() const noexcept { return plan_misses_; }
 
  private:
   enum class Gathered : std::uint8_t {
@@ -72,6 +74,8 @@ class GroupRunner final {
   LaneQueues& queues_;
   const InFlight& in_flight_;
   PlanStore plans_;
+  std::uint64_t plan_hits_ = 0;
+  std::uint64_t plan_misses_ = 0;
   FusedGroup group_;
   GroupGather gather_;
 };

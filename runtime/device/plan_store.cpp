@@ -14,14 +14,25 @@ std::uint64_t PlanStore::hash_of(std::span<const std::uint64_t> form) noexcept {
   return hash;
 }
 
-const PlanStore::Plan* PlanStore::find(std::span<const std::uint64_t> form) const noexcept {
+const PlanStore::Plan* PlanStore::find(std::span<const std::uint64_t> form) noexcept {
   const auto [first, last] = plans_.equal_range(hash_of(form));
   for (auto each = first; each != last; ++each) {
     if (std::ranges::equal(each->second.form, form)) {
+      each->second.was_used = true;
       return &each->second;
     }
   }
   return nullptr;
+}
+
+void PlanStore::evict() noexcept {
+  std::erase_if(plans_, [](const auto& each) { return !each.second.was_used; });
+  if (plans_.size() > kMostPlans / 2) {
+    plans_.clear();
+  }
+  for (auto& each : plans_) {
+    each.second.was_used = false;
+  }
 }
 
 const PlanStore::Plan& PlanStore::keep(std::span<const std::uint64_t> form,

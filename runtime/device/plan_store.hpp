@@ -1,6 +1,6 @@
 // The plans of a device: for each form of a group of ops (GroupForm) the kernel that runs it, or
 // that there is none. Private to runtime. Owned by the device actor, touched by the token holder
-// only. Invariant: a plan is kept until forget(), as work in flight points to its expression.
+// only. Invariant: a plan is kept until evict(), as work in flight points to its expression.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,17 @@ class PlanStore final {
   struct Plan {
     std::vector<std::uint64_t> form;
     ExpressionRef expression;  ///< Null: its ops run singly.
+    bool was_used = true;      ///< Since the last eviction.
   };
 
   /// The plan of a form, in words, or null where none was made yet.
-  [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) const noexcept;
+  [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) noexcept;
   /// Keeps a plan of a form that has none. Requires !is_full().
   const Plan& keep(std::span<const std::uint64_t> form, ExpressionRef expression);
   [[nodiscard]] bool is_full() const noexcept { return plans_.size() >= kMostPlans; }
-  /// Forgets all, when nothing is in flight.
-  void forget() noexcept { plans_.clear(); }
+  /// Makes room, when nothing is in flight: forgets what was not used since the last time, or,
+  /// where that leaves it more than half full, all.
+  void evict() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return plans_.size(); }
 
  private:
