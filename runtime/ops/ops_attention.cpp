@@ -15,7 +15,7 @@
 namespace hearth {
 namespace {
 
-constexpr OpKind kKind = OpKind::attention;
+constexpr OpKind kAttentionOp = OpKind::attention;
 
 // A head of keys or values for each head of queries.
 Tensor for_each_head(const Arg& x, std::int64_t heads) {
@@ -78,21 +78,22 @@ Tensor attention_of(
   std::vector<TensorSpec> specs;
   bool wants_sums = false;
   for (const Arg& input : inputs) {
-    static_cast<void>(detail::operand(kKind, input));
-    specs.push_back(detail::spec_of(kKind, input));
+    static_cast<void>(detail::operand(kAttentionOp, input));
+    specs.push_back(detail::spec_of(kAttentionOp, input));
     wants_sums = wants_sums || input.tensor().is_tracked();
   }
-  static_cast<void>(
-      detail::checked(rules::result_dtype(kKind, specs), kKind, std::span<const Arg>(inputs)));
+  static_cast<void>(detail::checked(
+      rules::result_dtype(kAttentionOp, specs), kAttentionOp, std::span<const Arg>(inputs)));
   const TensorSpec result = detail::checked(
-      rules::attention(kKind, specs[0], specs[1], specs[2], mask != nullptr ? &specs[3] : nullptr),
-      kKind,
+      rules::attention(
+          kAttentionOp, specs[0], specs[1], specs[2], mask != nullptr ? &specs[3] : nullptr),
+      kAttentionOp,
       std::span<const Arg>(inputs));
   const auto width = static_cast<double>(specs[0].shape[specs[0].shape.rank() - 1]);
   const double scale = options.scale.value_or(width == 0 ? 1 : 1 / std::sqrt(width));
   if (!std::isfinite(scale)) {
     detail::throw_op_error(ErrorCode::invalid_argument,
-                           kKind,
+                           kAttentionOp,
                            fmt::format("the scale {} is not finite", scale),
                            q.location(),
                            inputs);
@@ -106,7 +107,7 @@ Tensor attention_of(
   const std::array outputs{result, rules::attention_sums(specs[0])};
   const std::size_t count = wants_sums ? 2 : 1;
   std::array<Tensor, 2> results;
-  detail::submit({.kind = kKind,
+  detail::submit({.kind = kAttentionOp,
                   .location = q.location(),
                   .inputs = inputs,
                   .attributes = detail::bytes_of(attributes)},

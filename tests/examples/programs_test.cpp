@@ -42,6 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("streams", "the device works on: 499500\n"),
         std::pair("move_module", "gradient of weight:\n[["),
         std::pair("memory_strategy", "SizeCache        loss 0."),
+        std::pair("generate_text", "it writes: twenty, twenty one, twenty"),
         std::pair("data_parallel", "epoch 5, step 100: loss 0.")),
     [](const auto& param) {
       return std::string(param.param.first) + "_" + std::to_string(param.index);

@@ -105,6 +105,23 @@ TEST_F(AttentionLayers, StepsWithACacheGiveWhatTheWholeGives) {
   EXPECT_EQ(cache.keys->shape(), (Shape{2, 2, 9, 3}));
 }
 
+// Of the widths and types of a small language model: single positions take other loops.
+TEST_F(AttentionLayers, StepsGiveWhatTheWholeGivesInF32) {
+  for (const std::int64_t key_heads : {4, 1}) {
+    const TransformerEncoderLayer layer(
+        {.width = 48, .heads = 4, .key_heads = key_heads, .norm_first = true}, device, generator);
+    const Tensor x = normal({1, 30, 48}, DType::f32);
+    const Tensor all = layer.forward(x, Mode::eval, {.is_causal = true});
+    KeyValueCache cache;
+    std::int64_t begin = 0;
+    for (const std::int64_t count : {20, 1, 1, 3, 1, 4}) {
+      const Range range{.start = begin, .stop = begin + count};
+      expect_equal(layer.step(slice(x, 1, range), cache), slice(all, 1, range), 2e-5);
+      begin += count;
+    }
+  }
+}
+
 TEST_F(AttentionLayers, AStepThatFailsLeavesTheCache) {
   const MultiHeadAttention layer = attention_layer(4, 2);
   KeyValueCache cache;
