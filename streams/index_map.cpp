@@ -365,7 +365,12 @@ IndexMap attention(Specs inputs, int input, int output) {
 }
 
 IndexMap attention_backward(Specs inputs, int input, int output) {
-  enum Input { kGradient, kQueries, kKeys, kValues, kResult, kSums };
+  constexpr int kGradient = 0;
+  constexpr int kQueries = 1;
+  constexpr int kKeys = 2;
+  constexpr int kValues = 3;
+  constexpr int kResult = 4;
+  constexpr int kSums = 5;
   const AttentionLinks links(inputs[kQueries].shape, inputs[kKeys].shape);
   const Shape& in = inputs[static_cast<std::size_t>(input)].shape;
   const bool is_of_values = output == 2;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 namespace hearth::cpu {
 
@@ -13,7 +14,14 @@ namespace {
 // queries and then into blocks of keys, which makes the weights twice.
 constexpr std::int64_t kEnoughUnits = 16;
 
-enum Input : std::uint8_t { kGradient, kQueries, kKeys, kValues, kResult, kSums, kMask };
+// The inputs.
+constexpr std::size_t kGradient = 0;
+constexpr std::size_t kQueries = 1;
+constexpr std::size_t kKeys = 2;
+constexpr std::size_t kValues = 3;
+constexpr std::size_t kResult = 4;
+constexpr std::size_t kSums = 5;
+constexpr std::size_t kMask = 6;
 
 /// Which gradients a pass makes.
 struct Wanted {
@@ -117,7 +125,7 @@ class Backward {
     T* of_values;
   };
 
-  static HeadTensor tensor(const KernelCall& call, Input input) {
+  static HeadTensor tensor(const KernelCall& call, std::size_t input) {
     return {call.inputs[input], call.inputs[kQueries].shape(), true};
   }
   static std::int64_t bytes_of(std::int64_t elements) {

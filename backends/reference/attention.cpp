@@ -59,10 +59,13 @@ class Attention {
       return sum;
     }
     const double value = at(mask_values_, mask_place(head, query, key));
-    if (is_bool_) {
-      return value != 0 ? sum : kNever;
+    if (!is_bool_) {
+      return sum + value;
     }
-    return sum + value;
+    if (value == 0) {
+      return kNever;
+    }
+    return sum;
   }
   [[nodiscard]] double scale() const { return attributes_.scale; }
 

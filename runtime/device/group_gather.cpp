@@ -394,7 +394,8 @@ void GroupGather::leave_out_unread() {
   }
   std::size_t kept = 0;
   for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
-    mark_of(*group_.inputs[i].slot).input = is_read[i] ? static_cast<std::int16_t>(kept) : -1;
+    mark_of(*group_.inputs[i].slot).input =
+        is_read[i] ? static_cast<std::int16_t>(kept) : std::int16_t{-1};
     number[i] = static_cast<std::uint8_t>(kept);
     if (is_read[i]) {
       group_.inputs[kept++] = group_.inputs[i];

@@ -22,15 +22,15 @@ using ::testing::HasSubstr;
 
 class AttentionLayers : public ::testing::Test {
  protected:
-  TestRuntime devices;
-  Device device = devices.cpu;
-  Generator generator{11};
+  TestRuntime devices_;
+  Device device_ = devices_.cpu;
+  Generator generator_{11};
 
   [[nodiscard]] Tensor normal(const Shape& shape, DType dtype = DType::f64) {
-    return random_normal(device, shape, generator, 0, 1, dtype);
+    return random_normal(device_, shape, generator_, 0, 1, dtype);
   }
   [[nodiscard]] MultiHeadAttention attention_layer(std::int64_t heads, std::int64_t key_heads) {
-    return {{.width = 12, .heads = heads, .key_heads = key_heads}, device, generator, DType::f64};
+    return {{.width = 12, .heads = heads, .key_heads = key_heads}, device_, generator_, DType::f64};
   }
   static std::vector<double> values(const Tensor& x) {
     return cast(x, DType::f64).to_vector<double>();
@@ -83,7 +83,7 @@ TEST_F(AttentionLayers, AMaskHidesPositions) {
   const MultiHeadAttention layer = attention_layer(4, 2);
   const Tensor x = normal({2, 6, 12});
   const Tensor first = slice(x, 1, {.stop = 4});
-  const Tensor sees = less(arange(device, 0, 6), 4);
+  const Tensor sees = less(arange(device_, 0, 6), 4);
   expect_equal(slice(layer.forward(x, sees), 1, {.stop = 4}), layer.forward(first));
   expect_equal(layer.attend(first, x, sees), layer.forward(first));
 }
@@ -109,7 +109,7 @@ TEST_F(AttentionLayers, StepsWithACacheGiveWhatTheWholeGives) {
 TEST_F(AttentionLayers, StepsGiveWhatTheWholeGivesInF32) {
   for (const std::int64_t key_heads : {4, 1}) {
     const TransformerEncoderLayer layer(
-        {.width = 48, .heads = 4, .key_heads = key_heads, .norm_first = true}, device, generator);
+        {.width = 48, .heads = 4, .key_heads = key_heads, .norm_first = true}, device_, generator_);
     const Tensor x = normal({1, 30, 48}, DType::f32);
     const Tensor all = layer.forward(x, Mode::eval, {.is_causal = true});
     KeyValueCache cache;
@@ -133,7 +133,7 @@ TEST_F(AttentionLayers, AStepThatFailsLeavesTheCache) {
 TEST_F(AttentionLayers, ErrorsNameTheLayerAndTheValues) {
   const auto text = [&](const MultiHeadAttention::Config& config) -> std::string {
     try {
-      const MultiHeadAttention layer(config, device, generator);
+      const MultiHeadAttention layer(config, device_, generator_);
     } catch (const ArgumentError& error) {
       return error.error().text;
     }
@@ -163,8 +163,8 @@ TEST_F(AttentionLayers, AnEncoderLayerIsItsFormula) {
                                          .dropout = 0.5,
                                          .activation = TransformerEncoderLayer::Activation::gelu,
                                          .norm_first = norm_first},
-                                        device,
-                                        generator,
+                                        device_,
+                                        generator_,
                                         DType::f64);
     const auto feed = [&](const Tensor& in) {
       return layer.linear2.forward(gelu(layer.linear1.forward(in)));
@@ -178,7 +178,7 @@ TEST_F(AttentionLayers, AnEncoderLayerIsItsFormula) {
       want = layer.norm2.forward(want + feed(want));
     }
     expect_equal(layer.forward(x, Mode::eval), want);
-    expect_equal(layer.forward(x, Mode::eval, generator), want);
+    expect_equal(layer.forward(x, Mode::eval, generator_), want);
     KeyValueCache cache;
     const Tensor causal = layer.forward(x, Mode::eval, {.is_causal = true});
     const Tensor first = layer.step(slice(x, 1, {.stop = 2}), cache);
@@ -188,7 +188,7 @@ TEST_F(AttentionLayers, AnEncoderLayerIsItsFormula) {
 
 TEST_F(AttentionLayers, DropoutDrawsInTrainingOnly) {
   const TransformerEncoderLayer layer(
-      {.width = 8, .heads = 2, .dropout = 0.5}, device, generator, DType::f64);
+      {.width = 8, .heads = 2, .dropout = 0.5}, device_, generator_, DType::f64);
   const Tensor x = normal({2, 5, 8});
   Generator first(3);
   Generator second(3);
@@ -200,7 +200,7 @@ TEST_F(AttentionLayers, DropoutDrawsInTrainingOnly) {
 }
 
 TEST_F(AttentionLayers, HasThePathsOfItsParts) {
-  const TransformerEncoderLayer layer({.width = 8, .heads = 2}, device, generator);
+  const TransformerEncoderLayer layer({.width = 8, .heads = 2}, device_, generator_);
   std::vector<std::string> paths;
   for (const NamedTensor& each : named_tensors(layer)) {
     paths.push_back(each.name);
@@ -226,14 +226,14 @@ TEST_F(AttentionLayers, TrainsWhatNeedsOtherPositions) {
   constexpr std::int64_t kLength = 6;
   TransformerEncoderLayer layer(
       {.width = 16, .heads = 4, .key_heads = 2, .dropout = 0, .norm_first = true},
-      device,
-      generator);
-  const Tensor places = random_normal(device, {kLength, 16}, generator);
-  const Tensor direction = random_normal(device, {16}, generator);
+      device_,
+      generator_);
+  const Tensor places = random_normal(device_, {kLength, 16}, generator_);
+  const Tensor direction = random_normal(device_, {16}, generator_);
   Adam optimizer({.learning_rate = 1e-2});
   double loss = 0;
   for (int step = 0; step < 150; ++step) {
-    const Tensor coins = random_bernoulli(device, {16, kLength, 1}, generator, 0.5);
+    const Tensor coins = random_bernoulli(device_, {16, kLength, 1}, generator_, 0.5);
     const Tensor signs = coins * 2 - 1;
     const Tensor x = places + signs * direction;
     const Tensor want = slice(signs, 1, {.stop = kLength - 1});

@@ -187,7 +187,7 @@ TEST(Plans, NamedLocalsCostAResidualBlockNoMemory) {
           const Tensor active = relu(first);
           const Tensor second = conv2d(active, w, same);
           const Tensor sum = second + x;
-          const Tensor result = relu(sum);
+          Tensor result = relu(sum);
           return result;
         },
         [&] { return relu(conv2d(relu(conv2d(x, w, same)), w, same) + x); });
@@ -226,7 +226,7 @@ TEST(Plans, NamedLocalsCostATransformerBlockNoMemory) {
           const Tensor shifted = inner + bias;
           const Tensor active = gelu(shifted);
           const Tensor outer = matmul(active, out);
-          const Tensor result = middle + outer;
+          Tensor result = middle + outer;
           return result;
         },
         [&] {
@@ -256,6 +256,7 @@ TEST(Plans, AreTheSameUnderEveryOrderOfStreams) {
       weight.publish();
       bias.publish();
       std::vector<std::unique_ptr<Joinable>> threads;
+      threads.reserve(8);
       for (int lane = 0; lane < 8; ++lane) {
         threads.push_back(world.spawn("lane", [&, lane] {
           for (int turn = 0; turn < 3; ++turn) {

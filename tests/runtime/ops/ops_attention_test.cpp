@@ -186,12 +186,12 @@ TEST_F(AttentionTest, ErrorsNameTheRuleAndTheOperands) {
 
 class CpuAttention : public ::testing::Test {
  protected:
-  Runtime runtime{RuntimeOptions{.devices = {{.name = "cpu:0"}}}};
-  Device cpu = runtime.device("cpu:0");
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = "cpu:0"}}}};
+  Device cpu_ = runtime_.device("cpu:0");
 
-  Generator generator{7};
+  Generator generator_{7};
 
-  [[nodiscard]] Tensor normal(const Shape& shape) { return random_normal(cpu, shape, generator); }
+  [[nodiscard]] Tensor normal(const Shape& shape) { return random_normal(cpu_, shape, generator_); }
   static std::vector<double> values(const Tensor& x) {
     return cast(x, DType::f64).to_vector<double>();
   }
@@ -201,14 +201,14 @@ TEST_F(CpuAttention, NeverHoldsTheScores) {
   const Tensors inputs{
       normal({1, 1, 4096, 16}), normal({1, 1, 4096, 16}), normal({1, 1, 4096, 16})};
   constexpr std::int64_t kScores = 4096LL * 4096 * 4;
-  cpu.sync();
-  cpu.reset_peak_memory();
-  const std::int64_t before = cpu.memory().live_bytes;
+  cpu_.sync();
+  cpu_.reset_peak_memory();
+  const std::int64_t before = cpu_.memory().live_bytes;
   const Tensors slopes = grad(
       [](const Tensors& in) { return sum(attention(in[0], in[1], in[2], {.is_causal = true})); },
       inputs);
-  cpu.sync();
-  EXPECT_LT(cpu.memory().peak_live_bytes - before, kScores / 3);
+  cpu_.sync();
+  EXPECT_LT(cpu_.memory().peak_live_bytes - before, kScores / 3);
 }
 
 // A cache gives what the whole sequence gave, token by token.
