@@ -373,6 +373,20 @@ void GroupGather::leave_out_unneeded() {
   }
   if (!are_all) {
     leave_out_unread();
+    leave_out_rows();
+  }
+}
+
+// Rows that only unneeded ops knew are none.
+void GroupGather::leave_out_rows() noexcept {
+  const auto is_of_rows = [](const Made& made) {
+    return made.role == FusedGroup::Role::computes &&
+           (runs_along_rows(made.op.kind()) || made.extent == GroupExtent::row);
+  };
+  const auto is_row = [](const Input& input) { return input.extent == GroupExtent::row; };
+  if (std::ranges::none_of(group_.made, is_of_rows) &&
+      std::ranges::none_of(group_.inputs, is_row)) {
+    group_.row_axes = 0;
   }
 }
 

@@ -115,6 +115,7 @@ class GroupGather final {
   void settle();
   void leave_out_unneeded();
   void leave_out_unread();
+  void leave_out_rows() noexcept;
   [[nodiscard]] std::span<const GroupSource> sources_of(const Made& made) const noexcept {
     return std::span(group_.sources).subspan(made.first_source, made.source_count);
   }

@@ -122,7 +122,30 @@ bool GroupRunner::shows_space() const {
       shape = wider.value();
     }
   }
-  return shape == dispatch_.shape_of(group_.space);
+  return shape == dispatch_.shape_of(group_.space) &&
+         std::ranges::all_of(group_.made, [this](const FusedGroup::Made& made) {
+           return !made.is_output() || made.extent != GroupExtent::full || reads_full(made);
+         });
+}
+
+// Whether the result is made of something that has an element at each place of a row.
+bool GroupRunner::reads_full(const FusedGroup::Made& made) const {
+  const Shape& space = dispatch_.shape_of(group_.space);
+  const auto fills_rows = [&](const FusedGroup::Input& input) {
+    const Shape& shape = dispatch_.shape_of(input.operand.shape);
+    const int missing = space.rank() - shape.rank();
+    bool fills = input.extent == GroupExtent::full && shape.rank() >= group_.row_axes;
+    for (int axis = space.rank() - group_.row_axes; fills && axis < space.rank(); ++axis) {
+      fills = shape[axis - missing] == space[axis];
+    }
+    return fills;
+  };
+  for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
+    if ((made.needs >> i & 1U) != 0 && fills_rows(group_.inputs[i])) {
+      return true;
+    }
+  }
+  return made.role == FusedGroup::Role::anchor;
 }
 
 void GroupRunner::finish(LaneState& lane) {

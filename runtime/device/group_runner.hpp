@@ -55,6 +55,7 @@ class GroupRunner final {
   [[nodiscard]] Fused run_gathered(LaneState& lane, bool may_plan);
   /// Whether the kernel can tell its space from what it reads.
   [[nodiscard]] bool shows_space() const;
+  [[nodiscard]] bool reads_full(const FusedGroup::Made& made) const;
   /// Marks what was taken, and lets what is at the front go.
   void finish(LaneState& lane);
   /// For the journal, where there is one: why the first op runs alone, why what was gathered ends

@@ -321,13 +321,22 @@ KernelScalar neutral(FoldOp op, DType type) noexcept {
   }
 }
 
+/// Of equal values, both zeros among them, the first stays, and so does the first NaN.
+bool beats(bool is_min, double value, double champion) noexcept {
+  const bool is_better = is_min ? value < champion : value > champion;
+  return !std::isnan(champion) && (is_better || std::isnan(value));
+}
+
 KernelScalar accumulated(FoldOp op, DType type, KernelScalar sum, KernelScalar value) noexcept {
   const bool is_real = is_float(type);
   switch (op) {
     case FoldOp::max:
-      return evaluate(Primitive::max, type, std::array{sum, value});
     case FoldOp::min:
-      return evaluate(Primitive::min, type, std::array{sum, value});
+      if (is_real) {
+        return beats(op == FoldOp::min, value.real, sum.real) ? value : sum;
+      }
+      return evaluate(
+          op == FoldOp::min ? Primitive::min : Primitive::max, type, std::array{sum, value});
     case FoldOp::prod:
       return is_real ? of_real(sum.real * value.real)
                      : of_integer(wrapped(bits(sum.integer) * bits(value.integer), type));

@@ -421,5 +421,40 @@ TEST(FusedRows, EveryEndAndCutOfEightOpsGivesTheSameBits) {
   }
 }
 
+// A result that reads single elements alone has all of its elements, whatever rows were beside it.
+TEST(FusedRows, AResultOfSingleElementsIsWhole) {
+  for (const char* device : {"reference:0", "cpu:0"}) {
+    stepped(on(device, Fusion::on), [&](const World& world) {
+      const Tensor three = full(world.device, {}, 3.0);
+      const Tensor x = Tensor::from<float>(world.device, {1, 5, 2, 4}, {2, 2});
+      world.device.sync();
+      Tensor unneeded = sum(relu(x), {-1});  // rows that nobody needs
+      const Tensor alone = three - zeros(world.device, {2, 2});
+      const Tensor beside = relu(x) + 1;
+      unneeded = Tensor();
+      world.device.sync();
+      EXPECT_EQ(values_of(alone), (std::vector<double>{3, 3, 3, 3})) << device;
+      EXPECT_EQ(values_of(beside), (std::vector<double>{2, 6, 3, 5})) << device;
+      const Tensor rows = softmax_of_parts(x);  // and rows that somebody does
+      const Tensor again = three - zeros(world.device, {2, 2});
+      const Tensor shifted = rows + three;
+      world.device.sync();
+      EXPECT_EQ(values_of(again), (std::vector<double>{3, 3, 3, 3})) << device;
+      EXPECT_EQ(values_of(shifted).size(), 4U) << device;
+    });
+  }
+}
+
+TEST(FusedRows, OfTwoZerosTheFirstIsTheLargest) {
+  for (const char* device : {"reference:0", "cpu:0"}) {
+    stepped(on(device, Fusion::on), [&](const World& world) {
+      const Tensor x = Tensor::from<float>(world.device, {-0.0F, 0.0F}, {1, 2});
+      const Tensor top = max(relu(x), {-1}, true) * 1.0;
+      EXPECT_TRUE(device != std::string("reference:0") || std::signbit(values_of(top)[0]));
+      EXPECT_EQ(values_of(top)[0], 0);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace hearth
