@@ -38,9 +38,9 @@ struct Options {
   FaultPlan faults = {};  ///< Of the last rank's device.
 };
 
-constexpr int kSteps = 3;
+constexpr int kCommitSteps = 3;
 
-struct Trained {
+struct Committed {
   std::vector<std::vector<double>> weights;  ///< By rank, a few of each tensor; empty: none at all.
   std::vector<Error> failures;
 };
@@ -57,14 +57,14 @@ class Training {
                  },
                  {.devices = runtime_.devices(), .optimizer = options.optimizer}) {}
 
-  [[nodiscard]] Trained run() {
-    Trained result;
+  [[nodiscard]] Committed run() {
+    Committed result;
     try {
       result.weights = weights();
     } catch (const Exception&) {
       return result;  // the replica itself had no memory
     }
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kCommitSteps; ++step) {
       holds_ = step == 1;
       for (int attempt = 0; attempt < 20; ++attempt) {
         const Status status = trainer_.step_later(shards(step)).wait();
@@ -124,8 +124,8 @@ class Training {
   DataParallel<Heavy, Pull> trainer_;
 };
 
-Trained train(const Options& options) {
-  Trained result;
+Committed train(const Options& options) {
+  Committed result;
   ManualExecutor executor;
   executor.run([&] { result = Training(options, executor).run(); });
   return result;
@@ -135,7 +135,7 @@ Trained train(const Options& options) {
 // memory.
 std::map<std::int64_t, std::string> expect_no_trace_of_failing_pages(Options options,
                                                                      std::int64_t first = 1) {
-  const Trained undisturbed = train(options);
+  const Committed undisturbed = train(options);
   EXPECT_TRUE(undisturbed.failures.empty());
   std::map<std::int64_t, std::string> failed;
   for (std::int64_t page = first;; ++page) {
@@ -143,7 +143,7 @@ std::map<std::int64_t, std::string> expect_no_trace_of_failing_pages(Options opt
                  " ranks");
     // Several in a row: the pool tries again with less, and after trimming.
     options.faults = {.failing_allocation = page, .failing_allocation_count = 8};
-    const Trained trained = train(options);
+    const Committed trained = train(options);
     if (trained.weights.empty()) {
       continue;
     }
