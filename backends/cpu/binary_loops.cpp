@@ -2,6 +2,8 @@
 
 #include "vector_math.hpp"
 
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
@@ -196,6 +198,28 @@ void power_by_scalar(void* out, const void* a, const void* b, std::int64_t count
   }
 }
 
+/// Whether 1 / y is exact, and a normal number: x / y and x · (1 / y) are then the same number,
+/// rounded once.
+template <class T>
+bool has_exact_reciprocal(T y) noexcept {
+  int exponent = 0;
+  const T mantissa = std::frexp(std::fabs(y), &exponent);
+  return mantissa == T{0.5} && exponent > std::numeric_limits<T>::min_exponent &&
+         exponent < std::numeric_limits<T>::max_exponent;
+}
+
+// Vectors are divided ten times as slowly as multiplied.
+template <class T>
+void quotient_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
+  const T y = *static_cast<const T*>(b);
+  if (!has_exact_reciprocal(y)) {
+    scalar_b<Div, T>(out, a, b, count);
+    return;
+  }
+  const T reciprocal = T{1} / y;
+  scalar_b<Mul, T>(out, a, &reciprocal, count);
+}
+
 template <class Op, class T>
 constexpr BinaryLoops::Forms forms() {
   return {both<Op, T>, scalar_a<Op, T>, scalar_b<Op, T>};
@@ -207,6 +231,12 @@ constexpr BinaryLoops::Row numbers() {
           forms<Op, std::int32_t>(),
           forms<Op, std::int64_t>(),
           forms<Op, std::uint8_t>()};
+}
+constexpr BinaryLoops::Row quotients() {
+  BinaryLoops::Row row = numbers<Div>();
+  row[0][2] = quotient_by_scalar<float>;
+  row[1][2] = quotient_by_scalar<double>;
+  return row;
 }
 constexpr BinaryLoops::Row powers() {
   BinaryLoops::Row row = numbers<Pow>();
@@ -222,7 +252,7 @@ extern const BinaryLoops binary_loops_table = {{
     numbers<Add>(),
     numbers<Sub>(),
     numbers<Mul>(),
-    numbers<Div>(),
+    quotients(),
     powers(),
     numbers<Min>(),
     numbers<Max>(),

@@ -26,14 +26,17 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
   return from_bits((n + 127) << 23);
 }
 
+/// e^x = mantissa·2^exponent.
+struct ExpParts {
+  float mantissa;
+  std::int32_t exponent;
+};
+
 /// Paper: Moshier, Cephes mathematical library, expf.
-[[gnu::always_inline]] inline float exp_f32(float x) noexcept {
-  float c = x > 89.0F ? 89.0F : x;
-  c = c < -104.0F ? -104.0F : c;
-  const float shifted = c * 1.44269504088896341F + kRounder;
+[[gnu::always_inline]] inline ExpParts exp_parts_f32(float x) noexcept {
+  const float shifted = x * 1.44269504088896341F + kRounder;
   const float n = shifted - kRounder;
-  const std::int32_t exponent = to_bits(shifted) - kRounderBits;
-  float r = c - n * 0.693359375F;
+  float r = x - n * 0.693359375F;
   r = r - n * -2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
@@ -42,9 +45,25 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
+  return {p, static_cast<std::int32_t>(static_cast<std::uint32_t>(to_bits(shifted)) -
+                                       static_cast<std::uint32_t>(kRounderBits))};
+}
+
+[[gnu::always_inline]] inline float exp_f32(float x) noexcept {
+  float c = x > 89.0F ? 89.0F : x;
+  c = c < -104.0F ? -104.0F : c;
+  const ExpParts parts = exp_parts_f32(c);
   // In two steps, so that results below 2^-126 and above 2^127 come out right.
-  const std::int32_t half = exponent >> 1;
-  return p * power_of_two(half) * power_of_two(exponent - half);
+  const std::int32_t half = parts.exponent >> 1;
+  return parts.mantissa * power_of_two(half) * power_of_two(parts.exponent - half);
+}
+
+/// For -87 ≤ x ≤ 87 the bits of exp_f32; NaN for NaN.
+[[gnu::always_inline]] inline float near_exp_f32(float x) noexcept {
+  const ExpParts parts = exp_parts_f32(x);
+  // The exponent of NaN is any number.
+  return parts.mantissa * from_bits(static_cast<std::int32_t>(
+                              (static_cast<std::uint32_t>(parts.exponent) + 127U) << 23U));
 }
 
 /// Paper: Moshier, Cephes mathematical library, logf.
@@ -108,7 +127,7 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
   far = far * t - 6.34846687e-1F;
   far = far * t - 1.28717512e-1F;
   far = far * t - t;
-  far = __builtin_copysignf(1.0F - exp_f32(far), x);
+  far = __builtin_copysignf(1.0F - near_exp_f32(far), x);
   float near = -5.96761703e-4F;
   near = near * s + 4.99119423e-3F;
   near = near * s - 2.67681349e-2F;
