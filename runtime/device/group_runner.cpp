@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/op_table.hpp>
+
+#include "group_legality.hpp"
 
 namespace hearth {
 namespace {
@@ -48,6 +51,8 @@ bool GroupRunner::run(LaneState& lane) {
   try {
     for (const bool is_plain : {false, true}) {
       const Gathered gathered = gather(lane, is_plain);
+      HEARTH_ASSERT(gathered == Gathered::nothing || breach_of_group(lane).empty(),
+                    breach_of_group(lane).c_str());
       if (gathered == Gathered::unneeded) {
         lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
         dispatch_.pass_over(group_, lane);
@@ -146,6 +151,31 @@ bool GroupRunner::reads_full(const FusedGroup::Made& made) const {
     }
   }
   return made.role == FusedGroup::Role::anchor;
+}
+
+std::string GroupRunner::breach_of_group(const LaneState& lane) const {
+  std::vector<GroupLegality::Record> records;
+  const OpRecord* record = lane.lane->front();
+  const std::uint64_t first = record->sequence;
+  while (record != nullptr && lane.window.may_be_grouped(*record)) {
+    const std::uint64_t ahead = records.size();
+    records.push_back({OpView(*record, lane.lane->peek_blob(ahead)), lane.window.is_done(*record)});
+    record = lane.lane->peek(ahead + 1);
+  }
+  std::vector<GroupLegality::Late> late;
+  late.reserve(lane.late_ends.size());
+  for (const LateEnd& each : lane.late_ends) {
+    late.push_back({each.sequence - first, each.operand});
+  }
+  const GroupLegality legality(lane.id, records, late, [this](SlotId id) {
+    const Slot& slot = handles_.slot(id);
+    return GroupLegality::AtStart{.generation = slot.generation,
+                                  .is_live = slot.state == SlotState::live,
+                                  .is_poisoned = slot.state == SlotState::poisoned,
+                                  .is_pending = slot.state == SlotState::pending,
+                                  .home = slot.home};
+  });
+  return legality.breach_of(group_);
 }
 
 void GroupRunner::finish(LaneState& lane) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <hearth/runtime/fusion.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -29,6 +30,7 @@ class GroupRunner final {
               LaneQueues& queues,
               const InFlight& in_flight) noexcept
       : fuses_(fusion == Fusion::on),
+        handles_(handles),
         dispatch_(dispatch),
         queues_(queues),
         in_flight_(in_flight),
@@ -70,7 +72,11 @@ class GroupRunner final {
   /// The kernel of the group that was gathered, or null.
   [[nodiscard]] const Expression* plan(bool may_make);
 
+  /// What would be wrong if what was gathered ran now (GroupLegality); empty: nothing.
+  [[nodiscard]] std::string breach_of_group(const LaneState& lane) const;
+
   const bool fuses_;
+  HandleTable& handles_;
   Dispatch& dispatch_;
   LaneQueues& queues_;
   const InFlight& in_flight_;
