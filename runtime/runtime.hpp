@@ -81,6 +81,11 @@ struct RuntimeOptions {
   /// The log names the last, at `warn`: to find the first group that goes wrong, as `hearth-bench
   /// bisect` does. Empty: what HEARTH_FUSION_LIMIT says, else no limit.
   std::optional<std::uint64_t> fusion_limit = {};
+  /// Whether each op of a fused group rounds its f16 or bf16 result, as it does alone: then fusion
+  /// changes no bit of them, in whatever groups the ops run. Else such values stay f32 inside of a
+  /// group, which is faster and more exact, but where a group ends may be a matter of time; f32 and
+  /// f64 have the same bits in either case. HEARTH_ROUND_INTERMEDIATES=on sets it when false.
+  bool round_intermediates = false;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

@@ -48,6 +48,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_FUSION_LIMIT",
      "How many groups of ops run as one kernel, counted from the start; the others run one by one: "
      "to find the first group that goes wrong (no limit when not set)."},
+    {Setting::round_intermediates,
+     "HEARTH_ROUND_INTERMEDIATES",
+     "on: ops of a fused group round their f16 and bf16 results as they do alone, so that fusion "
+     "changes no bit of them (off when not set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

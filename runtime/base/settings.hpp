@@ -20,20 +20,21 @@
 namespace hearth {
 
 enum class Setting : std::uint8_t {
-  cache_dir,       ///< HEARTH_CACHE_DIR
-  log_level,       ///< HEARTH_LOG_LEVEL
-  trace_file,      ///< HEARTH_TRACE_FILE
-  cpu_devices,     ///< HEARTH_CPU_DEVICES
-  data_dir,        ///< HEARTH_DATA_DIR
-  record_file,     ///< HEARTH_RECORD_FILE
-  eager_reports,   ///< HEARTH_EAGER_REPORTS
-  async_sims,      ///< HEARTH_ASYNC_SIMS
-  fusion,          ///< HEARTH_FUSION
-  fusion_limit,    ///< HEARTH_FUSION_LIMIT
-  xdg_cache_home,  ///< XDG_CACHE_HOME, of the desktop standard
-  home,            ///< HOME
+  cache_dir,            ///< HEARTH_CACHE_DIR
+  log_level,            ///< HEARTH_LOG_LEVEL
+  trace_file,           ///< HEARTH_TRACE_FILE
+  cpu_devices,          ///< HEARTH_CPU_DEVICES
+  data_dir,             ///< HEARTH_DATA_DIR
+  record_file,          ///< HEARTH_RECORD_FILE
+  eager_reports,        ///< HEARTH_EAGER_REPORTS
+  async_sims,           ///< HEARTH_ASYNC_SIMS
+  fusion,               ///< HEARTH_FUSION
+  fusion_limit,         ///< HEARTH_FUSION_LIMIT
+  round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
+  xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
+  home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 12;
+inline constexpr int kSettingCount = 13;
 
 struct SettingInfo {
   Setting setting;

@@ -14,6 +14,7 @@
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/watchdog.hpp>
 #include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/kernel/group_kernel.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -42,6 +43,7 @@ struct RuntimeTables {
   Recorder recorder{shapes, sources, paths, expressions};
   const Duration wait_limit;  ///< Of a wait that names none.
   FusionLimit fusion_limit;
+  Between between = Between::wide;  ///< Set before the first op.
 
   /// What errors and traces call an op: the name of its kind, or of its expression.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {

@@ -78,6 +78,8 @@ class Dispatch {
   [[nodiscard]] const Shape& shape_of(ShapeId id) const noexcept {
     return endpoint_.tables().shapes.shape(id);
   }
+  /// What becomes of 16-bit values inside of groups.
+  [[nodiscard]] Between between() const noexcept { return endpoint_.tables().between; }
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
   /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.

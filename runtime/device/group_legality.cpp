@@ -270,7 +270,8 @@ class GroupLegality::Check {
       }
       if (made.is_over) {
         tensors_.end(made.operand);
-      } else if (!made.is_left && (made.role == Role::shows || made.role == Role::unneeded)) {
+      } else if (!made.is_left && (made.role == Role::shows || made.role == Role::unneeded ||
+                                   made.extent == GroupExtent::cell)) {
         tensors_.breach(made.operand, "is never stored");
       }
     }

@@ -304,7 +304,8 @@ const Expression* GroupRunner::plan(bool may_make) {
   for (const FusedGroup::Input& input : group_.inputs) {
     inputs.push_back({input.operand.dtype, input.extent});
   }
-  const Result<ExpressionRef> made = make_group_expression(ops, inputs, group_.row_axes > 0);
+  const Result<ExpressionRef> made =
+      make_group_expression(ops, inputs, group_.row_axes > 0, dispatch_.between());
   return plans_.keep(group_.form, made.has_value() ? made.value() : nullptr).expression.get();
 }
 

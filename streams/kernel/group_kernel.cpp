@@ -48,7 +48,7 @@ std::vector<AffineIndex> plain_map(int axes) {
   return map;
 }
 
-/// What an op of a kind that runs along rows makes of its inputs, which have its type.
+/// What an op of a kind that runs along rows makes of its inputs, which have its computing type.
 KernelValue row_value(KernelBuilder& builder, OpKind kind, std::span<const KernelValue> inputs) {
   const auto apply = [&](Primitive primitive) {
     return builder.apply(primitive, inputs[0].type, inputs);
@@ -75,7 +75,7 @@ KernelValue row_value(KernelBuilder& builder, OpKind kind, std::span<const Kerne
   }
 }
 
-/// The kinds of row_value(), in f32 and f64: others would be rounded in between.
+/// The kinds of row_value(), of floats.
 bool is_row_kind(OpKind kind, DType dtype) noexcept {
   switch (kind) {
     case OpKind::reduce_sum:
@@ -87,7 +87,7 @@ bool is_row_kind(OpKind kind, DType dtype) noexcept {
     case OpKind::log_softmax:
     case OpKind::softmax_backward:
     case OpKind::log_softmax_backward:
-      return dtype == DType::f32 || dtype == DType::f64;
+      return is_float(dtype);
     default:
       return false;
   }
@@ -180,9 +180,13 @@ namespace {
 /// Puts a group's values together, op by op.
 class GroupBody {
  public:
-  GroupBody(std::span<const GroupOp> ops, std::span<const GroupInput> inputs, bool has_rows)
+  GroupBody(std::span<const GroupOp> ops,
+            std::span<const GroupInput> inputs,
+            bool has_rows,
+            Between between)
       : builder_(has_rows ? std::vector<std::int32_t>{0, 1} : std::vector<std::int32_t>{0},
-                 has_rows ? 0b10U : 0U) {
+                 has_rows ? 0b10U : 0U),
+        between_(between) {
     from_outside_.reserve(inputs.size());
     made_.reserve(ops.size());
     if (!ops.empty() && ops.front().role == GroupRole::anchor) {
@@ -197,7 +201,7 @@ class GroupBody {
   void add(const GroupOp& op) {
     made_.push_back(value_of(op));
     if (op.is_output) {
-      builder_.output(made_.back());
+      builder_.output(builder_.convert(made_.back(), op.dtype));
     }
   }
   [[nodiscard]] KernelIR take() { return builder_.take(); }
@@ -213,23 +217,40 @@ class GroupBody {
     std::vector<KernelValue> operands;
     operands.reserve(op.sources.size());
     for (const GroupSource& source : op.sources) {
-      operands.push_back(source.is_made ? made_[source.number] : from_outside_[source.number]);
+      operands.push_back(
+          widened(source.is_made ? made_[source.number] : from_outside_[source.number]));
     }
     if (op.role == GroupRole::shows) {
       return operands[0];
     }
     if (runs_along_rows(op.op.kind())) {
-      return row_value(builder_, op.op.kind(), operands);
+      for (KernelValue& operand : operands) {
+        operand = builder_.convert(operand, compute_type(operand.type));
+      }
+      return builder_.convert(row_value(builder_, op.op.kind(), operands), type_between(op));
     }
     std::vector<KernelValue> parameters;
     for (const KernelParameter& parameter :
          op_parameters(op.op, operands.empty() ? op.dtype : operands[0].type)) {
       parameters.push_back(builder_.parameter(parameter.type));
     }
-    return op_expression(builder_, op.op, operands, parameters, {&op.dtype, 1})[0];
+    const DType type = type_between(op);
+    return op_expression(builder_, op.op, operands, parameters, {&type, 1})[0];
+  }
+
+  /// The type of an op's value as others of the group see it. A program that casts, or names a
+  /// number's type, wants the rounded value.
+  [[nodiscard]] DType type_between(const GroupOp& op) const noexcept {
+    const bool rounds = between_ == Between::rounded || op.op.kind() == OpKind::cast ||
+                        op.op.kind() == OpKind::fill;
+    return rounds ? op.dtype : compute_type(op.dtype);
+  }
+  [[nodiscard]] KernelValue widened(KernelValue value) {
+    return between_ == Between::rounded ? value : builder_.convert(value, compute_type(value.type));
   }
 
   KernelBuilder builder_;
+  Between between_;
   KernelValue anchor_ = {};
   std::vector<KernelValue> from_outside_ = {};
   std::vector<KernelValue> made_ = {};
@@ -239,8 +260,9 @@ class GroupBody {
 
 Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                                             std::span<const GroupInput> inputs,
-                                            bool has_rows) {
-  GroupBody body(ops, inputs, has_rows);
+                                            bool has_rows,
+                                            Between between) {
+  GroupBody body(ops, inputs, has_rows, between);
   for (const GroupOp& each : ops) {
     body.add(each);
   }

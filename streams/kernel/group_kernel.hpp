@@ -1,6 +1,7 @@
 // What neighbouring elementwise ops become when they run as one kernel: an expression over the
 // tensors that they get from outside, each op by its own expression (op_expression), so that every
-// value has the bits that it has when its op runs alone. Pure functions. Threads: any.
+// value has the bits that it has when its op runs alone; f16 and bf16 where they are rounded in
+// between (Between). Pure functions. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +35,12 @@ enum class GroupRole : std::uint8_t {
   anchor,  ///< The first op, a contraction say: the others work on its result before it is stored.
   shows,   ///< A view of its source, which is the same value to the kernel.
   unneeded,  ///< Nobody needs its result, nor what is made of it: no part of the kernel.
+};
+
+/// What becomes of f16 and bf16 values between two ops of a group, which compute them in f32.
+enum class Between : std::uint8_t {
+  wide,     ///< They stay f32, and are rounded where they are stored, and by a cast.
+  rounded,  ///< Each op rounds its result, as it does alone: the bits are those of single ops.
 };
 
 struct GroupInput {
@@ -81,6 +88,7 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
 /// Errors: unsupported, for a group that reads nothing or whose results nobody needs.
 [[nodiscard]] Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                                                           std::span<const GroupInput> inputs,
-                                                          bool has_rows);
+                                                          bool has_rows,
+                                                          Between between);
 
 }  // namespace hearth

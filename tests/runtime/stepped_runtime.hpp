@@ -41,6 +41,7 @@ struct SteppedOptions {
   /// Empty: as HEARTH_FUSION says.
   std::optional<Fusion> fusion = {};
   std::optional<std::uint64_t> fusion_limit = {};
+  bool round_intermediates = false;
   /// Who makes the backends, in place of `faults`: stuck(control), say.
   std::optional<BackendFactory> backends = {};
 };
@@ -90,6 +91,7 @@ void stepped(const SteppedOptions& options, Body body) {
                      .eager_reports = options.eager_reports,
                      .fusion = options.fusion,
                      .fusion_limit = options.fusion_limit,
+                     .round_intermediates = options.round_intermediates,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

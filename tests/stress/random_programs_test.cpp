@@ -103,7 +103,7 @@ std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> in
 TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
   const std::vector<DeviceOptions> devices = {{.name = "cpu:0"}, {.name = "cpu:1"}};
   const Runtime singly({.devices = devices, .fusion = Fusion::off});
-  const Runtime fused({.devices = devices, .fusion = Fusion::on});
+  const Runtime fused({.devices = devices, .fusion = Fusion::on, .round_intermediates = true});
   static_cast<void>(run_seeded(
       {.count_variable = "RANDOM_FUSED", .count = 400, .least_bytes = 60, .most_bytes = 500},
       [&](auto bytes) {
@@ -119,7 +119,8 @@ TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
 // Dropout takes its words by the place in the tensor, however a kernel cuts it and reads it.
 TEST(RandomPrograms, AFusedDropoutHasTheBitsOfASingleOne) {
   const Runtime singly({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
-  const Runtime fused({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on});
+  const Runtime fused(
+      {.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on, .round_intermediates = true});
   const auto seen_on = [](const Runtime& runtime, const Shape& shape, DType dtype) {
     const Device device = runtime.device("cpu:0");
     Generator generator(11);
