@@ -28,7 +28,7 @@ using testing::World;
 using Tensors = std::vector<Tensor>;
 
 SteppedOptions on(const std::string& device, Fusion fusion) {
-  return {.devices = {{.name = device}}, .fusion = fusion};
+  return {.devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true};
 }
 
 /// The elements of a result: f64 has all of their bits.
