@@ -1,5 +1,6 @@
 #include "conv_taps.hpp"
 #include "conv_weight.hpp"
+#include "epilogue.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
@@ -39,7 +40,21 @@ class Taps {
   std::vector<ConvTap> more_;
 };
 
-Status forward(const KernelCall& call, KernelContext& context) {
+// Runs `work(y, epilogue)`: what is convolved goes to y, and each block of it on to the epilogue.
+template <class Work>
+Status with_epilogue(const KernelCall& call, KernelContext& context, const Work& work) {
+  if (call.epilogue == nullptr) {
+    return work(call.outputs[0], nullptr);
+  }
+  HEARTH_TRY(const EpilogueBlocks blocks, EpilogueBlocks::make(call, context));
+  const TensorView y{blocks.result(), call.outputs[0].layout, call.inputs[0].dtype};
+  return work(y, &blocks);
+}
+
+Status convolve(const KernelCall& call,
+                const TensorView& y,
+                const EpilogueBlocks* epilogue,
+                KernelContext& context) {
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
   const Strides& steps = w.strides();
@@ -53,7 +68,8 @@ Status forward(const KernelCall& call, KernelContext& context) {
   }
   TapConvolution convolution;
   convolution.x = call.inputs[0];
-  convolution.y = call.outputs[0];
+  convolution.y = y;
+  convolution.epilogue = epilogue;
   convolution.bias = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
   convolution.w = w.data;
   convolution.groups = attributes.groups;
@@ -68,6 +84,12 @@ Status forward(const KernelCall& call, KernelContext& context) {
   convolution.row_stride = attributes.stride[0];
   convolution.column_stride = attributes.stride[1];
   return run_tap_convolution(convolution, context);
+}
+
+Status forward(const KernelCall& call, KernelContext& context) {
+  return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
+    return convolve(call, y, epilogue, context);
+  });
 }
 
 // The weights that reach rows (or columns) of one phase: input position p takes from gradient
@@ -85,14 +107,18 @@ bool reaches(std::int64_t phase,
 // The gradient of the input at positions of one phase (row mod stride, column mod stride) is itself
 // a convolution of stride 1 of the gradient with those weights that reach it, so no products with
 // zeros are computed.
-Status backward_input(const KernelCall& call, KernelContext& context) {
+Status convolve_back(const KernelCall& call,
+                     const TensorView& y,
+                     const EpilogueBlocks* epilogue,
+                     KernelContext& context) {
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
   const Strides& steps = w.strides();
   const Shape& shape = call.outputs[0].shape();
   TapConvolution convolution;
   convolution.x = call.inputs[0];
-  convolution.y = call.outputs[0];
+  convolution.y = y;
+  convolution.epilogue = epilogue;
   convolution.w = w.data;
   convolution.groups = attributes.groups;
   convolution.inputs = w.shape()[0] / attributes.groups;
@@ -124,6 +150,12 @@ Status backward_input(const KernelCall& call, KernelContext& context) {
     }
   }
   return {};
+}
+
+Status backward_input(const KernelCall& call, KernelContext& context) {
+  return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
+    return convolve_back(call, y, epilogue, context);
+  });
 }
 
 Status backward_weight(const KernelCall& call, KernelContext& context) {

@@ -1,6 +1,7 @@
 #include "conv_taps.hpp"
 
 #include "conv_planes.hpp"
+#include "epilogue.hpp"
 #include "gemm.hpp"
 
 #include <algorithm>
@@ -238,6 +239,14 @@ class Convolution {
     }
     if (!writes_directly()) {
       spread(unit, y, conv_.y.data + first_channel * plane * size_bytes(conv_.y.dtype));
+    }
+    if (conv_.epilogue != nullptr) {
+      conv_.epilogue->run({.first = {unit.image,
+                                     unit.group * conv_.outputs,
+                                     unit.first_row * conv_.y_row_step + conv_.y_first_row,
+                                     conv_.y_first_column},
+                           .sizes = {1, conv_.outputs, unit.rows, conv_.columns},
+                           .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
     }
   }
 

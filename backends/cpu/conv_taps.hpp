@@ -12,6 +12,8 @@
 
 namespace hearth::cpu {
 
+class EpilogueBlocks;
+
 /// One input position of a window, relative to (row · row_stride, column · column_stride), and
 /// where its weight lies.
 struct ConvTap {
@@ -43,6 +45,7 @@ struct TapConvolution {
   std::int64_t y_first_column = 0;
   std::int64_t y_row_step = 1;
   std::int64_t y_column_step = 1;
+  const EpilogueBlocks* epilogue = nullptr;  ///< Works on y, each block of it once that is final.
 };
 
 [[nodiscard]] Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context);

@@ -5,6 +5,7 @@
 #include "tile_call.hpp"
 #include "tile_run.hpp"
 
+#include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 
 #include <fmt/format.h>
@@ -72,6 +73,9 @@ Support supports_epilogue(const KernelCall& call, KernelContext& context) {
   if (result_output(call) == call.outputs.size()) {
     return {.yes = false, .reason = "no result of the epilogue has the product's type"};
   }
+  if (call.op.kind() != OpKind::matmul) {
+    return {};  // boxes have all axes of the result
+  }
   const Shape& shape = call.outputs[0].shape();
   for (const TensorView& view : epilogue.inputs) {
     std::int64_t step = 0;
@@ -89,11 +93,24 @@ EpilogueBlocks::EpilogueBlocks(const KernelCall& call,
                                IsaLevel isa) noexcept
     : call_(&call), program_(&program), isa_(isa) {
   const Shape& shape = call.outputs[0].shape();
-  const auto last = static_cast<std::size_t>(shape.rank() - 1);
-  for (std::size_t i = 0; i < call.epilogue->inputs.size(); ++i) {
-    const TensorView& view = call.epilogue->inputs[i];
-    static_cast<void>(has_row_step(view, shape, steps_[i].row));
-    steps_[i].column = broadcast_strides(*view.layout, shape)[last];
+  const std::span<const TensorView> inputs = call.epilogue->inputs;
+  if (call.op.kind() == OpKind::matmul) {
+    const auto last = static_cast<std::size_t>(shape.rank() - 1);
+    result_steps_ = {shape[shape.rank() - 1], 1};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      static_cast<void>(has_row_step(inputs[i], shape, steps_[i][0]));
+      steps_[i][1] = broadcast_strides(*inputs[i].layout, shape)[last];
+    }
+    return;
+  }
+  axes_ = shape.rank();
+  HEARTH_ASSERT(axes_ <= static_cast<int>(ResultBox::kMostAxes), "a box has fewer axes");
+  const auto set = [this](Steps& steps, const Strides& strides) {
+    std::copy_n(strides.begin(), axes_, steps.begin());
+  };
+  set(result_steps_, call.outputs[0].strides());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    set(steps_[i], broadcast_strides(*inputs[i].layout, shape));
   }
 }
 
@@ -114,36 +131,35 @@ BlockSink EpilogueBlocks::sink() const noexcept {
                  std::int64_t column,
                  std::int64_t column_count) {
                 static_cast<const EpilogueBlocks*>(context)->run(
-                    row, row_count, column, column_count);
+                    {.first = {row, column}, .sizes = {row_count, column_count}});
               },
           .context = this};
 }
 
-void EpilogueBlocks::run(std::int64_t row,
-                         std::int64_t row_count,
-                         std::int64_t column,
-                         std::int64_t column_count) const {
+void EpilogueBlocks::run(const ResultBox& box) const {
   const Epilogue& epilogue = *call_->epilogue;
-  const Shape& shape = call_->outputs[0].shape();
-  const std::int64_t width = shape[shape.rank() - 1];
-  const Shape block{row_count, column_count};
+  const Shape block(std::span(box.sizes).first(static_cast<std::size_t>(axes_)));
   std::array<Layout, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> layouts;
   std::array<TensorView, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> views;
   std::size_t count = 0;
-  const auto add = [&](std::byte* data, DType dtype, Steps steps) {
-    layouts[count] = Layout(block, Strides{steps.row, steps.column});
-    views[count] = {data + (row * steps.row + column * steps.column) * size_bytes(dtype),
-                    &layouts[count],
-                    dtype};
+  const auto add = [&](std::byte* data, DType dtype, const Steps& steps) {
+    Strides strides{};
+    std::int64_t first = 0;
+    for (std::size_t axis = 0; axis < static_cast<std::size_t>(axes_); ++axis) {
+      first += box.first[axis] * steps[axis];
+      strides[axis] = box.steps[axis] * steps[axis];
+    }
+    layouts[count] = Layout(block, strides);
+    views[count] = {data + first * size_bytes(dtype), &layouts[count], dtype};
     ++count;
   };
-  add(result(), epilogue.expression->kernel.inputs[0].dtype, {width, 1});
+  add(result(), epilogue.expression->kernel.inputs[0].dtype, result_steps_);
   for (std::size_t i = 0; i < epilogue.inputs.size(); ++i) {
     add(epilogue.inputs[i].data, epilogue.inputs[i].dtype, steps_[i]);
   }
   const std::size_t inputs = count;
   for (const TensorView& output : call_->outputs) {
-    add(output.data, output.dtype, {width, 1});
+    add(output.data, output.dtype, result_steps_);
   }
   const std::span<const TensorView> all(views.data(), count);
   const ExpressionCall call{.inputs = all.first(inputs),

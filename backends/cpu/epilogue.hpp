@@ -1,6 +1,7 @@
 // The epilogue of a contraction: a pointwise expression that runs on each block of the result while
 // that lies near the core which made it. The result itself is made in the bytes of one of the
-// outputs. Private to backends/cpu. On the stack of the kernel; any of its threads gives blocks.
+// outputs. A product gives rows and columns, a convolution boxes of [image, channel, row, column].
+// Private to backends/cpu. On the stack of the kernel; any of its threads gives blocks.
 // Invariant: values have the bits that the ops have when they run singly, behind the contraction.
 #pragma once
 
@@ -16,9 +17,18 @@
 
 namespace hearth::cpu {
 
-/// Whether the epilogue of a call, if it has one, can run on blocks of rows and columns: over the
-/// last axis of its result, and all others as one.
+/// Whether the epilogue of a call, if it has one, can run on the blocks that its op gives: those of
+/// a matmul have two axes, the last of its result and all others as one.
 [[nodiscard]] Support supports_epilogue(const KernelCall& call, KernelContext& context);
+
+/// A box of the result: `sizes` elements along each axis, which lie `steps` apart, from `first` on.
+struct ResultBox {
+  static constexpr std::size_t kMostAxes = 4;
+  using Axes = std::array<std::int64_t, kMostAxes>;
+  Axes first{};
+  Axes sizes{};
+  Axes steps{1, 1, 1, 1};
+};
 
 class EpilogueBlocks {
  public:
@@ -27,24 +37,22 @@ class EpilogueBlocks {
 
   /// Where the contraction's own result is made.
   [[nodiscard]] std::byte* result() const noexcept;
+  /// Blocks of rows and columns, of a matmul.
   [[nodiscard]] BlockSink sink() const noexcept;
+  /// The elements of the box are final; it has the axes of the result, or a matmul's two.
+  void run(const ResultBox& box) const;
 
  private:
-  EpilogueBlocks(const KernelCall& call, const TileProgram& program, IsaLevel isa) noexcept;
-  void run(std::int64_t row,
-           std::int64_t row_count,
-           std::int64_t column,
-           std::int64_t column_count) const;
+  /// How an operand moves along each axis of a box, in elements.
+  using Steps = ResultBox::Axes;
 
-  /// How an operand moves from row to row and from column to column, in elements.
-  struct Steps {
-    std::int64_t row = 0;
-    std::int64_t column = 0;
-  };
+  EpilogueBlocks(const KernelCall& call, const TileProgram& program, IsaLevel isa) noexcept;
 
   const KernelCall* call_;
   const TileProgram* program_;
   IsaLevel isa_;
+  int axes_ = 2;
+  Steps result_steps_{};
   std::array<Steps, TileProgram::kMostInputs> steps_{};
 };
 

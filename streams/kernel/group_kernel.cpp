@@ -113,7 +113,9 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
 }
 
 bool may_anchor_group(OpKind kind, DType dtype) noexcept {
-  return op_facts(kind).fusion == FusionClass::contraction && is_float(dtype);
+  const bool gives_blocks = op_facts(kind).fusion == FusionClass::contraction ||
+                            kind == OpKind::conv2d || kind == OpKind::conv2d_backward_input;
+  return gives_blocks && is_float(dtype);
 }
 
 bool runs_along_rows(OpKind kind) noexcept {

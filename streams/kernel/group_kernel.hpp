@@ -32,7 +32,7 @@ enum class GroupExtent : std::uint8_t { full, row, cell };
 
 enum class GroupRole : std::uint8_t {
   computes,
-  anchor,  ///< The first op, a contraction say: the others work on its result before it is stored.
+  anchor,  ///< The first op, a product say: the others work on its result before it is stored.
   shows,   ///< A view of its source, which is the same value to the kernel.
   unneeded,  ///< Nobody needs its result, nor what is made of it: no part of the kernel.
 };
@@ -64,7 +64,8 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 /// at its place, from scalars and from its place in row-major order; and it cannot fail for what is
 /// in them.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
-/// Whether ops may work on this kind's result before it is stored.
+/// Whether ops may work on this kind's result before it is stored: that of a product, of a
+/// convolution and of its gradient for the input.
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
 /// Whether the kind takes whole rows in: reductions, and softmax and its kin.
 [[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;

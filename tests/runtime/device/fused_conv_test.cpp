@@ -1,0 +1,186 @@
+// Convolutions with the ops behind them in one kernel: what becomes one, and that no bit of a
+// result depends on it, on the oracle and on the cpu backend.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/explanation.hpp>
+
+#include "tests/runtime/stepped_runtime.hpp"
+
+namespace hearth {
+namespace {
+
+using testing::stepped;
+using testing::SteppedOptions;
+using testing::World;
+using Tensors = std::vector<Tensor>;
+
+struct Planes {
+  Shape x;
+  Shape weight;
+  Conv2dOptions options = {};
+  bool is_transposed = false;  ///< x lies in another order.
+};
+
+/// Both forms of tiles, several units of rows and groups, rows of one pixel, no elements.
+const std::vector<Planes>& all_planes() {
+  static const std::vector<Planes> kAll = {
+      {{1, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1}}},
+      {{2, 16, 14, 14}, {32, 16, 3, 3}, {.padding = {1, 1}}},
+      {{1, 3, 40, 33}, {5, 3, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
+      {{2, 6, 9, 11}, {8, 3, 3, 2}, {.stride = {1, 2}, .dilation = {2, 1}, .groups = 2}},
+      {{3, 4, 7, 5}, {4, 1, 2, 3}, {.stride = {3, 3}, .padding = {2, 1}, .groups = 4}},
+      {{1, 40, 6, 1}, {33, 40, 1, 1}, {.stride = {2, 1}}},
+      {{2, 3, 16, 20}, {7, 3, 5, 5}, {.padding = {2, 2}}, true},
+      {{0, 3, 8, 8}, {4, 3, 3, 3}},
+  };
+  return kAll;
+}
+
+Tensors inputs_of(const Device& device, const Planes& planes, DType dtype) {
+  Generator generator(11);
+  Tensor x = random_normal(device, planes.x, generator, 0, 0.5, dtype);
+  x = planes.is_transposed ? transpose(contiguous(transpose(x, 1, 3)), 1, 3) : x;
+  Tensors made{x, random_normal(device, planes.weight, generator, 0, 0.3, dtype)};
+  const std::int64_t channels = planes.weight[0];
+  for (const Shape& shape : {Shape{channels}, Shape{channels, 1, 1}, Shape{1, channels, 1, 1}}) {
+    made.push_back(random_normal(device, shape, generator, 1, 0.3, dtype));
+  }
+  const Tensor y = conv2d(made[0], made[1], planes.options);
+  made.push_back(ones_like(y) * 0.25);
+  made.push_back(slice(made.back(), 3, {0, 1}) * 3);                           // a number a row
+  made.push_back(transpose(contiguous(transpose(made[5] * -0.75, 1, 3)), 1, 3));  // in another order
+  device.sync();
+  return made;
+}
+
+struct Behind {
+  const char* name;
+  std::function<Tensors(const Tensors&, const Conv2dOptions&)> run;
+};
+
+// x, weight, bias [c], scale [c, 1, 1], shift [1, c, 1, 1], like the result, [.., 1], another order
+const std::vector<Behind>& all_behind() {
+  static const std::vector<Behind> kAll = {
+      {"relu",
+       [](const Tensors& t, const Conv2dOptions& o) -> Tensors {
+         return {relu(conv2d(t[0], t[1], t[2], o))};
+       }},
+      {"scale and shift",
+       [](const Tensors& t, const Conv2dOptions& o) -> Tensors {
+         return {relu(conv2d(t[0], t[1], o) * t[3] + t[4]) * 0.5};
+       }},
+      {"residuals",
+       [](const Tensors& t, const Conv2dOptions& o) -> Tensors {
+         return {tanh(conv2d(t[0], t[1], t[2], o) + t[5]) * t[6] - t[7]};
+       }},
+      {"several results",
+       [](const Tensors& t, const Conv2dOptions& o) -> Tensors {
+         const Tensor before = conv2d(t[0], t[1], t[2], o);
+         const Tensor after = relu(before);
+         return {before, after + t[5], after * after, after > 0.25};
+       }},
+  };
+  return kAll;
+}
+
+struct Ran {
+  std::vector<std::vector<double>> values;
+  std::uint64_t fused = 0;
+};
+
+template <class Program>
+Ran run(const std::string& device, Fusion fusion, const Program& program) {
+  Ran ran;
+  stepped({.devices = {{.name = device}}, .fusion = fusion}, [&](const World& world) {
+    for (int i = 0; i < 2; ++i) {  // the first time makes the plan
+      ran.values.clear();
+      for (const Tensor& result : program(world.device)) {
+        ran.values.push_back(cast(result, DType::f64).to_vector<double>());
+      }
+    }
+    ran.fused = world.device.statistics().fused_kernels;
+  });
+  return ran;
+}
+
+bool are_same(const Ran& a, const Ran& b) {
+  const auto same_bits = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return std::ranges::equal(a.values, b.values, [&](const auto& x, const auto& y) {
+    return std::ranges::equal(x, y, same_bits);
+  });
+}
+
+TEST(FusedConv, OpsBehindAConvolutionAreInItsKernel) {
+  for (const char* const device : {"cpu:0", "sim:0"}) {
+    stepped({.devices = {{.name = device}}, .fusion = Fusion::on}, [](const World& world) {
+      for (const Planes& planes : all_planes()) {
+        const Tensors t = inputs_of(world.device, planes, DType::f32);
+        for (const Behind& behind : all_behind()) {
+          Tensors results;
+          const Explanation said =
+              explain(world.device, [&] { results = behind.run(t, planes.options); });
+          EXPECT_EQ(said.kernels.size(), 1U)
+              << behind.name << " of " << planes.x.to_string() << "\n" << said.to_text();
+        }
+      }
+    });
+  }
+}
+
+TEST(FusedConv, HasTheBitsOfSingleOps) {
+  std::uint64_t fused = 0;
+  for (const Planes& planes : all_planes()) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      for (const Behind& behind : all_behind()) {
+        const auto program = [&](const Device& device) {
+          return behind.run(inputs_of(device, planes, dtype), planes.options);
+        };
+        const Ran off = run("cpu:0", Fusion::off, program);
+        const Ran on = run("cpu:0", Fusion::on, program);
+        EXPECT_TRUE(are_same(off, on))
+            << behind.name << " of " << planes.x.to_string() << " in " << name(dtype);
+        EXPECT_EQ(off.fused, 0U);
+        fused += on.fused;
+      }
+    }
+  }
+  EXPECT_GE(fused, 2 * 4 * all_planes().size() * all_behind().size());
+}
+
+// The gradient of an input goes on to the ops in front of the convolution, phase by phase where its
+// windows are some steps apart.
+TEST(FusedConv, GradientsHaveTheBitsOfSingleOps) {
+  std::uint64_t fused = 0;
+  for (const Planes& planes : all_planes()) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const auto program = [&](const Device& device) {
+        const Tensors t = inputs_of(device, planes, dtype);
+        return grad(
+            [&](const Tensors& x) {
+              const Tensor y = relu(conv2d(relu(x[0] * 2), x[1], x[2], planes.options));
+              return sum(square(y * x[3]));
+            },
+            {t[0], t[1], t[2], t[3]});
+      };
+      const Ran off = run("cpu:0", Fusion::off, program);
+      const Ran on = run("cpu:0", Fusion::on, program);
+      EXPECT_TRUE(are_same(off, on)) << planes.x.to_string() << " in " << name(dtype);
+      fused += on.fused;
+    }
+  }
+  EXPECT_GE(fused, 2 * 2 * all_planes().size());
+}
+
+}  // namespace
+}  // namespace hearth
