@@ -1,6 +1,7 @@
 #include "conv_planes.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace hearth::cpu {
 
@@ -31,6 +32,27 @@ void copy_phase(const TileKernels<T>& kernels,
   std::fill(to + end, to + block.phase_columns, T{});
 }
 
+// Rows of neighbours that are in the sum's type already: a plane of zeros, then what lies inside.
+template <class T>
+void copy_plane(const TensorView& x, const T* plane, const PlaneBlock& block, T* to) {
+  const std::int64_t row_step = x.strides()[2];
+  const std::int64_t first = std::max<std::int64_t>(block.first_row, 0);
+  const std::int64_t end = std::min(block.first_row + block.rows, x.shape()[2]);
+  const std::int64_t begin = std::max<std::int64_t>(block.first_column, 0);
+  const std::int64_t count =
+      std::min(block.first_column + block.phase_columns, x.shape()[3]) - begin;
+  if (end - first < block.rows || count < block.phase_columns) {
+    std::fill(to, to + block.plane_elements(), T{});
+  }
+  if (first >= end || count <= 0) {
+    return;
+  }
+  to += (first - block.first_row) * block.phase_columns + begin - block.first_column;
+  for (std::int64_t row = first; row < end; ++row, to += block.phase_columns) {
+    std::memcpy(to, plane + row * row_step + begin, static_cast<std::size_t>(count) * sizeof(T));
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -42,6 +64,12 @@ void copy_planes(const TileKernels<T>& kernels,
                  const PlaneBlock& block,
                  T* to) {
   const Strides& steps = x.strides();
+  if (x.dtype == dtype_of<T> && steps[3] == 1 && block.column_stride == 1) {
+    for (std::int64_t c = channel; c < channel + channels; ++c, to += block.plane_elements()) {
+      copy_plane(x, x.as<const T>() + image * steps[0] + c * steps[1], block, to);
+    }
+    return;
+  }
   for (std::int64_t c = channel; c < channel + channels; ++c) {
     for (std::int64_t r = 0; r < block.rows; ++r, to += block.row_elements()) {
       const std::int64_t y = block.first_row + r;

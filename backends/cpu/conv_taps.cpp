@@ -17,6 +17,8 @@ constexpr std::int64_t kMaxParts = 64;
 // A block's planes stay in the second-level cache, its results in the first.
 constexpr std::int64_t kPlaneBytes = 1 << 19;
 constexpr std::int64_t kBlockPixels = 256;
+// Results that are small enough for whole planes to stay in the second-level cache.
+constexpr std::int64_t kResultBytes = 1 << 17;
 // Depth of one pass: the weights of one panel stay in the first-level cache.
 constexpr std::int64_t kDepth = 192;
 // What it costs to turn a block of results around, in steps of depth.
@@ -109,19 +111,26 @@ class Convolution {
         std::max<std::int64_t>(1, conv_.inputs * block_.row_elements() * kElementBytes);
     const std::int64_t fit =
         std::max<std::int64_t>(1, (kPlaneBytes / row_bytes - tap_rows) / conv_.row_stride);
-    const std::int64_t wanted =
-        std::min(fit, std::max<std::int64_t>(1, kBlockPixels / conv_.columns));
-    block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
-    block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
-    row_blocks_ = parts(conv_.rows, block_rows_);
-    unit_count_ = conv_.y.shape()[0] * conv_.groups * row_blocks_;
     const double flops =
         2.0 * static_cast<double>(depth_ * conv_.outputs) *
         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
     const double bytes = static_cast<double>(conv_.x.element_count() + conv_.y.element_count()) *
                          static_cast<double>(size_bytes(conv_.y.dtype));
     const auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
+    const std::int64_t planes = conv_.y.shape()[0] * conv_.groups;
+    const bool is_whole = suits_whole_planes() && planes >= wanted_parts;
+    const std::int64_t wanted = std::min(
+        fit, is_whole ? conv_.rows : std::max<std::int64_t>(1, kBlockPixels / conv_.columns));
+    block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
+    block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
+    row_blocks_ = parts(conv_.rows, block_rows_);
+    unit_count_ = planes * row_blocks_;
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
+  }
+
+  // An epilogue runs over whole planes in one go, over parts of them row by row.
+  [[nodiscard]] bool suits_whole_planes() const {
+    return conv_.outputs * conv_.rows * conv_.columns * kElementBytes <= kResultBytes;
   }
 
   // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread

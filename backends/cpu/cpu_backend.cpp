@@ -112,8 +112,7 @@ Support CpuBackend::supports(const KernelCall& call) const {
     return supports_expression_call(call, machine_->context);
   }
   if (call.epilogue != nullptr) {
-    return kind == OpKind::matmul || kind == OpKind::conv2d ||
-                   kind == OpKind::conv2d_backward_input
+    return kind == OpKind::matmul || kind == OpKind::conv2d || kind == OpKind::conv2d_backward_input
                ? supports_epilogue(call, machine_->context)
                : Support{.yes = false, .reason = fmt::format("{} with an epilogue", op.name)};
   }

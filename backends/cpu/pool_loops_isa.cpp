@@ -37,6 +37,15 @@ template <int... kIndex>
   return Places{kIndex...};
 }
 
+// Places by the loads and stores of floats, which leave the bits as they are: a copy of so many
+// bytes is a call, and waits for what it has just stored.
+[[gnu::always_inline]] inline void store_places(std::int32_t* to, Places places, int count) {
+  store_part(reinterpret_cast<float*>(to), __builtin_bit_cast(Vector<float>, places), count);
+}
+[[gnu::always_inline]] inline Places load_places(const std::int32_t* from, int count) {
+  return __builtin_bit_cast(Places, load_part(reinterpret_cast<const float*>(from), count));
+}
+
 // `count` pairs: as many vectors as they fill.
 struct Pairs {
   Vector<float> first;
@@ -71,7 +80,29 @@ struct Pairs {
   store_part(to + kWidth, high, 2 * count - kWidth);
 }
 
+[[gnu::always_inline]] inline Vector<float> larger(Vector<float> best, Vector<float> value) {
+  const Places better = (value > best) | ((value != value) & (best == best));
+  return better ? value : best;
+}
+
+// The same values, without a look at where they were.
+void max_pairs_alone(const PairRow& row, const float* x, float* y) {
+  for (std::int64_t column = 0; column < row.columns; column += kWidth) {
+    const int count =
+        static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
+    const Pairs above = load_pairs(x + 2 * column, count);
+    const Pairs below = load_pairs(x + row.width + 2 * column, count);
+    store_part(y + column,
+               larger(larger(larger(above.first, above.second), below.first), below.second),
+               count);
+  }
+}
+
 void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* positions) {
+  if (positions == nullptr) {
+    max_pairs_alone(row, x, y);
+    return;
+  }
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
     const int count =
         static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
@@ -90,10 +121,7 @@ void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* posit
       place = better ? first + steps[i] : place;
     }
     store_part(y + column, best, count);
-    if (positions != nullptr) {
-      __builtin_memcpy(
-          positions + column, &place, static_cast<std::size_t>(count) * sizeof(std::int32_t));
-    }
+    store_places(positions + column, place, count);
   }
 }
 
@@ -109,9 +137,8 @@ bool max_pairs_backward(const PairRow& row,
     const auto width = static_cast<std::int32_t>(row.width);
     const Places first =
         count_up(kAllLanes) * 2 + static_cast<std::int32_t>(row.place + 2 * column);
-    Places place = first;
-    __builtin_memcpy(
-        &place, positions + column, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    const Places place =
+        count_up(kAllLanes) < count ? load_places(positions + column, count) : first;
     const Places step = place - first;
     const Vector<float> zero{};
     store_pairs(dx + 2 * column, step == 0 ? value : zero, step == 1 ? value : zero, count);

@@ -7,8 +7,10 @@ namespace hearth::cpu {
 
 namespace {
 
-// Below, a tile takes several rows: an instruction costs some nanoseconds however few its elements.
+// Below, a tile takes several rows: an instruction costs some nanoseconds however few its elements,
+// but bringing rows together costs too, as much as instructions on so many elements.
 constexpr std::int64_t kShortRow = 256;
+constexpr std::int64_t kShortRowOfOne = 32;
 constexpr std::int64_t kBlockRows =
     16;  // a cache line of 4-byte elements, read along the other axis
 
@@ -199,11 +201,7 @@ void TileCall::run(TileRun& run, std::int64_t begin, std::int64_t end) const {
       run_blocks(run, begin, end);
       break;
     default:
-      while (begin < end) {
-        const Block block = next_rows(begin, end);
-        run_block(run, block);
-        begin += block.rows * block.columns;
-      }
+      run_rows(run, begin, end);
       break;
   }
   if (has_streams_) {
@@ -226,7 +224,7 @@ bool TileCall::find_undefined(TileRun& run,
     } else {  // rows in every case: the first place is looked for
       block = next_rows(begin, end);
       places = places_of(block);
-      set_inputs(run, block);
+      set_inputs(run, block, TilePlace(*space_, block.row));
     }
     if (run.find_undefined(places, undefined)) {
       return true;
@@ -283,13 +281,29 @@ TileCall::Block TileCall::next_rows(std::int64_t at, std::int64_t end) const {
   const std::int64_t inner = space_->inner_size();
   Block block{.row = at / inner, .column = at % inner};
   const std::int64_t most = program_.tile_elements;
-  if (block.column == 0 && inner < kShortRow && 2 * inner <= most && end - at >= inner) {
+  const std::int64_t short_row =
+      std::min(kShortRow, kShortRowOfOne * static_cast<std::int64_t>(program_.body.size()));
+  if (block.column == 0 && inner < short_row && 2 * inner <= most && end - at >= inner) {
     block.rows = std::min(most, end - at) / inner;
     block.columns = inner;
   } else {
     block.columns = std::min({inner - block.column, end - at, most});
   }
   return block;
+}
+
+void TileCall::run_rows(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  TilePlace place(*space_, begin / space_->inner_size());
+  while (begin < end) {
+    const Block block = next_rows(begin, end);
+    run_block(run, block, place);
+    begin += block.rows * block.columns;
+    if (block.column + block.columns == space_->inner_size()) {
+      for (std::int64_t row = 0; row < block.rows; ++row) {
+        place.advance();
+      }
+    }
+  }
 }
 
 void TileCall::run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const {
@@ -302,12 +316,14 @@ void TileCall::run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) co
     const std::int64_t first = group / groups * rows;
     const std::int64_t last = std::min(rows, (group % groups + 1) * kBlockRows);
     for (std::int64_t row = group % groups * kBlockRows; row < last; row += height) {
+      const TilePlace place(*space_, first + row);
       for (std::int64_t column = 0; column < columns; column += width) {
         run_block(run,
                   {.row = first + row,
                    .column = column,
                    .rows = std::min(height, last - row),
-                   .columns = std::min(width, columns - column)});
+                   .columns = std::min(width, columns - column)},
+                  place);
       }
     }
   }
@@ -327,8 +343,7 @@ bool TileCall::is_straight(std::size_t operand, const Block& block) const {
          (block.rows == 1 || (block.columns == space_->inner_size() && space_->is_linear(operand)));
 }
 
-void TileCall::set_inputs(TileRun& run, const Block& block) const {
-  const TilePlace place(*space_, block.row);
+void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& place) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
     const std::int64_t step = space_->inner_stride(i);
@@ -393,9 +408,8 @@ void TileCall::gather_mapped(std::size_t input, const Block& block, std::byte* t
   }
 }
 
-void TileCall::run_block(TileRun& run, const Block& block) const {
-  set_inputs(run, block);
-  const TilePlace place(*space_, block.row);
+void TileCall::run_block(TileRun& run, const Block& block, const TilePlace& place) const {
+  set_inputs(run, block, place);
   std::array<std::byte*, TileProgram::kMostOutputs> straight{};
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const TensorView& output = call_.outputs[o];

@@ -65,11 +65,13 @@ class TileCall {
   [[nodiscard]] bool is_straight(std::size_t operand, const Block& block) const;
   [[nodiscard]] Block next_rows(std::int64_t at, std::int64_t end) const;
   void run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  void run_rows(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
   void fetch_ahead(std::int64_t at, std::int64_t count) const;
-  void set_inputs(TileRun& run, const Block& block) const;
-  void run_block(TileRun& run, const Block& block) const;
+  /// `place`: of the block's first row.
+  void set_inputs(TileRun& run, const Block& block, const TilePlace& place) const;
+  void run_block(TileRun& run, const Block& block, const TilePlace& place) const;
   void gather(std::size_t input, const Block& block, std::byte* to) const;
   void gather_mapped(std::size_t input, const Block& block, std::byte* to) const;
   void store(TileRun& run, std::size_t output, std::byte* to, std::int64_t count) const;

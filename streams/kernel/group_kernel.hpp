@@ -32,8 +32,8 @@ enum class GroupExtent : std::uint8_t { full, row, cell };
 
 enum class GroupRole : std::uint8_t {
   computes,
-  anchor,  ///< The first op, a product say: the others work on its result before it is stored.
-  shows,   ///< A view of its source, which is the same value to the kernel.
+  anchor,    ///< The first op, a product say: the others work on its result before it is stored.
+  shows,     ///< A view of its source, which is the same value to the kernel.
   unneeded,  ///< Nobody needs its result, nor what is made of it: no part of the kernel.
 };
 

@@ -56,8 +56,9 @@ Tensors inputs_of(const Device& device, const Planes& planes, DType dtype) {
   }
   const Tensor y = conv2d(made[0], made[1], planes.options);
   made.push_back(ones_like(y) * 0.25);
-  made.push_back(slice(made.back(), 3, {0, 1}) * 3);                           // a number a row
-  made.push_back(transpose(contiguous(transpose(made[5] * -0.75, 1, 3)), 1, 3));  // in another order
+  made.push_back(slice(made.back(), 3, {0, 1}) * 3);  // a number a row
+  made.push_back(
+      transpose(contiguous(transpose(made[5] * -0.75, 1, 3)), 1, 3));  // in another order
   device.sync();
   return made;
 }
@@ -131,7 +132,8 @@ TEST(FusedConv, OpsBehindAConvolutionAreInItsKernel) {
           const Explanation said =
               explain(world.device, [&] { results = behind.run(t, planes.options); });
           EXPECT_EQ(said.kernels.size(), 1U)
-              << behind.name << " of " << planes.x.to_string() << "\n" << said.to_text();
+              << behind.name << " of " << planes.x.to_string() << "\n"
+              << said.to_text();
         }
       }
     });
