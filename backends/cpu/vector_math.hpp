@@ -45,8 +45,9 @@ struct ExpParts {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  return {p, static_cast<std::int32_t>(static_cast<std::uint32_t>(to_bits(shifted)) -
-                                       static_cast<std::uint32_t>(kRounderBits))};
+  return {p,
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(to_bits(shifted)) -
+                                    static_cast<std::uint32_t>(kRounderBits))};
 }
 
 [[gnu::always_inline]] inline float exp_f32(float x) noexcept {

@@ -101,7 +101,9 @@ struct Ran {
 template <class Program>
 Ran run(const std::string& device, Fusion fusion, const Program& program) {
   Ran ran;
-  stepped({.devices = {{.name = device}}, .fusion = fusion}, [&](const World& world) {
+  const SteppedOptions options{
+      .devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true};
+  stepped(options, [&](const World& world) {
     for (int i = 0; i < 2; ++i) {  // the first time makes the plan
       ran.values.clear();
       for (const Tensor& result : program(world.device)) {
