@@ -208,16 +208,67 @@ bool has_exact_reciprocal(T y) noexcept {
          exponent < std::numeric_limits<T>::max_exponent;
 }
 
+#ifdef __FMA__
+/// Numbers whose quotients, and what is left over by them, stay far from the ends of the range.
+constexpr float kLeastPlain = 0x1p-60F;
+constexpr float kMostPlain = 0x1p60F;
+
+/// Whether each x[i] is plain, or 0.
+bool are_plain(const float* x, std::int64_t count) {
+  const std::uint32_t least = static_cast<std::uint32_t>(to_bits(kLeastPlain)) - 1U;
+  std::uint32_t smallest = least;
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = static_cast<std::uint32_t>(to_bits(x[i]) & INT32_MAX);
+    largest = bits > largest ? bits : largest;
+    smallest = bits - 1U < smallest ? bits - 1U : smallest;  // 0 becomes the largest
+  }
+  return smallest == least && largest <= static_cast<std::uint32_t>(to_bits(kMostPlain));
+}
+
+// x[i] / y, rounded once, in the time of six multiplications: two corrections of x·(1/y), the
+// second of which rounds right (Paper: Markstein, Computation of elementary functions on the IBM
+// RISC System/6000 processor, theorem on quotients). Requires numbers that are plain, or x[i] = 0.
+void plain_quotients(float* to, const float* x, float y, std::int64_t count) {
+  const float reciprocal = 1.0F / y;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float magnitude = __builtin_fabsf(x[i]);
+    const float first = magnitude * reciprocal;
+    const float second = __builtin_fmaf(__builtin_fmaf(-first, y, magnitude), reciprocal, first);
+    const float third = __builtin_fmaf(__builtin_fmaf(-second, y, magnitude), reciprocal, second);
+    to[i] = from_bits(to_bits(third) ^ (to_bits(x[i]) & INT32_MIN));
+  }
+}
+#endif
+
 // Vectors are divided ten times as slowly as multiplied.
-template <class T>
-void quotient_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
-  const T y = *static_cast<const T*>(b);
-  if (!has_exact_reciprocal(y)) {
-    scalar_b<Div, T>(out, a, b, count);
+void float_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
+  const float y = *static_cast<const float*>(b);
+  if (has_exact_reciprocal(y)) {
+    const float reciprocal = 1.0F / y;
+    scalar_b<Mul, float>(out, a, &reciprocal, count);
     return;
   }
-  const T reciprocal = T{1} / y;
-  scalar_b<Mul, T>(out, a, &reciprocal, count);
+#ifdef __FMA__
+  if (std::fabs(y) >= kLeastPlain && std::fabs(y) <= kMostPlain) {
+    constexpr std::int64_t kBlock = 1024;
+    for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+      const std::int64_t size = begin + kBlock < count ? kBlock : count - begin;
+      float* const to = static_cast<float*>(out) + begin;
+      const float* const x = static_cast<const float*>(a) + begin;
+      are_plain(x, size) ? plain_quotients(to, x, y, size) : scalar_b<Div, float>(to, x, &y, size);
+    }
+    return;
+  }
+#endif
+  scalar_b<Div, float>(out, a, &y, count);
+}
+void double_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
+  const double y = *static_cast<const double*>(b);
+  const double reciprocal = 1.0 / y;
+  has_exact_reciprocal(y) ? scalar_b<Mul, double>(out, a, &reciprocal, count)
+                          : scalar_b<Div, double>(out, a, &y, count);
 }
 
 template <class Op, class T>
@@ -234,8 +285,8 @@ constexpr BinaryLoops::Row numbers() {
 }
 constexpr BinaryLoops::Row quotients() {
   BinaryLoops::Row row = numbers<Div>();
-  row[0][2] = quotient_by_scalar<float>;
-  row[1][2] = quotient_by_scalar<double>;
+  row[0][2] = float_by_scalar;
+  row[1][2] = double_by_scalar;
   return row;
 }
 constexpr BinaryLoops::Row powers() {

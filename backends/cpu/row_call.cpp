@@ -126,6 +126,7 @@ void RowCall::find_shares() noexcept {
     const std::int64_t bytes =
         rows_ * width(program_.outputs[o].is_of_rows) * size_bytes(output.dtype);
     is_streamed_[o] = shared == 0 && bytes >= MoveLoops::kStreamBytes;
+    is_fresh_[o] = shared == 0;
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
@@ -150,7 +151,7 @@ void RowCall::run(std::byte* memory, std::int64_t begin, std::int64_t end) const
     const std::int64_t count = std::min(at_once_, end - row);
     set_inputs(run, row, count, row == begin);
     set_outputs(run, row);
-    fetch_ahead(row + count, std::min(at_once_, end - row - count));
+    fetch_ahead(run, row + count, std::min(at_once_, end - row - count));
     run.run({.first = row * length_, .columns = count * length_, .lines = count});
     store_outputs(run, row, count);
   }
@@ -159,17 +160,18 @@ void RowCall::run(std::byte* memory, std::int64_t begin, std::int64_t end) const
   }
 }
 
-// The next rows come from memory while these are worked on: an instruction reads a row in a run too
-// short for the hardware to see it coming.
-void RowCall::fetch_ahead(std::int64_t row, std::int64_t count) const {
+void RowCall::fetch_ahead(TileRun& run, std::int64_t row, std::int64_t count) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-    if (lies_[i] != Lie::straight) {
-      continue;
-    }
     const std::int64_t size = width(is_of_rows_[i]) * size_bytes(call_.inputs[i].dtype);
-    const std::byte* const from = call_.inputs[i].data + row * size;
-    for (std::int64_t byte = 0; byte < count * size; byte += kLine) {
-      __builtin_prefetch(from + byte, 0, 2);
+    if (lies_[i] == Lie::straight) {
+      run.add_next(call_.inputs[i].data + row * size, count * size, false);
+    }
+  }
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
+    const std::int64_t size =
+        width(program_.outputs[o].is_of_rows) * size_bytes(call_.outputs[o].dtype);
+    if (is_made_in_place_[o] && is_fresh_[o]) {
+      run.add_next(place_of(o, row), count * size, true);
     }
   }
 }

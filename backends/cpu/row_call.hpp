@@ -49,7 +49,7 @@ class RowCall {
   void find_shares() noexcept;
   void set_inputs(TileRun& run, std::int64_t row, std::int64_t count, bool is_first) const;
   void gather(std::size_t input, std::int64_t row, std::int64_t count, std::byte* to) const;
-  void fetch_ahead(std::int64_t row, std::int64_t count) const;
+  void fetch_ahead(TileRun& run, std::int64_t row, std::int64_t count) const;
   void set_outputs(TileRun& run, std::int64_t row) const;
   void store_outputs(TileRun& run, std::int64_t row, std::int64_t count) const;
   [[nodiscard]] std::byte* place_of(std::size_t output, std::int64_t row) const noexcept;
@@ -70,6 +70,7 @@ class RowCall {
   std::array<bool, TileProgram::kMostInputs> is_of_rows_{};
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<Strides, TileProgram::kMostInputs> strides_{};
+  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input lies there.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;

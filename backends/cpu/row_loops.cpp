@@ -2,6 +2,7 @@
 
 #include "vector_folds.hpp"
 #include "vector_math.hpp"
+#include "vector_math_512.hpp"
 
 #include <cmath>
 
@@ -19,6 +20,21 @@ constexpr std::int64_t kBlock =
   return std::exp(x);
 }
 
+// exp(in - top), at most 1.
+template <class T>
+void falloff(T* out, const T* in, T top, std::int64_t count) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = exp_of(in[i] - top);
+  }
+}
+#ifdef __AVX512F__
+void falloff(float* out, const float* in, float top, std::int64_t count) {
+  const __m512 all_top = _mm512_set1_ps(top);
+  map_lanes(out, in, count, [all_top](__m512 x) { return exp_lanes(_mm512_sub_ps(x, all_top)); });
+}
+#endif
+
 template <class T>
 double exponentials(T* out, const T* in, T top, std::int64_t count) {
   double sum = 0;
@@ -26,10 +42,7 @@ double exponentials(T* out, const T* in, T top, std::int64_t count) {
     const std::int64_t n = count - begin < kBlock ? count - begin : kBlock;
     T* const to = out + begin;
     const T* const from = in + begin;
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      to[i] = exp_of(from[i] - top);
-    }
+    falloff(to, from, top, n);
     sum += sum_of(to, n);
   }
   return sum;

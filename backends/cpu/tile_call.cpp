@@ -43,6 +43,10 @@ void scatter_row(std::byte* to, std::int64_t step, const std::byte* from, std::i
   }
 }
 
+// Elements of a tile whose operands come from memory: the next tile's lines are all on their way
+// while this one is worked on, where a core keeps no more than some dozens of them waiting.
+constexpr std::int64_t kFarTile = 512;
+
 }  // namespace
 
 TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLevel isa)
@@ -164,6 +168,7 @@ void TileCall::find_shares() {
       shared |= call_.inputs[i].data == output.data ? 1U << i : 0U;
     }
     is_streamed_[o] = shared == 0 && count_ * size_bytes(output.dtype) >= MoveLoops::kStreamBytes;
+    is_fresh_[o] = shared == 0;
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
@@ -241,24 +246,29 @@ void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
   }
 }
 
-// A tile's instructions read it in short runs, which the hardware does not see coming: the next
-// tile comes from memory while this one is worked on.
-void TileCall::fetch_ahead(std::int64_t at, std::int64_t count) const {
-  constexpr std::int64_t kLine = 64;
+void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const {
   for (std::size_t i = 0; is_far_ && i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
-    for (std::int64_t byte = 0; lies_[i] == Lie::linear && byte < count * size; byte += kLine) {
-      __builtin_prefetch(base_[i] + at * size + byte, 0, 2);
+    if (lies_[i] == Lie::linear) {
+      run.add_next(base_[i] + at * size, count * size, false);
+    }
+  }
+  for (std::size_t o = 0; is_far_ && o < call_.outputs.size(); ++o) {
+    const std::int64_t size = size_bytes(call_.outputs[o].dtype);
+    if (is_made_in_place_[o] && is_fresh_[o]) {
+      run.add_next(call_.outputs[o].data + at * size, count * size, true);
     }
   }
 }
 
 void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const {
-  const std::int64_t most = is_one_pass_ ? end - begin : program_.tile_elements;
+  const std::int64_t tile =
+      is_far_ ? std::min(program_.tile_elements, kFarTile) : program_.tile_elements;
+  const std::int64_t most = is_one_pass_ ? end - begin : tile;
   while (begin < end) {
     const std::int64_t count = std::min(most, end - begin);
     set_flat_inputs(run, begin);
-    fetch_ahead(begin + count, std::min(count, end - begin - count));
+    fetch_ahead(run, begin + count, std::min(count, end - begin - count));
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
       const TensorView& output = call_.outputs[o];
       if (is_made_in_place_[o]) {

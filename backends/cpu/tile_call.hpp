@@ -68,7 +68,7 @@ class TileCall {
   void run_rows(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
-  void fetch_ahead(std::int64_t at, std::int64_t count) const;
+  void fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const;
   /// `place`: of the block's first row.
   void set_inputs(TileRun& run, const Block& block, const TilePlace& place) const;
   void run_block(TileRun& run, const Block& block, const TilePlace& place) const;
@@ -85,6 +85,7 @@ class TileCall {
   Order order_ = Order::flat;
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
+  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};          ///< No input lies there.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;

@@ -110,8 +110,29 @@ bool TileRun::may_fail() const noexcept {
 }
 
 void TileRun::run(const TilePlaces& places) noexcept {
+  std::int64_t number = 0;
   for (const TileInstruction& each : program_.body) {
+    if (next_count_ != 0) {
+      fetch_next(number++);
+    }
     execute(each, places);
+  }
+  next_count_ = 0;
+}
+
+// A tile is read in short runs, which the hardware does not see coming.
+[[gnu::target("prfchw")]] void TileRun::fetch_next(std::int64_t number) const noexcept {
+  const auto parts = static_cast<std::int64_t>(program_.body.size());
+  for (std::size_t i = 0; i < next_count_; ++i) {
+    const Next& next = next_[i];
+    const std::int64_t end = (number + 1) * next.lines / parts;
+    for (std::int64_t line = number * next.lines / parts; line < end; ++line) {
+      if (next.is_written) {
+        __builtin_prefetch(next.data + line * kLine, 1, 2);
+      } else {
+        __builtin_prefetch(next.data + line * kLine, 0, 2);
+      }
+    }
   }
 }
 

@@ -74,6 +74,11 @@ class TileRun {
     const ValueNumber value = program_.outputs[output].value;
     at_[value] = tile_at(value);
   }
+  /// Bytes that the next tile reads, or writes if so: they are brought near while this one is
+  /// worked on, some of them before each instruction.
+  void add_next(const std::byte* data, std::int64_t size_bytes, bool is_written) noexcept {
+    next_[next_count_++] = {.data = data, .lines = size_bytes / kLine, .is_written = is_written};
+  }
   /// Makes the values of one tile; inputs and outputs are set.
   void run(const TilePlaces& places) noexcept;
   /// The same, looking for the first element without an answer, which ends it: returns true. Every
@@ -95,6 +100,7 @@ class TileRun {
   [[nodiscard]] bool is_undefined(const TileInstruction& each,
                                   const TilePlaces& places,
                                   UndefinedElement& undefined) const noexcept;
+  void fetch_next(std::int64_t number) const noexcept;
   void execute(const TileInstruction& each, const TilePlaces& places) noexcept;
   [[nodiscard]] bool choose(const TileInstruction& each, std::int64_t count) noexcept;
   void add_products(const TileInstruction& each, std::int64_t count) const noexcept;
@@ -124,7 +130,15 @@ class TileRun {
   const MoveLoops& moves_;
   const CastLoops& casts_;
   const RandomLoops& random_;
+  static constexpr std::int64_t kLine = 64;
+  struct Next {
+    const std::byte* data;
+    std::int64_t lines;
+    bool is_written;
+  };
   TileSizes sizes_ = {};
+  std::size_t next_count_ = 0;
+  std::array<Next, TileProgram::kMostInputs + TileProgram::kMostOutputs> next_;
   // Uninitialised but for what the program has: filling them would take longer than small ops.
   std::array<std::byte*, TileProgram::kMostValues> at_;
   std::array<bool, TileProgram::kMostValues> is_one_;

@@ -1,6 +1,7 @@
 #include "unary_loops.hpp"
 
 #include "vector_math.hpp"
+#include "vector_math_512.hpp"
 
 #include <type_traits>
 
@@ -120,6 +121,18 @@ void run(void* out, const void* in, std::int64_t count) {
   }
 }
 
+#ifdef __AVX512F__
+void run_exp(void* out, const void* in, std::int64_t count) {
+  map_lanes(static_cast<float*>(out), static_cast<const float*>(in), count, exp_lanes);
+}
+void run_erf(void* out, const void* in, std::int64_t count) {
+  map_lanes(static_cast<float*>(out), static_cast<const float*>(in), count, erf_lanes);
+}
+#else
+constexpr auto run_exp = run<Exp, float>;
+constexpr auto run_erf = run<Erf, float>;
+#endif
+
 // Large angles, infinities and NaN take the slow and exact way, each by itself: a result does not
 // depend on its neighbours.
 template <int quarter_turns>
@@ -165,7 +178,7 @@ constexpr UnaryLoops::Row numbers() {
 extern const UnaryLoops unary_loops_table = {{
     numbers<Neg>(),
     numbers<Abs>(),
-    floats<Exp>(),
+    UnaryLoops::Row{run_exp, run<Exp, double>, nullptr, nullptr, nullptr},
     floats<Log>(),
     floats<Sqrt>(),
     floats<Rsqrt>(),
@@ -173,7 +186,7 @@ extern const UnaryLoops unary_loops_table = {{
     UnaryLoops::Row{run_sine<0>, run<Sin, double>, nullptr, nullptr, nullptr},
     UnaryLoops::Row{run_sine<1>, run<Cos, double>, nullptr, nullptr, nullptr},
     floats<Tanh>(),
-    floats<Erf>(),
+    UnaryLoops::Row{run_erf, run<Erf, double>, nullptr, nullptr, nullptr},
     floats<Sigmoid>(),
     floats<Recip>(),
     numbers<Relu>(),

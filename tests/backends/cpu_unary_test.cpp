@@ -100,6 +100,46 @@ TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
   expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
 }
 
+// Other levels divide, and so does the loop of two vectors: the bits are those of a division.
+TEST(BinaryLoops, QuotientsByOneNumberAreDivisions) {
+  std::vector<float> in = floats_of_all_sizes();
+  std::vector<float> plain;  // whole blocks without numbers near the ends of the range
+  for (std::uint32_t i = 0; i < 40000; ++i) {
+    plain.push_back(std::bit_cast<float>(0x3C000000U + i * 9973U) * (i % 2 == 0 ? 1.0F : -1.0F));
+    plain.push_back(i % 3 == 0 ? -0.0F : 0.0F);
+  }
+  in.insert(in.begin(), plain.begin(), plain.end());
+  std::vector<float> divisors{1.41421356F,
+                              -3.0F,
+                              2.0F,
+                              0.1F,
+                              7.0F,
+                              std::nextafter(2.0F, 0.0F),
+                              std::nextafter(1.0F, 2.0F),
+                              0x1p-126F,
+                              0x1p127F,
+                              0x1.8p100F,
+                              0.0F,
+                              std::numeric_limits<float>::infinity()};
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    divisors.push_back(std::bit_cast<float>(0x3F800000U + i * 130303U));
+  }
+  std::vector<float> out(in.size());
+  const auto count = static_cast<std::int64_t>(in.size());
+  for (const IsaLevel level : levels_here()) {
+    for (const float divisor : divisors) {
+      out = in;  // in place, as a chain runs it
+      binary_loops(level).at(OpKind::div, DType::f32)[2](out.data(), out.data(), &divisor, count);
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        const float want = in[i] / divisor;
+        ASSERT_TRUE(std::bit_cast<std::uint32_t>(out[i]) == std::bit_cast<std::uint32_t>(want) ||
+                    (std::isnan(want) && std::isnan(out[i])))
+            << name(level) << ": " << in[i] << " / " << divisor << " is " << out[i];
+      }
+    }
+  }
+}
+
 // Near multiples of π a unit in the last place is far smaller than what the f32 argument can tell
 // apart.
 TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
