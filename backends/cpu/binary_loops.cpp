@@ -1,9 +1,9 @@
 #include "binary_loops.hpp"
 
+#include "quotients.hpp"
 #include "vector_math.hpp"
 
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
@@ -198,46 +198,12 @@ void power_by_scalar(void* out, const void* a, const void* b, std::int64_t count
   }
 }
 
-/// Whether 1 / y is exact, and a normal number: x / y and x · (1 / y) are then the same number,
-/// rounded once.
-template <class T>
-bool has_exact_reciprocal(T y) noexcept {
-  int exponent = 0;
-  const T mantissa = std::frexp(std::fabs(y), &exponent);
-  return mantissa == T{0.5} && exponent > std::numeric_limits<T>::min_exponent &&
-         exponent < std::numeric_limits<T>::max_exponent;
-}
-
 #ifdef __FMA__
-/// Numbers whose quotients, and what is left over by them, stay far from the ends of the range.
-constexpr float kLeastPlain = 0x1p-60F;
-constexpr float kMostPlain = 0x1p60F;
-
-/// Whether each x[i] is plain, or 0.
-bool are_plain(const float* x, std::int64_t count) {
-  const std::uint32_t least = static_cast<std::uint32_t>(to_bits(kLeastPlain)) - 1U;
-  std::uint32_t smallest = least;
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = static_cast<std::uint32_t>(to_bits(x[i]) & INT32_MAX);
-    largest = bits > largest ? bits : largest;
-    smallest = bits - 1U < smallest ? bits - 1U : smallest;  // 0 becomes the largest
-  }
-  return smallest == least && largest <= static_cast<std::uint32_t>(to_bits(kMostPlain));
-}
-
-// x[i] / y, rounded once, in the time of six multiplications: two corrections of x·(1/y), the
-// second of which rounds right (Paper: Markstein, Computation of elementary functions on the IBM
-// RISC System/6000 processor, theorem on quotients). Requires numbers that are plain, or x[i] = 0.
 void plain_quotients(float* to, const float* x, float y, std::int64_t count) {
   const float reciprocal = 1.0F / y;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
-    const float magnitude = __builtin_fabsf(x[i]);
-    const float first = magnitude * reciprocal;
-    const float second = __builtin_fmaf(__builtin_fmaf(-first, y, magnitude), reciprocal, first);
-    const float third = __builtin_fmaf(__builtin_fmaf(-second, y, magnitude), reciprocal, second);
-    to[i] = from_bits(to_bits(third) ^ (to_bits(x[i]) & INT32_MIN));
+    to[i] = plain_quotient(x[i], y, reciprocal);
   }
 }
 #endif
@@ -251,7 +217,7 @@ void float_by_scalar(void* out, const void* a, const void* b, std::int64_t count
     return;
   }
 #ifdef __FMA__
-  if (std::fabs(y) >= kLeastPlain && std::fabs(y) <= kMostPlain) {
+  if (is_plain(y)) {
     constexpr std::int64_t kBlock = 1024;
     for (std::int64_t begin = 0; begin < count; begin += kBlock) {
       const std::int64_t size = begin + kBlock < count ? kBlock : count - begin;

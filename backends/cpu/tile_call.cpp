@@ -71,7 +71,7 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
   find_shares();
   constexpr std::int64_t kNearBytes = std::int64_t{256} << 10;
   const std::int64_t near = kNearBytes / static_cast<std::int64_t>(call.inputs.size() + 1);
-  is_far_ = program.body.size() > 1 && count_ * program.element_bytes > near;
+  is_far_ = (fetches_itself_ || program.body.size() > 1) && count_ * program.element_bytes > near;
 }
 
 // The common case.
@@ -180,6 +180,14 @@ void TileCall::find_shares() {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     is_one_pass_ = is_one_pass_ && lies_[i] == Lie::linear;
   }
+  // Such a loop asks for its operands itself, and writes past the caches itself.
+  if (program_.body.size() == 1 && program_.body[0].step == TileStep::wrapped &&
+      order_ == Order::flat) {
+    is_one_pass_ = fetches_itself_ = true;
+    streams_itself_ = is_streamed_[0];
+    is_made_in_place_[0] = true;
+    is_streamed_[0] = false;
+  }
 }
 
 std::int64_t TileCall::unit_count() const noexcept {
@@ -247,13 +255,13 @@ void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
 }
 
 void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const {
-  for (std::size_t i = 0; is_far_ && i < call_.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
     if (lies_[i] == Lie::linear) {
       run.add_next(base_[i] + at * size, count * size, false);
     }
   }
-  for (std::size_t o = 0; is_far_ && o < call_.outputs.size(); ++o) {
+  for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const std::int64_t size = size_bytes(call_.outputs[o].dtype);
     if (is_made_in_place_[o] && is_fresh_[o]) {
       run.add_next(call_.outputs[o].data + at * size, count * size, true);
@@ -262,13 +270,18 @@ void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) co
 }
 
 void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  if (fetches_itself_ && is_far_) {
+    run.set_far(streams_itself_);
+  }
   const std::int64_t tile =
       is_far_ ? std::min(program_.tile_elements, kFarTile) : program_.tile_elements;
   const std::int64_t most = is_one_pass_ ? end - begin : tile;
   while (begin < end) {
     const std::int64_t count = std::min(most, end - begin);
     set_flat_inputs(run, begin);
-    fetch_ahead(run, begin + count, std::min(count, end - begin - count));
+    if (is_far_ && !is_one_pass_) {
+      fetch_ahead(run, begin + count, std::min(count, end - begin - count));
+    }
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
       const TensorView& output = call_.outputs[o];
       if (is_made_in_place_[o]) {

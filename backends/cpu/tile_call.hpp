@@ -90,6 +90,8 @@ class TileCall {
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;
   bool is_one_pass_ = false;
+  bool fetches_itself_ = false;          ///< Its one loop asks for what lies ahead,
+  bool streams_itself_ = false;          ///< and writes past the caches.
   bool is_far_ = false;                  ///< More than the caches near a core hold.
   std::optional<TileSpace> space_ = {};  ///< Of inputs, then outputs; none when flat.
 };

@@ -3,6 +3,7 @@
 #include "fold_loops.hpp"
 #include "tile_assignment.hpp"
 #include "tile_pattern.hpp"
+#include "tile_wrapped.hpp"
 
 #include <hearth/streams/kernel/pointwise.hpp>
 
@@ -105,6 +106,7 @@ std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel)
       return kLibraryFunction;
     case TileStep::adam:
     case TileStep::row:
+    case TileStep::wrapped:
       return kFunction;
     case TileStep::expand:
       return kCheap;
@@ -259,8 +261,27 @@ class Compiler {
         return {pattern.instruction, std::move(found->operands), std::move(found->results)};
       }
     }
+    if (auto found =
+            match_wrapped(kernel(), static_cast<std::int32_t>(place), is_cell_, use_count_)) {
+      // One for each row stays one for each row.
+      const bool is_alike =
+          is_of_rows(static_cast<Place>(found->function_node)) == is_of_rows(place);
+      const WrappedLoop loop = wrapped_loops(isa_).at(found->function);
+      if (is_alike && loop != nullptr) {
+        return wrapped(std::move(*found), loop);
+      }
+    }
     auto products = sum_of_products(place);
     return products.has_value() ? std::move(*products) : plain(place);
+  }
+
+  [[nodiscard]] Chosen wrapped(WrappedMatch found, WrappedLoop loop) const {
+    Chosen chosen{.operands = std::move(found.operands)};
+    chosen.instruction.step = TileStep::wrapped;
+    chosen.instruction.wrapped_loop = loop;
+    chosen.instruction.parts = found.parts;
+    chosen.instruction.forms = &binary_loops(isa_).at(OpKind::div, DType::f32);
+    return chosen;
   }
 
   // Whether a node is a product that nothing but the node at hand needs.
@@ -462,6 +483,7 @@ class Compiler {
       case TileStep::combine:
       case TileStep::choose:
       case TileStep::product:
+      case TileStep::wrapped:
         return !is_convert && size_bytes(type) == size_bytes(each.type);
       default:
         return false;

@@ -14,6 +14,7 @@
 #include "reduce_loops.hpp"
 #include "row_loops.hpp"
 #include "unary_loops.hpp"
+#include "wrapped_loops.hpp"
 
 #include <hearth/backends/cpu/isa.hpp>
 #include <hearth/runtime/base/result.hpp>
@@ -35,6 +36,7 @@ enum class TileStep : std::uint8_t {
   combine,   ///< forms of two values.
   choose,    ///< selects of a condition and two values.
   product,   ///< products of (a, b, c) or (a, b, c, d), put together as `sum` says.
+  wrapped,   ///< wrapped_loop of x and the operands that `parts` has, in its order.
   position,  ///< The row-major places.
   index,     ///< The index along axis `number`.
   words,     ///< Philox words of (seed, counter, place).
@@ -46,6 +48,15 @@ enum class TileStep : std::uint8_t {
   fold,      ///< One element for each row of a value.
   row,       ///< A row for each row of one value or two: softmax and its kin.
   expand,    ///< Each element of a value of rows, as often as its row is long.
+};
+
+/// What stands around a function: the operand before it, a sum, y, a factor or divisor.
+struct WrappedParts {
+  WrappedBefore before = WrappedBefore::nothing;
+  bool has_sum = false;
+  bool has_y = false;
+  bool has_factor = false;
+  bool is_divisor = false;
 };
 
 struct TileInstruction {
@@ -67,6 +78,8 @@ struct TileInstruction {
   const std::array<SelectLoop, 4>* selects = nullptr;
   const ProductLoops::Row* products = nullptr;
   ProductSum sum = ProductSum::plus;
+  WrappedLoop wrapped_loop = nullptr;
+  WrappedParts parts = {};
   RandomLoops::Uniform uniform_loop = nullptr;
   const OptimizerLoops* updates = nullptr;
   bool is_decoupled = false;

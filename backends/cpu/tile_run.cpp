@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace hearth::cpu {
@@ -192,6 +195,9 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
     case TileStep::product:
       add_products(each, count);
       break;
+    case TileStep::wrapped:
+      run_wrapped(each, count);
+      break;
     case TileStep::adam:
       is_wide ? update<double>(each, count, each.updates->adam_f64)
               : update<float>(each, count, each.updates->adam_f32);
@@ -283,6 +289,44 @@ void TileRun::add_products(const TileInstruction& each, std::int64_t count) cons
   const std::size_t form = (a.is_one ? 1U : 0U) + (c.is_one ? 2U : 0U);
   loops[static_cast<std::size_t>(sum)][form](
       at_[each.out[0]], a.data, b.data, c.data, d.data, count);
+}
+
+// A divisor behind the function is a factor where that gives the same bits, else an op of its own.
+void TileRun::run_wrapped(const TileInstruction& each, std::int64_t count) const noexcept {
+  const auto row = [&](std::size_t operand) -> FloatRow {
+    const ValueNumber value = each.in[operand];
+    return {reinterpret_cast<const float*>(at_[value]), is_one_[value]};
+  };
+  const WrappedParts& parts = each.parts;
+  WrappedCall call{.x = row(0), .how = parts.before, .is_far = is_far_, .streams = streams_};
+  std::size_t next = 1;
+  if (parts.before != WrappedBefore::nothing) {
+    call.before = row(next++);
+  }
+  if (parts.has_sum) {
+    call.sum = cell<float>(each.in[next++]);
+  }
+  if (parts.has_y) {
+    call.y = row(next++);
+  }
+  const bool divides = parts.has_factor && parts.is_divisor;
+  if (parts.has_factor && !divides) {
+    call.factor = cell<float>(each.in[next]);
+  }
+  float divisor = 1;
+  if (divides) {
+    divisor = cell<float>(each.in[next]);
+    int exponent = 0;
+    const bool is_power = std::frexp(std::fabs(divisor), &exponent) == 0.5F &&
+                          std::abs(exponent) < std::numeric_limits<float>::max_exponent - 4;
+    call.factor = is_power ? 1 / divisor : 1;
+    divisor = is_power ? 1 : divisor;
+  }
+  auto* out = reinterpret_cast<float*>(at_[each.out[0]]);
+  each.wrapped_loop(out, call, count);
+  if (divisor != 1) {
+    (*each.forms)[2](out, out, &divisor, count);
+  }
 }
 
 // The loop wants its operands side by side.

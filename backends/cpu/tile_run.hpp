@@ -74,6 +74,11 @@ class TileRun {
     const ValueNumber value = program_.outputs[output].value;
     at_[value] = tile_at(value);
   }
+  /// For a program of one wrapped instruction that runs in memory itself.
+  void set_far(bool streams) noexcept {
+    is_far_ = true;
+    streams_ = streams;
+  }
   /// Bytes that the next tile reads, or writes if so: they are brought near while this one is
   /// worked on, some of them before each instruction.
   void add_next(const std::byte* data, std::int64_t size_bytes, bool is_written) noexcept {
@@ -104,6 +109,7 @@ class TileRun {
   void execute(const TileInstruction& each, const TilePlaces& places) noexcept;
   [[nodiscard]] bool choose(const TileInstruction& each, std::int64_t count) noexcept;
   void add_products(const TileInstruction& each, std::int64_t count) const noexcept;
+  void run_wrapped(const TileInstruction& each, std::int64_t count) const noexcept;
   void draw(const TileInstruction& each, const TilePlaces& places) noexcept;
   void fold_rows(const TileInstruction& each, const TilePlaces& places) noexcept;
   void make_rows(const TileInstruction& each, const TilePlaces& places) noexcept;
@@ -137,6 +143,8 @@ class TileRun {
     bool is_written;
   };
   TileSizes sizes_ = {};
+  bool is_far_ = false;
+  bool streams_ = false;
   std::size_t next_count_ = 0;
   std::array<Next, TileProgram::kMostInputs + TileProgram::kMostOutputs> next_;
   // Uninitialised but for what the program has: filling them would take longer than small ops.

@@ -151,6 +151,10 @@ class Chain {
       add_where();
       return;
     }
+    if (is_float(dtype_) && pick(0, 5) == 0) {
+      add_wrapped();
+      return;
+    }
     std::vector<ChainValue> operands{any_value()};
     const bool is_binary = op_info(kind).op_class == OpClass::binary;
     const bool has_immediate = is_binary && kind != OpKind::relu_backward && pick(0, 3) == 0;
@@ -168,6 +172,38 @@ class Chain {
     const ChainValue condition = values_.back();
     values_.pop_back();
     add(OpKind::where, {condition, any_value(), any_value()}, dtype_, false);
+  }
+
+  // ((f(x ∘ number) + number) · y) · number with some of its steps left out.
+  void add_wrapped() {
+    constexpr std::array kBefore{OpKind::sub, OpKind::mul, OpKind::div};
+    ChainValue value = any_value();
+    const OpKind before = kBefore[static_cast<std::size_t>(pick(0, 2))];
+    if (before == OpKind::sub && pick(0, 1) == 0) {
+      value = step(before, {value, any_value()}, false);
+    } else if (pick(0, 3) != 0) {
+      value = step(before, {value}, true);
+    }
+    value = step(pick(0, 1) == 0 ? OpKind::exp : OpKind::erf, {value}, false);
+    if (pick(0, 1) == 0) {
+      value = step(OpKind::add, {value}, true);
+    }
+    if (pick(0, 3) != 0) {
+      const ChainValue y = any_value();
+      value = pick(0, 1) == 0 ? step(OpKind::mul, {value, y}, false)
+                              : step(OpKind::mul, {y, value}, false);
+    }
+    if (pick(0, 1) == 0) {
+      value = step(pick(0, 1) == 0 ? OpKind::mul : OpKind::div, {value}, true);
+    }
+    values_.push_back(value);
+  }
+  // A value that is no result.
+  ChainValue step(OpKind kind, const std::vector<ChainValue>& operands, bool has_immediate) {
+    add(kind, operands, dtype_, has_immediate);
+    const ChainValue made = values_.back();
+    values_.pop_back();
+    return made;
   }
 
   void add(OpKind kind, const std::vector<ChainValue>& operands, DType result, bool has_immediate) {

@@ -1,5 +1,6 @@
 #include "backends/cpu/binary_loops.hpp"
 #include "backends/cpu/unary_loops.hpp"
+#include "backends/cpu/wrapped_loops.hpp"
 #include "tests/backends/cpu_levels.hpp"
 
 #include <hearth/streams/op_table.hpp>
@@ -135,6 +136,51 @@ TEST(BinaryLoops, QuotientsByOneNumberAreDivisions) {
         ASSERT_TRUE(std::bit_cast<std::uint32_t>(out[i]) == std::bit_cast<std::uint32_t>(want) ||
                     (std::isnan(want) && std::isnan(out[i])))
             << name(level) << ": " << in[i] << " / " << divisor << " is " << out[i];
+      }
+    }
+  }
+}
+
+// GELU's way, from memory and past the caches, at every place in a line.
+TEST(WrappedLoops, HaveTheBitsOfTheirStepsHoweverTheyReadAndWrite) {
+  const std::vector<float> in = floats_of_all_sizes();
+  for (const IsaLevel level : levels_here()) {
+    const WrappedLoop loop = wrapped_loops(level).at(OpKind::erf);
+    if (loop == nullptr) {
+      continue;
+    }
+    for (const float divisor : {1.41421356F, 2.0F, 0.0F}) {
+      const auto count = static_cast<std::int64_t>(in.size());
+      std::vector<float> want(in.size());
+      const float one = 1;
+      const float half = 0.5F;
+      const BinaryLoops& binary = binary_loops(level);
+      binary.at(OpKind::div, DType::f32)[2](want.data(), in.data(), &divisor, count);
+      unary_loops(level).at(OpKind::erf, DType::f32)(want.data(), want.data(), count);
+      binary.at(OpKind::add, DType::f32)[2](want.data(), want.data(), &one, count);
+      binary.at(OpKind::mul, DType::f32)[0](want.data(), in.data(), want.data(), count);
+      binary.at(OpKind::mul, DType::f32)[2](want.data(), want.data(), &half, count);
+      for (const bool streams : {false, true}) {
+        std::vector<float> room(in.size() + 16);
+        for (const std::int64_t shift : {0, 1, 7}) {
+          float* const out = room.data() + shift;
+          loop(out,
+               {.x = {in.data()},
+                .how = WrappedBefore::quotient,
+                .before = {&divisor, true},
+                .sum = one,
+                .y = {in.data()},
+                .factor = half,
+                .is_far = true,
+                .streams = streams},
+               count);
+          for (std::size_t i = 0; i < in.size(); ++i) {
+            ASSERT_TRUE(std::bit_cast<std::uint32_t>(out[i]) ==
+                            std::bit_cast<std::uint32_t>(want[i]) ||
+                        (std::isnan(want[i]) && std::isnan(out[i])))
+                << name(level) << " at " << in[i] << ": " << out[i] << " not " << want[i];
+          }
+        }
       }
     }
   }
