@@ -33,10 +33,10 @@ class PlanStore final {
   /// where that leaves it more than half full, all.
   void evict() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return plans_.size(); }
-
- private:
+  /// Forms of one hash are told apart by their words.
   [[nodiscard]] static std::uint64_t hash_of(std::span<const std::uint64_t> form) noexcept;
 
+ private:
   std::unordered_multimap<std::uint64_t, Plan> plans_;
 };
 

@@ -229,6 +229,22 @@ TEST(FusedRows, OfAllShapesHaveTheBitsOfSingleOps) {
   EXPECT_GE(fused, formulas.size());
 }
 
+// Alone a sum of such a tensor goes through memory in the tensor's own order.
+TEST(FusedRows, ATensorInAnotherOrderIsFoldedAsItIsAlone) {
+  for (const std::int64_t rows : {3, 40}) {
+    expect_same_bits(
+        [&](const Device& device) {
+          Generator generator(9);
+          const Tensor x = transpose(random_normal(device, {500, rows}, generator));
+          const Tensor z = random_normal(device, {rows, 500}, generator);
+          device.sync();
+          const Tensor total = sum(x, {-1}, true);
+          return concat({z * total + 1, tanh(mean(x, {-1}, true)) * z}, 0);
+        },
+        fmt::format("{} rows", rows));
+  }
+}
+
 TEST(FusedRows, GradientsHaveTheBitsOfSingleOps) {
   for (const Formula& formula : row_formulas()) {
     for (const std::int64_t width : {5, 300}) {
@@ -302,6 +318,50 @@ TEST(FusedProducts, HaveTheBitsOfSingleOps) {
     }
   }
   EXPECT_GE(fused, all.size() * 2);
+}
+
+// Some of these have no single step from row to row of all matrices.
+TEST(FusedProducts, OfManyMatricesTakeOperandsThatLieAnyWay) {
+  struct Operand {
+    const char* name;
+    std::function<Tensor(const Device&, Generator&)> make;
+  };
+  const auto normal = [](Shape shape) {
+    return [shape](const Device& device, Generator& generator) {
+      return random_normal(device, shape, generator);
+    };
+  };
+  const std::vector<Operand> operands = {
+      {"a matrix for all", normal({20, 25})},
+      {"a column for all", normal({20, 1})},
+      {"a row for each", normal({3, 1, 25})},
+      {"a column for each", normal({3, 20, 1})},
+      {"a number for each", normal({3, 1, 1})},
+      {"turned",
+       [](const Device& device, Generator& generator) {
+         return transpose(random_normal(device, {3, 25, 20}, generator));
+       }},
+      {"in another order of matrices and rows",
+       [](const Device& device, Generator& generator) {
+         return transpose(random_normal(device, {20, 3, 25}, generator), 0, 1);
+       }},
+      {"each other row",
+       [](const Device& device, Generator& generator) {
+         return slice(random_normal(device, {3, 40, 25}, generator), 1, {.step = 2});
+       }},
+  };
+  for (const Operand& operand : operands) {
+    expect_same_bits(
+        [&](const Device& device) {
+          Generator generator(5);
+          const Tensor a = random_normal(device, {3, 20, 30}, generator);
+          const Tensor b = random_normal(device, {3, 30, 25}, generator);
+          const Tensor beside = operand.make(device, generator);
+          device.sync();
+          return relu(matmul(a, b) + beside) * 2;
+        },
+        operand.name);
+  }
 }
 
 // ---- what stands between the ops of a group ----

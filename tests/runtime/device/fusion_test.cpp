@@ -3,6 +3,8 @@
 // no window ends before its program says so.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/update_group.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include "tests/runtime/stepped_runtime.hpp"
 #include "tests/support/forwarding_backend.hpp"
@@ -142,6 +144,50 @@ TEST(Fusion, AKernelThatHasOverwrittenItsInputAndFailsIsNotRunAgain) {
     EXPECT_THAT(((kept + 1) * 3).to_vector<float>(), ElementsAre(6, 9, 12));
     EXPECT_EQ(live_tensors(world.device), 2);
   });
+}
+
+/// Keeps how many numbers the fused kernels were called with, and how many of them they have.
+class CountsNumbers final : public testing::ForwardingBackend {
+ public:
+  struct Call {
+    std::uint32_t listed = 0;
+    std::size_t stored = 0;
+    std::size_t read = 0;
+  };
+  CountsNumbers(std::unique_ptr<Backend> inner, std::vector<Call>& calls) noexcept
+      : ForwardingBackend(std::move(inner)), calls_(calls) {}
+
+ private:
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    const OpView& op = launch.call.op;
+    if (op.kind() == OpKind::expression) {
+      calls_.push_back({.listed = op.attributes<ExpressionAttributes>().parameter_count,
+                        .stored = op.record().blob_size_bytes / sizeof(std::uint64_t),
+                        .read = launch.call.expression->kernel.parameters.size()});
+    }
+    return ForwardingBackend::submit_one(launch, after);
+  }
+  std::vector<Call>& calls_;
+};
+
+TEST(Fusion, AKernelIsCalledWithItsOwnNumbersThoughOpsThatNobodyNeedsHadSome) {
+  std::vector<CountsNumbers::Call> calls;
+  SteppedOptions options = fusing();
+  options.backends = BackendFactory{.make = [&](const BackendRequest& request) {
+    return std::make_unique<CountsNumbers>(testing::make_sim(request, {}), calls);
+  }};
+  stepped(options, [](const World& world) {
+    const Tensor x = world.f32({1, -2, 3});
+    world.device.sync();
+    Tensor unneeded = (x + 5) * 7 - 1;
+    const Tensor y = neg(relu(x * 2)) + abs(x);
+    unneeded = Tensor();
+    EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 2, -3));
+  });
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].read, 1U);
+  EXPECT_EQ(calls[0].listed, 1U);
+  EXPECT_EQ(calls[0].stored, 1U);
 }
 
 // A first op that has to wait for room on the device runs alone; its group has a plan later.

@@ -20,6 +20,23 @@ TEST(PlanStore, FindsAFormByAllOfItsWords) {
   EXPECT_EQ(store.size(), 1U);
 }
 
+TEST(PlanStore, TellsFormsOfOneHashApart) {
+  // The hash of two words folds the second into that of the first, which starts from the count.
+  const auto of_first = [](std::uint64_t word) {
+    return PlanStore::hash_of(std::array<std::uint64_t, 1>{word ^ 1U ^ 2U});
+  };
+  const Form form{1, 2};
+  const Form other{3, 2 ^ of_first(1) ^ of_first(3)};
+  ASSERT_EQ(PlanStore::hash_of(form), PlanStore::hash_of(other));
+  PlanStore store;
+  static_cast<void>(store.keep(form, nullptr));
+  EXPECT_EQ(store.find(other), nullptr);
+  const PlanStore::Plan& second = store.keep(other, nullptr);
+  EXPECT_EQ(store.find(other), &second);
+  EXPECT_NE(store.find(form), &second);
+  EXPECT_EQ(store.size(), 2U);
+}
+
 TEST(PlanStore, ForgetsWhatWasNotUsedSinceTheLastTime) {
   PlanStore store;
   for (std::uint64_t i = 0; i < PlanStore::kMostPlans; ++i) {
