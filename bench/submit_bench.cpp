@@ -1,6 +1,8 @@
 // What it costs a thread to submit an op, and an actor to take it, without the kernels' work.
 #include <chrono>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -199,6 +201,74 @@ void BM_Actor_TinyOps(benchmark::State& state) {
   report_per_op(state, kBurst);
 }
 BENCHMARK(BM_Actor_TinyOps)->UseManualTime();
+
+// The actor's time for an op of a chain that it has a plan for: chains of `length` ops on 64
+// elements, each ended by a boundary of the program, queued while the token is held. Kernels
+// included on cpu; a sim makes none.
+Tensor small_chain(const Tensor& x, const Tensor& a, std::int64_t length) {
+  Tensor y = x * 0.5;
+  for (std::int64_t i = 1; i < length; ++i) {
+    switch (i % 4) {
+      case 0:
+        y = std::move(y) * 0.5;
+        break;
+      case 1:
+        y = std::move(y) + a;
+        break;
+      case 2:
+        y = relu(std::move(y));
+        break;
+      default:
+        y = neg(std::move(y));
+        break;
+    }
+  }
+  return y;
+}
+
+void actor_chain(benchmark::State& state, DeviceOptions device_options) {
+  const std::int64_t length = state.range(0);
+  const std::string name = device_options.name;
+  const Runtime runtime({.devices = {std::move(device_options)},
+                         .fusion = state.range(1) != 0 ? Fusion::on : Fusion::off});
+  const Device device = runtime.device(name);
+  const Tensor x = ones(device, {64});
+  const Tensor a = ones(device, {64});
+  constexpr std::int64_t kMostRecords = 220;  // the lane has room for 256
+  const std::int64_t chains = kMostRecords / (length + 2);
+  const DeviceStatistics before = device.statistics();
+  for (auto _ : state) {
+    device.sync();
+    Pending<void> done;
+    Clock::time_point start;
+    {
+      const HeldToken held(device);
+      for (std::int64_t i = 0; i < chains; ++i) {
+        const Tensor y = small_chain(x, a, length);
+        done = device.sync_later();
+      }
+      start = Clock::now();
+    }
+    done.get();
+    state.SetIterationTime(seconds_since(start));
+  }
+  const DeviceStatistics after = device.statistics();
+  const auto ops = static_cast<double>(state.iterations() * chains * length);
+  report_per_op(state, static_cast<int>(chains * length));
+  state.counters["kernels"] = static_cast<double>(after.kernels - before.kernels) / ops;
+}
+
+void BM_Actor_ChainOnCpu(benchmark::State& state) {
+  actor_chain(state, {.name = "cpu:0"});
+}
+void BM_Actor_Chain(benchmark::State& state) {
+  actor_chain(state, {.name = "sim:0", .sim_computes = false});
+}
+void chain_lengths(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"length", "fused"})->ArgsProduct({{5, 16, 64}, {0, 1}})->UseManualTime();
+}
+BENCHMARK(BM_Actor_ChainOnCpu)->Apply(chain_lengths);
+BENCHMARK(BM_Actor_Chain)->Apply(chain_lengths);
 
 void BM_Pending_RoundTrip(benchmark::State& state) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
