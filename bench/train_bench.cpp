@@ -1,5 +1,8 @@
-// Training steps and batch-1 inference of the peers' MLP and CNN.
+// Training steps of the peers' MLP and CNN, what a step cannot do without, and batch-1 inference.
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -18,10 +21,10 @@ namespace {
 constexpr std::int64_t kBatch = 64;
 constexpr std::size_t kBatches = 16;
 
-Runtime cpu_runtime(std::int64_t core_count) {
+Runtime cpu_runtime(std::int64_t core_count, std::optional<Fusion> fusion = {}) {
   std::vector<int> cores = available_cores();
   cores.resize(std::min(cores.size(), static_cast<std::size_t>(core_count)));
-  return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}});
+  return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}, .fusion = fusion});
 }
 
 // Adam, the loss read back each step, as the peers do.
@@ -67,6 +70,55 @@ BENCHMARK(BM_TrainStep_Mlp)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_TrainStep_Cnn)
+    ->ArgName("cores")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+// What no step of the MLP can do without: its products, forwards and backwards, by our own kernels,
+// and the bytes of Adam (four tensors read, three written) at the speed of an op that copies.
+void BM_TrainFloor_Mlp(benchmark::State& state) {
+  using Clock = std::chrono::steady_clock;
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  const Runtime runtime = cpu_runtime(state.range(0), Fusion::off);
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  constexpr std::array<std::int64_t, 4> kWidths{784, 512, 512, 10};
+  std::vector<Tensor> activations{random_normal(device, {kBatch, kWidths[0]}, generator)};
+  std::vector<Tensor> weights;
+  std::int64_t parameters = 0;
+  for (std::size_t layer = 0; layer + 1 < kWidths.size(); ++layer) {
+    weights.push_back(random_normal(device, {kWidths[layer], kWidths[layer + 1]}, generator));
+    activations.push_back(random_normal(device, {kBatch, kWidths[layer + 1]}, generator));
+    parameters += (kWidths[layer] + 1) * kWidths[layer + 1];
+  }
+  constexpr std::int64_t kAdamTensors = 7;
+  const Tensor moved = random_normal(device, {parameters * kAdamTensors / 2}, generator);
+  Microseconds products{};
+  Microseconds adam{};
+  for (auto _ : state) {
+    const Clock::time_point start = Clock::now();
+    for (std::size_t layer = 0; layer < weights.size(); ++layer) {
+      const Tensor forward = matmul(activations[layer], weights[layer]);
+      const Tensor& gradient = activations[layer + 1];
+      const Tensor of_weight = matmul(transpose(activations[layer]), gradient);
+      if (layer > 0) {
+        const Tensor of_input = matmul(gradient, transpose(weights[layer]));
+      }
+    }
+    device.sync();
+    const Clock::time_point middle = Clock::now();
+    const Tensor written = neg(moved);
+    device.sync();
+    products += middle - start;
+    adam += Clock::now() - middle;
+  }
+  const auto steps = static_cast<double>(state.iterations());
+  state.counters["products_us"] = products.count() / steps;
+  state.counters["adam_us"] = adam.count() / steps;
+}
+BENCHMARK(BM_TrainFloor_Mlp)
     ->ArgName("cores")
     ->Arg(1)
     ->Arg(2)

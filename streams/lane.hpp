@@ -81,8 +81,17 @@ class BasicLane {
   [[nodiscard]] const std::byte* front_blob() const noexcept { return peek_blob(0); }
   /// The record that is `ahead` places behind the oldest, or nullptr. Threads: token holder only.
   [[nodiscard]] const OpRecord* peek(std::uint64_t ahead) noexcept;
+  /// The same, where it is known to be there. Threads: token holder only.
+  [[nodiscard]] const OpRecord& at(std::uint64_t ahead) const noexcept {
+    const OpRecord& record = (*records_)[(consumed() + ahead) % kCapacity];
+    Atomics::note_read(&record);
+    return record;
+  }
   /// The blob of peek(ahead), which is there. Threads: token holder only.
-  [[nodiscard]] const std::byte* peek_blob(std::uint64_t ahead) const noexcept;
+  [[nodiscard]] const std::byte* peek_blob(std::uint64_t ahead) const noexcept {
+    const OpRecord& record = (*records_)[(consumed() + ahead) % kCapacity];
+    return record.blob_size_bytes == 0 ? nullptr : blob_of(record);
+  }
   /// Removes front(), and wakes a producer that waits for room. Threads: token holder only.
   void pop() noexcept;
   /// Wakes a producer that waits although there is room: pop() does not look at each record. Called
@@ -128,6 +137,7 @@ class BasicLane {
   template <class T>
   using Atomic = typename Atomics::template Atomic<T>;
 
+  [[nodiscard]] const std::byte* blob_of(const OpRecord& record) const noexcept;
   [[nodiscard]] bool reserve_blob(OpRecord& record, std::span<const std::byte> blob);
   /// Gives the bytes of front()'s blob back.
   void release_blob(const OpRecord& record) noexcept;

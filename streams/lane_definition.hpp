@@ -110,17 +110,11 @@ const OpRecord* BasicLane<Policy>::peek(std::uint64_t ahead) noexcept {
       return nullptr;
     }
   }
-  const OpRecord& record = (*records_)[place % kCapacity];
-  Atomics::note_read(&record);
-  return &record;
+  return &at(ahead);
 }
 
 template <class Policy>
-const std::byte* BasicLane<Policy>::peek_blob(std::uint64_t ahead) const noexcept {
-  const OpRecord& record = (*records_)[(consumed() + ahead) % kCapacity];
-  if (record.blob_size_bytes == 0) {
-    return nullptr;
-  }
+const std::byte* BasicLane<Policy>::blob_of(const OpRecord& record) const noexcept {
   const std::byte* place = blobs_->data() + record.blob_offset;
   Atomics::note_read(place);
   if (record.blob_size_bytes > kBlobBytes / 4) {

@@ -211,12 +211,10 @@ void Dispatch::prepare_finish(const FusedGroup& group) {
   std::size_t waiting = woken.size();
   fused_late_.clear();
   for (const FusedGroup::Made& made : group.made) {
-    waiting += handles_.slot(made.operand.slot).waiting.size();
-    LateFailures late;
-    if (!runs_inline_ && made.is_output()) {
-      late = late_failures_of(group, made);
+    waiting += made.slot->waiting.size();
+    if (!runs_inline_) [[unlikely]] {
+      fused_late_.push_back(made.is_output() ? late_failures_of(group, made) : nullptr);
     }
-    fused_late_.push_back(std::move(late));
   }
   woken.reserve(waiting);
 }
@@ -227,8 +225,8 @@ void Dispatch::finish_fused(const FusedGroup& group,
   std::size_t output = 0;
   std::size_t place = 0;
   for (const FusedGroup::Made& made : group.made) {
-    LateFailures& late = fused_late_[place++];
-    Slot& slot = handles_.slot(made.operand.slot);
+    const std::size_t op = place++;
+    Slot& slot = *made.slot;
     if (made.is_left) {
       continue;
     }
@@ -245,7 +243,7 @@ void Dispatch::finish_fused(const FusedGroup& group,
     }
     fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));
     if (!runs_inline_) {
-      slot.late = std::move(late);
+      slot.late = std::move(fused_late_[op]);
     }
   }
   fused_outputs_.clear();

@@ -28,6 +28,7 @@ struct FusedGroup {
   struct Made {
     OpView op;
     Operand operand;
+    Slot* slot = nullptr;     ///< Of the operand.
     std::uint64_t ahead = 0;  ///< Where its record lies behind the lane's front.
     std::uint32_t needs = 0;  ///< Bit i: it is made of input i; of the anchor's, from bit 16 on.
     std::uint8_t first_source = 0;

@@ -128,8 +128,10 @@ void GroupGather::pass(const OpView& op, std::uint64_t ahead) {
 
 void GroupGather::take_in(const Made& made) {
   enter_ends(made.op);
-  mark_of(handles_.slot(made.operand.slot)).made = static_cast<std::int16_t>(group_.made.size());
+  Slot& slot = handles_.slot(made.operand.slot);
+  mark_of(slot).made = static_cast<std::int16_t>(group_.made.size());
   group_.made.push_back(made);
+  group_.made.back().slot = &slot;
   ++open_;
   ops_ += made.role != FusedGroup::Role::shows ? 1U : 0U;
 }

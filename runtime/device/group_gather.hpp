@@ -32,6 +32,9 @@ class GroupGather final {
   /// Fills the group, with at most so many ops. Empty: the first op stands in none. `is_plain`:
   /// without an anchor and without rows, which not every backend takes.
   void gather(const LaneState& lane, std::size_t most_ops, bool is_plain);
+  /// How many records it has looked at, and whether it would have gone on, had there been more.
+  [[nodiscard]] std::uint64_t record_count() const noexcept { return ahead_; }
+  [[nodiscard]] bool is_cut() const noexcept { return goes_on(); }
   /// Why the group has not taken the first op that it left alone.
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
 

@@ -49,6 +49,14 @@ bool GroupRunner::run(LaneState& lane) {
   const std::uint64_t sequence = first.sequence;
   std::uint64_t last = sequence;
   try {
+    const Fused again = run_recalled(lane);
+    if (again == Fused::ran) {
+      return true;
+    }
+    if (again == Fused::not_now) {
+      lane.window.run_singly_through(sequence + group_.records - 1);
+      return false;
+    }
     for (const bool is_plain : {false, true}) {
       const Gathered gathered = gather(lane, is_plain);
       HEARTH_ASSERT(gathered == Gathered::nothing || breach_of_group(lane).empty(),
@@ -80,13 +88,35 @@ bool GroupRunner::run(LaneState& lane) {
   return false;
 }
 
+// Who asks why a group ends has each gathered.
+Fused GroupRunner::run_recalled(LaneState& lane) {
+  if (dispatch_.journal() != nullptr) [[unlikely]] {
+    return Fused::unsupported;
+  }
+  const PlanStore::Plan* const known = recall_.recall(lane, group_);
+  if (known == nullptr) {
+    return Fused::unsupported;
+  }
+  HEARTH_ASSERT(breach_of_group(lane).empty(), breach_of_group(lane).c_str());
+  PlanStore::note_use(*known);
+  ++plan_hits_;
+  return run_planned(lane, *known->expression);
+}
+
 Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
-  const Expression* const kernel = plan(may_plan);
-  if (kernel == nullptr || !dispatch_.admits(group_, *kernel)) {
-    return kernel == nullptr ? Fused::unsupported : Fused::not_now;
+  const PlanStore::Plan* const known = plan(lane, may_plan);
+  if (known == nullptr || known->expression == nullptr) {
+    return Fused::unsupported;
+  }
+  return run_planned(lane, *known->expression);
+}
+
+Fused GroupRunner::run_planned(LaneState& lane, const Expression& kernel) {
+  if (!dispatch_.admits(group_, kernel)) {
+    return Fused::not_now;
   }
   lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
-  const Fused fused = dispatch_.run_fused(group_, *kernel, lane);
+  const Fused fused = dispatch_.run_fused(group_, kernel, lane);
   if (fused == Fused::ran) {
     finish(lane);
   } else {
@@ -99,6 +129,7 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) {
   std::size_t most_ops = kMostGroupOps;
   while (most_ops >= kFewestOps) {
+    is_usual_ = most_ops == kMostGroupOps && !is_plain;
     gather_.gather(lane, most_ops, is_plain);
     const std::size_t outputs = group_.output_count();
     const std::size_t runs = group_.op_count();
@@ -179,13 +210,13 @@ std::string GroupRunner::breach_of_group(const LaneState& lane) const {
 }
 
 void GroupRunner::finish(LaneState& lane) {
-  const auto mark = [&](std::uint64_t ahead) { lane.window.mark_done(*lane.lane->peek(ahead)); };
+  const auto mark = [&](std::uint64_t ahead) { lane.window.mark_done(lane.lane->at(ahead)); };
   for (const FusedGroup::Made& made : group_.made) {
     if (!made.is_left) {
       mark(made.ahead);
     }
   }
-  const std::uint64_t first = lane.lane->front()->sequence;
+  const std::uint64_t first = lane.lane->at(0).sequence;
   for (const FusedGroup::End& end : group_.ends) {
     if (end.is_drop && !end.is_off) {
       mark(end.ahead);
@@ -272,11 +303,14 @@ void GroupRunner::write_form() {
   group_.form.push_back(outputs);
 }
 
-const Expression* GroupRunner::plan(bool may_make) {
+const PlanStore::Plan* GroupRunner::plan(const LaneState& lane, bool may_make) {
   write_form();
   if (const PlanStore::Plan* known = plans_.find(group_.form)) {
     ++plan_hits_;
-    return known->expression.get();
+    if (is_usual_ && known->expression != nullptr) {
+      recall_.learn(lane, group_, gather_.record_count(), gather_.is_cut(), *known);
+    }
+    return known;
   }
   ++plan_misses_;
   if (!may_make) {
@@ -286,6 +320,7 @@ const Expression* GroupRunner::plan(bool may_make) {
     if (!in_flight_.is_empty()) {
       return nullptr;
     }
+    recall_.forget();
     plans_.evict();
   }
   std::vector<GroupOp> ops;
@@ -306,7 +341,7 @@ const Expression* GroupRunner::plan(bool may_make) {
   }
   const Result<ExpressionRef> made =
       make_group_expression(ops, inputs, group_.row_axes > 0, dispatch_.between());
-  return plans_.keep(group_.form, made.has_value() ? made.value() : nullptr).expression.get();
+  return &plans_.keep(group_.form, made.has_value() ? made.value() : nullptr);
 }
 
 }  // namespace hearth

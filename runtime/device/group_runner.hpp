@@ -16,6 +16,7 @@
 #include "dispatch.hpp"
 #include "fused_group.hpp"
 #include "group_gather.hpp"
+#include "group_recall.hpp"
 #include "lane_queues.hpp"
 #include "plan_store.hpp"
 
@@ -34,7 +35,8 @@ class GroupRunner final {
         dispatch_(dispatch),
         queues_(queues),
         in_flight_(in_flight),
-        gather_(handles, dispatch, group_) {}
+        gather_(handles, dispatch, group_),
+        recall_(handles, dispatch) {}
 
   [[nodiscard]] bool fuses() const noexcept { return fuses_; }
   /// Runs the ops that make one kernel with the lane's first. False: that has its turn alone.
@@ -55,6 +57,9 @@ class GroupRunner final {
   [[nodiscard]] Gathered gather(const LaneState& lane, bool is_plain);
   /// Runs what was gathered, if there is a plan for it.
   [[nodiscard]] Fused run_gathered(LaneState& lane, bool may_plan);
+  /// Runs the group that came before, if it comes again; unsupported: it has to be gathered.
+  [[nodiscard]] Fused run_recalled(LaneState& lane);
+  [[nodiscard]] Fused run_planned(LaneState& lane, const Expression& kernel);
   /// Whether the kernel can tell its space from what it reads.
   [[nodiscard]] bool shows_space() const;
   [[nodiscard]] bool reads_full(const FusedGroup::Made& made) const;
@@ -69,8 +74,8 @@ class GroupRunner final {
   [[nodiscard]] static bool stands_alone(const LaneState& lane);
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
   void write_form();
-  /// The kernel of the group that was gathered, or null.
-  [[nodiscard]] const Expression* plan(bool may_make);
+  /// The plan of the group that was gathered, or null.
+  [[nodiscard]] const PlanStore::Plan* plan(const LaneState& lane, bool may_make);
 
   /// What would be wrong if what was gathered ran now (GroupLegality); empty: nothing.
   [[nodiscard]] std::string breach_of_group(const LaneState& lane) const;
@@ -85,6 +90,8 @@ class GroupRunner final {
   std::uint64_t plan_misses_ = 0;
   FusedGroup group_;
   GroupGather gather_;
+  GroupRecall recall_;
+  bool is_usual_ = true;  // what was gathered has all that a group may have
 };
 
 }  // namespace hearth

@@ -52,6 +52,12 @@ struct GatherMark {
   std::int16_t end = -1;                 ///< and ends.
 };
 
+/// The number of a tensor among those of records that are compared (GroupRecall).
+struct RecallMark {
+  std::uint64_t look = 0;
+  std::uint32_t tensor = 0;
+};
+
 struct Slot {
   SlotState state = SlotState::empty;
   DType dtype = DType::f32;
@@ -66,6 +72,7 @@ struct Slot {
   LateFailures late;                ///< kernels that may spoil it yet
   std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
   GatherMark mark;
+  RecallMark recall;
 };
 
 /// Whether the operand's tensor is still to be made in its slot. Generations wrap.
@@ -81,7 +88,7 @@ class HandleTable {
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() = default;
 
-  [[nodiscard]] Slot& slot(SlotId id) {
+  [[nodiscard, gnu::always_inline]] Slot& slot(SlotId id) {
     const std::size_t chunk = id.value / kSlotsPerBlock;
     if (chunk >= chunks_.size() || !chunks_[chunk]) {
       make_chunk(chunk);

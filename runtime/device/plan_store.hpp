@@ -21,11 +21,13 @@ class PlanStore final {
   struct Plan {
     std::vector<std::uint64_t> form;
     ExpressionRef expression;  ///< Null: its ops run singly.
-    bool was_used = true;      ///< Since the last eviction.
+    mutable bool was_used = true;  ///< Since the last eviction.
   };
 
   /// The plan of a form, in words, or null where none was made yet.
   [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) noexcept;
+  /// The plan is used without having been looked for.
+  static void note_use(const Plan& plan) noexcept { plan.was_used = true; }
   /// Keeps a plan of a form that has none. Requires !is_full().
   const Plan& keep(std::span<const std::uint64_t> form, ExpressionRef expression);
   [[nodiscard]] bool is_full() const noexcept { return plans_.size() >= kMostPlans; }

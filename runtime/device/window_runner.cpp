@@ -36,7 +36,7 @@ WindowEnd boundary_of(OpKind kind) noexcept {
 }  // namespace
 
 // Drops come with every op: behind ops they wait in the window, since those may use their tensors.
-WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
+[[gnu::flatten]] WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   const bool is_boundary = !is_op(op.kind()) && op.kind() != OpKind::drop;
   if (is_boundary && !lane.window.is_open()) {
     lane.window.note_boundary();

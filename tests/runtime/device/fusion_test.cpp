@@ -190,6 +190,64 @@ TEST(Fusion, AKernelIsCalledWithItsOwnNumbersThoughOpsThatNobodyNeedsHadSome) {
   EXPECT_EQ(calls[0].stored, 1U);
 }
 
+// The same lines, with other tensors, in another order, or with more behind them.
+TEST(Fusion, AGroupThatComesAgainAsAnotherIsNoneThatIsRemembered) {
+  const auto of_two = [](const Tensor& a, const Tensor& b) { return neg(relu(a - b) * a + b); };
+  const auto of_rows = [](const Tensor& a) { return neg(abs(sum(a, {-1}, true) * a)); };
+  std::vector<std::vector<float>> singly;
+  for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+    SteppedOptions options{.devices = {{.name = "cpu:0"}}, .fusion = fusion};
+    stepped(options, [&](const World& world) {
+      Generator generator(3);
+      const Tensor x = random_normal(world.device, {150, 150}, generator);
+      const Tensor y = random_normal(world.device, {150, 150}, generator);
+      const Tensor turned = transpose(x);
+      std::vector<std::vector<float>> seen;
+      const auto see = [&](const Tensor& result) {
+        world.device.sync();
+        seen.push_back(result.to_vector<float>());
+      };
+      for (int times = 0; times < 3; ++times) {
+        for (const Tensor* other : {&x, &y, &turned}) {
+          see(of_two(x, *other));
+          see(of_two(*other, x));
+          see(of_rows(*other));
+        }
+      }
+      if (fusion == Fusion::off) {
+        singly = std::move(seen);
+      } else {
+        EXPECT_TRUE(seen == singly);
+        EXPECT_GT(world.device.statistics().fused_kernels, 20U);
+      }
+    });
+  }
+}
+
+TEST(Fusion, AGroupThatComesAgainTakesWhatStandsBehindIt) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = world.f32({-1, 2, 3});
+    const auto run = [&](bool goes_on) {
+      return done_by(world, [&] {
+        Tensor y = neg(relu(x * 2) + 1);
+        if (goes_on) {
+          y = std::move(y) * 3;
+        }
+        world.device.sync();
+        EXPECT_EQ(y.to_vector<float>()[1], goes_on ? -15 : -5);
+      });
+    };
+    for (int times = 0; times < 4; ++times) {
+      EXPECT_EQ(run(false).kernels, 1U);
+      EXPECT_EQ(run(false).fused_ops, 4U);
+      const DeviceStatistics longer = run(true);
+      EXPECT_EQ(longer.kernels, 1U);
+      EXPECT_EQ(longer.fused_ops, 5U);
+    }
+    EXPECT_EQ(world.device.statistics().plans, 2U);
+  });
+}
+
 // A first op that has to wait for room on the device runs alone; its group has a plan later.
 TEST(Fusion, PlansDoNotDependOnHowFullTheDeviceIs) {
   std::vector<std::uint64_t> plans;

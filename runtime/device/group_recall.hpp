@@ -1,0 +1,97 @@
+// Groups that a device remembers: the records of a lane that a group was gathered from, and what it
+// was. Where the same records come again, the group is filled in from there, as gathering would
+// fill it, and its plan needs no search. Private to runtime. Owned by the device actor, touched by
+// the token holder only. Invariants: (1) what is filled in is what GroupGather would gather: all
+// that it looks at is compared, but for tensors' names, of which it compares which are the same;
+// (2) what it remembers of plans lasts until forget(), which comes before those go.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "fused_group.hpp"
+#include "handle_table.hpp"
+#include "lane_state.hpp"
+#include "plan_store.hpp"
+
+namespace hearth {
+
+class GroupRecall final {
+ public:
+  /// Lifetime: all of these outlive it.
+  GroupRecall(HandleTable& handles, Dispatch& dispatch) noexcept
+      : handles_(handles), dispatch_(dispatch) {}
+
+  /// Fills the group that begins at the lane's front, and returns its plan; null, with the group
+  /// cleared or spoilt: it has to be gathered.
+  [[nodiscard]] const PlanStore::Plan* recall(const LaneState& lane, FusedGroup& group);
+  /// Remembers a group that was gathered from the first `records` of the lane; `is_cut`: more would
+  /// have been looked at, had there been more. Without host memory it remembers nothing.
+  void learn(const LaneState& lane,
+             const FusedGroup& group,
+             std::uint64_t records,
+             bool is_cut,
+             const PlanStore::Plan& plan) noexcept;
+  /// The plans go.
+  void forget() noexcept { known_ = {}; }
+
+ private:
+  static constexpr std::size_t kEntries = 256;
+
+  /// An operand of a record that is compared with others.
+  struct Seen {
+    std::uint64_t traits = 0;  ///< Shape, type and use.
+    /// The number of its tensor, in the order of their coming, and at its first coming these.
+    std::uint32_t tensor = 0;
+  };
+  static constexpr std::uint32_t kFirst = 1U << 29U;
+  static constexpr std::uint32_t kReady = 1U << 30U;     ///< It is there,
+  static constexpr std::uint32_t kStraight = 1U << 31U;  ///< and lies in row-major order.
+  struct Record {
+    std::uint64_t header = 0;  ///< Kind, flags and counts.
+    std::uint32_t blob_size_bytes = 0;
+    bool runs_along_rows = false;    ///< What it takes whole stands in its attributes.
+    std::array<std::byte, sizeof(OpRecord::immediate)> immediate{};
+    std::array<Seen, kInlineOperands> operands{};
+  };
+  /// An operand of a record.
+  struct Place {
+    std::uint64_t ahead = 0;
+    int operand = 0;
+  };
+  struct Known {
+    std::uint64_t key = 0;
+    std::vector<Record> records;
+    FusedGroup group;
+    std::vector<Place> inputs;  ///< Of group.inputs, where each is read first,
+    std::vector<Place> ends;    ///< and of group.ends
+    std::vector<Place> drops;   ///< and of group.drops.
+    const PlanStore::Plan* plan = nullptr;
+    bool is_cut = false;
+  };
+
+  [[nodiscard]] static std::uint64_t key_of(Lane& lane) noexcept;
+  [[nodiscard]] static std::uint64_t header_of(const OpRecord& record) noexcept;
+  /// What there is to know of an operand; a tensor's number is given at its first coming.
+  [[nodiscard]] Seen look_at(const Operand& operand);
+  void begin_look() noexcept;
+  [[nodiscard]] bool is_same(const Record& known, const OpRecord& record);
+  [[nodiscard]] bool are_same(const Known& known, const LaneState& lane);
+  void fill(const Known& known, const LaneState& lane, FusedGroup& group);
+  [[nodiscard]] bool note(const LaneState& lane, std::uint64_t count, Known& known);
+  [[nodiscard]] static bool find_places(const LaneState& lane,
+                                        const FusedGroup& group,
+                                        Known& known);
+
+  HandleTable& handles_;
+  Dispatch& dispatch_;
+  std::array<std::unique_ptr<Known>, kEntries> known_;
+  std::uint64_t looks_ = 0;       // counts them
+  std::vector<Slot*> tensors_;  // of this look
+};
+
+}  // namespace hearth
