@@ -192,8 +192,11 @@ TEST(Fusion, AKernelIsCalledWithItsOwnNumbersThoughOpsThatNobodyNeedsHadSome) {
 
 // The same lines, with other tensors, in another order, or with more behind them.
 TEST(Fusion, AGroupThatComesAgainAsAnotherIsNoneThatIsRemembered) {
-  const auto of_two = [](const Tensor& a, const Tensor& b) { return neg(relu(a - b) * a + b); };
+  const auto of_three = [](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return neg(relu(a - b) * c + b);
+  };
   const auto of_rows = [](const Tensor& a) { return neg(abs(sum(a, {-1}, true) * a)); };
+  const auto along = [](const Tensor& a, int axis) { return neg(softmax(abs(a), axis) * a); };
   std::vector<std::vector<float>> singly;
   for (const Fusion fusion : {Fusion::off, Fusion::on}) {
     SteppedOptions options{.devices = {{.name = "cpu:0"}}, .fusion = fusion};
@@ -209,9 +212,12 @@ TEST(Fusion, AGroupThatComesAgainAsAnotherIsNoneThatIsRemembered) {
       };
       for (int times = 0; times < 3; ++times) {
         for (const Tensor* other : {&x, &y, &turned}) {
-          see(of_two(x, *other));
-          see(of_two(*other, x));
+          see(of_three(x, *other, x));
+          see(of_three(x, *other, *other));
+          see(of_three(*other, x, y));
           see(of_rows(*other));
+          see(along(*other, 1));
+          see(along(*other, 0));
         }
       }
       if (fusion == Fusion::off) {
