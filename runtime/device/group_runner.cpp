@@ -233,14 +233,20 @@ void GroupRunner::finish(LaneState& lane) {
 
 void GroupRunner::finish_done(LaneState& lane, const OpRecord& record) {
   lane.window.forget_done(record);
+  if (!lane.late_ends.empty()) [[unlikely]] {
+    end_late_uses(lane, record.sequence);
+  }
+  queues_.finish_record(lane);
+}
+
+void GroupRunner::end_late_uses(LaneState& lane, std::uint64_t sequence) {
   std::erase_if(lane.late_ends, [&](const LateEnd& late) {
-    if (late.sequence == record.sequence) {
+    if (late.sequence == sequence) {
       dispatch_.end_use(late.operand);
       return true;
     }
     return false;
   });
-  queues_.finish_record(lane);
 }
 
 // A view makes no kernel that could carry the text, and updates and lifetimes are in no group.

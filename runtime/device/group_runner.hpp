@@ -65,6 +65,8 @@ class GroupRunner final {
   [[nodiscard]] bool reads_full(const FusedGroup::Made& made) const;
   /// Marks what was taken, and lets what is at the front go.
   void finish(LaneState& lane);
+  /// What the record has left to end, as it was run before its turn.
+  void end_late_uses(LaneState& lane, std::uint64_t sequence);
   /// For the journal, where there is one: why the first op runs alone, why what was gathered ends
   /// where it does, and that its kernel did not run.
   void note_alone(const OpView& first) const noexcept;

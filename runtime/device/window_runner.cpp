@@ -36,7 +36,7 @@ WindowEnd boundary_of(OpKind kind) noexcept {
 }  // namespace
 
 // Drops come with every op: behind ops they wait in the window, since those may use their tensors.
-[[gnu::flatten]] WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
+WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   const bool is_boundary = !is_op(op.kind()) && op.kind() != OpKind::drop;
   if (is_boundary && !lane.window.is_open()) {
     lane.window.note_boundary();
@@ -65,6 +65,9 @@ WindowEnd boundary_of(OpKind kind) noexcept {
 // Where our own code throws the op is one that fails: at its turn that becomes its error.
 WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
   try {
+    if (is_plain(lane, op.record())) [[likely]] {
+      return enter(lane, op);
+    }
     const std::optional<WindowEnd> why = obstacle(lane, op);
     return why ? stay_out(lane, *why) : enter(lane, op);
   } catch (...) {
@@ -83,7 +86,7 @@ WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
   return Look::alone;
 }
 
-WindowRunner::Look WindowRunner::enter(LaneState& lane, const OpView& op) {
+[[gnu::always_inline]] inline WindowRunner::Look WindowRunner::enter(LaneState& lane, const OpView& op) {
   const bool is_awaited = make_pending(lane, op);
   if (lane.window.join(op.record(), true)) {
     queues_.end_window(lane, WindowEnd::full);
@@ -91,6 +94,25 @@ WindowRunner::Look WindowRunner::enter(LaneState& lane, const OpView& op) {
     queues_.end_window(lane, WindowEnd::watched);
   }
   return Look::joined;
+}
+
+// Nearly every op: obstacle() would find nothing.
+[[gnu::always_inline]] inline bool WindowRunner::is_plain(const LaneState& lane,
+                                                          const OpRecord& record) {
+  if (record.operand_count() > kInlineOperands || dispatch_.lost() != nullptr) {
+    return false;
+  }
+  for (int i = 0; i < record.input_count; ++i) {
+    const Operand& operand = record.operands[i];
+    const Slot& slot = handles_.slot(operand.slot);
+    const bool may_join = is_unborn(slot, operand)
+                              ? slot.state == SlotState::pending && slot.home == lane.id
+                              : slot.state == SlotState::live && !slot.late;
+    if (!may_join) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpView& op) {
@@ -112,7 +134,7 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
   return fails ? std::optional(WindowEnd::failure) : std::nullopt;
 }
 
-bool WindowRunner::make_pending(const LaneState& lane, const OpView& op) {
+[[gnu::always_inline]] inline bool WindowRunner::make_pending(const LaneState& lane, const OpView& op) {
   bool is_awaited = false;
   for (int i = 0; i < op.record().output_count; ++i) {
     Slot& slot = handles_.slot(op.output(i).slot);
