@@ -40,6 +40,16 @@ Tensor gelu(const Tensor& x) {
 Tensor gelu_polynomial(const Tensor& x) {
   return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * (x * square(x)))));
 }
+// Paper: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.25.
+Tensor erf_of_positive(const Tensor& x) {
+  const Tensor t = 1 / (x * 0.47047 + 1);
+  return 1 - ((t * 0.7478556 - 0.0958798) * t + 0.3480242) * t * exp(-(x * x));
+}
+Tensor gelu_of_parts(const Tensor& x) {
+  const Tensor scaled = x / std::sqrt(2.0);
+  const Tensor error = where(scaled > 0, erf_of_positive(scaled), -erf_of_positive(-scaled));
+  return x * (error + 1) / 2;
+}
 // By parts, not by the row kernels: the question is what fusion makes of them.
 Tensor softmax_of_parts(const Tensor& x) {
   const Tensor shifted = exp(x - max(x, {-1}, true));
@@ -76,6 +86,9 @@ const std::vector<Program>& programs() {
       {"gelu_polynomial",
        {{32, 512, 1024}},
        [](const Tensors& t) { return gelu_polynomial(t[0]); }},
+      {"gelu_of_parts",
+       {{32, 512, 1024}},
+       [](const Tensors& t) { return gelu_of_parts(t[0]); }},
       {"softmax", {{512, 1024}}, [](const Tensors& t) { return softmax_of_parts(t[0]); }},
       {"layer_norm",
        {{512, 1024}, {1024}, {1024}},

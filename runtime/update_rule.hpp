@@ -37,7 +37,7 @@ class UpdateRule final {
     int scalar_count = 0;
   };
 
-  /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 16
+  /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 32
   /// scalars.
   UpdateRule(Config config, Function function, SourceLoc loc = SourceLoc::current());
 

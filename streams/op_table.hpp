@@ -77,7 +77,7 @@ struct OpInfo {
 inline constexpr std::uint8_t kAnyNumber = 255;
 inline constexpr std::uint8_t kMostExpressionInputs = 16;
 inline constexpr std::uint8_t kMostExpressionOutputs = 4;
-inline constexpr std::uint8_t kMostExpressionParameters = 16;
+inline constexpr std::uint8_t kMostExpressionParameters = 32;
 /// Of a group of ops that runs as one expression.
 inline constexpr std::uint8_t kMostGroupOutputs = 8;
 
