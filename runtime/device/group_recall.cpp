@@ -51,9 +51,13 @@ std::uint64_t GroupRecall::key_of(Lane& lane) noexcept {
   tensors_.push_back(&slot);
   slot.recall = {.look = looks_, .tensor = number};
   seen.tensor = number | kFirst;
-  if (operand.use != Use::out && slot.state == SlotState::live && !is_unborn(slot, operand) &&
-      !slot.late) {
-    seen.tensor |= slot.layout->contiguous ? kReady | kStraight : kReady;
+  if (operand.use != Use::out && !is_unborn(slot, operand)) {
+    if (slot.late) [[unlikely]] {
+      handles_.settle(slot);
+    }
+    if (slot.state == SlotState::live) {
+      seen.tensor |= slot.layout->contiguous ? kReady | kStraight : kReady;
+    }
   }
   return seen;
 }

@@ -529,6 +529,35 @@ TEST(Fusion, AFailureThatComesLateSpoilsWhatDependsOnIt) {
   });
 }
 
+// The same lines read what may have failed, what has not and what has.
+TEST(Fusion, AGroupThatComesAgainCarriesTheFailuresOfThisTime) {
+  int failures = 0;
+  for (std::uint64_t failing = 0; failing < 16; ++failing) {
+    SteppedOptions options = fusing({.late_failures = {failing}});
+    options.devices[0].sim_schedule = SimSchedule{.queues = 2};
+    stepped(options, [&](const World& world) {
+      const Tensor n = Tensor::from(world.device, std::vector<std::int32_t>{6, 8}, {2});
+      for (int times = 0; times < 8; ++times) {
+        const Tensor divided = n / 2;
+        if (times % 3 == 2) {
+          static_cast<void>(divided.read_bytes().wait());  // then it is known
+        }
+        const Tensor result = neg(abs((divided + 1) * 2));
+        const Status status = result.read_bytes().wait();
+        const Status before = divided.read_bytes().wait();
+        EXPECT_EQ(status.has_value(), before.has_value()) << failing << ", " << times;
+        if (status.has_value()) {
+          EXPECT_THAT(result.to_vector<std::int32_t>(), ElementsAre(-8, -10));
+        } else {
+          EXPECT_EQ(status.error().op, "div");
+          ++failures;
+        }
+      }
+    });
+  }
+  EXPECT_EQ(failures, 8) << "each time once";
+}
+
 TEST(Fusion, AStreamThatIsCancelledRunsNoGroup) {
   stepped(fusing(), [](const World& world) {
     Stream stream(world.device);
