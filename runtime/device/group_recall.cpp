@@ -28,8 +28,7 @@ std::uint64_t GroupRecall::key_of(Lane& lane) noexcept {
   std::uint64_t key = lane.at(0).source.value;
   for (std::uint64_t ahead = 0; ahead < kKeyRecords; ++ahead) {
     if (const OpRecord* const record = lane.peek(ahead)) {
-      key = (key ^ header_of(*record) ^
-             (std::uint64_t{record->operands[0].shape.value} << 32U)) *
+      key = (key ^ header_of(*record) ^ (std::uint64_t{record->operands[0].shape.value} << 32U)) *
             0x9e3779b97f4a7c15U;
       key ^= key >> 32U;
     }
@@ -67,7 +66,8 @@ void GroupRecall::begin_look() noexcept {
   tensors_.clear();
 }
 
-[[gnu::always_inline]] inline bool GroupRecall::is_same(const Record& known, const OpRecord& record) {
+[[gnu::always_inline]] inline bool GroupRecall::is_same(const Record& known,
+                                                        const OpRecord& record) {
   if (known.header != header_of(record) || known.blob_size_bytes != record.blob_size_bytes) {
     return false;
   }

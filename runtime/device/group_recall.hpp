@@ -54,7 +54,7 @@ class GroupRecall final {
   struct Record {
     std::uint64_t header = 0;  ///< Kind, flags and counts.
     std::uint32_t blob_size_bytes = 0;
-    bool runs_along_rows = false;    ///< What it takes whole stands in its attributes.
+    bool runs_along_rows = false;  ///< What it takes whole stands in its attributes.
     std::array<std::byte, sizeof(OpRecord::immediate)> immediate{};
     std::array<Seen, kInlineOperands> operands{};
   };
@@ -90,7 +90,7 @@ class GroupRecall final {
   HandleTable& handles_;
   Dispatch& dispatch_;
   std::array<std::unique_ptr<Known>, kEntries> known_;
-  std::uint64_t looks_ = 0;       // counts them
+  std::uint64_t looks_ = 0;     // counts them
   std::vector<Slot*> tensors_;  // of this look
 };
 

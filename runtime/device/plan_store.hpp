@@ -20,7 +20,7 @@ class PlanStore final {
 
   struct Plan {
     std::vector<std::uint64_t> form;
-    ExpressionRef expression;  ///< Null: its ops run singly.
+    ExpressionRef expression;      ///< Null: its ops run singly.
     mutable bool was_used = true;  ///< Since the last eviction.
   };
 

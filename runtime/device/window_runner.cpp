@@ -86,7 +86,8 @@ WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
   return Look::alone;
 }
 
-[[gnu::always_inline]] inline WindowRunner::Look WindowRunner::enter(LaneState& lane, const OpView& op) {
+[[gnu::always_inline]] inline WindowRunner::Look WindowRunner::enter(LaneState& lane,
+                                                                     const OpView& op) {
   const bool is_awaited = make_pending(lane, op);
   if (lane.window.join(op.record(), true)) {
     queues_.end_window(lane, WindowEnd::full);
@@ -134,7 +135,8 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
   return fails ? std::optional(WindowEnd::failure) : std::nullopt;
 }
 
-[[gnu::always_inline]] inline bool WindowRunner::make_pending(const LaneState& lane, const OpView& op) {
+[[gnu::always_inline]] inline bool WindowRunner::make_pending(const LaneState& lane,
+                                                              const OpView& op) {
   bool is_awaited = false;
   for (int i = 0; i < op.record().output_count; ++i) {
     Slot& slot = handles_.slot(op.output(i).slot);

@@ -63,8 +63,8 @@ TEST(RingStress, RecordsCrossInOrderWithTheirBlobs) {
       continue;
     }
     std::uint32_t in_blob = i;
-    if (record->blob_size_bytes != 0) {
-      std::memcpy(&in_blob, lane.front_blob(), sizeof in_blob);
+    if (const std::byte* const blob = lane.front_blob()) {
+      std::memcpy(&in_blob, blob, sizeof in_blob);
     }
     wrong += record->source.value != i || record->sequence != i || in_blob != i ? 1 : 0;
     lane.pop();
