@@ -165,6 +165,10 @@ class Pooling {
     context.arena.parallel_for(sizes_.planes, grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* own = scratch + begin / grain * part_bytes_;
       std::int64_t bad = kNoPosition;
+      if (joins_planes()) {
+        max_of_planes(begin, end);
+        begin = end;
+      }
       for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
         bad = run_plane(plane, own);
       }
@@ -224,17 +228,30 @@ class Pooling {
     return bad;
   }
 
+  // Planes without a gap between their last pair of rows and the first of the next are one plane.
+  [[nodiscard]] bool joins_planes() const {
+    return sizeof(T) == sizeof(float) && call_.op.kind() == OpKind::max_pool2d &&
+           call_.outputs.size() == 1 && is_pairs(pool_) && sizes_.height == 2 * sizes_.rows &&
+           call_.inputs[0].layout->contiguous && call_.inputs[0].dtype == dtype_of<T> &&
+           call_.outputs[0].dtype == dtype_of<T>;
+  }
+
+  void max_of_planes(std::int64_t begin, std::int64_t end) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
+      loops_.max_pairs(first,
+                       (end - begin) * sizes_.rows,
+                       call_.inputs[0].as<const T>() + begin * sizes_.plane(),
+                       call_.outputs[0].as<T>() + begin * sizes_.window_count(),
+                       nullptr);
+    }
+  }
+
   void max_forward(const T* x, T* y, std::int32_t* positions) const {
     if constexpr (sizeof(T) == sizeof(float)) {
       if (is_pairs(pool_)) {
-        for (std::int64_t i = 0; i < sizes_.rows; ++i) {
-          const PairRow row{
-              .width = sizes_.width, .columns = sizes_.columns, .place = 2 * i * sizes_.width};
-          loops_.max_pairs(row,
-                           x + row.place,
-                           y + i * sizes_.columns,
-                           positions == nullptr ? nullptr : positions + i * sizes_.columns);
-        }
+        const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
+        loops_.max_pairs(first, sizes_.rows, x, y, positions);
         return;
       }
     }

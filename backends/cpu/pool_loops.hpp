@@ -17,8 +17,13 @@ struct PairRow {
 
 struct PoolLoops {
   /// y[j] = the largest of x[2j], x[2j + 1] and the two below; the first among equals, NaN above
-  /// all. positions may be nullptr.
-  void (*max_pairs)(const PairRow& row, const float* x, float* y, std::int32_t* positions);
+  /// all. So for row_count output rows that follow one another in x and y, the first being `first`.
+  /// positions may be nullptr; otherwise these are rows of one plane.
+  void (*max_pairs)(const PairRow& first,
+                    std::int64_t row_count,
+                    const float* x,
+                    float* y,
+                    std::int32_t* positions);
   /// Writes both input rows' gradients up to 2·columns; false, when a position is not inside its
   /// own window.
   bool (*max_pairs_backward)(const PairRow& row,

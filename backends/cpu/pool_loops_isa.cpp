@@ -86,7 +86,7 @@ struct Pairs {
 }
 
 // The same values, without a look at where they were.
-void max_pairs_alone(const PairRow& row, const float* x, float* y) {
+[[gnu::always_inline]] inline void max_pairs_alone(const PairRow& row, const float* x, float* y) {
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
     const int count =
         static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
@@ -98,11 +98,7 @@ void max_pairs_alone(const PairRow& row, const float* x, float* y) {
   }
 }
 
-void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* positions) {
-  if (positions == nullptr) {
-    max_pairs_alone(row, x, y);
-    return;
-  }
+void max_pairs_placed(const PairRow& row, const float* x, float* y, std::int32_t* positions) {
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
     const int count =
         static_cast<int>(row.columns - column < kWidth ? row.columns - column : kWidth);
@@ -122,6 +118,25 @@ void max_pairs(const PairRow& row, const float* x, float* y, std::int32_t* posit
     }
     store_part(y + column, best, count);
     store_places(positions + column, place, count);
+  }
+}
+
+void max_pairs(const PairRow& first,
+               std::int64_t row_count,
+               const float* x,
+               float* y,
+               std::int32_t* positions) {
+  PairRow row = first;
+  for (std::int64_t i = 0; i < row_count; ++i) {
+    if (positions == nullptr) {
+      max_pairs_alone(row, x, y);
+    } else {
+      max_pairs_placed(row, x, y, positions);
+      positions += row.columns;
+    }
+    x += 2 * row.width;
+    y += row.columns;
+    row.place += 2 * row.width;
   }
 }
 

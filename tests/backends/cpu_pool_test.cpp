@@ -115,6 +115,24 @@ TEST(CpuPool, BackwardAndMeansAgreeWithTheOracle) {
   }
 }
 
+TEST(CpuPool, MaximaWithoutPositionsAreTheOraclesOverAllPlanes) {
+  DevicePerIsa devices;
+  std::vector<Pool> list = pools();
+  list.push_back({{3, 9, 96, 65}, {}});  // several parts
+  list.push_back({{3, 9, 95, 64}, {}});  // a row of each plane is in no window
+  for (const Pool& pool : list) {
+    const SmallTensor x = random_tensor(pool.dtype, pool.x, 7);
+    const SmallTensor y(pool.dtype, pool.y());
+    const SmallCall call =
+        SmallCall(OpKind::max_pool2d, {x.view()}, {y.view()}).with(pool.attributes);
+    reference::evaluate(call.call()).value();
+    const std::vector<double> values = y.values();
+    for (cpu::CpuBackend* device : devices.all()) {
+      EXPECT_EQ(computed(*device, call, y), values) << describe(pool.dtype, pool.x);
+    }
+  }
+}
+
 TEST(CpuPool, PositionsAreOptional) {
   const SmallTensor x(DType::f32, {1, 1, 2, 4}, {1, 5, 2, 3, 4, 0, 9, 2});
   const SmallTensor y(DType::f32, {1, 1, 1, 2});
