@@ -128,7 +128,8 @@ CaseTensor::CaseTensor(DType dtype,
     using T = decltype(zero);
     T* elements = view().template as<T>();
     for (std::int64_t i = 0; i < count; ++i) {
-      elements[offset_of(*layout_, i)] = to_element<T>(values[static_cast<std::size_t>(i)]);
+      const std::int64_t place = layout_->contiguous ? i : offset_of(*layout_, i);
+      elements[place] = to_element<T>(values[static_cast<std::size_t>(i)]);
     }
   });
 }
@@ -145,11 +146,12 @@ void CaseTensor::place(std::int64_t element_count, std::int64_t first_element) {
 
 std::vector<Number> CaseTensor::values() const {
   std::vector<Number> out;
+  out.reserve(static_cast<std::size_t>(layout_->shape.element_count()));
   visit_dtype(dtype_, [&](auto zero) {
     using T = decltype(zero);
     const T* elements = view().template as<T>();
     for (std::int64_t i = 0; i < layout_->shape.element_count(); ++i) {
-      out.push_back(to_number(elements[offset_of(*layout_, i)]));
+      out.push_back(to_number(elements[layout_->contiguous ? i : offset_of(*layout_, i)]));
     }
   });
   return out;

@@ -16,7 +16,7 @@ struct Number {
 };
 
 /// The elements of an input in row-major order. `seed` tells the inputs of a call, and the calls,
-/// apart.
+/// apart. Threads: one, as large values that were made last are kept.
 [[nodiscard]] std::vector<Number> case_values(const InputSpec& input,
                                               DType dtype,
                                               std::uint64_t seed);
