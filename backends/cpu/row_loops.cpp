@@ -31,7 +31,7 @@ void falloff(T* out, const T* in, T top, std::int64_t count) {
 #ifdef __AVX512F__
 void falloff(float* out, const float* in, float top, std::int64_t count) {
   const __m512 all_top = _mm512_set1_ps(top);
-  map_lanes(out, in, count, [all_top](__m512 x) { return exp_lanes(_mm512_sub_ps(x, all_top)); });
+  map_lanes(out, in, count, [all_top](__m512 x) { return exp_lanes(x - all_top); });
 }
 #endif
 

@@ -129,8 +129,12 @@ void run_erf(void* out, const void* in, std::int64_t count) {
   map_lanes(static_cast<float*>(out), static_cast<const float*>(in), count, erf_lanes);
 }
 #else
-constexpr auto run_exp = run<Exp, float>;
-constexpr auto run_erf = run<Erf, float>;
+void run_exp(void* out, const void* in, std::int64_t count) {
+  run<Exp, float>(out, in, count);
+}
+void run_erf(void* out, const void* in, std::int64_t count) {
+  run<Erf, float>(out, in, count);
+}
 #endif
 
 // Large angles, infinities and NaN take the slow and exact way, each by itself: a result does not

@@ -29,14 +29,20 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   }
 }
 
+// Where one of their operands is NaN they give the second one, so that NaN stays.
+[[gnu::always_inline]] inline __m512 at_most(float high, __m512 x) noexcept {
+  return _mm512_maskz_min_ps(0xFFFF, _mm512_set1_ps(high), x);
+}
+[[gnu::always_inline]] inline __m512 at_least(float low, __m512 x) noexcept {
+  return _mm512_maskz_max_ps(0xFFFF, _mm512_set1_ps(low), x);
+}
+
 /// The bits of exp_f32.
 [[gnu::always_inline]] inline __m512 exp_lanes(__m512 x) noexcept {
-  // In this order NaN stays.
-  __m512 c = _mm512_min_ps(_mm512_set1_ps(89.0F), x);
-  c = _mm512_max_ps(_mm512_set1_ps(-104.0F), c);
+  const __m512 c = at_least(-104.0F, at_most(89.0F, x));
   const __m512 rounder = _mm512_set1_ps(kRounder);
   const __m512 shifted = _mm512_fmadd_ps(c, _mm512_set1_ps(1.44269504088896341F), rounder);
-  const __m512 n = _mm512_sub_ps(shifted, rounder);
+  const __m512 n = shifted - rounder;
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), c);
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4F), r);
   __m512 p = _mm512_set1_ps(1.9875691500e-4F);
@@ -44,8 +50,8 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
        {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(next));
   }
-  p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), r);
-  return _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1.0F)), n);
+  p = _mm512_fmadd_ps(p, r * r, r);
+  return _mm512_scalef_ps(p + _mm512_set1_ps(1.0F), n);
 }
 
 /// erf(x) = sum of c[k][i]·u^k for |x| = i·kErfStep + u with |u| ≤ kErfStep / 2: minimax in each of
@@ -170,12 +176,12 @@ alignas(64) inline constexpr float kErfTable[7][16] = {{0,
   const __m512i sign = _mm512_set1_epi32(INT32_MIN);
   const __m512i bits = _mm512_castps_si512(x);
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_andnot_si512(sign, bits));
-  const __m512 t = _mm512_min_ps(_mm512_set1_ps(4.0F), magnitude);  // NaN stays
+  const __m512 t = at_most(4.0F, magnitude);
   // The rounded number lies in the low bits, of which the table looks at four.
   const __m512 shifted =
       _mm512_fmadd_ps(t, _mm512_set1_ps(kErfStepsPerUnit), _mm512_set1_ps(kRounder));
   const __m512i interval = _mm512_castps_si512(shifted);
-  const __m512 n = _mm512_sub_ps(shifted, _mm512_set1_ps(kRounder));
+  const __m512 n = shifted - _mm512_set1_ps(kRounder);
   const __m512 u = _mm512_fnmadd_ps(n, _mm512_set1_ps(kErfStep), t);
   const auto coefficient = [interval](int k) {
     return _mm512_permutexvar_ps(interval, _mm512_load_ps(kErfTable[k]));

@@ -47,8 +47,8 @@ void run(float* out, const WrappedCall& call, std::int64_t count, Before before)
   const __m512 sum = _mm512_set1_ps(call.sum);
   const __m512 factor = _mm512_set1_ps(call.factor);
   const auto lanes = [&](__m512 in, __m512 beside, __m512 times) {
-    const __m512 value = _mm512_add_ps(Function::apply(before(in, beside)), sum);
-    return _mm512_mul_ps(has_y ? _mm512_mul_ps(value, times) : value, factor);
+    const __m512 value = Function::apply(before(in, beside)) + sum;
+    return (has_y ? value * times : value) * factor;
   };
   const bool streams = call.streams && reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
   std::int64_t i = 0;
@@ -79,7 +79,7 @@ void run(float* out, const WrappedCall& call, std::int64_t count, Before before)
 __m512 plain_quotients(__m512 x, __m512 y, __m512 reciprocal) {
   const __m512i sign = _mm512_set1_epi32(INT32_MIN);
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_andnot_si512(sign, _mm512_castps_si512(x)));
-  const __m512 first = _mm512_mul_ps(magnitude, reciprocal);
+  const __m512 first = magnitude * reciprocal;
   const __m512 second = _mm512_fmadd_ps(_mm512_fnmadd_ps(first, y, magnitude), reciprocal, first);
   const __m512 third = _mm512_fmadd_ps(_mm512_fnmadd_ps(second, y, magnitude), reciprocal, second);
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
@@ -97,8 +97,7 @@ void run_quotients(float* out, const WrappedCall& call, std::int64_t count) {
   const float divisor = *call.before.data;
   const __m512 reciprocal = _mm512_set1_ps(1.0F / divisor);
   if (has_exact_reciprocal(divisor)) {
-    run<Function>(
-        out, call, count, [reciprocal](__m512 x, __m512) { return _mm512_mul_ps(x, reciprocal); });
+    run<Function>(out, call, count, [reciprocal](__m512 x, __m512) { return x * reciprocal; });
     return;
   }
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
@@ -111,8 +110,7 @@ void run_quotients(float* out, const WrappedCall& call, std::int64_t count) {
         return plain_quotients(x, y, reciprocal);
       });
     } else {
-      run<Function>(
-          out + begin, block, size, [](__m512 x, __m512 y) { return _mm512_div_ps(x, y); });
+      run<Function>(out + begin, block, size, [](__m512 x, __m512 y) { return x / y; });
     }
   }
 }
@@ -121,10 +119,10 @@ template <class Function>
 void wrapped(float* out, const WrappedCall& call, std::int64_t count) {
   switch (call.how) {
     case WrappedBefore::difference:
-      run<Function>(out, call, count, [](__m512 x, __m512 y) { return _mm512_sub_ps(x, y); });
+      run<Function>(out, call, count, [](__m512 x, __m512 y) { return x - y; });
       break;
     case WrappedBefore::factor:
-      run<Function>(out, call, count, [](__m512 x, __m512 y) { return _mm512_mul_ps(x, y); });
+      run<Function>(out, call, count, [](__m512 x, __m512 y) { return x * y; });
       break;
     case WrappedBefore::quotient:
       run_quotients<Function>(out, call, count);
