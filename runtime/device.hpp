@@ -38,7 +38,7 @@ struct MemoryStatistics {
 /// What an actor has done so far. Counts.
 struct DeviceStatistics {
   std::uint64_t records = 0;        ///< records consumed
-  std::uint64_t kernels = 0;        ///< ops that reached the backend
+  std::uint64_t kernels = 0;        ///< those that the backend ran
   std::uint64_t poisoned_ops = 0;   ///< ops skipped or failed
   std::uint64_t tokens_lent = 0;    ///< times a waiting thread ran the device's loop
   std::uint64_t foreign_uses = 0;   ///< operands used by a lane that is not their home

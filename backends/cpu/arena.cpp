@@ -1,6 +1,8 @@
 #include "arena.hpp"
 
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/standby_crew.hpp>
+#include <hearth/runtime/base/thread_executor.hpp>
 
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -13,6 +15,9 @@
 namespace hearth::cpu {
 
 namespace {
+
+// More spin for short loops than these gain. Measured with 2 cores only.
+constexpr int kMaxStandby = 3;
 
 // Workers wander between the arenas of several devices, so each entry pins again. The caller keeps
 // its own affinity: it may be a user's thread that borrowed the token. All of the device's cores
@@ -42,7 +47,9 @@ class PinToCores final : public tbb::task_scheduler_observer {
 
 struct Arena::Impl {
   explicit Impl(const std::vector<int>& cores)
-      : arena(static_cast<int>(cores.size()), 1), pins(arena, cores) {
+      : arena(static_cast<int>(cores.size()), 1),
+        pins(arena, cores),
+        crew(threads, cores, std::min(static_cast<int>(cores.size()) - 1, kMaxStandby)) {
     // First: an observer whose arena finds no memory when it is made for it is half registered, and
     // its end is a crash.
     arena.initialize();
@@ -50,6 +57,8 @@ struct Arena::Impl {
   }
   tbb::task_arena arena;
   PinToCores pins;
+  ThreadExecutor threads;
+  StandbyCrew crew;
 };
 
 Arena::Arena(std::vector<int> cores, bool serial) : cores_(std::move(cores)), serial_(serial) {
@@ -72,6 +81,14 @@ void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void*
         },
         tbb::simple_partitioner());
   });
+}
+
+int Arena::muster() noexcept {
+  return impl_->crew.muster();
+}
+
+void Arena::share_out(int threads, ShareFn fn, const void* context) noexcept {
+  impl_->crew.run(threads, fn, context);
 }
 
 }  // namespace hearth::cpu

@@ -1,11 +1,13 @@
-// A CPU device's cores: parallel loops over them. Built on an oneTBB arena pinned to the cores; one
-// core means a plain loop. Threads: owner only (the token holder calls parallel_for; the loop body
-// runs on several threads).
+// A CPU device's cores: parallel loops over them. Long loops fork on an oneTBB arena pinned to the
+// cores; short ones are shared with threads that are awake already, if any are. One core means a
+// plain loop. Threads: owner only (the token holder calls; the loop body runs on several threads).
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace hearth::cpu {
@@ -45,9 +47,76 @@ class Arena {
         &body);
   }
 
+  /// How many threads would share a loop now that is too short to wake anybody for: 1, or more
+  /// while such loops follow one another closely. For loops of at least 5 µs.
+  [[nodiscard]] int awake_threads() noexcept { return impl_ == nullptr ? 1 : muster(); }
+
+  /// Calls body(begin, end, thread) for ranges of `grain` items, the last of the rest, that cover
+  /// [0, count), on threads that are awake, each of which has a number below `threads`. The caller
+  /// takes ranges from the front, the next thread from the back, until they meet: so most ranges
+  /// are run by the thread that ran them the last time. body must not throw. Requires threads ≤
+  /// awake_threads().
+  template <class Body>
+  void share(int threads, std::int64_t count, std::int64_t grain, const Body& body) {
+    const auto ranges = static_cast<std::uint32_t>((count + grain - 1) / grain);
+    if (threads <= 1 || ranges <= 1) {
+      for (std::int64_t begin = 0; begin < count; begin += grain) {
+        body(begin, std::min(count, begin + grain), 0);
+      }
+      return;
+    }
+    Claims claims(ranges);
+    const auto work = [&](int thread) {
+      while (const std::optional<std::uint32_t> range = claims.take(thread % 2 == 0)) {
+        const std::int64_t begin = *range * grain;
+        body(begin, std::min(count, begin + grain), thread);
+      }
+    };
+    share_out(
+        static_cast<int>(std::min<std::uint32_t>(static_cast<std::uint32_t>(threads), ranges)),
+        [](const void* context, int thread, int /*count*/) {
+          (*static_cast<const decltype(work)*>(context))(thread);
+        },
+        &work);
+  }
+  /// The grain with which each of so many threads takes several ranges, a multiple of `unit`: one
+  /// that is late leaves them to the others.
+  [[nodiscard]] static std::int64_t shared_grain(int threads,
+                                                 std::int64_t count,
+                                                 std::int64_t unit) {
+    constexpr std::int64_t kRanges = 4;
+    const std::int64_t units = (count + unit - 1) / unit;
+    return std::max<std::int64_t>(1, units / (kRanges * threads)) * unit;
+  }
+
  private:
   using RangeFn = void (*)(const void* context, std::int64_t begin, std::int64_t end);
+  // The ranges that nobody has taken: those from the first up to the last.
+  class Claims {
+   public:
+    explicit Claims(std::uint32_t count) noexcept : left_(std::uint64_t{count} << 32U) {}
+    [[nodiscard]] std::optional<std::uint32_t> take(bool at_front) noexcept {
+      std::uint64_t left = left_.load(std::memory_order_relaxed);
+      while (true) {
+        const auto first = static_cast<std::uint32_t>(left);
+        const auto last = static_cast<std::uint32_t>(left >> 32U);
+        if (first == last) {
+          return std::nullopt;
+        }
+        const std::uint64_t rest = at_front ? left + 1 : left - (std::uint64_t{1} << 32U);
+        if (left_.compare_exchange_weak(left, rest, std::memory_order_relaxed)) {
+          return at_front ? first : last - 1;
+        }
+      }
+    }
+
+   private:
+    std::atomic<std::uint64_t> left_;
+  };
+  using ShareFn = void (*)(const void* context, int index, int count);
   void fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void* context);
+  [[nodiscard]] int muster() noexcept;
+  void share_out(int threads, ShareFn fn, const void* context) noexcept;
 
   struct Impl;
   std::vector<int> cores_;

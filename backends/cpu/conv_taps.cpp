@@ -14,6 +14,8 @@ namespace {
 constexpr double kPartFlops = 16e6;
 constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
+// Worth sharing with a thread that is awake: about 5 µs.
+constexpr double kSharedFlops = 4e5;
 // A block's planes stay in the second-level cache, its results in the first.
 constexpr std::int64_t kPlaneBytes = 1 << 19;
 constexpr std::int64_t kBlockPixels = 256;
@@ -36,12 +38,12 @@ enum class Form { pixels_by_channels, channels_by_pixels };
 template <class T>
 class Convolution {
  public:
-  Convolution(const TapConvolution& convolution, IsaLevel isa)
-      : conv_(convolution), kernels_(tile_kernels<T>(isa)) {
+  Convolution(const TapConvolution& convolution, KernelContext& context)
+      : conv_(convolution), kernels_(tile_kernels<T>(context.isa)) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
     block_depth_ = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
     choose_form();
-    lay_out_block();
+    lay_out_block(context.arena);
     lay_out_scratch();
   }
 
@@ -55,6 +57,13 @@ class Convolution {
     bias_ = reinterpret_cast<T*>(scratch + bias_at_);
     fill_offsets();
     pack_weights();
+    if (awake_threads_ > 1) {
+      arena.share(
+          awake_threads_, unit_count_, 1, [&](std::int64_t unit, std::int64_t /*end*/, int thread) {
+            run_unit(unit, scratch + shared_bytes_ + thread * part_bytes_);
+          });
+      return;
+    }
     const std::int64_t grain = parts(unit_count_, part_count_);
     arena.parallel_for(unit_count_, grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* own = scratch + shared_bytes_ + begin / grain * part_bytes_;
@@ -93,7 +102,7 @@ class Convolution {
                   : parts(conv_.columns, parts(conv_.columns, kernels_.max_rows));
   }
 
-  void lay_out_block() {
+  void lay_out_block(Arena& arena) {
     std::int64_t last_row = 0;
     std::int64_t last_column = 0;
     block_.column_stride = conv_.column_stride;
@@ -116,11 +125,19 @@ class Convolution {
         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
     const double bytes = static_cast<double>(conv_.x.element_count() + conv_.y.element_count()) *
                          static_cast<double>(size_bytes(conv_.y.dtype));
-    const auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
+    auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
+    if (wanted_parts <= 1 && flops >= kSharedFlops) {
+      awake_threads_ = arena.awake_threads();
+      wanted_parts = awake_threads_;
+    }
     const std::int64_t planes = conv_.y.shape()[0] * conv_.groups;
     const bool is_whole = suits_whole_planes() && planes >= wanted_parts;
-    const std::int64_t wanted = std::min(
-        fit, is_whole ? conv_.rows : std::max<std::int64_t>(1, kBlockPixels / conv_.columns));
+    // Several for each thread: one that is late leaves them to the others.
+    constexpr std::int64_t kBlocks = 2;
+    const std::int64_t block_rows = awake_threads_ > 1 ? parts(conv_.rows, kBlocks * awake_threads_)
+                                                       : kBlockPixels / conv_.columns;
+    const std::int64_t wanted =
+        std::min(fit, is_whole ? conv_.rows : std::max<std::int64_t>(1, block_rows));
     block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
     block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
     row_blocks_ = parts(conv_.rows, block_rows_);
@@ -354,6 +371,7 @@ class Convolution {
   std::int64_t row_blocks_ = 0;
   std::int64_t unit_count_ = 0;
   std::int64_t part_count_ = 1;
+  int awake_threads_ = 1;  // that take part in work which is too short for others
   std::int64_t weights_at_ = 0;
   std::int64_t bias_at_ = 0;
   std::int64_t shared_bytes_ = 0;
@@ -367,7 +385,7 @@ class Convolution {
 
 template <class T>
 Status run(const TapConvolution& convolution, KernelContext& context) {
-  Convolution<T> work(convolution, context.isa);
+  Convolution<T> work(convolution, context);
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
   return {};

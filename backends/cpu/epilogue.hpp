@@ -2,7 +2,8 @@
 // that lies near the core which made it. The result itself is made in the bytes of one of the
 // outputs. A product gives rows and columns, a convolution boxes of [image, channel, row, column].
 // Private to backends/cpu. On the stack of the kernel; any of its threads gives blocks.
-// Invariant: values have the bits that the ops have when they run singly, behind the contraction.
+// Invariant: values have the bits that the ops have when they run singly, behind the contraction,
+// where the expression rounds as they do.
 #pragma once
 
 #include "gemm.hpp"

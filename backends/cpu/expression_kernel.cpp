@@ -22,7 +22,8 @@ Status named(const Status& status, const Expression& expression) {
   return error;
 }
 
-// A call's expression outlives the device.
+// A call's expression may go and another come to lie where it was, as plans are made and dropped:
+// the hash tells them apart.
 Result<const TileProgram*> program_of(const Expression& expression, KernelContext& context) {
   return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
 }

@@ -12,6 +12,8 @@ namespace {
 
 // Thin products are bound by memory: a part reads at least so much.
 constexpr double kPartBytes = 1.5e6;
+// Weights that are worth sharing with a thread that is awake: 5 µs of reading.
+constexpr double kSharedBytes = 1.28e5;
 constexpr std::int64_t kMaxParts = 64;
 
 enum class Form {
@@ -186,8 +188,7 @@ class Product {
                            static_cast<double>(element_bytes);
     const std::int64_t count =
         std::clamp<std::int64_t>(static_cast<std::int64_t>(w_bytes / kPartBytes), 1, kMaxParts);
-    const std::int64_t grain = ((n_ + count - 1) / count + 15) / 16 * 16;
-    for_ranges(arena, n_, grain, [&](std::int64_t begin, std::int64_t end) {
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
       Thin<T> part = thin;
       part.w = b_.data + begin * b_.column_step * element_bytes;
       part.y = c + begin;
@@ -199,7 +200,19 @@ class Product {
         kernels_.thin_axpy(part, b_.dtype);
       }
       give(begin, end);
-    });
+    };
+    constexpr std::int64_t kColumns = 16;
+    const int awake = arena != nullptr && w_bytes >= kSharedBytes ? arena->awake_threads() : 1;
+    if (awake > 1) {
+      arena->share(
+          awake,
+          n_,
+          Arena::shared_grain(awake, n_, kColumns),
+          [&](std::int64_t begin, std::int64_t end, int /*thread*/) { columns(begin, end); });
+    } else {
+      for_ranges(
+          arena, n_, ((n_ + count - 1) / count + kColumns - 1) / kColumns * kColumns, columns);
+    }
   }
 
   // Puts a swapped result in order, adds its bias, and narrows it.

@@ -17,6 +17,8 @@ namespace {
 // Elements of one part: about 40 µs.
 constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kMaxParts = 64;
+// Worth sharing with a thread that is awake: about 2 µs.
+constexpr std::int64_t kSharedElements = 1 << 13;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
 // The input rows (or columns) that the window at one output position covers.
@@ -149,7 +151,11 @@ class Pooling {
                       forward ? call.outputs[0].shape() : call.inputs[0].shape());
     const std::int64_t elements = sizes_.plane() + sizes_.window_count();
     const std::int64_t wanted = sizes_.planes * elements / kPartElements;
-    parts_ = std::clamp<std::int64_t>(wanted, 1, std::min(kMaxParts, sizes_.planes));
+    if (forward && wanted <= 1 && sizes_.planes * elements >= kSharedElements) {
+      awake_threads_ = context.arena.awake_threads();
+    }
+    parts_ = std::clamp<std::int64_t>(
+        std::max<std::int64_t>(wanted, awake_threads_), 1, std::min(kMaxParts, sizes_.planes));
     // Each part: the first bad position | a plane | its windows | positions.
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     plane_at_ = 64;
@@ -162,17 +168,19 @@ class Pooling {
   Status run(KernelContext& context) {
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
     const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
+    if (awake_threads_ > 1) {
+      context.arena.share(
+          awake_threads_,
+          sizes_.planes,
+          Arena::shared_grain(awake_threads_, sizes_.planes, 1),
+          [&](std::int64_t begin, std::int64_t end, int thread) {
+            static_cast<void>(run_planes(begin, end, scratch + thread * part_bytes_));
+          });
+      return {};  // only the backward of maxima can find something wrong
+    }
     context.arena.parallel_for(sizes_.planes, grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* own = scratch + begin / grain * part_bytes_;
-      std::int64_t bad = kNoPosition;
-      if (joins_planes()) {
-        max_of_planes(begin, end);
-        begin = end;
-      }
-      for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
-        bad = run_plane(plane, own);
-      }
-      *reinterpret_cast<std::int64_t*>(own) = bad;
+      *reinterpret_cast<std::int64_t*>(own) = run_planes(begin, end, own);
     });
     for (std::int64_t part = 0; part * grain < sizes_.planes; ++part) {
       const std::int64_t bad = *reinterpret_cast<const std::int64_t*>(scratch + part * part_bytes_);
@@ -189,6 +197,19 @@ class Pooling {
   }
 
  private:
+  // The first bad position, or kNoPosition.
+  std::int64_t run_planes(std::int64_t begin, std::int64_t end, std::byte* own) const {
+    if (joins_planes()) {
+      max_of_planes(begin, end);
+      return kNoPosition;
+    }
+    std::int64_t bad = kNoPosition;
+    for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
+      bad = run_plane(plane, own);
+    }
+    return bad;
+  }
+
   std::int64_t run_plane(std::int64_t plane, std::byte* own) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
@@ -330,6 +351,7 @@ class Pooling {
   const PoolLoops& loops_;
   Sizes sizes_{};
   std::int64_t parts_ = 1;
+  int awake_threads_ = 1;  // that take part in work which is too short for others
   std::int64_t plane_at_ = 0;
   std::int64_t windows_at_ = 0;
   std::int64_t positions_at_ = 0;

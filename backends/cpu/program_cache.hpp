@@ -25,9 +25,9 @@ class ProgramCache {
   [[nodiscard]] Result<const TileProgram*> find(const KernelIR& kernel,
                                                 std::uint64_t hash,
                                                 IsaLevel isa);
-  /// The same for a kernel that stays where it is as long as the cache, as those of a runtime's
-  /// expressions do. Each record of an update asks for the one that was found last: it is known by
-  /// its address, as comparing kernels takes 1,500 instructions.
+  /// The same for a kernel that does not change as long as it lives. Each record of an update asks
+  /// for the one that was found last: it is known by its address and hash, as comparing kernels
+  /// takes 1,500 instructions. By both: another one may come to lie where a dropped plan's was.
   [[nodiscard]] Result<const TileProgram*> find_lasting(const KernelIR& kernel,
                                                         std::uint64_t hash,
                                                         IsaLevel isa) {

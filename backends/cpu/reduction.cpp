@@ -27,6 +27,9 @@ constexpr std::int64_t kPart =
     std::int64_t{1} << 17;  // elements of one accumulator; longer reductions are cut and joined
 constexpr std::int64_t kWideStrip = 1024;  // columns that are summed together
 constexpr std::int64_t kBuffered = 256;    // the same when rows go through buffers
+// Of a row that goes through a buffer: what sum_of() adds at a time, so that the parts have its
+// bits.
+constexpr std::int64_t kRowPiece = kSumBlock;
 
 Error nothing_to_reduce(OpKind kind, const Shape& shape) {
   const std::string_view op = name(kind);
@@ -85,7 +88,7 @@ class Reduction {
 
   // Task: output · parts + part.
   void run_rows(std::int64_t begin, std::int64_t end, std::int64_t part) {
-    RowBuffer<kBuffered> buffer;
+    RowBuffer<kRowPiece> buffer;
     Accumulator sums[kBuffered];
     std::int64_t held = 0;
     Place keep(plan_.keep, begin / parts_);
@@ -114,12 +117,12 @@ class Reduction {
                 std::int64_t offset,
                 std::int64_t begin,
                 std::int64_t count,
-                RowBuffer<kBuffered>& buffer) {
+                RowBuffer<kRowPiece>& buffer) {
     Place fold(plan_.fold, begin / plan_.inner_size);
     std::int64_t column = begin % plan_.inner_size;
     while (count > 0) {
       const std::int64_t rest = std::min(plan_.inner_size - column, count);
-      const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kBuffered);
+      const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kRowPiece);
       const std::int64_t place = offset + fold.offset[0] + column * source_.step;
       loops_.row(into, buffer.fetch(source_, place, piece), piece);
       count -= piece;

@@ -2,7 +2,7 @@
 // a time, in memory of the launch. Private to backends/cpu. On the stack of the kernel that runs
 // it; any thread of it may run a part. Invariants: (1) how rows go together depends on shapes and
 // types only; (2) parts own disjoint rows, and a row's inputs are all read before its outputs are
-// stored, but for those that no input shares.
+// stored, but for those that no input shares. What several rows read shares bytes with no output.
 #pragma once
 
 #include "expression.hpp"
@@ -19,7 +19,7 @@ namespace hearth::cpu {
 
 class RowCall {
  public:
-  /// What a part may touch at a time: half of an L2 of 1 MiB or more.
+  /// What a part may touch at a time: most of an L2 of 1 MiB.
   static constexpr std::int64_t kMostPartBytes = std::int64_t{640} << 10;
 
   /// What `call` refers to outlives it. Errors: invalid_argument, where its shapes do not fit;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "reduce_loops.hpp"
+
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
 /// What a fold chooses: the largest, or the smallest.
@@ -60,10 +62,6 @@ template <class T>
     return T{0};
   }
 }
-
-// Rounding errors grow with the number of additions in a lane: 1024 elements are 16 in each of the
-// 64 lanes of f32.
-inline constexpr std::int64_t kSumBlock = 1024;
 
 // In halves: what is left is added to what lies half as far on. By vectors, as the compiler leaves
 // a loop over an array in scalars, which took as long as 500 additions.

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kAhead = 1024;
 
-// Sixteen neighbours of a row.
+// Sixteen neighbours of a row. A row of one number is read at once, as `out` may lie upon it.
 class Lanes {
  public:
   explicit Lanes(const FloatRow& row)
@@ -86,9 +86,10 @@ __m512 plain_quotients(__m512 x, __m512 y, __m512 reciprocal) {
       _mm512_castps_si512(third), _mm512_castps_si512(x), sign, 0x78));  // third ^ (x & sign)
 }
 
-// The part of a row that begins at `begin`.
-FloatRow part_of(const FloatRow& row, std::int64_t begin) {
-  return {row.data == nullptr || row.is_one ? row.data : row.data + begin, row.is_one};
+// The part of a row that begins at `begin`. A row of one number lies in `one` from now on: the
+// parts before may be written over it.
+FloatRow part_of(const FloatRow& row, std::int64_t begin, const float& one) {
+  return {row.data == nullptr ? nullptr : row.is_one ? &one : row.data + begin, row.is_one};
 }
 
 template <class Function>
@@ -100,11 +101,13 @@ void run_quotients(float* out, const WrappedCall& call, std::int64_t count) {
     run<Function>(out, call, count, [reciprocal](__m512 x, __m512) { return x * reciprocal; });
     return;
   }
+  const float one_x = *call.x.data;
+  const float one_y = call.y.data == nullptr ? 0.0F : *call.y.data;
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t size = begin + kBlock < count ? kBlock : count - begin;
     WrappedCall block = call;
-    block.x = part_of(call.x, begin);
-    block.y = part_of(call.y, begin);
+    block.x = part_of(call.x, begin, one_x);
+    block.y = part_of(call.y, begin, one_y);
     if (is_plain(divisor) && are_plain(block.x.data, block.x.is_one ? 1 : size)) {
       run<Function>(out + begin, block, size, [reciprocal](__m512 x, __m512 y) {
         return plain_quotients(x, y, reciprocal);

@@ -157,12 +157,13 @@ Status Dispatch::submit(const ResolvedOp& op,
   });
 }
 
+// What was refused, or found no scratch memory, comes again, as a group or singly.
 Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage rule) {
-  ++statistics_.kernels;
-  if (!endpoint_.tables().trace.is_on() && journal_ == nullptr) [[likely]] {
-    return run_call("the kernel", launch, rule);
-  }
-  return submit_watched(launch, op_count, rule);
+  const bool is_watched = endpoint_.tables().trace.is_on() || journal_ != nullptr;
+  Status status =
+      is_watched ? submit_watched(launch, op_count, rule) : run_call("the kernel", launch, rule);
+  statistics_.kernels += status.has_value() ? 1U : 0U;
+  return status;
 }
 
 [[gnu::noinline]] Status Dispatch::submit_watched(Launch& launch,

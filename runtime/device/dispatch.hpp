@@ -246,7 +246,8 @@ class Dispatch {
   void note_view(const Operand& from, const Operand& view) noexcept;
   /// Memory for the results that a group leaves, in their order; false: there was none.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
-  [[nodiscard]] Storage* reusable_storage(const FusedGroup& group, const Operand& out) const;
+  [[nodiscard]] Storage* reusable_storage(const FusedGroup& group,
+                                          const FusedGroup::Made& made) const;
   [[nodiscard]] bool admits_by(FusionLimit& limit,
                                const FusedGroup& group,
                                const Expression& kernel);

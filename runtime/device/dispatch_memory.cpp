@@ -126,15 +126,22 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
 }
 
 // As for one op: a whole storage whose last use is in the group, and in which no other result lies.
-Storage* Dispatch::reusable_storage(const FusedGroup& group, const Operand& out) const {
+// Each element is read no later than what comes to lie there is made: where both walk the space in
+// the same way. What all rows read, or a part of them, stays until the last row has.
+Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::Made& made) const {
+  const Operand& out = made.operand;
   const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  const auto is_walked_alike = [&](const FusedGroup::Input& input) {
+    return input.extent == made.extent &&
+           (input.extent != GroupExtent::full || (group.has_space && out.shape == group.space));
+  };
   if (group.has_anchor()) {
     return nullptr;  // the anchor's result is made in the bytes of one of the outputs
   }
   for (std::size_t i = 0; i < group.inputs.size(); ++i) {
     const FusedGroup::Input& input = group.inputs[i];
     if (input.is_last && input.operand.dtype == out.dtype && input.slot->layout == &layout &&
-        is_free_to_write(input.operand.slot, *input.slot) &&
+        is_walked_alike(input) && is_free_to_write(input.operand.slot, *input.slot) &&
         backend_->may_alias(OpKind::expression, static_cast<int>(i))) {
       return input.slot->storage;
     }
@@ -151,7 +158,7 @@ bool Dispatch::get_memory(const FusedGroup& group) {
     if (!made.is_output()) {
       continue;
     }
-    if (Storage* const reused = reusable_storage(group, made.operand)) {
+    if (Storage* const reused = reusable_storage(group, made)) {
       const Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
       handles_.replace(*reused, origin_of(made.op, made.operand), bytes_of(made.operand, layout));
       fused_outputs_.push_back(hold(reused));

@@ -1,9 +1,10 @@
 // Runs ops of a window that has ended as one kernel: neighbours that work element by element or
 // along rows, behind a contraction where they follow one. Private to runtime.
 // Owned by the device actor, touched by the token holder only. Invariants: (1) whether ops are
-// fused changes no bit of a result; (2) plans are made for windows alone that lie between two
-// program boundaries, so that they follow from the program, not from time: a cut uses a plan that
-// is there; (3) where a group cannot run, nothing has happened, and its ops run singly.
+// fused changes no bit of a result that is not f16 or bf16; (2) plans are made for windows alone
+// that lie between two program boundaries, so that they follow from the program, not from time: a
+// cut uses a plan that is there; (3) where a group cannot run, nothing has happened, and its ops
+// run singly.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,7 @@
 #include "join_runner.hpp"
 
+#include "window_runner.hpp"
+
 namespace hearth {
 namespace {
 
@@ -45,6 +47,7 @@ void JoinRunner::run_group() {
     lane.is_ready = false;
     // What did not run with the others runs alone, with an outcome of its own.
     if (i < run || records_.consume(lane, front_of(lane)) == Step::consumed) {
+      WindowRunner::note_done(lane, *lane.lane->front());  // as it is where the lane was not held
       queues_.finish_record(lane);
     }
     queues_.make_ready(lane);

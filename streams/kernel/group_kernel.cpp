@@ -104,7 +104,8 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
       const auto each = static_cast<OpKind>(i);
       stands[static_cast<std::size_t>(i)] =
           each == OpKind::fill ||
-          (op_facts(each).fusion == FusionClass::elementwise && has_expression(each));
+          (op_facts(each).fusion == FusionClass::elementwise && has_expression(each) &&
+           op_info(each).op_class != OpClass::optimizer);
     }
     return stands;
   }();

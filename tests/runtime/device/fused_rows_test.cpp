@@ -245,6 +245,40 @@ TEST(FusedRows, ATensorInAnotherOrderIsFoldedAsItIsAlone) {
   }
 }
 
+// The bias ends in the group and has the result's shape, but all rows read it.
+TEST(FusedRows, AResultDoesNotLieOnWhatOtherRowsRead) {
+  for (const std::int64_t size : {3, 40, 300}) {
+    expect_same_bits(
+        [&](const Device& device) {
+          const Tensors t = row_inputs(device, size, size, DType::f32);
+          return sum(t[0] + t[1] * 2, {1});
+        },
+        fmt::format("rows of {} and as many", size));
+    expect_same_bits(
+        [&](const Device& device) {
+          Generator generator(3);
+          const Tensor x = random_normal(device, {size, 7, 3, size}, generator);
+          const Tensor scale = random_normal(device, {size}, generator);
+          device.sync();
+          return mean(x * (scale + 1), {1, 2, 3});
+        },
+        fmt::format("larger rows of {} and as many", size));
+  }
+}
+
+// A value of the row is read for its first part, and then written over.
+TEST(FusedRows, AValueOfARowReachesAllOfALongRow) {
+  for (const std::int64_t width : {1000, 1024, 1500, 4000}) {
+    expect_same_bits(
+        [&](const Device& device) {
+          const Tensor x = row_inputs(device, 5, width, DType::f32)[0];
+          const Tensor total = sum(x, {-1}, true);
+          return concat({relu(exp(x / 3.0) * total), tanh(erf(x / 7.0) * max(x, {-1}, true))}, 0);
+        },
+        fmt::format("rows of {}", width));
+  }
+}
+
 TEST(FusedRows, GradientsHaveTheBitsOfSingleOps) {
   for (const Formula& formula : row_formulas()) {
     for (const std::int64_t width : {5, 300}) {

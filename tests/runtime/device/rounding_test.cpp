@@ -88,7 +88,8 @@ Outcome run_chain(const SteppedOptions& options, unsigned seed, DType dtype, DTy
   stepped(options, [&](const World& world) {
     std::mt19937 random(seed);
     const auto rows = static_cast<std::int64_t>(1 + random() % 5);
-    const auto width = static_cast<std::int64_t>(1 + random() % 70);
+    const bool is_long = random() % 4 == 0;
+    const auto width = static_cast<std::int64_t>(1 + random() % (is_long ? 3000 : 70));
     Generator generator(seed);
     const auto input = [&] {
       return cast(random_normal(world.device, {rows, width}, generator, 0.2, 0.5, dtype), computed);
@@ -117,6 +118,27 @@ TEST(Rounding, OfIntermediatesGivesTheBitsOfSingleOps) {
     }
   }
   EXPECT_GT(fused, 400U);
+}
+
+// Large numbers that cancel show where a sum is rounded.
+TEST(Rounding, ASumOfALongRowIsTheSameInAGroup) {
+  const auto run = [&](Fusion fusion) {
+    Outcome outcome;
+    stepped(on_cpu(fusion, true), [&](const World& world) {
+      std::vector<float> values(3000, 0.0F);
+      values[0] = 0x1p24F;
+      values[272] = 1;
+      values[600] = -0x1p24F;
+      values[1030] = 3;
+      const Tensor x = cast(Tensor::from(world.device, values, {1, 3000}), DType::bf16);
+      world.device.sync();
+      outcome.values = cast(sum(x * 1, {-1}), DType::f64).to_vector<double>();
+      outcome.fused_ops = world.device.statistics().fused_ops;
+    });
+    return outcome;
+  };
+  EXPECT_EQ(run(Fusion::off).values, run(Fusion::on).values);
+  EXPECT_GE(run(Fusion::on).fused_ops, 2U);
 }
 
 double error_against(const std::vector<double>& truth, const std::vector<double>& values) {

@@ -1,0 +1,241 @@
+#include <hearth/runtime/base/standby_crew.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+
+namespace hearth {
+namespace {
+
+// Between two looks at the clock, with a turn for whoever else wants the core: about 8 µs.
+constexpr int kPauses = 160;
+// Hindrances that follow one another so closely have one cause.
+constexpr Duration kMoment = std::chrono::milliseconds(2);
+// The caller waits for a share that has begun: so long by spinning, then it lets others run.
+constexpr int kWaitPauses = 2000;
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+// One thread of the crew, and the word that it and the caller pass to each other. The caller writes
+// what is to be done before it says `offered`, and reads what was done after it sees `ready`.
+class StandbyCrew::Seat {
+ public:
+  Seat() = default;
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+  ~Seat() {
+    if (!thread_) {
+      return;
+    }
+    // Either this sees the parker, or serve(), which shows its parker first, sees the end.
+    state_.store(State::over, std::memory_order_seq_cst);  // partner: serve
+    if (Parker* parker = parker_.load(std::memory_order_seq_cst)) {
+      parker->unpark();
+    }
+    thread_->join();
+  }
+
+  [[nodiscard]] bool is_ready() const noexcept {
+    return state_.load(std::memory_order_acquire) == State::ready;  // partner: serve
+  }
+  /// Whether it has gone to sleep because others wanted its core, once.
+  [[nodiscard]] bool take_hindered() noexcept {
+    return hindered_.load(std::memory_order_relaxed) &&
+           hindered_.exchange(false, std::memory_order_acq_rel);
+  }
+
+  /// Errors: those of Executor::spawn.
+  void wake(Executor& executor, const std::vector<int>& cores) {
+    State asleep = State::asleep;
+    if (!state_.compare_exchange_strong(
+            asleep, State::waking, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return;
+    }
+    if (Parker* parker = parker_.load(std::memory_order_acquire)) {
+      parker->unpark();
+      return;
+    }
+    try {
+      thread_ = executor.spawn({.name = "standby", .cores = cores}, [this] { serve(); });
+    } catch (...) {
+      state_.store(State::asleep, std::memory_order_release);
+      throw;
+    }
+  }
+
+  /// False: it sleeps or is about to.
+  [[nodiscard]] bool offer(Share share, const void* context, int index, int count) noexcept {
+    share_ = share;
+    context_ = context;
+    index_ = index;
+    count_ = count;
+    State ready = State::ready;
+    return state_.compare_exchange_strong(  // partner: serve
+        ready,
+        State::offered,
+        std::memory_order_acq_rel,
+        std::memory_order_acquire);
+  }
+  /// True: it had not begun, and will not. False: it has ended.
+  [[nodiscard]] bool withdraw_or_wait() noexcept {
+    State offered = State::offered;
+    if (state_.compare_exchange_strong(
+            offered, State::ready, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return true;
+    }
+    // Not for ever: a share is a part of a kernel, which ends.
+    for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {
+      if (i < kWaitPauses) {
+        pause();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    return false;
+  }
+
+ private:
+  enum class State : std::uint8_t { asleep, waking, ready, offered, taken, over };
+
+  void serve() noexcept {
+    own_parker_ = IntrusivePtr<Parker>(&current_context().parker());
+    parker_.store(own_parker_.get(), std::memory_order_seq_cst);  // partner: ~Seat
+    while (true) {
+      State waking = State::waking;
+      if (state_.compare_exchange_strong(
+              waking, State::ready, std::memory_order_seq_cst, std::memory_order_seq_cst)) {
+        stand_by();
+      } else if (waking == State::over) {
+        return;
+      } else {
+        current_context().parker().park(Deadline::never());
+      }
+    }
+  }
+
+  // Takes shares until there is none for a while, or others want the core; then it is asleep. Or
+  // until the end.
+  void stand_by() noexcept {
+    const Clock& clock = current_context().clock();
+    TimePoint seen = clock.now();
+    TimePoint idle_since = seen;
+    while (true) {
+      for (int i = 0; i < kPauses; ++i) {
+        State state = state_.load(std::memory_order_acquire);
+        if (state == State::over) {
+          return;
+        }
+        if (state == State::offered &&
+            state_.compare_exchange_strong(
+                state, State::taken, std::memory_order_acq_rel, std::memory_order_acquire)) {
+          share_(context_, index_, count_);
+          state_.store(State::ready, std::memory_order_release);  // partner: withdraw_or_wait
+          seen = idle_since = clock.now();
+        }
+        pause();
+      }
+      std::this_thread::yield();
+      const TimePoint now = clock.now();
+      const bool is_hindered = now - seen > kHindered;
+      seen = now;
+      if (!is_hindered && now - idle_since < kLinger) {
+        continue;
+      }
+      State ready = State::ready;
+      if (state_.compare_exchange_strong(
+              ready, State::asleep, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        hindered_.store(is_hindered, std::memory_order_release);
+        return;
+      }
+    }
+  }
+
+  alignas(64) std::atomic<State> state_{State::asleep};
+  Share share_ = nullptr;
+  const void* context_ = nullptr;
+  int index_ = 0;
+  int count_ = 0;
+  std::atomic<bool> hindered_{false};
+  std::atomic<Parker*> parker_{nullptr};
+  IntrusivePtr<Parker> own_parker_;
+  std::unique_ptr<Joinable> thread_;
+};
+
+StandbyCrew::StandbyCrew(Executor& executor, std::vector<int> cores, int size)
+    : executor_(executor), cores_(std::move(cores)) {
+  for (int i = 0; i < size; ++i) {
+    seats_.push_back(std::make_unique<Seat>());
+  }
+}
+
+StandbyCrew::~StandbyCrew() = default;
+
+int StandbyCrew::muster() noexcept {
+  const TimePoint now = current_context().clock().now();
+  wishes_ = now - last_wish_ < kGap ? std::min(wishes_ + 1, kBurst) : 1;
+  last_wish_ = now;
+  int count = 1;
+  for (const std::unique_ptr<Seat>& seat : seats_) {
+    if (seat->is_ready()) {
+      ++count;
+    } else if (seat->take_hindered()) {
+      rest_ = now - rests_until_ < kMoment ? std::min(2 * rest_, kLongRest) : kShortRest;
+      rests_until_ = now + rest_;
+    }
+  }
+  if (count == 1 && wishes_ == kBurst && now >= rests_until_) {
+    wake();
+  }
+  return count;
+}
+
+void StandbyCrew::wake() noexcept {
+  try {
+    for (const std::unique_ptr<Seat>& seat : seats_) {
+      seat->wake(executor_, cores_);
+    }
+  } catch (const std::exception& refused) {
+    Log().warn(fmt::format("short kernels stay on one core: {}", refused.what()));
+    seats_.clear();
+  }
+}
+
+void StandbyCrew::run(int count, Share share, const void* context) noexcept {
+  HEARTH_ASSERT(count >= 1 && count <= 1 + static_cast<int>(seats_.size()),
+                "more shares than threads");
+  // Share i goes to the same thread each time: its part of the weights may be in that core's cache.
+  std::uint64_t offered = 0;
+  for (int i = 1; i < count; ++i) {
+    if (seats_[static_cast<std::size_t>(i - 1)]->offer(share, context, i, count)) {
+      offered |= std::uint64_t{1} << static_cast<unsigned>(i);
+    }
+  }
+  share(context, 0, count);
+  for (int i = 1; i < count; ++i) {
+    const bool was_offered = (offered >> static_cast<unsigned>(i) & 1U) != 0;
+    if (!was_offered || seats_[static_cast<std::size_t>(i - 1)]->withdraw_or_wait()) {
+      share(context, i, count);
+    }
+  }
+}
+
+}  // namespace hearth

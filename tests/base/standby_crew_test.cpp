@@ -1,0 +1,145 @@
+#include <hearth/runtime/base/standby_crew.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/base/thread_executor.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Musters until so many threads are there; how many were in the end.
+int muster_until(StandbyCrew& crew, int wanted) {
+  const Deadline deadline = Deadline::in(20s);
+  int count = crew.muster();
+  while (count != wanted && !deadline.has_passed()) {
+    count = crew.muster();
+  }
+  return count;
+}
+
+void rest(Duration duration) {
+  const Deadline deadline = Deadline::in(duration);
+  while (!deadline.has_passed()) {
+    static_cast<void>(current_context().parker().park(deadline));
+  }
+}
+
+struct Work {
+  std::array<std::atomic<int>, 4> runs{};
+  std::atomic<int> on_others{0};
+  ThreadId caller = current_context().id();
+
+  static void share(const void* context, int index, int count) {
+    auto* work = static_cast<Work*>(const_cast<void*>(context));
+    ASSERT_LT(index, count);
+    std::atomic<int> busy{0};
+    while (busy.fetch_add(1, std::memory_order_relaxed) < 200) {
+    }
+    work->runs.at(static_cast<std::size_t>(index)).fetch_add(1, std::memory_order_relaxed);
+    work->on_others.fetch_add(current_context().id() != work->caller ? 1 : 0,
+                              std::memory_order_relaxed);
+  }
+};
+
+TEST(StandbyCrew, RunsEachShareOnceWhetherItIsAwakeOrNot) {
+  ThreadExecutor executor;
+  StandbyCrew crew(executor, {}, 3);
+  Work work;
+  constexpr int kTimes = 20'000;
+  for (int i = 0; i < kTimes; ++i) {
+    static_cast<void>(crew.muster());
+    crew.run(1 + i % 4, &Work::share, &work);
+  }
+  EXPECT_EQ(work.runs[0].load(), kTimes);
+  EXPECT_EQ(work.runs[1].load(), kTimes * 3 / 4);
+  EXPECT_EQ(work.runs[2].load(), kTimes / 2);
+  EXPECT_EQ(work.runs[3].load(), kTimes / 4);
+  EXPECT_GT(work.on_others.load(), 0);
+}
+
+TEST(StandbyCrew, IsWokenByABurstAndSleepsAgain) {
+  ThreadExecutor executor;
+  StandbyCrew crew(executor, {}, 1);
+  for (int i = 1; i < StandbyCrew::kBurst; ++i) {
+    EXPECT_EQ(crew.muster(), 1);
+  }
+  EXPECT_EQ(muster_until(crew, 2), 2);
+  Work work;
+  const Deadline deadline = Deadline::in(20s);
+  while (work.on_others.load() == 0 && !deadline.has_passed()) {
+    static_cast<void>(crew.muster());
+    crew.run(2, &Work::share, &work);
+  }
+  EXPECT_GT(work.on_others.load(), 0) << "the crew took a share";
+  while (crew.muster() != 1 && !deadline.has_passed()) {
+    rest(2 * StandbyCrew::kLinger);
+  }
+  EXPECT_EQ(crew.muster(), 1) << "it sleeps";
+}
+
+TEST(StandbyCrew, IsNotWokenByWorkThatComesNowAndThen) {
+  ThreadExecutor executor;
+  StandbyCrew crew(executor, {}, 1);
+  for (int i = 0; i < 3 * StandbyCrew::kBurst; ++i) {
+    EXPECT_EQ(crew.muster(), 1);
+    rest(2 * StandbyCrew::kGap);
+  }
+}
+
+// Each way to be: never woken, about to wake, awake, asleep again.
+TEST(StandbyCrew, EndsWhateverItDoes) {
+  ThreadExecutor executor;
+  for (int round = 0; round < 50; ++round) {
+    const StandbyCrew never(executor, {}, 2);
+    StandbyCrew waking(executor, {}, 2);
+    for (int i = 0; i < StandbyCrew::kBurst + round; ++i) {
+      static_cast<void>(waking.muster());
+    }
+    if (round % 10 == 0) {
+      StandbyCrew awake(executor, {}, 1);
+      EXPECT_EQ(muster_until(awake, 2), 2);
+      StandbyCrew asleep(executor, {}, 1);
+      EXPECT_EQ(muster_until(asleep, 2), 2);
+      rest(5 * StandbyCrew::kLinger);
+    }
+  }
+}
+
+class RefusingExecutor final : public Executor {
+ public:
+  std::unique_ptr<Joinable> spawn(ThreadOptions /*options*/,
+                                  UniqueFunction<void()> /*body*/) override {
+    throw_error(Error{.code = ErrorCode::out_of_memory, .text = "no thread for a test"});
+  }
+  [[nodiscard]] bool is_manual() const noexcept override { return false; }
+  [[nodiscard]] Clock& clock() noexcept override { return clock_; }
+
+ private:
+  SteadyClock clock_;
+};
+
+TEST(StandbyCrew, WithoutThreadsTheCallerWorksAloneAndItIsSaidOnce) {
+  RefusingExecutor executor;
+  StandbyCrew crew(executor, {}, 2);
+  Work work;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3 * StandbyCrew::kBurst; ++i) {
+    EXPECT_EQ(crew.muster(), 1);
+    crew.run(1, &Work::share, &work);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("short kernels stay on one core: no thread for a test"), std::string::npos);
+  EXPECT_EQ(said.find("short kernels"), said.rfind("short kernels"));
+  EXPECT_EQ(work.runs[0].load(), 3 * StandbyCrew::kBurst);
+}
+
+}  // namespace
+}  // namespace hearth
