@@ -12,6 +12,7 @@
 
 namespace hearth {
 
+class Constant;
 struct Expression;
 struct ScalarAttributes;
 
@@ -22,6 +23,7 @@ struct TensorView {
   std::byte* data = nullptr;
   const Layout* layout = nullptr;
   DType dtype = DType::f32;
+  Constant* constant = nullptr;  ///< Of inputs: set where kernels may keep what they make of them.
 
   [[nodiscard]] const Shape& shape() const noexcept { return layout->shape; }
   [[nodiscard]] const Strides& strides() const noexcept { return layout->strides; }

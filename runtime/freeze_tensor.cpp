@@ -5,7 +5,7 @@
 namespace hearth {
 
 void freeze_tensor(const Tensor& tensor) {
-  tensor.publish();  // throws when it is empty
+  tensor.publish(true, SourceLoc::current());  // throws when it is empty
   tensor.impl()->freeze();
 }
 

@@ -9,7 +9,9 @@
 namespace hearth {
 
 /// From here on the tensor's memory is never reused in place and its uses cost no bookkeeping, on
-/// any stream. Its other copies are frozen with it. Cannot be undone.
+/// any stream. Its other copies are frozen with it. Cannot be undone. Kernels may keep its values a
+/// second time in the order in which they read them, for products of many rows and convolutions: as
+/// long as they take no more than a quarter of the device's budget and nothing else needs that.
 ///
 /// Errors: ArgumentError when it is empty. Threads: one, before the tensor is shared; then any may
 /// use it. Cost: one record.

@@ -322,11 +322,18 @@ ItemValue Tensor::item_value(Deadline deadline, SourceLoc loc) const {
 }
 
 void Tensor::publish(SourceLoc loc) const {
+  publish(false, loc);
+}
+
+void Tensor::publish(bool is_frozen, SourceLoc loc) const {
   TensorImpl& impl = const_cast<TensorImpl&>(
       impl_of(*this, "publish", loc));  // NOLINT: the tensor's values do not change
   StreamState& stream = current_stream(*impl.endpoint);
   stream.require_made(impl, "publish", loc);
   OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
+  if (is_frozen) {
+    record.set(RecordFlag::frozen);
+  }
   stream.submit(record, {});
   impl.note_use(stream.id(), record.sequence);
 }

@@ -228,6 +228,8 @@ class Tensor {
   TensorImpl* release_impl() noexcept { return std::exchange(impl_, nullptr); }
 
  private:
+  friend void freeze_tensor(const Tensor& tensor);
+  void publish(bool is_frozen, SourceLoc loc) const;
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] ItemValue item_value(SourceLoc loc) const;
   /// Waits for the values with `wait`.

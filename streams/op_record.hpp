@@ -41,6 +41,7 @@ enum class RecordFlag : std::uint16_t {
   scalar_rhs = 2,  ///< The right operand is the immediate.
   exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
   update = 8,      ///< Of an expression: it updates a parameter; an update group's.
+  frozen = 16,     ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
 };
 
 inline constexpr int kInlineOperands = 5;

@@ -79,6 +79,17 @@ Status convolve(const KernelCall& call,
   convolution.output_step = steps[0];
   convolution.input_step = steps[1];
   convolution.taps = taps.all();
+  convolution.constant = w.constant;
+  convolution.form = {.kind = ConstantForm::Kind::conv_weights,
+                      .data = w.data,
+                      .numbers = {steps[0],
+                                  steps[1],
+                                  steps[2],
+                                  steps[3],
+                                  w.shape()[2],
+                                  w.shape()[3],
+                                  convolution.inputs,
+                                  attributes.groups}};
   convolution.rows = convolution.y.shape()[2];
   convolution.columns = convolution.y.shape()[3];
   convolution.row_stride = attributes.stride[0];

@@ -53,10 +53,10 @@ class Convolution {
 
   void run(std::byte* scratch, Arena& arena) {
     offsets_ = reinterpret_cast<std::int64_t*>(scratch);
-    weights_ = reinterpret_cast<T*>(scratch + weights_at_);
     bias_ = reinterpret_cast<T*>(scratch + bias_at_);
     fill_offsets();
-    pack_weights();
+    take_bias();
+    take_weights(reinterpret_cast<T*>(scratch + weights_at_));
     if (awake_threads_ > 1) {
       arena.share(
           awake_threads_, unit_count_, 1, [&](std::int64_t unit, std::int64_t /*end*/, int thread) {
@@ -196,7 +196,30 @@ class Convolution {
     }
   }
 
-  void pack_weights() {
+  // Kept ones, or packed now, to be kept if there is room.
+  void take_weights(T* scratch) {
+    weights_ = scratch;
+    if (conv_.constant == nullptr) {
+      pack_weights(scratch);
+      return;
+    }
+    ConstantForm form = conv_.form;
+    form.numbers[8] = panel_;
+    form.numbers[9] = static_cast<std::int64_t>(sizeof(T));
+    if (const std::byte* const kept = conv_.constant->find(form)) {
+      weights_ = reinterpret_cast<const T*>(kept);
+      return;
+    }
+    T* to = scratch;
+    if (std::byte* const room =
+            conv_.constant->keep(form, conv_.groups * panels_ * panel_ * depth_ * kElementBytes)) {
+      to = reinterpret_cast<T*>(room);
+    }
+    pack_weights(to);
+    weights_ = to;
+  }
+
+  void pack_weights(T* weights) const {
     const std::int64_t element_bytes = size_bytes(conv_.x.dtype);
     Pack pack{.item_step = conv_.output_step,
               .depth_step = conv_.input_step,
@@ -205,7 +228,7 @@ class Convolution {
               .panel_step = panel_ * depth_};
     for (std::int64_t group = 0; group < conv_.groups; ++group) {
       const std::byte* from = conv_.w + group * conv_.group_step * element_bytes;
-      T* to = weights_ + group * panels_ * panel_ * depth_;
+      T* to = weights + group * panels_ * panel_ * depth_;
       if (taps_inside()) {
         pack.from = from;
         pack.depth = depth_;
@@ -220,6 +243,9 @@ class Convolution {
         to += conv_.inputs * panel_;
       }
     }
+  }
+
+  void take_bias() {
     if (conv_.bias != nullptr) {
       gather(kernels_,
              conv_.bias->data,
@@ -379,7 +405,7 @@ class Convolution {
   std::int64_t results_at_ = 0;
   std::int64_t part_bytes_ = 0;
   std::int64_t* offsets_ = nullptr;
-  T* weights_ = nullptr;
+  const T* weights_ = nullptr;
   T* bias_ = nullptr;
 };
 

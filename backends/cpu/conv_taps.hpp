@@ -6,6 +6,8 @@
 
 #include "kernel_table.hpp"
 
+#include <hearth/backends/constant.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,6 +32,8 @@ struct TapConvolution {
   TensorView y;
   const TensorView* bias = nullptr;
   const std::byte* w = nullptr;
+  Constant* constant = nullptr;  ///< The weights, where their packed form may be kept.
+  ConstantForm form = {};        ///< What that depends on, but for how it is packed here.
   std::int64_t group_step = 0;
   std::int64_t output_step = 0;
   std::int64_t input_step = 0;

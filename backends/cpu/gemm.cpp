@@ -82,11 +82,12 @@ class Piece {
   Piece(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch)
       : gemm_(gemm), kernels_(kernels), plan_(gemm.m, gemm.n, gemm.k, kernels) {
     a_ = reinterpret_cast<T*>(scratch);
-    b_ = reinterpret_cast<T*>(
+    b_ = packed_b_ = reinterpret_cast<T*>(
         scratch + whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T))));
   }
 
   void run(Arena* arena) {
+    keep_b(arena);
     pack(arena);
     for_ranges(arena, plan_.across * plan_.down, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
@@ -94,7 +95,7 @@ class Piece {
         const Span columns{j * plan_.column_panels / plan_.across,
                            (j + 1) * plan_.column_panels / plan_.across};
         if (plan_.packs_in_task) {
-          pack_and_multiply(b_ + j * plan_.b_elements(gemm_.k), columns);
+          pack_and_multiply(packed_b_ + j * plan_.b_elements(gemm_.k), columns);
         } else {
           const std::int64_t i = at % plan_.down;
           const Span rows{i * plan_.row_panels / plan_.down,
@@ -116,9 +117,41 @@ class Piece {
     return std::min(plan_.block_depth, gemm_.k - k);
   }
 
+  // Takes the panels of a constant b as they were kept, or packs them where they will be. Whether
+  // they are does not depend on how many rows there are: few rows in most calls are no reason to
+  // pack them each time.
+  void keep_b(Arena* arena) {
+    if (arena == nullptr || gemm_.b.constant == nullptr) {
+      return;
+    }
+    const ConstantForm form{.kind = ConstantForm::Kind::matmul_columns,
+                            .data = gemm_.b.data,
+                            .numbers = {gemm_.n,
+                                        gemm_.k,
+                                        gemm_.b.row_step,
+                                        gemm_.b.column_step,
+                                        plan_.panel_columns,
+                                        plan_.block_depth,
+                                        static_cast<std::int64_t>(gemm_.b.dtype)}};
+    const std::byte* const kept = gemm_.b.constant->find(form);
+    if (kept != nullptr) {
+      b_ = reinterpret_cast<const T*>(kept);
+      has_b_ = true;
+      return;
+    }
+    const std::int64_t elements = plan_.column_panels * plan_.panel_columns * gemm_.k;
+    std::byte* const room =
+        gemm_.b.constant->keep(form, elements * static_cast<std::int64_t>(sizeof(T)));
+    if (room != nullptr) {
+      b_ = packed_b_ = reinterpret_cast<T*>(room);
+      is_b_kept_ = true;
+    }
+  }
+
   void pack(Arena* arena) {
     const std::int64_t a_tasks = parts(plan_.row_panels, kPanelGroup);
-    const std::int64_t b_tasks = plan_.packs_in_task ? 0 : parts(plan_.column_panels, kPanelGroup);
+    const bool packs_b = !has_b_ && (is_b_kept_ || !plan_.packs_in_task);
+    const std::int64_t b_tasks = packs_b ? parts(plan_.column_panels, kPanelGroup) : 0;
     const std::int64_t group_elements =
         kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
     for_ranges(arena,
@@ -131,7 +164,7 @@ class Piece {
                        pack_a(task * kPanelGroup, k);
                      } else {
                        const std::int64_t panel = (task - a_tasks) * kPanelGroup;
-                       T* to = b_ + k * plan_.column_panels * plan_.panel_columns +
+                       T* to = packed_b_ + k * plan_.column_panels * plan_.panel_columns +
                                panel * plan_.panel_columns * depth_at(k);
                        pack_b({panel, std::min(panel + kPanelGroup, plan_.column_panels)}, k, to);
                      }
@@ -172,12 +205,17 @@ class Piece {
     for (std::int64_t group = columns.first; group < columns.last; group += kPanelGroup) {
       const std::int64_t last = std::min(group + kPanelGroup, columns.last);
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-        pack_b({group, last}, k, packed);
+        const bool is_packed = has_b_ || is_b_kept_;
+        if (!is_packed) {
+          pack_b({group, last}, k, packed);
+        }
+        const T* panels =
+            is_packed ? block_of_b(k) + group * plan_.panel_columns * depth_at(k) : packed;
         for (std::int64_t column = group; column < last; ++column) {
           multiply_column({0, plan_.row_panels},
                           column,
                           k,
-                          packed + (column - group) * plan_.panel_columns * depth_at(k));
+                          panels + (column - group) * plan_.panel_columns * depth_at(k));
         }
       }
       give({0, plan_.row_panels}, {group, last});
@@ -195,9 +233,13 @@ class Piece {
     }
   }
 
+  [[nodiscard]] const T* block_of_b(std::int64_t k) const {
+    return b_ + k * plan_.column_panels * plan_.panel_columns;
+  }
+
   void multiply(Span rows, Span columns) const {
     for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-      const T* block = b_ + k * plan_.column_panels * plan_.panel_columns;
+      const T* block = block_of_b(k);
       for (std::int64_t column = columns.first; column < columns.last; ++column) {
         multiply_column(rows, column, k, block + column * plan_.panel_columns * depth_at(k));
       }
@@ -232,7 +274,10 @@ class Piece {
   const TileKernels<T>& kernels_;
   Plan plan_;
   T* a_ = nullptr;
-  T* b_ = nullptr;
+  T* packed_b_ = nullptr;   // where b is packed to: the panels of a task, or
+  const T* b_ = nullptr;    // all of them
+  bool has_b_ = false;      // they were kept
+  bool is_b_kept_ = false;  // they are kept from now on
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "gemm_tiles.hpp"
 #include "kernel_table.hpp"
 
+#include <hearth/backends/constant.hpp>
 #include <hearth/runtime/base/dtype.hpp>
 
 #include <cstddef>
@@ -20,6 +21,7 @@ struct GemmOperand {
   DType dtype = DType::f32;
   std::int64_t row_step = 0;
   std::int64_t column_step = 0;
+  Constant* constant = nullptr;  ///< Where its packed form may be kept.
 };
 
 /// Who works on a product's elements as soon as they are final: called with blocks that cover the
@@ -70,7 +72,7 @@ template <class T>
 [[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
                                               const TileKernels<T>& kernels) noexcept;
 
-/// Runs the product; arena == nullptr: on this thread alone.
+/// Runs the product; arena == nullptr: on this thread alone, which keeps no packed operand.
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
 

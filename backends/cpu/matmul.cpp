@@ -67,7 +67,8 @@ class Batch {
     GemmOperand operand{view.data,
                         view.dtype,
                         steps[static_cast<std::size_t>(rank - 2)],
-                        steps[static_cast<std::size_t>(rank - 1)]};
+                        steps[static_cast<std::size_t>(rank - 1)],
+                        view.constant};
     // The step of an axis of size 1 says nothing; as 1 it lets the faster forms apply.
     if (view.shape()[rank - 1] == 1 && operand.row_step != 1) {
       operand.column_step = 1;

@@ -102,7 +102,7 @@ class Product {
   }
 
   static GemmOperand transposed(const GemmOperand& operand) {
-    return {operand.data, operand.dtype, operand.column_step, operand.row_step};
+    return {operand.data, operand.dtype, operand.column_step, operand.row_step, operand.constant};
   }
 
   static bool suits_thin(std::int64_t rows, const GemmOperand& b) {

@@ -42,6 +42,7 @@ class DeviceScratch final : public ScratchMemory {
    private:
     DeviceScratch& scratch_;
   };
+  [[nodiscard]] bool is_short() const noexcept { return shortage_.has_value(); }
   /// Why the last kernel had none, once.
   [[nodiscard]] std::optional<Shortage> take_shortage() noexcept {
     return std::exchange(shortage_, std::nullopt);

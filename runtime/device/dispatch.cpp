@@ -122,6 +122,12 @@ KernelCall Dispatch::call_of(const ResolvedOp& op,
     const Slot& slot = op.slot(static_cast<int>(i));
     views[i] = TensorView{slot.data, slot.layout, slot.dtype};
   }
+  // The others do not ask, and the storage of each input is a line of memory.
+  if (op_info(op.kind()).op_class == OpClass::contraction) {
+    for (std::size_t i = 0; i < inputs; ++i) {
+      views[i].constant = op.slot(static_cast<int>(i)).storage->constant.get();
+    }
+  }
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const Operand operand = op.op().output(static_cast<int>(i));
     views[inputs + i] = TensorView{
@@ -214,11 +220,16 @@ Explanation Dispatch::take_journal() {
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
   may_have_begun_ = true;  // where something throws nobody knows
-  Status status = guarded(what, [&]() -> Status {
+  const auto run = [&]() -> Status {
     Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
     may_have_begun_ = done.may_have_begun;
     return std::move(done.status);
-  });
+  };
+  Status status = guarded(what, run);
+  if (!status.has_value() && scratch_->is_short() && handles_.give_up_constants()) [[unlikely]] {
+    static_cast<void>(scratch_->take_shortage());
+    status = guarded(what, run);
+  }
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);
   }

@@ -50,6 +50,7 @@ class Dispatch {
         in_flight_(in_flight),
         runs_inline_(backend.info().runs_inline) {}
 
+  [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
   [[nodiscard]] ResolvedOp resolve(const OpView& op, LaneId lane) {
     return ResolvedOp(handles_, op, lane);
   }

@@ -161,7 +161,10 @@ Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kern
   std::size_t next = 0;
   for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
     for (const FusedGroup::Input& input : *inputs) {
-      views_[next++] = {input.slot->data, input.slot->layout, input.slot->dtype};
+      views_[next++] = {.data = input.slot->data,
+                        .layout = input.slot->layout,
+                        .dtype = input.slot->dtype,
+                        .constant = input.slot->storage->constant.get()};
     }
   }
   std::size_t output = 0;

@@ -138,8 +138,9 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   views_.clear();
   for (int i = 0; i < first.record().input_count; ++i) {
     const Slot& slot = handles_.slot(first.input(i).slot);
-    views_.push_back(i == 0 ? TensorView{in.block.data, &in_layout, slot.dtype}
-                            : TensorView{slot.data, slot.layout, slot.dtype});
+    views_.push_back(
+        i == 0 ? TensorView{in.block.data, &in_layout, slot.dtype}
+               : TensorView{slot.data, slot.layout, slot.dtype, slot.storage->constant.get()});
   }
   views_.push_back(TensorView{out.block.data, &out_layout, result.dtype});
   const std::span<const TensorView> views(views_);

@@ -84,6 +84,9 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
   try {
     Acquire outcome = Acquire::ok;
     storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    if (storage == nullptr && handles_.give_up_constants()) [[unlikely]] {
+      storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    }
     if (storage == nullptr) {
       return shortage(size_bytes, outcome, rule);
     }

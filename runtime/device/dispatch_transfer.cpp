@@ -135,6 +135,7 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
   const Slot& from = op.slot(0);
   if (in.use == Use::read_last && is_free_to_write(in.slot, from)) {
     HandleTable::share(*from.storage);
+    from.storage->constant.reset();  // they will change
     return hold(from.storage);
   }
   Result<HeldStorage> copy = packed(op.op(), op.op().output(0), from, rule);

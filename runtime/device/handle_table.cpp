@@ -52,11 +52,24 @@ Storage* HandleTable::allocate(std::int64_t size_bytes,
 
 void HandleTable::replace(Storage& storage, const BlockOrigin& origin, std::int64_t size_bytes) {
   share(storage);
+  storage.constant.reset();
   memory_->count_in_place(size_bytes);
   storage.origin = origin;
   if (journal_) {
     note(MemoryEvent::What::replaced, storage);
   }
+}
+
+void HandleTable::freeze(Slot& slot) {
+  if (slot.storage != nullptr && !slot.storage->constant) {
+    slot.storage->constant = constants_.make();
+  }
+}
+
+bool HandleTable::give_up_constants() noexcept {
+  const bool gave_any = constants_.give_up();
+  release_count_ += gave_any ? 1U : 0U;
+  return gave_any;
 }
 
 // On inline devices no use is named: they are done when submit() returns.
@@ -67,6 +80,7 @@ void HandleTable::unuse(Storage* storage) noexcept {
   if (journal_) {
     note(MemoryEvent::What::freed, *storage);
   }
+  storage->constant.reset();
   memory_->release(storage->block, storage->last_use);
   ++release_count_;
   storage->next_free = std::exchange(free_storage_, storage);
@@ -140,6 +154,7 @@ void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
       slot.late.reset();
     }
   }
+  constants_.restart(memory);
   storages_.clear();
   free_storage_ = nullptr;
   memory_ = &memory;

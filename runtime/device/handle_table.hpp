@@ -16,6 +16,7 @@
 #include <hearth/streams/op_record.hpp>
 #include <hearth/streams/slot_pool.hpp>
 
+#include "device_constants.hpp"
 #include "late_failure.hpp"
 #include "memory_journal.hpp"
 
@@ -34,6 +35,7 @@ struct Storage {
   TimelinePoint written = {};  ///< by the last work that wrote into it
   /// The last update group with a record that reads it while a later use is still to come.
   std::uint64_t reading_group = 0;
+  std::unique_ptr<Constant> constant = {};  ///< Of a frozen tensor.
   Storage* next_free = nullptr;
 };
 
@@ -83,7 +85,7 @@ struct Slot {
 class HandleTable {
  public:
   explicit HandleTable(MemoryStrategy& memory) noexcept
-      : memory_(&memory), is_checked_(memory.is_checked()) {}
+      : memory_(&memory), constants_(memory), is_checked_(memory.is_checked()) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() = default;
@@ -102,6 +104,10 @@ class HandleTable {
                                   const BlockOrigin& origin = {});
   /// One more slot uses it, an op's result that takes the bytes over in place.
   void replace(Storage& storage, const BlockOrigin& origin, std::int64_t size_bytes);
+  /// The tensor's bytes do not change from now on, until replace() or the last unuse().
+  void freeze(Slot& slot);
+  /// Takes back what kernels keep, for good, and says whether that was anything.
+  [[nodiscard]] bool give_up_constants() noexcept;
   /// One more slot uses it.
   static void share(Storage& storage) noexcept { ++storage.uses; }
   /// One slot less; the last one gives the block back.
@@ -171,6 +177,7 @@ class HandleTable {
   using Chunk = std::array<Slot, kSlotsPerBlock>;
 
   MemoryStrategy* memory_;
+  DeviceConstants constants_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<std::unique_ptr<Storage>> storages_;
   Storage* free_storage_ = nullptr;

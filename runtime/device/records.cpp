@@ -119,6 +119,11 @@ Step Records::consume_lifetime(LaneState& lane, const OpView& op) {
 void Records::publish(const OpView& op) {
   Slot& slot = handles_.slot(op.input(0).slot);
   slot.is_published = slot.generation == op.input(0).generation;
+  // What kernels keep is theirs at once, so of devices that have ended all work when they answer.
+  if (slot.is_published && op.record().has(RecordFlag::frozen) && slot.state == SlotState::live &&
+      dispatch_.runs_inline()) {
+    handles_.freeze(slot);
+  }
 }
 
 // What the device itself has to say comes before the failures of the stream's ops, which are told

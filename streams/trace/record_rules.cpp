@@ -21,8 +21,9 @@ using Specs = std::span<const TensorSpec>;
 constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs) |
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
 constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
+constexpr auto kFrozenFlag = static_cast<std::uint16_t>(RecordFlag::frozen);
 constexpr auto kKnownFlags =
-    kScalarFlags | kUpdateFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
+    kScalarFlags | kUpdateFlag | kFrozenFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
 
 struct Counts {
   int least_inputs;
@@ -456,7 +457,8 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   const unsigned scalars = record.flags & static_cast<unsigned>(kScalarFlags);
   if ((record.flags & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
       (scalars != 0 && !takes_scalar) ||
-      ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression)) {
+      ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression) ||
+      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);
