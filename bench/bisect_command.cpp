@@ -29,6 +29,7 @@ bool is_right(char** command, std::optional<std::uint64_t> limit) {
   if (child == 0) {
     // NOLINTBEGIN(concurrency-mt-unsafe): no other thread is in the child
     setenv("HEARTH_FUSION", "on", 1);
+    setenv("HEARTH_DETERMINISTIC", "on", 1);  // or the groups would have other numbers each time
     if (limit) {
       setenv("HEARTH_FUSION_LIMIT", std::to_string(*limit).c_str(), 1);
     } else {
@@ -82,7 +83,8 @@ int bisect_command(int argc, char** argv) {
         "hearth-bench bisect COMMAND [ARGUMENTS...]\n"
         "Runs a program that ends with 0 when it is right, with more and fewer groups of ops "
         "fused\n"
-        "(HEARTH_FUSION=on, HEARTH_FUSION_LIMIT), and finds the first group with which it is "
+        "(HEARTH_FUSION=on, HEARTH_DETERMINISTIC=on, HEARTH_FUSION_LIMIT), and finds the first "
+        "group with which it is "
         "wrong.\n"
         "Ends with 0 when it has found one. One thread should submit the program's ops, or the "
         "groups\n"
@@ -101,7 +103,8 @@ int bisect_command(int argc, char** argv) {
   const std::uint64_t wrong = first_wrong(command);
   std::printf(
       "Group %llu is the first with which it is wrong; the program's log names its ops with\n"
-      "HEARTH_FUSION=on HEARTH_FUSION_LIMIT=%llu (\"the last fused group\").\n",
+      "HEARTH_FUSION=on HEARTH_DETERMINISTIC=on HEARTH_FUSION_LIMIT=%llu (\"the last fused "
+      "group\").\n",
       static_cast<unsigned long long>(wrong),
       static_cast<unsigned long long>(wrong));
   return 0;

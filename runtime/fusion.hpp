@@ -37,7 +37,7 @@ enum class WindowEnd : std::uint8_t {
   wait,         ///< The next op has to wait for another stream.
   failure,      ///< The next op has an input that carries an error.
   shortage,     ///< A stream waits for memory, which what the window holds up may release.
-  idle,         ///< No further op came for a moment.
+  idle,         ///< No further op came for a moment. Never where the runtime is deterministic.
   duty,         ///< The device is asked something, restarts or stops.
   stream_end,   ///< The stream is gone.
 };

@@ -293,7 +293,11 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
         options.fusion_limit.value_or(static_cast<std::uint64_t>(limit.value_or(0))));
   }
   const bool rounds = settings.boolean(Setting::round_intermediates).value().value_or(false);
-  tables->between = options.round_intermediates || rounds ? Between::rounded : Between::wide;
+  tables->is_deterministic =
+      options.deterministic || settings.boolean(Setting::deterministic).value().value_or(false);
+  tables->between = options.round_intermediates || rounds || tables->is_deterministic
+                        ? Between::rounded
+                        : Between::wide;
   tables->failures().open(std::shared_ptr<Log>(tables, &tables->log));
   for (const std::string& variable : unknown_settings()) {
     tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));

@@ -86,6 +86,12 @@ struct RuntimeOptions {
   /// group, which is faster and more exact, but where a group ends may be a matter of time; f32 and
   /// f64 have the same bits in either case. HEARTH_ROUND_INTERMEDIATES=on sets it when false.
   bool round_intermediates = false;
+  /// Whether nothing that can be seen of fusion is a matter of time. A device then looks ahead
+  /// until the program gives it a reason to stop (a read, a sync, a full window), not until no op
+  /// has come for a moment; and `round_intermediates` holds. So each bit of a result is the same in
+  /// every run, and where one thread submits, groups, their numbers and the device's counters are,
+  /// too. An op that nobody asks for may run late. HEARTH_DETERMINISTIC=on sets it when false.
+  bool deterministic = false;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

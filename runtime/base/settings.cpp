@@ -52,6 +52,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_ROUND_INTERMEDIATES",
      "on: ops of a fused group round their f16 and bf16 results as they do alone, so that fusion "
      "changes no bit of them (off when not set)."},
+    {Setting::deterministic,
+     "HEARTH_DETERMINISTIC",
+     "on: what runs as one kernel, and each bit of a result, follows from the program, not from "
+     "time (off when not set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

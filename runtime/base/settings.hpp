@@ -31,10 +31,11 @@ enum class Setting : std::uint8_t {
   fusion,               ///< HEARTH_FUSION
   fusion_limit,         ///< HEARTH_FUSION_LIMIT
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
+  deterministic,        ///< HEARTH_DETERMINISTIC
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 13;
+inline constexpr int kSettingCount = 14;
 
 struct SettingInfo {
   Setting setting;

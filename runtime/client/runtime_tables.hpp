@@ -44,6 +44,7 @@ struct RuntimeTables {
   const Duration wait_limit;  ///< Of a wait that names none.
   FusionLimit fusion_limit;
   Between between = Between::wide;  ///< Set before the first op.
+  bool is_deterministic = false;    ///< The same.
 
   /// What errors and traces call an op: the name of its kind, or of its expression.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {

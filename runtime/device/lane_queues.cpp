@@ -38,7 +38,8 @@ void LaneQueues::set_priority(LaneId id, Priority priority) {
 void LaneQueues::linger(LaneState& lane) {
   lingering_.push_back(&lane);
   lane.lingers = true;
-  lane.linger_until = Deadline::in(kLinger);
+  lane.linger_until =
+      endpoint_.tables().is_deterministic ? Deadline::never() : Deadline::in(kLinger);
 }
 
 void LaneQueues::end_linger(LaneState& lane) noexcept {

@@ -42,6 +42,7 @@ struct SteppedOptions {
   std::optional<Fusion> fusion = {};
   std::optional<std::uint64_t> fusion_limit = {};
   bool round_intermediates = false;
+  bool deterministic = false;
   /// Who makes the backends, in place of `faults`: stuck(control), say.
   std::optional<BackendFactory> backends = {};
 };
@@ -92,6 +93,7 @@ void stepped(const SteppedOptions& options, Body body) {
                      .fusion = options.fusion,
                      .fusion_limit = options.fusion_limit,
                      .round_intermediates = options.round_intermediates,
+                     .deterministic = options.deterministic,
                      .executor = &executor,
                      .backend_factory = &factory});
     body(World{runtime, executor, runtime.device(options.devices.front().name)});

@@ -256,6 +256,32 @@ TEST(Window, ACutDoesNotMoveWhereTheNextOneIsFull) {
   }
 }
 
+TEST(Window, NoneIsCutByTimeWhereTheRuntimeIsDeterministic) {
+  std::vector<DeviceStatistics> runs;
+  for (const bool pauses : {false, true}) {
+    SteppedOptions options = looking_ahead();
+    options.deterministic = true;
+    stepped(options, [&](const World& world) {
+      Tensor x = zeros(world.device, {4}, DType::f16);
+      for (int i = 0; i < 200; ++i) {
+        x = x * 1.125 + 0.5;
+        if (pauses && i % 7 == 0) {
+          pass(1ms);
+        }
+      }
+      x.read_bytes().get();
+      Tensor unread = x + 1;
+      pass(10ms);
+      runs.push_back(world.device.statistics());
+      EXPECT_EQ(runs.back().ends(WindowEnd::idle), 0U);
+      unread = unread * 2;  // and the runtime ends with an open window
+    });
+  }
+  EXPECT_EQ(runs[0].window_ends, runs[1].window_ends);
+  EXPECT_EQ(runs[0].fused_kernels, runs[1].fused_kernels);
+  EXPECT_EQ(runs[0].kernels, runs[1].kernels);
+}
+
 // A window holds half of the ring at most, and a quarter of the bytes that attributes may have.
 TEST(Window, AProducerWithoutRoomDoesNotWaitForALinger) {
   for (const std::int64_t parts : {1, 300}) {
