@@ -168,7 +168,14 @@ class Convolution {
   }
 
   [[nodiscard]] bool writes_directly() const {
-    return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1;
+    return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1 &&
+           !finishes_elsewhere();
+  }
+  // Some rows of each channel are many short rows to an epilogue, where they lie in the result; in
+  // scratch memory they are one.
+  [[nodiscard]] bool finishes_elsewhere() const {
+    return row_blocks_ > 1 && conv_.epilogue != nullptr && conv_.epilogue->runs_anywhere() &&
+           conv_.y.dtype == dtype_of<T>;
   }
 
   // Weights of one output channel lie together: then they are packed in one go, with the taps
@@ -289,10 +296,14 @@ class Convolution {
         multiply_channels(unit, panel, planes, y, y_step);
       }
     }
+    if (finishes_elsewhere()) {
+      conv_.epilogue->run_in_place(reinterpret_cast<std::byte*>(y),
+                                   conv_.outputs * unit.rows * conv_.columns);
+    }
     if (!writes_directly()) {
       spread(unit, y, conv_.y.data + first_channel * plane * size_bytes(conv_.y.dtype));
     }
-    if (conv_.epilogue != nullptr) {
+    if (conv_.epilogue != nullptr && !finishes_elsewhere()) {
       conv_.epilogue->run({.first = {unit.image,
                                      unit.group * conv_.outputs,
                                      unit.first_row * conv_.y_row_step + conv_.y_first_row,
@@ -366,7 +377,15 @@ class Convolution {
     const std::int64_t element_bytes = size_bytes(conv_.y.dtype);
     const std::int64_t height = conv_.y.shape()[2];
     const std::int64_t width = conv_.y.shape()[3];
+    const bool is_whole = conv_.columns == width && conv_.y_row_step == 1 &&
+                          conv_.y_column_step == 1 && conv_.y_first_column == 0;
     for (std::int64_t channel = 0; channel < conv_.outputs; ++channel) {
+      if (is_whole) {
+        const std::int64_t first = (channel * height + unit.first_row + conv_.y_first_row) * width;
+        kernels_.store(from, to + first * element_bytes, conv_.y.dtype, unit.rows * width);
+        from += unit.rows * width;
+        continue;
+      }
       for (std::int64_t row = 0; row < unit.rows; ++row, from += conv_.columns) {
         const std::int64_t y_row = (unit.first_row + row) * conv_.y_row_step + conv_.y_first_row;
         std::byte* out =

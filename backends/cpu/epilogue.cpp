@@ -136,6 +136,24 @@ BlockSink EpilogueBlocks::sink() const noexcept {
           .context = this};
 }
 
+bool EpilogueBlocks::runs_anywhere() const noexcept {
+  return call_->epilogue->inputs.empty() && call_->outputs.size() == 1;
+}
+
+void EpilogueBlocks::run_in_place(std::byte* elements, std::int64_t count) const {
+  const Layout layout(Shape{count});
+  const TensorView view{elements, &layout, call_->outputs[0].dtype};
+  run_on({.inputs = {&view, 1}, .outputs = {&view, 1}, .parameters = call_->epilogue->parameters});
+}
+
+void EpilogueBlocks::run_on(const ExpressionCall& call) const {
+  const TileCall tiles(*program_, call, isa_);
+  TileRun run(*program_, isa_);
+  UndefinedElement none;  // an epilogue has no integers that may lack an answer
+  static_cast<void>(run.start(call.parameters, tiles.sizes(), none));
+  tiles.run(run, 0, tiles.unit_count());
+}
+
 void EpilogueBlocks::run(const ResultBox& box) const {
   const Epilogue& epilogue = *call_->epilogue;
   const Shape block(std::span(box.sizes).first(static_cast<std::size_t>(axes_)));
@@ -162,14 +180,9 @@ void EpilogueBlocks::run(const ResultBox& box) const {
     add(output.data, output.dtype, result_steps_);
   }
   const std::span<const TensorView> all(views.data(), count);
-  const ExpressionCall call{.inputs = all.first(inputs),
-                            .outputs = all.subspan(inputs),
-                            .parameters = epilogue.parameters};
-  const TileCall tiles(*program_, call, isa_);
-  TileRun run(*program_, isa_);
-  UndefinedElement none;  // an epilogue has no integers that may lack an answer
-  static_cast<void>(run.start(epilogue.parameters, tiles.sizes(), none));
-  tiles.run(run, 0, tiles.unit_count());
+  run_on({.inputs = all.first(inputs),
+          .outputs = all.subspan(inputs),
+          .parameters = epilogue.parameters});
 }
 
 }  // namespace hearth::cpu

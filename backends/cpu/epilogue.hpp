@@ -31,6 +31,8 @@ struct ResultBox {
   Axes steps{1, 1, 1, 1};
 };
 
+struct ExpressionCall;
+
 class EpilogueBlocks {
  public:
   /// Requires a call that supports_epilogue(); it outlives this. Errors: those of the program.
@@ -42,12 +44,19 @@ class EpilogueBlocks {
   [[nodiscard]] BlockSink sink() const noexcept;
   /// The elements of the box are final; it has the axes of the result, or a matmul's two.
   void run(const ResultBox& box) const;
+  /// Whether it makes of each element of the result one of the same type, and reads nothing else:
+  /// then it may run on results that lie elsewhere.
+  [[nodiscard]] bool runs_anywhere() const noexcept;
+  /// So many elements of the result, in a row, become what they are made into. Requires
+  /// runs_anywhere().
+  void run_in_place(std::byte* elements, std::int64_t count) const;
 
  private:
   /// How an operand moves along each axis of a box, in elements.
   using Steps = ResultBox::Axes;
 
   EpilogueBlocks(const KernelCall& call, const TileProgram& program, IsaLevel isa) noexcept;
+  void run_on(const ExpressionCall& call) const;
 
   const KernelCall* call_;
   const TileProgram* program_;
