@@ -88,7 +88,7 @@ class Reduction {
 
   // Task: output · parts + part.
   void run_rows(std::int64_t begin, std::int64_t end, std::int64_t part) {
-    RowBuffer<kRowPiece> buffer;
+    RowBuffer<kRowPiece> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled first
     Accumulator sums[kBuffered];
     std::int64_t held = 0;
     Place keep(plan_.keep, begin / parts_);
