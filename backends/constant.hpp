@@ -15,7 +15,7 @@ struct ConstantForm {
   enum class Kind : std::uint8_t { matmul_columns, conv_weights };
   Kind kind = Kind::matmul_columns;
   const std::byte* data = nullptr;  ///< Where the part begins.
-  std::array<std::int64_t, 10> numbers = {};
+  std::array<std::int64_t, 12> numbers = {};
 
   friend bool operator==(const ConstantForm&, const ConstantForm&) = default;
 };

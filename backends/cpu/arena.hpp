@@ -48,7 +48,7 @@ class Arena {
   }
 
   /// How many threads would share a loop now that is too short to wake anybody for: 1, or more
-  /// while such loops follow one another closely. For loops of at least 5 µs.
+  /// while such loops follow one another closely. For loops of some microseconds.
   [[nodiscard]] int awake_threads() noexcept { return impl_ == nullptr ? 1 : muster(); }
 
   /// Calls body(begin, end, thread) for ranges of `grain` items, the last of the rest, that cover

@@ -89,6 +89,7 @@ Status convolve(const KernelCall& call,
                                   w.shape()[2],
                                   w.shape()[3],
                                   convolution.inputs,
+                                  convolution.outputs,
                                   attributes.groups}};
   convolution.rows = convolution.y.shape()[2];
   convolution.columns = convolution.y.shape()[3];

@@ -211,8 +211,8 @@ class Convolution {
       return;
     }
     ConstantForm form = conv_.form;
-    form.numbers[8] = panel_;
-    form.numbers[9] = static_cast<std::int64_t>(sizeof(T));
+    form.numbers[9] = panel_;
+    form.numbers[10] = static_cast<std::int64_t>(sizeof(T));
     if (const std::byte* const kept = conv_.constant->find(form)) {
       weights_ = reinterpret_cast<const T*>(kept);
       return;

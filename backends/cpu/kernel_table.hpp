@@ -1,7 +1,8 @@
 // The CPU backend's kernels: one row a kind, in groups that live in files of their own.
 // Private to backends/cpu. Threads: owner only; a kernel forks and joins inside
-// Arena::parallel_for. Invariants: (1) work is cut by size alone, never by the number of threads,
-// and partial sums are joined in a fixed order, so the bits do not depend on the arena; (2) a
+// Arena::parallel_for. Invariants: (1) what is summed together is cut by size alone, never by the
+// number of threads, and partial sums are joined in a fixed order, so the bits do not depend on the
+// arena, nor on who is awake there; (2) a
 // kernel never allocates from the heap on the warm path: it asks Scratch, and before it stores over
 // an input, so that it can run again when there was none.
 #pragma once

@@ -1,6 +1,7 @@
 #include "device_constants.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <hearth/runtime/base/assert.hpp>
 
@@ -83,18 +84,26 @@ void DeviceConstants::restart(MemoryStrategy& memory) noexcept {
   }
   memory_ = &memory;
   kept_bytes_ = 0;
+  most_bytes_.reset();
   is_given_up_ = false;
 }
 
 bool DeviceConstants::acquire(std::int64_t size_bytes, Block& block) {
   constexpr std::int64_t kShare = 4;
-  const std::int64_t budget = memory_->report().budget_bytes;
-  if (is_given_up_ || (budget > 0 && kept_bytes_ + size_bytes > budget / kShare) ||
-      memory_->acquire(size_bytes, PoolKind::exclusive, block) != Acquire::ok) {
+  if (is_given_up_) {
     return false;
   }
-  kept_bytes_ += size_bytes;
-  return block.data != nullptr;
+  if (!most_bytes_) {
+    const std::int64_t budget = memory_->report().budget_bytes;  // 0: a strategy that does not say
+    most_bytes_ = budget > 0 ? budget / kShare : std::numeric_limits<std::int64_t>::max();
+  }
+  if (size_bytes > *most_bytes_ - kept_bytes_ ||
+      memory_->acquire(size_bytes, PoolKind::exclusive, block) != Acquire::ok ||
+      block.data == nullptr) {
+    return false;
+  }
+  kept_bytes_ += block.size_bytes;
+  return true;
 }
 
 void DeviceConstants::release(const Block& block) noexcept {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <hearth/backends/constant.hpp>
@@ -37,6 +38,7 @@ class DeviceConstants final {
   MemoryStrategy* memory_;
   std::vector<Kept*> all_;
   std::int64_t kept_bytes_ = 0;
+  std::optional<std::int64_t> most_bytes_;  ///< Asked for once: a report is made anew each time.
   bool is_given_up_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/standby_crew.hpp>
 
+#include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
@@ -62,7 +63,7 @@ TEST(StandbyCrew, RunsEachShareOnceWhetherItIsAwakeOrNot) {
   EXPECT_EQ(work.runs[1].load(), kTimes * 3 / 4);
   EXPECT_EQ(work.runs[2].load(), kTimes / 2);
   EXPECT_EQ(work.runs[3].load(), kTimes / 4);
-  EXPECT_GT(work.on_others.load(), 0);
+  EXPECT_TRUE(work.on_others.load() > 0 || available_cores().size() == 1);
 }
 
 TEST(StandbyCrew, IsWokenByABurstAndSleepsAgain) {

@@ -25,6 +25,9 @@ SteppedOptions on_cpu(std::int64_t budget_bytes = 0) {
   return {.devices = {{.name = "cpu:0", .memory_budget_bytes = budget_bytes}}};
 }
 
+// The library's own kernels run its products at every instruction set.
+constexpr DType kType = DType::bf16;
+
 std::vector<double> values_of(const Tensor& tensor) {
   return cast(tensor, DType::f64).to_vector<double>();
 }
@@ -50,7 +53,7 @@ std::vector<Formula> formulas() {
   return {
       {"a product of many rows", {300, 500}, {500, 130}, product},
       {"of a few", {20, 500}, {500, 130}, product},
-      {"that fits no panel", {33, 7}, {7, 5}, product, false},
+      {"that fits no panel", {33, 7}, {7, 37}, product},
       {"deeper than a piece", {18, 2100}, {2100, 40}, product},
       {"wider than a piece", {40, 30}, {30, 2500}, product},
       {"by a transposed matrix",
@@ -69,6 +72,20 @@ std::vector<Formula> formulas() {
        [](const Tensor& x, const Tensor& w) {
          return matmul(x, slice(w, 0, {.start = 0, .stop = 20})) +
                 matmul(x, slice(w, 0, {.start = 20, .stop = 40}));
+       }},
+      {"parts of it that begin together",
+       {40, 20},
+       {20, 96},
+       [](const Tensor& x, const Tensor& w) {
+         const Tensor left = slice(w, 1, {.start = 0, .stop = 64});
+         return concat({matmul(x, left), matmul(x, w)}, 1);
+       }},
+      {"filters that begin together",
+       {1, 8, 14, 14},
+       {64, 8, 3, 3},
+       [](const Tensor& x, const Tensor& w) {
+         const Tensor first = slice(w, 0, {.start = 0, .stop = 32});
+         return concat({conv2d(x, first, {}), conv2d(x, w, {})}, 1);
        }},
       {"a convolution",
        {2, 8, 14, 14},
@@ -106,8 +123,10 @@ TEST(Constants, OfFrozenWeightsGiveTheSameBits) {
           EXPECT_EQ(values_of(formula.run(x, frozen)), values_of(formula.run(x, w)))
               << formula.name << " in " << name(dtype) << ", time " << i;
         }
-        EXPECT_EQ(exclusive_bytes(world.device) > 0, formula.keeps)
-            << formula.name << " in " << name(dtype);
+        // Below AVX-512 OpenBLAS has the larger products, but those of 16-bit types.
+        if (dtype == DType::bf16) {
+          EXPECT_EQ(exclusive_bytes(world.device) > 0, formula.keeps) << formula.name;
+        }
         frozen = Tensor();
         EXPECT_EQ(exclusive_bytes(world.device), 0) << "what is kept goes with the weights";
       });
@@ -119,8 +138,8 @@ TEST(Constants, OfFrozenWeightsGiveTheSameBits) {
 TEST(Constants, AreForgottenWhenTheBytesChange) {
   stepped(on_cpu(), [](const World& world) {
     Generator generator(3);
-    const Tensor x = random_normal(world.device, {40, 100}, generator);
-    Tensor w = random_normal(world.device, {100, 64}, generator);
+    const Tensor x = random_normal(world.device, {40, 100}, generator, 0, 1, kType);
+    Tensor w = random_normal(world.device, {100, 64}, generator, 0, 1, kType);
     freeze_tensor(w);
     const std::vector<double> first = values_of(matmul(x, w));
     EXPECT_GT(exclusive_bytes(world.device), 0);
@@ -136,7 +155,7 @@ TEST(Constants, AreForgottenWhenTheBytesChange) {
     const std::vector<double> second = values_of(matmul(x, again));
     ASSERT_EQ(first.size(), second.size());
     for (std::size_t i = 0; i < first.size(); ++i) {
-      EXPECT_NEAR(second[i], 2 * first[i], 1e-4);
+      EXPECT_EQ(second[i], 2 * first[i]);
     }
   });
 }
@@ -144,10 +163,10 @@ TEST(Constants, AreForgottenWhenTheBytesChange) {
 TEST(Constants, TakeNoMoreThanAQuarterOfTheBudget) {
   stepped(on_cpu(16 * kMiB), [](const World& world) {
     Generator generator(3);
-    const Tensor x = random_normal(world.device, {20, 1024}, generator);
+    const Tensor x = random_normal(world.device, {20, 1024}, generator, 0, 1, kType);
     std::vector<Tensor> weights;
-    for (int i = 0; i < 3; ++i) {
-      weights.push_back(random_normal(world.device, {1024, 512}, generator));  // 2 MiB
+    for (int i = 0; i < 3; ++i) {  // 2 MiB each, as they are kept: f32
+      weights.push_back(random_normal(world.device, {1024, 512}, generator, 0, 1, kType));
       freeze_tensor(weights.back());
       static_cast<void>(values_of(matmul(x, weights.back())));
     }
@@ -160,8 +179,8 @@ TEST(Constants, GoWhereMemoryIsShort) {
   for (const bool for_scratch : {false, true}) {
     stepped(on_cpu(16 * kMiB), [&](const World& world) {
       Generator generator(3);
-      const Tensor x = random_normal(world.device, {20, 1024}, generator);
-      const Tensor w = random_normal(world.device, {1024, 512}, generator);
+      const Tensor x = random_normal(world.device, {20, 1024}, generator, 0, 1, kType);
+      const Tensor w = random_normal(world.device, {1024, 512}, generator, 0, 1, kType);
       freeze_tensor(w);
       const std::vector<double> first = values_of(matmul(x, w));
       EXPECT_EQ(exclusive_bytes(world.device), 2 * kMiB);
@@ -172,7 +191,7 @@ TEST(Constants, GoWhereMemoryIsShort) {
         world.device.sync();
       }
       if (for_scratch) {
-        const Tensor a = random_normal(world.device, {256, 1100}, generator);
+        const Tensor a = ones(world.device, {256, 1100}, kType);
         EXPECT_EQ(values_of(matmul(a, transpose(a))).size(), 256U * 256U);
       } else {
         const Tensor more = ones(world.device, {kMiB / 2});
