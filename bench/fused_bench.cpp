@@ -17,6 +17,7 @@
 #include <hearth/backends/cpu/isa.hpp>
 #include <hearth/memory/host_page_provider.hpp>
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
@@ -251,6 +252,26 @@ constexpr Sizes kPlanes{64, 1024, 1024};
 constexpr Sizes kRows{1, 4096, 1024};
 constexpr Sizes kSummed{32, 512, 4096};
 
+// A convolution over pictures, cut into rows, and what follows it.
+void BM_ConvRelu_Rows(benchmark::State& state) {
+  const Runtime runtime = fusing_runtime(state.range(2));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  const std::int64_t channels = state.range(0);
+  const std::int64_t side = state.range(1);
+  const Tensor x = random_normal(device, {4, channels, side, side}, generator);
+  const Tensor w = random_normal(device, {channels, channels, 3, 3}, generator);
+  device.sync();
+  for (auto _ : state) {
+    const Tensor y = relu(conv2d(x, w, {.padding = {1, 1}}));
+    device.sync();
+  }
+}
+BENCHMARK(BM_ConvRelu_Rows)
+    ->ArgNames({"channels", "side", "cores"})
+    ->ArgsProduct({{16, 64}, {56, 224}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_CustomGelu_Erf)->Apply(on_cores<kLarge, kSquare>);
 BENCHMARK(BM_CustomGelu_ErfOfParts)->Apply(on_cores<kLarge, kSquare>);
 BENCHMARK(BM_CustomGelu_Tanh)->Apply(on_cores<kLarge, kSquare>);

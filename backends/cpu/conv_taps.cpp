@@ -171,11 +171,12 @@ class Convolution {
     return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1 &&
            !finishes_elsewhere();
   }
-  // Some rows of each channel are many short rows to an epilogue, where they lie in the result; in
-  // scratch memory they are one.
+  // What was cut for the threads that are awake is many short rows to an epilogue, where it lies in
+  // the result; in scratch memory it is one. Larger pictures lose more by the copy: bench
+  // BM_ConvRelu_Rows.
   [[nodiscard]] bool finishes_elsewhere() const {
-    return row_blocks_ > 1 && conv_.epilogue != nullptr && conv_.epilogue->runs_anywhere() &&
-           conv_.y.dtype == dtype_of<T>;
+    return awake_threads_ > 1 && row_blocks_ > 1 && conv_.epilogue != nullptr &&
+           conv_.epilogue->runs_anywhere() && conv_.y.dtype == dtype_of<T>;
   }
 
   // Weights of one output channel lie together: then they are packed in one go, with the taps

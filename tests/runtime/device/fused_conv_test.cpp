@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/explanation.hpp>
 
 #include "tests/runtime/stepped_runtime.hpp"
@@ -184,6 +186,35 @@ TEST(FusedConv, GradientsHaveTheBitsOfSingleOps) {
     }
   }
   EXPECT_GE(fused, 2 * 2 * all_planes().size());
+}
+
+// A burst of small convolutions, in real time: a thread that is awake has its share of each.
+TEST(FusedConv, InABurstHasTheBitsOfOneCore) {
+  const auto results = [](std::vector<int> cores) {
+    const Runtime runtime(
+        {.devices = {{.name = "cpu:0", .cores = std::move(cores)}}, .fusion = Fusion::on});
+    const Device device = runtime.device("cpu:0");
+    Generator generator(5);
+    const auto normal = [&](const Shape& shape) { return random_normal(device, shape, generator); };
+    const Tensor x = normal({1, 32, 14, 14});
+    const Tensor w = normal({64, 32, 3, 3});
+    const Tensor b = normal({64, 1, 1});
+    std::vector<std::vector<float>> all;
+    for (int i = 0; i < 200; ++i) {
+      const Tensor y = conv2d(x, w, {.padding = {1, 1}});
+      const Tensor z = i % 2 == 0 ? relu(y) * 0.5 : relu(y + b);
+      all.push_back(z.to_vector<float>());
+    }
+    return all;
+  };
+  const std::vector<int> cores = available_cores();
+  const std::vector<std::vector<float>> alone = results({cores.front()});
+  const std::vector<std::vector<float>> shared =
+      cores.size() > 1 ? results({cores.front(), cores.back()}) : alone;
+  for (std::size_t i = 2; i < alone.size(); ++i) {
+    ASSERT_EQ(alone[i], alone[i % 2]) << i;
+    ASSERT_EQ(shared[i], alone[i]) << i;
+  }
 }
 
 }  // namespace
