@@ -1,0 +1,20 @@
+// What kernels need to know of the device that they will run on. A value. Threads: any.
+#pragma once
+
+#include <cstdint>
+
+namespace hearth::vulkan {
+
+struct DeviceLimits {
+  std::uint32_t subgroup_size = 32;
+  std::int64_t shared_bytes = 32768;       ///< Of a workgroup.
+  std::uint32_t most_group_threads = 256;  ///< Of a workgroup.
+  std::uint32_t most_groups_x = 65535;     ///< Of a grid; along the second axis at least 65,535.
+  bool is_cpu = false;                     ///< A software driver: few threads, cheap loops.
+  bool has_f64 = false;                    ///< Doubles in shaders.
+  bool has_f16_arithmetic = false;         ///< float16_t values in shaders.
+  bool has_cooperative_matrix = false;     ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
+  int multiprocessors = 1;                 ///< About how many workgroups run at a time.
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,88 @@
+// Names of shaders: what a shader's text depends on, as words. Equal keys have equal texts, so that
+// the text of a known one need not be made. Values. Threads: any.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/dtype.hpp>
+
+namespace hearth::vulkan {
+
+/// The files of kernels/: each gives its own words a meaning.
+enum class ShaderFamily : std::uint32_t {
+  pointwise,
+  rows,
+  movement,
+  indexing,
+  reduction,
+  softmax,
+  cross_entropy,
+  scan,
+  topk,
+  matmul,
+  convolution,
+  pooling,
+  attention,
+  guards,
+  custom,
+};
+
+class ShaderKey final {
+ public:
+  static constexpr std::size_t kMostWords = 40;
+
+  explicit ShaderKey(ShaderFamily family) noexcept { add(static_cast<std::uint32_t>(family)); }
+
+  ShaderKey& add(std::uint32_t word) noexcept {
+    HEARTH_ASSERT(count_ < kMostWords, "a shader's key has too many words");
+    words_[count_++] = word;
+    hash_ = (hash_ ^ word) * 0x9E3779B97F4A7C15U;
+    hash_ ^= hash_ >> 29U;
+    return *this;
+  }
+  ShaderKey& add(int word) noexcept { return add(static_cast<std::uint32_t>(word)); }
+  ShaderKey& add(bool word) noexcept { return add(word ? 1U : 0U); }
+  ShaderKey& add(DType dtype) noexcept { return add(static_cast<std::uint32_t>(dtype)); }
+  ShaderKey& add(std::uint64_t word) noexcept {
+    return add(static_cast<std::uint32_t>(word)).add(static_cast<std::uint32_t>(word >> 32U));
+  }
+
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+  [[nodiscard]] ShaderFamily family() const noexcept {
+    return static_cast<ShaderFamily>(words_[0]);
+  }
+  friend bool operator==(const ShaderKey&, const ShaderKey&) noexcept = default;
+
+ private:
+  std::array<std::uint32_t, kMostWords> words_{};
+  std::uint64_t hash_ = 0xCBF29CE484222325U;
+  std::uint32_t count_ = 0;
+};
+
+struct ShaderKeyHash {
+  std::size_t operator()(const ShaderKey& key) const noexcept { return key.hash(); }
+};
+
+/// Makes a shader's text; called for a key that is not known yet. Borrows the function.
+class ShaderText final {
+ public:
+  template <class Make>
+  // NOLINTNEXTLINE(google-explicit-constructor): a lambda, where it is called
+  ShaderText(const Make& make) noexcept
+      : object_(&make), call_([](const void* object) -> std::string {
+          return (*static_cast<const Make*>(object))();
+        }) {}
+  [[nodiscard]] std::string operator()() const { return call_(object_); }
+
+ private:
+  const void* object_;
+  std::string (*call_)(const void*);
+};
+
+}  // namespace hearth::vulkan
