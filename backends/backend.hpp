@@ -28,6 +28,9 @@ struct BackendInfo {
                             ///< reader, which cannot leave a kernel. So never where one may hang.
   bool has_host_memory = true;  ///< The host may touch its bytes where no work does.
   int core_count = 1;
+  /// Of its own memory, from which a budget is taken where the program sets none; 0: it is the
+  /// host's.
+  std::int64_t memory_bytes = 0;
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
 };
 
@@ -113,7 +116,7 @@ class Backend {
     return 0;
   }
 
-  /// Runs or enqueues launches on kOpStream, behind all of `after` and of what was submitted
+  /// Runs or enqueues launches on kOpStream, to run by the next flush() at the latest, behind all of `after` and of what was submitted
   /// before. Inside of a batch no order holds: its launches may run at the same time, so the caller
   /// puts no two into it of which one writes bytes that the other reads or writes.
   ///
@@ -122,6 +125,11 @@ class Backend {
   /// that finds no scratch memory has changed no input.
   [[nodiscard]] virtual Issue submit(std::span<const Launch> batch,
                                      std::span<const TimelinePoint> after) = 0;
+  /// Work that submit() has taken begins to run, if it has not yet. The owner calls it before it
+  /// waits, or sleeps; copies do it themselves.
+  ///
+  /// Errors: device_lost.
+  [[nodiscard]] virtual Status flush() { return {}; }
   /// Copies between host memory and the device, behind all of `after`, on kUploadStream and
   /// kDownloadStream. `to`/`from` are device addresses of TensorView::data; the host bytes stay the
   /// backend's up to the point.

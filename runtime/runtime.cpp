@@ -13,6 +13,7 @@
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/last_act.hpp>
+#include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
@@ -104,7 +105,7 @@ struct Runtime::Impl {
 
   /// Log, trace and failure book, and where the files of the run go.
   void open_tables(const RuntimeOptions& options);
-  void open(const DeviceOptions& options, SourceLoc loc);
+  void open(DeviceOptions options, SourceLoc loc);
   void require_new_name(const std::string& name, SourceLoc loc) const;
   /// The device's first backend, which alone has the faults that were asked for.
   [[nodiscard]] std::unique_ptr<Backend> open_backend(const DeviceOptions& options,
@@ -243,10 +244,14 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
 
 // Phases: the backend, which says what the device is; the endpoint and the actor; the actor's
 // thread, and one that waits for an asynchronous device; the watchdog's witness.
-void Runtime::Impl::open(const DeviceOptions& options, SourceLoc loc) {
+void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   require_new_name(options.name, loc);
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
+  if (options.memory_budget_bytes == 0) {
+    options.memory_budget_bytes =
+        info.memory_bytes > 0 ? info.memory_bytes / 10 * 9 : available_host_bytes() / 4;
+  }
   auto endpoint = make_intrusive<DeviceEndpoint>(
       info.name, info.description, tables, unique_number(), info.runs_inline, options.cores);
   DeviceActorOptions actor_options = options_of_actor(options, info.name);

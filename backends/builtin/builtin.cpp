@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,23 +11,30 @@
 #include <hearth/backends/reference/reference_backend.hpp>
 #include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
+#ifdef HEARTH_BACKEND_VULKAN
+#include <hearth/backends/vulkan/vulkan_backend.hpp>
+#endif
 
 namespace hearth {
 namespace {
 
+using Made = Result<std::unique_ptr<Backend>>;
+
 struct Row {
   std::string_view kind;
-  std::unique_ptr<Backend> (*make)(const BackendRequest& request);
+  Made (*make)(const BackendRequest& request, int number);
 };
 
-std::unique_ptr<Backend> make_cpu(const BackendRequest& request) {
-  return std::make_unique<cpu::CpuBackend>(
+Made make_cpu(const BackendRequest& request, int /*number*/) {
+  std::unique_ptr<Backend> backend = std::make_unique<cpu::CpuBackend>(
       cpu::CpuOptions{.name = request.name, .cores = request.cores, .serial = request.is_serial});
+  return backend;
 }
 
-std::unique_ptr<Backend> make_reference(const BackendRequest& request) {
-  return std::make_unique<reference::ReferenceBackend>(
+Made make_reference(const BackendRequest& request, int /*number*/) {
+  std::unique_ptr<Backend> backend = std::make_unique<reference::ReferenceBackend>(
       reference::ReferenceOptions{.name = request.name});
+  return backend;
 }
 
 std::unique_ptr<Backend> make_async_sim(const BackendRequest& request) {
@@ -40,7 +48,7 @@ std::unique_ptr<Backend> make_async_sim(const BackendRequest& request) {
   return std::make_unique<sim::AsyncSim>(std::move(options));
 }
 
-std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
+Made make_sim(const BackendRequest& request, int /*number*/) {
   if (request.sim_schedule) {
     return make_async_sim(request);
   }
@@ -49,11 +57,30 @@ std::unique_ptr<Backend> make_sim(const BackendRequest& request) {
   if (!request.sim_computes) {
     options.cost = nullptr;  // kernels of no cost take no virtual time, and none to reckon it
   }
-  return std::make_unique<sim::SimBackend>(std::move(options));
+  std::unique_ptr<Backend> backend = std::make_unique<sim::SimBackend>(std::move(options));
+  return backend;
 }
 
-constexpr std::array kRows = {
-    Row{"cpu", make_cpu}, Row{"reference", make_reference}, Row{"sim", make_sim}};
+#ifdef HEARTH_BACKEND_VULKAN
+Made make_vulkan(const BackendRequest& request, int number) {
+  return vulkan::VulkanBackend::open(
+      {.name = request.name, .index = number, .faults = request.faults});
+}
+#else
+Made make_vulkan(const BackendRequest& request, int /*number*/) {
+  return Error{
+      .code = ErrorCode::not_found,
+      .text = fmt::format("no device '{}': this build is without Vulkan devices; configure "
+                          "it with HEARTH_BACKEND_VULKAN=ON",
+                          request.name),
+      .device = request.name};
+}
+#endif
+
+constexpr std::array kRows = {Row{"cpu", make_cpu},
+                              Row{"vulkan", make_vulkan},
+                              Row{"reference", make_reference},
+                              Row{"sim", make_sim}};
 
 // As a program would write it: one name a device.
 bool is_number(std::string_view text) {
@@ -70,7 +97,7 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
   if (colon != std::string_view::npos && is_number(name.substr(colon + 1))) {
     for (const Row& row : kRows) {
       if (row.kind == name.substr(0, colon)) {
-        return row.make(request);
+        return row.make(request, std::stoi(std::string(name.substr(colon + 1))));
       }
     }
   }

@@ -21,14 +21,14 @@ struct BackendRequest {
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
-  FaultPlan faults = {};        ///< sim: what goes wrong
+  FaultPlan faults = {};        ///< sim, vulkan: what goes wrong
   /// sim: its work is asynchronous, and ends in this way; empty = inline
   std::optional<SimSchedule> sim_schedule = {};
 };
 
 /// Errors: not_found, with the kinds of device that there are.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);
-/// "cpu", "reference", "sim"
+/// "cpu", "vulkan", "reference", "sim"; a machine may lack what one of them needs.
 [[nodiscard]] std::vector<std::string_view> backend_kinds();
 
 }  // namespace hearth

@@ -1,5 +1,6 @@
 // What a kernel that fails leaves in its error cell, and what the host makes of it. A cell is 32
-// bytes of memory that both sides see; the host clears it before the launch. Shaders:
+// bytes of memory that both sides see; the host clears it before the launch. Shaders have, behind
+// the prelude:
 //   fail(cell, code, a, b, c)   the first that comes leaves its words; does nothing for cell 0
 // Values. Threads: any.
 #pragma once
@@ -31,9 +32,10 @@ struct ErrorCellWords {
 };
 static_assert(sizeof(ErrorCellWords) == 32);
 
-/// The function fail(), for shaders behind the prelude.
+/// The function fail().
 [[nodiscard]] std::string_view glsl_fail() noexcept;
 
+/// Requires words of a kernel that failed.
 [[nodiscard]] Error error_of(const ErrorCellWords& words, std::string_view device);
 
 }  // namespace hearth::vulkan

@@ -56,6 +56,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_DETERMINISTIC",
      "on: what runs as one kernel, and each bit of a result, follows from the program, not from "
      "time (off when not set)."},
+    {Setting::vulkan_devices,
+     "HEARTH_VULKAN_DEVICES",
+     "Numbers of the physical devices that vulkan:0, vulkan:1 and so on are, with commas between "
+     "them (all that Vulkan shows, real GPUs first, when not set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

@@ -32,10 +32,11 @@ enum class Setting : std::uint8_t {
   fusion_limit,         ///< HEARTH_FUSION_LIMIT
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
   deterministic,        ///< HEARTH_DETERMINISTIC
+  vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 14;
+inline constexpr int kSettingCount = 15;
 
 struct SettingInfo {
   Setting setting;

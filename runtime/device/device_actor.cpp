@@ -155,6 +155,7 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
   records_seen_.store(queues_.record_count(), std::memory_order_release);
   const bool has_work = !queues_.ready().empty();
   if (!in_flight_.is_empty()) {
+    dispatch_.flush();
     completions_.expect();
   }
   // A borrower leaves the deadlines of lanes that are parked or linger, and the end of a shutdown,

@@ -79,8 +79,8 @@ std::string flaw_of(const DeviceOptions& device) {
   if (!device.faults) {
     return {};
   }
-  if (!device.name.starts_with("sim:")) {
-    return "faults are for sim devices alone";
+  if (!device.name.starts_with("sim:") && !device.name.starts_with("vulkan:")) {
+    return "faults are for sim and vulkan devices alone";
   }
   if (!is_sound(*device.faults)) {
     return "faults are numbered from 1, and the time of a loss is not below 0";
@@ -121,7 +121,8 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
 void share_memory(DeviceList& list) {
   const std::int64_t all = available_host_bytes();
   for (std::size_t i = 0; i < list.devices.size(); ++i) {
-    if (list.devices[i].memory_budget_bytes == 0) {
+    // A GPU's budget is of its own memory, which is known once it is open.
+    if (list.devices[i].memory_budget_bytes == 0 && !list.devices[i].name.starts_with("vulkan:")) {
       list.devices[i].memory_budget_bytes =
           i < list.listed_count ? all / 10 * 6 / static_cast<std::int64_t>(list.listed_count)
                                 : all / 16;

@@ -156,6 +156,8 @@ class Dispatch {
   void end_aftermath() noexcept { has_aftermath_ = false; }
   /// Whether a failure was noted since the last call.
   [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
+  /// What the device has taken begins to run; where it is lost, its next answer says so.
+  void flush() noexcept;
   /// How far the device is with its ops now.
   [[nodiscard]] std::uint64_t ended_ops() const noexcept { return backend_->completed(kOpStream); }
   /// It runs again, on a fresh backend.

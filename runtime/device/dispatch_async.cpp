@@ -4,6 +4,8 @@
 // what it reads or overwrites. Blocks from memory are free of copies (memory_strategy.hpp).
 #include "dispatch.hpp"
 
+#include "guarded.hpp"
+
 #include <algorithm>
 
 #include <hearth/streams/kernel/expression.hpp>
@@ -143,11 +145,16 @@ Status Dispatch::check_surely_runs(const KernelCall& call) const {
                    "that answers later: it would be found when the others have run"};
 }
 
+void Dispatch::flush() noexcept {
+  static_cast<void>(guarded("the start of a batch", [this] { return backend_->flush(); }));
+}
+
 Status Dispatch::wait_for_ops() {
   const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
   if (in_flight_.has_ended(newest)) {
     return {};
   }
+  HEARTH_TRY_STATUS(backend_->flush());
   return backend_->wait({&newest, 1}, Deadline::in(endpoint_.tables().wait_limit));
 }
 

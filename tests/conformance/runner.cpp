@@ -2,6 +2,7 @@
 
 #include "prepared_call.hpp"
 
+#include "tests/support/device_mirror.hpp"
 #include "tests/support/run_call.hpp"
 
 #include <hearth/backends/reference/reference.hpp>
@@ -264,7 +265,11 @@ class CaseRun {
 Target target_of(Backend& backend) {
   return {
       .supports = [&backend](const KernelCall& call) { return backend.supports(call); },
-      .submit = [&backend](const KernelCall& call) { return testing::run_call(backend, call); },
+      .submit =
+          [&backend](const KernelCall& call) {
+            return backend.info().has_host_memory ? testing::run_call(backend, call)
+                                                  : testing::run_mirrored(backend, call);
+          },
       .may_alias = [&backend](OpKind kind, int input) { return backend.may_alias(kind, input); }};
 }
 

@@ -18,7 +18,7 @@ struct Target {
   std::function<Status(const KernelCall&)> submit;
   std::function<bool(OpKind, int)> may_alias;
 };
-/// Borrows the backend, which must be a host backend that computes.
+/// Borrows the backend, which must be one that computes.
 [[nodiscard]] Target target_of(Backend& backend);
 
 struct Report {

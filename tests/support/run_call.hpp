@@ -17,6 +17,7 @@ namespace hearth::testing {
   if (!issue.status.has_value() || issue.point.is_done()) {
     return issue.status;
   }
+  HEARTH_TRY_STATUS(backend.flush());
   HEARTH_TRY_STATUS(backend.wait({&issue.point, 1}, Deadline::in(kDefaultWait)));
   return backend.cell_status(kCell);
 }

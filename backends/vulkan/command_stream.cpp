@@ -1,0 +1,313 @@
+#include "command_stream.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr std::int64_t kRingBytes = std::int64_t{4} << 20;
+constexpr std::uint64_t kParameterAlignment = 16;
+constexpr std::uint64_t kLongestWaitNs = 60'000'000'000;  ///< For a batch of our own to end.
+
+}  // namespace
+
+Result<std::unique_ptr<CommandStream>> CommandStream::make(
+    std::shared_ptr<const VulkanDevice> device, Work work, VkPipelineLayout layout) {
+  std::unique_ptr<CommandStream> stream(
+      new CommandStream(std::move(device), work, layout));  // NOLINT
+  VkSemaphoreTypeCreateInfo type{};
+  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  VkSemaphoreCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  info.pNext = &type;
+  const VulkanDevice& d = *stream->device_;
+  const VkResult result =
+      d.api().vkCreateSemaphore(d.handle(), &info, nullptr, &stream->semaphore_);
+  if (result != VK_SUCCESS) {
+    return d.failed("vkCreateSemaphore", result);
+  }
+  if (work == Work::kernels) {
+    HEARTH_TRY(stream->ring_, d.make_buffer(kRingBytes, BufferPlace::shared));
+  }
+  return stream;
+}
+
+CommandStream::~CommandStream() {
+  const DeviceApi& api = device_->api();
+  const auto destroy = [&](const Batch& batch) {
+    if (batch.pool != VK_NULL_HANDLE) {
+      api.vkDestroyCommandPool(device_->handle(), batch.pool, nullptr);
+    }
+  };
+  destroy(open_);
+  std::ranges::for_each(running_, destroy);
+  std::ranges::for_each(free_, destroy);
+  if (semaphore_ != VK_NULL_HANDLE) {
+    api.vkDestroySemaphore(device_->handle(), semaphore_, nullptr);
+  }
+}
+
+Result<std::uint64_t> CommandStream::completed() const {
+  std::uint64_t value = 0;
+  const VkResult result =
+      device_->api().vkGetSemaphoreCounterValue(device_->handle(), semaphore_, &value);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkGetSemaphoreCounterValue", result);
+  }
+  return value;
+}
+
+// ---- batches ----
+
+Status CommandStream::retire() {
+  if (running_.empty()) {
+    return {};
+  }
+  HEARTH_TRY(const std::uint64_t value, completed());
+  while (!running_.empty() && running_.front().value <= value) {
+    ring_begin_ = running_.front().parameters_end;
+    free_.push_back(running_.front());
+    running_.pop_front();
+  }
+  return {};
+}
+
+Status CommandStream::wait_for_oldest() {
+  if (running_.empty()) {
+    return {};
+  }
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = 1;
+  wait.pSemaphores = &semaphore_;
+  wait.pValues = &running_.front().value;
+  const VkResult result = device_->api().vkWaitSemaphores(device_->handle(), &wait, kLongestWaitNs);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkWaitSemaphores, for room,", result);
+  }
+  return retire();
+}
+
+Result<CommandStream::Batch> CommandStream::take_batch() {
+  HEARTH_TRY_STATUS(retire());
+  if (!free_.empty()) {
+    const Batch batch = free_.back();
+    free_.pop_back();
+    const VkResult result = device_->api().vkResetCommandPool(device_->handle(), batch.pool, 0);
+    if (result != VK_SUCCESS) {
+      return device_->failed("vkResetCommandPool", result);
+    }
+    return batch;
+  }
+  Batch batch;
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.queueFamilyIndex =
+      work_ == Work::kernels ? device_->compute_family() : device_->copy_family();
+  VkResult result =
+      device_->api().vkCreateCommandPool(device_->handle(), &pool, nullptr, &batch.pool);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkCreateCommandPool", result);
+  }
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = batch.pool;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  result = device_->api().vkAllocateCommandBuffers(device_->handle(), &info, &batch.commands);
+  if (result != VK_SUCCESS) {
+    device_->api().vkDestroyCommandPool(device_->handle(), batch.pool, nullptr);
+    return device_->failed("vkAllocateCommandBuffers", result);
+  }
+  return batch;
+}
+
+// A batch begins with a barrier: what earlier ones wrote is there.
+Status CommandStream::open_batch() {
+  if (has_open()) {
+    return {};
+  }
+  HEARTH_TRY(open_, take_batch());
+  open_.value = open_value();
+  open_count_ = 0;
+  bound_ = VK_NULL_HANDLE;
+  VkCommandBufferBeginInfo begin{};
+  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  const VkResult result = device_->api().vkBeginCommandBuffer(open_.commands, &begin);
+  if (result != VK_SUCCESS) {
+    free_.push_back(std::exchange(open_, {}));
+    return device_->failed("vkBeginCommandBuffer", result);
+  }
+  barrier();
+  return {};
+}
+
+void CommandStream::wait_for(VkSemaphore semaphore, std::uint64_t value) {
+  HEARTH_ASSERT(!has_open(), "a batch that is open cannot wait any more");
+  waits_.push_back({semaphore, value});
+}
+
+Status CommandStream::flush() {
+  if (!has_open()) {
+    return {};
+  }
+  const DeviceApi& api = device_->api();
+  barrier_for_host();
+  VkResult result = api.vkEndCommandBuffer(open_.commands);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkEndCommandBuffer", result);
+  }
+  std::vector<VkSemaphore> semaphores;
+  std::vector<std::uint64_t> values;
+  for (const Wait& wait : waits_) {
+    semaphores.push_back(wait.semaphore);
+    values.push_back(wait.value);
+  }
+  const VkPipelineStageFlags stage = work_ == Work::kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+                                                            : VK_PIPELINE_STAGE_TRANSFER_BIT;
+  const std::vector<VkPipelineStageFlags> stages(semaphores.size(), stage);
+  VkTimelineSemaphoreSubmitInfo timeline{};
+  timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  timeline.waitSemaphoreValueCount = static_cast<std::uint32_t>(values.size());
+  timeline.pWaitSemaphoreValues = values.data();
+  timeline.signalSemaphoreValueCount = 1;
+  timeline.pSignalSemaphoreValues = &open_.value;
+  VkSubmitInfo submit{};
+  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  submit.pNext = &timeline;
+  submit.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
+  submit.pWaitSemaphores = semaphores.data();
+  submit.pWaitDstStageMask = stages.data();
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &open_.commands;
+  submit.signalSemaphoreCount = 1;
+  submit.pSignalSemaphores = &semaphore_;
+  const VkQueue queue = work_ == Work::kernels ? device_->compute_queue() : device_->copy_queue();
+  result = api.vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkQueueSubmit", result);
+  }
+  submitted_ = open_.value;
+  open_.parameters_end = ring_end_;
+  running_.push_back(std::exchange(open_, {}));
+  waits_.clear();
+  return {};
+}
+
+// ---- what is recorded ----
+
+void CommandStream::barrier() {
+  const bool is_kernels = work_ == Work::kernels;
+  const VkPipelineStageFlags stage =
+      is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
+  VkMemoryBarrier memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = is_kernels ? VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT
+                                    : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  device_->api().vkCmdPipelineBarrier(
+      open_.commands, stage, stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  hazards_.clear();
+}
+
+// What a batch has written the host may read once its value is reached.
+void CommandStream::barrier_for_host() {
+  const bool is_kernels = work_ == Work::kernels;
+  VkMemoryBarrier memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+  device_->api().vkCmdPipelineBarrier(
+      open_.commands,
+      is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT,
+      VK_PIPELINE_STAGE_HOST_BIT,
+      0,
+      1,
+      &memory,
+      0,
+      nullptr,
+      0,
+      nullptr);
+}
+
+Status CommandStream::begin_launch(std::span<const ByteSpan> reads,
+                                   std::span<const ByteSpan> writes) {
+  HEARTH_TRY_STATUS(open_batch());
+  if (hazards_.needs_barrier(reads, writes)) {
+    barrier();
+  }
+  hazards_.add(reads, writes);
+  return {};
+}
+
+Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid) {
+  const DeviceApi& api = device_->api();
+  std::span<const std::byte> bytes = parameters.bytes();
+  std::uint64_t address = 0;
+  if (bytes.size() > kPushBytes) {
+    HEARTH_TRY(address, store(bytes));
+    bytes = std::as_bytes(std::span(&address, 1));
+  }
+  if (pipeline != bound_) {
+    api.vkCmdBindPipeline(open_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    bound_ = pipeline;
+  }
+  if (!bytes.empty()) {
+    api.vkCmdPushConstants(open_.commands,
+                           layout_,
+                           VK_SHADER_STAGE_COMPUTE_BIT,
+                           0,
+                           static_cast<std::uint32_t>(bytes.size()),
+                           bytes.data());
+  }
+  api.vkCmdDispatch(open_.commands, grid.x, grid.y, grid.z);
+  ++open_count_;
+  return {};
+}
+
+// A piece never runs over the end of the ring. Room that the open batch itself has filled comes
+// back only when that has run: the ring is far larger than a batch (kMostOpen of the backend).
+Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters) {
+  const auto size = static_cast<std::uint64_t>(ring_.size_bytes());
+  const std::uint64_t needed =
+      (parameters.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  std::uint64_t begin = ring_end_;
+  if (begin % size + needed > size) {
+    begin += size - begin % size;
+  }
+  while (begin + needed - ring_begin_ > size) {
+    if (running_.empty()) {
+      return Error{.code = ErrorCode::internal,
+                   .text = "the parameters of one batch are larger than their ring",
+                   .device = device_->name()};
+    }
+    HEARTH_TRY_STATUS(wait_for_oldest());
+  }
+  ring_end_ = begin + needed;
+  std::memcpy(ring_.host() + begin % size, parameters.data(), parameters.size());
+  return ring_.address() + begin % size;
+}
+
+Status CommandStream::copy(VkBuffer from,
+                           std::int64_t from_offset_bytes,
+                           VkBuffer to,
+                           std::int64_t to_offset_bytes,
+                           std::int64_t size_bytes) {
+  HEARTH_TRY_STATUS(open_batch());
+  VkBufferCopy region{};
+  region.srcOffset = static_cast<VkDeviceSize>(from_offset_bytes);
+  region.dstOffset = static_cast<VkDeviceSize>(to_offset_bytes);
+  region.size = static_cast<VkDeviceSize>(size_bytes);
+  device_->api().vkCmdCopyBuffer(open_.commands, from, to, 1, &region);
+  ++open_count_;
+  return {};
+}
+
+}  // namespace hearth::vulkan

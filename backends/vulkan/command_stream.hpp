@@ -1,0 +1,100 @@
+// Commands for one queue in batches, each with the value of a timeline that it reaches at its end.
+// A batch is recorded while it is open, and begins to run at flush(). Owned by the backend; owner
+// only, but for semaphore(). Invariants: (1) batches run and end in order; (2) a batch's command
+// buffer and parameters are used again only when it has ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hazard_tracker.hpp"
+#include "kernel_encoder.hpp"
+#include "vulkan_device.hpp"
+
+namespace hearth::vulkan {
+
+class CommandStream final {
+ public:
+  enum class Work : std::uint8_t { kernels, copies };
+
+  /// Errors: what Vulkan refuses.
+  [[nodiscard]] static Result<std::unique_ptr<CommandStream>> make(
+      std::shared_ptr<const VulkanDevice> device, Work work, VkPipelineLayout layout);
+  ~CommandStream();
+  CommandStream(const CommandStream&) = delete;
+  CommandStream& operator=(const CommandStream&) = delete;
+
+  /// Threads: any.
+  [[nodiscard]] VkSemaphore semaphore() const noexcept { return semaphore_; }
+  /// The value of the batch that is open, or of the next.
+  [[nodiscard]] std::uint64_t open_value() const noexcept { return submitted_ + 1; }
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
+  [[nodiscard]] bool has_open() const noexcept { return open_.pool != VK_NULL_HANDLE; }
+  [[nodiscard]] std::uint32_t open_count() const noexcept { return open_count_; }
+  /// The value up to which batches have ended. Errors: device_lost.
+  [[nodiscard]] Result<std::uint64_t> completed() const;
+
+  /// The open batch begins only behind this value of another timeline. Requires that nothing was
+  /// recorded in it yet.
+  void wait_for(VkSemaphore semaphore, std::uint64_t value);
+  /// A launch comes that touches these bytes: orders it behind what it depends on.
+  [[nodiscard]] Status begin_launch(std::span<const ByteSpan> reads,
+                                    std::span<const ByteSpan> writes);
+  [[nodiscard]] Status dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid);
+  /// Everything behind sees what was written before.
+  void barrier();
+  [[nodiscard]] Status copy(VkBuffer from,
+                            std::int64_t from_offset_bytes,
+                            VkBuffer to,
+                            std::int64_t to_offset_bytes,
+                            std::int64_t size_bytes);
+  /// Submits the open batch. Errors: device_lost; what Vulkan refuses.
+  [[nodiscard]] Status flush();
+
+ private:
+  struct Batch {
+    VkCommandPool pool = VK_NULL_HANDLE;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    std::uint64_t value = 0;
+    std::uint64_t parameters_end = 0;  ///< Of the ring, when it has ended.
+  };
+  struct Wait {
+    VkSemaphore semaphore;
+    std::uint64_t value;
+  };
+
+  CommandStream(std::shared_ptr<const VulkanDevice> device,
+                Work work,
+                VkPipelineLayout layout) noexcept
+      : device_(std::move(device)), work_(work), layout_(layout) {}
+  [[nodiscard]] Status open_batch();
+  [[nodiscard]] Result<Batch> take_batch();
+  /// Takes back the batches that have ended.
+  [[nodiscard]] Status retire();
+  /// The address of a copy of the parameters, good until the open batch has ended.
+  [[nodiscard]] Result<std::uint64_t> store(std::span<const std::byte> parameters);
+  [[nodiscard]] Status wait_for_oldest();
+  void barrier_for_host();
+
+  std::shared_ptr<const VulkanDevice> device_;
+  Work work_;
+  VkPipelineLayout layout_;
+  VkSemaphore semaphore_ = VK_NULL_HANDLE;
+  std::uint64_t submitted_ = 0;
+  Batch open_;
+  std::uint32_t open_count_ = 0;
+  VkPipeline bound_ = VK_NULL_HANDLE;
+  std::vector<Wait> waits_;
+  std::deque<Batch> running_;
+  std::vector<Batch> free_;
+  HazardTracker hazards_;
+  Buffer ring_;                   ///< Of parameters too long for push constants.
+  std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.
+  std::uint64_t ring_end_ = 0;
+};
+
+}  // namespace hearth::vulkan

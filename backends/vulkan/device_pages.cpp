@@ -1,0 +1,60 @@
+#include "device_pages.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace hearth::vulkan {
+namespace {
+
+std::uint64_t address_of(const std::byte* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data);  // NOLINT: an address of the device, as a number
+}
+
+}  // namespace
+
+Result<Page> DevicePages::allocate_page(std::int64_t size_bytes) {
+  if (size_bytes > device_->largest_buffer_bytes()) {
+    return Error{.code = ErrorCode::out_of_memory,
+                 .text = fmt::format("{}: {} bytes in one piece, and its driver gives {} at most",
+                                     device_->name(),
+                                     size_bytes,
+                                     device_->largest_buffer_bytes()),
+                 .device = device_->name()};
+  }
+  HEARTH_TRY(Buffer buffer, device_->make_buffer(size_bytes, BufferPlace::device));
+  const std::uint64_t address = buffer.address();
+  const Page page{.data = reinterpret_cast<std::byte*>(address),  // NOLINT: never followed here
+                  .size_bytes = size_bytes};
+  pages_.emplace(address, std::move(buffer));
+  allocated_bytes_ += size_bytes;
+  return page;
+}
+
+void DevicePages::free_page(Page page) noexcept {
+  const auto found = pages_.find(address_of(page.data));
+  if (found != pages_.end()) {
+    allocated_bytes_ -= found->second.size_bytes();
+    pages_.erase(found);
+  }
+}
+
+Result<PageBytes> DevicePages::find(const std::byte* address) const {
+  const std::uint64_t number = address_of(address);
+  auto after = pages_.upper_bound(number);
+  if (after != pages_.begin()) {
+    const Buffer& page = std::prev(after)->second;
+    const auto offset = static_cast<std::int64_t>(number - page.address());
+    if (offset < page.size_bytes()) {
+      return PageBytes{.buffer = page.handle(),
+                       .offset_bytes = offset,
+                       .host = page.host() == nullptr ? nullptr : page.host() + offset};
+    }
+  }
+  return Error{
+      .code = ErrorCode::internal,
+      .text = fmt::format("{}: the address {:#x} lies in no page", device_->name(), number),
+      .device = device_->name()};
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,46 @@
+// The device's memory for pools: a buffer a page, and from an address to the buffer that it lies
+// in. Threads: owner only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include <hearth/memory/page_provider.hpp>
+
+#include "vulkan_device.hpp"
+
+namespace hearth::vulkan {
+
+/// Bytes of a page.
+struct PageBytes {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  std::int64_t offset_bytes = 0;
+  std::byte* host = nullptr;  ///< Where the host sees these bytes; null where it does not.
+};
+
+class DevicePages final : public PageProvider {
+ public:
+  explicit DevicePages(std::shared_ptr<const VulkanDevice> device) noexcept
+      : device_(std::move(device)) {}
+  DevicePages(const DevicePages&) = delete;
+  DevicePages& operator=(const DevicePages&) = delete;
+  ~DevicePages() override = default;
+
+  [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override;
+  void free_page(Page page) noexcept override;
+  [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return kAlignmentBytes; }
+
+  /// The page that holds this address. Errors: internal, when none does.
+  [[nodiscard]] Result<PageBytes> find(const std::byte* address) const;
+  [[nodiscard]] std::int64_t allocated_bytes() const noexcept { return allocated_bytes_; }
+
+ private:
+  static constexpr std::int64_t kAlignmentBytes = 256;
+
+  std::shared_ptr<const VulkanDevice> device_;
+  std::map<std::uint64_t, Buffer> pages_;  ///< By address.
+  std::int64_t allocated_bytes_ = 0;
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,76 @@
+#include "guards.hpp"
+
+#include <algorithm>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include "error_cells.hpp"
+
+namespace hearth::vulkan {
+namespace {
+
+// In pieces: as many cells as fit into one block of parameters.
+constexpr std::size_t kCellsOfPiece = 64;
+
+std::string text_of_look() {
+  const std::size_t size = 8 + 8 + 4 + 4 + 4 * kCellsOfPiece;
+  return glsl_prelude({.threads = 32}) +
+         glsl_parameters("uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];",
+                         size) +
+         R"(
+void main() {
+  if (THREAD == 0u) {
+    uint failed = p.is_first != 0u ? 0u : Words32u(p.word).v[0];
+    for (uint i = 0u; i < p.count; ++i) {
+      failed |= Words32u(p.cells + uint64_t(p.cell[i]) * 32ul).v[0];
+    }
+    Words32u(p.word).v[0] = failed;
+  }
+}
+)";
+}
+
+}  // namespace
+
+Status Guards::open(const VulkanDevice& device) {
+  HEARTH_TRY(words_, device.make_buffer(kWords * 4, BufferPlace::device));
+  return {};
+}
+
+std::uint64_t Guards::known(std::span<const ErrorCell> cells) const noexcept {
+  return !known_.empty() && std::ranges::equal(known_, cells) ? known_word_ : 0;
+}
+
+std::uint64_t Guards::next_word() noexcept {
+  next_ = (next_ + 1) % kWords;
+  return words_.address() + std::uint64_t{4} * next_;
+}
+
+Status Guards::look(std::span<const ErrorCell> cells,
+                    std::uint64_t cells_address,
+                    std::uint64_t word,
+                    KernelEncoder& encoder) {
+  known_.assign(cells.begin(), cells.end());
+  known_word_ = word;
+  for (bool is_first = true; !cells.empty(); is_first = false) {
+    const std::size_t count = std::min(cells.size(), kCellsOfPiece);
+    ParameterBlock parameters;
+    parameters.add(cells_address)
+        .add(word)
+        .add(static_cast<std::uint32_t>(count))
+        .add(is_first ? 1U : 0U);
+    for (std::size_t i = 0; i < kCellsOfPiece; ++i) {
+      parameters.add(i < count ? cells[i] : 0U);
+    }
+    if (!is_first) {
+      encoder.barrier();
+    }
+    const auto make_text = [] { return text_of_look(); };
+    HEARTH_TRY_STATUS(
+        encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
+    cells = cells.subspan(count);
+  }
+  return {};
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,53 @@
+#include "hazard_tracker.hpp"
+
+#include <algorithm>
+
+namespace hearth::vulkan {
+namespace {
+
+void add_all(std::vector<ByteSpan>& to, std::span<const ByteSpan> spans) {
+  for (const ByteSpan& span : spans) {
+    if (!span.is_empty()) {
+      to.push_back(span);
+    }
+  }
+}
+
+bool any_overlaps(const std::vector<ByteSpan>& known, std::span<const ByteSpan> spans) noexcept {
+  return std::ranges::any_of(known, [spans](const ByteSpan& each) {
+    return std::ranges::any_of(spans, [&](const ByteSpan& span) { return each.overlaps(span); });
+  });
+}
+
+}  // namespace
+
+ByteSpan span_of(const TensorView& view) noexcept {
+  const Layout& layout = *view.layout;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  for (int axis = 0; axis < layout.shape.rank(); ++axis) {
+    const std::int64_t size = layout.shape[axis];
+    if (size == 0) {
+      return {};
+    }
+    const std::int64_t reach = (size - 1) * layout.strides[static_cast<std::size_t>(axis)];
+    (reach < 0 ? first : last) += reach;
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: as a number
+  const std::int64_t size = size_bytes(view.dtype);
+  return {address + static_cast<std::uint64_t>(first * size),
+          address + static_cast<std::uint64_t>((last + 1) * size)};
+}
+
+bool HazardTracker::needs_barrier(std::span<const ByteSpan> reads,
+                                  std::span<const ByteSpan> writes) const noexcept {
+  return reads_.size() >= kMost || writes_.size() >= kMost || any_overlaps(writes_, reads) ||
+         any_overlaps(writes_, writes) || any_overlaps(reads_, writes);
+}
+
+void HazardTracker::add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
+  add_all(reads_, reads);
+  add_all(writes_, writes);
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,58 @@
+#include "launch_encoder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr std::int64_t kLeastScratchBytes = std::int64_t{1} << 20;
+/// Where scratch lies that nobody will touch.
+constexpr std::uint64_t kNowhere = 256;
+
+}  // namespace
+
+Status LaunchEncoder::dispatch(const ShaderKey& key,
+                               ShaderText text,
+                               const ParameterBlock& parameters,
+                               Grid grid) {
+  HEARTH_TRY(const VkPipeline pipeline, shaders_.pipeline(key, text));
+  if (!terms_.records || grid.x == 0 || grid.y == 0 || grid.z == 0) {
+    return {};
+  }
+  ++dispatches_;
+  return ops_.dispatch(pipeline, parameters, grid);
+}
+
+void LaunchEncoder::barrier() {
+  if (terms_.records) {
+    ops_.barrier();
+  }
+}
+
+// All launches share one piece, which orders those that use it.
+Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
+  if (!terms_.records) {
+    return kNowhere;
+  }
+  if (size_bytes > scratch_.size_bytes()) {
+    HEARTH_TRY(const std::uint64_t ended, ops_.completed());
+    while (!outgrown_.empty() && outgrown_.front().value <= ended) {
+      outgrown_.pop_front();
+    }
+    HEARTH_TRY(
+        Buffer larger,
+        device_.make_buffer(std::max({size_bytes, 2 * scratch_.size_bytes(), kLeastScratchBytes}),
+                            BufferPlace::device));
+    if (!scratch_.is_empty()) {
+      outgrown_.push_back({std::move(scratch_), ops_.open_value()});
+    }
+    scratch_ = std::move(larger);
+  }
+  const ByteSpan span{scratch_.address(),
+                      scratch_.address() + static_cast<std::uint64_t>(size_bytes)};
+  HEARTH_TRY_STATUS(ops_.begin_launch({}, {&span, 1}));
+  return scratch_.address();
+}
+
+}  // namespace hearth::vulkan

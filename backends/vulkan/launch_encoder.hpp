@@ -1,0 +1,61 @@
+// The encoder of one launch after another: into the open batch of the ops, or, to prepare, nowhere:
+// then pipelines are made and nothing is recorded. Owner only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "command_stream.hpp"
+#include "kernel_encoder.hpp"
+#include "shader_store.hpp"
+
+namespace hearth::vulkan {
+
+/// What a launch brings beside its operands.
+struct LaunchTerms {
+  bool records = true;  ///< false: it only makes pipelines.
+  std::uint64_t cell = 0;
+  std::uint64_t guard = 0;
+  std::span<const std::int8_t> keeps = {};
+};
+
+class LaunchEncoder final : public KernelEncoder {
+ public:
+  LaunchEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops) noexcept
+      : device_(device), shaders_(shaders), ops_(ops) {}
+
+  void begin(const LaunchTerms& terms) noexcept { terms_ = terms; }
+  void forget_dispatches() noexcept { dispatches_ = 0; }
+  [[nodiscard]] std::uint64_t dispatches() const noexcept { return dispatches_; }
+
+  [[nodiscard]] const DeviceLimits& limits() const noexcept override { return device_.limits(); }
+  [[nodiscard]] Status dispatch(const ShaderKey& key,
+                                ShaderText text,
+                                const ParameterBlock& parameters,
+                                Grid grid) override;
+  void barrier() override;
+  [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
+  [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }
+  [[nodiscard]] std::uint64_t guard() const noexcept override { return terms_.guard; }
+  [[nodiscard]] std::span<const std::int8_t> keeps() const noexcept override {
+    return terms_.keeps;
+  }
+
+ private:
+  /// A piece that was too small, until the batches that may use it have ended.
+  struct Outgrown {
+    Buffer buffer;
+    std::uint64_t value;
+  };
+
+  const VulkanDevice& device_;
+  ShaderStore& shaders_;
+  CommandStream& ops_;
+  LaunchTerms terms_;
+  std::uint64_t dispatches_ = 0;
+  Buffer scratch_;
+  std::deque<Outgrown> outgrown_;
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,60 @@
+#include "physical_list.hpp"
+
+#include <charconv>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/settings.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+// "0,0,2": numbers of what Vulkan shows.
+Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& all,
+                                           const std::string& text) {
+  std::vector<PhysicalDevice> devices;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::size_t number = 0;
+    const auto [rest, code] = std::from_chars(text.data() + begin, text.data() + end, number);
+    if (code != std::errc() || rest != text.data() + end || number >= all.size()) {
+      return Error{.code = ErrorCode::invalid_argument,
+                   .text = fmt::format("HEARTH_VULKAN_DEVICES={}: expected numbers from 0 to {} "
+                                       "with commas between them: Vulkan shows {} devices here",
+                                       text,
+                                       static_cast<std::ptrdiff_t>(all.size()) - 1,
+                                       all.size())};
+    }
+    devices.push_back(all[number]);
+    begin = end + 1;
+  }
+  return devices;
+}
+
+}  // namespace
+
+Result<PhysicalList> list_physical() {
+  PhysicalList list;
+  HEARTH_TRY(list.instance, VulkanInstance::open());
+  list.devices = list.instance->devices();
+  if (const auto& text = Settings::from_environment().text(Setting::vulkan_devices)) {
+    HEARTH_TRY(list.devices, chosen(list.devices, *text));
+  }
+  return list;
+}
+
+std::string describe(const PhysicalList& list) {
+  std::string out;
+  for (std::size_t i = 0; i < list.devices.size(); ++i) {
+    const PhysicalDevice& device = list.devices[i];
+    out += fmt::format("{}vulkan:{} is {}", i == 0 ? "" : ", ", i, device.name);
+    if (!device.lack.empty()) {
+      out += fmt::format(" ({})", device.lack);
+    }
+  }
+  return out;
+}
+
+}  // namespace hearth::vulkan

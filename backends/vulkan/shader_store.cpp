@@ -1,0 +1,202 @@
+#include "shader_store.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+#include <hearth/runtime/base/checked_file.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
+constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
+
+std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Each module as hash, number of words, words.
+std::vector<std::byte> pack(const std::unordered_map<std::uint64_t, SpirvModule>& modules) {
+  std::vector<std::byte> out;
+  const auto append = [&out](const void* from, std::size_t size) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    out.insert(out.end(), begin, begin + size);
+  };
+  for (const auto& [hash, words] : modules) {
+    const std::uint64_t count = words.size();
+    append(&hash, sizeof(hash));
+    append(&count, sizeof(count));
+    append(words.data(), count * sizeof(std::uint32_t));
+  }
+  return out;
+}
+
+// What a checked file holds is whole; only its end is looked for.
+void unpack(std::span<const std::byte> bytes,
+            std::unordered_map<std::uint64_t, SpirvModule>& modules) {
+  while (bytes.size() >= 2 * sizeof(std::uint64_t)) {
+    std::uint64_t head[2];
+    std::memcpy(head, bytes.data(), sizeof(head));
+    bytes = bytes.subspan(sizeof(head));
+    if (head[1] > bytes.size() / sizeof(std::uint32_t)) {
+      return;
+    }
+    SpirvModule words(head[1]);
+    std::memcpy(words.data(), bytes.data(), words.size() * sizeof(std::uint32_t));
+    bytes = bytes.subspan(words.size() * sizeof(std::uint32_t));
+    modules.emplace(head[0], std::move(words));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device) {
+  std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(device)));  // NOLINT
+  const VulkanDevice& d = *store->device_;
+  VkPushConstantRange range{};
+  range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+  range.size = static_cast<std::uint32_t>(kPushBytes);
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.pushConstantRangeCount = 1;
+  layout.pPushConstantRanges = &range;
+  const VkResult result =
+      d.api().vkCreatePipelineLayout(d.handle(), &layout, nullptr, &store->layout_);
+  if (result != VK_SUCCESS) {
+    return d.failed("vkCreatePipelineLayout", result);
+  }
+  store->load();
+  return store;
+}
+
+// A driver looks at the header of a cache by itself, and takes none that is not its own. A file
+// that is not there, or is damaged, costs time and nothing else: what it would have held is made
+// anew.
+void ShaderStore::load() {
+  std::vector<std::byte> pipelines;
+  if (const auto cache = cache_dir(); cache.has_value()) {
+    folder_ = cache.value() / "vulkan";
+    if (const auto file = read_checked_file(folder_ / "shaders.spirv", kModules);
+        file.has_value()) {
+      unpack(file.value(), modules_);
+    }
+    if (auto file =
+            read_checked_file(folder_ / (device_->fingerprint() + ".pipelines"), kPipelines);
+        file.has_value()) {
+      pipelines = std::move(file).value();
+    }
+  }
+  VkPipelineCacheCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  info.initialDataSize = pipelines.size();
+  info.pInitialData = pipelines.empty() ? nullptr : pipelines.data();
+  if (device_->api().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
+      VK_SUCCESS) {
+    cache_ = VK_NULL_HANDLE;  // the driver works without one
+  }
+}
+
+ShaderStore::~ShaderStore() {
+  static_cast<void>(save());  // the next process compiles again what is not there
+  const DeviceApi& api = device_->api();
+  for (const auto& [key, made] : made_) {
+    api.vkDestroyPipeline(device_->handle(), made.pipeline, nullptr);
+  }
+  api.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
+  api.vkDestroyPipelineLayout(device_->handle(), layout_, nullptr);
+}
+
+// Two processes that save at the same time both keep what they read; what only one of them has made
+// may be lost, and is made again.
+Status ShaderStore::save() {
+  if (folder_.empty() || !has_news_) {
+    return {};
+  }
+  HEARTH_TRY_STATUS(make_folder(folder_));
+  if (const auto file = read_checked_file(folder_ / "shaders.spirv", kModules); file.has_value()) {
+    unpack(file.value(), modules_);
+  }
+  HEARTH_TRY_STATUS(write_checked_file(folder_ / "shaders.spirv", kModules, pack(modules_)));
+  std::size_t size = 0;
+  const DeviceApi& api = device_->api();
+  if (cache_ != VK_NULL_HANDLE &&
+      api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) == VK_SUCCESS) {
+    std::vector<std::byte> data(size);
+    if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) == VK_SUCCESS) {
+      HEARTH_TRY_STATUS(write_checked_file(folder_ / (device_->fingerprint() + ".pipelines"),
+                                           kPipelines,
+                                           std::span(data).first(size)));
+    }
+  }
+  has_news_ = false;
+  return {};
+}
+
+Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) {
+  if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
+    if (found->second.pipeline == VK_NULL_HANDLE) {
+      return found->second.status;
+    }
+    return found->second.pipeline;
+  }
+  Result<VkPipeline> pipeline = make_pipeline(key, text());
+  made_.emplace(key,
+                pipeline.has_value()
+                    ? Made{.pipeline = pipeline.value(), .status = {}}
+                    : Made{.pipeline = VK_NULL_HANDLE, .status = pipeline.status()});
+  return pipeline;
+}
+
+Result<const SpirvModule*> ShaderStore::module_of(const ShaderKey& key, const std::string& text) {
+  const std::uint64_t hash = xxh64(bytes_of(text));
+  auto found = modules_.find(hash);
+  if (found == modules_.end()) {
+#ifdef HEARTH_ASSERTS
+    constexpr bool kValidates = true;
+#else
+    constexpr bool kValidates = false;
+#endif
+    HEARTH_TRY(SpirvModule module,
+               compile_glsl(fmt::format("family {}", static_cast<int>(key.family())),
+                            text,
+                            {.validate = kValidates}));
+    found = modules_.emplace(hash, std::move(module)).first;
+    ++counts_.compiled;
+    has_news_ = true;
+  }
+  return &found->second;
+}
+
+Result<VkPipeline> ShaderStore::make_pipeline(const ShaderKey& key, const std::string& text) {
+  HEARTH_TRY(const SpirvModule* const words, module_of(key, text));
+  const DeviceApi& api = device_->api();
+  VkShaderModuleCreateInfo module{};
+  module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  module.codeSize = words->size() * sizeof(std::uint32_t);
+  module.pCode = words->data();
+  VkShaderModule handle = VK_NULL_HANDLE;
+  VkResult result = api.vkCreateShaderModule(device_->handle(), &module, nullptr, &handle);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkCreateShaderModule", result);
+  }
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = handle;
+  info.stage.pName = "main";
+  info.layout = layout_;
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  result = api.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline);
+  api.vkDestroyShaderModule(device_->handle(), handle, nullptr);
+  if (result != VK_SUCCESS) {
+    return device_->failed("vkCreateComputePipelines", result);
+  }
+  ++counts_.pipelines;
+  return pipeline;
+}
+
+}  // namespace hearth::vulkan

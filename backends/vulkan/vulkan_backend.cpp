@@ -1,0 +1,426 @@
+#include <hearth/backends/vulkan/vulkan_backend.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/settings.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "command_stream.hpp"
+#include "device_pages.hpp"
+#include "error_cells.hpp"
+#include "guards.hpp"
+#include "kernel_table.hpp"
+#include "launch_encoder.hpp"
+#include "physical_list.hpp"
+#include "shader_store.hpp"
+#include "transfers.hpp"
+
+namespace hearth::vulkan {
+namespace {
+
+/// Dispatches of a batch at which it begins to run without a flush.
+constexpr std::uint32_t kMostOpen = 64;
+/// And as soon as the device has nothing else to do: looked at when a batch has so many.
+constexpr std::uint32_t kFewOpen = 8;
+constexpr ErrorCell kMostCells = 16384;
+
+}  // namespace
+
+struct VulkanBackend::Parts {
+  VulkanOptions options;
+  std::shared_ptr<const VulkanDevice> device;
+  BackendInfo info;
+  std::unique_ptr<ShaderStore> shaders;
+  std::unique_ptr<DevicePages> pages;
+  std::unique_ptr<CommandStream> ops;
+  std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<LaunchEncoder> encoder;
+  Guards guards;
+  Buffer cells;
+  std::atomic<bool> is_lost{false};
+  std::uint64_t submits = 0;  ///< Launches, for planned faults.
+  std::uint64_t known_ops = 0;
+  std::vector<ByteSpan> reads;  ///< Of the launch at hand.
+  std::vector<ByteSpan> writes;
+
+  [[nodiscard]] Error lost() const {
+    return {.code = ErrorCode::device_lost,
+            .text = fmt::format("{}: the device is lost", info.name),
+            .device = info.name};
+  }
+  /// Remembers a loss.
+  [[nodiscard]] Status note(Status status) {
+    if (!status.has_value() && status.error().code == ErrorCode::device_lost) {
+      is_lost.store(true, std::memory_order_release);  // partner: has_lost
+    }
+    return status;
+  }
+  [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
+    return cells.address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
+  }
+  [[nodiscard]] Status accept(const Launch& launch);
+  [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after);
+  [[nodiscard]] Status clear(ErrorCell cell, OpKind kind);
+  [[nodiscard]] Status encode(const Launch& launch);
+  [[nodiscard]] bool has_ended(const TimelinePoint& point,
+                               const Needs& reached,
+                               std::uint64_t downloads) const noexcept {
+    return point.value <= (point.stream == kDownloadStream ? downloads : reached[point.stream]);
+  }
+};
+
+// ---- opening ----
+
+Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
+  HEARTH_TRY(const PhysicalList list, list_physical());
+  std::vector<VulkanDeviceInfo> out;
+  for (const PhysicalDevice& device : list.devices) {
+    out.push_back({.name = device.name,
+                   .driver = device.driver,
+                   .is_cpu = device.is_cpu(),
+                   .lack = device.lack});
+  }
+  return out;
+}
+
+// Phases: the card; its parts; what the device says of itself.
+Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
+  auto parts = std::make_unique<Parts>();
+  HEARTH_TRY(const PhysicalList list, list_physical());
+  const auto index = static_cast<std::size_t>(options.index);
+  if (index >= list.devices.size()) {
+    return Error{.code = ErrorCode::not_found,
+                 .text = fmt::format("no device '{}': Vulkan shows {} here: {}",
+                                     options.name,
+                                     list.devices.size(),
+                                     describe(list)),
+                 .device = options.name};
+  }
+  HEARTH_TRY(parts->device, VulkanDevice::open(options.name, list.instance, list.devices[index]));
+  HEARTH_TRY(parts->shaders, ShaderStore::make(parts->device));
+  parts->pages = std::make_unique<DevicePages>(parts->device);
+  HEARTH_TRY(
+      parts->ops,
+      CommandStream::make(parts->device, CommandStream::Work::kernels, parts->shaders->layout()));
+  HEARTH_TRY(parts->transfers, Transfers::make(parts->device, *parts->ops, *parts->pages));
+  parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
+  HEARTH_TRY_STATUS(parts->guards.open(*parts->device));
+  HEARTH_TRY(parts->cells,
+             parts->device->make_buffer(kMostCells * sizeof(ErrorCellWords), BufferPlace::shared));
+  const PhysicalDevice& physical = parts->device->physical();
+  parts->info = {.name = options.name,
+                 .description = fmt::format("{}, {}, Vulkan {}.{}",
+                                            physical.name,
+                                            physical.driver,
+                                            VK_API_VERSION_MAJOR(physical.api_version),
+                                            VK_API_VERSION_MINOR(physical.api_version)),
+                 .runs_inline = false,
+                 .has_host_memory = false,
+                 .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes()};
+  parts->options = std::move(options);
+  return std::unique_ptr<Backend>(new VulkanBackend(std::move(parts)));  // NOLINT
+}
+
+VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
+
+VulkanBackend::~VulkanBackend() {
+  // What fails here is lost already.
+  static_cast<void>(parts_->device->api().vkDeviceWaitIdle(parts_->device->handle()));
+}
+
+const BackendInfo& VulkanBackend::info() const noexcept {
+  return parts_->info;
+}
+PageProvider& VulkanBackend::pages() noexcept {
+  return *parts_->pages;
+}
+
+// ---- ops ----
+
+Support VulkanBackend::supports(const KernelCall& call) const {
+  const KernelRow& row = kernel_row(call.op.kind());
+  if (row.encode == nullptr) {
+    return {.yes = false,
+            .reason =
+                fmt::format("{}: Vulkan devices have no kernel for this op", name(call.op.kind()))};
+  }
+  const auto is_wide = [](const TensorView& view) { return view.dtype == DType::f64; };
+  if (!parts_->device->limits().has_f64 &&
+      (std::ranges::any_of(call.inputs, is_wide) || std::ranges::any_of(call.outputs, is_wide))) {
+    return {.yes = false,
+            .reason = fmt::format("{}: {} has no f64 in its kernels",
+                                  name(call.op.kind()),
+                                  parts_->device->physical().name)};
+  }
+  return row.supports == nullptr ? Support{} : row.supports(call, parts_->device->limits());
+}
+
+bool VulkanBackend::may_alias(OpKind kind, int input_index) const noexcept {
+  const KernelRow& row = kernel_row(kind);
+  return row.may_alias != nullptr && row.may_alias(kind, input_index);
+}
+
+// Encodes the call for its pipelines alone.
+Status VulkanBackend::prepare(const KernelCall& call) {
+  if (Support support = supports(call); !support.yes) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = std::move(support.reason),
+                 .op = std::string(name(call.op.kind())),
+                 .device = parts_->info.name};
+  }
+  parts_->encoder->begin({.records = false});
+  return kernel_row(call.op.kind()).encode(call, *parts_->encoder);
+}
+
+Status VulkanBackend::Parts::accept(const Launch& launch) {
+  if (has_lost()) {
+    return lost();
+  }
+  ++submits;
+  if (submits == options.faults.lost_at_submit) {
+    return note(Error{
+        .code = ErrorCode::device_lost,
+        .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
+        .device = info.name});
+  }
+  const KernelRow& row = kernel_row(launch.call.op.kind());
+  if (row.encode == nullptr || launch.cell >= kMostCells) {
+    return Error{
+        .code = ErrorCode::unsupported,
+        .text = row.encode == nullptr
+                    ? fmt::format("{}: Vulkan devices have no kernel for this op",
+                                  name(launch.call.op.kind()))
+                    : fmt::format("more than {} ops that may fail are under way", kMostCells),
+        .op = std::string(name(launch.call.op.kind())),
+        .device = info.name};
+  }
+  return {};
+}
+
+// What is on another queue is waited for where a batch begins.
+Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
+  for (const TimelinePoint& point : after) {
+    if (point.is_done() || point.stream == kOpStream) {
+      continue;
+    }
+    HEARTH_TRY_STATUS(ops->flush());
+    if (point.stream == kUploadStream) {
+      ops->wait_for(transfers->uploads().semaphore(), point.value);
+      continue;
+    }
+    const Needs needs = transfers->needs_of(point.value);
+    ops->wait_for(transfers->uploads().semaphore(), needs[kUploadStream]);
+    ops->wait_for(transfers->downloads().semaphore(), needs[kDownloadStream]);
+  }
+  return {};
+}
+
+Status VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
+  const ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
+  std::memcpy(cells.host() + sizeof(words) * std::size_t{cell}, &words, sizeof(words));
+  guards.forget();
+  return {};
+}
+
+// Phases: the bytes that it touches; its cell and its guards; its order; its dispatches.
+Status VulkanBackend::Parts::encode(const Launch& launch) {
+  const KernelCall& call = launch.call;
+  reads.clear();
+  writes.clear();
+  for (const TensorView& input : call.inputs) {
+    reads.push_back(span_of(input));
+  }
+  if (call.epilogue != nullptr) {
+    for (const TensorView& input : call.epilogue->inputs) {
+      reads.push_back(span_of(input));
+    }
+  }
+  for (const TensorView& output : call.outputs) {
+    writes.push_back(span_of(output));
+  }
+  std::uint64_t cell = 0;
+  if (launch.cell != 0) {
+    HEARTH_TRY_STATUS(clear(launch.cell, call.op.kind()));
+    cell = cell_address(launch.cell);
+    writes.push_back({cell, cell + sizeof(ErrorCellWords)});
+  }
+  std::uint64_t guard = 0;
+  if (!launch.guards.empty()) {
+    guard = guards.known(launch.guards);
+    if (guard == 0) {
+      guard = guards.next_word();
+      const ByteSpan all{cell_address(0), cell_address(kMostCells)};
+      const ByteSpan word{guard, guard + 4};
+      HEARTH_TRY_STATUS(ops->begin_launch({&all, 1}, {&word, 1}));
+      encoder->begin({});
+      HEARTH_TRY_STATUS(guards.look(launch.guards, cell_address(0), guard, *encoder));
+    }
+    reads.push_back({guard, guard + 4});
+  }
+  HEARTH_TRY_STATUS(ops->begin_launch(reads, writes));
+  encoder->begin({.cell = cell, .guard = guard, .keeps = launch.keeps});
+  return kernel_row(call.op.kind()).encode(call, *encoder);
+}
+
+Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> after) {
+  Parts& p = *parts_;
+  Issue issue;
+  issue.status = p.has_lost() ? Status(p.lost()) : p.note(p.wait_before(after));
+  issue.may_have_begun = false;
+  for (const Launch& launch : batch) {
+    if (!issue.status.has_value()) {
+      return issue;
+    }
+    issue.status = p.accept(launch);
+    if (!issue.status.has_value()) {
+      return issue;
+    }
+    p.encoder->forget_dispatches();
+    issue.status = p.note(p.encode(launch));
+    if (!issue.status.has_value()) {
+      issue.may_have_begun = p.encoder->dispatches() > 0;
+      return issue;
+    }
+    issue.point = {.value = p.ops->open_value(), .stream = kOpStream};
+    ++issue.issued;
+    const std::uint32_t open = p.ops->open_count();
+    const bool is_long = open >= kMostOpen;
+    const bool is_idle = !is_long && open >= kFewOpen && open % kFewOpen == 0 &&
+                         completed(kOpStream) == p.ops->submitted();
+    if (is_long || is_idle) {
+      if (Status status = p.note(p.ops->flush()); !status.has_value()) {
+        issue.status = std::move(status);
+        issue.may_have_begun = true;
+        --issue.issued;
+      }
+    }
+  }
+  return issue;
+}
+
+Status VulkanBackend::flush() {
+  return parts_->has_lost() ? Status(parts_->lost()) : parts_->note(parts_->ops->flush());
+}
+
+// ---- copies ----
+
+Result<TimelinePoint> VulkanBackend::upload(std::byte* to,
+                                            std::span<const std::byte> from,
+                                            std::span<const TimelinePoint> after) {
+  HEARTH_TRY_STATUS(flush());
+  Result<TimelinePoint> point = parts_->transfers->upload(to, from, after);
+  static_cast<void>(parts_->note(point.status()));
+  return point;
+}
+
+Result<TimelinePoint> VulkanBackend::download(std::span<std::byte> to,
+                                              const std::byte* from,
+                                              std::span<const TimelinePoint> after) {
+  HEARTH_TRY_STATUS(flush());
+  Result<TimelinePoint> point = parts_->transfers->download(to, from, after);
+  static_cast<void>(parts_->note(point.status()));
+  return point;
+}
+
+// ---- time ----
+
+std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
+  Parts& p = *parts_;
+  if (p.has_lost()) {
+    return stream == kOpStream ? p.known_ops : 0;
+  }
+  const Result<std::uint64_t> value = stream == kOpStream       ? p.ops->completed()
+                                      : stream == kUploadStream ? p.transfers->uploads().completed()
+                                                                : p.transfers->settle();
+  if (!value.has_value()) {
+    static_cast<void>(p.note(value.status()));  // the next submit or wait reports it
+    return stream == kOpStream ? p.known_ops : 0;
+  }
+  if (stream == kOpStream) {
+    p.known_ops = std::max(p.known_ops, value.value());
+  }
+  return value.value();
+}
+
+// Phases of a round: what has ended; which timelines the others wait for; a wait for any of them.
+// A download may need several timelines: it waits for the first that is not there yet.
+Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
+  Parts& p = *parts_;
+  const std::array semaphores{
+      p.ops->semaphore(), p.transfers->uploads().semaphore(), p.transfers->downloads().semaphore()};
+  while (true) {
+    if (p.has_lost()) {
+      return p.lost();
+    }
+    const Result<std::uint64_t> downloads = p.transfers->settle();
+    const Result<Needs> reached =
+        downloads.has_value() ? p.transfers->reached() : Result<Needs>(downloads.status());
+    if (!reached.has_value()) {
+      return p.note(reached.status());
+    }
+    std::vector<VkSemaphore> waited;
+    std::vector<std::uint64_t> values;
+    for (const TimelinePoint& point : any_of) {
+      if (p.has_ended(point, reached.value(), downloads.value())) {
+        return {};
+      }
+      if (point.stream != kDownloadStream) {
+        waited.push_back(semaphores[point.stream]);
+        values.push_back(point.value);
+        continue;
+      }
+      const Needs needs = p.transfers->needs_of(point.value);
+      for (std::size_t i = 0; i < needs.size(); ++i) {
+        if (needs[i] > reached.value()[i]) {
+          waited.push_back(semaphores[i]);
+          values.push_back(needs[i]);
+          break;
+        }
+      }
+    }
+    if (any_of.empty()) {
+      return {};
+    }
+    if (waited.empty()) {
+      continue;  // what was missing has come meanwhile
+    }
+    VkSemaphoreWaitInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+    info.flags = VK_SEMAPHORE_WAIT_ANY_BIT;
+    info.semaphoreCount = static_cast<std::uint32_t>(waited.size());
+    info.pSemaphores = waited.data();
+    info.pValues = values.data();
+    const Duration left = std::min<Duration>(deadline.left(), std::chrono::hours(1));
+    const VkResult result = p.device->api().vkWaitSemaphores(
+        p.device->handle(),
+        &info,
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(left).count()));
+    if (result == VK_TIMEOUT && deadline.has_passed()) {
+      return Error{
+          .code = ErrorCode::deadline_exceeded,
+          .text = fmt::format("{}: the deadline passed while waiting for the device", p.info.name),
+          .device = p.info.name};
+    }
+    if (result != VK_SUCCESS && result != VK_TIMEOUT) {
+      return p.note(p.device->failed("vkWaitSemaphores", result));
+    }
+  }
+}
+
+Status VulkanBackend::cell_status(ErrorCell cell) {
+  if (parts_->has_lost()) {
+    return parts_->lost();
+  }
+  ErrorCellWords words;
+  std::memcpy(&words, parts_->cells.host() + sizeof(words) * std::size_t{cell}, sizeof(words));
+  return words.code == 0 ? Status() : Status(error_of(words, parts_->info.name));
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,73 @@
+// The backend of a Vulkan device: kernels are encoded into batches, which begin at flush() or when
+// they are long; copies go beside them. Points of kOpStream are numbers of batches.
+// Threads: as Backend.
+// Invariants: (1) once the device is lost all calls say so; (2) memory is given back when nothing
+// runs any more.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/fault_plan.hpp>
+
+namespace hearth::vulkan {
+
+struct VulkanOptions {
+  std::string name = "vulkan:0";
+  int index = 0;          ///< Which physical device, in the order of vulkan_devices().
+  FaultPlan faults = {};  ///< lost_at_submit, failing_submits and failing_compiles of it.
+};
+
+/// What vulkan_devices() tells of a physical device.
+struct VulkanDeviceInfo {
+  std::string name;    ///< "NVIDIA H200"
+  std::string driver;  ///< "NVIDIA 580.159.04"
+  bool is_cpu = false;
+  std::string lack;  ///< Why it cannot be used; empty where it can.
+};
+
+/// The physical devices of this machine, each once, real GPUs first; those that
+/// HEARTH_VULKAN_DEVICES names, where that is set.
+/// Errors: not_found, without a loader or a driver.
+[[nodiscard]] Result<std::vector<VulkanDeviceInfo>> vulkan_devices();
+
+class VulkanBackend final : public Backend {
+ public:
+  /// Errors: not_found, unsupported, out_of_memory, with a sentence for the user.
+  [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
+  VulkanBackend(const VulkanBackend&) = delete;
+  VulkanBackend& operator=(const VulkanBackend&) = delete;
+  /// Waits until the device is idle.
+  ~VulkanBackend() override;
+
+  [[nodiscard]] const BackendInfo& info() const noexcept override;
+  [[nodiscard]] PageProvider& pages() noexcept override;
+  [[nodiscard]] Support supports(const KernelCall& call) const override;
+  [[nodiscard]] Status prepare(const KernelCall& call) override;
+  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  [[nodiscard]] Issue submit(std::span<const Launch> batch,
+                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
+                                             std::span<const std::byte> from,
+                                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
+                                               const std::byte* from,
+                                               std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Status flush() override;
+  [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
+  [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
+  [[nodiscard]] Status cell_status(ErrorCell cell) override;
+
+ private:
+  struct Parts;
+
+  explicit VulkanBackend(std::unique_ptr<Parts> parts) noexcept;
+
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,338 @@
+#include "vulkan_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr VkBufferUsageFlags kUsage =
+    VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+    VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+
+std::vector<VkQueueFamilyProperties> families_of(const InstanceApi& api, VkPhysicalDevice device) {
+  std::uint32_t count = 0;
+  api.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  api.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  return families;
+}
+
+// The first family with all of `has` and none of `lacks`.
+std::optional<std::uint32_t> find_family(const std::vector<VkQueueFamilyProperties>& families,
+                                         VkQueueFlags has,
+                                         VkQueueFlags lacks) {
+  for (std::uint32_t i = 0; i < families.size(); ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    if (families[i].queueCount > 0 && (flags & has) == has && (flags & lacks) == 0) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// ---- buffers ----
+
+Buffer::Buffer(Buffer&& other) noexcept {
+  *this = std::move(other);
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    free();
+    device_ = std::exchange(other.device_, nullptr);
+    handle_ = std::exchange(other.handle_, VK_NULL_HANDLE);
+    memory_ = std::exchange(other.memory_, VK_NULL_HANDLE);
+    address_ = std::exchange(other.address_, 0);
+    size_bytes_ = std::exchange(other.size_bytes_, 0);
+    host_ = std::exchange(other.host_, nullptr);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() {
+  free();
+}
+
+void Buffer::free() noexcept {
+  if (device_ != nullptr) {
+    device_->api().vkDestroyBuffer(device_->handle(), handle_, nullptr);
+    device_->api().vkFreeMemory(device_->handle(), memory_, nullptr);  // unmaps it too
+    device_ = nullptr;
+  }
+}
+
+// Phases: the buffer; memory of the right type; both together; the address; the host's view.
+Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace place) const {
+  Buffer buffer;
+  buffer.device_ = this;
+  buffer.size_bytes_ = size_bytes;
+  const std::array families{compute_family_, copy_family_};
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = static_cast<VkDeviceSize>(size_bytes);
+  info.usage = kUsage;
+  if (compute_family_ != copy_family_) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = static_cast<std::uint32_t>(families.size());
+    info.pQueueFamilyIndices = families.data();
+  }
+  VkResult result = api_.vkCreateBuffer(handle_, &info, nullptr, &buffer.handle_);
+  if (result != VK_SUCCESS) {
+    buffer.handle_ = VK_NULL_HANDLE;
+    return failed("vkCreateBuffer", result);
+  }
+  VkMemoryRequirements needs{};
+  api_.vkGetBufferMemoryRequirements(handle_, buffer.handle_, &needs);
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryAllocateInfo allocate{};
+  allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  allocate.pNext = &flags;
+  allocate.allocationSize = needs.size;
+  allocate.memoryTypeIndex = type_of(place);
+  result = api_.vkAllocateMemory(handle_, &allocate, nullptr, &buffer.memory_);
+  if (result != VK_SUCCESS) {
+    buffer.memory_ = VK_NULL_HANDLE;
+    return failed("vkAllocateMemory", result);
+  }
+  result = api_.vkBindBufferMemory(handle_, buffer.handle_, buffer.memory_, 0);
+  if (result != VK_SUCCESS) {
+    return failed("vkBindBufferMemory", result);
+  }
+  VkBufferDeviceAddressInfo address{};
+  address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  address.buffer = buffer.handle_;
+  buffer.address_ = api_.vkGetBufferDeviceAddress(handle_, &address);
+  const bool is_mapped = place != BufferPlace::device || is_unified_;
+  if (is_mapped && (visible_types_ >> allocate.memoryTypeIndex & 1U) != 0) {
+    void* host = nullptr;
+    result = api_.vkMapMemory(handle_, buffer.memory_, 0, VK_WHOLE_SIZE, 0, &host);
+    if (result != VK_SUCCESS) {
+      return failed("vkMapMemory", result);
+    }
+    buffer.host_ = static_cast<std::byte*>(host);
+  }
+  return buffer;
+}
+
+// ---- the device ----
+
+Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
+    std::string name,
+    std::shared_ptr<const VulkanInstance> instance,
+    const PhysicalDevice& physical) {
+  if (!physical.lack.empty()) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format(
+                     "{} is {}, which cannot be used: {}", name, physical.name, physical.lack),
+                 .device = name};
+  }
+  auto device = std::make_shared<VulkanDevice>(std::move(name), std::move(instance), physical);
+  HEARTH_TRY_STATUS(device->pick_families());
+  device->read_limits();
+  HEARTH_TRY_STATUS(device->create());
+  HEARTH_TRY_STATUS(device->pick_memory_types());
+  return std::shared_ptr<const VulkanDevice>(std::move(device));
+}
+
+VulkanDevice::VulkanDevice(std::string name,
+                           std::shared_ptr<const VulkanInstance> instance,
+                           PhysicalDevice physical) noexcept
+    : name_(std::move(name)), instance_(std::move(instance)), physical_(std::move(physical)) {}
+
+VulkanDevice::~VulkanDevice() {
+  if (handle_ != VK_NULL_HANDLE) {
+    api_.vkDestroyDevice(handle_, nullptr);
+  }
+}
+
+// A family that only computes has more shared memory a multiprocessor on NVIDIA's GPUs than one
+// that draws too (100 KiB instead of 48), and one that only copies works beside it.
+Status VulkanDevice::pick_families() {
+  const auto families = families_of(instance_->api(), physical_.handle);
+  auto compute = find_family(families, VK_QUEUE_COMPUTE_BIT, VK_QUEUE_GRAPHICS_BIT);
+  if (!compute) {
+    compute = find_family(families, VK_QUEUE_COMPUTE_BIT, 0);
+  }
+  if (!compute) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("{}: {} has no queue that computes", name_, physical_.name),
+                 .device = name_};
+  }
+  compute_family_ = *compute;
+  copy_family_ =
+      find_family(families, VK_QUEUE_TRANSFER_BIT, VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)
+          .value_or(compute_family_);
+  return {};
+}
+
+bool VulkanDevice::has_extension(std::string_view extension) const {
+  const InstanceApi& api = instance_->api();
+  std::uint32_t count = 0;
+  api.vkEnumerateDeviceExtensionProperties(physical_.handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> all(count);
+  api.vkEnumerateDeviceExtensionProperties(physical_.handle, nullptr, &count, all.data());
+  return std::ranges::any_of(all, [&](const VkExtensionProperties& each) {
+    return extension == std::string_view(std::data(each.extensionName));
+  });
+}
+
+void VulkanDevice::read_limits() {
+  VkPhysicalDeviceVulkan11Properties eleven{};
+  eleven.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &eleven;
+  instance_->api().vkGetPhysicalDeviceProperties2(physical_.handle, &properties);
+  const VkPhysicalDeviceLimits& limits = properties.properties.limits;
+  limits_.subgroup_size = eleven.subgroupSize;
+  limits_.shared_bytes = limits.maxComputeSharedMemorySize;
+  limits_.most_group_threads =
+      std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
+  limits_.most_groups_x = std::min(limits.maxComputeWorkGroupCount[0], 0x7fffffffU);
+  limits_.is_cpu = physical_.is_cpu();
+  limits_.multiprocessors = physical_.is_cpu() ? 2 : 128;
+  largest_bytes_ = static_cast<std::int64_t>(
+      std::min<VkDeviceSize>(eleven.maxMemoryAllocationSize, VkDeviceSize{1} << 62U));
+  fingerprint_ = fmt::format("{}-{:08x}-{:08x}",
+                             physical_.uuid,
+                             properties.properties.driverVersion,
+                             properties.properties.deviceID);
+}
+
+Status VulkanDevice::create() {
+  VkPhysicalDeviceVulkan12Features has12{};
+  has12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  VkPhysicalDeviceFeatures2 has{};
+  has.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  has.pNext = &has12;
+  instance_->api().vkGetPhysicalDeviceFeatures2(physical_.handle, &has);
+  limits_.has_f64 = has.features.shaderFloat64 != VK_FALSE;
+  limits_.has_f16_arithmetic = has12.shaderFloat16 != VK_FALSE;
+
+  VkPhysicalDeviceVulkan12Features twelve{};
+  twelve.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
+  twelve.bufferDeviceAddress = VK_TRUE;
+  twelve.timelineSemaphore = VK_TRUE;
+  twelve.scalarBlockLayout = VK_TRUE;
+  twelve.storageBuffer8BitAccess = VK_TRUE;
+  twelve.shaderInt8 = VK_TRUE;
+  twelve.shaderFloat16 = has12.shaderFloat16;
+  twelve.vulkanMemoryModel = has12.vulkanMemoryModel;
+  twelve.vulkanMemoryModelDeviceScope = has12.vulkanMemoryModelDeviceScope;
+  VkPhysicalDeviceVulkan11Features eleven{};
+  eleven.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
+  eleven.storageBuffer16BitAccess = VK_TRUE;
+  eleven.pNext = &twelve;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &eleven;
+  features.features.shaderInt16 = VK_TRUE;
+  features.features.shaderInt64 = VK_TRUE;
+  features.features.shaderFloat64 = has.features.shaderFloat64;
+
+  const float priority = 1.0F;
+  std::array<VkDeviceQueueCreateInfo, 2> queues{};
+  for (VkDeviceQueueCreateInfo& queue : queues) {
+    queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+    queue.queueCount = 1;
+    queue.pQueuePriorities = &priority;
+  }
+  queues[0].queueFamilyIndex = compute_family_;
+  queues[1].queueFamilyIndex = copy_family_;
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &features;
+  info.queueCreateInfoCount = compute_family_ == copy_family_ ? 1 : 2;
+  info.pQueueCreateInfos = queues.data();
+  VkDevice handle = VK_NULL_HANDLE;
+  const VkResult result =
+      instance_->api().vkCreateDevice(physical_.handle, &info, nullptr, &handle);
+  if (result != VK_SUCCESS) {
+    return failed("vkCreateDevice", result);
+  }
+  Result<DeviceApi> api = load_device(instance_->api(), handle);
+  if (!api.has_value()) {
+    return api.status();  // the device cannot be destroyed either
+  }
+  handle_ = handle;
+  api_ = api.value();
+  api_.vkGetDeviceQueue(handle_, compute_family_, 0, &compute_queue_);
+  api_.vkGetDeviceQueue(handle_, copy_family_, 0, &copy_queue_);
+  return {};
+}
+
+// Memory of the host that is coherent is always there, Vulkan says. What is unified needs no
+// copies: all memory of a software driver, and of a GPU that shares the host's.
+Status VulkanDevice::pick_memory_types() {
+  VkPhysicalDeviceMemoryProperties2 memory{};
+  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  instance_->api().vkGetPhysicalDeviceMemoryProperties2(physical_.handle, &memory);
+  const VkPhysicalDeviceMemoryProperties& all = memory.memoryProperties;
+  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags kHost =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kCached = kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  const auto find = [&](VkMemoryPropertyFlags has,
+                        VkMemoryPropertyFlags lacks) -> std::optional<std::uint32_t> {
+    for (std::uint32_t i = 0; i < all.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags flags = all.memoryTypes[i].propertyFlags;
+      if ((flags & has) == has && (flags & lacks) == 0) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  };
+  const bool shares_memory =
+      physical_.is_cpu() || physical_.type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+  const auto unified = find(kLocal | kCached, 0);
+  is_unified_ = shares_memory && unified.has_value();
+  const auto local = is_unified_ ? unified : find(kLocal, 0);
+  const auto host = find(kHost, kLocal);
+  const auto any_host = host ? host : find(kHost, 0);
+  if (!local || !any_host) {
+    return Error{
+        .code = ErrorCode::unsupported,
+        .text = fmt::format(
+            "{}: {} shows no memory that its kernels and the host can use", name_, physical_.name),
+        .device = name_};
+  }
+  types_.device = *local;
+  types_.host_write = *any_host;
+  types_.host_read = find(kCached, kLocal).value_or(find(kCached, 0).value_or(*any_host));
+  types_.shared = find(kLocal | kHost, 0).value_or(*any_host);
+  for (std::uint32_t i = 0; i < all.memoryTypeCount; ++i) {
+    if ((all.memoryTypes[i].propertyFlags & kHost) == kHost) {
+      visible_types_ |= 1U << i;
+    }
+  }
+  memory_bytes_ =
+      static_cast<std::int64_t>(all.memoryHeaps[all.memoryTypes[types_.device].heapIndex].size);
+  return {};
+}
+
+std::uint32_t VulkanDevice::type_of(BufferPlace place) const noexcept {
+  switch (place) {
+    case BufferPlace::device:
+      return types_.device;
+    case BufferPlace::shared:
+      return types_.shared;
+    case BufferPlace::host_write:
+      return types_.host_write;
+    case BufferPlace::host_read:
+    default:
+      return types_.host_read;
+  }
+}
+
+}  // namespace hearth::vulkan

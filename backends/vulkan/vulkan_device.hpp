@@ -1,0 +1,122 @@
+// A logical device: queues, what it can do, and buffers from it. Everything else of this backend
+// holds a reference to one. Threads: owner only, but for the const functions and the functions of
+// api() that Vulkan lets any thread call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device_limits.hpp"
+#include "vulkan_instance.hpp"
+
+namespace hearth::vulkan {
+
+class VulkanDevice;
+
+/// A buffer with memory of its own, and its address. Movable; frees both.
+class Buffer final {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  [[nodiscard]] VkBuffer handle() const noexcept { return handle_; }
+  [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
+  [[nodiscard]] std::int64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Where the host sees it; null where it does not.
+  [[nodiscard]] std::byte* host() const noexcept { return host_; }
+  [[nodiscard]] bool is_empty() const noexcept { return handle_ == VK_NULL_HANDLE; }
+
+ private:
+  friend class VulkanDevice;
+  void free() noexcept;
+
+  const VulkanDevice* device_ = nullptr;
+  VkBuffer handle_ = VK_NULL_HANDLE;
+  VkDeviceMemory memory_ = VK_NULL_HANDLE;
+  std::uint64_t address_ = 0;
+  std::int64_t size_bytes_ = 0;
+  std::byte* host_ = nullptr;
+};
+
+/// Where a buffer's memory lies.
+enum class BufferPlace : std::uint8_t {
+  device,      ///< The fastest for kernels; the host sees it where memory is unified.
+  shared,      ///< Of the device, and the host may write and read a little of it; else of the host.
+  host_write,  ///< Of the host, for what it writes in order.
+  host_read,   ///< Of the host and cached, for what it reads.
+};
+
+class VulkanDevice final {
+ public:
+  /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
+  [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
+      std::string name,
+      std::shared_ptr<const VulkanInstance> instance,
+      const PhysicalDevice& physical);
+
+  VulkanDevice(std::string name,
+               std::shared_ptr<const VulkanInstance> instance,
+               PhysicalDevice physical) noexcept;
+  VulkanDevice(const VulkanDevice&) = delete;
+  VulkanDevice& operator=(const VulkanDevice&) = delete;
+  ~VulkanDevice();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const PhysicalDevice& physical() const noexcept { return physical_; }
+  [[nodiscard]] const DeviceApi& api() const noexcept { return api_; }
+  [[nodiscard]] VkDevice handle() const noexcept { return handle_; }
+  [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }
+  [[nodiscard]] VkQueue compute_queue() const noexcept { return compute_queue_; }
+  /// The same as the compute queue where there is no other.
+  [[nodiscard]] VkQueue copy_queue() const noexcept { return copy_queue_; }
+  [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
+  [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
+  /// Whether the host sees what BufferPlace::device gives, at full speed.
+  [[nodiscard]] bool is_unified() const noexcept { return is_unified_; }
+  /// Of the heap that BufferPlace::device takes from.
+  [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
+  [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
+  /// For the store of compiled pipelines: card and driver version.
+  [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
+
+  /// Errors: out_of_memory; what Vulkan refuses.
+  [[nodiscard]] Result<Buffer> make_buffer(std::int64_t size_bytes, BufferPlace place) const;
+  [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
+    return hearth::vulkan::failed(name_, call, result);
+  }
+
+ private:
+  struct MemoryTypes {
+    std::uint32_t device = 0, shared = 0, host_write = 0, host_read = 0;
+  };
+
+  [[nodiscard]] Status pick_families();
+  [[nodiscard]] Status create();
+  void read_limits();
+  [[nodiscard]] Status pick_memory_types();
+  [[nodiscard]] std::uint32_t type_of(BufferPlace place) const noexcept;
+  [[nodiscard]] bool has_extension(std::string_view extension) const;
+
+  std::string name_;
+  std::shared_ptr<const VulkanInstance> instance_;
+  PhysicalDevice physical_;
+  VkDevice handle_ = VK_NULL_HANDLE;
+  DeviceApi api_;
+  DeviceLimits limits_;
+  VkQueue compute_queue_ = VK_NULL_HANDLE;
+  VkQueue copy_queue_ = VK_NULL_HANDLE;
+  std::uint32_t compute_family_ = 0;
+  std::uint32_t copy_family_ = 0;
+  MemoryTypes types_;
+  std::uint32_t visible_types_ = 0;  ///< Bit i: the host sees memory of type i.
+  bool is_unified_ = false;
+  std::int64_t memory_bytes_ = 0;
+  std::int64_t largest_bytes_ = 0;
+  std::string fingerprint_;
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,52 @@
+// An instance of Vulkan and the physical devices that it shows: each card once, however many
+// drivers show it; real GPUs before software. Owned by the devices that were opened from it,
+// through shared ownership. Immutable once made. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "vulkan_api.hpp"
+
+namespace hearth::vulkan {
+
+/// A physical device, and whether this backend can use it.
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  std::string name;  ///< "NVIDIA H200", "llvmpipe (LLVM 15.0.6, 256 bits)"
+  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  std::string driver;  ///< "NVIDIA 580.159.04"
+  std::string uuid;    ///< 32 hexadecimal digits.
+  std::uint32_t api_version = 0;
+  std::string lack;  ///< Why it cannot be used; empty where it can.
+
+  [[nodiscard]] bool is_cpu() const noexcept { return type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+};
+
+class VulkanInstance final {
+ public:
+  /// Errors: not_found without a loader or a driver.
+  [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> open();
+
+  VulkanInstance(std::shared_ptr<const VulkanLibrary> library,
+                 VkInstance handle,
+                 InstanceApi api) noexcept;
+  VulkanInstance(const VulkanInstance&) = delete;
+  VulkanInstance& operator=(const VulkanInstance&) = delete;
+  ~VulkanInstance();
+
+  [[nodiscard]] const InstanceApi& api() const noexcept { return api_; }
+  [[nodiscard]] const std::vector<PhysicalDevice>& devices() const noexcept { return devices_; }
+
+ private:
+  [[nodiscard]] Status find_devices();
+
+  std::shared_ptr<const VulkanLibrary> library_;
+  VkInstance handle_;
+  InstanceApi api_;
+  std::vector<PhysicalDevice> devices_;
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,11 @@
+#include "conformance_suite.hpp"
+
+#include <hearth/backends/vulkan/vulkan_backend.hpp>
+
+namespace hearth::conformance {
+
+std::unique_ptr<Backend> make_backend() {
+  return vulkan::VulkanBackend::open({}).value();
+}
+
+}  // namespace hearth::conformance
