@@ -1,0 +1,625 @@
+// The text of the elementary functions (glsl_math.hpp). Private to its source. Immutable.
+// `precise` stands where a rounding error is computed, so that no compiler removes it; polynomials
+// are left to the driver, which may fuse their steps.
+#pragma once
+
+#include <string_view>
+
+namespace hearth::detail {
+
+// Bits of 2/π, behind a word of zeros; enough for the largest double.
+inline constexpr std::string_view kTwoOverPi = R"(
+const uint kTwoOverPi[38] = uint[](
+    0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
+    0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
+    0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu,
+    0xbdf9283bu, 0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu, 0x27cb09b7u,
+    0x4f463f66u, 0x9e5fea2du, 0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u,
+    0x1f8d5d08u, 0x56033046u);
+// The word of 2/π that begins `place` bits behind the first bit of the table.
+uint m_pi_word(int place) {
+  const int word = place >> 5;
+  const uint shift = uint(place & 31);
+  const uint high = kTwoOverPi[word] << shift;
+  return shift == 0u ? high : high | (kTwoOverPi[word + 1] >> (32u - shift));
+}
+)";
+
+// ---- float: the polynomials are those of backends/cpu/vector_math.hpp (Paper: Moshier, Cephes
+// mathematical library), where no other source is named ----
+
+inline constexpr std::string_view kBasicF32 = R"(
+#define M_INF uintBitsToFloat(0x7f800000u)
+#define M_NAN uintBitsToFloat(0x7fc00000u)
+bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
+float m_copy_sign(float magnitude, float x) {
+  return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7fffffffu) |
+                         (floatBitsToUint(x) & 0x80000000u));
+}
+)";
+
+// One Newton step on what the driver gives, which may be 2.5 units off; near the ends of the range
+// both sides are scaled first.
+inline constexpr std::string_view kDivF32 = R"(
+float m_div(float a, float b) {
+  const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
+  const float scale = exponent < 27u ? 1.152921504606847e18 :
+                      exponent > 227u ? 8.673617379884035e-19 : 1.0;
+  precise const float n = a * scale;
+  precise const float d = b * scale;
+  precise const float reciprocal = 1.0 / d;
+  precise const float near = n * reciprocal;
+  precise const float rest = fma(-near, d, n);
+  precise const float better = fma(rest, reciprocal, near);
+  return m_is_finite(better) && better != 0.0 ? better : near;
+}
+)";
+
+inline constexpr std::string_view kSqrtF32 = R"(
+float m_sqrt(float x) {
+  if (!(x > 0.0)) {
+    return x == 0.0 ? x : M_NAN;
+  }
+  if (!m_is_finite(x)) {
+    return x;
+  }
+  const bool small = x < 7.888609052210118e-31;
+  precise const float a = small ? x * 281474976710656.0 : x;
+  precise const float near = sqrt(a);
+  precise const float rest = fma(-near, near, a);
+  precise const float better = near + rest * (0.5 / near);
+  return small ? better * 5.9604644775390625e-8 : better;
+}
+)";
+
+inline constexpr std::string_view kExpF32 = R"(
+// e^r for |r| <= 0.35.
+float m_exp_near(float r) {
+  float p = 1.9875691500e-4;
+  p = p * r + 1.3981999507e-3;
+  p = p * r + 8.3334519073e-3;
+  p = p * r + 4.1665795894e-2;
+  p = p * r + 1.6666665459e-1;
+  p = p * r + 5.0000001201e-1;
+  return p * (r * r) + r + 1.0;
+}
+// x*2^n in two steps, so that results outside of the normal range come out right.
+float m_scale(float x, int n) {
+  const int half_n = n >> 1;
+  precise const float near = x * intBitsToFloat((half_n + 127) << 23);
+  precise const float all_of_it = near * intBitsToFloat((n - half_n + 127) << 23);
+  return all_of_it;
+}
+float m_exp(float x) {
+  const float c = x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x;
+  precise const float shifted = c * 1.44269504088896341 + 12582912.0;
+  precise const float n = shifted - 12582912.0;
+  precise const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
+  const float y = m_scale(m_exp_near(r), floatBitsToInt(shifted) - 0x4b400000);
+  return is_nan(x) ? x : y;
+}
+)";
+
+inline constexpr std::string_view kLogF32 = R"(
+float m_log(float x) {
+  const bool tiny = x < 1.17549435e-38;
+  const float normal = tiny ? x * 8388608.0 : x;
+  const int centred = floatBitsToInt(normal) - 0x3f3504f3;
+  const float e = float((centred >> 23) - (tiny ? 23 : 0));
+  precise const float m = intBitsToFloat((centred & 0x007fffff) + 0x3f3504f3) - 1.0;
+  const float z = m * m;
+  float p = 7.0376836292e-2;
+  p = p * m - 1.1514610310e-1;
+  p = p * m + 1.1676998740e-1;
+  p = p * m - 1.2420140846e-1;
+  p = p * m + 1.4249322787e-1;
+  p = p * m - 1.6668057665e-1;
+  p = p * m + 2.0000714765e-1;
+  p = p * m - 2.4999993993e-1;
+  p = p * m + 3.3333331174e-1;
+  precise const float y = p * m * z + e * -2.12194440e-4 - 0.5 * z;
+  precise const float result = (m + y) + e * 0.693359375;
+  return x > 0.0 ? (m_is_finite(x) ? result : x) : x == 0.0 ? -M_INF : M_NAN;
+}
+)";
+
+// What 1 + x loses of x is added to the logarithm: its derivative is 1/(1 + x).
+inline constexpr std::string_view kLog1pF32 = R"(
+float m_log1p(float x) {
+  precise const float u = 1.0 + x;
+  precise const float lost = x - (u - 1.0);
+  const float near = m_log(u);
+  precise const float better = near + lost / u;
+  return u == 1.0 ? x : m_is_finite(better) ? better : near;
+}
+)";
+
+inline constexpr std::string_view kExpm1F32 = R"(
+float m_expm1(float x) {
+  float p = 1.9875691500e-4;
+  p = p * x + 1.3981999507e-3;
+  p = p * x + 8.3334519073e-3;
+  p = p * x + 4.1665795894e-2;
+  p = p * x + 1.6666665459e-1;
+  p = p * x + 5.0000001201e-1;
+  return x == 0.0 ? x : abs(x) < 0.346 ? p * (x * x) + x : m_exp(x) - 1.0;
+}
+)";
+
+// Payne and Hanek: the product of the 24 bits of a large number with those bits of 2/π that matter
+// to its quarter turn.
+inline constexpr std::string_view kSineF32 = R"(
+// x less the nearest multiple of π/2, |x| > 8192; `quadrant` is that multiple, modulo 4.
+float m_reduce_large(float x, out uint quadrant) {
+  const uint bits = floatBitsToUint(x);
+  const uint64_t m = uint64_t((bits & 0x7fffffu) | 0x800000u);
+  const int place = int((bits >> 23) & 255u) - 150 - 2 + 32;
+  const uint64_t high = m * uint64_t(m_pi_word(place)) << 32;
+  const uint64_t middle = m * uint64_t(m_pi_word(place + 32));
+  const uint64_t low = m * uint64_t(m_pi_word(place + 64)) >> 32;
+  const uint64_t turns = high + middle + low;
+  const int64_t rest = int64_t(turns << 2);
+  quadrant = uint(turns >> 62) + (rest < 0l ? 1u : 0u);
+  const float r = float(rest) * 5.421010862427522e-20 * 1.57079632679489662;
+  quadrant = (bits >> 31) != 0u ? 0u - quadrant : quadrant;
+  return (bits >> 31) != 0u ? -r : r;
+}
+float m_sine(float x, uint quarter_turns) {
+  precise const float shifted = x * 0.636619772367581343 + 12582912.0;
+  precise const float n = shifted - 12582912.0;
+  precise float r = ((x - n * 1.5703125) - n * 4.837512969970703125e-4) - n * 7.5495336204767e-8;
+  r = r - n * 2.5633441515945e-12;
+  uint quadrant = floatBitsToUint(shifted);
+  if (abs(x) > 8192.0) {
+    if (!m_is_finite(x)) {
+      return M_NAN;
+    }
+    r = m_reduce_large(x, quadrant);
+  }
+  quadrant += quarter_turns;
+  const float z = r * r;
+  float s = -1.9515295891e-4;
+  s = s * z + 8.3321608736e-3;
+  s = s * z - 1.6666654611e-1;
+  s = s * z * r + r;
+  float c = 2.443315711809948e-5;
+  c = c * z - 1.388731625493765e-3;
+  c = c * z + 4.166664568298827e-2;
+  c = c * z * z - 0.5 * z + 1.0;
+  const float value = (quadrant & 1u) != 0u ? c : m_copy_sign(s, r);
+  return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(value) ^ ((quadrant & 2u) << 30));
+}
+float m_sin(float x) { return x == 0.0 ? x : m_sine(x, 0u); }
+float m_cos(float x) { return m_sine(x, 1u); }
+)";
+
+inline constexpr std::string_view kTanhF32 = R"(
+float m_tanh(float x) {
+  const float magnitude = abs(x);
+  const float z = x * x;
+  float p = -5.70498872745e-3;
+  p = p * z + 2.06390887954e-2;
+  p = p * z - 5.37397155531e-2;
+  p = p * z + 1.33314422036e-1;
+  p = p * z - 3.33332819422e-1;
+  const float near = p * z * magnitude + magnitude;
+  const float bounded = magnitude > 10.0 ? 10.0 : magnitude;
+  const float far = 1.0 - 2.0 / (m_exp(bounded + bounded) + 1.0);
+  return is_nan(x) ? x : m_copy_sign(magnitude < 0.625 ? near : far, x);
+}
+)";
+
+// Near 0 an odd polynomial, else 1 - exp(polynomial).
+inline constexpr std::string_view kErfF32 = R"(
+float m_erf(float x) {
+  const float magnitude = abs(x);
+  const float t = magnitude > 4.0 ? 4.0 : magnitude;
+  const float s = t * t;
+  float near = -5.96761703e-4;
+  near = near * s + 4.99119423e-3;
+  near = near * s - 2.67681349e-2;
+  near = near * s + 1.12819925e-1;
+  near = near * s - 3.76125336e-1;
+  near = near * s + 1.28379166e-1;
+  near = near * t + t;
+  float far = -1.72853470e-5 * t + 3.83197126e-4;
+  far = far * s + (-3.88396438e-3 * t + 2.42546219e-2);
+  far = far * t - 1.06777877e-1;
+  far = far * t - 6.34846687e-1;
+  far = far * t - 1.28717512e-1;
+  far = far * t - t;
+  precise const float shifted = far * 1.44269504088896341 + 12582912.0;
+  precise const float n = shifted - 12582912.0;
+  precise const float r = (far - n * 0.693359375) - n * -2.12194440e-4;
+  const int exponent = floatBitsToInt(shifted) - 0x4b400000;
+  far = 1.0 - m_exp_near(r) * intBitsToFloat((exponent + 127) << 23);
+  return is_nan(x) ? x : m_copy_sign(t > 0.927734375 ? far : near, x);
+}
+)";
+
+// 2^(y·log2 |x|), with the logarithm and the product as sums of two floats. Products of halves of
+// 12 bits are exact, so it does not matter whether fma() fuses. Special cases are those of C's pow.
+inline constexpr std::string_view kPowF32 = R"(
+float m_upper(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
+// a·b less `product`, its rounded value.
+float m_product_rest(float a, float b, float product) {
+  const float ah = m_upper(a);
+  const float bh = m_upper(b);
+  precise const float al = a - ah;
+  precise const float bl = b - bh;
+  precise const float rest = (((ah * bh - product) + ah * bl) + al * bh) + al * bl;
+  return rest;
+}
+// log2(a) for a > 0, finite, as .x + .y.
+vec2 m_log2_wide(float a) {
+  const bool tiny = a < 1.17549435e-38;
+  const float normal = tiny ? a * 8388608.0 : a;
+  const int centred = floatBitsToInt(normal) - 0x3f3504f3;
+  const float e = float((centred >> 23) - (tiny ? 23 : 0));
+  const float m = intBitsToFloat((centred & 0x007fffff) + 0x3f3504f3);
+  // s = (m - 1)/(m + 1); ln m = 2/3 s (3 + s^2 + 3/5 s^4 + ...)
+  precise const float f = m - 1.0;
+  precise const float d = m + 1.0;
+  precise const float d_low = m - (d - 1.0);
+  precise const float sh = f / d;
+  precise const float sd = sh * d;
+  precise const float sl = (((f - sd) - m_product_rest(sh, d, sd)) - sh * d_low) / d;
+  precise const float zh = sh * sh;
+  precise const float zl = m_product_rest(sh, sh, zh) + 2.0 * sh * sl;
+  const float r = zh * zh * (0.6 + zh * (0.428571429 + zh * (0.333333333 + zh * 0.272727273)));
+  precise const float th = 3.0 + zh;
+  precise const float tl = ((zh - (th - 3.0)) + zl) + r;
+  precise const float ph = sh * th;
+  precise const float pl = m_product_rest(sh, th, ph) + sh * tl + sl * th;
+  precise const float lh = ph * 0.9617967009544373;
+  precise const float ll = m_product_rest(ph, 0.9617967009544373, lh) + ph * -7.028461650953e-9 +
+                           pl * 0.9617967009544373;
+  precise const float high = e + lh;
+  precise const float low = (e == 0.0 ? 0.0 : lh - (high - e)) + ll;
+  return vec2(high, low);
+}
+float m_pow(float x, float y) {
+  const float a = abs(x);
+  const bool is_inside = a > 0.0 && m_is_finite(a);
+  const vec2 l = is_inside ? m_log2_wide(a) : vec2(a == 0.0 ? -M_INF : M_INF, 0.0);
+  precise const float product = y * l.x;
+  const bool is_far = !(abs(product) < 200.0);
+  precise const float t = is_far ? (product > 0.0 ? 200.0 : -200.0) : product;
+  precise const float t_low = is_far ? 0.0 : m_product_rest(y, l.x, product) + y * l.y;
+  precise const float shifted = t + 12582912.0;
+  precise const float n = shifted - 12582912.0;
+  precise const float r = ((t - n) + t_low) * 0.69314718056;
+  float result = m_scale(m_exp_near(r), floatBitsToInt(shifted) - 0x4b400000);
+  const float y_size = abs(y);
+  const bool is_integer = y_size >= 8388608.0 || floor(y_size) == y_size;
+  const bool is_odd = is_integer && y_size < 16777216.0 && (uint(y_size) & 1u) != 0u;
+  const bool is_negative = (floatBitsToUint(x) >> 31) != 0u;
+  result = is_negative && is_odd ? -result : result;
+  result = is_negative && a > 0.0 && m_is_finite(a) && !is_integer ? M_NAN : result;
+  result = is_nan(x) || is_nan(y) ? M_NAN : result;
+  result = x == -1.0 && y_size == M_INF ? 1.0 : result;
+  return x == 1.0 || y == 0.0 ? 1.0 : result;
+}
+)";
+
+// ---- double: Taylor series on short intervals; others were fitted for this file ----
+
+inline constexpr std::string_view kBasicF64 = R"(
+#define M_INF_D packDouble2x32(uvec2(0u, 0x7ff00000u))
+#define M_NAN_D packDouble2x32(uvec2(0u, 0x7ff80000u))
+bool m_is_finite(double x) { return (unpackDouble2x32(x).y & 0x7ff00000u) != 0x7ff00000u; }
+double m_copy_sign(double magnitude, double x) {
+  const uvec2 words = unpackDouble2x32(magnitude);
+  return packDouble2x32(
+      uvec2(words.x, (words.y & 0x7fffffffu) | (unpackDouble2x32(x).y & 0x80000000u)));
+}
+)";
+
+inline constexpr std::string_view kDivF64 = R"(
+double m_div(double a, double b) {
+  const uint exponent = (unpackDouble2x32(b).y >> 20) & 2047u;
+  const double scale = exponent < 200u ? 1.3407807929942597e154lf :
+                       exponent > 1846u ? 7.458340731200207e-155lf : 1.0lf;
+  precise const double n = a * scale;
+  precise const double d = b * scale;
+  precise const double near = n / d;
+  precise const double rest = fma(-near, d, n);
+  precise const double better = near + rest / d;
+  return m_is_finite(better) && better != 0.0lf ? better : near;
+}
+)";
+
+inline constexpr std::string_view kSqrtF64 = R"(
+double m_sqrt(double x) {
+  if (!(x > 0.0lf)) {
+    return x == 0.0lf ? x : M_NAN_D;
+  }
+  if (!m_is_finite(x)) {
+    return x;
+  }
+  const bool small = x < 4.909093465297727e-91lf;
+  precise const double a = small ? x * 2.037035976334486e90lf : x;
+  precise const double near = sqrt(a);
+  precise const double rest = fma(-near, near, a);
+  precise const double better = near + rest * (0.5lf / near);
+  return small ? better * 7.006492321624085e-46lf : better;
+}
+)";
+
+inline constexpr std::string_view kExpF64 = R"(
+// (e^r - 1 - r)/r^2 for |r| <= 0.35.
+double m_exp_tail(double r) {
+  double p = 1.6059043836821613e-10lf;
+  p = p * r + 2.08767569878681e-9lf;
+  p = p * r + 2.505210838544172e-8lf;
+  p = p * r + 2.755731922398589e-7lf;
+  p = p * r + 2.7557319223985893e-6lf;
+  p = p * r + 2.48015873015873e-5lf;
+  p = p * r + 1.984126984126984e-4lf;
+  p = p * r + 1.388888888888889e-3lf;
+  p = p * r + 8.333333333333333e-3lf;
+  p = p * r + 4.1666666666666664e-2lf;
+  p = p * r + 1.6666666666666666e-1lf;
+  return p * r + 0.5lf;
+}
+double m_exp_near(double r) { return m_exp_tail(r) * (r * r) + r + 1.0lf; }
+double m_scale(double x, int n) {
+  const int half_n = n >> 1;
+  precise const double near = x * packDouble2x32(uvec2(0u, uint(half_n + 1023) << 20));
+  precise const double all_of_it = near * packDouble2x32(uvec2(0u, uint(n - half_n + 1023) << 20));
+  return all_of_it;
+}
+double m_exp(double x) {
+  const double c = x > 710.0lf ? 710.0lf : x < -746.0lf ? -746.0lf : x;
+  precise const double shifted = c * 1.4426950408889634lf + 6755399441055744.0lf;
+  precise const double n = shifted - 6755399441055744.0lf;
+  precise const double r = (c - n * 0.6931471804855391lf) - n * 7.440617110012397e-11lf;
+  const double y = m_scale(m_exp_near(r), int(n));
+  return is_nan(x) ? x : y;
+}
+)";
+
+inline constexpr std::string_view kLogF64 = R"(
+double m_log(double x) {
+  const bool tiny = x < 2.2250738585072014e-308lf;
+  const double normal = tiny ? x * 18014398509481984.0lf : x;
+  const uvec2 words = unpackDouble2x32(normal);
+  const int centred = int(words.y) - 0x3fe6a09e;
+  const double e = double((centred >> 20) - (tiny ? 54 : 0));
+  const double m = packDouble2x32(uvec2(words.x, uint((centred & 0xfffff) + 0x3fe6a09e)));
+  precise const double f = m - 1.0lf;
+  precise const double s = f / (2.0lf + f);
+  const double z = s * s;
+  double p = 0.047619047619047616lf;
+  p = p * z + 0.05263157894736842lf;
+  p = p * z + 0.058823529411764705lf;
+  p = p * z + 0.06666666666666667lf;
+  p = p * z + 0.07692307692307693lf;
+  p = p * z + 0.09090909090909091lf;
+  p = p * z + 0.1111111111111111lf;
+  p = p * z + 0.14285714285714285lf;
+  p = p * z + 0.2lf;
+  p = p * z + 0.3333333333333333lf;
+  precise const double rest = 2.0lf * s * z * p + e * 7.440617110012397e-11lf;
+  precise const double result = (2.0lf * s + rest) + e * 0.6931471804855391lf;
+  return x > 0.0lf ? (m_is_finite(x) ? result : x) : x == 0.0lf ? -M_INF_D : M_NAN_D;
+}
+)";
+
+inline constexpr std::string_view kLog1pF64 = R"(
+double m_log1p(double x) {
+  precise const double u = 1.0lf + x;
+  precise const double lost = x - (u - 1.0lf);
+  const double near = m_log(u);
+  precise const double better = near + lost / u;
+  return u == 1.0lf ? x : m_is_finite(better) ? better : near;
+}
+)";
+
+inline constexpr std::string_view kExpm1F64 = R"(
+double m_expm1(double x) {
+  return x == 0.0lf ? x : abs(x) < 0.346lf ? m_exp_tail(x) * (x * x) + x : m_exp(x) - 1.0lf;
+}
+)";
+
+inline constexpr std::string_view kSineF64 = R"(
+// As for float, with 192 bits of the product: the rest of a double may begin with 62 zeros.
+double m_reduce_large(double x, out uint quadrant) {
+  const uvec2 words = unpackDouble2x32(x);
+  const uint64_t m0 = uint64_t(words.x);
+  const uint64_t m1 = uint64_t((words.y & 0xfffffu) | 0x100000u);
+  const int place = int((words.y >> 20) & 2047u) - 1075 - 2 + 32;
+  uint result[7];
+  uint64_t carry = 0ul;
+  uint64_t before = 0ul;  // the word below, times the upper half
+  for (int i = 5; i >= 0; --i) {
+    const uint64_t word = uint64_t(m_pi_word(place + 32 * i));
+    const uint64_t low = m0 * word;
+    const uint64_t sum = (low & 0xfffffffful) + (before & 0xfffffffful) + carry;
+    result[i] = uint(sum);
+    carry = (sum >> 32) + (low >> 32) + (before >> 32);
+    before = m1 * word;
+  }
+  const uint64_t high = (uint64_t(result[0]) << 32) | uint64_t(result[1]);
+  const uint64_t low = (uint64_t(result[2]) << 32) | uint64_t(result[3]);
+  uint64_t rest_high = (high << 2) | (low >> 62);
+  uint64_t rest_low = (low << 2) | uint64_t(result[4] >> 30);
+  const bool is_above = (rest_high >> 63) != 0ul;
+  quadrant = uint(high >> 62) + (is_above ? 1u : 0u);
+  if (is_above) {
+    rest_low = ~rest_low + 1ul;
+    rest_high = ~rest_high + (rest_low == 0ul ? 1ul : 0ul);
+  }
+  const double quarters = double(rest_high) * 5.421010862427522e-20lf +
+                          double(rest_low) * 2.938735877055719e-39lf;
+  const bool is_negative = (words.y >> 31) != 0u;
+  quadrant = is_negative ? 0u - quadrant : quadrant;
+  const double r = quarters * 1.5707963267948966lf;
+  return is_negative != is_above ? -r : r;
+}
+double m_sine(double x, uint quarter_turns) {
+  precise const double shifted = x * 0.6366197723675814lf + 6755399441055744.0lf;
+  precise const double n = shifted - 6755399441055744.0lf;
+  precise double r = ((x - n * 1.5707963267341256lf) - n * 6.077100506303966e-11lf) -
+                     n * 2.0222662487959507e-21lf;
+  uint quadrant = unpackDouble2x32(shifted).x;
+  if (abs(x) > 1000000.0lf) {
+    if (!m_is_finite(x)) {
+      return M_NAN_D;
+    }
+    r = m_reduce_large(x, quadrant);
+  }
+  quadrant += quarter_turns;
+  const double z = r * r;
+  double s = 2.8114572543455206e-15lf;
+  s = s * z - 7.647163731819816e-13lf;
+  s = s * z + 1.6059043836821613e-10lf;
+  s = s * z - 2.505210838544172e-8lf;
+  s = s * z + 2.7557319223985893e-6lf;
+  s = s * z - 1.984126984126984e-4lf;
+  s = s * z + 8.333333333333333e-3lf;
+  s = s * z - 1.6666666666666666e-1lf;
+  s = s * z * r + r;
+  double c = -1.5619206968586225e-16lf;
+  c = c * z + 4.779477332387385e-14lf;
+  c = c * z - 1.1470745597729725e-11lf;
+  c = c * z + 2.08767569878681e-9lf;
+  c = c * z - 2.755731922398589e-7lf;
+  c = c * z + 2.48015873015873e-5lf;
+  c = c * z - 1.388888888888889e-3lf;
+  c = c * z + 4.1666666666666664e-2lf;
+  c = c * z * z - 0.5lf * z + 1.0lf;
+  const double value = (quadrant & 1u) != 0u ? c : m_copy_sign(s, r);
+  return is_nan(x) ? x : (quadrant & 2u) != 0u ? -value : value;
+}
+double m_sin(double x) { return x == 0.0lf ? x : m_sine(x, 0u); }
+double m_cos(double x) { return m_sine(x, 1u); }
+)";
+
+inline constexpr std::string_view kTanhF64 = R"(
+double m_tanh(double x) {
+  const double magnitude = abs(x);
+  const double e = m_expm1(magnitude > 20.0lf ? 40.0lf : magnitude + magnitude);
+  return is_nan(x) ? x : m_copy_sign(e / (e + 2.0lf), x);
+}
+)";
+
+// Fitted by Chebyshev points in 60 digits: erf(x)/x in x^2 up to 1, erfc(x)·exp(x^2) in
+// (x - 3)/(x + 3) from 1 to 6; off by less than 2^-55.
+inline constexpr std::string_view kErfF64 = R"(
+double m_erf(double x) {
+  const double magnitude = abs(x);
+  if (magnitude <= 1.0lf) {
+    const double z = x * x;
+    double p = 5.9571761477489114e-11lf;
+    p = p * z - 1.137284885679167367e-9lf;
+    p = p * z + 1.4659775274047435814e-8lf;
+    p = p * z - 1.6350312701054695011e-7lf;
+    p = p * z + 1.6461000484121368033e-6lf;
+    p = p * z - 1.4925595266831181565e-5lf;
+    p = p * z + 1.2055331111642710923e-4lf;
+    p = p * z - 8.5483269808337899052e-4lf;
+    p = p * z + 5.2239776248180144673e-3lf;
+    p = p * z - 2.6866170645076793248e-2lf;
+    p = p * z + 0.11283791670954878666lf;
+    p = p * z - 0.37612638903183748056lf;
+    p = p * z + 0.12837916709551257390lf;
+    return x * p + x;
+  }
+  const double t = magnitude > 6.0lf ? 6.0lf : magnitude;
+  const double u = (t - 3.0lf) / (t + 3.0lf);
+  double q = 3.3813551420429037682e-9lf;
+  q = q * u + 1.2755818949624479228e-6lf;
+  q = q * u + 2.0135111426447427972e-6lf;
+  q = q * u - 8.009780939076079326e-6lf;
+  q = q * u - 1.2845780030775906801e-5lf;
+  q = q * u + 6.406279226046039164e-5lf;
+  q = q * u + 4.5254345589910084013e-5lf;
+  q = q * u - 5.9706249649245444261e-4lf;
+  q = q * u + 7.0774646669414250803e-4lf;
+  q = q * u + 4.2691363569612252503e-3lf;
+  q = q * u - 2.4392499318915004726e-2lf;
+  q = q * u + 7.1665837197473070399e-2lf;
+  q = q * u - 0.15011593650077898545lf;
+  q = q * u + 0.245603801712334874lf;
+  q = q * u - 0.32623356004303721247lf;
+  q = q * u + 0.17900115118138994522lf;
+  return is_nan(x) ? x : m_copy_sign(1.0lf - m_exp(-t * t) * q, x);
+}
+)";
+
+inline constexpr std::string_view kPowF64 = R"(
+double m_upper(double x) {
+  const uvec2 words = unpackDouble2x32(x);
+  return packDouble2x32(uvec2(words.x & 0xf8000000u, words.y));
+}
+double m_product_rest(double a, double b, double product) {
+  const double ah = m_upper(a);
+  const double bh = m_upper(b);
+  precise const double al = a - ah;
+  precise const double bl = b - bh;
+  precise const double rest = (((ah * bh - product) + ah * bl) + al * bh) + al * bl;
+  return rest;
+}
+dvec2 m_log2_wide(double a) {
+  const bool tiny = a < 2.2250738585072014e-308lf;
+  const double normal = tiny ? a * 18014398509481984.0lf : a;
+  const uvec2 words = unpackDouble2x32(normal);
+  const int centred = int(words.y) - 0x3fe6a09e;
+  const double e = double((centred >> 20) - (tiny ? 54 : 0));
+  const double m = packDouble2x32(uvec2(words.x, uint((centred & 0xfffff) + 0x3fe6a09e)));
+  precise const double f = m - 1.0lf;
+  precise const double d = m + 1.0lf;
+  precise const double d_low = m - (d - 1.0lf);
+  precise const double sh = f / d;
+  precise const double sd = sh * d;
+  precise const double sl = (((f - sd) - m_product_rest(sh, d, sd)) - sh * d_low) / d;
+  precise const double zh = sh * sh;
+  precise const double zl = m_product_rest(sh, sh, zh) + 2.0lf * sh * sl;
+  double p = 0.14285714285714285lf;
+  p = p * zh + 0.15789473684210525lf;
+  p = p * zh + 0.17647058823529413lf;
+  p = p * zh + 0.2lf;
+  p = p * zh + 0.23076923076923078lf;
+  p = p * zh + 0.2727272727272727lf;
+  p = p * zh + 0.3333333333333333lf;
+  p = p * zh + 0.42857142857142855lf;
+  p = p * zh + 0.6lf;
+  const double r = zh * zh * p;
+  precise const double th = 3.0lf + zh;
+  precise const double tl = ((zh - (th - 3.0lf)) + zl) + r;
+  precise const double ph = sh * th;
+  precise const double pl = m_product_rest(sh, th, ph) + sh * tl + sl * th;
+  precise const double lh = ph * 0.9617966939259756lf;
+  precise const double ll = m_product_rest(ph, 0.9617966939259756lf, lh) +
+                            ph * 5.057761664812591e-17lf + pl * 0.9617966939259756lf;
+  precise const double high = e + lh;
+  precise const double low = (e == 0.0lf ? 0.0lf : lh - (high - e)) + ll;
+  return dvec2(high, low);
+}
+double m_pow(double x, double y) {
+  const double a = abs(x);
+  const bool is_inside = a > 0.0lf && m_is_finite(a);
+  const dvec2 l = is_inside ? m_log2_wide(a) : dvec2(a == 0.0lf ? -M_INF_D : M_INF_D, 0.0lf);
+  precise const double product = y * l.x;
+  const bool is_far = !(abs(product) < 1200.0lf);
+  precise const double t = is_far ? (product > 0.0lf ? 1200.0lf : -1200.0lf) : product;
+  precise const double t_low = is_far ? 0.0lf : m_product_rest(y, l.x, product) + y * l.y;
+  precise const double shifted = t + 6755399441055744.0lf;
+  precise const double n = shifted - 6755399441055744.0lf;
+  precise const double r = ((t - n) + t_low) * 0.6931471805599453lf;
+  double result = m_scale(m_exp_near(r), int(n));
+  const double y_size = abs(y);
+  const bool is_integer = y_size >= 4503599627370496.0lf || floor(y_size) == y_size;
+  const double y_half = y_size * 0.5lf;
+  const bool is_odd = is_integer && y_size < 9007199254740992.0lf && floor(y_half) != y_half;
+  const bool is_negative = (unpackDouble2x32(x).y >> 31) != 0u;
+  result = is_negative && is_odd ? -result : result;
+  result = is_negative && is_inside && !is_integer ? M_NAN_D : result;
+  result = is_nan(x) || is_nan(y) ? M_NAN_D : result;
+  result = x == -1.0lf && y_size == M_INF_D ? 1.0lf : result;
+  return x == 1.0lf || y == 0.0lf ? 1.0lf : result;
+}
+)";
+
+}  // namespace hearth::detail
