@@ -113,6 +113,12 @@ class Dispatch {
   [[nodiscard]] ErrorRef first_poison(const ResolvedOp& op) const {
     return lost_ ? lost_ : op.poison();
   }
+  /// Whether a loan lends a copy in host memory, as the host cannot touch the device's.
+  [[nodiscard]] bool lends_copies() const noexcept { return !backend_->info().has_host_memory; }
+  /// Begins to bring a storage's first bytes into `copy`, or back; they are there once the
+  /// storage's last use has ended.
+  [[nodiscard]] Status copy_out(Storage& storage, const HostCopy& copy);
+  [[nodiscard]] Status copy_back(Storage& storage, const HostCopy& copy);
   /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
   /// The end of a loan: the tensor is there, or carries the error.

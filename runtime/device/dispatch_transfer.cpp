@@ -124,13 +124,6 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
   if (ErrorRef poison = first_poison(op)) {
     return poison;
   }
-  if (!backend_->info().has_host_memory) {
-    return failure_of(Error{.code = ErrorCode::unsupported,
-                            .text = "the bytes of this device cannot be lent: the host cannot "
-                                    "touch its memory"},
-                      op.op(),
-                      lane.id);
-  }
   const Operand in = op.op().input(0);
   const Slot& from = op.slot(0);
   if (in.use == Use::read_last && is_free_to_write(in.slot, from)) {
@@ -142,6 +135,33 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
   return copy.has_value() || is_short(copy.status())
              ? std::move(copy)
              : Result<HeldStorage>(error_of(copy.status(), op.op(), lane.id));
+}
+
+// The ticket keeps the host's bytes as long as the device may touch them.
+Status Dispatch::copy_out(Storage& storage, const HostCopy& copy) {
+  return guarded("the copy of lent bytes", [&]() -> Status {
+    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = copy});
+    HEARTH_TRY(const TimelinePoint point,
+               backend_->download(*copy, storage.block.data, {&storage.written, 1}));
+    if (!point.is_done()) {
+      note_copy(storage, point, false);
+      in_flight_.add(point, UploadEnd{std::move(ticket)});
+    }
+    return {};
+  });
+}
+
+Status Dispatch::copy_back(Storage& storage, const HostCopy& copy) {
+  return guarded("the return of lent bytes", [&]() -> Status {
+    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = *copy, .owner = copy});
+    HEARTH_TRY(const TimelinePoint point,
+               backend_->upload(storage.block.data, ticket->bytes, {&storage.written, 1}));
+    if (!point.is_done()) {
+      note_copy(storage, point, true);
+      in_flight_.add(point, UploadEnd{std::move(ticket)});
+    }
+    return {};
+  });
 }
 
 // With an error the bytes go back here, unless the quarantine has a use of them, too.

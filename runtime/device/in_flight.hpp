@@ -38,7 +38,7 @@ struct KernelEnd {
   WorkOrigin origin;
   LateFailures before = {};
 };
-/// The device has taken the host's bytes.
+/// The device has done with the host's bytes, which it takes, or gives for a loan.
 struct UploadEnd {
   std::unique_ptr<UploadTicket> ticket;
 };

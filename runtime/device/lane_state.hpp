@@ -40,6 +40,10 @@ struct GroupRecord {
   RecordBlob blob;
 };
 
+/// A tensor's bytes in host memory, where the device's own are out of the host's sight: what a loan
+/// lends then.
+using HostCopy = std::shared_ptr<std::vector<std::byte>>;
+
 /// Bytes on loan, and the tensor that they become when the loan ends.
 struct Loan {
   std::uint64_t number = 0;
@@ -47,6 +51,7 @@ struct Loan {
   Storage* storage = nullptr;
   OpRecord record = {};  ///< The lend, for errors.
   ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
+  HostCopy copy = {};    ///< What was lent; null: the device's own bytes.
 };
 
 /// A use of a storage, which is given back unless a slot or a loan takes it over.
@@ -129,6 +134,7 @@ struct LaneState {
   std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
   std::optional<LastUse> awaited_work;   ///< while the record at its front waits for the device
   HeldStorage lending = {};              ///< bytes to lend once the device has ended with them
+  HostCopy lending_copy = {};            ///< on its way from the device
   Loan loan;                             ///< the loan it waits for
   static constexpr std::size_t kMostFailures = 8;
   std::vector<NotedFailure> failures;  ///< of its ops since its last sync, not all of them read

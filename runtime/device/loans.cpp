@@ -27,14 +27,22 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   if (!error && !await_bytes(resolved, lane, storage, error)) {
     return Step::parked;
   }
+  if (!error && dispatch_.lends_copies() && !await_copy(resolved, lane, storage, error)) {
+    return Step::parked;
+  }
   const auto ticket = take_ticket<LendTicket>(op);
   if (error) {
+    lane.lending_copy.reset();
     dispatch_.fail(op, lane, error);
     notify(endpoint_, kTaker, ticket->ready, std::move(error));
     return Step::consumed;
   }
   dispatch_.consume_lent(resolved);
-  lane.loan = Loan{next_number_++, op.output(0), storage.release(), op.record()};
+  lane.loan = Loan{.number = next_number_++,
+                   .out = op.output(0),
+                   .storage = storage.release(),
+                   .record = op.record(),
+                   .copy = std::exchange(lane.lending_copy, nullptr)};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   queues_.finish_record(lane);
   queues_.park(lane, ParkReason::loan, ticket->deadline);
@@ -81,16 +89,42 @@ bool Loans::await_bytes(const ResolvedOp& op,
   return true;
 }
 
+// A lane that waited comes here again, and finds the copy begun.
+bool Loans::await_copy(const ResolvedOp& op,
+                       LaneState& lane,
+                       HeldStorage& storage,
+                       ErrorRef& error) {
+  if (lane.lending_copy == nullptr) {
+    try {
+      const Operand out = op.op().output(0);
+      const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+      lane.lending_copy = std::make_shared<std::vector<std::byte>>(
+          static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype)));
+      if (const Status status = dispatch_.copy_out(*storage, lane.lending_copy);
+          !status.has_value()) {
+        error = dispatch_.failure_of(status.error(), op.op(), lane.id);
+        return true;
+      }
+    } catch (...) {
+      error = dispatch_.thrown_by(op.op(), lane.id);
+      return true;
+    }
+  }
+  return await_bytes(op, lane, storage, error);
+}
+
 // Last, with the lane parked: where the taker throws, this is a loan like any other to recall.
 void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
   const Operand out = lane.loan.out;
   const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
+  const HostCopy& copy = lane.loan.copy;
   LentRegion region(IntrusivePtr<DeviceEndpoint>(&endpoint_),
-                    memory_,
+                    copy ? std::shared_ptr<const void>(copy) : memory_,
                     lane.id,
                     lane.loan.number,
-                    std::span<std::byte>(lane.loan.storage->block.data, size),
+                    copy ? std::span<std::byte>(*copy)
+                         : std::span<std::byte>(lane.loan.storage->block.data, size),
                     out.dtype);
   if (const ErrorRef thrown = notify(endpoint_, kTaker, ticket.ready, std::move(region))) {
     recall({lane.id, lane.loan.number, thrown});  // the taker may have kept the bytes
@@ -123,7 +157,10 @@ void Loans::end(const EndLoan& end) {
   if (lane == nullptr) {
     return;  // it was made by a generation that is gone
   }
-  const Status& outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
+  Status outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
+  if (outcome.has_value() && lane->loan.copy) {
+    outcome = dispatch_.copy_back(*lane->loan.storage, std::exchange(lane->loan.copy, nullptr));
+  }
   dispatch_.finish_loan(
       lane->loan.out, lane->id, dispatch_.hold(lane->loan.storage), outcome_of(*lane, outcome));
   unpark(*lane);

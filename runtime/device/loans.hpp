@@ -63,6 +63,12 @@ class Loans final {
                                  LaneState& lane,
                                  HeldStorage& storage,
                                  ErrorRef& error);
+  /// Where the host cannot touch the device's bytes a copy of them comes down. False: the lane
+  /// waits for it, and keeps both.
+  [[nodiscard]] bool await_copy(const ResolvedOp& op,
+                                LaneState& lane,
+                                HeldStorage& storage,
+                                ErrorRef& error);
   void hand_over(LaneState& lane, LendTicket& ticket);
   /// The lane, if it waits for this loan.
   [[nodiscard]] LaneState* find_borrowed(LaneId id, std::uint64_t loan) const noexcept;
