@@ -11,6 +11,7 @@
 #include <hearth/backends/builtin/builtin.hpp>
 #include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/continuation_runner.hpp>
+#include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/last_act.hpp>
 #include <hearth/runtime/base/machine_memory.hpp>
@@ -342,6 +343,9 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) try : impl_(std::make_un
       ContinuationRunnerOptions{.shutdown_limit = options.shutdown_limit,
                                 .log = &impl_->tables->log});
   const DeviceList list = device_list(options, loc);
+  if (!list.choice.empty()) {
+    impl_->tables->log.info(list.choice);
+  }
   for (const DeviceOptions& device : list.devices) {
     impl_->open(device, loc);
     impl_->nodes.back().is_listed = impl_->nodes.size() <= list.listed_count;
@@ -375,6 +379,23 @@ Runtime::~Runtime() {
       impl_->tables->log.error(written.error().to_string());
     }
   }
+}
+
+std::vector<AvailableDevice> available_devices() {
+  std::vector<AvailableDevice> devices;
+  devices.push_back(
+      {.name = "cpu:0", .description = fmt::format("{} logical CPUs", available_cores().size())});
+  for (BackendOffer& offer : offered_gpus()) {
+    devices.push_back({.name = std::move(offer.name),
+                       .description = std::move(offer.description),
+                       .is_gpu = offer.is_gpu,
+                       .lack = std::move(offer.lack)});
+  }
+  return devices;
+}
+
+Device Runtime::device() const {
+  return devices().front();
 }
 
 Device Runtime::device(std::string_view name, SourceLoc loc) const {

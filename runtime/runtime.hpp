@@ -32,12 +32,13 @@ class PageProvider;
 
 /// One device for the runtime to open.
 struct DeviceOptions {
-  std::string name;             ///< "cpu:0", "reference:0", "sim:0"
+  std::string name;             ///< "cpu:0", "vulkan:0", "reference:0", "sim:0"; "auto": the first
+                                ///< GPU, or cpu:0 where there is none, as the log says at `info`
   std::vector<int> cores = {};  ///< Logical CPUs of a cpu device, each once; empty = its share of
                                 ///< what the process may use.
   std::int64_t memory_budget_bytes =
       0;  ///< 0 = an equal share of 60 % of the memory that is free at start; of a default
-          ///< runtime's reference:0 and sim:0, a sixteenth each.
+          ///< runtime's reference:0 and sim:0, a sixteenth each; of a GPU, nine tenths of its own.
   /// How it hands out its memory.
   MemoryPooling memory = MemoryPooling::default_pooling;
   /// A strategy of the program's own instead, which keeps to the budget given with the pages
@@ -46,7 +47,7 @@ struct DeviceOptions {
       make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
   /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation
-  /// that restart() begins has no faults.
+  /// that restart() begins has no faults. vulkan: lost_at_submit alone.
   std::optional<FaultPlan> faults = {};
   /// sim only: the device is asynchronous, as a GPU is. Its work is in flight until somebody waits
   /// for it, and ends in an order and at times that this gives. Empty = work has ended when it is
@@ -55,8 +56,9 @@ struct DeviceOptions {
 };
 
 struct RuntimeOptions {
-  /// Empty = one "cpu:0" with all cores. "reference:0" and "sim:0" are there too, for checks and
-  /// tests, but only for a program that names them: devices() does not list them.
+  /// Empty = those that HEARTH_DEVICES names, else one "cpu:0" with all cores. "reference:0" and
+  /// "sim:0" are there too, for checks and tests, but only for a program that names them: devices()
+  /// does not list them.
   std::vector<DeviceOptions> devices = {};
   /// Without an explicit list: how many cpu devices share the cores. HEARTH_CPU_DEVICES sets it
   /// when 0; then 1.
@@ -103,6 +105,18 @@ struct RuntimeOptions {
   const BackendFactory* backend_factory = nullptr;
 };
 
+/// A device that this machine may offer to a runtime.
+struct AvailableDevice {
+  std::string name;         ///< "vulkan:0"
+  std::string description;  ///< "NVIDIA H200, NVIDIA 580.159.04"
+  bool is_gpu = false;      ///< A real one: a driver in software is none.
+  std::string lack = {};    ///< Why it cannot be opened; empty where it can.
+};
+/// "cpu:0", and the GPUs that drivers show. Where there is no driver one entry says so.
+///
+/// Cost: asks the drivers, up to half a second. Threads: any.
+[[nodiscard]] std::vector<AvailableDevice> available_devices();
+
 class Runtime {
  public:
   /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or
@@ -114,6 +128,8 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
   ~Runtime();
 
+  /// The first of devices(): for programs that mean any device.
+  [[nodiscard]] Device device() const;
   /// Errors: ArgumentError not_found, with the names that exist.
   [[nodiscard]] Device device(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
   /// The devices that RuntimeOptions name, else the cpu devices: those to work on.

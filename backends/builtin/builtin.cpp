@@ -107,6 +107,27 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
           "no device '{}': this build has {}:N", name, fmt::join(backend_kinds(), ":N, "))};
 }
 
+std::vector<BackendOffer> offered_gpus() {
+  std::vector<BackendOffer> offers;
+#ifdef HEARTH_BACKEND_VULKAN
+  const auto devices = vulkan::vulkan_devices();
+  if (!devices.has_value()) {
+    offers.push_back({.name = "vulkan:0", .description = {}, .lack = devices.error().text});
+    return offers;
+  }
+  for (const vulkan::VulkanDeviceInfo& device : devices.value()) {
+    offers.push_back({.name = fmt::format("vulkan:{}", offers.size()),
+                      .description = fmt::format("{}, {}", device.name, device.driver),
+                      .is_gpu = !device.is_cpu,
+                      .lack = device.lack});
+  }
+#else
+  offers.push_back(
+      {.name = "vulkan:0", .description = {}, .lack = "this build is without Vulkan devices"});
+#endif
+  return offers;
+}
+
 std::vector<std::string_view> backend_kinds() {
   std::vector<std::string_view> kinds;
   for (const Row& row : kRows) {

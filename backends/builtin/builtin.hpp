@@ -26,6 +26,17 @@ struct BackendRequest {
   std::optional<SimSchedule> sim_schedule = {};
 };
 
+/// A device that this machine may offer.
+struct BackendOffer {
+  std::string name;         ///< "vulkan:0"
+  std::string description;  ///< "NVIDIA H200, NVIDIA 580.159.04"
+  bool is_gpu = false;      ///< A real one: a driver in software is none.
+  std::string lack = {};    ///< Why it cannot be opened; empty where it can.
+};
+/// The GPUs, and what stands for one: a kind that this machine lacks is one entry that says why.
+/// Cost: asks drivers, up to half a second.
+[[nodiscard]] std::vector<BackendOffer> offered_gpus();
+
 /// Errors: not_found, with the kinds of device that there are.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);
 /// "cpu", "vulkan", "reference", "sim"; a machine may lack what one of them needs.

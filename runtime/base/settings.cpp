@@ -56,6 +56,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_DETERMINISTIC",
      "on: what runs as one kernel, and each bit of a result, follows from the program, not from "
      "time (off when not set)."},
+    {Setting::devices,
+     "HEARTH_DEVICES",
+     "Names of the devices that a runtime opens where its program names none, with commas between "
+     "them; auto is the GPU, or cpu:0 where there is none (the cpu devices when not set)."},
     {Setting::vulkan_devices,
      "HEARTH_VULKAN_DEVICES",
      "Numbers of the physical devices that vulkan:0, vulkan:1 and so on are, with commas between "

@@ -32,11 +32,12 @@ enum class Setting : std::uint8_t {
   fusion_limit,         ///< HEARTH_FUSION_LIMIT
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
   deterministic,        ///< HEARTH_DETERMINISTIC
+  devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 15;
+inline constexpr int kSettingCount = 16;
 
 struct SettingInfo {
   Setting setting;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/builtin/builtin.hpp>
+
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/base/settings.hpp>
@@ -26,8 +28,12 @@ std::vector<DeviceOptions> default_devices(int cpu_count) {
 
 // What a default runtime also has, for programs that ask for it by name. To compute on all devices
 // must not mean to compute on the oracle too, which is a hundred times slower.
-std::vector<DeviceOptions> unlisted_devices() {
-  return {{.name = "reference:0"}, {.name = "sim:0"}};
+std::vector<DeviceOptions> unlisted_devices(const std::vector<DeviceOptions>& listed) {
+  std::vector<DeviceOptions> devices{{.name = "cpu:0"}, {.name = "reference:0"}, {.name = "sim:0"}};
+  std::erase_if(devices, [&](const DeviceOptions& device) {
+    return std::ranges::find(listed, device.name, &DeviceOptions::name) != listed.end();
+  });
+  return devices;
 }
 
 // Cores that were named must be there: a device that quietly ran elsewhere would be slow, and
@@ -130,10 +136,48 @@ void share_memory(DeviceList& list) {
   }
 }
 
+// Names with commas between them. Errors: ArgumentError where one is missing.
+std::vector<DeviceOptions> named_devices(const std::string& text) {
+  std::vector<DeviceOptions> devices;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = fmt::format("HEARTH_DEVICES={}: expected names of devices with "
+                                            "commas between them",
+                                            text)});
+    }
+    devices.push_back({.name = text.substr(begin, end - begin)});
+    begin = end + 1;
+  }
+  return devices;
+}
+
+// The first GPU that works; a driver in software is slower than cpu:0.
+std::string automatic_device(std::string& choice) {
+  std::string lacks;
+  for (const BackendOffer& offer : offered_gpus()) {
+    if (offer.is_gpu && offer.lack.empty()) {
+      choice = fmt::format("auto is {}: {}", offer.name, offer.description);
+      return offer.name;
+    }
+    lacks += lacks.empty() ? "" : "; ";
+    lacks += offer.lack.empty()
+                 ? fmt::format("{} is a driver in software, {}", offer.name, offer.description)
+                 : offer.lack;
+  }
+  choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
+  return "cpu:0";
+}
+
 /// The devices that the options ask for; those of the environment where they ask for none.
 std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
   if (!options.devices.empty()) {
     return options.devices;
+  }
+  if (const auto& names = Settings::from_environment().text(Setting::devices)) {
+    return named_devices(*names);
   }
   const int count = options.cpu_device_count != 0
                         ? options.cpu_device_count
@@ -171,9 +215,14 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
 
 DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   DeviceList list{.devices = listed_devices(options)};
+  for (DeviceOptions& device : list.devices) {
+    if (device.name == "auto") {
+      device.name = automatic_device(list.choice);
+    }
+  }
   list.listed_count = list.devices.size();
   if (options.devices.empty()) {
-    std::ranges::move(unlisted_devices(), std::back_inserter(list.devices));
+    std::ranges::move(unlisted_devices(list.devices), std::back_inserter(list.devices));
   }
   share_cores(list.devices, loc);
   share_memory(list);

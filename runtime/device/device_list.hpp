@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <hearth/runtime/runtime.hpp>
@@ -12,6 +13,7 @@ namespace hearth {
 struct DeviceList {
   std::vector<DeviceOptions> devices;
   std::size_t listed_count = 0;  ///< By Runtime::devices(); those come first.
+  std::string choice = {};       ///< Which device "auto" is, and why; empty where none is.
 };
 
 /// Errors: ArgumentError, which names the option, or the device and its option.
