@@ -1,0 +1,412 @@
+// hearth-gpu-bench [SECTION ...] [--device vulkan:0]: the figures of the GPU table, one JSON line a
+// measurement, under the names that torch_figures.py gives PyTorch's. A figure is the time of one
+// call among many that are queued back to back, from the first submit to the end of the last, with
+// clocks that were warmed by time: an idle H200 stands at 345 MHz and reads 5.7 times slow. Results
+// stay alive until the end, for what nobody needs is not computed.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/embedding.hpp>
+#include <hearth/modules/transformer_encoder_layer.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
+
+#include "bench/bench_models.hpp"
+
+namespace hearth::bench {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return Seconds(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Median {
+  double median = 0, least = 0, most = 0;
+};
+Median median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return {values[values.size() / 2], values.front(), values.back()};
+}
+
+/// What a call moves or computes, for the rate beside its time.
+struct Work {
+  double amount = 0;
+  const char* unit = "";  ///< "GBps" of bytes, "TFLOPs" of operations.
+};
+
+class Figures {
+ public:
+  explicit Figures(Device device) : device_(std::move(device)) {
+    Generator generator(3);
+    warm_a_ = random_normal(device_, {2048, 2048}, generator);
+  }
+
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+
+  void warm_clocks() const {
+    const auto start = std::chrono::steady_clock::now();
+    while (seconds_since(start) < 0.4) {
+      std::vector<Tensor> results;
+      for (int i = 0; i < 20; ++i) {
+        results.push_back(matmul(warm_a_, warm_a_));
+      }
+      device_.sync();
+    }
+  }
+
+  /// `call` returns what it computes.
+  void time(const std::string& name,
+            const std::string& more,
+            Work work,
+            int inner,
+            const std::function<Tensor()>& call) const {
+    const auto run = [&](int count) {
+      std::vector<Tensor> results;
+      results.reserve(static_cast<std::size_t>(count));
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < count; ++i) {
+        results.push_back(call());
+      }
+      device_.sync();
+      return seconds_since(start);
+    };
+    for (int i = 0; i < 3; ++i) {
+      run(inner);
+    }
+    warm_clocks();
+    run(inner);
+    const std::uint64_t before = device_.statistics().kernels;
+    std::vector<double> times;
+    for (int i = 0; i < 15; ++i) {
+      times.push_back(run(inner) / inner * 1e6);
+    }
+    const double kernels = static_cast<double>(device_.statistics().kernels - before) / 15 / inner;
+    const Median found = median_of(times);
+    std::string rate;
+    if (work.amount > 0) {
+      const double scale = std::string_view(work.unit) == "GBps" ? 1e3 : 1e6;
+      rate = fmt::format(", \"{}\": {:.1f}", work.unit, work.amount / found.median / scale);
+    }
+    fmt::print(
+        "{{\"bench\": \"{}\", \"median_us\": {:.2f}, \"min_us\": {:.2f}, \"max_us\": {:.2f}, "
+        "\"kernels\": {:.1f}{}{}}}\n",
+        name,
+        found.median,
+        found.least,
+        found.most,
+        kernels,
+        rate,
+        more);
+    std::fflush(stdout);
+  }
+
+ private:
+  Device device_;
+  Tensor warm_a_;
+};
+
+std::string with(const char* key, std::string_view value) {
+  return fmt::format(", \"{}\": \"{}\"", key, value);
+}
+std::string with(const char* key, std::int64_t value) {
+  return fmt::format(", \"{}\": {}", key, value);
+}
+constexpr DType kFloats[] = {DType::f32, DType::f16, DType::bf16};
+
+Tensor normal(const Device& device, const Shape& shape, DType dtype = DType::f32) {
+  Generator generator(7);
+  return random_normal(device, shape, generator, 0.0, 1.0, dtype);
+}
+double bytes_of(const Tensor& x) {
+  return static_cast<double>(x.element_count() * size_bytes(x.dtype()));
+}
+
+void copies(const Figures& figures) {
+  const Tensor x = normal(figures.device(), {1 << 28});
+  figures.time("copy_1GiB_f32", "", {2 * bytes_of(x), "GBps"}, 8, [&] { return x + 0.0; });
+  const Tensor y = normal(figures.device(), {1 << 28});
+  figures.time("axpy_1GiB_f32", "", {3 * bytes_of(x), "GBps"}, 8, [&] { return x * 2.0 + y; });
+}
+
+Tensor gelu_by_erf(const Tensor& x) {
+  return x * (erf(x / std::sqrt(2.0)) + 1) / 2;
+}
+
+void gelus(const Figures& figures) {
+  for (const DType dtype : kFloats) {
+    const Tensor x = normal(figures.device(), {32, 512, 2048}, dtype);
+    figures.time("custom_gelu", with("dtype", name(dtype)), {2 * bytes_of(x), "GBps"}, 30, [&] {
+      return gelu_by_erf(x);
+    });
+    figures.time("custom_gelu_backward", with("dtype", name(dtype)), {}, 15, [&] {
+      return grad([](const std::vector<Tensor>& in) { return sum(gelu_by_erf(in[0])); },
+                  std::vector<Tensor>{x})
+          .front();
+    });
+  }
+}
+
+void rows(const Figures& figures) {
+  const Device& device = figures.device();
+  const Tensor wide = normal(device, {32, 512, 4096});
+  for (int axis = 0; axis < 3; ++axis) {
+    figures.time("reduce_sum", with("dim", axis), {bytes_of(wide), "GBps"}, 20, [&] {
+      return sum(wide, {axis});
+    });
+  }
+  const Tensor x = normal(device, {64, 1024, 1024});
+  figures.time("softmax_last", "", {2 * bytes_of(x), "GBps"}, 15, [&] { return softmax(x, -1); });
+  const Tensor y = normal(device, {32, 512, 1024});
+  const Tensor weight = normal(device, {1024});
+  figures.time("layernorm", "", {2 * bytes_of(y), "GBps"}, 20, [&] {
+    return layer_norm(y, weight, weight);
+  });
+}
+
+void products(const Figures& figures) {
+  const Device& device = figures.device();
+  for (const DType dtype : kFloats) {
+    for (const std::int64_t n : {1024, 2048, 4096, 8192}) {
+      const Tensor a = normal(device, {n, n}, dtype);
+      const Tensor b = normal(device, {n, n}, dtype);
+      const double flops =
+          2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+      figures.time("matmul",
+                   with("dtype", name(dtype)) + with("n", n),
+                   {flops, "TFLOPs"},
+                   n >= 8192 ? 6 : 20,
+                   [&] { return matmul(a, b); });
+      if (dtype != DType::f32 && n >= 4096) {
+        const Tensor bias = normal(device, {n}, dtype);
+        figures.time("matmul_bias_gelu",
+                     with("dtype", name(dtype)) + with("n", n),
+                     {flops, "TFLOPs"},
+                     n >= 8192 ? 6 : 20,
+                     [&] { return gelu(matmul(a, b) + bias); });
+      }
+    }
+  }
+  const Tensor x = normal(device, {16, 64, 56, 56});
+  const Tensor w = normal(device, {64, 64, 3, 3});
+  figures.time("conv2d_64_56_3x3_b16", "", {2.0 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs"}, 20, [&] {
+    return conv2d(x, w, {.padding = {1, 1}});
+  });
+}
+
+/// Many small ops: nanoseconds an op, of `threads` threads with a stream each.
+void chain(const Device& device, const char* name, int threads, bool is_dependent) {
+  constexpr int kOps = 20000;
+  const auto work = [&] {
+    Stream stream(device);
+    const StreamScope scope(stream);
+    const Tensor a = full(device, {8, 8, 8}, 1.0);
+    const Tensor b = full(device, {8, 8, 8}, 1.0);
+    for (int round = 0; round < 2; ++round) {
+      Tensor c = a;
+      std::vector<Tensor> kept;
+      for (int i = 0; i < kOps / 2; ++i) {
+        if (is_dependent) {
+          c = c + b;
+        } else {
+          kept.push_back(a + b);
+          if (kept.size() == 512) {
+            kept.clear();
+          }
+        }
+      }
+      device.sync();
+    }
+  };
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> crowd;
+  for (int i = 0; i < threads; ++i) {
+    crowd.emplace_back(work);
+  }
+  for (std::thread& thread : crowd) {
+    thread.join();
+  }
+  fmt::print(
+      "{{\"bench\": \"{}\", \"threads\": {}, \"total_ns\": {:.0f}, \"ops_per_s\": {:.0f}}}\n",
+      name,
+      threads,
+      seconds_since(start) / kOps / threads * 1e9,
+      kOps * threads / seconds_since(start));
+  std::fflush(stdout);
+}
+
+void launches(const Figures& figures, const std::string& name) {
+  for (const int threads : {1, 4, 16}) {
+    figures.warm_clocks();
+    chain(figures.device(), "launch_chain_fused", threads, true);
+    chain(figures.device(), "launch_independent", threads, false);
+  }
+  const Runtime singly({.devices = {{.name = name}}, .fusion = Fusion::off});
+  for (const int threads : {1, 4, 16}) {
+    figures.warm_clocks();
+    chain(singly.device(), "launch_chain", threads, true);
+  }
+}
+
+/// One step after another, each waited for, as the peer has it.
+template <class Model, class Loss>
+void steps(const Figures& figures,
+           const std::string& name,
+           const std::string& more,
+           Model model,
+           const Loss& loss) {
+  Adam adam({.learning_rate = 1e-3});
+  const auto step = [&] {
+    auto [value, gradients] =
+        value_and_grad(model, [&](const Model& tracked) { return loss(tracked); });
+    adam.step(model, std::move(gradients)).get();
+    figures.device().sync();
+  };
+  const auto first = std::chrono::steady_clock::now();
+  step();
+  const double first_us = seconds_since(first) * 1e6;
+  for (int i = 0; i < 8; ++i) {
+    step();
+  }
+  figures.warm_clocks();
+  step();
+  std::vector<double> times;
+  for (int i = 0; i < 20; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    step();
+    times.push_back(seconds_since(start) * 1e6);
+  }
+  const Median found = median_of(times);
+  fmt::print(
+      "{{\"bench\": \"{}\", \"median_us\": {:.1f}, \"min_us\": {:.1f}, \"max_us\": {:.1f}, "
+      "\"first_us\": {:.0f}, \"peak_MiB\": {}{}}}\n",
+      name,
+      found.median,
+      found.least,
+      found.most,
+      first_us,
+      figures.device().memory().peak_live_bytes >> 20,
+      more);
+  std::fflush(stdout);
+}
+
+void trainings(const Figures& figures) {
+  const Device& device = figures.device();
+  Generator generator(5);
+  std::vector<std::int64_t> classes(64);
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    classes[i] = static_cast<std::int64_t>(i % 10);
+  }
+  const Tensor targets = Tensor::from(device, classes, {64});
+  const Tensor pixels = random_uniform(device, Mlp::input_shape(64), generator);
+  steps(figures, "mlp_b64_step", "", Mlp(device, generator), [&](const Mlp& model) {
+    return cross_entropy(model.forward(pixels), targets);
+  });
+  const Tensor planes = random_uniform(device, Cnn::input_shape(64), generator);
+  steps(figures, "cnn_b64_step", "", Cnn(device, generator), [&](const Cnn& model) {
+    return cross_entropy(model.forward(planes), targets);
+  });
+}
+
+struct Encoder {
+  std::vector<TransformerEncoderLayer> layers;
+  Linear head;
+
+  Encoder(int count, DType dtype, const Device& device, Generator& generator)
+      : head({.in = 512, .out = 10}, device, generator, dtype) {
+    for (int i = 0; i < count; ++i) {
+      layers.emplace_back(
+          TransformerEncoderLayer::Config{.width = 512,
+                                          .heads = 8,
+                                          .inner = 2048,
+                                          .dropout = 0.0,
+                                          .activation = TransformerEncoderLayer::Activation::gelu,
+                                          .norm_first = true},
+          device,
+          generator,
+          dtype);
+    }
+  }
+  [[nodiscard]] Tensor forward(Tensor x) const {
+    for (const TransformerEncoderLayer& layer : layers) {
+      x = layer.forward(x, Mode::eval);
+    }
+    return head.forward(mean(x, {1}));
+  }
+  HEARTH_MODULE(Encoder, layers, head)
+};
+
+void transformers(const Figures& figures) {
+  const Device& device = figures.device();
+  Generator generator(5);
+  const Tensor targets = zeros(device, {32}, DType::i64);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = normal(device, {32, 256, 512}, dtype);
+    steps(figures,
+          "encoder_L12_d512_b32_s256_step",
+          with("dtype", name(dtype)),
+          Encoder(12, dtype, device, generator),
+          [&](const Encoder& model) { return cross_entropy(model.forward(x), targets); });
+  }
+}
+
+int run(std::vector<std::string> arguments) {
+  std::string name = "vulkan:0";
+  const auto found = std::ranges::find(arguments, "--device");
+  if (found != arguments.end() && std::next(found) != arguments.end()) {
+    name = *std::next(found);
+    arguments.erase(found, std::next(found, 2));
+  }
+  const Runtime runtime({.devices = {{.name = name}}});
+  const Figures figures(runtime.device());
+  fmt::print(
+      "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", name, figures.device().description());
+  const std::vector<std::pair<std::string, std::function<void()>>> sections = {
+      {"copy", [&] { copies(figures); }},
+      {"gelu", [&] { gelus(figures); }},
+      {"rows", [&] { rows(figures); }},
+      {"matmul", [&] { products(figures); }},
+      {"launch", [&] { launches(figures, name); }},
+      {"train", [&] { trainings(figures); }},
+      {"transformer", [&] { transformers(figures); }},
+  };
+  int failures = 0;
+  for (const auto& [section, measure] : sections) {
+    if (!arguments.empty() && std::ranges::find(arguments, section) == arguments.end()) {
+      continue;
+    }
+    try {
+      measure();
+    } catch (const Exception& error) {
+      ++failures;
+      fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", section);
+      std::fflush(stdout);
+      fmt::print(stderr, "{}: {}\n", section, error.what());
+    }
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hearth::bench
+
+int main(int argc, char** argv) {
+  try {
+    return hearth::bench::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hearth-gpu-bench: {}\n", error.what());
+    return 1;
+  }
+}
