@@ -14,21 +14,17 @@
 namespace hearth {
 namespace {
 
-struct Piece {
+struct LibraryFunction {
   std::string_view name;
   std::string_view text;
 };
 
 // What a function calls stands before it.
-constexpr Piece kPieces[] = {
-    {"min_f32",
-     "float min_f32(float a, float b) { return a < b || is_nan(a) ? a : b; }\n"},
-    {"max_f32",
-     "float max_f32(float a, float b) { return a > b || is_nan(a) ? a : b; }\n"},
-    {"min_f64",
-     "double min_f64(double a, double b) { return a < b || is_nan(a) ? a : b; }\n"},
-    {"max_f64",
-     "double max_f64(double a, double b) { return a > b || is_nan(a) ? a : b; }\n"},
+constexpr LibraryFunction kLibrary[] = {
+    {"min_f32", "float min_f32(float a, float b) { return a < b || is_nan(a) ? a : b; }\n"},
+    {"max_f32", "float max_f32(float a, float b) { return a > b || is_nan(a) ? a : b; }\n"},
+    {"min_f64", "double min_f64(double a, double b) { return a < b || is_nan(a) ? a : b; }\n"},
+    {"max_f64", "double max_f64(double a, double b) { return a > b || is_nan(a) ? a : b; }\n"},
     {"min_i32", "int min_i32(int a, int b) { return a < b ? a : b; }\n"},
     {"max_i32", "int max_i32(int a, int b) { return a > b ? a : b; }\n"},
     {"min_i64", "int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }\n"},
@@ -46,8 +42,7 @@ constexpr Piece kPieces[] = {
      "double bottom_f64(double a, double b) {\n"
      "  return !is_nan(a) && (b < a || is_nan(b)) ? b : a;\n}\n"},
     // The smallest over -1 wraps; 0 is the answer where there is none.
-    {"div_i32",
-     "int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
+    {"div_i32", "int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
     {"div_i64",
      "int64_t div_i64(int64_t a, int64_t b) { return b == -1l ? -a : b == 0l ? 0l : a / b; }\n"},
     {"div_u8", "uint div_u8(uint a, uint b) { return b == 0u ? 0u : a / b; }\n"},
@@ -285,9 +280,9 @@ const Spelling& glsl_spelling() noexcept {
 }
 
 std::string glsl_library(std::string_view text) {
-  std::vector<const Piece*> used;
+  std::vector<const LibraryFunction*> used;
   std::string all(text);
-  for (auto piece = std::rbegin(kPieces); piece != std::rend(kPieces); ++piece) {
+  for (auto piece = std::rbegin(kLibrary); piece != std::rend(kLibrary); ++piece) {
     if (calls(all, piece->name)) {
       used.push_back(&*piece);
       all += piece->text;
@@ -315,8 +310,7 @@ std::string glsl_parameter_members(const KernelIR& kernel) {
   std::string members;
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
     const DType type = kernel.parameters[i];
-    members += fmt::format(
-        "{} s{}; ", type == DType::boolean ? "int" : glsl_compute_type(type), i);
+    members += fmt::format("{} s{}; ", type == DType::boolean ? "int" : glsl_compute_type(type), i);
   }
   return members;
 }

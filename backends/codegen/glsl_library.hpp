@@ -1,5 +1,5 @@
-// The functions that a printed body calls (kernel_printer.hpp), in GLSL, and the words of GLSL. They
-// stand behind the prelude. Pure. Threads: any.
+// The functions that a printed body calls (kernel_printer.hpp), in GLSL, and the words of GLSL.
+// They stand behind the prelude. Pure. Threads: any.
 #pragma once
 
 #include <string>

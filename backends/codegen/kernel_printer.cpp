@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/assert.hpp>
+
 namespace hearth {
 namespace {
 
@@ -133,8 +135,8 @@ void BodyPrinter::find_uses() {
     const bool is_leaf = node.primitive == Primitive::position ||
                          node.primitive == Primitive::index || node.primitive == Primitive::philox;
     is_whole_[static_cast<std::size_t>(place)] =
-        is_leaf || (node.primitive == Primitive::div && node.type == DType::i64 && is_whole(0) &&
-                    is_whole(1));
+        is_leaf ||
+        (node.primitive == Primitive::div && node.type == DType::i64 && is_whole(0) && is_whole(1));
   }
 }
 
@@ -217,15 +219,13 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
       return power(place, before);
     case Primitive::min:
     case Primitive::max:
-      return fmt::format(
-          "{}_{}({}, {})", name(node.primitive), name(of), a, operand(node, 1));
+      return fmt::format("{}_{}({}, {})", name(node.primitive), name(of), a, operand(node, 1));
     case Primitive::add:
     case Primitive::sub:
     case Primitive::mul:
-      return fmt::format(of == DType::u8 ? "({} {} {}) & 255u" : "{} {} {}",
-                         a,
-                         sign_of(node.primitive),
-                         operand(node, 1));
+      return of == DType::u8
+                 ? fmt::format("({} {} {}) & 255u", a, sign_of(node.primitive), operand(node, 1))
+                 : fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
     case Primitive::equal:
     case Primitive::less:
     case Primitive::less_equal:
@@ -243,7 +243,9 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
 
 std::string BodyPrinter::function(std::int32_t place) {
   const KernelNode& node = kernel_.node(place);
-  const NamedFunction& row = *function_of(node.primitive);
+  const NamedFunction* const found = function_of(node.primitive);
+  HEARTH_ASSERT(found != nullptr, "a primitive that the printer does not know");
+  const NamedFunction& row = found != nullptr ? *found : kFunctions[0];
   const bool is_quick =
       row.has_quick && node.type == DType::f32 && is_narrow_[static_cast<std::size_t>(place)];
   if (!is_quick) {
@@ -328,16 +330,15 @@ std::string BodyPrinter::conversion(std::int32_t place) const {
     const std::uint64_t one = is_float(to) ? std::bit_cast<std::uint64_t>(1.0) : 1U;
     return fmt::format("{} ? {} : {}", a, spelling_.literal(to, one), spelling_.literal(to, 0));
   }
-  const std::string plain =
-      fmt::format("{}({})", spelling_.types[static_cast<std::size_t>(to)], a);
+  const std::string plain = fmt::format("{}({})", spelling_.types[static_cast<std::size_t>(to)], a);
   return to == DType::u8 ? fmt::format("{} & 255u", plain) : plain;
 }
 
 // A block has four words, and neighbours share it: each stream of words keeps its last block.
 std::string BodyPrinter::random_word(const KernelNode& node) {
   std::size_t i = 0;
-  while (i < streams_.size() && (streams_[i].seed != node.operands[0] ||
-                                 streams_[i].counter != node.operands[1])) {
+  while (i < streams_.size() &&
+         (streams_[i].seed != node.operands[0] || streams_[i].counter != node.operands[1])) {
     ++i;
   }
   if (i == streams_.size()) {
