@@ -51,7 +51,7 @@ float m_div(float a, float b) {
   precise const float near = n * reciprocal;
   precise const float rest = fma(-near, d, n);
   precise const float better = fma(rest, reciprocal, near);
-  return m_is_finite(better) && better != 0.0 ? better : near;
+  return abs(near) > 0.0 && abs(near) < M_INF ? better : near;
 }
 )";
 
@@ -209,7 +209,8 @@ float m_tanh(float x) {
 }
 )";
 
-// Near 0 an odd polynomial, else 1 - exp(polynomial).
+// Near 0 an odd polynomial, else 1 - 2^polynomial, where what exp2() is off by is of a number below
+// 0.2.
 inline constexpr std::string_view kErfF32 = R"(
 float m_erf(float x) {
   const float magnitude = abs(x);
@@ -222,17 +223,13 @@ float m_erf(float x) {
   near = near * s - 3.76125336e-1;
   near = near * s + 1.28379166e-1;
   near = near * t + t;
-  float far = -1.72853470e-5 * t + 3.83197126e-4;
-  far = far * s + (-3.88396438e-3 * t + 2.42546219e-2);
-  far = far * t - 1.06777877e-1;
-  far = far * t - 6.34846687e-1;
-  far = far * t - 1.28717512e-1;
-  far = far * t - t;
-  precise const float shifted = far * 1.44269504088896341 + 12582912.0;
-  precise const float n = shifted - 12582912.0;
-  precise const float r = (far - n * 0.693359375) - n * -2.12194440e-4;
-  const int exponent = floatBitsToInt(shifted) - 0x4b400000;
-  far = 1.0 - m_exp_near(r) * intBitsToFloat((exponent + 127) << 23);
+  float far = -2.493748440e-05 * t + 5.528365934e-04;
+  far = far * s + (-5.603376150e-03 * t + 3.499202273e-02);
+  far = far * t - 1.540479136e-01;
+  far = far * t - 9.158901671e-01;
+  far = far * t - 1.857001162e-01;
+  far = far * t - 1.442695041e+00 * t;
+  far = 1.0 - exp2(far);
   return is_nan(x) ? x : m_copy_sign(t > 0.927734375 ? far : near, x);
 }
 )";
@@ -325,7 +322,7 @@ double m_div(double a, double b) {
   precise const double near = n / d;
   precise const double rest = fma(-near, d, n);
   precise const double better = near + rest / d;
-  return m_is_finite(better) && better != 0.0lf ? better : near;
+  return abs(near) > 0.0lf && abs(near) < M_INF_D ? better : near;
 }
 )";
 

@@ -2,6 +2,11 @@
 
 #include <array>
 
+#include <hearth/streams/kernel/op_expression.hpp>
+
+#include "kernels/expression.hpp"
+#include "kernels/pointwise.hpp"
+
 namespace hearth::vulkan {
 namespace {
 
@@ -11,7 +16,13 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   const auto set = [&rows](OpKind kind, KernelRow row) {
     rows[static_cast<std::size_t>(kind)] = row;
   };
-  static_cast<void>(set);
+  const auto in_place = [](OpKind, int) noexcept { return true; };
+  for (int i = 0; i < kOpKindCount; ++i) {
+    if (has_expression(static_cast<OpKind>(i))) {
+      set(static_cast<OpKind>(i), {encode_elementwise, supports_elementwise, in_place});
+    }
+  }
+  set(OpKind::expression, {encode_expression, supports_expression, in_place});
   return rows;
 }
 

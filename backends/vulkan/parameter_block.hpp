@@ -15,7 +15,7 @@ namespace hearth::vulkan {
 
 class ParameterBlock final {
  public:
-  static constexpr std::size_t kMostBytes = 1024;
+  static constexpr std::size_t kMostBytes = 2048;
 
   /// Aligned to its size, as scalar block layout has it.
   template <class T>

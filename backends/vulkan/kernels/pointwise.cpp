@@ -1,0 +1,401 @@
+// How the work is cut. Where all operands lie in memory as the result does, repeat whole, or have
+// rows of whole vectors, a thread takes vectors of 16 bytes or so, two of them where elements are
+// large: the shader moves bytes as fast as a copy. Else it takes four elements, a workgroup's width
+// apart, and finds each operand's place by strides. Axes are merged first, so that few are left.
+#include "pointwise.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/kernel/kernel_builder.hpp>
+#include <hearth/streams/kernel/op_expression.hpp>
+#include <hearth/streams/op_facts.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "../strided.hpp"
+#include "pointwise_text.hpp"
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kScalarPieces = 4;
+/// Places below this leave room for what a grid has too much.
+constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
+
+using Space = StridedSpace<kMostExpressionInputs>;
+
+bool is_aligned(const TensorView& view, std::int64_t bytes) noexcept {
+  return reinterpret_cast<std::uintptr_t>(view.data) %  // NOLINT: a device address
+             static_cast<std::uintptr_t>(bytes) ==
+         0;
+}
+
+// Operands of a call, and how the work on them is cut.
+struct Plan {
+  Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails);
+
+  Space space;
+  PointwiseForm form;
+  std::int64_t count;
+  bool has_strided = false;
+
+ private:
+  void find_access(const KernelCall& call);
+  [[nodiscard]] bool take_vectors(const KernelCall& call, int vector);
+};
+
+Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails)
+    : space(call.outputs[0].shape()), count(call.outputs[0].element_count()) {
+  const DeviceLimits& limits = encoder.limits();
+  form.threads = static_cast<int>(std::min<std::uint32_t>(kThreads, limits.most_group_threads));
+  form.has_f16_arithmetic = limits.has_f16_arithmetic && !limits.is_cpu;
+  form.may_fail = fails;
+  form.is_guarded = encoder.guard() != 0;
+  if (form.is_guarded) {
+    const std::span<const std::int8_t> keeps = encoder.keeps();
+    for (std::size_t i = 0; i < std::min(keeps.size(), form.keeps.size()); ++i) {
+      form.keeps[i] = keeps[i];
+    }
+  }
+  find_access(call);
+  form.rank = has_strided ? space.rank : 1;
+}
+
+// Phases: which inputs lie as the result does, by a look at their layouts; the others by their
+// strides; vectors, if all of them allow it.
+void Plan::find_access(const KernelCall& call) {
+  const std::size_t inputs = call.inputs.size();
+  std::int64_t smallest = 8;
+  std::int64_t reach = count;
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const TensorView& view = call.inputs[i];
+    const bool is_whole = view.layout->contiguous && view.shape() == call.outputs[0].shape();
+    form.access[i] = is_whole                    ? Access::linear
+                     : view.element_count() == 1 ? Access::cell
+                                                 : Access::any;
+    has_strided = has_strided || form.access[i] == Access::any;
+    smallest =
+        form.access[i] == Access::cell ? smallest : std::min(smallest, size_bytes(view.dtype));
+  }
+  for (const TensorView& view : call.outputs) {
+    smallest = std::min(smallest, size_bytes(view.dtype));
+  }
+  if (has_strided) {
+    for (const TensorView& view : call.inputs) {
+      space.add(view);
+    }
+    space.merge();
+    has_strided = false;
+    for (std::size_t i = 0; i < inputs; ++i) {
+      reach = std::max(reach, space.reach(i));
+      form.access[i] = space.is_linear(i) ? Access::linear
+                       : space.repeats(i) ? Access::cell
+                                          : Access::any;
+      has_strided = has_strided || form.access[i] == Access::any;
+    }
+  }
+  form.is_wide = reach >= kMostNarrow;
+  const int widest = smallest == 1 ? 16 : smallest == 2 ? 8 : 4;
+  for (int vector = widest; vector >= 4; vector /= 2) {
+    if (take_vectors(call, vector)) {
+      form.vector = vector;
+      form.pieces = vector == 4 && smallest == 4 ? 2 : 1;
+      return;
+    }
+  }
+  form.pieces = kScalarPieces;
+}
+
+// Rows of vectors: where the innermost axis is made of whole ones, and starts at one in each row.
+bool Plan::take_vectors(const KernelCall& call, int vector) {
+  const auto is_ready = [&](const TensorView& view) {
+    return is_aligned(view, std::min<std::int64_t>(16, vector * size_bytes(view.dtype)));
+  };
+  if (!std::ranges::all_of(call.outputs, is_ready) ||
+      (has_strided && space.inner_size() % vector != 0)) {
+    return false;
+  }
+  std::array<Access, kMostExpressionInputs> access = form.access;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (access[i] == Access::cell) {
+      continue;
+    }
+    if (access[i] == Access::any && space.inner_stride(i) == 0) {
+      access[i] = Access::columns;
+      continue;
+    }
+    bool fits = is_ready(call.inputs[i]);
+    if (access[i] == Access::any) {
+      fits = fits && space.inner_stride(i) == 1;
+      for (int axis = 0; axis < space.rank - 1; ++axis) {
+        fits = fits && space.stride[i][static_cast<std::size_t>(axis)] % vector == 0;
+      }
+      access[i] = Access::rows;
+    }
+    if (!fits) {
+      return false;
+    }
+  }
+  form.access = access;
+  return true;
+}
+
+void add_form(ShaderKey& key, const PointwiseForm& form, std::size_t inputs) noexcept {
+  key.add(static_cast<std::uint32_t>(form.vector) | static_cast<std::uint32_t>(form.pieces) << 8U |
+          static_cast<std::uint32_t>(form.rank) << 16U | (form.is_wide ? 1U << 24U : 0U) |
+          (form.is_guarded ? 1U << 25U : 0U));
+  std::uint64_t access = 0;
+  for (std::size_t i = 0; i < inputs; ++i) {
+    access = access << 4U | static_cast<std::uint64_t>(form.access[i]);
+  }
+  key.add(access);
+  if (form.is_guarded) {
+    key.add(std::bit_cast<std::uint32_t>(form.keeps));
+  }
+}
+
+// In the order that pointwise_text() declares.
+void add_addresses(ParameterBlock& to,
+                   const KernelCall& call,
+                   const KernelEncoder& encoder,
+                   const Plan& plan) noexcept {
+  for (const TensorView& view : call.inputs) {
+    to.add(view);
+  }
+  for (const TensorView& view : call.outputs) {
+    to.add(view);
+  }
+  if (plan.form.may_fail) {
+    to.add(encoder.error_cell());
+  }
+  if (plan.form.is_guarded) {
+    to.add(encoder.guard());
+  }
+  if (plan.form.is_wide) {
+    to.add(plan.count);
+  } else {
+    to.add(static_cast<std::int32_t>(plan.count));
+  }
+}
+
+void add_strides(ParameterBlock& to, const Plan& plan, std::size_t inputs) noexcept {
+  if (!plan.has_strided) {
+    return;
+  }
+  const Space& space = plan.space;
+  for (int axis = 1; axis < space.rank; ++axis) {
+    const std::int64_t size = space.size[static_cast<std::size_t>(axis)];
+    if (plan.form.is_wide) {
+      to.add(size);
+      continue;
+    }
+    const Divisor divisor(size);
+    to.add(static_cast<std::uint32_t>(size)).add(divisor.factor).add(divisor.shift);
+  }
+  for (std::size_t i = 0; i < inputs; ++i) {
+    for (int axis = 0; is_strided(plan.form.access[i]) && axis < space.rank; ++axis) {
+      const std::int64_t stride = space.stride[i][static_cast<std::size_t>(axis)];
+      if (plan.form.is_wide) {
+        to.add(stride);
+      } else {
+        to.add(static_cast<std::int32_t>(stride));
+      }
+    }
+  }
+}
+
+Grid grid_of(const Plan& plan, const KernelEncoder& encoder) noexcept {
+  const std::int64_t taken = std::int64_t{plan.form.threads} * plan.form.pieces * plan.form.vector;
+  return encoder.linear((plan.count + taken - 1) / taken);
+}
+
+// ---- kinds ----
+
+// What an expression depends on beside kind, flags and types.
+bool has_choice(const OpView& op) noexcept {
+  switch (op.kind()) {
+    case OpKind::sgd_step:
+      return op.attributes<SgdAttributes>().nesterov != 0;
+    case OpKind::adam_step:
+      return op.attributes<AdamAttributes>().decoupled != 0;
+    default:
+      return false;
+  }
+}
+
+bool has_immediate(const OpRecord& record) noexcept {
+  return record.has(RecordFlag::scalar_lhs) || record.has(RecordFlag::scalar_rhs);
+}
+
+bool is_binary(OpKind kind) noexcept {
+  return kind >= OpKind::add && kind <= OpKind::relu_backward;
+}
+
+// Whether op_parameters() gives something beside an immediate.
+bool has_parameters(OpKind kind) noexcept {
+  return kind <= OpKind::random_bernoulli || kind == OpKind::dropout || kind == OpKind::sgd_step ||
+         kind == OpKind::adam_step;
+}
+
+bool fails_on_data(const KernelCall& call) noexcept {
+  return may_fail(call.op.kind(),
+                  call.inputs.empty() ? call.outputs[0].dtype : call.inputs[0].dtype);
+}
+
+KernelIR kernel_of(const KernelCall& call) {
+  KernelBuilder builder({0});
+  std::vector<AffineIndex> plain(1);
+  plain[0].terms.push_back({.axis = 0});
+  std::vector<KernelValue> inputs;
+  for (const TensorView& view : call.inputs) {
+    inputs.push_back(builder.input(view.dtype, plain));
+  }
+  const DType dtype = call.inputs.empty() ? call.outputs[0].dtype : call.inputs[0].dtype;
+  std::vector<KernelValue> parameters;
+  for (const KernelParameter& each : op_parameters(call.op, dtype)) {
+    parameters.push_back(builder.parameter(each.type));
+  }
+  std::vector<DType> types;
+  for (const TensorView& view : call.outputs) {
+    types.push_back(view.dtype);
+  }
+  for (const KernelValue& value : op_expression(builder, call.op, inputs, parameters, types)) {
+    builder.output(value);
+  }
+  return builder.take();
+}
+
+void add_scalars(ParameterBlock& to, const KernelCall& call) {
+  const OpRecord& record = call.op.record();
+  const DType dtype = call.inputs.empty() ? call.outputs[0].dtype : call.inputs[0].dtype;
+  if (has_parameters(record.kind)) {
+    for (const KernelParameter& each : op_parameters(call.op, dtype)) {
+      add_scalar(to, each.type, each.value);
+    }
+  } else if (is_binary(record.kind) && has_immediate(record)) {
+    add_scalar(to, compute_type(dtype), call.op.attributes<ScalarAttributes>());
+  }
+}
+
+// On the way to 16 bits: rounded toward zero, with the last bit set when something was lost.
+float sticky(double value) noexcept {
+  auto near = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(near) == value) {
+    return near;
+  }
+  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
+    near = std::nextafter(near, 0.0F);
+  }
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
+}
+
+}  // namespace
+
+void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) noexcept {
+  switch (type) {
+    case DType::f32:
+      to.add(static_cast<float>(value.real));
+      break;
+    case DType::f64:
+      to.add(value.real);
+      break;
+    case DType::f16:
+      to.add(static_cast<float>(f16(sticky(value.real))));
+      break;
+    case DType::bf16:
+      to.add(static_cast<float>(bf16(sticky(value.real))));
+      break;
+    case DType::i64:
+      to.add(value.integer);
+      break;
+    case DType::i32:
+      to.add(static_cast<std::int32_t>(value.integer));
+      break;
+    case DType::u8:
+      to.add(static_cast<std::uint32_t>(value.integer) & 255U);
+      break;
+    default:
+      to.add(value.integer != 0 ? 1U : 0U);
+      break;
+  }
+}
+
+Support supports_types(const KernelIR& kernel, std::string_view op, const DeviceLimits& limits) {
+  const auto is_wide = [](const KernelNode& node) { return node.type == DType::f64; };
+  if (limits.has_f64 || std::ranges::none_of(kernel.body, is_wide)) {
+    return {};
+  }
+  return {.yes = false,
+          .reason = fmt::format("{}: it computes in f64, which the device's kernels have not", op)};
+}
+
+Support supports_elementwise(const KernelCall& call, const DeviceLimits& limits) {
+  return limits.has_f64 ? Support{} : supports_types(kernel_of(call), name(call.op.kind()), limits);
+}
+
+Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
+  const Plan plan(call, encoder, fails_on_data(call));
+  if (plan.count == 0) {
+    return {};
+  }
+  const OpRecord& record = call.op.record();
+  constexpr auto kSides = static_cast<std::uint32_t>(RecordFlag::scalar_lhs) |
+                          static_cast<std::uint32_t>(RecordFlag::scalar_rhs);
+  ShaderKey key(ShaderFamily::pointwise);
+  key.add(static_cast<std::uint32_t>(record.kind) | (record.flags & kSides) << 16U |
+          static_cast<std::uint32_t>(call.inputs.size()) << 20U |
+          static_cast<std::uint32_t>(call.outputs.size()) << 24U |
+          (has_choice(call.op) ? 1U << 28U : 0U));
+  std::uint64_t types = 0;
+  for (const TensorView& view : call.inputs) {
+    types = types << 4U | static_cast<std::uint64_t>(view.dtype);
+  }
+  for (const TensorView& view : call.outputs) {
+    types = types << 4U | static_cast<std::uint64_t>(view.dtype);
+  }
+  key.add(types);
+  add_form(key, plan.form, call.inputs.size());
+
+  ParameterBlock parameters;
+  add_addresses(parameters, call, encoder, plan);
+  add_scalars(parameters, call);
+  add_strides(parameters, plan, call.inputs.size());
+  const auto make_text = [&] {
+    return pointwise_text(kernel_of(call), plan.form, parameters.size_bytes());
+  };
+  return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+}
+
+Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder) {
+  const Expression& expression = *call.expression;
+  const Plan plan(call, encoder, expression.may_fail);
+  if (plan.count == 0) {
+    return {};
+  }
+  ShaderKey key(ShaderFamily::pointwise);
+  key.add(static_cast<std::uint32_t>(OpKind::expression)).add(expression.hash);
+  key.add(expression.may_fail);
+  add_form(key, plan.form, call.inputs.size());
+
+  ParameterBlock parameters;
+  add_addresses(parameters, call, encoder, plan);
+  const ExpressionParameters scalars(call.op, expression);
+  for (std::size_t i = 0; i < expression.kernel.parameters.size(); ++i) {
+    add_scalar(parameters, expression.kernel.parameters[i], scalars.all()[i]);
+  }
+  add_strides(parameters, plan, call.inputs.size());
+  const auto make_text = [&] {
+    return pointwise_text(expression.kernel, plan.form, parameters.size_bytes());
+  };
+  return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+}
+
+}  // namespace hearth::vulkan

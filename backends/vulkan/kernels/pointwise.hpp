@@ -1,0 +1,29 @@
+// Ops that make each element of their results from the elements at its place: all kinds that have
+// an expression, and captured and fused ones. Threads: owner only.
+#pragma once
+
+#include <string_view>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/streams/kernel/kernel_ir.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+#include "../kernel_encoder.hpp"
+#include "../parameter_block.hpp"
+
+namespace hearth::vulkan {
+
+/// A kind that has an expression (op_expression.hpp).
+[[nodiscard]] Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder);
+[[nodiscard]] Support supports_elementwise(const KernelCall& call, const DeviceLimits& limits);
+/// An op of kind `expression` whose kernel is pointwise.
+[[nodiscard]] Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder);
+
+/// A scalar of a kernel, rounded to its type, as its shader declares it.
+void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) noexcept;
+/// Whether a kernel has values of a type that the device cannot hold.
+[[nodiscard]] Support supports_types(const KernelIR& kernel,
+                                     std::string_view op,
+                                     const DeviceLimits& limits);
+
+}  // namespace hearth::vulkan
