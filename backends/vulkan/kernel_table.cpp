@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "kernels/movement.hpp"
+
 namespace hearth::vulkan {
 namespace {
 
@@ -11,7 +13,9 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   const auto set = [&rows](OpKind kind, KernelRow row) {
     rows[static_cast<std::size_t>(kind)] = row;
   };
-  static_cast<void>(set);
+  set(OpKind::copy, {.encode = encode_copy, .may_alias = copy_may_alias});
+  set(OpKind::concat, {.encode = encode_concat});
+  set(OpKind::slice_scatter, {.encode = encode_slice_scatter});
   return rows;
 }
 
