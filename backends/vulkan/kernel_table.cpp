@@ -6,6 +6,7 @@
 
 #include "kernels/expression.hpp"
 #include "kernels/pointwise.hpp"
+#include "kernels/movement.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -23,6 +24,9 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
     }
   }
   set(OpKind::expression, {encode_expression, supports_expression, in_place});
+  set(OpKind::copy, {.encode = encode_copy, .may_alias = copy_may_alias});
+  set(OpKind::concat, {.encode = encode_concat});
+  set(OpKind::slice_scatter, {.encode = encode_slice_scatter});
   return rows;
 }
 
