@@ -9,7 +9,7 @@
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   const hearth::Tensor x = hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
   const hearth::Tensor y = hearth::Tensor::from(device, {0.1F, 0.2F, 0.3F, 0.4F}, {2, 2});
 

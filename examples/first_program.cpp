@@ -19,7 +19,7 @@ struct Classifier {
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   hearth::Generator generator(1);
   Classifier model{.inner = {{.in = 784, .out = 128}, device, generator},
                    .outer = {{.in = 128, .out = 10}, device, generator}};

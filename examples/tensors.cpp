@@ -7,7 +7,7 @@
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   std::cout << device.name() << ": " << device.description() << "\n\n";
 
   const hearth::Tensor a =
