@@ -31,16 +31,12 @@ constexpr LibraryFunction kLibrary[] = {
     {"max_i64", "int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }\n"},
     {"min_u8", "uint min_u8(uint a, uint b) { return a < b ? a : b; }\n"},
     {"max_u8", "uint max_u8(uint a, uint b) { return a > b ? a : b; }\n"},
-    // Of equal values the first stays, and so does the first NaN.
-    {"top_f32",
-     "float top_f32(float a, float b) { return !is_nan(a) && (b > a || is_nan(b)) ? b : a; }\n"},
-    {"bottom_f32",
-     "float bottom_f32(float a, float b) { return !is_nan(a) && (b < a || is_nan(b)) ? b : a; }\n"},
-    {"top_f64",
-     "double top_f64(double a, double b) { return !is_nan(a) && (b > a || is_nan(b)) ? b : a; }\n"},
+    // Of equal values the first stays; NaN beats all.
+    {"top_f32", "float top_f32(float a, float b) { return b > a || is_nan(b) ? b : a; }\n"},
+    {"bottom_f32", "float bottom_f32(float a, float b) { return b < a || is_nan(b) ? b : a; }\n"},
+    {"top_f64", "double top_f64(double a, double b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f64",
-     "double bottom_f64(double a, double b) {\n"
-     "  return !is_nan(a) && (b < a || is_nan(b)) ? b : a;\n}\n"},
+     "double bottom_f64(double a, double b) { return b < a || is_nan(b) ? b : a; }\n"},
     // The smallest over -1 wraps; 0 is the answer where there is none.
     {"div_i32", "int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
     {"div_i64",

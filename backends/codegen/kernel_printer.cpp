@@ -44,8 +44,8 @@ const NamedFunction* function_of(Primitive primitive) noexcept {
 }
 
 // Float arithmetic: an error of an operand becomes one of the result.
-bool is_smooth(Primitive primitive) noexcept {
-  switch (primitive) {
+bool is_smooth(const KernelNode& node) noexcept {
+  switch (node.primitive) {
     case Primitive::neg:
     case Primitive::abs:
     case Primitive::add:
@@ -54,8 +54,10 @@ bool is_smooth(Primitive primitive) noexcept {
     case Primitive::min:
     case Primitive::max:
       return true;
+    case Primitive::fold:
+      return static_cast<FoldOp>(node.number) != FoldOp::prod;
     default:
-      return function_of(primitive) != nullptr;
+      return function_of(node.primitive) != nullptr;
   }
 }
 
@@ -113,7 +115,7 @@ void BodyPrinter::find_uses() {
     is_stored_only_[at] = is_stored[at] && !is_read[at];
     is_narrow_[at] = !is_exact[at];
     const bool rounds = node.primitive == Primitive::convert && is_half(node.type);
-    const bool passes_on = is_smooth(node.primitive) && node.type == DType::f32 && !is_exact[at];
+    const bool passes_on = is_smooth(node) && node.type == DType::f32 && !is_exact[at];
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       if (node.operands[i] == kNoNode) {
         continue;

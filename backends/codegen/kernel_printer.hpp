@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <hearth/backends/codegen/glsl_math.hpp>
@@ -51,6 +52,10 @@ class BodyPrinter final {
   }
   /// The node's value stands there; print() assigns to it and declares nothing.
   void keep_in(std::int32_t place, std::string name);
+  /// The node's value stands there already.
+  void rename(std::int32_t place, std::string name) {
+    names_[static_cast<std::size_t>(place)] = std::move(name);
+  }
   /// What a store of the output takes: of 16-bit types the value before it is rounded.
   [[nodiscard]] const std::string& stored(std::size_t output) const noexcept {
     return value(kernel_.outputs[output].value);

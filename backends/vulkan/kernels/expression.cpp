@@ -1,8 +1,10 @@
 #include "expression.hpp"
 
 #include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include "pointwise.hpp"
+#include "rows.hpp"
 
 namespace hearth::vulkan {
 
@@ -14,7 +16,9 @@ Support supports_expression(const KernelCall& call, const DeviceLimits& limits) 
 }
 
 Status encode_expression(const KernelCall& call, KernelEncoder& encoder) {
-  return encode_pointwise_expression(call, encoder);
+  return call.op.attributes<ExpressionAttributes>().row_axes == 0
+             ? encode_pointwise_expression(call, encoder)
+             : encode_rows(call, encoder);
 }
 
 }  // namespace hearth::vulkan

@@ -27,6 +27,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
+/// Neighbours that share a block of random words.
+constexpr int kRun = 4;
+/// More nodes than this are too many to stand in a shader several times.
+constexpr std::size_t kLongBody = 150;
 /// Places below this leave room for what a grid has too much.
 constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
@@ -40,7 +44,7 @@ bool is_aligned(const TensorView& view, std::int64_t bytes) noexcept {
 
 // Operands of a call, and how the work on them is cut.
 struct Plan {
-  Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails);
+  Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, bool is_long);
 
   Space space;
   PointwiseForm form;
@@ -48,11 +52,11 @@ struct Plan {
   bool has_strided = false;
 
  private:
-  void find_access(const KernelCall& call);
+  void find_access(const KernelCall& call, bool is_long);
   [[nodiscard]] bool take_vectors(const KernelCall& call, int vector);
 };
 
-Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails)
+Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, bool is_long)
     : space(call.outputs[0].shape()), count(call.outputs[0].element_count()) {
   const DeviceLimits& limits = encoder.limits();
   form.threads = static_cast<int>(std::min<std::uint32_t>(kThreads, limits.most_group_threads));
@@ -65,13 +69,13 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails)
       form.keeps[i] = keeps[i];
     }
   }
-  find_access(call);
+  find_access(call, is_long);
   form.rank = has_strided ? space.rank : 1;
 }
 
 // Phases: which inputs lie as the result does, by a look at their layouts; the others by their
 // strides; vectors, if all of them allow it.
-void Plan::find_access(const KernelCall& call) {
+void Plan::find_access(const KernelCall& call, bool is_long) {
   const std::size_t inputs = call.inputs.size();
   std::int64_t smallest = 8;
   std::int64_t reach = count;
@@ -103,6 +107,10 @@ void Plan::find_access(const KernelCall& call) {
     }
   }
   form.is_wide = reach >= kMostNarrow;
+  if (is_long) {
+    form.run = kRun;
+    return;
+  }
   const int widest = smallest == 1 ? 16 : smallest == 2 ? 8 : 4;
   for (int vector = widest; vector >= 4; vector /= 2) {
     if (take_vectors(call, vector)) {
@@ -150,7 +158,8 @@ bool Plan::take_vectors(const KernelCall& call, int vector) {
 
 void add_form(ShaderKey& key, const PointwiseForm& form, std::size_t inputs) noexcept {
   key.add(static_cast<std::uint32_t>(form.vector) | static_cast<std::uint32_t>(form.pieces) << 8U |
-          static_cast<std::uint32_t>(form.rank) << 16U | (form.is_wide ? 1U << 24U : 0U) |
+          static_cast<std::uint32_t>(form.rank) << 16U |
+          static_cast<std::uint32_t>(form.run) << 20U | (form.is_wide ? 1U << 24U : 0U) |
           (form.is_guarded ? 1U << 25U : 0U));
   std::uint64_t access = 0;
   for (std::size_t i = 0; i < inputs; ++i) {
@@ -229,6 +238,12 @@ bool has_choice(const OpView& op) noexcept {
     default:
       return false;
   }
+}
+
+// Two numbers of two or four words, a logarithm, a sine and a cosine.
+bool has_long_body(const KernelCall& call) noexcept {
+  return call.op.kind() == OpKind::random_normal ||
+         (call.op.kind() == OpKind::random_uniform && call.outputs[0].dtype == DType::f64);
 }
 
 bool has_immediate(const OpRecord& record) noexcept {
@@ -342,7 +357,7 @@ Support supports_elementwise(const KernelCall& call, const DeviceLimits& limits)
 }
 
 Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
-  const Plan plan(call, encoder, fails_on_data(call));
+  const Plan plan(call, encoder, fails_on_data(call), has_long_body(call));
   if (plan.count == 0) {
     return {};
   }
@@ -376,7 +391,7 @@ Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
 
 Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder) {
   const Expression& expression = *call.expression;
-  const Plan plan(call, encoder, expression.may_fail);
+  const Plan plan(call, encoder, expression.may_fail, expression.kernel.body.size() > kLongBody);
   if (plan.count == 0) {
     return {};
   }

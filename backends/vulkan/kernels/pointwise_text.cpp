@@ -148,6 +148,10 @@ class PointwiseText {
     }
     text += fmt::format("const INDEX first = INDEX(GROUP) * {} + INDEX(THREAD);\n",
                         form_.threads * form_.pieces);
+    if (form_.run > 0) {
+      text += fmt::format("const INDEX end = min(first * {0} + {0}, p.n);\n", form_.run);
+      return text + one_by_one(fmt::format("first * {}", form_.run), "end") + "}\n";
+    }
     for (int piece = 0; piece < form_.pieces; ++piece) {
       text += loads(piece);
     }
@@ -163,17 +167,7 @@ class PointwiseText {
         piece,
         piece * form_.threads,
         vector_);
-    std::string inside;
-    if (has_strided_) {
-      inside += fmt::format("find(i{}", piece);
-      for (std::size_t i = 0; i < inputs(); ++i) {
-        if (is_strided(form_.access[i])) {
-          text += fmt::format("INDEX o{}_{};\n", i, piece);
-          inside += fmt::format(", o{}_{}", i, piece);
-        }
-      }
-      inside += ");\n";
-    }
+    std::string inside = find_call(fmt::format("i{}", piece), fmt::format("_{}", piece));
     for (std::size_t i = 0; i < inputs(); ++i) {
       if (form_.access[i] == Access::cell) {
         continue;
@@ -264,19 +258,24 @@ class PointwiseText {
                                 size_bytes(dtype));
     }
     const bool has_tail = vector_ > 1 && !has_strided_;
-    return text + (has_tail ? "} else {\n" + tail(piece) + "}\n" : "}\n");
+    const std::string first = fmt::format("i{}", piece);
+    return text + (has_tail ? "} else {\n" + one_by_one(first, "p.n") + "}\n" : "}\n");
   }
 
-  // The last few elements, which make no vector.
-  [[nodiscard]] std::string tail(int piece) const {
-    std::string text = fmt::format("for (INDEX i = i{0}; i < p.n; ++i) {{\n", piece);
+  // Elements from place `first` on, one after the other: the last few, which make no vector, or all
+  // that a thread takes, where the body is too long to stand there more than once.
+  [[nodiscard]] std::string one_by_one(const std::string& first, const std::string& end) const {
+    std::string text =
+        fmt::format("[[dont_unroll]] for (INDEX i = {}; i < {}; ++i) {{\n", first, end);
+    text += find_call("i", "");
     for (std::size_t i = 0; i < inputs(); ++i) {
-      if (form_.access[i] == Access::linear) {
-        text += fmt::format("const {} a{} = load_{}(p.x{}, i);\n",
+      if (form_.access[i] != Access::cell) {
+        text += fmt::format("const {} a{} = load_{}(p.x{}, {});\n",
                             input_type(i),
                             i,
                             glsl_suffix(kernel_.inputs[i].dtype),
-                            i);
+                            i,
+                            form_.access[i] == Access::linear ? "i" : fmt::format("o{}", i));
       }
     }
     for (std::size_t i = 0; i < outputs(); ++i) {
@@ -285,7 +284,7 @@ class PointwiseText {
     text += body_call(
         "i",
         [&](std::size_t i) {
-          return (form_.access[i] == Access::linear ? "a" : "c") + std::to_string(i);
+          return (form_.access[i] == Access::cell ? "c" : "a") + std::to_string(i);
         },
         [](std::size_t i) { return fmt::format("b{}", i); });
     for (std::size_t i = 0; i < outputs(); ++i) {
@@ -293,6 +292,22 @@ class PointwiseText {
           fmt::format("store_{1}(p.y{0}, i, b{0});\n", i, glsl_suffix(kernel_.outputs[i].dtype));
     }
     return text + "}\n";
+  }
+
+  // Declares and finds the places of strided operands: o0, or o0_1 with an ending.
+  [[nodiscard]] std::string find_call(const std::string& place, const std::string& ending) const {
+    if (!has_strided_) {
+      return {};
+    }
+    std::string text;
+    std::string call = "find(" + place;
+    for (std::size_t i = 0; i < inputs(); ++i) {
+      if (is_strided(form_.access[i])) {
+        text += fmt::format("INDEX o{}{};\n", i, ending);
+        call += fmt::format(", o{}{}", i, ending);
+      }
+    }
+    return text + call + ");\n";
   }
 
   const KernelIR& kernel_;

@@ -28,6 +28,7 @@ enum class Access : std::uint8_t {
 struct PointwiseForm {
   int vector = 1;  ///< Neighbours that a thread takes together; `any` needs 1.
   int pieces = 1;  ///< Vectors of a thread, a workgroup's width apart.
+  int run = 0;     ///< Not 0: a thread takes so many neighbours, one after the other, instead.
   int rank = 1;    ///< Of the space by which strided operands are found.
   int threads = 256;
   bool is_wide = false;

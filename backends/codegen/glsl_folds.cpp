@@ -1,0 +1,132 @@
+#include <hearth/backends/codegen/glsl_folds.hpp>
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_library.hpp>
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+namespace hearth {
+namespace {
+
+std::uint64_t real_bits(double value) noexcept {
+  return std::bit_cast<std::uint64_t>(value);
+}
+
+std::uint64_t end_of(DType type, bool is_lowest) noexcept {
+  switch (type) {
+    case DType::i32:
+      return static_cast<std::uint64_t>(
+          std::int64_t{is_lowest ? std::numeric_limits<std::int32_t>::min()
+                                 : std::numeric_limits<std::int32_t>::max()});
+    case DType::i64:
+      return static_cast<std::uint64_t>(is_lowest ? std::numeric_limits<std::int64_t>::min()
+                                                  : std::numeric_limits<std::int64_t>::max());
+    case DType::u8:
+      return is_lowest ? 0U : 255U;
+    default:
+      return real_bits(is_lowest ? -std::numeric_limits<double>::infinity()
+                                 : std::numeric_limits<double>::infinity());
+  }
+}
+
+// The value of the thread `distance` away.
+std::string exchanged(DType type, const std::string& value, const std::string& distance) {
+  return type == DType::i64
+             ? fmt::format(
+                   "int64_t(packUint2x32(subgroupShuffleXor(unpackUint2x32(uint64_t({})), "
+                   "{})))",
+                   value,
+                   distance)
+             : fmt::format("subgroupShuffleXor({}, {})", value, distance);
+}
+
+// A butterfly: x of each thread becomes that of all. The value of the lower thread is the first.
+std::string butterfly(FoldOp op, DType type, const std::string& width) {
+  std::string step;
+  if (op == FoldOp::max || op == FoldOp::min) {
+    step = "const bool is_upper = (gl_SubgroupInvocationID & d) != 0u;\nx = " +
+           glsl_fold_step(op, type, "(is_upper ? other : x)", "(is_upper ? x : other)") + ";\n";
+  } else {
+    step = "x = " + glsl_fold_step(op, type, "x", "other") + ";\n";
+  }
+  return fmt::format(
+      "[[unroll]] for (uint d = 1u; d < {}; d <<= 1) {{\nconst {} other = {};\n{}}}\n",
+      width,
+      glsl_compute_type(type),
+      exchanged(type, "x", "d"),
+      step);
+}
+
+}  // namespace
+
+std::string glsl_fold_start(FoldOp op, DType type) {
+  const Spelling& words = glsl_spelling();
+  switch (op) {
+    case FoldOp::max:
+      return words.literal(type, end_of(type, true));
+    case FoldOp::min:
+      return words.literal(type, end_of(type, false));
+    case FoldOp::prod:
+      return words.literal(type, is_float(type) ? real_bits(1) : 1U);
+    default:
+      return words.literal(type, 0);
+  }
+}
+
+std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const std::string& b) {
+  switch (op) {
+    case FoldOp::max:
+      return fmt::format("{}_{}({}, {})", is_float(type) ? "top" : "max", name(type), a, b);
+    case FoldOp::min:
+      return fmt::format("{}_{}({}, {})", is_float(type) ? "bottom" : "min", name(type), a, b);
+    default:
+      break;
+  }
+  const char sign = op == FoldOp::prod ? '*' : '+';
+  return type == DType::u8 ? fmt::format("({} {} {}) & 255u", a, sign, b)
+                           : fmt::format("{} {} {}", a, sign, b);
+}
+
+std::string glsl_join_name(FoldOp op, DType type) {
+  const FoldOp held = op == FoldOp::mean ? FoldOp::sum : op;
+  return fmt::format("join_{}_{}", name(held), name(type));
+}
+
+std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
+  const std::string_view held = glsl_compute_type(type);
+  const std::string join = glsl_join_name(op, type);
+  if (row_threads < threads) {
+    return fmt::format("{0} {1}({0} x) {{\n{2}return x;\n}}\n",
+                       held,
+                       join,
+                       butterfly(op, type, fmt::format("{}u", row_threads)));
+  }
+  // Within subgroups, then the subgroups' values in each of them. No subgroup has fewer than four
+  // threads.
+  return fmt::format(
+      "shared {0} {1}_parts[{2}];\n"
+      "{0} {1}({0} x) {{\n"
+      "{3}"
+      "if (gl_NumSubgroups > 1u) {{\n"
+      "barrier();\n"
+      "if (gl_SubgroupInvocationID == 0u) {{\n{1}_parts[gl_SubgroupID] = x;\n}}\n"
+      "barrier();\n"
+      "x = {4};\n"
+      "for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {{\n"
+      "x = {5};\n}}\n"
+      "{3}"
+      "}}\n"
+      "return x;\n}}\n",
+      held,
+      join,
+      threads / 4 > 0 ? threads / 4 : 1,
+      butterfly(op, type, "gl_SubgroupSize"),
+      glsl_fold_start(op, type),
+      glsl_fold_step(op, type, "x", fmt::format("{}_parts[i]", join)));
+}
+
+}  // namespace hearth

@@ -1,0 +1,26 @@
+// Folds of rows in shaders: one value from those of the threads that share a row. Text, behind the
+// prelude. Pure. Threads: any.
+// Threads are known by `thread`, the number in the workgroup by subgroups, so that neighbours in it
+// share a subgroup. Every thread has to call, and all get the same bits.
+#pragma once
+
+#include <string>
+
+#include <hearth/runtime/base/dtype.hpp>
+#include <hearth/streams/kernel/kernel_ir.hpp>
+
+namespace hearth {
+
+/// What a fold starts from, and what it makes of two values, `a` before `b`. Not for f16 and bf16.
+[[nodiscard]] std::string glsl_fold_start(FoldOp op, DType type);
+[[nodiscard]] std::string glsl_fold_step(FoldOp op,
+                                         DType type,
+                                         const std::string& a,
+                                         const std::string& b);
+
+/// `T join_max_f32(T x)`: folds over `row_threads` neighbours, a power of two, none of which lies
+/// in another subgroup; or, where row_threads is the workgroup, over all its threads.
+[[nodiscard]] std::string glsl_join(FoldOp op, DType type, int row_threads, int threads);
+[[nodiscard]] std::string glsl_join_name(FoldOp op, DType type);
+
+}  // namespace hearth
