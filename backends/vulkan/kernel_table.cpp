@@ -6,7 +6,10 @@
 
 #include "kernels/expression.hpp"
 #include "kernels/pointwise.hpp"
+#include "kernels/indexing.hpp"
 #include "kernels/movement.hpp"
+#include "kernels/pooling.hpp"
+#include "kernels/scan.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -27,6 +30,16 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   set(OpKind::copy, {.encode = encode_copy, .may_alias = copy_may_alias});
   set(OpKind::concat, {.encode = encode_concat});
   set(OpKind::slice_scatter, {.encode = encode_slice_scatter});
+  set(OpKind::gather, {.encode = encode_pick, .supports = supports_indexing});
+  set(OpKind::index_select, {.encode = encode_pick, .supports = supports_indexing});
+  set(OpKind::cumsum,
+      {.encode = encode_cumsum, .supports = supports_scan, .may_alias = scan_may_alias});
+  set(OpKind::max_pool2d, {.encode = encode_pool, .supports = supports_pooling});
+  set(OpKind::avg_pool2d, {.encode = encode_pool, .supports = supports_pooling});
+  set(OpKind::max_pool2d_backward,
+      {.encode = encode_max_pool_backward, .supports = supports_pooling});
+  set(OpKind::avg_pool2d_backward,
+      {.encode = encode_avg_pool_backward, .supports = supports_pooling});
   return rows;
 }
 

@@ -15,7 +15,7 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/shape.hpp>
 
-#include "../parameter_block.hpp"
+#include "backends/vulkan/parameter_block.hpp"
 
 namespace hearth::vulkan {
 

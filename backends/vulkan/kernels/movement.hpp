@@ -2,7 +2,7 @@
 // backends/vulkan. Threads: owner only.
 #pragma once
 
-#include "../kernel_encoder.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
 
 namespace hearth::vulkan {
 

@@ -1,0 +1,13 @@
+// Running sums along an axis. Private to backends/vulkan. Threads: owner only.
+#pragma once
+
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+[[nodiscard]] Support supports_scan(const KernelCall& call, const DeviceLimits& limits);
+[[nodiscard]] Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder);
+/// A line is read into shared memory, or by one thread, before any of it is written.
+[[nodiscard]] bool scan_may_alias(OpKind kind, int index) noexcept;
+
+}  // namespace hearth::vulkan
