@@ -51,7 +51,7 @@ class Figures {
  public:
   explicit Figures(Device device) : device_(std::move(device)) {
     Generator generator(3);
-    warm_a_ = random_normal(device_, {2048, 2048}, generator);
+    warm_a_ = random_normal(device_, {4096, 4096}, generator);
   }
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
@@ -61,7 +61,7 @@ class Figures {
     while (seconds_since(start) < 0.4) {
       std::vector<Tensor> results;
       for (int i = 0; i < 20; ++i) {
-        results.push_back(matmul(warm_a_, warm_a_));
+        results.push_back(sin(warm_a_));
       }
       device_.sync();
     }
