@@ -86,33 +86,29 @@ uint f32_to_bf16(float x) {
 }
 )";
 
-// One element by address and index. With 64-bit indices the address is made by hand, for arrays are
-// indexed by 32 bits.
-constexpr std::string_view kNarrow = R"(
-#define INDEX int
-#define ELEMENT(Words, address, i, size) Words(address).v[i]
-)";
-constexpr std::string_view kWide = R"(
-#define INDEX int64_t
-#define ELEMENT(Words, address, i, size) Words((address) + uint64_t(i) * size).v[0]
-)";
+// One element by address and index. The address is made by hand: an index of an array is not below
+// zero, as an operand's may be that is read backwards (NVIDIA's driver takes it for a large one),
+// and has 32 bits.
+constexpr std::string_view kNarrow = "\n#define INDEX int\n";
+constexpr std::string_view kWide = "\n#define INDEX int64_t\n";
 constexpr std::string_view kAccess = R"(
-float load_f32(uint64_t a, INDEX i) { return ELEMENT(Words32f, a, i, 4ul); }
-double load_f64(uint64_t a, INDEX i) { return ELEMENT(Words64f, a, i, 8ul); }
-float load_f16(uint64_t a, INDEX i) { return f16_to_f32(uint(ELEMENT(Words16, a, i, 2ul))); }
-float load_bf16(uint64_t a, INDEX i) { return bf16_to_f32(uint(ELEMENT(Words16, a, i, 2ul))); }
-int load_i32(uint64_t a, INDEX i) { return ELEMENT(Words32, a, i, 4ul); }
-int64_t load_i64(uint64_t a, INDEX i) { return ELEMENT(Words64, a, i, 8ul); }
-uint load_u8(uint64_t a, INDEX i) { return uint(ELEMENT(Words8, a, i, 1ul)); }
-bool load_bool(uint64_t a, INDEX i) { return ELEMENT(Words8, a, i, 1ul) != uint8_t(0); }
-void store_f32(uint64_t a, INDEX i, float x) { ELEMENT(Words32f, a, i, 4ul) = x; }
-void store_f64(uint64_t a, INDEX i, double x) { ELEMENT(Words64f, a, i, 8ul) = x; }
-void store_f16(uint64_t a, INDEX i, float x) { ELEMENT(Words16, a, i, 2ul) = uint16_t(f32_to_f16(x)); }
-void store_bf16(uint64_t a, INDEX i, float x) { ELEMENT(Words16, a, i, 2ul) = uint16_t(f32_to_bf16(x)); }
-void store_i32(uint64_t a, INDEX i, int x) { ELEMENT(Words32, a, i, 4ul) = x; }
-void store_i64(uint64_t a, INDEX i, int64_t x) { ELEMENT(Words64, a, i, 8ul) = x; }
-void store_u8(uint64_t a, INDEX i, uint x) { ELEMENT(Words8, a, i, 1ul) = uint8_t(x & 255u); }
-void store_bool(uint64_t a, INDEX i, bool x) { ELEMENT(Words8, a, i, 1ul) = uint8_t(x ? 1 : 0); }
+#define ELEMENT(Words, address, i, size) Words((address) + uint64_t(int64_t(i) * size)).v[0]
+float load_f32(uint64_t a, INDEX i) { return ELEMENT(Words32f, a, i, 4l); }
+double load_f64(uint64_t a, INDEX i) { return ELEMENT(Words64f, a, i, 8l); }
+float load_f16(uint64_t a, INDEX i) { return f16_to_f32(uint(ELEMENT(Words16, a, i, 2l))); }
+float load_bf16(uint64_t a, INDEX i) { return bf16_to_f32(uint(ELEMENT(Words16, a, i, 2l))); }
+int load_i32(uint64_t a, INDEX i) { return ELEMENT(Words32, a, i, 4l); }
+int64_t load_i64(uint64_t a, INDEX i) { return ELEMENT(Words64, a, i, 8l); }
+uint load_u8(uint64_t a, INDEX i) { return uint(ELEMENT(Words8, a, i, 1l)); }
+bool load_bool(uint64_t a, INDEX i) { return ELEMENT(Words8, a, i, 1l) != uint8_t(0); }
+void store_f32(uint64_t a, INDEX i, float x) { ELEMENT(Words32f, a, i, 4l) = x; }
+void store_f64(uint64_t a, INDEX i, double x) { ELEMENT(Words64f, a, i, 8l) = x; }
+void store_f16(uint64_t a, INDEX i, float x) { ELEMENT(Words16, a, i, 2l) = uint16_t(f32_to_f16(x)); }
+void store_bf16(uint64_t a, INDEX i, float x) { ELEMENT(Words16, a, i, 2l) = uint16_t(f32_to_bf16(x)); }
+void store_i32(uint64_t a, INDEX i, int x) { ELEMENT(Words32, a, i, 4l) = x; }
+void store_i64(uint64_t a, INDEX i, int64_t x) { ELEMENT(Words64, a, i, 8l) = x; }
+void store_u8(uint64_t a, INDEX i, uint x) { ELEMENT(Words8, a, i, 1l) = uint8_t(x & 255u); }
+void store_bool(uint64_t a, INDEX i, bool x) { ELEMENT(Words8, a, i, 1l) = uint8_t(x ? 1 : 0); }
 )";
 
 }  // namespace
