@@ -144,7 +144,16 @@ constexpr LibraryFunction kLibrary[] = {
   return x < 0l ? -value : value;
 }
 )"},
-    {"sticky_of_i32", "float sticky_of_i32(int x) { return sticky_of_i64(int64_t(x)); }\n"},
+    {"sticky_of_i32",
+     R"(float sticky_of_i32(int x) {
+  const uint size = x < 0 ? uint(-x) : uint(x);
+  const int shift = max(findMSB(size) - 23, 0);
+  const uint lost = size & ((1u << shift) - 1u);
+  const float value = float((size >> shift) | (lost != 0u ? 1u : 0u)) *
+                      uintBitsToFloat(uint(shift + 127) << 23);
+  return x < 0 ? -value : value;
+}
+)"},
     {"philox_word",
      R"(// Philox4x32-10 (runtime/base/philox.hpp): word place % 4 of block counter + place / 4.
 uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t place) {

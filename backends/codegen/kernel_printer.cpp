@@ -308,13 +308,15 @@ std::string BodyPrinter::conversion(std::int32_t place) const {
   const DType from = operand_type(node, 0);
   const DType to = node.type;
   if (is_half(to)) {
-    // A store rounds; what is off by more than f32 can say comes with its last bit set.
+    // A store rounds; what f32 cannot hold comes with its last bit set. Integers that it cannot
+    // hold are infinite as f16.
     const bool is_unrounded = is_stored_only_[static_cast<std::size_t>(place)];
-    const bool is_wide = from == DType::f64 || from == DType::i64 || from == DType::i32;
-    const std::string near = is_wide             ? fmt::format("sticky_of_{}({})", name(from), a)
-                             : is_float(from)    ? a
-                             : from == DType::u8 ? fmt::format("float({})", a)
-                                                 : fmt::format("({} ? 1.0f : 0.0f)", a);
+    const bool is_wide =
+        from == DType::f64 || (to == DType::bf16 && (from == DType::i64 || from == DType::i32));
+    const std::string near = is_wide          ? fmt::format("sticky_of_{}({})", name(from), a)
+                             : is_float(from) ? a
+                             : from == DType::boolean ? fmt::format("({} ? 1.0f : 0.0f)", a)
+                                                      : fmt::format("float({})", a);
     return is_unrounded ? near : fmt::format("{}_of_f32({})", name(to), near);
   }
   const DType held = is_half(from) ? DType::f32 : from;

@@ -240,10 +240,33 @@ bool has_choice(const OpView& op) noexcept {
   }
 }
 
-// Two numbers of two or four words, a logarithm, a sine and a cosine.
-bool has_long_body(const KernelCall& call) noexcept {
-  return call.op.kind() == OpKind::random_normal ||
-         (call.op.kind() == OpKind::random_uniform && call.outputs[0].dtype == DType::f64);
+// Whether the body of a kind is too long to stand in a shader several times: random numbers that
+// take two or four words, a logarithm, a sine and a cosine. Software drivers compile slowly and
+// gain nothing from vectors.
+bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept {
+  switch (call.op.kind()) {
+    case OpKind::random_normal:
+      return true;
+    case OpKind::random_uniform:
+      return limits.is_cpu || call.outputs[0].dtype == DType::f64;
+    case OpKind::random_bernoulli:
+    case OpKind::dropout:
+    case OpKind::sin:
+    case OpKind::cos:
+    case OpKind::pow:
+      return limits.is_cpu;
+    default:
+      return false;
+  }
+}
+bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept {
+  if (kernel.body.size() > kLongBody) {
+    return true;
+  }
+  return limits.is_cpu && std::ranges::any_of(kernel.body, [](const KernelNode& node) {
+           return node.primitive == Primitive::philox || node.primitive == Primitive::sin ||
+                  node.primitive == Primitive::cos || node.primitive == Primitive::pow;
+         });
 }
 
 bool has_immediate(const OpRecord& record) noexcept {
@@ -357,7 +380,7 @@ Support supports_elementwise(const KernelCall& call, const DeviceLimits& limits)
 }
 
 Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
-  const Plan plan(call, encoder, fails_on_data(call), has_long_body(call));
+  const Plan plan(call, encoder, fails_on_data(call), has_long_body(call, encoder.limits()));
   if (plan.count == 0) {
     return {};
   }
@@ -391,7 +414,8 @@ Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
 
 Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder) {
   const Expression& expression = *call.expression;
-  const Plan plan(call, encoder, expression.may_fail, expression.kernel.body.size() > kLongBody);
+  const Plan plan(
+      call, encoder, expression.may_fail, has_long_body(expression.kernel, encoder.limits()));
   if (plan.count == 0) {
     return {};
   }
