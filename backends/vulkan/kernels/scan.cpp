@@ -40,7 +40,7 @@ void place(INDEX line, out INDEX x, out INDEX y) {
   walk(line, x);
   x += p.x_begin;
   const INDEX outer = INDEX(UINDEX(line) / UINDEX(p.inner));
-  y = outer * p.inner * p.length + (line - outer * p.inner) + p.y_begin;
+  y = outer * p.inner * p.extent + (line - outer * p.inner) + p.y_begin;
 }
 )";
 
@@ -53,7 +53,7 @@ void main() {
   }
   const INDEX line = INDEX(UINDEX(item) / UINDEX(p.chunks));
   const INDEX begin = (item - line * p.chunks) * p.chunk;
-  const INDEX end = min(begin + p.chunk, p.length);
+  const INDEX end = min(begin + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
   ACC sum = ACC(0);
@@ -123,7 +123,7 @@ void main() {
   }
   const INDEX line = INDEX(UINDEX(item) / UINDEX(p.chunks));
   const INDEX first = (item - line * p.chunks) * p.chunk;
-  const INDEX end = min(first + p.chunk, p.length);
+  const INDEX end = min(first + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
   ACC carry = ACC(0);
@@ -176,7 +176,7 @@ void main() {
   const INDEX chunk = INDEX(UINDEX(item) / UINDEX(p.lines));
   const INDEX line = item - chunk * p.lines;
   const INDEX begin = chunk * p.chunk;
-  const INDEX end = min(begin + p.chunk, p.length);
+  const INDEX end = min(begin + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
   ACC sum = ACC(0);
@@ -245,7 +245,7 @@ std::string text_of(Scan kind, Pass pass, DType dtype, bool wide, int rank, std:
       glsl_prelude({.threads = kThreads, .wide_index = wide}),
       glsl_uindex(wide),
       glsl_parameters(
-          "uint64_t x; uint64_t y; uint64_t sums; INDEX lines; INDEX length; INDEX chunk; INDEX "
+          "uint64_t x; uint64_t y; uint64_t sums; INDEX lines; INDEX extent; INDEX chunk; INDEX "
           "chunks; INDEX inner; INDEX x_begin; INDEX x_step; INDEX y_begin; INDEX y_step; " +
               glsl_walk_members(rank, "x"),
           bytes),
