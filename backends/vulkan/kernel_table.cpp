@@ -1,5 +1,9 @@
 #include "kernel_table.hpp"
 
+#include "kernels/cross_entropy.hpp"
+#include "kernels/reduction.hpp"
+#include "kernels/softmax.hpp"
+
 #include <array>
 
 #include <hearth/streams/kernel/op_expression.hpp>
@@ -40,6 +44,27 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
       {.encode = encode_max_pool_backward, .supports = supports_pooling});
   set(OpKind::avg_pool2d_backward,
       {.encode = encode_avg_pool_backward, .supports = supports_pooling});
+  for (const OpKind kind : {OpKind::reduce_sum,
+                            OpKind::reduce_mean,
+                            OpKind::reduce_max,
+                            OpKind::reduce_min,
+                            OpKind::reduce_prod,
+                            OpKind::argmax,
+                            OpKind::argmin}) {
+    set(kind, {.encode = encode_reduction, .supports = supports_reduction});
+  }
+  for (const OpKind kind : {OpKind::softmax,
+                            OpKind::log_softmax,
+                            OpKind::softmax_backward,
+                            OpKind::log_softmax_backward}) {
+    set(kind,
+        {.encode = encode_softmax, .supports = supports_softmax, .may_alias = softmax_may_alias});
+  }
+  set(OpKind::cross_entropy, {.encode = encode_cross_entropy, .supports = supports_cross_entropy});
+  set(OpKind::cross_entropy_backward,
+      {.encode = encode_cross_entropy_backward,
+       .supports = supports_cross_entropy,
+       .may_alias = cross_entropy_may_alias});
   return rows;
 }
 

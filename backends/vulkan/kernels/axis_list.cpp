@@ -1,0 +1,129 @@
+#include "axis_list.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdlib>
+
+namespace hearth::vulkan {
+
+void AxisList::push(std::int64_t size, std::span<const std::int64_t> strides) noexcept {
+  count_ *= size;
+  if (size == 1) {
+    return;
+  }
+  bool merges = rank_ > 0;
+  const std::size_t last = static_cast<std::size_t>(rank_) - 1;
+  for (std::size_t i = 0; merges && i < strides.size(); ++i) {
+    merges = stride_[last][i] == strides[i] * size;
+  }
+  const std::size_t to = merges ? last : static_cast<std::size_t>(rank_++);
+  size_[to] = merges ? size_[to] * size : size;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    stride_[to][i] = strides[i];
+  }
+}
+
+std::int64_t AxisList::reach(int operand) const noexcept {
+  std::int64_t sum = 0;
+  for (int axis = 0; axis < rank_; ++axis) {
+    sum += (size(axis) - 1) * std::abs(stride(axis, operand));
+  }
+  return sum;
+}
+
+bool AxisList::steps_packs(int operand, std::int64_t pack) const noexcept {
+  for (int axis = 0; axis < rank_; ++axis) {
+    if (stride(axis, operand) % pack != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool AxisList::has_packs(int operand, std::int64_t pack) const noexcept {
+  if (rank_ == 0 || inner_size() % pack != 0 || inner_stride(operand) != 1) {
+    return false;
+  }
+  for (int axis = 0; axis < rank_ - 1; ++axis) {
+    if (stride(axis, operand) % pack != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void AxisList::add_to(ParameterBlock& parameters, bool wide) const noexcept {
+  for (int axis = 0; axis < rank_; ++axis) {
+    if (axis > 0 && wide) {
+      parameters.add(size(axis));
+    } else if (axis > 0) {
+      const Divisor divisor(size(axis));
+      parameters.add(static_cast<std::int32_t>(size(axis)))
+          .add(divisor.multiplier)
+          .add(divisor.shift);
+    }
+    for (int operand = 0; operand < operand_count_; ++operand) {
+      add_index(parameters, wide, stride(axis, operand));
+    }
+  }
+}
+
+std::string AxisList::glsl_members(std::string_view name, bool wide) const {
+  std::string text;
+  for (int axis = 0; axis < rank_; ++axis) {
+    if (axis > 0) {
+      text += wide ? fmt::format("int64_t {}_n{}; ", name, axis)
+                   : fmt::format("int {0}_n{1}; uint {0}_m{1}; int {0}_h{1}; ", name, axis);
+    }
+    for (int operand = 0; operand < operand_count_; ++operand) {
+      text += fmt::format("INDEX {}_s{}_{}; ", name, axis, operand);
+    }
+  }
+  return text;
+}
+
+std::string AxisList::glsl_places(std::string_view name, bool wide) const {
+  std::string outs;
+  std::string body;
+  for (int operand = 0; operand < operand_count_; ++operand) {
+    outs += fmt::format(", out INDEX o{}", operand);
+    body += fmt::format("  o{} = INDEX(0);\n", operand);
+  }
+  for (int axis = rank_ - 1; axis >= 0; --axis) {
+    if (axis > 0) {
+      body +=
+          wide ? fmt::format("  INDEX q{1} = i / p.{0}_n{1};\n", name, axis)
+               : fmt::format("  INDEX q{1} = divide_by(i, p.{0}_m{1}, p.{0}_h{1});\n", name, axis);
+      body += fmt::format("  INDEX r{1} = i - q{1} * p.{0}_n{1};\n  i = q{1};\n", name, axis);
+    } else {
+      body += "  INDEX r0 = i;\n";
+    }
+    for (int operand = 0; operand < operand_count_; ++operand) {
+      body += fmt::format("  o{1} += r{2} * p.{0}_s{2}_{1};\n", name, operand, axis);
+    }
+  }
+  return fmt::format("void {}_places(INDEX i{}) {{\n{}}}\n", name, outs, body);
+}
+
+// Round-up method: with l = ceil(log2 d) and m = floor(2^32 (2^l - d) / d) + 1, n / d is
+// (mulhi(m, n) + n) >> l; the sum stays below 2^32 where n < 2^31.
+Divisor::Divisor(std::int64_t divisor) noexcept {
+  const auto d = static_cast<std::uint64_t>(divisor);
+  const auto l = static_cast<int>(std::bit_width(d - 1));
+  multiplier = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32U) / d + 1);
+  shift = l;
+}
+
+std::string_view glsl_divide() noexcept {
+  return R"(
+int divide_by(int n, uint multiplier, int shift) {
+  uint high;
+  uint low;
+  umulExtended(uint(n), multiplier, high, low);
+  return int((high + uint(n)) >> shift);
+}
+)";
+}
+
+}  // namespace hearth::vulkan

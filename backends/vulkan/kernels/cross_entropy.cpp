@@ -1,0 +1,175 @@
+// Cross entropy. Forward it is the shader of lines, which keeps a row, with a store of one loss a
+// row. Backward each element needs its row's gradient and target alone: a thread takes packs of
+// them, all rows in one grid.
+#include "cross_entropy.hpp"
+
+#include "axis_list.hpp"
+#include "backends/vulkan/error_cells.hpp"
+#include "line_plan.hpp"
+#include "line_shader.hpp"
+#include "packs.hpp"
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
+constexpr int kThreads = 128;
+
+std::uint64_t address_of(const TensorView& view) noexcept {
+  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
+}
+
+Status refuse_guard() {
+  return Error{.code = ErrorCode::unsupported, .text = "cross entropy joins no update group"};
+}
+
+constexpr std::string_view kMembers =
+    "uint64_t grad; uint64_t probabilities; uint64_t targets; uint64_t result; uint64_t cell; "
+    "INDEX packs; INDEX row_packs; INDEX grad_step; INDEX row_step; INDEX class_step; "
+    "INDEX target_step; uint row_m; int row_h; ";
+
+constexpr std::string_view kMain = R"(
+void main() {
+  const INDEX i = INDEX(GROUP) * THREADS + INDEX(THREAD);
+  if (i >= p.packs) {
+    return;
+  }
+  const INDEX row = ROW_OF(i);
+  const INDEX first = (i - row * p.row_packs) * PACK;
+  const int64_t classes = int64_t(p.row_packs) * PACK;
+  const int64_t target = int64_t(load_target(p.targets, row * p.target_step));
+  if (target < 0l || target >= classes) {
+    fail(p.cell, 1u, target, int64_t(row), classes);
+    return;
+  }
+  const VALUE grad = load_element(p.grad, row * p.grad_step);
+  VALUE v[PACK];
+  load_pack_e(p.probabilities, row * p.row_step + first * p.class_step, v);
+  [[unroll]] for (int j = 0; j < PACK; ++j) {
+    const VALUE hit = int64_t(first) + int64_t(j) == target ? VALUE(1) : VALUE(0);
+    v[j] = grad * (v[j] - hit);
+  }
+  store_pack_e(p.result, i * PACK, v);
+}
+)";
+
+std::string backward_text(
+    DType dtype, DType targets, std::int64_t pack, bool wide, std::size_t parameter_bytes) {
+  std::string text = glsl_prelude({.threads = kThreads, .wide_index = wide});
+  text += glsl_parameters(kMembers, parameter_bytes);
+  text += fmt::format(
+      "#define VALUE {}\n#define THREADS {}\n#define PACK {}\n#define load_target load_{}\n"
+      "#define load_element load_{}\n#define ROW_OF(i) {}\n",
+      glsl_value_type(dtype),
+      kThreads,
+      pack,
+      glsl_suffix(targets),
+      glsl_suffix(dtype),
+      wide ? "((i) / p.row_packs)" : "divide_by(i, p.row_m, p.row_h)");
+  text += glsl_divide();
+  text += glsl_fail();
+  text += glsl_pack("e", dtype, pack, wide);
+  return text += kMain;
+}
+
+}  // namespace
+
+Status encode_cross_entropy(const KernelCall& call, KernelEncoder& encoder) {
+  if (encoder.guard() != 0) {
+    return refuse_guard();
+  }
+  const TensorView& logits = call.inputs[0];
+  const TensorView& targets = call.inputs[1];
+  if (logits.element_count() == 0 && call.outputs[0].element_count() == 0) {
+    return {};
+  }
+  const bool has_result = call.outputs.size() > 1;
+  std::array<LineOperand, 2> operands;
+  operands[0] = {logits.data, logits.strides()};
+  if (has_result) {
+    operands[1] = {call.outputs[1].data, contiguous_strides(logits.shape())};
+  }
+  const LinePlan plan = plan_lines(logits.shape(),
+                                   1,
+                                   logits.dtype,
+                                   std::span(operands).first(has_result ? 2 : 1),
+                                   1,
+                                   encoder.limits());
+  return encode_lines({.kind = LineKind::loss,
+                       .dtype = logits.dtype,
+                       .x = address_of(logits),
+                       .out = has_result ? address_of(call.outputs[1]) : 0,
+                       .target_dtype = targets.dtype,
+                       .targets = address_of(targets),
+                       .target_step = targets.strides()[0],
+                       .losses = address_of(call.outputs[0])},
+                      plan,
+                      encoder);
+}
+
+Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& encoder) {
+  if (encoder.guard() != 0) {
+    return refuse_guard();
+  }
+  const TensorView& grad = call.inputs[0];
+  const TensorView& probabilities = call.inputs[1];
+  const TensorView& targets = call.inputs[2];
+  const Shape& shape = probabilities.shape();
+  const std::int64_t count = probabilities.element_count();
+  if (count == 0) {
+    return {};
+  }
+  const DType dtype = probabilities.dtype;
+  const std::int64_t row_step = probabilities.strides()[0];
+  const std::int64_t class_step = probabilities.strides()[1];
+  const std::int64_t most = pack_of(dtype, 8);
+  const bool fits = shape[1] % most == 0 && class_step == 1 && row_step % most == 0 &&
+                    is_pack_aligned(probabilities.data, dtype, most) &&
+                    is_pack_aligned(call.outputs[0].data, dtype, most);
+  const std::int64_t pack = fits ? most : 1;
+  const std::int64_t reach = (shape[0] - 1) * std::max({std::abs(row_step),
+                                                        std::abs(grad.strides()[0]),
+                                                        std::abs(targets.strides()[0])}) +
+                             (shape[1] - 1) * std::abs(class_step);
+  const bool wide = reach >= kNarrow || count >= kNarrow;
+  const Divisor row(wide ? 1 : shape[1] / pack);
+  ParameterBlock parameters;
+  parameters.add(grad).add(probabilities).add(targets).add(call.outputs[0]);
+  parameters.add(encoder.error_cell());
+  for (const std::int64_t value : {count / pack,
+                                   shape[1] / pack,
+                                   grad.strides()[0],
+                                   row_step,
+                                   class_step,
+                                   targets.strides()[0]}) {
+    add_index(parameters, wide, value);
+  }
+  parameters.add(row.multiplier).add(row.shift);
+  ShaderKey key(ShaderFamily::cross_entropy);
+  key.add(dtype).add(targets.dtype).add(static_cast<std::uint32_t>(pack)).add(wide);
+  const auto text = [&] {
+    return backward_text(dtype, targets.dtype, pack, wide, parameters.size_bytes());
+  };
+  const std::int64_t groups = (count / pack + kThreads - 1) / kThreads;
+  return encoder.dispatch(key, text, parameters, encoder.linear(groups));
+}
+
+Support supports_cross_entropy(const KernelCall& call, const DeviceLimits& limits) {
+  if (call.inputs[0].dtype == DType::f64 && !limits.has_f64) {
+    return {.yes = false, .reason = "the device has no doubles in shaders"};
+  }
+  return {};
+}
+
+bool cross_entropy_may_alias(OpKind kind, int index) noexcept {
+  return kind == OpKind::cross_entropy_backward && index == 1;
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,17 @@
+// Cross entropy of logits and classes, and its gradient. Pure functions of the call. Threads: any.
+#pragma once
+
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+/// cross_entropy, cross_entropy_backward. A target outside the classes goes to the error cell.
+///
+/// Errors: out_of_memory.
+[[nodiscard]] Status encode_cross_entropy(const KernelCall& call, KernelEncoder& encoder);
+[[nodiscard]] Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& encoder);
+[[nodiscard]] Support supports_cross_entropy(const KernelCall& call, const DeviceLimits& limits);
+/// The gradient may lie over the probabilities: a thread writes what it has read.
+[[nodiscard]] bool cross_entropy_may_alias(OpKind kind, int index) noexcept;
+
+}  // namespace hearth::vulkan

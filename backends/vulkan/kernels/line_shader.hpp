@@ -1,0 +1,39 @@
+// The shader that normalises lines, in its kinds, and the dispatches that a plan takes. Pure
+// functions. Threads: any.
+#pragma once
+
+#include "backends/vulkan/kernel_encoder.hpp"
+#include "line_plan.hpp"
+
+#include <cstdint>
+
+namespace hearth::vulkan {
+
+enum class LineKind : std::uint32_t {
+  softmax,               ///< x to out
+  log_softmax,           ///< x to out
+  softmax_backward,      ///< gradient x and result y to out
+  log_softmax_backward,  ///< the same
+  loss,                  ///< x and targets to losses, and to out where there is one
+};
+
+/// What is read and written, beside the lines of the plan. Operands of the plan: x, y for the
+/// backward kinds, out unless it is 0.
+struct LineCall {
+  LineKind kind = LineKind::softmax;
+  DType dtype = DType::f32;
+  std::uint64_t x = 0;
+  std::uint64_t y = 0;
+  std::uint64_t out = 0;
+  DType target_dtype = DType::i64;
+  std::uint64_t targets = 0;
+  std::int64_t target_step = 0;
+  std::uint64_t losses = 0;
+};
+
+/// Errors: out_of_memory.
+[[nodiscard]] Status encode_lines(const LineCall& call,
+                                  const LinePlan& plan,
+                                  KernelEncoder& encoder);
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,38 @@
+// How a reduction is cut: which axes stay, which end, and what a workgroup, a thread and a load
+// take. A function of the call's shapes and strides and of the device. Threads: any.
+#pragma once
+
+#include "axis_list.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+struct ReductionPlan {
+  AxisList kept{2};     ///< Operands: the input, the result.
+  AxisList reduced{1};  ///< Operand: the input.
+  /// Threads side by side take results that are neighbours in memory; else parts of one result.
+  bool is_columns = false;
+  bool wide = false;
+  int pack = 1;                ///< Elements of a load.
+  int threads = 256;           ///< Of a workgroup.
+  int lanes = 1;               ///< Threads that share a result; a power of two.
+  std::int64_t splits = 1;     ///< Workgroups that share a result.
+  std::int64_t chunk = 0;      ///< Elements of the reduced axes in a split.
+  std::int64_t group_results;  ///< Of a workgroup.
+
+  [[nodiscard]] std::int64_t groups() const noexcept {
+    return (kept.count() + group_results - 1) / group_results * splits;
+  }
+};
+
+/// `axes` are the bits of those that end; `in_order`: places along the reduced axes count, so their
+/// order stays. The result has elements.
+[[nodiscard]] ReductionPlan plan_reduction(const TensorView& input,
+                                           std::uint32_t axes,
+                                           bool in_order,
+                                           const DeviceLimits& limits) noexcept;
+/// The second pass over `splits` partial results, which lie side by side.
+[[nodiscard]] ReductionPlan plan_second_pass(const ReductionPlan& first,
+                                             const DeviceLimits& limits) noexcept;
+
+}  // namespace hearth::vulkan

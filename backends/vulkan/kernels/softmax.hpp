@@ -1,0 +1,17 @@
+// Softmax, its logarithm and their gradients along one axis. Pure functions of the call. Threads:
+// any.
+#pragma once
+
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+/// softmax, log_softmax, softmax_backward, log_softmax_backward.
+///
+/// Errors: out_of_memory.
+[[nodiscard]] Status encode_softmax(const KernelCall& call, KernelEncoder& encoder);
+[[nodiscard]] Support supports_softmax(const KernelCall& call, const DeviceLimits& limits);
+/// Output 0 over any input: a thread writes what it has read, after all of the line was read.
+[[nodiscard]] bool softmax_may_alias(OpKind kind, int index) noexcept;
+
+}  // namespace hearth::vulkan
