@@ -14,6 +14,7 @@
 #include "kernels/movement.hpp"
 #include "kernels/pooling.hpp"
 #include "kernels/scan.hpp"
+#include "kernels/topk.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -38,6 +39,7 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   set(OpKind::index_select, {.encode = encode_pick, .supports = supports_indexing});
   set(OpKind::cumsum,
       {.encode = encode_cumsum, .supports = supports_scan, .may_alias = scan_may_alias});
+  set(OpKind::topk, {.encode = encode_topk, .supports = supports_topk});
   set(OpKind::max_pool2d, {.encode = encode_pool, .supports = supports_pooling});
   set(OpKind::avg_pool2d, {.encode = encode_pool, .supports = supports_pooling});
   set(OpKind::max_pool2d_backward,

@@ -76,6 +76,8 @@ OpCase scan_case() {
   call({13, 11}, 0, Values::extremes, kIntegerTypes);
   call({13, 11}, 1, Values::extremes, kIntegerTypes);
   call({37}, 0, Values::special, kFloatTypes);
+  call({3, 5003}, 1, Values::apart, 0xffff);  // a line that is cut, and lines side by side
+  call({2503, 5}, 0, Values::apart, 0xffff);
   return out;
 }
 
@@ -96,6 +98,9 @@ OpCase topk_case() {
     call(shape, axis, (shape[axis] + 1) / 2, Values::special);
     call(shape, axis, std::min<std::int64_t>(shape[axis], 3), Values::apart);
   });
+  call({3, 5003}, 1, 5003, Values::special);  // longer than what is sorted at once
+  call({3, 5003}, 1, 7, Values::apart);
+  call({2503, 5}, 0, 300, Values::grid);
   return out;
 }
 

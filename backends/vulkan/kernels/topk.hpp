@@ -1,0 +1,12 @@
+// The largest or smallest along an axis, up to all of it: sorting. Private to backends/vulkan.
+// Threads: owner only.
+#pragma once
+
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+[[nodiscard]] Support supports_topk(const KernelCall& call, const DeviceLimits& limits);
+[[nodiscard]] Status encode_topk(const KernelCall& call, KernelEncoder& encoder);
+
+}  // namespace hearth::vulkan
