@@ -37,6 +37,8 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   set(OpKind::slice_scatter, {.encode = encode_slice_scatter});
   set(OpKind::gather, {.encode = encode_pick, .supports = supports_indexing});
   set(OpKind::index_select, {.encode = encode_pick, .supports = supports_indexing});
+  set(OpKind::scatter_add, {.encode = encode_add_at, .supports = supports_indexing});
+  set(OpKind::index_add, {.encode = encode_add_at, .supports = supports_indexing});
   set(OpKind::cumsum,
       {.encode = encode_cumsum, .supports = supports_scan, .may_alias = scan_may_alias});
   set(OpKind::topk, {.encode = encode_topk, .supports = supports_topk});
