@@ -15,6 +15,7 @@
 #include "kernels/pooling.hpp"
 #include "kernels/scan.hpp"
 #include "kernels/topk.hpp"
+#include "kernels/matmul.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -69,6 +70,7 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
       {.encode = encode_cross_entropy_backward,
        .supports = supports_cross_entropy,
        .may_alias = cross_entropy_may_alias});
+  set(OpKind::matmul, {.encode = encode_matmul, .supports = supports_matmul});
   return rows;
 }
 

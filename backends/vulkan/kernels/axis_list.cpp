@@ -60,7 +60,7 @@ void AxisList::add_to(ParameterBlock& parameters, bool wide) const noexcept {
     } else if (axis > 0) {
       const Divisor divisor(size(axis));
       parameters.add(static_cast<std::int32_t>(size(axis)))
-          .add(divisor.multiplier)
+          .add(divisor.factor)
           .add(divisor.shift);
     }
     for (int operand = 0; operand < operand_count_; ++operand) {
@@ -74,7 +74,7 @@ std::string AxisList::glsl_members(std::string_view name, bool wide) const {
   for (int axis = 0; axis < rank_; ++axis) {
     if (axis > 0) {
       text += wide ? fmt::format("int64_t {}_n{}; ", name, axis)
-                   : fmt::format("int {0}_n{1}; uint {0}_m{1}; int {0}_h{1}; ", name, axis);
+                   : fmt::format("int {0}_n{1}; uint {0}_m{1}; uint {0}_h{1}; ", name, axis);
     }
     for (int operand = 0; operand < operand_count_; ++operand) {
       text += fmt::format("INDEX {}_s{}_{}; ", name, axis, operand);
@@ -94,7 +94,7 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
     if (axis > 0) {
       body +=
           wide ? fmt::format("  INDEX q{1} = i / p.{0}_n{1};\n", name, axis)
-               : fmt::format("  INDEX q{1} = divide_by(i, p.{0}_m{1}, p.{0}_h{1});\n", name, axis);
+               : fmt::format("  INDEX q{1} = int(divide(uint(i), p.{0}_m{1}, p.{0}_h{1}));\n", name, axis);
       body += fmt::format("  INDEX r{1} = i - q{1} * p.{0}_n{1};\n  i = q{1};\n", name, axis);
     } else {
       body += "  INDEX r0 = i;\n";
@@ -108,22 +108,5 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
 
 // Round-up method: with l = ceil(log2 d) and m = floor(2^32 (2^l - d) / d) + 1, n / d is
 // (mulhi(m, n) + n) >> l; the sum stays below 2^32 where n < 2^31.
-Divisor::Divisor(std::int64_t divisor) noexcept {
-  const auto d = static_cast<std::uint64_t>(divisor);
-  const auto l = static_cast<int>(std::bit_width(d - 1));
-  multiplier = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32U) / d + 1);
-  shift = l;
-}
-
-std::string_view glsl_divide() noexcept {
-  return R"(
-int divide_by(int n, uint multiplier, int shift) {
-  uint high;
-  uint low;
-  umulExtended(uint(n), multiplier, high, low);
-  return int((high + uint(n)) >> shift);
-}
-)";
-}
 
 }  // namespace hearth::vulkan

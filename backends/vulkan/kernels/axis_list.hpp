@@ -14,6 +14,7 @@
 #include <hearth/runtime/base/shape.hpp>
 
 #include "backends/vulkan/parameter_block.hpp"
+#include "backends/vulkan/strided.hpp"
 
 namespace hearth::vulkan {
 
@@ -72,15 +73,5 @@ inline void add_index(ParameterBlock& parameters, bool wide, std::int64_t value)
     parameters.add(static_cast<std::int32_t>(value));
   }
 }
-
-/// Parameters that make a division by `divisor`, from 1 to 2^31 - 1, a multiplication:
-/// divide_by(n, multiplier, shift) for n from 0 to 2^31 - 1.
-struct Divisor {
-  explicit Divisor(std::int64_t divisor) noexcept;
-  std::uint32_t multiplier;
-  std::int32_t shift;
-};
-/// The function divide_by().
-[[nodiscard]] std::string_view glsl_divide() noexcept;
 
 }  // namespace hearth::vulkan

@@ -33,7 +33,7 @@ Status refuse_guard() {
 constexpr std::string_view kMembers =
     "uint64_t grad; uint64_t probabilities; uint64_t targets; uint64_t result; uint64_t cell; "
     "INDEX packs; INDEX row_packs; INDEX grad_step; INDEX row_step; INDEX class_step; "
-    "INDEX target_step; uint row_m; int row_h; ";
+    "INDEX target_step; uint row_m; uint row_h; ";
 
 constexpr std::string_view kMain = R"(
 void main() {
@@ -72,7 +72,7 @@ std::string backward_text(
       pack,
       glsl_suffix(targets),
       glsl_suffix(dtype),
-      wide ? "((i) / p.row_packs)" : "divide_by(i, p.row_m, p.row_h)");
+      wide ? "((i) / p.row_packs)" : "int(divide(uint(i), p.row_m, p.row_h))");
   text += glsl_divide();
   text += glsl_fail();
   text += glsl_pack("e", dtype, pack, wide);
@@ -151,7 +151,7 @@ Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& enco
                                    targets.strides()[0]}) {
     add_index(parameters, wide, value);
   }
-  parameters.add(row.multiplier).add(row.shift);
+  parameters.add(row.factor).add(row.shift);
   ShaderKey key(ShaderFamily::cross_entropy);
   key.add(dtype).add(targets.dtype).add(static_cast<std::uint32_t>(pack)).add(wide);
   const auto text = [&] {

@@ -1,0 +1,306 @@
+// What a product looks like decides its kernel: operands are read by fours where their strides and
+// addresses allow; a batch of which each product takes the same b is one product of many rows; a
+// result of few columns is computed as its transpose, which has few rows.
+#include "matrix_product.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include "product.hpp"
+#include "quads.hpp"
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr std::int64_t kFewColumns = 8;
+
+// A product with what the kernel needs beside it.
+struct Layouts {
+  MatrixProduct product;
+  std::int64_t matrices = 1;
+  std::int64_t out_row = 0;
+  std::int64_t out_column = 1;
+};
+
+// The last batch axis becomes more rows, if each of its products takes the same b.
+void join_rows(MatrixProduct& p) noexcept {
+  while (p.batch_rank > 0) {
+    const BatchAxis& axis = p.batch[static_cast<std::size_t>(p.batch_rank - 1)];
+    const bool is_walk = p.rows == 1 || axis.a == p.a_row * p.rows;
+    const bool has_walk_of_bias = p.bias == nullptr || (axis.bias == 0 && p.bias_row == 0);
+    if (axis.b != 0 || !is_walk || !has_walk_of_bias || axis.size * p.rows > kMostProductAxis) {
+      return;
+    }
+    p.a_row = p.rows == 1 ? axis.a : p.a_row;
+    p.rows *= axis.size;
+    --p.batch_rank;
+  }
+}
+
+void transpose(Layouts& layouts) noexcept {
+  MatrixProduct& p = layouts.product;
+  std::swap(p.a, p.b);
+  std::swap(p.rows, p.columns);
+  std::swap(p.a_row, p.b_column);
+  std::swap(p.a_depth, p.b_depth);
+  std::swap(p.bias_row, p.bias_column);
+  std::swap(layouts.out_row, layouts.out_column);
+  for (int i = 0; i < p.batch_rank; ++i) {
+    BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    std::swap(axis.a, axis.b);
+  }
+}
+
+struct Walk {
+  const std::byte* data;
+  std::int64_t side_size;
+  std::int64_t side_stride;
+  std::int64_t depth_stride;
+  std::int64_t BatchAxis::*batch_stride;
+};
+
+SideForm form_of(const MatrixProduct& p, const Walk& walk) noexcept {
+  bool can_be_quads = is_aligned_to_quad(walk.data, p.dtype);
+  for (int i = 0; i < p.batch_rank; ++i) {
+    can_be_quads &= p.batch[static_cast<std::size_t>(i)].*walk.batch_stride % 4 == 0;
+  }
+  const bool has_depth_quads = walk.depth_stride == 1 && p.depth % 4 == 0 &&
+                               (walk.side_size == 1 || walk.side_stride % 4 == 0);
+  const bool has_side_quads = walk.side_stride == 1 && walk.side_size % 4 == 0 &&
+                              (p.depth == 1 || walk.depth_stride % 4 == 0);
+  if (can_be_quads && (has_depth_quads || has_side_quads)) {
+    return {.along_depth = has_depth_quads, .width = 4};
+  }
+  // Neighbours in memory to neighbouring threads; an axis without steps or without a second place
+  // gives none.
+  const std::int64_t along = p.depth == 1 ? 0 : std::abs(walk.depth_stride);
+  const std::int64_t across = walk.side_size == 1 ? 0 : std::abs(walk.side_stride);
+  return {.along_depth = across == 0 || (along != 0 && along <= across), .width = 1};
+}
+
+std::int64_t reach(std::int64_t size, std::int64_t stride) noexcept {
+  return (size - 1) * std::abs(stride);
+}
+
+bool is_wide(const Layouts& layouts) noexcept {
+  const MatrixProduct& p = layouts.product;
+  std::int64_t a = reach(p.rows, p.a_row) + reach(p.depth, p.a_depth);
+  std::int64_t b = reach(p.columns, p.b_column) + reach(p.depth, p.b_depth);
+  for (int i = 0; i < p.batch_rank; ++i) {
+    const BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    a += reach(axis.size, axis.a);
+    b += reach(axis.size, axis.b);
+  }
+  constexpr std::int64_t kMost = kMostProductAxis;
+  return a > kMost || b > kMost || layouts.matrices * p.rows * p.columns > kMost;
+}
+
+// Shaders for up to one axis and for all of them: those that are not there have one place.
+int rank_class(const MatrixProduct& product) noexcept {
+  return product.batch_rank <= 1 ? 1 : MatrixProduct::kMostBatchAxes;
+}
+
+std::string members(const Layouts& layouts, bool wide) {
+  const std::string_view index = wide ? "int64_t" : "int";
+  std::string out = fmt::format(
+      "uint64_t a; uint64_t b; uint64_t bias; uint64_t out_address; {0} a_row; {0} a_depth; "
+      "{0} b_depth; {0} b_column; {0} out_row; {0} out_column; {0} bias_row; {0} bias_column; ",
+      index);
+  for (int i = 0; i < rank_class(layouts.product); ++i) {
+    out += fmt::format("int size_{0}; {1} a_{0}; {1} b_{0}; {1} bias_{0}; ", i, index);
+  }
+  return out;
+}
+
+ParameterBlock parameters_of(const Layouts& layouts,
+                             const ProductRequest& request,
+                             const ProductPlan& plan,
+                             std::uint64_t partial) noexcept {
+  const MatrixProduct& p = layouts.product;
+  ParameterBlock out;
+  add_product(out, request, plan, partial);
+  const auto address = [&out](const std::byte* data) {
+    out.add(std::uint64_t{reinterpret_cast<std::uintptr_t>(data)});  // NOLINT: a device address
+  };
+  const auto index = [&out, &request](std::int64_t value) {
+    if (request.is_wide) {
+      out.add(value);
+    } else {
+      out.add(static_cast<std::int32_t>(value));
+    }
+  };
+  address(p.a);
+  address(p.b);
+  address(p.bias);
+  address(p.out);
+  for (const std::int64_t stride : {p.a_row,
+                                    p.a_depth,
+                                    p.b_depth,
+                                    p.b_column,
+                                    layouts.out_row,
+                                    layouts.out_column,
+                                    p.bias_row,
+                                    p.bias_column}) {
+    index(stride);
+  }
+  for (int i = 0; i < rank_class(p); ++i) {
+    const BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    out.add(static_cast<std::int32_t>(axis.size));
+    index(axis.a);
+    index(axis.b);
+    index(axis.bias);
+  }
+  return out;
+}
+
+// {0} element type, {1} and {2}: how a and b are loaded, {3} to {6} strides that are 1 or
+// parameters.
+constexpr std::string_view kSides = R"(
+struct ASide {{ INDEX first; bool is_inside; }};
+struct BSide {{ INDEX first; bool is_inside; }};
+ASide a_side(int row) {{ return ASide(a_first + INDEX(row) * {3}, row < p.rows); }}
+BSide b_side(int column) {{ return BSide(b_first + INDEX(column) * {4}, column < p.columns); }}
+AVALUE a_at(ASide side, int k) {{
+  if (!side.is_inside || k >= p.depth) {{
+    return AVALUE(0);
+  }}
+  return {1}_{0}(p.a, side.first + INDEX(k) * {5});
+}}
+BVALUE b_at(BSide side, int k) {{
+  if (!side.is_inside || k >= p.depth) {{
+    return BVALUE(0);
+  }}
+  return {2}_{0}(p.b, side.first + INDEX(k) * {6});
+}}
+)";
+
+constexpr std::string_view kPut = R"(
+INDEX place_of(int row, int column) {{
+  return out_first + INDEX(row) * p.out_row + INDEX(column) * p.out_column;
+}}
+C with_bias(int row, int column, C sum) {{
+  if (p.bias == 0ul) {{
+    return sum;
+  }}
+  return sum + load_{0}(p.bias, bias_first + INDEX(row) * p.bias_row + INDEX(column) * p.bias_column);
+}}
+void put(int row, int column, C sum) {{
+  store_{0}(p.out_address, place_of(row, column), with_bias(row, column, sum));
+}}
+#if QUADS
+void put4(int row, int column, V4 sums) {{
+  [[unroll]] for (int i = 0; i < 4; ++i) {{
+    sums[i] = with_bias(row, column + i, sums[i]);
+  }}
+  store4_{0}(p.out_address, place_of(row, column), sums);
+}}
+#endif
+)";
+
+ProductFunctions functions_of(const Layouts& layouts, const ProductRequest& request) {
+  const MatrixProduct& p = layouts.product;
+  std::string text(glsl_quads(p.dtype));
+  text +=
+      "INDEX a_first, b_first, bias_first, out_first;\n"
+      "void set_matrix(int matrix) {\n"
+      "  a_first = INDEX(0);\n  b_first = INDEX(0);\n  bias_first = INDEX(0);\n"
+      "  out_first = INDEX(matrix) * INDEX(p.rows) * INDEX(p.columns);\n"
+      "  uint rest = uint(matrix);\n  INDEX at;\n";
+  for (int i = rank_class(p) - 1; i >= 0; --i) {
+    text += fmt::format(
+        "  at = INDEX(rest % uint(p.size_{0}));\n  rest /= uint(p.size_{0});\n"
+        "  a_first += at * p.a_{0};\n  b_first += at * p.b_{0};\n  bias_first += at * "
+        "p.bias_{0};\n",
+        i);
+  }
+  text += "}\n";
+  const auto load = [](SideForm form) { return form.width == 4 ? "load4" : "load"; };
+  const auto side = [](SideForm form, const char* name) {
+    return form.width == 4 && !form.along_depth ? "INDEX(1)" : name;
+  };
+  const auto depth = [](SideForm form, const char* name) {
+    return form.width == 4 && form.along_depth ? "INDEX(1)" : name;
+  };
+  const std::string_view dtype = glsl_suffix(p.dtype);
+  text += fmt::format(fmt::runtime(kSides),
+                      dtype,
+                      load(request.a),
+                      load(request.b),
+                      side(request.a, "p.a_row"),
+                      side(request.b, "p.b_column"),
+                      depth(request.a, "p.a_depth"),
+                      depth(request.b, "p.b_depth"));
+  text += fmt::format(fmt::runtime(kPut), dtype);
+  return {.members = members(layouts, request.is_wide), .text = std::move(text)};
+}
+
+}  // namespace
+
+void MatrixProduct::add_batch(const BatchAxis& axis) noexcept {
+  if (axis.size == 1) {
+    return;
+  }
+  if (batch_rank > 0) {
+    BatchAxis& last = batch[static_cast<std::size_t>(batch_rank - 1)];
+    if (last.a == axis.a * axis.size && last.b == axis.b * axis.size &&
+        last.bias == axis.bias * axis.size) {
+      last = {last.size * axis.size, axis.a, axis.b, axis.bias};
+      return;
+    }
+  }
+  batch[static_cast<std::size_t>(batch_rank++)] = axis;
+}
+
+Status encode_product(MatrixProduct product, KernelEncoder& encoder) {
+  join_rows(product);
+  Layouts layouts{.product = product, .out_row = product.columns};
+  MatrixProduct& p = layouts.product;
+  for (int i = 0; i < p.batch_rank; ++i) {
+    layouts.matrices *= p.batch[static_cast<std::size_t>(i)].size;
+  }
+  if (layouts.matrices * p.rows * p.columns == 0) {
+    return {};
+  }
+  if (p.rows > kMostProductAxis || p.columns > kMostProductAxis || p.depth > kMostProductAxis ||
+      layouts.matrices > kMostProductAxis) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("{} products of {} x {} x {}: an axis has more than {} places",
+                                     layouts.matrices,
+                                     p.rows,
+                                     p.depth,
+                                     p.columns,
+                                     kMostProductAxis)};
+  }
+  if (p.columns <= kFewColumns && p.columns < p.rows) {
+    transpose(layouts);
+  }
+  ProductRequest request{.dtype = p.dtype,
+                         .is_wide = is_wide(layouts),
+                         .has_quads = layouts.out_column == 1 && p.columns % 4 == 0 &&
+                                      (p.dtype == DType::f32 || p.dtype == DType::f64) &&
+                                      is_aligned_to_quad(p.out, p.dtype),
+                         .a = form_of(p, {p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a}),
+                         .b = form_of(p, {p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b}),
+                         .matrices = layouts.matrices,
+                         .rows = p.rows,
+                         .columns = p.columns,
+                         .depth = p.depth};
+  HEARTH_TRY(const ProductPlan plan, plan_product(request, encoder.limits()));
+  std::uint64_t partial = 0;
+  if (plan.scratch_bytes > 0) {
+    HEARTH_TRY(partial, encoder.scratch(plan.scratch_bytes));
+  }
+  ShaderKey key(ShaderFamily::matmul);
+  key.add(rank_class(p));
+  return dispatch_product(
+      encoder, request, plan, key, parameters_of(layouts, request, plan, partial), [&] {
+        return functions_of(layouts, request);
+      });
+}
+
+}  // namespace hearth::vulkan

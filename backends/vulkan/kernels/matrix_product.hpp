@@ -1,0 +1,49 @@
+// Products of matrices that lie in memory with strides of their own: what matmul is, and the
+// convolutions that need no windows. Values and functions. Threads: any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+/// An axis of the batch, the first slowest: its size, and in elements how operands move along it.
+struct BatchAxis {
+  std::int64_t size = 1;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  std::int64_t bias = 0;
+};
+
+/// out[batch, row, column] = sum over depth of a[batch, row, depth] b[batch, depth, column] + bias.
+/// The result is contiguous; all strides count elements.
+struct MatrixProduct {
+  static constexpr int kMostBatchAxes = 6;
+
+  DType dtype = DType::f32;
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  const std::byte* bias = nullptr;  ///< Null: none.
+  std::byte* out = nullptr;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t depth = 1;
+  std::int64_t a_row = 0;
+  std::int64_t a_depth = 0;
+  std::int64_t b_depth = 0;
+  std::int64_t b_column = 0;
+  std::int64_t bias_row = 0;
+  std::int64_t bias_column = 0;
+  int batch_rank = 0;
+  std::array<BatchAxis, kMostBatchAxes> batch{};
+
+  /// Appends an axis behind the others, or joins it with the last one where that is the same walk.
+  void add_batch(const BatchAxis& axis) noexcept;
+};
+
+/// Errors: unsupported, axes of 2^31 and more; those of the encoder.
+[[nodiscard]] Status encode_product(MatrixProduct product, KernelEncoder& encoder);
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,224 @@
+// How products are cut. A tile is chosen by how long the whole grid takes: rounds of workgroups
+// over the multiprocessors, times the area of a tile, over how well its threads are used. Few
+// groups and a long depth: the depth is cut too, so that about two groups for each multiprocessor
+// are there; what is cut depends on sizes and the device alone, so sums have the same order every
+// time.
+#include "product.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <span>
+
+#include <fmt/format.h>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr int kThinSteps = 4;             // STEPS of the shader
+constexpr std::int64_t kLeastPart = 256;  // of the depth: shorter parts cost more than they bring
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
+struct Candidate {
+  ProductTile tile;
+  double use;  // of the arithmetic, against the best tile
+};
+
+constexpr std::array kFloatTiles{
+    Candidate{{128, 128, 16, 8, 8, 2}, 1.0},
+    Candidate{{128, 128, 8, 8, 8, 2}, 0.95},
+    Candidate{{128, 64, 16, 8, 4, 2}, 0.85},
+    Candidate{{64, 64, 16, 4, 4, 2}, 0.7},
+    Candidate{{64, 64, 16, 8, 8, 2}, 0.6},
+    Candidate{{32, 32, 16, 4, 4, 2}, 0.45},
+};
+constexpr std::array kSoftwareTiles{
+    Candidate{{32, 32, 16, 4, 4, 1}, 1.0},
+    Candidate{{32, 32, 8, 4, 4, 1}, 0.9},
+};
+constexpr std::array kSoftwareLanes{
+    ThinLanes{1, 32, 1}, ThinLanes{1, 4, 8}, ThinLanes{8, 32, 1}, ThinLanes{8, 4, 8}};
+constexpr std::array kDoubleTiles{
+    Candidate{{64, 64, 8, 4, 4, 2}, 1.0},
+    Candidate{{32, 32, 16, 4, 4, 2}, 0.8},
+    Candidate{{32, 32, 8, 4, 4, 1}, 0.5},
+};
+
+std::int64_t shared_bytes(const ProductTile& tile, DType dtype) noexcept {
+  const std::int64_t quad = dtype == DType::f64 ? 32 : 16;
+  return std::int64_t{tile.buffers} * tile.depth * ((tile.rows / 4 + 1) + (tile.columns / 4 + 1)) *
+         quad;
+}
+
+// The last one where none fits: every device has room for it.
+ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limits) noexcept {
+  std::span<const Candidate> all = kFloatTiles;
+  if (limits.is_cpu) {
+    all = kSoftwareTiles;
+  } else if (request.dtype == DType::f64) {
+    all = kDoubleTiles;
+  }
+  ProductTile best = all.back().tile;
+  double best_time = 0;
+  for (const Candidate& candidate : all) {
+    const ProductTile& tile = candidate.tile;
+    if (shared_bytes(tile, request.dtype) > limits.shared_bytes ||
+        tile.threads() > static_cast<int>(limits.most_group_threads)) {
+      continue;
+    }
+    const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
+                               divided_up(request.columns, tile.columns);
+    const auto rounds = static_cast<double>(divided_up(tiles, std::max(1, limits.multiprocessors)));
+    const double time = rounds * tile.rows * tile.columns / candidate.use;
+    if (best_time == 0 || time < best_time) {
+      best = tile;
+      best_time = time;
+    }
+  }
+  return best;
+}
+
+int power_above(std::int64_t value, int most) noexcept {
+  const auto capped = static_cast<std::uint64_t>(std::clamp<std::int64_t>(value, 1, most));
+  return static_cast<int>(std::bit_ceil(capped));
+}
+
+// Columns first, for these give neighbours in memory, and then so much of the depth that a thread
+// has a few steps left.
+ThinLanes choose_lanes(const ProductRequest& request, const DeviceLimits& limits) noexcept {
+  if (limits.is_cpu) {
+    const std::size_t place = (request.rows > 1 ? 2U : 0U) + (request.depth > request.columns);
+    return kSoftwareLanes[place];
+  }
+  const int most = std::min(256, static_cast<int>(std::bit_floor(limits.most_group_threads)));
+  const int across = request.b.along_depth ? 1 : request.b.width;
+  const int deep = request.b.along_depth ? request.b.width : 1;
+  const std::int64_t chunks = divided_up(request.columns, across);
+  const std::int64_t steps = divided_up(request.depth, std::int64_t{deep} * kThinSteps);
+  ThinLanes lanes{.rows = power_above(request.rows, 8)};
+  if (request.b.along_depth) {
+    const bool is_busy = chunks * request.matrices >= 8LL * limits.multiprocessors;
+    lanes.depth = power_above(steps, is_busy ? std::min(most, 32) : most);
+    lanes.columns = power_above(chunks, most / lanes.depth);
+  } else {
+    lanes.columns = power_above(chunks, most);
+    while (lanes.columns > 32 &&
+           divided_up(chunks, lanes.columns) * request.matrices < 2LL * limits.multiprocessors) {
+      lanes.columns /= 2;
+    }
+    lanes.depth = power_above(steps / 4, most / lanes.columns);
+  }
+  lanes.columns = std::max(lanes.columns, 32 / lanes.depth);
+  return lanes;
+}
+
+// Where compiling a shader takes longer than running it: few kinds of them.
+void limit_forms(ProductRequest& request) noexcept {
+  if (request.a.width == 4 && request.b.width == 4) {
+    return;
+  }
+  request.a = {.along_depth = true, .width = 1};
+  request.b.width = 1;
+}
+
+// Cuts the depth into parts of whole `unit`s.
+void choose_splits(const ProductRequest& request,
+                   std::int64_t unit,
+                   const DeviceLimits& limits,
+                   ProductPlan& plan) noexcept {
+  const std::int64_t groups = std::int64_t{plan.tiles_down} * plan.tiles_across * request.matrices;
+  const std::int64_t wanted = 2LL * std::max(1, limits.multiprocessors);
+  const std::int64_t sums = request.matrices * request.rows * request.columns;
+  std::int64_t splits = 1;
+  if (groups < wanted) {
+    splits = std::min(divided_up(wanted, groups),
+                      std::max<std::int64_t>(1, request.depth / std::max(kLeastPart, unit)));
+    splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
+  }
+  const std::int64_t part = divided_up(divided_up(request.depth, splits), unit) * unit;
+  splits = part == 0 ? 1 : divided_up(request.depth, part);
+  plan.splits = static_cast<int>(splits);
+  plan.split_depth = static_cast<int>(part);
+  plan.groups = groups * splits;
+  plan.scratch_bytes = splits == 1 ? 0 : splits * sums * (request.dtype == DType::f64 ? 8 : 4);
+}
+
+}  // namespace
+
+Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits) {
+  ProductPlan plan{.is_thin = request.rows <= 8, .is_rolled = limits.is_cpu};
+  std::int64_t unit = 0;
+  if (limits.is_cpu) {
+    limit_forms(request);
+  }
+  if (plan.is_thin) {
+    const bool by_fours = request.a.along_depth && request.b.along_depth && request.b.width == 4;
+    request.a.width = by_fours ? request.a.width : 1;
+    request.has_quads = false;
+    plan.lanes = choose_lanes(request, limits);
+    const int across = request.b.along_depth ? 1 : request.b.width;
+    const int deep = request.b.along_depth ? request.b.width : 1;
+    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.lanes.rows));
+    plan.tiles_across =
+        static_cast<int>(divided_up(request.columns, std::int64_t{plan.lanes.columns} * across));
+    unit = std::int64_t{plan.lanes.depth} * deep * kThinSteps;
+  } else {
+    plan.tile = choose_tile(request, limits);
+    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.tile.rows));
+    plan.tiles_across = static_cast<int>(divided_up(request.columns, plan.tile.columns));
+    unit = plan.tile.depth;
+  }
+  choose_splits(request, unit, limits, plan);
+  if (plan.groups > kMostProductAxis) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("{} products of {} x {} elements are more than one launch can "
+                                     "make on this device",
+                                     request.matrices,
+                                     request.rows,
+                                     request.columns)};
+  }
+  return plan;
+}
+
+void add_product(ParameterBlock& parameters,
+                 const ProductRequest& request,
+                 const ProductPlan& plan,
+                 std::uint64_t partial) noexcept {
+  parameters.add(partial)
+      .add(static_cast<std::int32_t>(request.rows))
+      .add(static_cast<std::int32_t>(request.columns))
+      .add(static_cast<std::int32_t>(request.depth))
+      .add(static_cast<std::int32_t>(plan.tiles_down))
+      .add(static_cast<std::int32_t>(plan.tiles_across))
+      .add(static_cast<std::int32_t>(plan.splits))
+      .add(static_cast<std::int32_t>(plan.split_depth))
+      .add(static_cast<std::int32_t>(plan.groups));
+}
+
+namespace detail {
+
+void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan& plan) noexcept {
+  const auto bit = [](bool is_set, unsigned place) { return (is_set ? 1U : 0U) << place; };
+  key.add(bit(request.is_wide, 0) | bit(request.has_quads, 1) | bit(request.a.along_depth, 2) |
+          bit(request.b.along_depth, 3) | bit(request.a.width == 4, 4) |
+          bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
+          bit(plan.is_rolled, 16) | static_cast<std::uint32_t>(request.dtype) << 8U);
+  if (plan.is_thin) {
+    key.add(static_cast<std::uint32_t>(plan.lanes.rows) |
+            static_cast<std::uint32_t>(plan.lanes.columns) << 8U |
+            static_cast<std::uint32_t>(plan.lanes.depth) << 20U);
+    return;
+  }
+  const ProductTile& tile = plan.tile;
+  key.add(static_cast<std::uint32_t>(tile.rows) | static_cast<std::uint32_t>(tile.columns) << 16U);
+  key.add(static_cast<std::uint32_t>(tile.depth) |
+          static_cast<std::uint32_t>(tile.thread_rows) << 8U |
+          static_cast<std::uint32_t>(tile.thread_columns) << 16U |
+          static_cast<std::uint32_t>(tile.buffers) << 24U);
+}
+
+}  // namespace detail
+}  // namespace hearth::vulkan

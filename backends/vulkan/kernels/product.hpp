@@ -1,0 +1,145 @@
+// Products of matrices in general: what a matmul and the three kinds of convolution share. A family
+// says in GLSL where the elements of its two sides lie and where a sum goes; this file cuts the
+// work. Pure functions. Threads: any.
+//
+// Four kernels: `tile` has a workgroup for a tile of the result, with the slices of both sides in
+// shared memory and a small block of sums in each thread's registers; `thin` is for results of few
+// rows, where reading one side is all the work: threads lie along the columns and along the depth.
+// Either may cut a long depth into parts whose sums go to scratch, where there are too few tiles to
+// keep a device awake; `fold` then adds the parts, in order.
+//
+// What a family's functions look like (C is float or double, AVALUE and BVALUE are C or V4, for
+// forms of width 1 or 4):
+//   void set_matrix(int matrix)            which of the products comes now
+//   ASide a_side(int row), AVALUE a_at(ASide side, int k)       zeros outside of rows and depth
+//   BSide b_side(int column), BVALUE b_at(BSide side, int k)    zeros outside of columns and depth
+//   void put(int row, int column, C sum)   row and column lie inside
+//   void put4(int row, int column, V4 sums)   where `quads`: four columns, aligned
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+/// How a side is read: neighbouring threads take neighbours along the depth, or along the side
+/// (rows of a, columns of b); each takes `width` (1 or 4) at once, which then lie side by side.
+struct SideForm {
+  bool along_depth = true;
+  int width = 1;
+};
+
+struct ProductRequest {
+  DType dtype = DType::f32;
+  bool is_wide = false;  ///< Operands of 2^31 elements or more.
+  bool has_quads = false;
+  SideForm a = {};
+  SideForm b = {};
+  std::int64_t matrices = 1;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t depth = 1;
+};
+
+/// A tile of the result, and the block of a thread in it: multiples of 4.
+struct ProductTile {
+  int rows = 64;
+  int columns = 64;
+  int depth = 16;
+  int thread_rows = 4;
+  int thread_columns = 4;
+  int buffers = 2;
+
+  [[nodiscard]] int threads() const noexcept {
+    return rows / thread_rows * (columns / thread_columns);
+  }
+  friend bool operator==(const ProductTile&, const ProductTile&) noexcept = default;
+};
+
+/// The threads of a workgroup of a thin product, both powers of two; rows are 1, 2, 4 or 8.
+struct ThinLanes {
+  int rows = 1;
+  int columns = 64;
+  int depth = 1;
+};
+
+struct ProductPlan {
+  bool is_thin = false;
+  bool is_rolled = false;  ///< Loops stay loops: compiling is what costs a software driver time.
+  ProductTile tile = {};
+  ThinLanes lanes = {};
+  int tiles_down = 1;
+  int tiles_across = 1;
+  int splits = 1;
+  int split_depth = 0;
+  std::int64_t groups = 0;
+  std::int64_t scratch_bytes = 0;  ///< Of the parts' sums.
+};
+
+/// What a family adds to the text of a kernel.
+struct ProductFunctions {
+  std::string members;  ///< Of the parameters, behind kProductMembers.
+  std::string text;
+};
+
+/// The parameters that all products begin with; add_product() adds them.
+inline constexpr std::string_view kProductMembers =
+    "uint64_t partial; int rows; int columns; int depth; int tiles_down; int tiles_across; "
+    "int splits; int split_depth; int groups; ";
+
+/// The largest size of an axis, so that a kernel's tile of it can end in an int.
+inline constexpr std::int64_t kMostProductAxis = (std::int64_t{1} << 31U) - 4096;
+
+/// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms to those
+/// that the kernel has. Errors: unsupported, more tiles than a launch can have.
+[[nodiscard]] Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits);
+
+void add_product(ParameterBlock& parameters,
+                 const ProductRequest& request,
+                 const ProductPlan& plan,
+                 std::uint64_t partial) noexcept;
+
+namespace detail {
+void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan& plan) noexcept;
+[[nodiscard]] std::string product_text(const ProductRequest& request,
+                                       const ProductPlan& plan,
+                                       const ProductFunctions& functions,
+                                       std::size_t parameter_bytes);
+[[nodiscard]] std::string fold_text(const ProductRequest& request,
+                                    const ProductFunctions& functions,
+                                    std::size_t parameter_bytes);
+inline constexpr int kFoldThreads = 128;
+}  // namespace detail
+
+/// The dispatches of a product. `key` has the words of the family: all that the text of its
+/// functions depends on beside the request's forms. `functions()` makes them, on a miss.
+template <class MakeFunctions>
+[[nodiscard]] Status dispatch_product(KernelEncoder& encoder,
+                                      const ProductRequest& request,
+                                      const ProductPlan& plan,
+                                      ShaderKey key,
+                                      const ParameterBlock& parameters,
+                                      const MakeFunctions& functions) {
+  detail::add_words(key, request, plan);
+  const std::size_t bytes = parameters.size_bytes();
+  ShaderKey fold_key = key;
+  key.add(false);
+  const auto text = [&] { return detail::product_text(request, plan, functions(), bytes); };
+  HEARTH_TRY_STATUS(encoder.dispatch(key, text, parameters, encoder.linear(plan.groups)));
+  if (plan.splits == 1) {
+    return {};
+  }
+  encoder.barrier();
+  fold_key.add(true);
+  const auto fold = [&] { return detail::fold_text(request, functions(), bytes); };
+  const std::int64_t sums = request.matrices * request.rows * request.columns;
+  return encoder.dispatch(fold_key,
+                          fold,
+                          parameters,
+                          encoder.linear((sums + detail::kFoldThreads - 1) / detail::kFoldThreads));
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,450 @@
+// The GLSL of tile, thin and fold products. How a tile works: all threads bring the next slices of
+// both sides to registers while they multiply the present ones out of shared memory, which lie
+// there depth by depth, so that a thread reads its rows and columns by fours. A thread's block
+// lies scattered over the tile in chunks of 4 x 4, and 32 threads in a row cover 4 x 8 chunks:
+// what they read at a time is then 64 and 128 bytes, without two threads on one bank.
+#include "product.hpp"
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+namespace hearth::vulkan::detail {
+namespace {
+
+constexpr std::string_view kWork = R"(
+int tile_down, tile_across, matrix_number, part_number;
+bool find_work() {
+  uint id = GROUP;
+  if (id >= uint(p.groups)) {
+    return false;
+  }
+  const uint tiles = uint(p.tiles_down) * uint(p.tiles_across);
+  const uint tile = id % tiles;
+  id /= tiles;
+  part_number = int(id % uint(p.splits));
+  matrix_number = int(id / uint(p.splits));
+  // Eight rows of tiles at a time, column by column: neighbours in time share what they read.
+  const uint band = 8u * uint(p.tiles_across);
+  const uint first = tile / band * 8u;
+  const uint inside = tile % band;
+  const uint height = min(8u, uint(p.tiles_down) - first);
+  tile_down = int(first + inside % height);
+  tile_across = int(inside / height);
+  set_matrix(matrix_number);
+  return true;
+}
+)";
+
+constexpr std::string_view kPutParts = R"(
+layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer Parts { C v[]; };
+void keep(int row, int column, C sum) {
+  const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
+  const int plane = part_number * matrices + matrix_number;
+  Parts(p.partial).v[(plane * p.rows + row) * p.columns + column] = sum;
+}
+void keep4(int row, int column, V4 sums) {
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    keep(row, column + i, sums[i]);
+  }
+}
+)";
+constexpr std::string_view kPutWhole = R"(
+#define keep put
+#define keep4 put4
+)";
+
+constexpr std::string_view kTileHead = R"(
+#define TX (TILE_COLUMNS / THREAD_COLUMNS)
+#define TY (TILE_ROWS / THREAD_ROWS)
+#define THREADS (TX * TY)
+#define A_PITCH (TILE_ROWS / 4 + 1)
+#define B_PITCH (TILE_COLUMNS / 4 + 1)
+#define A_BUFFER (TILE_DEPTH * A_PITCH)
+#define B_BUFFER (TILE_DEPTH * B_PITCH)
+#define A_CHUNKS (TILE_ROWS * TILE_DEPTH / A_WIDTH)
+#define B_CHUNKS (TILE_COLUMNS * TILE_DEPTH / B_WIDTH)
+#define A_LOADS ((A_CHUNKS + THREADS - 1) / THREADS)
+#define B_LOADS ((B_CHUNKS + THREADS - 1) / THREADS)
+shared V4 a_tile[BUFFERS * A_BUFFER];
+shared V4 b_tile[BUFFERS * B_BUFFER];
+
+// Chunk `e` of a slice: its place along the side, and along the depth.
+#if A_ALONG_DEPTH
+#define A_SIDE(e) ((e) / (TILE_DEPTH / A_WIDTH))
+#define A_DEPTH(e) ((e) % (TILE_DEPTH / A_WIDTH) * A_WIDTH)
+#define A_SIDES A_LOADS
+#else
+#define A_SIDE(e) ((e) % (TILE_ROWS / A_WIDTH) * A_WIDTH)
+#define A_DEPTH(e) ((e) / (TILE_ROWS / A_WIDTH))
+#define A_SIDES (THREADS % (TILE_ROWS / A_WIDTH) == 0 ? 1 : A_LOADS)
+#endif
+#if B_ALONG_DEPTH
+#define B_SIDE(e) ((e) / (TILE_DEPTH / B_WIDTH))
+#define B_DEPTH(e) ((e) % (TILE_DEPTH / B_WIDTH) * B_WIDTH)
+#define B_SIDES B_LOADS
+#else
+#define B_SIDE(e) ((e) % (TILE_COLUMNS / B_WIDTH) * B_WIDTH)
+#define B_DEPTH(e) ((e) / (TILE_COLUMNS / B_WIDTH))
+#define B_SIDES (THREADS % (TILE_COLUMNS / B_WIDTH) == 0 ? 1 : B_LOADS)
+#endif
+#define A_GOES(i) (A_CHUNKS % THREADS == 0 || int(THREAD) + (i) * THREADS < A_CHUNKS)
+#define B_GOES(i) (B_CHUNKS % THREADS == 0 || int(THREAD) + (i) * THREADS < B_CHUNKS)
+
+ASide a_sides[A_SIDES];
+BSide b_sides[B_SIDES];
+AVALUE a_next[A_LOADS];
+BVALUE b_next[B_LOADS];
+V4 sums[THREAD_ROWS][THREAD_COLUMNS / 4];
+
+void fetch(int k) {
+  const int t = int(THREAD);
+  [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
+    if (A_GOES(i)) {
+      a_next[i] = a_at(a_sides[A_SIDES == 1 ? 0 : i], k + A_DEPTH(t + i * THREADS));
+    }
+  }
+  [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
+    if (B_GOES(i)) {
+      b_next[i] = b_at(b_sides[B_SIDES == 1 ? 0 : i], k + B_DEPTH(t + i * THREADS));
+    }
+  }
+}
+
+#if A_WIDTH == 4
+#define PART_A(i, j) a_next[i][j]
+#else
+#define PART_A(i, j) a_next[i]
+#endif
+#if B_WIDTH == 4
+#define PART_B(i, j) b_next[i][j]
+#else
+#define PART_B(i, j) b_next[i]
+#endif
+
+void lay(int buffer_number) {
+  const int t = int(THREAD);
+  [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
+    if (A_GOES(i)) {
+      const int side = A_SIDE(t + i * THREADS);
+      const int at = buffer_number * A_BUFFER + A_DEPTH(t + i * THREADS) * A_PITCH + side / 4;
+#if A_WIDTH == 4 && !A_ALONG_DEPTH
+      a_tile[at] = a_next[i];
+#else
+      [[unroll]] for (int j = 0; j < A_WIDTH; ++j) {
+        a_tile[at + j * A_PITCH][side % 4] = PART_A(i, j);
+      }
+#endif
+    }
+  }
+  [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
+    if (B_GOES(i)) {
+      const int side = B_SIDE(t + i * THREADS);
+      const int at = buffer_number * B_BUFFER + B_DEPTH(t + i * THREADS) * B_PITCH + side / 4;
+#if B_WIDTH == 4 && !B_ALONG_DEPTH
+      b_tile[at] = b_next[i];
+#else
+      [[unroll]] for (int j = 0; j < B_WIDTH; ++j) {
+        b_tile[at + j * B_PITCH][side % 4] = PART_B(i, j);
+      }
+#endif
+    }
+  }
+}
+)";
+
+constexpr std::string_view kTileMain = R"(
+void multiply(int buffer_number, int tx, int ty) {
+  [[UNROLL]] for (int k = 0; k < TILE_DEPTH; ++k) {
+    V4 a[THREAD_ROWS / 4];
+    V4 b[THREAD_COLUMNS / 4];
+    [[unroll]] for (int i = 0; i < THREAD_ROWS / 4; ++i) {
+      a[i] = a_tile[buffer_number * A_BUFFER + k * A_PITCH + ty + i * TY];
+    }
+    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+      b[j] = b_tile[buffer_number * B_BUFFER + k * B_PITCH + tx + j * TX];
+    }
+    [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+      [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+        sums[i][j] = fma(V4(a[i / 4][i % 4]), b[j], sums[i][j]);
+      }
+    }
+  }
+}
+
+#if QUADS
+void finish(int first_row, int first_column, int tx, int ty) {
+  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+    const int row = first_row + (i / 4 * TY + ty) * 4 + i % 4;
+    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+      const int column = first_column + (j * TX + tx) * 4;
+      if (row < p.rows && column < p.columns) {
+        keep4(row, column, sums[i][j]);
+      }
+    }
+  }
+}
+#else
+// By way of shared memory, so that the code of a store is there once for each row of a thread, and
+// neighbouring threads store neighbours.
+void finish(int first_row, int first_column, int tx, int ty) {
+  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+    barrier();
+    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+      stage[ty * (TILE_COLUMNS / 4) + tx + j * TX] = sums[i][j];
+    }
+    barrier();
+    [[dont_unroll]] for (int e = int(THREAD); e < TY * TILE_COLUMNS; e += THREADS) {
+      const int row = first_row + (i / 4 * TY + e / TILE_COLUMNS) * 4 + i % 4;
+      const int column = first_column + e % TILE_COLUMNS;
+      if (row < p.rows && column < p.columns) {
+        keep(row, column, stage[e / 4][e % 4]);
+      }
+    }
+  }
+}
+#endif
+
+void main() {
+  if (!find_work()) {
+    return;
+  }
+  const int t = int(THREAD);
+#if TX % 8 == 0 && TY % 4 == 0
+  const int tx = t % 8 + t / 32 % (TX / 8) * 8;
+  const int ty = t / 8 % 4 + t / 32 / (TX / 8) * 4;
+#else
+  const int tx = t % TX;
+  const int ty = t / TX;
+#endif
+  const int first_row = tile_down * TILE_ROWS;
+  const int first_column = tile_across * TILE_COLUMNS;
+  [[unroll]] for (int i = 0; i < A_SIDES; ++i) {
+    a_sides[i] = a_side(first_row + A_SIDE(t + i * THREADS));
+  }
+  [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
+    b_sides[i] = b_side(first_column + B_SIDE(t + i * THREADS));
+  }
+  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+      sums[i][j] = V4(0);
+    }
+  }
+  const int begin = part_number * p.split_depth;
+  const int end = min(p.depth, begin + p.split_depth);
+  int buffer_number = 0;
+  if (begin < end) {
+    fetch(begin);
+    lay(0);
+  }
+  barrier();
+  [[dont_unroll]] for (int k = begin; k < end; k += TILE_DEPTH) {
+    const bool goes_on = k + TILE_DEPTH < end;
+    if (goes_on) {
+      fetch(k + TILE_DEPTH);
+    }
+    multiply(buffer_number, tx, ty);
+#if BUFFERS == 2
+    buffer_number ^= 1;
+#else
+    barrier();
+#endif
+    if (goes_on) {
+      lay(buffer_number);
+    }
+    barrier();
+  }
+  finish(first_row, first_column, tx, ty);
+}
+)";
+
+// Four steps of the depth are in flight at a time: a thread has little to do but wait for memory.
+constexpr std::string_view kThinMain = R"(
+#define STEPS 4
+#define THREADS (LANE_COLUMNS * LANE_DEPTHS)
+#if B_ALONG_DEPTH
+#define DEPTH_WIDTH B_WIDTH
+#define COLUMN_WIDTH 1
+#define SUM C
+#else
+#define DEPTH_WIDTH 1
+#define COLUMN_WIDTH B_WIDTH
+#define SUM BVALUE
+#endif
+#if LANE_DEPTHS > 1
+shared SUM lane_sums[THREADS];
+#endif
+
+SUM times(ASide side, int k, BVALUE b) {
+#if B_ALONG_DEPTH && B_WIDTH == 4
+#if A_WIDTH == 4
+  return dot(a_at(side, k), b);
+#else
+  return dot(V4(a_at(side, k), a_at(side, k + 1), a_at(side, k + 2), a_at(side, k + 3)), b);
+#endif
+#else
+  return a_at(side, k) * b;
+#endif
+}
+
+void main() {
+  if (!find_work()) {
+    return;
+  }
+  const int t = int(THREAD);
+#if B_ALONG_DEPTH
+  const int lane_depth = t % LANE_DEPTHS;
+  const int lane_column = t / LANE_DEPTHS;
+#else
+  const int lane_column = t % LANE_COLUMNS;
+  const int lane_depth = t / LANE_COLUMNS;
+#endif
+  const int column = (tile_across * LANE_COLUMNS + lane_column) * COLUMN_WIDTH;
+  const BSide b = b_side(column);
+  ASide a[ROWS];
+  SUM sums[ROWS];
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    a[i] = a_side(tile_down * ROWS + i);
+    sums[i] = SUM(0);
+  }
+  const int end = min(p.depth, (part_number + 1) * p.split_depth);
+  [[dont_unroll]] for (int k = part_number * p.split_depth + lane_depth * DEPTH_WIDTH; k < end;
+                       k += STEPS * LANE_DEPTHS * DEPTH_WIDTH) {
+    BVALUE values[STEPS];
+    [[unroll]] for (int i = 0; i < STEPS; ++i) {
+      values[i] = b_at(b, k + i * LANE_DEPTHS * DEPTH_WIDTH);
+    }
+    [[unroll]] for (int i = 0; i < STEPS; ++i) {
+      [[unroll]] for (int r = 0; r < ROWS; ++r) {
+        sums[r] += times(a[r], k + i * LANE_DEPTHS * DEPTH_WIDTH, values[i]);
+      }
+    }
+  }
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+#if LANE_DEPTHS > 1
+    barrier();
+    lane_sums[lane_depth * LANE_COLUMNS + lane_column] = sums[r];
+    barrier();
+    [[unroll]] for (int half_count = LANE_DEPTHS / 2; half_count > 0; half_count /= 2) {
+      if (lane_depth < half_count) {
+        lane_sums[lane_depth * LANE_COLUMNS + lane_column] +=
+            lane_sums[(lane_depth + half_count) * LANE_COLUMNS + lane_column];
+      }
+      barrier();
+    }
+    sums[r] = lane_sums[lane_column];
+#endif
+    const int row = tile_down * ROWS + r;
+    if (lane_depth == 0 && row < p.rows) {
+#if COLUMN_WIDTH == 4
+      [[unroll]] for (int i = 0; i < 4; ++i) {
+        if (column + i < p.columns) {
+          keep(row, column + i, sums[r][i]);
+        }
+      }
+#else
+      if (column < p.columns) {
+        keep(row, column, sums[r]);
+      }
+#endif
+    }
+  }
+}
+)";
+
+constexpr std::string_view kFoldMain = R"(
+layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Parts { C v[]; };
+void main() {
+  const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
+  const int plane = p.rows * p.columns;
+  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD);
+  if (at >= matrices * plane) {
+    return;
+  }
+  C sum = C(0);
+  for (int part = 0; part < p.splits; ++part) {
+    sum += Parts(p.partial).v[part * matrices * plane + at];
+  }
+  set_matrix(at / plane);
+  put(at % plane / p.columns, at % plane % p.columns, sum);
+}
+)";
+
+std::string head(const ProductRequest& request,
+                 const ProductFunctions& functions,
+                 int threads,
+                 bool is_rolled,
+                 std::size_t parameter_bytes,
+                 std::string_view more) {
+  const bool is_double = request.dtype == DType::f64;
+  return fmt::format(
+      "{}{}#define C {}\n#define V4 {}\n#define A_WIDTH {}\n#define B_WIDTH {}\n"
+      "#define A_ALONG_DEPTH {}\n#define B_ALONG_DEPTH {}\n#define AVALUE {}\n#define BVALUE {}\n"
+      "#define QUADS {}\n#define UNROLL {}\n{}{}",
+      glsl_prelude({.threads = threads, .wide_index = request.is_wide}),
+      glsl_parameters(fmt::format("{}{}", kProductMembers, functions.members), parameter_bytes),
+      is_double ? "double" : "float",
+      is_double ? "dvec4" : "vec4",
+      request.a.width,
+      request.b.width,
+      request.a.along_depth ? 1 : 0,
+      request.b.along_depth ? 1 : 0,
+      request.a.width == 4 ? "V4" : "C",
+      request.b.width == 4 ? "V4" : "C",
+      request.has_quads ? 1 : 0,
+      is_rolled ? "dont_unroll" : "unroll",
+      more,
+      functions.text);
+}
+
+}  // namespace
+
+std::string product_text(const ProductRequest& request,
+                         const ProductPlan& plan,
+                         const ProductFunctions& functions,
+                         std::size_t parameter_bytes) {
+  const std::string_view keep = plan.splits > 1 ? kPutParts : kPutWhole;
+  if (plan.is_thin) {
+    const ThinLanes& lanes = plan.lanes;
+    const std::string sizes =
+        fmt::format("#define ROWS {}\n#define LANE_COLUMNS {}\n#define LANE_DEPTHS {}\n",
+                    lanes.rows,
+                    lanes.columns,
+                    lanes.depth);
+    const int threads = lanes.columns * lanes.depth;
+    return fmt::format("{}{}{}{}",
+                       head(request, functions, threads, plan.is_rolled, parameter_bytes, sizes),
+                       kWork,
+                       keep,
+                       kThinMain);
+  }
+  const ProductTile& tile = plan.tile;
+  // The stage of finish() lies over one side's tiles, whichever is large enough.
+  const int stage = tile.rows / tile.thread_rows * (tile.columns / 4);
+  const bool a_is_enough = tile.buffers * tile.depth * (tile.rows / 4 + 1) >= stage;
+  const std::string sizes = fmt::format(
+      "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
+      "#define THREAD_ROWS {}\n#define THREAD_COLUMNS {}\n#define BUFFERS {}\n#define stage {}\n",
+      tile.rows,
+      tile.columns,
+      tile.depth,
+      tile.thread_rows,
+      tile.thread_columns,
+      tile.buffers,
+      a_is_enough ? "a_tile" : "b_tile");
+  return fmt::format(
+      "{}{}{}{}{}",
+      head(request, functions, tile.threads(), plan.is_rolled, parameter_bytes, sizes),
+      kWork,
+      keep,
+      kTileHead,
+      kTileMain);
+}
+
+std::string fold_text(const ProductRequest& request,
+                      const ProductFunctions& functions,
+                      std::size_t parameter_bytes) {
+  return head(request, functions, kFoldThreads, true, parameter_bytes, "") + std::string(kFoldMain);
+}
+
+}  // namespace hearth::vulkan::detail
