@@ -119,7 +119,9 @@ void Plan::find_access(const KernelCall& call, bool is_long) {
       return;
     }
   }
-  form.pieces = kScalarPieces;
+  const auto strided = std::count_if(
+      form.access.begin(), form.access.begin() + static_cast<std::ptrdiff_t>(inputs), is_strided);
+  form.pieces = strided <= 3 ? kScalarPieces : 1;  // the work on many strides hides the loads
 }
 
 // Rows of vectors: where the innermost axis is made of whole ones, and starts at one in each row.

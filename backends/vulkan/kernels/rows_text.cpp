@@ -102,7 +102,7 @@ class RowsText {
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       text += fmt::format("uint64_t y{}; ", i);
     }
-    text += "INDEX rows; INDEX length; " + glsl_parameter_members(kernel_);
+    text += "INDEX rows; INDEX columns; " + glsl_parameter_members(kernel_);
     const int rank = form_.kept_rank + form_.row_rank;
     for (int axis = 1; axis < rank; ++axis) {
       if (axis == form_.kept_rank) {
@@ -252,13 +252,13 @@ class RowsText {
       text += fmt::format(
           "[[unroll]] for (int c = 0; c < {}; ++c) {{\n"
           "const INDEX col = (INDEX(lane) + c * {}) * {};\n"
-          "if (col < p.length) {{\n",
+          "if (col < p.columns) {{\n",
           form_.chunks,
           form_.row_threads,
           form_.vector);
     } else {
       text +=
-          fmt::format("for (INDEX col = INDEX(lane) * {0}; col < p.length; col += {1}) {{\n{{\n",
+          fmt::format("for (INDEX col = INDEX(lane) * {0}; col < p.columns; col += {1}) {{\n{{\n",
                       form_.vector,
                       form_.vector * form_.row_threads);
     }
@@ -277,7 +277,7 @@ class RowsText {
     }
     text +=
         "const int64_t index1 = int64_t(col + k);\n"
-        "const int64_t place = int64_t(row) * int64_t(p.length) + index1;\n";
+        "const int64_t place = int64_t(row) * int64_t(p.columns) + index1;\n";
     for (const std::int32_t place : places) {
       if (!is_input(place) && !is_leaf_of_place(place)) {
         printer_.print(place, text);
@@ -362,9 +362,9 @@ class RowsText {
       behind +=
           form_.vector == 1
               ? fmt::format(
-                    "store_{1}(p.y{0}, row * p.length + col, b{0}[0]);\n", i, glsl_suffix(dtype))
+                    "store_{1}(p.y{0}, row * p.columns + col, b{0}[0]);\n", i, glsl_suffix(dtype))
               : fmt::format(
-                    "store_{1}x{2}(p.y{0} + uint64_t(row * p.length + col) * {3}ul, "
+                    "store_{1}x{2}(p.y{0} + uint64_t(row * p.columns + col) * {3}ul, "
                     "b{0});\n",
                     i,
                     glsl_suffix(dtype),
@@ -391,7 +391,7 @@ class RowsText {
       }
       text += fmt::format("f{0} = {1}(f{0});\n", fold, join);
       if (op == FoldOp::mean) {
-        text += fmt::format("f{0} = f{0} / {1}(p.length);\n", fold, glsl_compute_type(type));
+        text += fmt::format("f{0} = f{0} / {1}(p.columns);\n", fold, glsl_compute_type(type));
       }
       printer_.rename(fold, fmt::format("f{}", fold));
     }

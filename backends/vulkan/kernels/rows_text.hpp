@@ -31,7 +31,7 @@ struct RowForm {
   std::array<RowAccess, kMostExpressionInputs> access{};
 };
 
-/// Parameters, in this order: x0 … and y0 …, addresses; `rows` and `length`, INDEX; the kernel's
+/// Parameters, in this order: x0 … and y0 …, addresses; `rows` and `columns`, INDEX; the kernel's
 /// scalars; for each axis but the first of the kept ones, and of a row's, the size and, if not
 /// wide, a Divisor; for each input a stride for each kept axis and, if strided, each axis of a row.
 /// Requires a row kernel without row functions.

@@ -1,0 +1,13 @@
+precise const float v1 = sticky_of_f64(x0);
+precise const float v3 = bf16_of_f32(sticky_of_i64(x1));
+precise const float v4 = v3;
+precise const float v7 = uintBitsToFloat(0xff800000u) * 0.100000001f;
+precise const float v8 = v4 + v7;
+precise const double v10 = x0 * packDouble2x32(uvec2(0x0u, 0x80000000u));
+const int v11 = i32_of_f64(v10);
+const bool v13 = bool_of_f32(x2);
+const int64_t v15 = v13 ? x1 : int64_t(0xfffffffffffffffdul);
+y0 = v1;
+y1 = v8;
+y2 = v11;
+y3 = v15;
