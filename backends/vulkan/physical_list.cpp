@@ -39,7 +39,7 @@ Result<PhysicalList> list_physical() {
   PhysicalList list;
   HEARTH_TRY(list.instance, VulkanInstance::open());
   list.devices = list.instance->devices();
-  if (const auto& text = Settings::from_environment().text(Setting::vulkan_devices)) {
+  if (const auto text = Settings::from_environment().text(Setting::vulkan_devices)) {
     HEARTH_TRY(list.devices, chosen(list.devices, *text));
   }
   return list;

@@ -176,7 +176,7 @@ std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
   if (!options.devices.empty()) {
     return options.devices;
   }
-  if (const auto& names = Settings::from_environment().text(Setting::devices)) {
+  if (const auto names = Settings::from_environment().text(Setting::devices)) {
     return named_devices(*names);
   }
   const int count = options.cpu_device_count != 0
