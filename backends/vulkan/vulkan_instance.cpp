@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/sync.hpp>
+
 namespace hearth::vulkan {
 namespace {
 
@@ -85,7 +87,23 @@ int rank_of(VkPhysicalDeviceType type) noexcept {
 
 }  // namespace
 
+// A process opens NVIDIA's driver some thirty times and no more: each time costs thread-local
+// storage of which it has little, and the loader closes the driver with the last instance. So the
+// first instance stays, and nothing ends it: at the end of a process drivers may be gone before us.
 Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::open() {
+  struct Kept {
+    Mutex mutex;
+    std::shared_ptr<const VulkanInstance> instance HEARTH_GUARDED_BY(mutex);
+  };
+  static Kept& kept = *std::make_unique<Kept>().release();
+  const MutexLock lock(kept.mutex);
+  if (kept.instance == nullptr) {
+    HEARTH_TRY(kept.instance, make());
+  }
+  return kept.instance;
+}
+
+Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::make() {
   HEARTH_TRY(std::shared_ptr<const VulkanLibrary> library, VulkanLibrary::open());
   VkApplicationInfo application{};
   application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;

@@ -27,7 +27,10 @@ struct PhysicalDevice {
 
 class VulkanInstance final {
  public:
+  /// The instance of this process, which stays once it is made: asking again costs nothing.
+  ///
   /// Errors: not_found without a loader or a driver.
+  /// Threads: any; the first waits for the drivers.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> open();
 
   VulkanInstance(std::shared_ptr<const VulkanLibrary> library,
@@ -41,6 +44,7 @@ class VulkanInstance final {
   [[nodiscard]] const std::vector<PhysicalDevice>& devices() const noexcept { return devices_; }
 
  private:
+  [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> make();
   [[nodiscard]] Status find_devices();
 
   std::shared_ptr<const VulkanLibrary> library_;
