@@ -1,5 +1,7 @@
 #include "strided.hpp"
 
+#include <bit>
+
 namespace hearth::vulkan {
 namespace {
 
@@ -104,5 +106,26 @@ std::int64_t StridedSpace<most_operands>::reach(std::size_t operand) const noexc
 
 template struct StridedSpace<4>;
 template struct StridedSpace<16>;
+
+// With s = ceil(log2 d) and m = floor(2^32·(2^s - d)/d) + 1, (mulhi(n, m) + n) >> s is n / d, and
+// for n below 2^31 the sum has room in 32 bits.
+// Paper: Granlund, Montgomery, Division by invariant integers using multiplication, PLDI'94.
+Divisor::Divisor(std::int64_t size) noexcept {
+  const auto divisor = static_cast<std::uint64_t>(size);
+  shift = size <= 1 ? 0U : static_cast<std::uint32_t>(std::bit_width(divisor - 1));
+  const std::uint64_t rest = (std::uint64_t{1} << shift) - divisor;
+  factor = static_cast<std::uint32_t>((rest << 32U) / divisor + 1);
+}
+
+std::string_view glsl_divide() noexcept {
+  return R"(
+uint divide(uint n, uint factor, uint shift) {
+  uint high;
+  uint low;
+  umulExtended(n, factor, high, low);
+  return (high + n) >> shift;
+}
+)";
+}
 
 }  // namespace hearth::vulkan

@@ -1,5 +1,5 @@
 // Index spaces for shaders: the axes of a call with neighbours merged wherever all operands allow
-// it. Values on the stack. Threads: any.
+// it, and numbers that divide by multiplying. Values on the stack. Threads: any.
 // Invariants: (1) row-major order of the merged axes is that of the shape; (2) no axis has size 1,
 // but a space of one element has rank 1 and size 1.
 #pragma once
@@ -7,9 +7,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/shape.hpp>
+
+#include "parameter_block.hpp"
 
 namespace hearth::vulkan {
 
@@ -52,5 +56,16 @@ struct StridedSpace {
 
 extern template struct StridedSpace<4>;
 extern template struct StridedSpace<16>;
+
+/// What the shader function divide() needs to divide numbers below 2^31 by `size`, which is below
+/// 2^31 too: a factor and a shift.
+struct Divisor {
+  std::uint32_t factor;
+  std::uint32_t shift;
+
+  explicit Divisor(std::int64_t size) noexcept;
+};
+/// uint divide(uint n, uint factor, uint shift)
+[[nodiscard]] std::string_view glsl_divide() noexcept;
 
 }  // namespace hearth::vulkan

@@ -19,7 +19,6 @@
 #include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "axis_list.hpp"
 #include "backends/vulkan/strided.hpp"
 #include "pointwise_text.hpp"
 
@@ -210,7 +209,7 @@ void add_strides(ParameterBlock& to, const Plan& plan, std::size_t inputs) noexc
       continue;
     }
     const Divisor divisor(size);
-    to.add(static_cast<std::int32_t>(size)).add(divisor.multiplier).add(divisor.shift);
+    to.add(static_cast<std::uint32_t>(size)).add(divisor.factor).add(divisor.shift);
   }
   for (std::size_t i = 0; i < inputs; ++i) {
     for (int axis = 0; is_strided(plan.form.access[i]) && axis < space.rank; ++axis) {

@@ -8,8 +8,8 @@
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/backends/codegen/glsl_vectors.hpp>
 
-#include "axis_list.hpp"
 #include "backends/vulkan/error_cells.hpp"
+#include "backends/vulkan/strided.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -93,7 +93,7 @@ class PointwiseText {
     text += glsl_parameter_members(kernel_);
     for (int axis = 1; has_strided_ && axis < form_.rank; ++axis) {
       text += form_.is_wide ? fmt::format("int64_t n{}; ", axis)
-                            : fmt::format("int n{0}; uint factor{0}; int shift{0}; ", axis);
+                            : fmt::format("uint n{0}; uint factor{0}; uint shift{0}; ", axis);
     }
     for (std::size_t i = 0; i < inputs(); ++i) {
       for (int axis = 0; is_strided(form_.access[i]) && axis < form_.rank; ++axis) {
@@ -110,14 +110,14 @@ class PointwiseText {
       text += is_strided(form_.access[i]) ? fmt::format(", out INDEX o{}", i) : "";
     }
     text += form_.is_wide ? ") {\nint64_t rest = i;\nint64_t next;\nint64_t at;\n"
-                          : ") {\nint rest = i;\nint next;\nint at;\n";
+                          : ") {\nuint rest = uint(i);\nuint next;\nuint at;\n";
     for (int axis = form_.rank - 1; axis >= 0; --axis) {
       if (axis == 0) {
         text += "at = rest;\n";
       } else {
         text += form_.is_wide
                     ? fmt::format("next = rest / p.n{};\n", axis)
-                    : fmt::format("next = divide_by(rest, p.factor{0}, p.shift{0});\n", axis);
+                    : fmt::format("next = divide(rest, p.factor{0}, p.shift{0});\n", axis);
         text += fmt::format("at = rest - next * p.n{};\nrest = next;\n", axis);
       }
       for (std::size_t i = 0; i < inputs(); ++i) {

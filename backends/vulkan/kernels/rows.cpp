@@ -18,7 +18,6 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "axis_list.hpp"
 #include "backends/vulkan/strided.hpp"
 #include "pointwise.hpp"
 #include "rows_text.hpp"
@@ -187,7 +186,7 @@ void add_axes(ParameterBlock& to, const RowPlan& plan, std::size_t inputs) noexc
       continue;
     }
     const Divisor divisor(size);
-    to.add(static_cast<std::int32_t>(size)).add(divisor.multiplier).add(divisor.shift);
+    to.add(static_cast<std::uint32_t>(size)).add(divisor.factor).add(divisor.shift);
   }
   for (std::size_t i = 0; i < inputs; ++i) {
     const int axes = form.access[i] == RowAccess::strided ? rank : form.kept_rank;

@@ -15,7 +15,7 @@
 #include <hearth/backends/codegen/row_stages.hpp>
 #include <hearth/streams/kernel/pointwise.hpp>
 
-#include "axis_list.hpp"
+#include "backends/vulkan/strided.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -109,7 +109,7 @@ class RowsText {
         continue;
       }
       text += form_.is_wide ? fmt::format("int64_t n{}; ", axis)
-                            : fmt::format("int n{0}; uint factor{0}; int shift{0}; ", axis);
+                            : fmt::format("uint n{0}; uint factor{0}; uint shift{0}; ", axis);
     }
     for (std::size_t i = 0; i < inputs(); ++i) {
       const int axes = form_.access[i] == RowAccess::strided ? rank : form_.kept_rank;
@@ -137,7 +137,7 @@ class RowsText {
     if (found.empty()) {
       return {};
     }
-    const std::string_view number = form_.is_wide ? "int64_t" : "int";
+    const std::string_view number = form_.is_wide ? "int64_t" : "uint";
     text += fmt::format(") {{\n{0} rest = {0}({1});\n{0} next;\n{0} at;\n",
                         number,
                         parameter.substr(parameter.find(' ') + 1));
@@ -150,7 +150,7 @@ class RowsText {
       } else {
         text += form_.is_wide
                     ? fmt::format("next = rest / p.n{};\n", axis)
-                    : fmt::format("next = divide_by(rest, p.factor{0}, p.shift{0});\n", axis);
+                    : fmt::format("next = divide(rest, p.factor{0}, p.shift{0});\n", axis);
         text += fmt::format("at = rest - next * p.n{};\nrest = next;\n", axis);
       }
       for (const std::size_t i : found) {
