@@ -288,7 +288,7 @@ TEST(Codegen, PrintsRowsAsTheyWereReviewed) {
   form.access.fill(RowAccess::vectors);
   const KernelIR kernel = spell_out_row_functions(softmax_of(Primitive::softmax, DType::f32));
   std::string text = rows_text(kernel, form, 64);
-  text = text.substr(text.find("void find_row("));
+  text = text.substr(text.find("void main("));
   testing::expect_golden("printed_softmax.glsl", text);
 }
 

@@ -16,9 +16,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -262,6 +264,101 @@ TEST_F(VulkanExpression, NamesTheElementThatIsDividedByZero) {
       << status.error().text;
   const ExpressionCase good(kernel, {{100}}, {{100}}, {3.0});
   EXPECT_TRUE(testing::run_mirrored(*backend_, good.call()).has_value());
+}
+
+// ---- guards ----
+
+/// Device memory with numbers in it.
+class DeviceNumbers {
+ public:
+  DeviceNumbers(Backend& backend, const std::vector<float>& values)
+      : backend_(backend),
+        layout_(Shape{static_cast<std::int64_t>(values.size())}),
+        page_(backend.pages().allocate_page(static_cast<std::int64_t>(values.size()) * 4).value()) {
+    const TimelinePoint up =
+        backend.upload(page_.data, std::as_bytes(std::span(values)), {}).value();
+    EXPECT_TRUE(backend.wait({&up, 1}, Deadline::in(kDefaultWait)).has_value());
+  }
+  DeviceNumbers(const DeviceNumbers&) = delete;
+  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
+  ~DeviceNumbers() { backend_.pages().free_page(page_); }
+
+  [[nodiscard]] TensorView view(DType dtype = DType::f32) const noexcept {
+    return {page_.data, &layout_, dtype};
+  }
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> out(static_cast<std::size_t>(layout_.shape.element_count()));
+    const TimelinePoint down =
+        backend_.download(std::as_writable_bytes(std::span(out)), page_.data, {}).value();
+    EXPECT_TRUE(backend_.wait({&down, 1}, Deadline::in(kDefaultWait)).has_value());
+    return out;
+  }
+
+ private:
+  Backend& backend_;
+  Layout layout_;
+  Page page_;
+};
+
+// What comes behind a failure keeps what it would have overwritten, wherever its results lie.
+TEST_F(VulkanExpression, KeepsItsInputsBehindAFailure) {
+  constexpr std::size_t kCount = 1003;
+  std::vector<float> numbers(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    numbers[i] = static_cast<float>(i) * 0.5F;
+  }
+  KernelBuilder division({0});
+  const KernelValue n = division.input(DType::i32, {axis(0)});
+  division.output(n / n);
+  const KernelIR divides = division.take();
+  KernelBuilder update({0});
+  const KernelValue p = update.input(DType::f32, {axis(0)});
+  const KernelValue m = update.input(DType::f32, {axis(0)});
+  update.output(p - m * 0.5);
+  update.output(m * 2.0);
+  const KernelIR updates = update.take();
+  for (const bool fails : {true, false}) {
+    for (const bool is_in_place : {true, false}) {
+      std::vector<float> divisors(16, std::bit_cast<float>(std::int32_t{1}));
+      divisors[7] = std::bit_cast<float>(std::int32_t{fails ? 0 : 3});
+      const DeviceNumbers divided(*backend_, divisors);
+      const DeviceNumbers quotients(*backend_, divisors);
+      const DeviceNumbers first(*backend_, numbers);
+      const DeviceNumbers second(*backend_, numbers);
+      const DeviceNumbers made(*backend_, std::vector<float>(kCount));
+      const DeviceNumbers made_too(*backend_, std::vector<float>(kCount));
+      const DeviceNumbers& to = is_in_place ? first : made;
+      const DeviceNumbers& to_too = is_in_place ? second : made_too;
+
+      const ExpressionCase failing(divides, {{16}}, {{16}});
+      const ExpressionCase guarded(updates, {{1}, {1}}, {{1}, {1}});
+      const std::array in{divided.view(DType::i32)};
+      const std::array out{quotients.view(DType::i32)};
+      const std::array before{first.view(), second.view()};
+      const std::array after{to.view(), to_too.view()};
+      KernelCall one = failing.call();
+      one.inputs = in;
+      one.outputs = out;
+      KernelCall two = guarded.call();
+      two.inputs = before;
+      two.outputs = after;
+      const std::array<ErrorCell, 1> cells{5};
+      const std::array<std::int8_t, 2> keeps{0, 1};
+      const std::array launches{Launch{.call = one, .cell = 5},
+                                Launch{.call = two, .guards = cells, .keeps = keeps}};
+      const Issue issue = backend_->submit(launches, {});
+      ASSERT_TRUE(issue.status.has_value()) << issue.status.error().text;
+      ASSERT_TRUE(backend_->flush().has_value());
+      ASSERT_TRUE(backend_->wait({&issue.point, 1}, Deadline::in(kDefaultWait)).has_value());
+      EXPECT_EQ(backend_->cell_status(5).has_value(), !fails);
+      const std::vector<float> a = to.values();
+      const std::vector<float> b = to_too.values();
+      for (std::size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(a[i], fails ? numbers[i] : numbers[i] * 0.5F) << fails << is_in_place << i;
+        ASSERT_EQ(b[i], fails ? numbers[i] : numbers[i] * 2.0F) << fails << is_in_place << i;
+      }
+    }
+  }
 }
 
 // ---- rows ----

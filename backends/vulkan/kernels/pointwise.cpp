@@ -19,7 +19,7 @@
 #include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "../strided.hpp"
+#include "backends/vulkan/strided.hpp"
 #include "pointwise_text.hpp"
 
 namespace hearth::vulkan {

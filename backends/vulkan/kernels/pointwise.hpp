@@ -8,8 +8,8 @@
 #include <hearth/streams/kernel/kernel_ir.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
-#include "../kernel_encoder.hpp"
-#include "../parameter_block.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
+#include "backends/vulkan/parameter_block.hpp"
 
 namespace hearth::vulkan {
 

@@ -8,8 +8,8 @@
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/backends/codegen/glsl_vectors.hpp>
 
-#include "../error_cells.hpp"
-#include "../strided.hpp"
+#include "backends/vulkan/error_cells.hpp"
+#include "backends/vulkan/strided.hpp"
 
 namespace hearth::vulkan {
 namespace {

@@ -18,7 +18,7 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "../strided.hpp"
+#include "backends/vulkan/strided.hpp"
 #include "pointwise.hpp"
 #include "rows_text.hpp"
 

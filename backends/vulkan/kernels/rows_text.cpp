@@ -15,7 +15,7 @@
 #include <hearth/backends/codegen/row_stages.hpp>
 #include <hearth/streams/kernel/pointwise.hpp>
 
-#include "../strided.hpp"
+#include "backends/vulkan/strided.hpp"
 
 namespace hearth::vulkan {
 namespace {
