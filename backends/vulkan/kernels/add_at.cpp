@@ -225,7 +225,7 @@ constexpr std::string_view kList = R"(
 void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i < p.count) {
-    ELEMENT(Words32u, p.firsts, i, 4ul) = uint(lower_bound(0, uint(i)));
+    ELEMENT(Words32u, p.firsts, i, 4l) = uint(lower_bound(0, uint(i)));
   }
 }
 )";
@@ -248,7 +248,7 @@ void main() {
       }
 #else
 #ifdef LISTED
-      INDEX j = INDEX(ELEMENT(Words32u, p.firsts, target, 4ul));
+      INDEX j = INDEX(ELEMENT(Words32u, p.firsts, target, 4l));
 #else
       INDEX j = lower_bound(line, uint(target));
 #endif

@@ -15,9 +15,9 @@ ENTRY make_entry(uint key, uint place) { return (uint64_t(key) << 32) | uint64_t
 uint place_of(ENTRY entry) { return uint(entry); }
 uint key_of(ENTRY entry) { return uint(entry >> 32); }
 uint key_part(ENTRY entry, int shift) { return (uint(entry >> 32) >> shift) & 15u; }
-ENTRY load_entry(uint64_t a, INDEX i) { return uint64_t(ELEMENT(Words64, a, i, 8ul)); }
+ENTRY load_entry(uint64_t a, INDEX i) { return uint64_t(ELEMENT(Words64, a, i, 8l)); }
 void store_entry(uint64_t a, INDEX i, ENTRY entry) {
-  ELEMENT(Words64, a, i, 8ul) = int64_t(entry);
+  ELEMENT(Words64, a, i, 8l) = int64_t(entry);
 }
 )";
 
@@ -29,12 +29,12 @@ ENTRY make_entry(uint64_t key, uint place) { return ENTRY(key, uint64_t(place));
 uint place_of(ENTRY entry) { return uint(entry.place); }
 uint key_part(ENTRY entry, int shift) { return uint(entry.key >> shift) & 15u; }
 ENTRY load_entry(uint64_t a, INDEX i) {
-  return ENTRY(uint64_t(ELEMENT(Words64, a, 2 * i, 8ul)),
-               uint64_t(ELEMENT(Words64, a, 2 * i + 1, 8ul)));
+  return ENTRY(uint64_t(ELEMENT(Words64, a, 2 * i, 8l)),
+               uint64_t(ELEMENT(Words64, a, 2 * i + 1, 8l)));
 }
 void store_entry(uint64_t a, INDEX i, ENTRY entry) {
-  ELEMENT(Words64, a, 2 * i, 8ul) = int64_t(entry.key);
-  ELEMENT(Words64, a, 2 * i + 1, 8ul) = int64_t(entry.place);
+  ELEMENT(Words64, a, 2 * i, 8l) = int64_t(entry.key);
+  ELEMENT(Words64, a, 2 * i + 1, 8l) = int64_t(entry.place);
 }
 )";
 
@@ -230,7 +230,7 @@ void main() {
   }
   barrier();
   if (THREAD < 16u) {
-    ELEMENT(Words32u, p.counts, (line * 16 + INDEX(THREAD)) * p.pieces + block, 4ul) = bins[THREAD];
+    ELEMENT(Words32u, p.counts, (line * 16 + INDEX(THREAD)) * p.pieces + block, 4l) = bins[THREAD];
   }
 }
 )";
@@ -251,7 +251,7 @@ void main() {
     uint sum = 0u;
     [[unroll]] for (int k = 0; k < 4; ++k) {
       before[k] = sum;
-      sum += mine + k < count ? ELEMENT(Words32u, p.counts, first + mine + k, 4ul) : 0u;
+      sum += mine + k < count ? ELEMENT(Words32u, p.counts, first + mine + k, 4l) : 0u;
     }
     part[THREAD] = sum;
     barrier();
@@ -267,7 +267,7 @@ void main() {
     const uint base = carry + part[THREAD] - sum;
     [[unroll]] for (int k = 0; k < 4; ++k) {
       if (mine + k < count) {
-        ELEMENT(Words32u, p.counts, first + mine + k, 4ul) = base + before[k];
+        ELEMENT(Words32u, p.counts, first + mine + k, 4l) = base + before[k];
       }
     }
     carry += part[255];
@@ -294,7 +294,7 @@ void main() {
   }
   if (THREAD < 16u) {
     digit_base[THREAD] =
-        ELEMENT(Words32u, p.counts, (line * 16 + INDEX(THREAD)) * p.pieces + block, 4ul);
+        ELEMENT(Words32u, p.counts, (line * 16 + INDEX(THREAD)) * p.pieces + block, 4l);
   }
   barrier();
   const INDEX begin = block * 2048 + INDEX(THREAD) * 8;

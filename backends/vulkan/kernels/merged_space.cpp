@@ -136,34 +136,34 @@ std::string_view glsl_unit(int unit_bytes) noexcept {
     case 1:
       return R"(
 #define UNIT uint
-#define LOAD_UNIT(address, i) uint(ELEMENT(Words8, address, i, 1ul))
-#define STORE_UNIT(address, i, value) ELEMENT(Words8, address, i, 1ul) = uint8_t(value)
+#define LOAD_UNIT(address, i) uint(ELEMENT(Words8, address, i, 1l))
+#define STORE_UNIT(address, i, value) ELEMENT(Words8, address, i, 1l) = uint8_t(value)
 )";
     case 2:
       return R"(
 #define UNIT uint
-#define LOAD_UNIT(address, i) uint(ELEMENT(Words16, address, i, 2ul))
-#define STORE_UNIT(address, i, value) ELEMENT(Words16, address, i, 2ul) = uint16_t(value)
+#define LOAD_UNIT(address, i) uint(ELEMENT(Words16, address, i, 2l))
+#define STORE_UNIT(address, i, value) ELEMENT(Words16, address, i, 2l) = uint16_t(value)
 )";
     case 4:
       return R"(
 #define UNIT uint
-#define LOAD_UNIT(address, i) ELEMENT(Words32u, address, i, 4ul)
-#define STORE_UNIT(address, i, value) ELEMENT(Words32u, address, i, 4ul) = value
+#define LOAD_UNIT(address, i) ELEMENT(Words32u, address, i, 4l)
+#define STORE_UNIT(address, i, value) ELEMENT(Words32u, address, i, 4l) = value
 )";
     case 8:
       return R"(
 #define UNIT uvec2
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words64v { uvec2 v[]; };
-#define LOAD_UNIT(address, i) ELEMENT(Words64v, address, i, 8ul)
-#define STORE_UNIT(address, i, value) ELEMENT(Words64v, address, i, 8ul) = value
+#define LOAD_UNIT(address, i) ELEMENT(Words64v, address, i, 8l)
+#define STORE_UNIT(address, i, value) ELEMENT(Words64v, address, i, 8l) = value
 )";
     default:
       return R"(
 #define UNIT uvec4
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Words128 { uvec4 v[]; };
-#define LOAD_UNIT(address, i) ELEMENT(Words128, address, i, 16ul)
-#define STORE_UNIT(address, i, value) ELEMENT(Words128, address, i, 16ul) = value
+#define LOAD_UNIT(address, i) ELEMENT(Words128, address, i, 16l)
+#define STORE_UNIT(address, i, value) ELEMENT(Words128, address, i, 16l) = value
 )";
   }
 }

@@ -169,7 +169,7 @@ void main() {
   }
   barrier();
   if (THREAD == 0u) {
-    ELEMENT(Words32u, p.flags, INDEX(GROUP), 4ul) = strays;
+    ELEMENT(Words32u, p.flags, INDEX(GROUP), 4l) = strays;
   }
 }
 )";
@@ -185,7 +185,7 @@ void main() {
   split(i, p.height, p.width, plane, y, x);
   uint strays = 0u;
   for (int chunk = 0; chunk < p.chunks; ++chunk) {
-    strays |= ELEMENT(Words32u, p.flags, plane * p.chunks + chunk, 4ul);
+    strays |= ELEMENT(Words32u, p.flags, plane * p.chunks + chunk, 4l);
   }
   const INDEX base = PLANE(plane, x);
   const INDEX positions = PLANE(plane, q);
