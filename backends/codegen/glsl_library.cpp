@@ -194,7 +194,7 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.1 ? near : far, x);
 }
 )"},
-    // The far half of m_erf() (glsl_math_text.hpp) nearly down to 0.
+    // The far half of m_erf() (glsl_math_f32.hpp) nearly down to 0.
     {"q_erf",
      R"(float q_erf(float x) {
   const float magnitude = abs(x);

@@ -1,6 +1,7 @@
 #include <hearth/backends/codegen/glsl_math.hpp>
 
-#include "glsl_math_text.hpp"
+#include "glsl_math_f32.hpp"
+#include "glsl_math_f64.hpp"
 
 namespace hearth {
 namespace {
