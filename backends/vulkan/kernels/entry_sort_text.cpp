@@ -66,7 +66,7 @@ ENTRY entry_at(INDEX line, INDEX j) {
   INDEX x;
   walk(line, x);
   const int64_t at = int64_t(LOAD_INDEX(p.x, x + p.x_begin + j * p.x_step));
-  if (at < 0l || at >= p.axis_size) {
+  if (uint64_t(at) >= uint64_t(p.axis_size)) {
     const int64_t outer = int64_t(line) / p.place_inner;
     fail(p.cell, 2u, at,
          (outer * int64_t(p.extent) + int64_t(j)) * p.place_inner + int64_t(line) -

@@ -28,6 +28,8 @@ bool is_line(OpKind kind) {
   return kind == OpKind::index_select || kind == OpKind::index_add;
 }
 
+// Indices are compared without a sign: lavapipe of Mesa 22.3 finds an i32 below 0 that is made an
+// i64 neither below 0 nor large.
 constexpr std::string_view kPick = R"(
 void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
@@ -37,7 +39,7 @@ void main() {
       INDEX x, q;
       walk(i, x, q);
       const int64_t at = int64_t(LOAD_INDEX(p.index, q));
-      if (at < 0l || at >= p.axis_size) {
+      if (uint64_t(at) >= uint64_t(p.axis_size)) {
         fail(p.cell, 2u, at, int64_t(i) * p.scale / p.after % p.places, p.axis_size);
       } else {
         STORE_UNIT(p.y, i, LOAD_UNIT(p.x, x + p.axis_start + INDEX(at) * p.axis_step));
@@ -54,7 +56,7 @@ void main() {
     INDEX q;
     walk(i, q);
     const int64_t at = int64_t(LOAD_INDEX(p.index, q));
-    if (at < 0l || at >= p.axis_size) {
+    if (uint64_t(at) >= uint64_t(p.axis_size)) {
       fail(p.cell, 2u, at, int64_t(i), p.axis_size);
     }
   }
