@@ -1,5 +1,6 @@
 #include "kernel_table.hpp"
 
+#include "kernels/attention.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/reduction.hpp"
 #include "kernels/softmax.hpp"
@@ -9,9 +10,9 @@
 #include <hearth/streams/kernel/op_expression.hpp>
 
 #include "kernels/expression.hpp"
-#include "kernels/pointwise.hpp"
 #include "kernels/indexing.hpp"
 #include "kernels/movement.hpp"
+#include "kernels/pointwise.hpp"
 #include "kernels/pooling.hpp"
 #include "kernels/scan.hpp"
 #include "kernels/topk.hpp"
@@ -71,6 +72,9 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
        .supports = supports_cross_entropy,
        .may_alias = cross_entropy_may_alias});
   set(OpKind::matmul, {.encode = encode_matmul, .supports = supports_matmul});
+  set(OpKind::attention, {.encode = encode_attention, .supports = supports_attention});
+  set(OpKind::attention_backward,
+      {.encode = encode_attention_backward, .supports = supports_attention});
   return rows;
 }
 

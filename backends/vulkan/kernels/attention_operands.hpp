@@ -1,0 +1,62 @@
+// The tensors of an attention call as one kernel sees them: for each head of keys, a matrix of rows
+// that are the queries of all heads that share it. Values. Threads: any.
+#pragma once
+
+#include "axis_list.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
+
+#include <array>
+#include <cstdint>
+
+namespace hearth::vulkan {
+
+/// Steps in elements; `head` is that of query heads within a group.
+struct AttentionMatrix {
+  std::uint64_t address = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
+enum class AttentionMask : std::uint32_t { none, booleans, floats };
+
+struct AttentionOperands {
+  /// Places of `heads`' operands and of `matrices`.
+  enum Place : std::size_t { q, k, v, mask, grad, sums, y, kPlaces };
+
+  /// `first` is the place of q among the inputs, that of the mask is `mask_place`.
+  AttentionOperands(const KernelCall& call, std::size_t first, std::size_t mask_place) noexcept;
+
+  /// Adds the tensor at an input, with the axes of queries.
+  void add_rows(Place place, const TensorView& view) noexcept;
+  /// Lists the heads and finds out about indices; after the last add_rows().
+  void finish() noexcept;
+
+  [[nodiscard]] const AttentionMatrix& matrix(Place place) const noexcept {
+    return matrices[place];
+  }
+  [[nodiscard]] std::int64_t rows() const noexcept { return group * queries; }
+
+  std::array<AttentionMatrix, kPlaces> matrices{};
+  AxisList heads{kPlaces};  ///< Heads of keys, of all batches.
+  std::int64_t group = 1;   ///< Query heads that share one of keys.
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t width = 0;
+  std::int64_t value_width = 0;
+  DType dtype = DType::f32;
+  AttentionMask mask_kind = AttentionMask::none;
+  bool is_causal = false;
+  bool wide = false;
+  double scale = 1;
+
+ private:
+  void add(Place place, const TensorView& view, const Strides& strides, bool of_queries) noexcept;
+
+  Shape shape_;  // of the queries
+  std::int64_t key_heads_ = 1;
+  std::array<Strides, kPlaces> strides_{};
+  std::array<bool, kPlaces> of_queries_{};
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,270 @@
+// Tiles of attention. Scores are products of 16 columns at a time, both operands in shared memory
+// with their rows side by side, so that a thread reads 4 rows of each at once for 16 products; the
+// weights go through shared memory to the second product, which has the columns of the result,
+// up to 128, in registers. Wider results are cut among workgroups, which make the scores each.
+// Tiles are 64 rows (32 of doubles: half the shared memory of lavapipe), fewer where there are no
+// more rows: single queries have tiles of 16.
+#include "attention_shader.hpp"
+
+#include "attention_text.hpp"
+#include "attention_tiles_text.hpp"
+#include "packs.hpp"
+
+#include <hearth/backends/codegen/glsl_math.hpp>
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace hearth::vulkan {
+namespace {
+
+using Operands = AttentionOperands;
+
+constexpr int kSlice = 16;         // SLICE of the text
+constexpr int kMostColumns = 128;  // of a result in a workgroup's registers
+constexpr int kFlatThreads = 128;  // of kernels without tiles
+constexpr std::int64_t kMostSplits = 64;
+constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a part of their own
+
+/// The kernels of this file; the first three are those of AttentionPass.
+enum class Kernel : std::uint32_t { forward, query_grads, key_grads, partial, join, means };
+
+struct Tiling {
+  int own = 64;    ///< Rows of a tile.
+  int other = 64;  ///< Rows of the tiles that it meets.
+  int blocks = 1;  ///< Of 4 columns of the result, in a thread.
+  std::int64_t tiles = 1;
+  std::int64_t column_blocks = 1;
+  std::int64_t splits = 1;
+  std::int64_t chunk = 0;
+
+  [[nodiscard]] int threads() const noexcept { return own / 4 * (other / 4); }
+  [[nodiscard]] int columns() const noexcept { return other * blocks; }
+};
+
+std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
+int tile_of(std::int64_t rows, int most) noexcept {
+  return rows <= 16 ? 16 : std::min(rows <= 32 ? 32 : 64, most);
+}
+
+Tiling tiling_of(AttentionPass pass, const Operands& operands, const DeviceLimits& limits) {
+  const bool is_forward = pass == AttentionPass::forward;
+  const bool has_keys = pass == AttentionPass::key_grads;
+  const std::int64_t own = has_keys ? operands.keys : operands.rows();
+  const std::int64_t other = has_keys ? operands.rows() : operands.keys;
+  const std::int64_t columns = has_keys     ? std::max(operands.width, operands.value_width)
+                               : is_forward ? operands.value_width
+                                            : operands.width;
+  const int most = operands.dtype == DType::f64 || limits.most_group_threads < 256 ? 32 : 64;
+  Tiling tiling{.own = tile_of(own, most), .other = tile_of(other, most)};
+  const std::int64_t fitting = std::min(4, kMostColumns / tiling.other);
+  tiling.blocks =
+      static_cast<int>(std::clamp<std::int64_t>(quotient_up(columns, tiling.other), 1, fitting));
+  if (operands.dtype == DType::f64) {
+    tiling.blocks = std::min(tiling.blocks, 2);
+  }
+  tiling.blocks = tiling.blocks == 3 ? 4 : tiling.blocks;
+  tiling.tiles = quotient_up(own, tiling.own);
+  tiling.column_blocks = std::max<std::int64_t>(1, quotient_up(columns, tiling.columns()));
+  tiling.chunk = std::max<std::int64_t>(operands.keys, 1);
+  if (is_forward) {
+    const std::int64_t groups = operands.heads.count() * tiling.tiles * tiling.column_blocks;
+    const std::int64_t wanted = 2 * std::int64_t{limits.multiprocessors};
+    const std::int64_t splits = std::min(
+        {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostSplits});
+    if (splits > 1) {
+      tiling.chunk = quotient_up(quotient_up(operands.keys, splits), tiling.other) * tiling.other;
+      tiling.splits = quotient_up(operands.keys, tiling.chunk);
+    }
+  }
+  return tiling;
+}
+
+constexpr std::string_view kMembers =
+    "uint64_t q; uint64_t k; uint64_t v; uint64_t mask; uint64_t grad; uint64_t sums; uint64_t y; "
+    "uint64_t first; uint64_t second; uint64_t means; "
+    "INDEX q_head; INDEX q_row; INDEX q_column; INDEX k_head; INDEX k_row; INDEX k_column; "
+    "INDEX v_head; INDEX v_row; INDEX v_column; INDEX mask_head; INDEX mask_row; "
+    "INDEX mask_column; INDEX grad_head; INDEX grad_row; INDEX grad_column; INDEX sums_head; "
+    "INDEX sums_row; INDEX sums_column; INDEX y_head; INDEX y_row; INDEX y_column; "
+    "INDEX heads; INDEX rows; INDEX queries; INDEX keys; INDEX width; INDEX value_width; "
+    "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; int queries_h; "
+    "VALUE scale; ";
+
+void add_parameters(ParameterBlock& parameters,
+                    const Operands& operands,
+                    const AttentionResults& results,
+                    const Tiling& tiling) noexcept {
+  const bool wide = operands.wide;
+  for (const AttentionMatrix& matrix : operands.matrices) {
+    parameters.add(matrix.address);
+  }
+  parameters.add(results.first).add(results.second).add(results.means);
+  for (const AttentionMatrix& matrix : operands.matrices) {
+    add_index(parameters, wide, matrix.head);
+    add_index(parameters, wide, matrix.row);
+    add_index(parameters, wide, matrix.column);
+  }
+  for (const std::int64_t value : {operands.heads.count(),
+                                   operands.rows(),
+                                   operands.queries,
+                                   operands.keys,
+                                   operands.width,
+                                   operands.value_width,
+                                   operands.keys - operands.queries,
+                                   tiling.chunk}) {
+    add_index(parameters, wide, value);
+  }
+  const Divisor queries(wide ? 1 : std::max<std::int64_t>(operands.queries, 1));
+  parameters.add(static_cast<std::int32_t>(tiling.tiles))
+      .add(static_cast<std::int32_t>(tiling.column_blocks))
+      .add(static_cast<std::int32_t>(tiling.splits))
+      .add(queries.multiplier)
+      .add(queries.shift);
+  if (operands.dtype == DType::f64) {
+    parameters.add(operands.scale);
+  } else {
+    parameters.add(static_cast<float>(operands.scale));
+  }
+  operands.heads.add_to(parameters, wide);
+}
+
+std::string defines(const Operands& operands, const Tiling& tiling, Kernel kernel, int threads) {
+  const bool is_f64 = operands.dtype == DType::f64;
+  const int ty = tiling.own / 4;
+  const int tx = tiling.other / 4;
+  const int tiles = kSlice * std::max(ty + 1 + tx + 1, tiling.columns() / 4 + 1);
+  const std::string_view value = is_f64 ? "f64" : "f32";
+  return fmt::format(
+      "#define VALUE {}\n#define VALUE4 {}\n#define THREADS {}\n#define OWN {}\n#define OTHER {}\n"
+      "#define TY {}\n#define TX {}\n#define BLOCKS {}\n#define COLUMNS {}\n#define TILES {}\n"
+      "#define GROUPED {:d}\n#define CAUSAL {:d}\n#define MASK {}\n#define PARTIAL {:d}\n"
+      "#define SIZE {}\n#define MASK_SIZE {}\n#define VALUE_SIZE {}\n#define NEVER {}\n"
+      "#define load_element load_{}\n#define store_element store_{}\n#define load_value load_{}\n"
+      "#define store_value store_{}\n#define QUERY_HEAD(r) {}\n",
+      is_f64 ? "double" : "float",
+      is_f64 ? "dvec4" : "vec4",
+      threads,
+      tiling.own,
+      tiling.other,
+      ty,
+      tx,
+      tiling.blocks,
+      tiling.columns(),
+      tiles,
+      operands.group != 1,
+      operands.is_causal,
+      static_cast<int>(operands.mask_kind),
+      kernel == Kernel::partial,
+      size_bytes(operands.dtype),
+      operands.mask_kind == AttentionMask::booleans ? 1 : size_bytes(operands.dtype),
+      is_f64 ? 8 : 4,
+      glsl_lowest(operands.dtype),
+      glsl_suffix(operands.dtype),
+      glsl_suffix(operands.dtype),
+      value,
+      value,
+      operands.wide ? "((r) / p.queries)" : "divide_by(r, p.queries_m, p.queries_h)");
+}
+
+std::string shader_text(const Operands& operands,
+                        const Tiling& tiling,
+                        Kernel kernel,
+                        int threads,
+                        std::size_t parameter_bytes) {
+  const bool has_tiles = kernel != Kernel::join && kernel != Kernel::means;
+  MathUse math;
+  for (const MathFunction function : {MathFunction::exp, MathFunction::log, MathFunction::div}) {
+    math.add(function, operands.dtype == DType::f64);
+  }
+  std::string text = glsl_prelude({.threads = threads, .wide_index = operands.wide});
+  text += defines(operands, tiling, kernel, threads);
+  text += glsl_parameters(
+      std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);
+  text += glsl_divide();
+  text += glsl_math(math);
+  text += operands.heads.glsl_places("head", operands.wide);
+  text += has_tiles ? attention_text::kTiles : "";
+  text += has_tiles ? attention_text::kScores : "";
+  switch (kernel) {
+    case Kernel::query_grads:
+      return text += attention_text::kQueryGrads;
+    case Kernel::key_grads:
+      return text += attention_text::kKeyGrads;
+    case Kernel::join:
+      return text += attention_text::kJoin;
+    case Kernel::means:
+      return text += attention_text::kMeans;
+    default:
+      return text += attention_text::kForward;
+  }
+}
+
+Status dispatch(Kernel kernel,
+                const Operands& operands,
+                const AttentionResults& results,
+                const Tiling& tiling,
+                std::int64_t groups,
+                KernelEncoder& encoder) {
+  if (groups == 0) {
+    return {};
+  }
+  const bool is_flat = kernel == Kernel::join || kernel == Kernel::means;
+  const int threads = is_flat ? kFlatThreads : tiling.threads();
+  ParameterBlock parameters;
+  add_parameters(parameters, operands, results, tiling);
+  ShaderKey key(ShaderFamily::attention);
+  key.add(static_cast<std::uint32_t>(kernel))
+      .add(operands.dtype)
+      .add(static_cast<std::uint32_t>(operands.mask_kind))
+      .add((operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
+           (operands.wide ? 4U : 0U))
+      .add(tiling.own)
+      .add(tiling.other)
+      .add(tiling.blocks)
+      .add(operands.heads.rank());
+  const auto text = [&] {
+    return shader_text(operands, tiling, kernel, threads, parameters.size_bytes());
+  };
+  return encoder.dispatch(key, text, parameters, encoder.linear(groups));
+}
+
+}  // namespace
+
+Status encode_attention_pass(AttentionPass pass,
+                             const Operands& operands,
+                             const AttentionResults& results,
+                             KernelEncoder& encoder) {
+  const Tiling tiling = tiling_of(pass, operands, encoder.limits());
+  const std::int64_t heads = operands.heads.count();
+  const std::int64_t groups = heads * tiling.tiles * tiling.column_blocks * tiling.splits;
+  if (tiling.splits == 1) {
+    return dispatch(static_cast<Kernel>(pass), operands, results, tiling, groups, encoder);
+  }
+  const std::int64_t value_bytes = operands.dtype == DType::f64 ? 8 : 4;
+  const std::int64_t rows = heads * operands.rows();
+  AttentionResults parts = results;
+  HEARTH_TRY(parts.means,
+             encoder.scratch(rows * tiling.splits * (operands.value_width + 2) * value_bytes));
+  HEARTH_TRY_STATUS(dispatch(Kernel::partial, operands, parts, tiling, groups, encoder));
+  encoder.barrier();
+  const std::int64_t elements = rows * std::max<std::int64_t>(operands.value_width, 1);
+  return dispatch(
+      Kernel::join, operands, parts, tiling, quotient_up(elements, kFlatThreads), encoder);
+}
+
+Status encode_attention_means(const Operands& operands,
+                              std::uint64_t means,
+                              KernelEncoder& encoder) {
+  constexpr std::int64_t kRows = kFlatThreads / 8;
+  const std::int64_t rows = operands.heads.count() * operands.rows();
+  return dispatch(Kernel::means, operands, {.means = means}, {}, quotient_up(rows, kRows), encoder);
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,230 @@
+// GLSL of tiles of attention: matrices, their products, scores. Texts behind macros that
+// attention_shader.cpp defines. Constants. Threads: any.
+//
+// VALUE, VALUE4: float and vec4, or double and dvec4. A workgroup has TY x TX threads; thread
+// (ty, tx) has 4 rows of its own tile, of OWN = 4 TY rows, times 4 rows of the other, of
+// OTHER = 4 TX, and of a result those 4 rows times 4 BLOCKS columns.
+#pragma once
+
+#include <string_view>
+
+namespace hearth::vulkan::attention_text {
+
+/// Matrices, tiles in shared memory and their products.
+inline constexpr std::string_view kTiles = R"(
+#define SLICE 16
+shared VALUE4 tiles[TILES];
+shared VALUE4 weights[OTHER * (TY + 1)];
+
+struct Matrix {
+  uint64_t at;
+  INDEX head;
+  INDEX row;
+  INDEX column;
+  INDEX rows;
+  INDEX width;
+  bool is_grouped;
+};
+
+INDEX row_place(Matrix m, INDEX r) {
+#if GROUPED
+  if (m.is_grouped) {
+    const INDEX head = QUERY_HEAD(r);
+    return head * m.head + (r - head * p.queries) * m.row;
+  }
+#endif
+  return r * m.row;
+}
+
+// A slice of columns of `4 * quads` rows, rows side by side.
+void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column) {
+  for (int i = int(THREAD); i < quads * 4 * SLICE; i += THREADS) {
+    const int column = i % SLICE;
+    const int row = i / SLICE;
+    VALUE v = VALUE(0);
+    if (first_row + INDEX(row) < m.rows && first_column + INDEX(column) < m.width) {
+      v = load_element(m.at, row_place(m, first_row + INDEX(row)) +
+                                 (first_column + INDEX(column)) * m.column);
+    }
+    tiles[to + column * (quads + 1) + row / 4][row % 4] = v;
+  }
+}
+
+// s[j][i]: row i of the thread's own ones times row j of its other ones.
+void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE4 s[4]) {
+  const int ty = int(THREAD) / TX;
+  const int tx = int(THREAD) % TX;
+  const int second = SLICE * (TY + 1);
+  [[unroll]] for (int j = 0; j < 4; ++j) {
+    s[j] = VALUE4(0);
+  }
+  for (INDEX column = 0; column < own.width; column += SLICE) {
+    barrier();
+    load_slice(0, TY, own, own_row, column);
+    load_slice(second, TX, other, other_row, column);
+    barrier();
+    [[unroll]] for (int c = 0; c < SLICE; ++c) {
+      const VALUE4 a = tiles[c * (TY + 1) + ty];
+      const VALUE4 b = tiles[second + c * (TX + 1) + tx];
+      [[unroll]] for (int j = 0; j < 4; ++j) {
+        s[j] += a * b[j];
+      }
+    }
+  }
+}
+
+void put_weights(VALUE4 w[4]) {
+  const int ty = int(THREAD) / TX;
+  const int tx = int(THREAD) % TX;
+  barrier();
+  [[unroll]] for (int j = 0; j < 4; ++j) {
+    weights[(tx * 4 + j) * (TY + 1) + ty] = w[j];
+  }
+}
+
+// sum[b * 4 + i] of row i and the columns of block b: weights times the rows of m.
+void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[BLOCKS * 4]) {
+  const int ty = int(THREAD) / TX;
+  const int tx = int(THREAD) % TX;
+  for (int o = 0; o < OTHER; o += SLICE) {
+    if (first_row + INDEX(o) >= m.rows) {
+      break;
+    }
+    barrier();
+    for (int i = int(THREAD); i < SLICE * COLUMNS; i += THREADS) {
+      const int column = i % COLUMNS;
+      const int row = i / COLUMNS;
+      const INDEX r = first_row + INDEX(o + row);
+      VALUE v = VALUE(0);
+      if (r < m.rows && first_column + INDEX(column) < m.width) {
+        v = load_element(m.at, row_place(m, r) + (first_column + INDEX(column)) * m.column);
+      }
+      tiles[row * (COLUMNS / 4 + 1) + column / 4][column % 4] = v;
+    }
+    barrier();
+    [[unroll]] for (int j = 0; j < SLICE; ++j) {
+      const VALUE4 w = weights[(o + j) * (TY + 1) + ty];
+      [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
+        const VALUE4 v = tiles[j * (COLUMNS / 4 + 1) + b * TX + tx];
+        [[unroll]] for (int i = 0; i < 4; ++i) {
+          sum[b * 4 + i] += w[i] * v;
+        }
+      }
+    }
+  }
+}
+
+void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
+                 VALUE4 values[BLOCKS * 4]) {
+  const int tx = int(THREAD) % TX;
+  [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
+    [[unroll]] for (int i = 0; i < 4; ++i) {
+      const INDEX r = first_row + INDEX(i);
+      [[unroll]] for (int j = 0; j < 4; ++j) {
+        const INDEX column = first_column + INDEX((b * TX + tx) * 4 + j);
+        if (r < rows && column < width) {
+          store_element(to, r * width + column, values[b * 4 + i][j]);
+        }
+      }
+    }
+  }
+}
+)";
+
+/// What a workgroup has to do, the scores, and which keys a row sees.
+inline constexpr std::string_view kScores = R"(
+struct Task {
+  INDEX head;
+  INDEX tile;
+  INDEX column;
+  int piece;
+};
+Task task_of(uint group) {
+  Task task;
+  task.piece = int(group % uint(p.splits));
+  group /= uint(p.splits);
+  task.column = INDEX(group % uint(p.blocks)) * COLUMNS;
+  group /= uint(p.blocks);
+  task.tile = INDEX(group % uint(p.tiles));
+  task.head = INDEX(group / uint(p.tiles));
+  return task;
+}
+
+struct Heads {
+  Matrix q;
+  Matrix k;
+  Matrix v;
+  Matrix mask;
+  Matrix grad;
+  Matrix sums;
+};
+uint64_t moved(uint64_t address, INDEX elements, int size) {
+  return address + uint64_t(int64_t(elements) * int64_t(size));
+}
+Heads heads_of(INDEX head) {
+  INDEX q;
+  INDEX k;
+  INDEX v;
+  INDEX mask;
+  INDEX grad;
+  INDEX sums;
+  INDEX y;
+  head_places(head, q, k, v, mask, grad, sums, y);
+  Heads h;
+  h.q = Matrix(moved(p.q, q, SIZE), p.q_head, p.q_row, p.q_column, p.rows, p.width, true);
+  h.k = Matrix(moved(p.k, k, SIZE), INDEX(0), p.k_row, p.k_column, p.keys, p.width, false);
+  h.v = Matrix(moved(p.v, v, SIZE), INDEX(0), p.v_row, p.v_column, p.keys, p.value_width, false);
+  h.mask = Matrix(moved(p.mask, mask, MASK_SIZE), p.mask_head, p.mask_row, p.mask_column, p.rows,
+                  p.keys, true);
+  h.grad = Matrix(moved(p.grad, grad, SIZE), p.grad_head, p.grad_row, p.grad_column, p.rows,
+                  p.value_width, true);
+  h.sums = Matrix(moved(p.sums, sums, VALUE_SIZE), p.sums_head, p.sums_row, INDEX(0), p.rows,
+                  INDEX(1), true);
+  return h;
+}
+
+// The query of a row.
+INDEX query_of(INDEX r) {
+#if GROUPED
+  return r - QUERY_HEAD(r) * p.queries;
+#else
+  return r;
+#endif
+}
+// How many keys the rows of a tile see, at most.
+INDEX keys_seen(INDEX first_row) {
+#if CAUSAL
+  const INDEX last_row = min(first_row + OWN, p.rows) - 1;
+#if GROUPED
+  const bool is_one = QUERY_HEAD(first_row) == QUERY_HEAD(last_row);
+  const INDEX query = is_one ? query_of(last_row) : p.queries - 1;
+#else
+  const INDEX query = last_row;
+#endif
+  return clamp(query + p.lag + 1, INDEX(0), p.keys);
+#else
+  return p.keys;
+#endif
+}
+
+// The score of a row and a key from their product; NEVER where the row does not see the key.
+VALUE score_of(Heads h, INDEX r, INDEX key, VALUE dot) {
+  if (r >= p.rows || key >= p.keys) {
+    return NEVER;
+  }
+#if CAUSAL
+  if (key > query_of(r) + p.lag) {
+    return NEVER;
+  }
+#endif
+  VALUE score = dot * p.scale;
+#if MASK == 1
+  score = load_bool(h.mask.at, row_place(h.mask, r) + key * h.mask.column) ? score : NEVER;
+#elif MASK == 2
+  score += load_element(h.mask.at, row_place(h.mask, r) + key * h.mask.column);
+#endif
+  return score;
+}
+)";
+
+}  // namespace hearth::vulkan::attention_text
