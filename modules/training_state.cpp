@@ -62,7 +62,7 @@ class Numbers {
 
 SkippedSteps read_skipped(const Numbers& numbers,
                           const Metadata& metadata,
-                          const std::vector<NamedTensor>& parameters,
+                          const std::vector<TensorRef>& parameters,
                           std::int64_t step_count) {
   const std::string before = std::string(kOwnNames) + std::string(kSkipped);
   SkippedSteps skipped;
@@ -73,7 +73,7 @@ SkippedSteps read_skipped(const Numbers& numbers,
     const std::string path = name.substr(before.size());
     const auto count = numbers.read_count<std::int64_t>(name.substr(kOwnNames.size()));
     const bool is_trained =
-        std::ranges::find(parameters, path, &NamedTensor::name) != parameters.end();
+        std::ranges::find(parameters, path, &TensorRef::path) != parameters.end();
     if (!is_trained || count > step_count) {
       numbers.fail(
           fmt::format("'{}' is {}: expected a parameter of the model, and no more than the "
@@ -87,13 +87,43 @@ SkippedSteps read_skipped(const Numbers& numbers,
   return skipped;
 }
 
+// All tensors of a run, in the order in which they stand in its file, under their paths.
+std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
+  parts.optimizer.prepare(parts.parameters, loc);
+  std::vector<TensorRef> all = parts.model;
+  for (TensorRef& ref : tensor_refs(parts.optimizer)) {
+    all.push_back(std::move(ref));
+  }
+  if (parts.average != nullptr) {
+    parts.average->prepare(parts.parameters, loc);
+    for (TensorRef& ref : tensor_refs(*parts.average)) {
+      all.push_back(std::move(ref));
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
-void write_training(const std::filesystem::path& file,
-                    const std::vector<NamedTensor>& tensors,
-                    Optimizer& optimizer,
-                    const TrainingProgress& progress,
-                    SourceLoc loc) {
+std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc) {
+  const std::vector<TensorRef> refs = refs_of(parts, loc);
+  const std::size_t averages = parts.average != nullptr ? tensor_refs(*parts.average).size() : 0;
+  std::vector<NamedTensor> all;
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const char* const prefix = i < parts.model.size()       ? "model"
+                               : i < refs.size() - averages ? "optimizer"
+                                                            : "average";
+    all.push_back({join_path(prefix, refs[i].path), *refs[i].tensor});
+  }
+  return all;
+}
+
+void save_parts(const TrainingParts& parts,
+                const std::filesystem::path& file,
+                const TrainingProgress& progress,
+                SourceLoc loc) {
+  const std::vector<NamedTensor> tensors = training_tensors(parts, loc);
+  Optimizer& optimizer = parts.optimizer;
   Metadata metadata = progress.notes;
   const auto set = [&](const std::string& name, const auto& value) {
     metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);  // floats come back exactly
@@ -104,6 +134,9 @@ void write_training(const std::filesystem::path& file,
   set("batch", progress.cursor.batch);
   for (const auto& [path, count] : optimizer.skipped_steps()) {
     set(std::string(kSkipped) + path, count);
+  }
+  if (parts.average != nullptr) {
+    set("average_updates", parts.average->update_count());
   }
   set("generators", progress.generators.size());
   for (std::size_t i = 0; i < progress.generators.size(); ++i) {
@@ -119,10 +152,10 @@ void write_training(const std::filesystem::path& file,
   write_safetensors(file, tensors, metadata, loc);
 }
 
-LoadedTraining read_training(const std::filesystem::path& file,
-                             const std::vector<NamedTensor>& expected,
-                             const std::vector<NamedTensor>& parameters,
-                             SourceLoc loc) {
+LoadedTraining read_parts(const TrainingParts& parts,
+                          const std::filesystem::path& file,
+                          SourceLoc loc) {
+  const std::vector<NamedTensor> expected = training_tensors(parts, loc);
   const SafetensorsFile content = SafetensorsFile::read(file, loc);
   if (!content.is_verified()) {
     throw FileError(Error{
@@ -138,7 +171,10 @@ LoadedTraining read_training(const std::filesystem::path& file,
   LoadedTraining loaded;
   loaded.step_count = numbers.read_count<std::int64_t>("step_count");
   loaded.learning_rate = numbers.read_count<double>("learning_rate");
-  loaded.skipped = read_skipped(numbers, content.metadata(), parameters, loaded.step_count);
+  loaded.skipped = read_skipped(numbers, content.metadata(), parts.parameters, loaded.step_count);
+  if (parts.average != nullptr) {
+    loaded.average_updates = numbers.read_count<std::int64_t>("average_updates");
+  }
   loaded.progress.cursor = {.epoch = numbers.read_count<std::int64_t>("epoch"),
                             .batch = numbers.read_count<std::int64_t>("batch")};
   const auto count = numbers.read_count<std::int64_t>("generators");
@@ -159,6 +195,23 @@ LoadedTraining read_training(const std::filesystem::path& file,
     content.note_load(expected.front().tensor.device());
   }
   return loaded;
+}
+
+TrainingProgress place_parts(const TrainingParts& parts, LoadedTraining loaded, SourceLoc loc) {
+  const std::vector<TensorRef> refs = refs_of(parts, loc);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    loaded.tensors[i].set_path(refs[i].path);
+  }
+  parts.optimizer.set_learning_rate(loaded.learning_rate, loc);
+  parts.optimizer.set_step_count(loaded.step_count, loaded.skipped, loc);
+  if (parts.average != nullptr) {
+    parts.average->set_update_count(loaded.average_updates, loc);
+  }
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const SoleName sole(refs[i]);
+    *refs[i].tensor = std::move(loaded.tensors[i]);
+  }
+  return std::move(loaded.progress);
 }
 
 }  // namespace hearth::detail

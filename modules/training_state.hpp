@@ -10,6 +10,7 @@
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/safetensors.hpp>
+#include <hearth/modules/weight_average.hpp>
 
 #include <hearth/runtime/generator.hpp>
 
@@ -28,39 +29,43 @@ struct TrainingProgress {
 };
 
 namespace detail {
-/// The tensors of model and optimizer under their names in the file. Waits for the step under way.
+/// What a run's state is taken from, or put into.
+struct TrainingParts {
+  std::vector<TensorRef> model;       ///< All its tensors.
+  std::vector<TensorRef> parameters;  ///< Those that are trained.
+  Optimizer& optimizer;
+  WeightAverage* average = nullptr;  ///< Saved with the run, where there is one.
+};
+/// All tensors of a run under their names in its file. Waits for the step under way.
+[[nodiscard]] std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc);
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model,
                                                         Optimizer& optimizer,
                                                         SourceLoc loc = SourceLoc::current()) {
-  optimizer.prepare(model, loc);
-  std::vector<NamedTensor> all;
-  const auto add = [&](const std::string& path, const Tensor& tensor) {
-    all.push_back({path, tensor});
-  };
-  visit_once(model, "model", add);
-  std::as_const(optimizer).visit("optimizer", add);
-  return all;
+  return training_tensors(TrainingParts{tensor_refs(model), parameter_refs(model), optimizer}, loc);
 }
-/// Errors: those of write_safetensors(); FileError io_error when the folder cannot be made.
-void write_training(const std::filesystem::path& file,
-                    const std::vector<NamedTensor>& tensors,
-                    Optimizer& optimizer,
-                    const TrainingProgress& progress,
-                    SourceLoc loc);
+/// Errors: those of save_training().
+void save_parts(const TrainingParts& parts,
+                const std::filesystem::path& file,
+                const TrainingProgress& progress,
+                SourceLoc loc);
 
 /// The contents of a file that fits.
 struct LoadedTraining {
-  std::vector<Tensor> tensors;  ///< As training_tensors() lists them.
+  std::vector<Tensor> tensors;  ///< As they stand in the file.
   double learning_rate = 0;
   std::int64_t step_count = 0;
   SkippedSteps skipped;
+  std::int64_t average_updates = 0;
   TrainingProgress progress;
 };
-/// `expected`: what training_tensors() lists; `parameters`: what named_parameters() does.
-[[nodiscard]] LoadedTraining read_training(const std::filesystem::path& file,
-                                           const std::vector<NamedTensor>& expected,
-                                           const std::vector<NamedTensor>& parameters,
+/// Changes nothing. Errors: those of load_training().
+[[nodiscard]] LoadedTraining read_parts(const TrainingParts& parts,
+                                        const std::filesystem::path& file,
+                                        SourceLoc loc);
+/// Cannot fail half-way.
+[[nodiscard]] TrainingProgress place_parts(const TrainingParts& parts,
+                                           LoadedTraining loaded,
                                            SourceLoc loc);
 }  // namespace detail
 
@@ -73,8 +78,7 @@ void save_training(Model& model,
                    const TrainingProgress& progress,
                    const std::filesystem::path& file,
                    SourceLoc loc = SourceLoc::current()) {
-  detail::write_training(
-      file, detail::training_tensors(model, optimizer, loc), optimizer, progress, loc);
+  detail::save_parts({tensor_refs(model), parameter_refs(model), optimizer}, file, progress, loc);
 }
 
 /// Gives model and optimizer, on the devices where they are, the state in `file`; the caller seeks
@@ -90,22 +94,8 @@ template <Module Model>
                                              Optimizer& optimizer,
                                              const std::filesystem::path& file,
                                              SourceLoc loc = SourceLoc::current()) {
-  detail::LoadedTraining loaded = detail::read_training(
-      file, detail::training_tensors(model, optimizer, loc), named_parameters(model), loc);
-  std::vector<TensorRef> refs = tensor_refs(model);
-  for (TensorRef& ref : tensor_refs(optimizer)) {
-    refs.push_back(std::move(ref));
-  }
-  for (std::size_t i = 0; i < refs.size(); ++i) {
-    loaded.tensors[i].set_path(refs[i].path);
-  }
-  optimizer.set_learning_rate(loaded.learning_rate, loc);
-  optimizer.set_step_count(loaded.step_count, loaded.skipped, loc);
-  for (std::size_t i = 0; i < refs.size(); ++i) {
-    const detail::SoleName sole(refs[i]);
-    *refs[i].tensor = std::move(loaded.tensors[i]);
-  }
-  return std::move(loaded.progress);
+  const detail::TrainingParts parts{tensor_refs(model), parameter_refs(model), optimizer};
+  return detail::place_parts(parts, detail::read_parts(parts, file, loc), loc);
 }
 
 }  // namespace hearth

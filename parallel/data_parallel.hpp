@@ -18,8 +18,10 @@
 #include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <type_traits>
@@ -27,6 +29,13 @@
 #include <vector>
 
 namespace hearth {
+
+/// What divides a batch for the ranks on these devices: into shards, or micro-batches of shards.
+template <class Divide, class Shard>
+concept BatchDivider = requires(Divide& divide, const std::vector<Device>& devices) {
+  requires std::same_as<decltype(divide(devices)), std::vector<Shard>> ||
+      std::same_as<decltype(divide(devices)), std::vector<std::vector<Shard>>>;
+};
 
 template <Module Model, BatchShard Shard>
 class DataParallel final {
@@ -85,13 +94,12 @@ class DataParallel final {
     return wait(step_later(std::move(micro_batches), where));
   }
   /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
-  /// these devices. When a device is lost or a rank hangs before the step has happened, the trainer
-  /// mends itself as DeviceLossPolicy says and does the step with the ranks that there are then:
-  /// with the default limits, 8 s and a little after the others waited for the one that hangs.
-  /// Errors: as above; the loss when the policy is to stop.
-  template <class Divide>
-  requires std::is_invocable_r_v < Shards, Divide&, const std::vector<Device>
-  & > DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
+  /// these devices, or a list of micro-batches of such. When a device is lost or a rank hangs
+  /// before the step has happened, the trainer mends itself as DeviceLossPolicy says and does the
+  /// step with the ranks that there are then: with the default limits, 8 s and a little after the
+  /// others waited for the one that hangs. Errors: as above; the loss when the policy is to stop.
+  template <BatchDivider<Shard> Divide>
+  DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
     for (std::size_t left = trainer_.most_repeats();; --left) {
       Pending<DataParallelReport> report = step_later(divide(devices()), where);
       const Status status = report.wait(trainer_.step_deadline());
@@ -120,14 +128,97 @@ class DataParallel final {
   /// update_replicas().
   template <class Fn>
   auto evaluate(Fn fn) {
-    using R = std::invoke_result_t<Fn&, const Model&, WorkerContext&>;
+    return on_ranks([fn = std::move(fn)](Replica& replica, WorkerContext& context) mutable {
+      return fn(std::as_const(detail::value_of<Model>(replica.model())), context);
+    });
+  }
+  /// The same with the averaged weights (DataParallelOptions::average_decay).
+  /// Errors: ArgumentError when no average is kept.
+  template <class Fn>
+  auto evaluate_averaged(Fn fn, SourceLoc where = SourceLoc::current()) {
+    trainer_.require_average(where);
+    return on_ranks([fn = std::move(fn), where](Replica& replica, WorkerContext& context) mutable {
+      const Model averaged =
+          replica.average()->applied_to(detail::value_of<Model>(replica.model()), where);
+      return fn(averaged, context);
+    });
+  }
+
+  /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
+  /// end up with the same. Waits for the values.
+  ///
+  /// Errors: deadline_exceeded when a rank does not come in time: it is mended before the next
+  /// step, or, when the policy is to stop, no step begins before it answers. worker_failed with the
+  /// cause, when fn throws, or a value that it made is poisoned. Then all ranks get the state of
+  /// one on which it did not fail: the update has happened. Where it failed on all, they get that
+  /// of the first rank, as fn left it.
+  template <class Fn>
+  void update_replicas(Fn fn) {
+    trainer_.change_replicas([fn = std::move(fn)](Replica& replica, WorkerContext&) mutable {
+      fn(detail::value_of<Model>(replica.model()), replica.optimizer());
+      replica.require_values();
+    });
+  }
+  /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
+  void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
+    trainer_.change_replicas([rate, where](Replica& replica, WorkerContext&) {
+      replica.optimizer().set_learning_rate(rate, where);
+    });
+  }
+
+  /// Writes the state of the training to `file`, as save_training() does, after the steps that were
+  /// asked for: weights, optimizer, average, and the generators of all ranks. `progress`: the rest
+  /// of what the program needs to go on; its generators are not looked at. One rank writes.
+  ///
+  /// Errors: those of save_training(). The old file is kept, and the training can go on.
+  void save(const std::filesystem::path& file,
+            TrainingProgress progress = {},
+            SourceLoc where = SourceLoc::current()) {
+    trainer_.save(file, std::move(progress), where);
+  }
+  /// Gives every rank the state in `file`. The caller seeks its loaders by what is returned.
+  ///
+  /// Errors: those of load_training(); FileError bad_format when the file is of another number of
+  /// ranks. Then no rank has changed.
+  TrainingProgress load(const std::filesystem::path& file, SourceLoc where = SourceLoc::current()) {
+    return trainer_.load(file, where);
+  }
+
+  /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
+  /// of the first one that has the model still and is not known to hang.
+  [[nodiscard]] Model snapshot(SourceLoc where = SourceLoc::current()) {
+    return std::move(detail::value_of<Model>(*trainer_.snapshot(where)));
+  }
+  /// The same with the averaged weights (DataParallelOptions::average_decay).
+  /// Errors: ArgumentError when no average is kept.
+  [[nodiscard]] Model averaged(SourceLoc where = SourceLoc::current()) {
+    return std::move(detail::value_of<Model>(*trainer_.averaged(where)));
+  }
+  /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
+  /// steps that were asked for. The trainer can only be destroyed then.
+  [[nodiscard]] Model take_model() {
+    return std::move(detail::value_of<Model>(*trainer_.take_model()));
+  }
+
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
+  /// Where the ranks of the next step are, in their order: after a loss, others than before.
+  [[nodiscard]] std::vector<Device> devices() { return trainer_.devices(); }
+  [[nodiscard]] const BucketPlan& buckets() const noexcept { return trainer_.buckets(); }
+  /// Waits for nothing but the coordinator.
+  [[nodiscard]] CoordinatorStatistics statistics() { return trainer_.statistics(); }
+
+ private:
+  /// A copy of fn(Replica&, WorkerContext&) on every rank; the results by rank.
+  template <class Fn>
+  auto on_ranks(Fn fn) {
+    using R = std::invoke_result_t<Fn&, Replica&, WorkerContext&>;
     static_assert(!std::is_void_v<R>, "evaluate() gathers what the function returns");
     trainer_.require_all();
     std::vector<Pending<R>> pending;
     for (std::size_t index = 0; index < trainer_.size(); ++index) {
       pending.push_back(trainer_.worker(index).run(
           [fn, place = trainer_.replica(index)](WorkerContext& context) mutable {
-            return fn(std::as_const(detail::value_of<Model>(place->model())), context);
+            return fn(*place, context);
           }));
     }
     const Deadline deadline = trainer_.step_deadline();
@@ -148,47 +239,6 @@ class DataParallel final {
     }
     return results;
   }
-
-  /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
-  /// end up with the same. Waits for the values.
-  ///
-  /// Errors: deadline_exceeded when a rank does not come in time: it is mended before the next
-  /// step, or, when the policy is to stop, no step begins before it answers. worker_failed with the
-  /// cause, when fn throws, or a value that it made is poisoned. Then all ranks get the state of
-  /// one on which it did not fail: the update has happened. Where it failed on all, they get that
-  /// of the first rank, as fn left it.
-  template <class Fn>
-  void update_replicas(Fn fn) {
-    trainer_.change_replicas([fn = std::move(fn)](Replica& replica) mutable {
-      fn(detail::value_of<Model>(replica.model()), replica.optimizer());
-      replica.require_values();
-    });
-  }
-  /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
-  void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
-    trainer_.change_replicas(
-        [rate, where](Replica& replica) { replica.optimizer().set_learning_rate(rate, where); });
-  }
-
-  /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
-  /// of the first one that has the model still and is not known to hang.
-  [[nodiscard]] Model snapshot(SourceLoc where = SourceLoc::current()) {
-    return std::move(detail::value_of<Model>(*trainer_.snapshot(where)));
-  }
-  /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
-  /// steps that were asked for. The trainer can only be destroyed then.
-  [[nodiscard]] Model take_model() {
-    return std::move(detail::value_of<Model>(*trainer_.take_model()));
-  }
-
-  [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
-  /// Where the ranks of the next step are, in their order: after a loss, others than before.
-  [[nodiscard]] std::vector<Device> devices() { return trainer_.devices(); }
-  [[nodiscard]] const BucketPlan& buckets() const noexcept { return trainer_.buckets(); }
-  /// Waits for nothing but the coordinator.
-  [[nodiscard]] CoordinatorStatistics statistics() { return trainer_.statistics(); }
-
- private:
   DataParallelReport wait(Pending<DataParallelReport> pending) {
     return std::move(pending).get(trainer_.step_deadline());
   }

@@ -1,5 +1,8 @@
 #include "data_parallel_checks.hpp"
 
+#include <hearth/modules/gradient_clip.hpp>
+#include <hearth/modules/weight_average.hpp>
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -24,6 +27,10 @@ namespace {
 namespace detail {
 
 void require_sound(const DataParallelOptions& options, SourceLoc where) {
+  require_sound(options.clip, "DataParallel", where);
+  if (options.average_decay != 0) {
+    static_cast<void>(WeightAverage(options.average_decay, where));  // refuses a bad one
+  }
   if (options.devices.empty()) {
     throw_argument("there are no devices", where);
   }

@@ -2,6 +2,7 @@
 // Plain data. Threads: values.
 #pragma once
 
+#include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/device.hpp>
@@ -39,6 +40,9 @@ enum class DeviceLossPolicy : std::uint8_t {
 struct DataParallelOptions {
   std::vector<Device> devices = {};  ///< One rank each.
   OptimizerConfig optimizer = Adam::Config{};
+  GradientClip clip = {};  ///< Of the gradients of the whole batch.
+  /// The decay of a WeightAverage over the steps, which every rank keeps; 0: none.
+  double average_decay = 0;
   /// Gradients travel in buckets of at least this size (bench: BM_DataParallel_Cnn).
   std::int64_t bucket_bytes = std::int64_t{1} << 20;
   /// How long the first rank of a bucket waits for the last one, and how long the collective, and

@@ -5,6 +5,7 @@
 #include <hearth/runtime/generator.hpp>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace hearth {
@@ -52,6 +53,7 @@ RankGroup::RankGroup(const Runtime& runtime,
       made_at_(where),
       loss_(std::move(loss)),
       optimizer_(options.optimizer),
+      average_decay_(options.average_decay),
       seed_(options.seed),
       policy_(options.on_loss),
       hang_limit_(options.hang_limit),
@@ -65,6 +67,7 @@ RankGroup::RankGroup(const Runtime& runtime,
     place(*rank,
           model.copy_to(rank->worker.device(), made_at_),
           make_optimizer(optimizer_),
+          make_average(),
           kDefaultWait);
   }
 }
@@ -154,14 +157,23 @@ void RankGroup::begin_placing(Rank& rank) {
 void RankGroup::place(Rank& rank,
                       std::unique_ptr<RankModel> model,
                       Optimizer optimizer,
+                      std::optional<WeightAverage> average,
                       Duration limit) {
-  auto put = [at = rank.replica](WorkerContext&, std::unique_ptr<RankModel> copy, Optimizer state) {
+  auto put = [at = rank.replica](WorkerContext&,
+                                 std::unique_ptr<RankModel> copy,
+                                 Optimizer state,
+                                 std::optional<WeightAverage> sums) {
     detail::adopt_all(*copy);
-    at->place(std::move(copy), std::move(state));
+    at->place(std::move(copy), std::move(state), std::move(sums));
   };
   detail::publish_all(*model);
-  rank.worker.run(put, std::move(model), std::move(optimizer)).get(Deadline::in(limit));
+  rank.worker.run(put, std::move(model), std::move(optimizer), std::move(average))
+      .get(Deadline::in(limit));
   rank.is_stale = false;
+}
+
+std::optional<WeightAverage> RankGroup::make_average() const {
+  return average_decay_ == 0 ? std::nullopt : std::optional(WeightAverage(average_decay_));
 }
 
 void RankGroup::mark_stale(const std::vector<int>& stragglers) {
@@ -292,6 +304,7 @@ std::vector<std::size_t> RankGroup::replace_all(const std::vector<std::size_t>& 
 }
 
 void RankGroup::renew(Rank& rank, Duration limit) {
+  using State = std::tuple<std::unique_ptr<RankModel>, Optimizer, std::optional<WeightAverage>>;
   Rank& source = good();
   begin_placing(rank);
   auto copy = [from = source.replica,
@@ -305,11 +318,15 @@ void RankGroup::renew(Rank& rank, Duration limit) {
     copy_values(from->optimizer(), optimizer);
     optimizer.set_step_count(from->optimizer().step_count(), from->optimizer().skipped_steps());
     optimizer.set_learning_rate(from->optimizer().learning_rate());
+    std::optional<WeightAverage> average;
+    if (from->average()) {
+      average = fork(*from->average(), device, where);
+    }
     detail::publish_all(*model);
-    return std::pair<std::unique_ptr<RankModel>, Optimizer>(std::move(model), std::move(optimizer));
+    return State(std::move(model), std::move(optimizer), std::move(average));
   };
-  auto [model, optimizer] = source.worker.run(copy).get(Deadline::in(limit));
-  place(rank, std::move(model), std::move(optimizer), limit);
+  auto [model, optimizer, average] = source.worker.run(copy).get(Deadline::in(limit));
+  place(rank, std::move(model), std::move(optimizer), std::move(average), limit);
 }
 
 bool RankGroup::replace(std::size_t index, Duration limit) {

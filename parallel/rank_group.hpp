@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -95,7 +96,10 @@ class RankGroup final {
   static void place(Rank& rank,
                     std::unique_ptr<RankModel> model,
                     Optimizer optimizer,
+                    std::optional<WeightAverage> average,
                     Duration limit);
+  /// None where the options ask for none.
+  [[nodiscard]] std::optional<WeightAverage> make_average() const;
   void mark_stale(const std::vector<int>& stragglers);
   using Answers = std::vector<Pending<Status>>;
 
@@ -122,6 +126,7 @@ class RankGroup final {
   const SourceLoc made_at_;  ///< The trainer's constructor, which errors of copies name.
   const std::unique_ptr<RankLoss> loss_;
   const OptimizerConfig optimizer_;
+  const double average_decay_;
   const std::uint64_t seed_;
   const DeviceLossPolicy policy_;
   const Duration hang_limit_;

@@ -5,6 +5,8 @@
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,9 +86,12 @@ Replica::Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Gene
       loss_(std::move(loss)),
       draws_{.before = first, .after = first} {}
 
-void Replica::place(std::unique_ptr<RankModel> model, Optimizer optimizer) {
+void Replica::place(std::unique_ptr<RankModel> model,
+                    Optimizer optimizer,
+                    std::optional<WeightAverage> average) {
   model_ = std::move(model);
   optimizer_ = std::move(optimizer);
+  average_ = std::move(average);
 }
 
 RankModel& Replica::model() {
@@ -129,9 +134,48 @@ void Replica::require_values() {
   for (const NamedTensor& state : named_tensors(optimizer_)) {
     ask(state.tensor);
   }
+  if (average_) {
+    for (const NamedTensor& sum : named_tensors(*average_)) {
+      ask(sum.tensor);
+    }
+  }
   for (Pending<double>& each : first_values) {
     static_cast<void>(each.get());
   }
+}
+
+detail::TrainingParts Replica::parts() {
+  return {.model = model().tensors(),
+          .parameters = model().parameters(),
+          .optimizer = optimizer_,
+          .average = average_ ? &*average_ : nullptr};
+}
+
+void Replica::save(const std::filesystem::path& file,
+                   const TrainingProgress& progress,
+                   SourceLoc where) {
+  detail::save_parts(parts(), file, progress, where);
+}
+
+TrainingProgress Replica::load(const std::filesystem::path& file,
+                               WorkerContext& context,
+                               SourceLoc where) {
+  const detail::TrainingParts all = parts();
+  detail::LoadedTraining loaded = detail::read_parts(all, file, where);
+  const std::size_t ranks = loaded.progress.generators.size();
+  if (ranks != static_cast<std::size_t>(context.world)) {
+    throw FileError(
+        Error{.code = ErrorCode::bad_format,
+              .text = fmt::format("file {}: the state of a training on {} devices, this one has {}",
+                                  file.string(),
+                                  ranks,
+                                  context.world),
+              .op = "DataParallel",
+              .location = where});
+  }
+  context.generator = loaded.progress.generators[static_cast<std::size_t>(context.rank)];
+  set_generator(context.generator);
+  return detail::place_parts(all, std::move(loaded), where);
 }
 
 void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {
@@ -150,6 +194,7 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
     note({.before = generator, .after = context.generator, .decision = task.decision});
     error = exchange.leave_out_unused(gradients, terms.update_limit);
     if (!error) {
+      clip(gradients, terms.clip);
       const Pending<StepReport> update = optimizer_.update(
           model().parameters(), std::move(gradients), joint_update(task, terms, context.rank));
       error = outcome_of(update, terms.update_limit, context.stop);
@@ -160,6 +205,13 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
   }
   if (error && task.decision->abort(error)) {
     context.generator = generator;
+  }
+  if (!error && average_) {
+    try {
+      average_->update(model().parameters());
+    } catch (...) {
+      error = context.failure();  // the step has happened: this rank gets the state of another
+    }
   }
   terms.coordinator.finish(task.step, context.rank, std::move(error));
 }

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/training_state.hpp>
+#include <hearth/modules/weight_average.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/generator.hpp>
@@ -13,7 +15,9 @@
 #include <hearth/runtime/update_decision.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 namespace hearth {
 
@@ -34,10 +38,14 @@ class Replica final {
   /// `first`: the generator of its worker.
   Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first);
 
-  void place(std::unique_ptr<RankModel> model, Optimizer optimizer);
+  void place(std::unique_ptr<RankModel> model,
+             Optimizer optimizer,
+             std::optional<WeightAverage> average = std::nullopt);
   /// Errors: ArgumentError when it was taken.
   [[nodiscard]] RankModel& model();
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  /// Of the weights over the steps, where one is kept.
+  [[nodiscard]] std::optional<WeightAverage>& average() noexcept { return average_; }
   [[nodiscard]] std::unique_ptr<RankModel> take();
 
   /// With which numbers a rank in its place goes on: those after the last step that has happened.
@@ -47,8 +55,18 @@ class Replica final {
   /// What generator() says until the next step.
   void set_generator(const Generator& next) { note({.before = next, .after = next}); }
 
-  /// Waits for the values of model and optimizer. Errors: DeviceError when one is poisoned.
+  /// Waits for the values of model, optimizer and average. Errors: DeviceError when one is
+  /// poisoned.
   void require_values();
+
+  /// Errors: those of save_training().
+  void save(const std::filesystem::path& file, const TrainingProgress& progress, SourceLoc where);
+  /// Takes the state in the file, and the worker's generator that goes with it.
+  /// Errors: those of load_training(); FileError bad_format when the file is of another number of
+  /// ranks. Then nothing has changed.
+  [[nodiscard]] TrainingProgress load(const std::filesystem::path& file,
+                                      WorkerContext& context,
+                                      SourceLoc where);
 
   /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
   /// model, when all ranks can. Waits for the update.
@@ -61,6 +79,7 @@ class Replica final {
     Generator after;
     std::shared_ptr<UpdateDecision> decision = nullptr;
   };
+  [[nodiscard]] detail::TrainingParts parts();
   void note(Draws draws) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] Gradients differentiate(ReplicaTask& task,
                                         GradientExchange& exchange,
@@ -68,6 +87,7 @@ class Replica final {
 
   std::unique_ptr<RankModel> model_;
   Optimizer optimizer_;
+  std::optional<WeightAverage> average_;
   const std::unique_ptr<RankLoss> loss_;
   mutable Mutex mutex_;
   Draws draws_ HEARTH_GUARDED_BY(mutex_);

@@ -34,6 +34,23 @@ BucketPlan checked_plan(RankModel& model, const DataParallelOptions& options, So
   return plan;
 }
 
+// Throws what went wrong, if something did; a file's error as such, not as a worker's.
+void throw_file_error(const Status& status) {
+  if (status.has_value()) {
+    return;
+  }
+  const ErrorRef cause = status.error().cause;
+  const auto is_of_file = [](ErrorCode code) {
+    return code == ErrorCode::io_error || code == ErrorCode::bad_format ||
+           code == ErrorCode::not_found;
+  };
+  if (status.error().code == ErrorCode::worker_failed && cause && is_of_file(cause->code)) {
+    mark_read(*cause);
+    throw FileError(cause);
+  }
+  status.value();
+}
+
 }  // namespace
 
 struct ReplicaTrainer::Parts {
@@ -66,6 +83,7 @@ struct ReplicaTrainer::Parts {
   const std::shared_ptr<const StepTerms> terms = std::make_shared<const StepTerms>(
       StepTerms{.plan = plan,
                 .coordinator = coordinator.inbox(),
+                .clip = options.clip,
                 .lane_limit = options.step_limit,
                 .update_limit = saturated_sum(options.step_limit, options.deadline)});
   RankGroup ranks;
@@ -160,12 +178,13 @@ Deadline ReplicaTrainer::step_deadline() const {
   return Deadline::in(parts_->step_wait());
 }
 
-void ReplicaTrainer::change_replicas(const std::function<void(Replica& replica)>& fn) {
+void ReplicaTrainer::change_replicas(
+    const std::function<void(Replica& replica, WorkerContext& context)>& fn) {
   require_all();
   std::vector<Pending<void>> pending;
   for (std::size_t index = 0; index < size(); ++index) {
-    pending.push_back(
-        worker(index).run([fn, place = replica(index)](WorkerContext&) mutable { fn(*place); }));
+    pending.push_back(worker(index).run(
+        [fn, place = replica(index)](WorkerContext& context) mutable { fn(*place, context); }));
   }
   const Deadline deadline = step_deadline();
   std::vector<Status> outcomes;
@@ -187,10 +206,61 @@ void ReplicaTrainer::change_replicas(const std::function<void(Replica& replica)>
   }
 }
 
+void ReplicaTrainer::save(const std::filesystem::path& file,
+                          TrainingProgress progress,
+                          SourceLoc where) {
+  require_all();
+  progress.generators.clear();
+  for (std::size_t index = 0; index < size(); ++index) {
+    progress.generators.push_back(worker(index)
+                                      .run([](WorkerContext& context) { return context.generator; })
+                                      .get(step_deadline()));
+  }
+  // All replicas hold the same; a disk takes as long as it takes.
+  RankGroup::Rank& rank = parts_->ranks.good();
+  const Status saved = rank.worker
+                           .run([place = rank.replica, file, progress = std::move(progress), where](
+                                    WorkerContext&) { place->save(file, progress, where); })
+                           .wait(Deadline::never());
+  throw_file_error(saved);
+}
+
+TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
+  const auto loaded = std::make_shared<std::vector<TrainingProgress>>(size());
+  try {
+    change_replicas([file, where, loaded](Replica& replica, WorkerContext& context) {
+      (*loaded)[static_cast<std::size_t>(context.rank)] = replica.load(file, context, where);
+      replica.require_values();
+    });
+  } catch (const Exception& exception) {
+    throw_file_error(Status(exception.shared_error()));
+  }
+  return std::move(loaded->front());
+}
+
 std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
   mend();
   return retrieve([where](Replica& replica, WorkerContext& context) {
     return replica.model().copy_to(context.device, where);
+  });
+}
+
+void ReplicaTrainer::require_average(SourceLoc where) const {
+  if (parts_->options.average_decay == 0) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "DataParallel: no average of the weights is kept: set average_decay",
+                      .op = "DataParallel",
+                      .location = where});
+  }
+}
+
+std::unique_ptr<RankModel> ReplicaTrainer::averaged(SourceLoc where) {
+  require_average(where);
+  mend();
+  return retrieve([where](Replica& replica, WorkerContext& context) {
+    std::unique_ptr<RankModel> model = replica.model().copy_to(context.device, where);
+    replica.average()->apply_to(model->parameters(), where);
+    return model;
   });
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -60,8 +61,14 @@ class ReplicaTrainer final {
   [[nodiscard]] Deadline step_deadline() const;
 
   /// A copy of fn on every rank: see DataParallel::update_replicas().
-  void change_replicas(const std::function<void(Replica& replica)>& fn);
+  void change_replicas(const std::function<void(Replica& replica, WorkerContext& context)>& fn);
+  /// See DataParallel::save().
+  void save(const std::filesystem::path& file, TrainingProgress progress, SourceLoc where);
+  [[nodiscard]] TrainingProgress load(const std::filesystem::path& file, SourceLoc where);
   [[nodiscard]] std::unique_ptr<RankModel> snapshot(SourceLoc where);
+  /// Errors: ArgumentError when no average is kept.
+  [[nodiscard]] std::unique_ptr<RankModel> averaged(SourceLoc where);
+  void require_average(SourceLoc where) const;
   [[nodiscard]] std::unique_ptr<RankModel> take_model();
 
   [[nodiscard]] std::vector<Device> devices();

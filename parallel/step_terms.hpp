@@ -2,6 +2,7 @@
 // A value that ranks share. Threads: any, const.
 #pragma once
 
+#include <hearth/modules/gradient_clip.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/runtime/base/parker.hpp>
@@ -11,6 +12,7 @@ namespace hearth {
 struct StepTerms {
   BucketPlan plan;
   CoordinatorInbox coordinator;
+  GradientClip clip;
   Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
   Duration update_limit;  ///< How long the worker waits for the end of the step.
 };

@@ -1,11 +1,13 @@
 // The small examples end by themselves and print what their comments promise.
 #include <csignal>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 
 #include <hearth/runtime/base/cores.hpp>
 
 #include "program.hpp"
+#include "tests/base/temporary_folder.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -47,6 +49,26 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) {
       return std::string(param.param.first) + "_" + std::to_string(param.index);
     });
+
+// Where it runs, a checkpoint of an earlier run may be.
+TEST(Examples, ATrainerLeavesItsFilesAndSaysHowItGoes) {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const Outcome outcome = run("trainer");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              ContainsRegex("epoch 5/5  loss 0.[0-9]+  validation loss 0.[0-9]+  "
+                            "accuracy [89][0-9.]+ %"));
+  for (const char* name : {"model.safetensors",
+                           "best.safetensors",
+                           "training.safetensors",
+                           "metrics.csv",
+                           "report.html"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints/trainer" / name)) << name;
+  }
+}
 
 TEST(Examples, MistakesNameTheLineOfTheProgram) {
   EXPECT_THAT(run("tensors").out, ContainsRegex("called at [^ ]*tensors.cpp:[0-9]+"));

@@ -54,6 +54,15 @@ TEST_F(Readme, ShowsTheFirstProgramAsItIs) {
   EXPECT_NE(readme.find("```cpp\n" + program + "```"), std::string::npos);
 }
 
+TEST_F(Readme, ShowsTheTrainerAsItIsInFifteenLines) {
+  const std::string program = text_of("examples/trainer.cpp");
+  const std::size_t begin = program.find("int main()");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string shown = program.substr(begin);
+  EXPECT_NE(readme.find("```cpp\n" + shown + "```"), std::string::npos);
+  EXPECT_LE(std::ranges::count(shown, '\n'), 15);
+}
+
 TEST_F(Readme, ListsEverySetting) {
   for (const SettingInfo& setting : known_settings()) {
     EXPECT_NE(readme.find(setting.variable), std::string::npos) << setting.variable;

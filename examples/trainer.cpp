@@ -1,0 +1,28 @@
+// From a model and data to a trained, saved model: epochs, figures, files and a report by a
+// Trainer.
+#include <utility>
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/parallel/trainer.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+int main() {
+  const hearth::Runtime runtime;
+  const hearth::Device cpu = runtime.device("cpu:0");
+  hearth::Generator generator(1);
+  const hearth::Linear inner({.in = 784, .out = 128}, cpu, generator);
+  const hearth::Linear outer({.in = 128, .out = 10}, cpu, generator);
+  const hearth::Sequential model(hearth::Flatten(), inner, hearth::Relu(), outer);
+  const hearth::ImageDataset train(hearth::make_digits({.count = 4000}));
+  const hearth::ImageDataset test(hearth::make_digits({.count = 1000, .first = 4000}));
+
+  hearth::TrainerOptions options{.epochs = 5, .folder = "checkpoints/trainer"};
+  options.metrics = {hearth::accuracy_metric()};
+  hearth::Trainer trainer(runtime, model, hearth::CrossEntropyLoss(), options);
+  trainer.fit(train, test);
+}

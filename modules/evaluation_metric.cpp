@@ -1,0 +1,269 @@
+#include <hearth/modules/evaluation_metric.hpp>
+
+#include <hearth/modules/metrics.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+using Statistics = EvaluationMetric::Statistics;
+
+[[noreturn]] void fail(ErrorCode code,
+                       std::string_view metric,
+                       std::string text,
+                       SourceLoc loc = {}) {
+  throw_error(Error{.code = code,
+                    .text = fmt::format("{}: {}", metric, text),
+                    .op = std::string(metric),
+                    .location = loc});
+}
+
+std::vector<double> doubles_of(const Tensor& tensor) {
+  return tensor.to(DType::f64).to_vector<double>();
+}
+
+// The rows of a batch of classes. Errors: ShapeError for anything else.
+std::int64_t rows_of(std::string_view metric, const Tensor& logits, const Tensor& labels) {
+  if (logits.rank() != 2 || labels.rank() != 1 || logits.size(0) != labels.size(0)) {
+    fail(ErrorCode::shape_mismatch,
+         metric,
+         fmt::format("outputs [n, classes] and targets [n] expected, got {} and {}",
+                     logits.shape().to_string(),
+                     labels.shape().to_string()));
+  }
+  if (labels.dtype() != DType::i32 && labels.dtype() != DType::i64) {
+    fail(ErrorCode::dtype_mismatch,
+         metric,
+         fmt::format("targets are classes in i32 or i64, got {}", name(labels.dtype())));
+  }
+  return logits.size(0);
+}
+
+std::int64_t checked_class_count(std::string_view metric, std::int64_t count, SourceLoc loc) {
+  if (count < 1) {
+    fail(ErrorCode::invalid_argument,
+         metric,
+         fmt::format("{} classes: expected 1 or more", count),
+         loc);
+  }
+  return count;
+}
+
+Statistics confusion_of(std::string_view metric,
+                        std::int64_t class_count,
+                        const Tensor& logits,
+                        const Tensor& labels) {
+  static_cast<void>(rows_of(metric, logits, labels));
+  if (logits.size(1) != class_count) {
+    fail(ErrorCode::shape_mismatch,
+         metric,
+         fmt::format(
+             "made for {} classes, but outputs are {}", class_count, logits.shape().to_string()));
+  }
+  const auto predicted = argmax(logits, 1).to_vector<std::int64_t>();
+  const auto actual = labels.to(DType::i64).to_vector<std::int64_t>();
+  ConfusionMatrix matrix(class_count);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    matrix.add(actual[i], predicted[i], 1, SourceLoc{});
+  }
+  return {matrix.counts().begin(), matrix.counts().end()};
+}
+
+double share_of(const Statistics& all) {
+  return all[0] / all[1];
+}
+
+// Errors and targets, one to one.
+std::pair<std::vector<double>, std::vector<double>> values_of(std::string_view metric,
+                                                              const Tensor& outputs,
+                                                              const Tensor& targets) {
+  if (outputs.element_count() != targets.element_count()) {
+    fail(ErrorCode::shape_mismatch,
+         metric,
+         fmt::format("outputs and targets of equally many elements expected, got {} and {}",
+                     outputs.shape().to_string(),
+                     targets.shape().to_string()));
+  }
+  return {doubles_of(outputs), doubles_of(targets)};
+}
+
+// [count, mean of the targets, squared distances from it, squared errors]; the first three merged
+// as Chan, Golub, LeVeque, Updating Formulae for Sample Variances, 1979, say: sums of squares of
+// large targets would cancel.
+Statistics regression_of(const Tensor& outputs, const Tensor& targets) {
+  const auto [got, wanted] = values_of("R²", outputs, targets);
+  Statistics all{0, 0, 0, 0};
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    all[0] += 1;
+    const double distance = wanted[i] - all[1];
+    all[1] += distance / all[0];
+    all[2] += distance * (wanted[i] - all[1]);
+    all[3] += (got[i] - wanted[i]) * (got[i] - wanted[i]);
+  }
+  return all;
+}
+
+void merge_regression(Statistics& sum, const Statistics& more) {
+  const double count = sum[0] + more[0];
+  if (more[0] == 0) {
+    return;
+  }
+  const double distance = more[1] - sum[1];
+  sum[2] += more[2] + distance * distance * sum[0] * more[0] / count;
+  sum[1] += distance * more[0] / count;
+  sum[0] = count;
+  sum[3] += more[3];
+}
+
+// [true positives, false positives, false negatives]
+Statistics binary_of(const Tensor& outputs, const Tensor& targets) {
+  const bool has_two = outputs.rank() == 2 && outputs.size(1) == 2;
+  const Tensor is_one = has_two ? argmax(outputs, 1) : greater(outputs, 0).to(DType::i64);
+  const auto [got, wanted] = values_of("F1", is_one, targets);
+  Statistics counts{0, 0, 0};
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (wanted[i] != 0 && wanted[i] != 1) {
+      fail(
+          ErrorCode::out_of_range, "F1", fmt::format("a target is {}, expected 0 or 1", wanted[i]));
+    }
+    const bool is_hit = got[i] == wanted[i];
+    counts[0] += is_hit && got[i] == 1 ? 1 : 0;
+    counts[1] += !is_hit && got[i] == 1 ? 1 : 0;
+    counts[2] += !is_hit && got[i] == 0 ? 1 : 0;
+  }
+  return counts;
+}
+
+}  // namespace
+
+void merge_statistics(const EvaluationMetric& metric, Statistics& sum, const Statistics& more) {
+  if (sum.empty()) {
+    sum = more;
+  } else if (more.size() != sum.size()) {
+    fail(ErrorCode::invalid_argument,
+         metric.name,
+         fmt::format("a batch gave {} statistics, another {}", sum.size(), more.size()));
+  } else if (metric.merge) {
+    metric.merge(sum, more);
+  } else {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += more[i];
+    }
+  }
+}
+
+ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric, const Statistics& all) {
+  const std::int64_t classes = metric.class_count;
+  if (classes < 1 || all.size() != static_cast<std::size_t>(classes * classes)) {
+    fail(ErrorCode::invalid_argument,
+         metric.name,
+         fmt::format("{} statistics are no table of {} classes", all.size(), classes));
+  }
+  ConfusionMatrix matrix(classes);
+  for (std::int64_t i = 0; i < classes * classes; ++i) {
+    matrix.add(
+        i / classes, i % classes, static_cast<std::int64_t>(all[static_cast<std::size_t>(i)]));
+  }
+  return matrix;
+}
+
+EvaluationMetric accuracy_metric() {
+  return {.name = "accuracy",
+          .is_share = true,
+          .measure =
+              [](const Tensor& outputs, const Tensor& targets) {
+                const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets));
+                return Statistics{correct_count(outputs, targets).item(), rows};
+              },
+          .value = share_of};
+}
+
+EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
+  const std::string title = fmt::format("top-{} accuracy", k);
+  if (k < 1) {
+    fail(ErrorCode::invalid_argument,
+         "top_k_metric",
+         fmt::format("k is {}, but must be 1 or more", k),
+         loc);
+  }
+  const auto measure = [k, title](const Tensor& outputs, const Tensor& targets) {
+    const std::int64_t rows = rows_of(title, outputs, targets);
+    if (k > outputs.size(1)) {
+      fail(ErrorCode::invalid_argument,
+           title,
+           fmt::format("outputs {} have fewer classes", outputs.shape().to_string()));
+    }
+    const Tensor best = topk(outputs, k, 1).positions;
+    const Tensor wanted = reshape(targets.to(DType::i64), {rows, 1});
+    const Tensor hits = sum(equal(best, wanted).to(DType::i64));
+    return Statistics{hits.item(), static_cast<double>(rows)};
+  };
+  return {.name = title, .is_share = true, .measure = measure, .value = share_of};
+}
+
+EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
+  checked_class_count("f1_metric", class_count, loc);
+  EvaluationMetric metric = confusion_metric(class_count, loc);
+  metric.name = "F1";
+  metric.value = [metric](const Statistics& all) {
+    return confusion_matrix_of(metric, all).macro_f1();
+  };
+  return metric;
+}
+
+EvaluationMetric binary_f1_metric() {
+  return {.name = "F1", .is_share = true, .measure = binary_of, .value = [](const Statistics& all) {
+            const double relevant = 2 * all[0] + all[1] + all[2];
+            return relevant == 0 ? 0 : 2 * all[0] / relevant;
+          }};
+}
+
+EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
+  checked_class_count("confusion_metric", class_count, loc);
+  EvaluationMetric metric{.name = "accuracy",
+                          .is_share = true,
+                          .measure =
+                              [class_count](const Tensor& outputs, const Tensor& targets) {
+                                return confusion_of(
+                                    "confusion matrix", class_count, outputs, targets);
+                              },
+                          .value = {},
+                          .class_count = class_count};
+  metric.value = [metric](const Statistics& all) {
+    return confusion_matrix_of(metric, all).accuracy();
+  };
+  return metric;
+}
+
+EvaluationMetric r_squared_metric() {
+  return {.name = "R²",
+          .measure = regression_of,
+          .merge = merge_regression,
+          .value = [](const Statistics& all) {
+            return all[2] > 0 ? 1 - all[3] / all[2] : std::nan("");
+          }};
+}
+
+EvaluationMetric mean_error_metric() {
+  return {.name = "mean error",
+          .goal = Goal::lowest,
+          .measure =
+              [](const Tensor& outputs, const Tensor& targets) {
+                const auto [got, wanted] = values_of("mean error", outputs, targets);
+                Statistics all{0, static_cast<double>(got.size())};
+                for (std::size_t i = 0; i < got.size(); ++i) {
+                  all[0] += std::fabs(got[i] - wanted[i]);
+                }
+                return all;
+              },
+          .value = share_of};
+}
+
+}  // namespace hearth

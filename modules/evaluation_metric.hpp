@@ -1,0 +1,69 @@
+// EvaluationMetric: a figure of a whole data set that is gathered batch by batch, on several
+// devices too: each batch gives a few numbers (statistics), which are merged in a fixed order and
+// become the figure at the end.
+// A value, copied to every rank. Threads: measure() on the thread of the tensors' stream; the rest
+// any. Invariant: merging the statistics of the parts gives those of the whole.
+#pragma once
+
+#include <hearth/modules/best_value.hpp>
+#include <hearth/modules/confusion_matrix.hpp>
+
+#include <hearth/runtime/tensor.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+/// One of your own needs a name, `measure` and `value`; without `merge` statistics are added up.
+struct EvaluationMetric {
+  using Statistics = std::vector<double>;
+
+  std::string name;
+  Goal goal = Goal::highest;
+  bool is_share = false;  ///< Shown in per cent.
+  /// What a batch says. Waits for its values.
+  std::function<Statistics(const Tensor& outputs, const Tensor& targets)> measure;
+  /// Adds the statistics of further examples.
+  std::function<void(Statistics& sum, const Statistics& more)> merge = {};
+  std::function<double(const Statistics& all)> value;
+  /// How many classes its statistics are a ConfusionMatrix of, for the report; 0: of none.
+  std::int64_t class_count = 0;
+};
+
+/// Adds `more` to `sum`, which may be empty yet.
+void merge_statistics(const EvaluationMetric& metric,
+                      EvaluationMetric::Statistics& sum,
+                      const EvaluationMetric::Statistics& more);
+/// Of a metric that has classes. Errors: ArgumentError when it has none.
+[[nodiscard]] ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric,
+                                                  const EvaluationMetric::Statistics& all);
+
+/// The share of rows whose largest logit is at their label: "accuracy".
+///
+/// Shapes: outputs [n, classes], targets [n]; so for the next two.
+/// Dtypes: outputs numbers, targets i32 or i64.
+/// Errors: ShapeError, DtypeError when a batch does not fit; so for all.
+[[nodiscard]] EvaluationMetric accuracy_metric();
+/// The share of rows whose label is among their `k` largest logits: "top-5 accuracy".
+/// Errors: ArgumentError for a k below 1, and when a batch has fewer classes.
+[[nodiscard]] EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc = SourceLoc::current());
+/// The mean of the classes' F1, "F1". Of two classes too: the F1 of class 1 alone is
+/// binary_f1_metric.
+[[nodiscard]] EvaluationMetric f1_metric(std::int64_t class_count,
+                                         SourceLoc loc = SourceLoc::current());
+/// The F1 of class 1 of two, "F1". Shapes: outputs [n, 2], or [n] or [n, 1]: one logit, positive
+/// for class 1; targets [n] or as outputs, 0 or 1 in any type.
+[[nodiscard]] EvaluationMetric binary_f1_metric();
+/// Accuracy with the whole table of which class was taken for which in the report: "accuracy".
+[[nodiscard]] EvaluationMetric confusion_metric(std::int64_t class_count,
+                                                SourceLoc loc = SourceLoc::current());
+/// 1 - (sum of squared errors) / (sum of squared distances of the targets from their mean): "R²".
+/// NaN where all targets are equal. Shapes: outputs and targets have equally many elements.
+[[nodiscard]] EvaluationMetric r_squared_metric();
+/// The mean distance of outputs from targets: "mean error". Shapes: as r_squared_metric.
+[[nodiscard]] EvaluationMetric mean_error_metric();
+
+}  // namespace hearth

@@ -1,0 +1,95 @@
+// Learning-rate schedules: by what a run multiplies its optimizer's learning rate, step by step.
+// Plain data and pure functions; PlateauRate alone looks at how the run goes, so it has a state
+// beside, Plateau. Threads: values.
+// Invariant: a factor depends on schedule, step and number of steps alone (and the plateau's), so a
+// run that is resumed goes on with the same rates.
+#pragma once
+
+#include <hearth/modules/best_value.hpp>
+
+#include <hearth/runtime/base/source_loc.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+namespace hearth {
+
+/// Every schedule may begin with a warm-up of w steps: step s of these, counted from 0, has the
+/// factor (s + 1) / (w + 1), and step w the schedule's first one.
+
+/// The optimizer's own rate throughout.
+struct ConstantRate {
+  std::int64_t warmup_steps = 0;
+};
+
+/// Falls in a line from 1 to `end` at the run's last step.
+struct LinearRate {
+  double end = 0;
+  std::int64_t warmup_steps = 0;
+};
+
+/// Falls along half a cosine from 1 to `end` at the run's last step.
+/// Paper: Loshchilov, Hutter, SGDR, arXiv:1608.03983, equation 5, without restarts.
+struct CosineRate {
+  double end = 0;
+  std::int64_t warmup_steps = 0;
+};
+
+/// Rises along half a cosine from `start` to 1 in a part of the run, and falls so to `end`.
+/// Paper: Smith, Topin, Super-Convergence, arXiv:1708.07120.
+struct OneCycleRate {
+  double rising = 0.3;  ///< The part of the steps in which it rises.
+  double start = 0.04;
+  double end = 4e-6;
+  std::int64_t warmup_steps = 0;
+};
+
+/// Multiplied by `factor` whenever the figure that a run watches has not become better for
+/// `patience` epochs.
+struct PlateauRate {
+  double factor = 0.1;
+  std::int64_t patience = 5;
+  double min_change = 1e-4;  ///< By how much a figure must be better to count.
+  double end = 0;            ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;
+};
+
+using LearningRateSchedule =
+    std::variant<ConstantRate, LinearRate, CosineRate, OneCycleRate, PlateauRate>;
+
+/// Errors: ArgumentError, in the name of `op`, naming the setting that makes no sense.
+void require_sound(const LearningRateSchedule& schedule,
+                   std::string_view op,
+                   SourceLoc loc = SourceLoc::current());
+
+/// What step `step`, counted from 0, of a run of `step_count` steps multiplies the rate by; from
+/// the last step on, what that has. A plateau's share is not in it.
+[[nodiscard]] double rate_factor(const LearningRateSchedule& schedule,
+                                 std::int64_t step,
+                                 std::int64_t step_count) noexcept;
+
+/// A PlateauRate on its way: part of a training state.
+class Plateau final {
+ public:
+  Plateau(const PlateauRate& settings, Goal goal);
+  /// One that goes on where another was.
+  Plateau(const PlateauRate& settings,
+          Goal goal,
+          double factor,
+          std::optional<double> best,
+          std::int64_t misses);
+
+  /// Takes the figure of an epoch. Whether the factor has fallen.
+  bool observe(double value);
+  [[nodiscard]] double factor() const noexcept { return factor_; }
+  [[nodiscard]] const BestValue& best() const noexcept { return best_; }
+
+ private:
+  PlateauRate settings_;
+  double factor_ = 1;
+  BestValue best_;
+};
+
+}  // namespace hearth

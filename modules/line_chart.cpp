@@ -1,0 +1,229 @@
+#include "line_chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hearth::detail {
+namespace {
+
+constexpr double kWidth = 560;
+constexpr double kHeight = 260;
+constexpr double kLeft = 64;
+constexpr double kRight = 16;
+constexpr double kTop = 36;
+constexpr double kBottom = 40;
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void take(double value) {
+    if (std::isfinite(value)) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+  [[nodiscard]] bool is_empty() const { return low > high; }
+};
+
+std::string tick_text(double value, bool is_share) {
+  const double shown = is_share ? value * 100 : value;
+  const double near_zero = std::fabs(shown) < 1e-12 ? 0 : shown;
+  return fmt::format("{:.4g}{}", near_zero, is_share ? " %" : "");
+}
+
+// Where values stand in the picture.
+struct Frame {
+  double x_low, x_high, y_low, y_high;
+
+  [[nodiscard]] double x(double value) const {
+    return kLeft + (value - x_low) / (x_high - x_low) * (kWidth - kLeft - kRight);
+  }
+  [[nodiscard]] double y(double value) const {
+    return kHeight - kBottom - (value - y_low) / (y_high - y_low) * (kHeight - kTop - kBottom);
+  }
+};
+
+std::string grid_of(const LineChart& chart,
+                    const Frame& frame,
+                    const std::vector<double>& x_ticks,
+                    const std::vector<double>& y_ticks) {
+  std::string text;
+  for (const double tick : y_ticks) {
+    text += fmt::format(
+        "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"
+        "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+        kLeft,
+        frame.y(tick),
+        kWidth - kRight,
+        frame.y(tick),
+        kLeft - 8,
+        frame.y(tick) + 4,
+        tick_text(tick, chart.is_share));
+  }
+  for (const double tick : x_ticks) {
+    if (tick >= frame.x_low && tick <= frame.x_high) {
+      text += fmt::format(
+          "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+          frame.x(tick),
+          kHeight - kBottom + 18,
+          tick_text(tick, false));
+    }
+  }
+  return text + fmt::format(
+                    "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" "
+                    "text-anchor=\"middle\">{}</text>\n",
+                    (kLeft + kWidth - kRight) / 2,
+                    kHeight - 6,
+                    escaped(chart.axis));
+}
+
+// The line, broken where values are not finite, and a dot for each value where they are few.
+std::string curve_of(const LineChart& chart, const Frame& frame, std::size_t index) {
+  const ChartLine& line = chart.lines[index];
+  constexpr std::size_t kMostDots = 60;
+  std::string text;
+  std::string path;
+  std::string dots;
+  bool is_down = false;
+  for (std::size_t i = 0; i < line.values.size(); ++i) {
+    const double value = line.values[i];
+    if (!std::isfinite(value)) {
+      is_down = false;
+      continue;
+    }
+    const double at = chart.first + chart.stride * static_cast<double>(i);
+    path += fmt::format("{}{:.1f} {:.1f}", is_down ? " L" : " M", frame.x(at), frame.y(value));
+    is_down = true;
+    if (line.values.size() <= kMostDots) {
+      dots += fmt::format(
+          "<circle class=\"dot{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {}: "
+          "{}</title></circle>\n",
+          index,
+          frame.x(at),
+          frame.y(value),
+          escaped(chart.axis),
+          tick_text(at, false),
+          tick_text(value, chart.is_share));
+    }
+  }
+  if (!path.empty()) {
+    text += fmt::format("<path class=\"line{}\" d=\"{}\"/>\n", index, path.substr(1));
+  }
+  return text + dots;
+}
+
+std::string legend_of(const LineChart& chart) {
+  std::string text;
+  double x = kWidth - kRight;
+  for (std::size_t i = chart.lines.size(); i-- > 0;) {
+    x -= 7.2 * static_cast<double>(chart.lines[i].name.size()) + 30;
+    text += fmt::format(
+        "<path class=\"line{}\" d=\"M{:.1f} 18 L{:.1f} 18\"/><text class=\"tick\" x=\"{:.1f}\" "
+        "y=\"22\">{}</text>\n",
+        i,
+        x,
+        x + 16,
+        x + 20,
+        escaped(chart.lines[i].name));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+std::vector<double> round_ticks(double low, double high, int count) {
+  if (!(high > low)) {
+    const double margin = low == 0 ? 1 : std::fabs(low) / 2;
+    low -= margin;
+    high += margin;
+  }
+  const double rough = (high - low) / std::max(count, 1);
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double part : {1.0, 2.0, 5.0}) {
+    if (part * power >= rough * 0.999) {
+      step = part * power;
+      break;
+    }
+  }
+  const double first = std::floor(low / step + 1e-9);
+  const double last = std::ceil(high / step - 1e-9);
+  std::vector<double> ticks;
+  for (double number = first; number <= last; ++number) {
+    ticks.push_back(number * step);
+  }
+  return ticks;
+}
+
+std::string svg_of(const LineChart& chart) {
+  Range values;
+  std::size_t length = 1;
+  for (const ChartLine& line : chart.lines) {
+    for (const double value : line.values) {
+      values.take(value);
+    }
+    length = std::max(length, line.values.size());
+  }
+  if (values.is_empty()) {
+    values = {.low = 0, .high = 1};
+  }
+  const std::vector<double> y_ticks = round_ticks(values.low, values.high, 5);
+  const double last = chart.first + chart.stride * static_cast<double>(length - 1);
+  // One value alone stands in the middle.
+  const double half = length == 1 ? chart.stride / 2 : 0;
+  const Frame frame{.x_low = chart.first - half,
+                    .x_high = last + half,
+                    .y_low = y_ticks.front(),
+                    .y_high = y_ticks.back()};
+  std::vector<double> x_ticks;
+  for (const double tick : round_ticks(chart.first, last, 8)) {
+    if (tick == std::round(tick)) {  // epochs and steps are whole
+      x_ticks.push_back(tick);
+    }
+  }
+  std::string text = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" role=\"img\">\n<title>{2}</title>\n<text class=\"title\" x=\"{3}\" "
+      "y=\"22\">{2}</text>\n",
+      kWidth,
+      kHeight,
+      escaped(chart.title),
+      kLeft);
+  text += grid_of(chart, frame, x_ticks, y_ticks);
+  for (std::size_t i = 0; i < chart.lines.size(); ++i) {
+    text += curve_of(chart, frame, i);
+  }
+  if (chart.lines.size() > 1) {
+    text += legend_of(chart);
+  }
+  return text + "</svg>\n";
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,55 @@
+// model_summary: what a model is made of, as a table for people: a row a tensor, with its path,
+// shape, type and how many numbers it has, and what all of them are together.
+// Stateless. Threads: as the module.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+/// A tensor of a model. Tied weights stand there once, under the first of their names.
+struct SummaryRow {
+  std::string path;
+  Shape shape;
+  DType dtype = DType::f32;
+  std::int64_t element_count = 0;
+  std::int64_t size_bytes = 0;
+  bool is_trained = true;  ///< A Buffer is not.
+};
+
+struct ModelSummary {
+  std::vector<SummaryRow> rows;  ///< In visit order.
+
+  /// Of what is trained.
+  [[nodiscard]] std::int64_t parameter_count() const noexcept;
+  /// Of all tensors.
+  [[nodiscard]] std::int64_t size_bytes() const noexcept;
+  /// The table, with a line for the sums:
+  ///
+  ///   path         shape       type  parameters
+  ///   inner.weight [784, 128]  f32      100,352
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// Errors: ArgumentError naming a tensor that is empty.
+template <Module Model>
+[[nodiscard]] ModelSummary model_summary(const Model& model, SourceLoc loc = SourceLoc::current()) {
+  ModelSummary summary;
+  visit_once(model, "", [&]<class Part>(const std::string& path, Part& tensor) {
+    detail::require_tensor("model_summary", path, tensor, loc);
+    const std::int64_t count = tensor.element_count();
+    summary.rows.push_back({.path = path,
+                            .shape = tensor.shape(),
+                            .dtype = tensor.dtype(),
+                            .element_count = count,
+                            .size_bytes = count * hearth::size_bytes(tensor.dtype()),
+                            .is_trained = !std::is_same_v<Part, const Buffer>});
+  });
+  return summary;
+}
+
+}  // namespace hearth

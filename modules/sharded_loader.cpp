@@ -1,0 +1,61 @@
+#include <hearth/modules/sharded_loader.hpp>
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+namespace hearth {
+
+ShardedLoader::ShardedLoader(const Dataset& dataset,
+                             Executor& executor,
+                             const LoaderOptions& options,
+                             int world,
+                             SourceLoc where)
+    : dataset_(dataset), executor_(executor), options_(options) {
+  set_world(world, where);
+}
+
+void ShardedLoader::set_world(int world, SourceLoc where) {
+  if (world < 1) {
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("ShardedLoader: the world is {}, but must be 1 rank or more", world),
+        .location = where});
+  }
+  if (static_cast<std::size_t>(world) == loaders_.size()) {
+    return;
+  }
+  const LoaderCursor cursor = loaders_.empty() ? LoaderCursor() : this->cursor();
+  std::vector<std::unique_ptr<DataLoader>> loaders;
+  for (int rank = 0; rank < world; ++rank) {
+    loaders.push_back(
+        std::make_unique<DataLoader>(dataset_, executor_, options_.shard(rank, world), where));
+    loaders.back()->seek(cursor);
+  }
+  loaders_ = std::move(loaders);
+}
+
+std::vector<HostBatch> ShardedLoader::next() {
+  const LoaderCursor before = cursor();
+  std::vector<HostBatch> shards;
+  try {
+    for (const std::unique_ptr<DataLoader>& loader : loaders_) {
+      if (std::optional<HostBatch> shard = loader->next()) {
+        shards.push_back(std::move(*shard));
+      }
+    }
+  } catch (...) {
+    seek(before);  // some ranks may have read on
+    throw;
+  }
+  return shards;
+}
+
+void ShardedLoader::seek(LoaderCursor cursor) {
+  for (const std::unique_ptr<DataLoader>& loader : loaders_) {
+    loader->seek(cursor);
+  }
+}
+
+}  // namespace hearth

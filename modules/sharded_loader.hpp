@@ -1,0 +1,57 @@
+// ShardedLoader: the parts of every rank in each batch of a data set, from one object, for a step
+// of DataParallel.
+// Owned by the training loop; data set and executor outlive it, as they do a DataLoader. Threads:
+// one at a time; each rank's part is assembled by worker threads of its own.
+// Invariants: (1) the parts together are the batch that a DataLoader with the same options gives;
+// (2) however many ranks there are, batches are the same, so their number may change at any place.
+#pragma once
+
+#include <hearth/modules/data_loader.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace hearth {
+
+class ShardedLoader final {
+ public:
+  using Shard = HostBatch;
+
+  /// `options.batch_size` is that of the whole batch; `options.rank` and `options.world` are not
+  /// looked at. Each rank has `options.worker_count` workers.
+  /// Errors: those of DataLoader; ArgumentError when `world` is below 1.
+  ShardedLoader(const Dataset& dataset,
+                Executor& executor,
+                const LoaderOptions& options,
+                int world,
+                SourceLoc where = SourceLoc::current());
+  ShardedLoader(const ShardedLoader&) = delete;
+  ShardedLoader& operator=(const ShardedLoader&) = delete;
+  /// As DataLoader's.
+  ~ShardedLoader() = default;
+
+  /// The parts of the next batch by rank, some of them empty where it has fewer rows than there are
+  /// ranks. An empty list at the end of the epoch, once, and then the next epoch begins.
+  /// Errors: those of DataLoader::next(); the batch is the next one still.
+  [[nodiscard]] std::vector<HostBatch> next();
+
+  [[nodiscard]] std::int64_t batch_count() const noexcept {
+    return loaders_.front()->batch_count();
+  }
+  [[nodiscard]] LoaderCursor cursor() const noexcept { return loaders_.front()->cursor(); }
+  /// Goes on from another place. Errors: those of DataLoader::seek().
+  void seek(LoaderCursor cursor);
+
+  [[nodiscard]] int world() const noexcept { return static_cast<int>(loaders_.size()); }
+  /// From the next batch on, there are so many parts. Errors: ArgumentError when it is below 1.
+  void set_world(int world, SourceLoc where = SourceLoc::current());
+
+ private:
+  const Dataset& dataset_;
+  Executor& executor_;
+  const LoaderOptions options_;
+  std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank.
+};
+
+}  // namespace hearth

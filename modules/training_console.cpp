@@ -1,0 +1,93 @@
+#include <hearth/modules/training_console.hpp>
+
+#include <hearth/runtime/base/thread_context.hpp>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+namespace hearth {
+namespace {
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+ConsoleStyle chosen(const ConsoleOptions& options) {
+  if (options.out == nullptr) {
+    return ConsoleStyle::silent;
+  }
+  if (options.style != ConsoleStyle::automatic) {
+    return options.style;
+  }
+  return isatty(fileno(options.out)) == 1 ? ConsoleStyle::live : ConsoleStyle::plain;
+}
+
+}  // namespace
+
+TrainingConsole::TrainingConsole(const ConsoleOptions& options, std::int64_t epochs)
+    : out_(options.out), style_(chosen(options)), epochs_(epochs) {}
+
+void TrainingConsole::write(const std::string& text) {
+  if (style_ == ConsoleStyle::silent) {
+    return;
+  }
+  if (is_line_open_) {
+    std::fwrite(kClearLine.data(), 1, kClearLine.size(), out_);
+    is_line_open_ = false;
+  }
+  std::fwrite(text.data(), 1, text.size(), out_);
+  std::fflush(out_);
+}
+
+void TrainingConsole::show(const RunPlace& place, double loss, double samples_per_s) {
+  constexpr std::chrono::milliseconds kPause{80};
+  if (style_ != ConsoleStyle::live) {
+    return;
+  }
+  const TimePoint now = current_context().clock().now();
+  if (drawn_at_ && place.batch != place.batch_count && now - *drawn_at_ < kPause) {
+    return;
+  }
+  drawn_at_ = now;
+  constexpr std::int64_t kWidth = 20;  // 78 columns in all: a terminal of 80 must not wrap
+  const std::int64_t filled = kWidth * place.batch / std::max<std::int64_t>(place.batch_count, 1);
+  std::string bar(static_cast<std::size_t>(std::clamp<std::int64_t>(filled, 0, kWidth)), '#');
+  bar.resize(kWidth, '.');
+  write(fmt::format("epoch {}/{} [{}] {}/{}  loss {:.4f}  {:.0f} samples/s",
+                    place.epoch,
+                    epochs_,
+                    bar,
+                    place.batch,
+                    place.batch_count,
+                    loss,
+                    samples_per_s));
+  is_line_open_ = true;
+}
+
+void TrainingConsole::end_epoch(const TrainingHistory& history,
+                                const EpochRecord& epoch,
+                                const std::optional<RunPlace>& ended_at) {
+  std::string line = fmt::format("epoch {}/{}", epoch.epoch, epochs_);
+  if (ended_at) {
+    line += fmt::format(
+        " interrupted after {} of {} batches, saving:", ended_at->batch, ended_at->batch_count);
+  }
+  line += fmt::format("  loss {:.4f}", epoch.train_loss);
+  if (epoch.validation_loss) {
+    line += fmt::format("  validation loss {:.4f}", *epoch.validation_loss);
+  }
+  for (std::size_t i = 0; i < std::min(epoch.metrics.size(), history.metrics.size()); ++i) {
+    line += fmt::format(
+        "  {} {}", history.metrics[i].name, figure_text(history.metrics[i], epoch.metrics[i]));
+  }
+  write(line + fmt::format("  {:.0f} samples/s\n", epoch.samples_per_s()));
+}
+
+void TrainingConsole::say(const std::string& line) {
+  write(line + "\n");
+}
+
+}  // namespace hearth

@@ -1,0 +1,71 @@
+#include <hearth/modules/training_history.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace hearth {
+namespace {
+
+std::string quoted(const std::string& name) {
+  if (name.find_first_of(",\"\r\n") == std::string::npos) {
+    return name;
+  }
+  std::string text = "\"";
+  for (const char c : name) {
+    text += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+}  // namespace
+
+LossCurve::LossCurve(std::int64_t steps_per_point,
+                     std::vector<double> points,
+                     double sum,
+                     std::int64_t count)
+    : steps_per_point_(steps_per_point),
+      points_(std::move(points)),
+      open_sum_(sum),
+      open_count_(count) {}
+
+void LossCurve::add(double loss) {
+  open_sum_ += loss;
+  if (++open_count_ < steps_per_point_) {
+    return;
+  }
+  points_.push_back(open_sum_ / static_cast<double>(open_count_));
+  open_sum_ = 0;
+  open_count_ = 0;
+  if (points_.size() == kMaxPoints) {
+    for (std::size_t i = 0; i < kMaxPoints / 2; ++i) {
+      points_[i] = (points_[2 * i] + points_[2 * i + 1]) / 2;
+    }
+    points_.resize(kMaxPoints / 2);
+    steps_per_point_ *= 2;
+  }
+}
+
+std::string csv_of(const TrainingHistory& history) {
+  std::string text = "epoch,train_loss,validation_loss";
+  for (const MetricColumn& metric : history.metrics) {
+    text += "," + quoted(metric.name);
+  }
+  text += ",learning_rate,seconds,samples_per_s\n";
+  for (const EpochRecord& epoch : history.epochs) {
+    text += fmt::format("{},{},", epoch.epoch, epoch.train_loss);
+    text += epoch.validation_loss ? fmt::format("{}", *epoch.validation_loss) : "";
+    for (const double value : epoch.metrics) {
+      text += fmt::format(",{}", value);
+    }
+    text += fmt::format(
+        ",{},{:.3f},{:.1f}\n", epoch.learning_rate, epoch.seconds, epoch.samples_per_s());
+  }
+  return text;
+}
+
+std::string figure_text(const MetricColumn& metric, double value) {
+  return metric.is_share ? fmt::format("{:.2f} %", value * 100) : fmt::format("{:.4f}", value);
+}
+
+}  // namespace hearth

@@ -1,0 +1,76 @@
+// TrainingHistory: the figures of a run, epoch by epoch: what its live line, its metrics.csv and
+// its report show, and part of its training state.
+// Plain data. Threads: values. Invariant: each epoch has a figure for each metric.
+#pragma once
+
+#include <hearth/modules/best_value.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+/// Losses of steps, thinned out: when there are too many points, neighbours become their mean. A
+/// loss that is not finite leaves a gap.
+class LossCurve final {
+ public:
+  static constexpr std::size_t kMaxPoints = 512;
+
+  LossCurve() = default;
+  /// One that goes on where another was.
+  LossCurve(std::int64_t steps_per_point,
+            std::vector<double> points,
+            double sum,
+            std::int64_t count);
+
+  void add(double loss);
+  [[nodiscard]] std::int64_t steps_per_point() const noexcept { return steps_per_point_; }
+  [[nodiscard]] const std::vector<double>& points() const noexcept { return points_; }
+  /// Of the point that is not full yet: the losses of so many steps, added up.
+  [[nodiscard]] double open_sum() const noexcept { return open_sum_; }
+  [[nodiscard]] std::int64_t open_count() const noexcept { return open_count_; }
+
+ private:
+  std::int64_t steps_per_point_ = 1;
+  std::vector<double> points_;
+  double open_sum_ = 0;
+  std::int64_t open_count_ = 0;
+};
+
+struct EpochRecord {
+  std::int64_t epoch = 0;  ///< From 1.
+  double train_loss = 0;   ///< Mean over the samples, each before the step that it was part of.
+  std::optional<double> validation_loss = std::nullopt;
+  std::vector<double> metrics = {};  ///< In the order of TrainingHistory::metrics.
+  double learning_rate = 0;          ///< Of the last step.
+  double seconds = 0;                ///< Of its steps; validation is not in it.
+  std::int64_t sample_count = 0;
+
+  [[nodiscard]] double samples_per_s() const noexcept {
+    return seconds > 0 ? static_cast<double>(sample_count) / seconds : 0;
+  }
+};
+
+struct MetricColumn {
+  std::string name;
+  Goal goal = Goal::highest;
+  bool is_share = false;  ///< Shown in per cent.
+};
+
+struct TrainingHistory {
+  std::vector<MetricColumn> metrics;
+  std::vector<EpochRecord> epochs;
+  LossCurve steps;
+};
+
+/// A line of names, then a line an epoch: comma-separated values, names with quotes where they need
+/// them. Numbers have all their digits; what is not there is empty.
+[[nodiscard]] std::string csv_of(const TrainingHistory& history);
+
+/// "98.25 %", or four digits behind the point.
+[[nodiscard]] std::string figure_text(const MetricColumn& metric, double value);
+
+}  // namespace hearth

@@ -1,0 +1,106 @@
+#include <hearth/modules/weight_average.hpp>
+
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/weight_scope.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+[[noreturn]] void fail(std::string text, SourceLoc loc) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = "WeightAverage: " + std::move(text),
+                    .op = "WeightAverage",
+                    .location = loc});
+}
+
+DType sum_dtype(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+
+}  // namespace
+
+WeightAverage::WeightAverage(double decay, SourceLoc loc) : decay_(decay) {
+  if (!(decay >= 0 && decay < 1)) {
+    fail(fmt::format("the decay is {}, but must be 0 or more and below 1", decay), loc);
+  }
+}
+
+void WeightAverage::require_same(std::span<const TensorRef> parameters, SourceLoc loc) const {
+  if (!std::ranges::equal(parameters, paths_, {}, &TensorRef::path, std::identity{})) {
+    fail("the model has other parameters than the one that was averaged before", loc);
+  }
+}
+
+void WeightAverage::prepare(std::span<const TensorRef> parameters, SourceLoc loc) {
+  if (!paths_.empty()) {
+    require_same(parameters, loc);
+    return;
+  }
+  if (parameters.empty()) {
+    return;
+  }
+  std::vector<Tensor> tensors;
+  std::vector<std::string> paths;
+  for (const TensorRef& parameter : parameters) {
+    detail::require_tensor("WeightAverage", parameter.path, *parameter.tensor, loc);
+    const Tensor& weights = *parameter.tensor;
+    if (is_float(weights.dtype())) {
+      const WeightScope scope(weights.device());
+      tensors.push_back(zeros(weights.device(), weights.shape(), sum_dtype(weights.dtype()), loc));
+      tensors.back().set_path("average." + parameter.path);
+    } else {
+      tensors.emplace_back();
+    }
+    paths.push_back(parameter.path);
+  }
+  tensors_ = std::move(tensors);
+  paths_ = std::move(paths);
+}
+
+void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc) {
+  prepare(parameters, loc);
+  require_same(parameters, loc);
+  // The share of the newest weights in a sum whose shares are 1 together.
+  const double share =
+      (1 - decay_) / (1 - std::pow(decay_, static_cast<double>(update_count_ + 1)));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].is_empty()) {
+      continue;
+    }
+    const Tensor newest = parameters[i].tensor->detach().to(tensors_[i].dtype(), loc);
+    const WeightScope scope(newest.device());
+    tensors_[i] = add(mul(Arg(std::move(tensors_[i]), loc), Arg(1 - share, loc)),
+                      mul(Arg(newest, loc), Arg(share, loc)));
+    tensors_[i].set_path("average." + parameters[i].path);
+  }
+  ++update_count_;
+}
+
+void WeightAverage::set_update_count(std::int64_t count, SourceLoc loc) {
+  if (count < 0) {
+    fail(fmt::format("a count of {} updates is below 0", count), loc);
+  }
+  update_count_ = count;
+}
+
+void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc loc) const {
+  if (update_count_ == 0) {
+    return;
+  }
+  require_same(parameters, loc);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensors_[i].is_empty()) {
+      const detail::SoleName sole(parameters[i]);
+      *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
+    }
+  }
+}
+
+}  // namespace hearth

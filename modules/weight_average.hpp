@@ -1,0 +1,89 @@
+// WeightAverage: the exponential moving average of a model's weights over the steps of a training,
+// which often answers better than the weights of the last step.
+// Owned by the training loop; a module itself, so it is saved, forked and handed over as one.
+// Threads: the one whose stream owns the model.
+// Invariant: after n updates with weights w1 … wn it holds the sum of decay^(n-i)·wi, divided by
+// the sum of the decay^(n-i): of one update it is the weights themselves.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+///   hearth::WeightAverage average(0.999);
+///   ...                                            // after each step:
+///   average.update(model);
+///   ...                                            // at the end:
+///   save_weights(average.applied_to(model), "averaged.safetensors");
+///
+/// Dtypes: floats; sums of f16 and bf16 are kept in f32. Integer tensors are those of the model.
+/// Cost: a copy of the weights; an update reads both and writes one.
+/// Paper: Polyak, Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control
+/// Optim. 30 (1992); with decay and its correction as in Kingma, Ba, Adam, arXiv:1412.6980.
+class WeightAverage final {
+ public:
+  static constexpr std::string_view kModuleName = "WeightAverage";
+
+  /// Errors: ArgumentError when the decay is not in [0, 1).
+  explicit WeightAverage(double decay, SourceLoc loc = SourceLoc::current());
+
+  /// Takes in the weights as they are now; queued on the calling thread's stream.
+  /// Errors: ArgumentError when the model has other parameters than the one before.
+  template <Module Model>
+  void update(Model& model, SourceLoc loc = SourceLoc::current()) {
+    update(parameter_refs(model), loc);
+  }
+  void update(std::span<const TensorRef> parameters, SourceLoc loc = SourceLoc::current());
+
+  /// The model with averaged weights, in its own types; Buffers are the model's. Shares values with
+  /// both. Before the first update, the model as it is.
+  template <Module Model>
+  [[nodiscard]] Model applied_to(const Model& model, SourceLoc loc = SourceLoc::current()) const {
+    Model averaged = model;
+    apply_to(parameter_refs(averaged), loc);
+    return averaged;
+  }
+  /// The same for these parameters, which are replaced.
+  void apply_to(std::span<const TensorRef> parameters, SourceLoc loc = SourceLoc::current()) const;
+
+  [[nodiscard]] double decay() const noexcept { return decay_; }
+  [[nodiscard]] std::int64_t update_count() const noexcept { return update_count_; }
+  /// Makes the tensors that update() would make, so that they can be loaded; comes before the
+  /// loading, and set_update_count() behind it.
+  void prepare(std::span<const TensorRef> parameters, SourceLoc loc = SourceLoc::current());
+  /// Errors: ArgumentError for a count below 0.
+  void set_update_count(std::int64_t count, SourceLoc loc = SourceLoc::current());
+
+  /// The sums, under the parameters' paths.
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) {
+    visit_tensors(*this, prefix, fn);
+  }
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) const {
+    visit_tensors(*this, prefix, fn);
+  }
+
+ private:
+  template <class Self, class Fn>
+  static void visit_tensors(Self& self, const std::string& prefix, Fn& fn) {
+    for (std::size_t i = 0; i < self.tensors_.size(); ++i) {
+      if (!self.tensors_[i].is_empty()) {
+        fn(detail::join_path(prefix, self.paths_[i]), self.tensors_[i]);
+      }
+    }
+  }
+  void require_same(std::span<const TensorRef> parameters, SourceLoc loc) const;
+
+  double decay_;
+  std::int64_t update_count_ = 0;
+  std::vector<std::string> paths_;
+  std::vector<Tensor> tensors_;  ///< By parameter; empty for integers.
+};
+
+}  // namespace hearth

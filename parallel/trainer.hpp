@@ -1,0 +1,298 @@
+// Trainer: from a model, a loss and data to a trained, saved model, on one device or many. It goes
+// through the epochs, validates, follows a schedule of learning rates, keeps the best weights and
+// all that is needed to go on, and says how it goes.
+// Owned by the program; the Runtime outlives it, and so do the data. Threads: one at a time; the
+// workers are its own.
+// Invariants: (1) the same seed, data and number of devices give the same bits, and so does a run
+// that was stopped anywhere and resumed; (2) between steps all replicas are alike (DataParallel).
+#pragma once
+
+#include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/evaluation_metric.hpp>
+#include <hearth/modules/mode.hpp>
+#include <hearth/modules/model_summary.hpp>
+#include <hearth/modules/sharded_loader.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/parallel/trainer_loss.hpp>
+#include <hearth/parallel/trainer_options.hpp>
+#include <hearth/parallel/training_run.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+/// Where a Trainer's batches come from: a ShardedLoader, or a class of your own.
+///   next()            the parts of the next batch by rank; an empty list at the end of an epoch,
+///                     once, and then the next epoch begins
+///   cursor(), seek()  which batch is next: the same cursor gives the same batches
+///   batch_count()     in an epoch
+///   set_world(ranks)  from the next batch on, there are so many parts
+template <class T, class Shard>
+concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
+  { source.next() } -> std::same_as<std::vector<Shard>>;
+  { same.cursor() } -> std::same_as<LoaderCursor>;
+  { same.batch_count() } -> std::convertible_to<std::int64_t>;
+  source.seek(cursor);
+  source.set_world(1);
+};
+
+/// A whole program's training:
+///
+///   hearth::Trainer trainer(runtime, std::move(model), loss, {.epochs = 5, .folder = "run"});
+///   const hearth::TrainingResult result = trainer.fit(train_set, test_set);
+///
+/// The loss is one of these, copied to every rank, where each copy is called by one thread:
+///   loss(outputs, targets)        of what model.forward() makes of a batch's inputs: with the mode
+///                                 where the model takes one;
+///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
+///                                 sources, their Shard&), context a LossContext.
+/// It returns the mean loss over the batch, or a LossOutputs, which metrics need of the second
+/// form.
+template <Module Model, BatchShard Shard = HostBatch>
+class Trainer final {
+ public:
+  /// Takes the model and gives each device a copy of it.
+  /// Errors: those of DataParallel.
+  template <class Loss>
+  Trainer(const Runtime& runtime,
+          Model model,
+          Loss loss,
+          TrainerOptions options,
+          SourceLoc where = SourceLoc::current())
+      : runtime_(runtime),
+        options_(with_devices(std::move(options), runtime)),
+        loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
+        summary_(model_summary(model, where).to_string()),
+        parallel_(runtime, std::move(model), training_loss(), parallel_options(), where) {}
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  ~Trainer() = default;
+
+  /// Trains on a data set, with batches of TrainerOptions::batch_size, and judges the model on
+  /// another one after each epoch. Ctrl-C and SIGTERM finish the step under way, save, and end it;
+  /// a second one ends the program.
+  ///
+  /// Errors: ArgumentError for options that make no sense, or when the run to be resumed had others
+  /// (TrainerOptions::notes); FileError when a file cannot be written or read; those of
+  /// DataParallel::step(), of the data and of the callbacks. What was saved before stays.
+  TrainingResult fit(
+      const Dataset& train,
+      const Dataset& validation,
+      SourceLoc where = SourceLoc::current()) requires std::same_as<Shard, HostBatch> {
+    ShardedLoader batches = loader(train, true, where);
+    ShardedLoader judged = loader(validation, false, where);
+    return run(batches, &judged, batch_notes(), where);
+  }
+  /// The same without validation: metrics are not computed.
+  TrainingResult fit(const Dataset& train, SourceLoc where = SourceLoc::current()) requires
+      std::same_as<Shard, HostBatch> {
+    ShardedLoader batches = loader(train, true, where);
+    return run(batches, static_cast<ShardedLoader*>(nullptr), batch_notes(), where);
+  }
+  /// The same on batches from sources of the program's own. The training goes on where `train`
+  /// stands; validation begins at the first batch of its source each time.
+  template <BatchSource<Shard> Source, BatchSource<Shard> Judged>
+  TrainingResult fit(Source& train, Judged& validation, SourceLoc where = SourceLoc::current()) {
+    return run(train, &validation, {}, where);
+  }
+  template <BatchSource<Shard> Source>
+  TrainingResult fit(Source& train, SourceLoc where = SourceLoc::current()) {
+    return run(train, static_cast<Source*>(nullptr), {}, where);
+  }
+
+  /// The figures of a data set, with the averaged weights where an average is kept. When a device
+  /// is lost and DataParallelOptions::on_loss lets the others go on, they begin anew.
+  EvaluationFigures evaluate(const Dataset& data, SourceLoc where = SourceLoc::current()) requires
+      std::same_as<Shard, HostBatch> {
+    ShardedLoader batches = loader(data, false, where);
+    return evaluate(batches, where);
+  }
+  template <BatchSource<Shard> Source>
+  EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current());
+
+  /// A copy of the model as it is now, on the first device; averaged where an average is kept.
+  [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
+    return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
+  }
+  [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
+  /// What steps are made with, for all that a Trainer does not do.
+  [[nodiscard]] DataParallel<Model, Shard>& parallel() noexcept { return parallel_; }
+
+ private:
+  static TrainerOptions with_devices(TrainerOptions options, const Runtime& runtime) {
+    if (options.devices.empty()) {
+      options.devices = runtime.devices();
+    }
+    return options;
+  }
+  [[nodiscard]] DataParallelOptions parallel_options() const {
+    DataParallelOptions all = options_.parallel;
+    all.devices = options_.devices;
+    all.optimizer = options_.optimizer;
+    all.clip = options_.clip;
+    all.average_decay = options_.average_decay;
+    all.seed = options_.seed;
+    return all;
+  }
+  [[nodiscard]] auto training_loss() const {
+    return [loss = loss_](const Model& model, Shard& shard, WorkerContext& context) {
+      const LossContext here{.device = context.device, .mode = Mode::train, .rank = context.rank};
+      return loss(model, shard, here).loss;
+    };
+  }
+  [[nodiscard]] ShardedLoader loader(const Dataset& data, bool shuffles, SourceLoc where) {
+    return ShardedLoader(data,
+                         runtime_.executor(),
+                         {.batch_size = options_.batch_size,
+                          .seed = options_.seed,
+                          .is_shuffled = shuffles,
+                          .worker_count = options_.loader_workers,
+                          .log = &runtime_.log()},
+                         parallel_.world(),
+                         where);
+  }
+  [[nodiscard]] Metadata batch_notes() const {
+    return {{"batch_size", std::to_string(options_.batch_size)}};
+  }
+
+  template <class Source>
+  [[nodiscard]] EvaluationFigures evaluate_once(Source& batches, SourceLoc where);
+  template <class Source, class Judged>
+  TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where);
+  /// The next batches of a step; none at the end of an epoch, once.
+  template <class Source>
+  [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source) const;
+  template <class Source>
+  std::optional<DataParallelReport> step(Source& source, SourceLoc where);
+
+  const Runtime& runtime_;
+  const TrainerOptions options_;
+  const detail::TrainerLoss<Model, Shard> loss_;
+  const std::string summary_;
+  DataParallel<Model, Shard> parallel_;
+};
+
+template <class Model, class Loss>
+Trainer(const Runtime&, Model, Loss, TrainerOptions) -> Trainer<Model, HostBatch>;
+
+template <Module Model, BatchShard Shard>
+template <class Source>
+std::vector<std::vector<Shard>> Trainer<Model, Shard>::read(Source& source) const {
+  std::vector<std::vector<Shard>> batches;
+  const auto wanted = static_cast<std::size_t>(options_.accumulate);
+  // The end of an epoch is told when nothing of it is left to train.
+  while (batches.size() < wanted &&
+         (batches.empty() || source.cursor().batch < source.batch_count())) {
+    std::vector<Shard> shards = source.next();
+    if (shards.empty()) {
+      break;
+    }
+    batches.push_back(std::move(shards));
+  }
+  return batches;
+}
+
+template <Module Model, BatchShard Shard>
+template <class Source>
+std::optional<DataParallelReport> Trainer<Model, Shard>::step(Source& source, SourceLoc where) {
+  const LoaderCursor begin = source.cursor();
+  int world = parallel_.world();
+  source.set_world(world);
+  std::vector<std::vector<Shard>> batches = read(source);
+  if (batches.empty()) {
+    return std::nullopt;
+  }
+  bool is_first = true;
+  return parallel_.step(
+      [&](const std::vector<Device>& devices) {
+        // After the loss of a device: the same batches once more, for those that are left.
+        if (!is_first || static_cast<int>(devices.size()) != world) {
+          world = static_cast<int>(devices.size());
+          source.set_world(world);
+          source.seek(begin);
+          batches = read(source);
+        }
+        is_first = false;
+        return std::move(batches);
+      },
+      where);
+}
+
+template <Module Model, BatchShard Shard>
+template <BatchSource<Shard> Source>
+EvaluationFigures Trainer<Model, Shard>::evaluate(Source& batches, SourceLoc where) {
+  // After the loss of a device: once more, from the start, on those that are left.
+  for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
+    try {
+      return evaluate_once(batches, where);
+    } catch (const Exception& exception) {
+      const bool goes_on = options_.parallel.on_loss != DeviceLossPolicy::stop && left > 0;
+      if (!goes_on || !detail::is_device_loss(exception.error())) {
+        throw;
+      }
+    }
+  }
+}
+
+template <Module Model, BatchShard Shard>
+template <class Source>
+EvaluationFigures Trainer<Model, Shard>::evaluate_once(Source& batches, SourceLoc where) {
+  detail::FigureSums sums(options_.metrics);
+  batches.set_world(parallel_.world());
+  batches.seek({});
+  for (std::vector<Shard> shards = batches.next(); !shards.empty(); shards = batches.next()) {
+    hand_over(shards);
+    const auto parts = std::make_shared<std::vector<Shard>>(std::move(shards));
+    const auto judge = [parts, loss = loss_, metrics = options_.metrics](const Model& model,
+                                                                         WorkerContext& context) {
+      Shard& shard = parts->at(static_cast<std::size_t>(context.rank));
+      take_over(shard);
+      return detail::figures_of(model, shard, loss, metrics, context);
+    };
+    for (const detail::FigurePart& part : options_.average_decay > 0
+                                              ? parallel_.evaluate_averaged(judge, where)
+                                              : parallel_.evaluate(judge)) {
+      sums.add(part);
+    }
+  }
+  return sums.figures();
+}
+
+template <Module Model, BatchShard Shard>
+template <class Source, class Judged>
+TrainingResult Trainer<Model, Shard>::run(Source& train,
+                                          Judged* validation,
+                                          Metadata notes,
+                                          SourceLoc where) {
+  TrainingPorts ports{
+      .batch_count = train.batch_count(),
+      .notes = std::move(notes),
+      .model = summary_,
+      .world = [&] { return parallel_.world(); },
+      .cursor = [&] { return train.cursor(); },
+      .seek = [&](LoaderCursor cursor) { train.seek(cursor); },
+      .step = [&] { return step(train, where); },
+      .set_learning_rate = [&](double rate) { parallel_.set_learning_rate(rate, where); },
+      .save = [&](const std::filesystem::path& file,
+                  const TrainingProgress& progress) { parallel_.save(file, progress, where); },
+      .load = [&](const std::filesystem::path& file) { return parallel_.load(file, where); },
+      .save_weights =
+          [&](const std::filesystem::path& file, const Metadata& metadata) {
+            hearth::save_weights(model(where), file, metadata, where);
+          }};
+  if (validation != nullptr) {
+    ports.validate = [&] { return evaluate(*validation, where); };
+  }
+  return TrainingRun(options_, std::move(ports), where).run();
+}
+
+}  // namespace hearth

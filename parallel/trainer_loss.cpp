@@ -1,0 +1,60 @@
+#include <hearth/parallel/trainer_loss.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+#include <cmath>
+
+namespace hearth {
+
+Tensor CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  return cross_entropy(outputs, targets);
+}
+
+Tensor MeanSquaredLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  return mse_loss(outputs, reshape(targets, outputs.shape().dims()).to(outputs.dtype()));
+}
+
+namespace detail {
+
+FigurePart figures_of(const LossOutputs& result,
+                      std::int64_t sample_count,
+                      const std::vector<EvaluationMetric>& metrics) {
+  if (!metrics.empty() && (result.outputs.is_empty() || result.targets.is_empty())) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "Trainer: metrics need outputs and targets, but the loss function "
+                              "returns the loss alone: return a LossOutputs",
+                      .op = "Trainer"});
+  }
+  FigurePart part{.loss = result.loss.item() * static_cast<double>(sample_count),
+                  .sample_count = sample_count};
+  for (const EvaluationMetric& metric : metrics) {
+    part.statistics.push_back(metric.measure(result.outputs, result.targets));
+  }
+  return part;
+}
+
+void FigureSums::add(const FigurePart& part) {
+  if (part.sample_count == 0) {
+    return;
+  }
+  loss_ += part.loss;
+  sample_count_ += part.sample_count;
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    merge_statistics(metrics_[i], statistics_[i], part.statistics.at(i));
+  }
+}
+
+EvaluationFigures FigureSums::figures() const {
+  EvaluationFigures all{.loss = loss_ / static_cast<double>(sample_count_),
+                        .sample_count = sample_count_};
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    all.metrics.push_back(statistics_[i].empty() ? std::nan("")
+                                                 : metrics_[i].value(statistics_[i]));
+  }
+  all.statistics = statistics_;
+  return all;
+}
+
+}  // namespace detail
+
+}  // namespace hearth

@@ -1,0 +1,160 @@
+// How a Trainer calls a user's loss function, and adds up the figures of a data set. What it needs
+// of a user is LossContext and LossOutputs.
+// Values. Threads: those of a rank's worker; FigureSums: the Trainer's.
+// Invariant: figures are added up in the order of batches and ranks, so they have the same bits in
+// every run.
+#pragma once
+
+#include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/evaluation_metric.hpp>
+#include <hearth/modules/mode.hpp>
+#include <hearth/modules/module.hpp>
+#include <hearth/parallel/rank_model.hpp>
+#include <hearth/parallel/trainer_options.hpp>
+#include <hearth/parallel/worker.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+
+/// Where and what for a loss function is called.
+struct LossContext {
+  Device device;
+  Mode mode = Mode::train;
+  int rank = 0;
+};
+
+/// What a loss function can return: the mean loss over the batch, and what metrics look at.
+struct LossOutputs {
+  Tensor loss;
+  Tensor outputs;
+  Tensor targets;
+};
+
+/// cross_entropy(), for Trainer's constructor.
+struct CrossEntropyLoss {
+  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
+};
+/// mse_loss(); targets take the outputs' shape and type, so a column may meet a list.
+struct MeanSquaredLoss {
+  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
+};
+
+namespace detail {
+
+template <class Model, class Shard>
+using TrainerLoss = std::function<LossOutputs(const Model&, Shard&, const LossContext&)>;
+
+/// What a loss function of three arguments is called with.
+template <class Shard>
+using LossBatch = std::conditional_t<std::is_same_v<Shard, HostBatch>, Batch, Shard>;
+
+[[nodiscard]] inline Batch on_device(HostBatch& batch, const Device& device) {
+  return {.inputs = std::move(batch.examples.inputs).to(device),
+          .targets = std::move(batch.examples.targets).to(device),
+          .size = batch.size,
+          .global_size = batch.global_size,
+          .cursor = batch.cursor};
+}
+
+template <class Model>
+[[nodiscard]] Tensor forward_of(const Model& model, const Tensor& inputs, Mode mode) {
+  if constexpr (requires { model.forward(inputs, mode); }) {
+    return model.forward(inputs, mode);
+  } else {
+    return model.forward(inputs);
+  }
+}
+
+template <class Loss, class Model, class Shard>
+concept WholeLoss = std::invocable < const Loss&,
+        const Model&, LossBatch<Shard>
+&, const LossContext& > ;
+template <class Loss>
+concept OutputLoss = std::invocable<const Loss&, const Tensor&, const Tensor&>;
+
+template <class Result>
+[[nodiscard]] LossOutputs loss_outputs(Result result) {
+  static_assert(std::is_same_v<Result, Tensor> || std::is_same_v<Result, LossOutputs>,
+                "a Trainer's loss function returns a Tensor or a LossOutputs");
+  if constexpr (std::is_same_v<Result, LossOutputs>) {
+    return result;
+  } else {
+    return {.loss = std::move(result), .outputs = {}, .targets = {}};
+  }
+}
+
+template <class Model, class Shard, class Loss>
+[[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss) {
+  constexpr bool kIsWhole = WholeLoss<Loss, Model, Shard>;
+  static_assert(kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>),
+                "a Trainer's loss function is called as loss(outputs, targets) or as "
+                "loss(model, batch, context)");
+  return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
+    if constexpr (!std::is_same_v<Shard, HostBatch>) {
+      return loss_outputs(loss(model, shard, context));
+    } else {
+      Batch batch = on_device(shard, context.device);
+      if constexpr (kIsWhole) {
+        return loss_outputs(loss(model, batch, context));
+      } else {
+        LossOutputs result{.loss = {},
+                           .outputs = forward_of(model, batch.inputs, context.mode),
+                           .targets = std::move(batch.targets)};
+        result.loss = loss(std::as_const(result.outputs), std::as_const(result.targets));
+        return result;
+      }
+    }
+  };
+}
+
+/// What one rank says of its part of a batch.
+struct FigurePart {
+  double loss = 0;  ///< Of all its samples.
+  std::int64_t sample_count = 0;
+  std::vector<EvaluationMetric::Statistics> statistics = {};
+};
+
+/// Errors: ArgumentError when there are metrics, and a loss function gives no outputs.
+[[nodiscard]] FigurePart figures_of(const LossOutputs& result,
+                                    std::int64_t sample_count,
+                                    const std::vector<EvaluationMetric>& metrics);
+
+template <class Model, class Shard>
+[[nodiscard]] FigurePart figures_of(const Model& model,
+                                    Shard& shard,
+                                    const TrainerLoss<Model, Shard>& loss,
+                                    const std::vector<EvaluationMetric>& metrics,
+                                    const WorkerContext& context) {
+  const auto size = static_cast<std::int64_t>(shard.size);
+  if (size == 0) {
+    return {};
+  }
+  const LossContext here{.device = context.device, .mode = Mode::eval, .rank = context.rank};
+  return figures_of(loss(model, shard, here), size, metrics);
+}
+
+class FigureSums final {
+ public:
+  explicit FigureSums(const std::vector<EvaluationMetric>& metrics)
+      : metrics_(metrics), statistics_(metrics.size()) {}
+
+  void add(const FigurePart& part);
+  /// NaN without samples.
+  [[nodiscard]] EvaluationFigures figures() const;
+
+ private:
+  const std::vector<EvaluationMetric>& metrics_;
+  double loss_ = 0;
+  std::int64_t sample_count_ = 0;
+  std::vector<EvaluationMetric::Statistics> statistics_;
+};
+
+}  // namespace detail
+
+}  // namespace hearth

@@ -1,0 +1,126 @@
+// What a Trainer can be told, what its callbacks hear, and what a run comes to.
+// Plain data. Threads: values.
+#pragma once
+
+#include <hearth/modules/evaluation_metric.hpp>
+#include <hearth/modules/gradient_clip.hpp>
+#include <hearth/modules/learning_rate_schedule.hpp>
+#include <hearth/modules/safetensors.hpp>
+#include <hearth/modules/training_console.hpp>
+#include <hearth/modules/training_history.hpp>
+#include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/runtime/device.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+/// A run ends when the figure that it watches has not become better for `patience` epochs.
+struct EarlyStopping {
+  std::int64_t patience = 10;
+  double min_change = 0;  ///< By how much a figure must be better to count.
+};
+
+/// What callbacks hear after a step.
+struct TrainingStep {
+  std::int64_t step = 0;  ///< From 1, over all epochs.
+  RunPlace place;         ///< Batches are counted: a step may take several.
+  double loss = 0;        ///< Of the step's batches, before it.
+  std::int64_t sample_count = 0;
+  double learning_rate = 0;
+  double seconds = 0;
+};
+
+/// What a callback can ask of the run.
+struct RunControl {
+  bool is_stopping = false;  ///< Set it: the run saves its state, and ends.
+};
+
+/// Called on the thread of fit(), between two steps. What they throw ends fit().
+struct TrainerCallback {
+  std::function<void(const TrainingStep& step, RunControl& control)> on_step = {};
+  /// After each whole epoch, before its state is saved.
+  std::function<void(const EpochRecord& epoch, RunControl& control)> on_epoch = {};
+};
+
+struct TrainerOptions {
+  // ---- what is trained, and how ----
+  std::vector<Device> devices = {};  ///< They share each batch; empty: all of Runtime::devices().
+  std::int64_t epochs = 10;
+  OptimizerConfig optimizer = Adam::Config{};
+  LearningRateSchedule schedule = ConstantRate{};  ///< Of the optimizer's learning rate.
+  GradientClip clip = {};
+  std::int64_t accumulate = 1;  ///< Batches that make one step.
+  /// The decay of a WeightAverage over the steps; 0: none. With one, the averaged weights are
+  /// validated, kept as the best ones and saved at the end.
+  double average_decay = 0;
+  std::uint64_t seed = 0;  ///< Of the order of the data, and of random layers.
+  /// For fit() with data sets: examples in a batch, over all devices.
+  std::int64_t batch_size = 32;
+  int loader_workers = 1;  ///< For each device, as LoaderOptions::worker_count.
+
+  // ---- how it is judged ----
+  std::vector<EvaluationMetric> metrics = {};  ///< Of the validation data.
+  /// The figure that early stopping, the best weights and PlateauRate go by: the name of a metric,
+  /// or empty: the loss, of the validation data if there are any.
+  std::string watch = {};
+  std::optional<EarlyStopping> early_stopping = std::nullopt;
+
+  // ---- what it writes ----
+  /// A folder, made if need be, that gets model.safetensors (the weights at the end),
+  /// best.safetensors (those with the best figure), training.safetensors (all that is needed to go
+  /// on), metrics.csv and report.html. Empty: nothing is written.
+  std::filesystem::path folder = {};
+  std::int64_t save_every = 0;  ///< Steps between two saves of the state; 0: after each epoch.
+  /// Of so many epochs the state is kept, as epoch-12.safetensors, beside the newest one.
+  std::int64_t keep_epochs = 0;
+  /// Go on with the run in the folder, in mid-epoch too, to the bits of a run that never stopped.
+  bool resume = false;
+  /// What a run is: saved with its state, and to be the same where it is resumed; shown in the
+  /// report. Without "hearth." and "trainer." in front.
+  Metadata notes = {};
+  std::string title = "Training";  ///< Of the report.
+  ConsoleOptions console = {};
+  std::vector<TrainerCallback> callbacks = {};
+
+  /// Deadlines, spare devices and so on. What is named above is taken from there.
+  DataParallelOptions parallel = {};
+};
+
+enum class EndReason : std::uint8_t {
+  finished,     ///< All epochs are trained.
+  no_progress,  ///< EarlyStopping.
+  interrupted,  ///< Ctrl-C or SIGTERM.
+  stopped,      ///< A callback wanted it.
+};
+[[nodiscard]] std::string_view name(EndReason reason) noexcept;
+
+/// The figures of a data set.
+struct EvaluationFigures {
+  double loss = 0;
+  std::int64_t sample_count = 0;
+  std::vector<double> metrics = {};  ///< In the order of TrainerOptions::metrics.
+  /// What they were made of.
+  std::vector<EvaluationMetric::Statistics> statistics = {};
+};
+
+struct TrainingResult {
+  EndReason reason = EndReason::finished;
+  TrainingHistory history;  ///< With the epochs before a resume.
+  /// Where a run was ended in mid-epoch, and the figures of that epoch so far.
+  std::optional<RunPlace> ended_at = std::nullopt;
+  std::optional<EpochRecord> partial = std::nullopt;
+  /// Where it went on, when it was resumed: the place of the next batch.
+  std::optional<RunPlace> resumed_at = std::nullopt;
+  std::optional<std::int64_t> best_epoch = std::nullopt;
+  std::optional<double> best_value = std::nullopt;  ///< Of the figure that is watched.
+  double samples_per_s = 0;                         ///< In the steps of this call.
+  double median_step_seconds = 0;
+};
+
+}  // namespace hearth

@@ -1,0 +1,511 @@
+// A Trainer from a model and data to a trained, saved model, and every way in which a run can end
+// and go on.
+#include <hearth/parallel/trainer.hpp>
+
+#include "tests/base/temporary_folder.hpp"
+#include "training_support.hpp"
+
+#include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/runtime/base/file.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Pixels-8-10, with a dropout in between.
+struct DigitNet {
+  Linear inner, outer;
+  Dropout dropout;
+
+  explicit DigitNet(const Device& device, double drop = 0.2, DType dtype = DType::f32)
+      : DigitNet(device, Generator(1), drop, dtype) {}
+  DigitNet(const Device& device, Generator generator, double drop, DType dtype)
+      : inner({.in = 784, .out = 8}, device, generator, dtype),
+        outer({.in = 8, .out = 10}, device, generator, dtype),
+        dropout({.p = drop}) {}
+  [[nodiscard]] Tensor forward(const Tensor& x, Mode mode) const {
+    const Tensor pixels = flatten(x, 1).to(inner.weight.dtype());
+    return outer.forward(dropout.forward(relu(inner.forward(pixels)), mode));
+  }
+  HEARTH_MODULE(DigitNet, inner, outer, dropout)
+};
+
+const auto kLoss = [](const Tensor& outputs, const Tensor& targets) {
+  return cross_entropy(outputs, targets);
+};
+
+/// Digits, and quiet options for training on them.
+struct Digits {
+  explicit Digits(int world = 1) : runtime(cpu_devices(world)) {
+    for (int i = 0; i < world; ++i) {
+      options.devices.push_back(runtime.device("cpu:" + std::to_string(i)));
+    }
+    options.epochs = 3;
+    options.optimizer = Adam::Config{.learning_rate = 5e-3};
+    options.seed = 5;
+    options.batch_size = 10;
+    options.console.style = ConsoleStyle::silent;
+  }
+  [[nodiscard]] Trainer<DigitNet> trainer(const TrainerOptions& with) const {
+    return Trainer<DigitNet>(runtime, DigitNet(with.devices.front()), kLoss, with);
+  }
+  TrainingResult fit(const TrainerOptions& with) const { return trainer(with).fit(train, test); }
+
+  Runtime runtime;
+  ImageDataset train{make_digits({.count = 64})};
+  ImageDataset test{make_digits({.count = 30, .first = 64})};
+  TrainerOptions options;
+};
+
+std::string text_of(const std::filesystem::path& file) {
+  const std::vector<std::byte> bytes = read_file(file).value();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// All of a run that does not depend on time.
+std::vector<std::vector<double>> figures_of(const TrainingResult& result) {
+  std::vector<std::vector<double>> all;
+  for (const EpochRecord& epoch : result.history.epochs) {
+    all.push_back({epoch.train_loss, epoch.validation_loss.value_or(-1), epoch.learning_rate});
+    all.back().insert(all.back().end(), epoch.metrics.begin(), epoch.metrics.end());
+  }
+  all.push_back(result.history.steps.points());
+  return all;
+}
+
+TEST(Trainer, LearnsDigitsAndLeavesAModelAFigureFileAndAReport) {
+  const TemporaryFolder folder;
+  const Digits digits;
+  TrainerOptions options = digits.options;
+  options.epochs = 20;
+  options.optimizer = Adam::Config{.learning_rate = 2e-2};
+  options.metrics = {accuracy_metric(), confusion_metric(10)};
+  options.folder = folder.path() / "run";
+  Trainer<DigitNet> trainer = digits.trainer(options);
+  const TrainingResult result = trainer.fit(digits.train, digits.train);
+  EXPECT_EQ(result.reason, EndReason::finished);
+  ASSERT_EQ(result.history.epochs.size(), 20U);
+  EXPECT_GT(result.history.epochs.back().metrics[0], 0.8);
+  EXPECT_LT(result.history.epochs.back().train_loss, result.history.epochs.front().train_loss);
+  DigitNet loaded(options.devices.front());
+  load_weights(loaded, options.folder);
+  EXPECT_EQ(weights_of(loaded), weights_of(trainer.model()));
+  EXPECT_THAT(text_of(options.folder / "metrics.csv"),
+              StartsWith("epoch,train_loss,validation_loss,accuracy,accuracy,"));
+  const std::string report = text_of(options.folder / "report.html");
+  EXPECT_THAT(report, HasSubstr("<b>state</b>finished"));
+  EXPECT_THAT(report, HasSubstr("inner.weight"));
+  EXPECT_THAT(report, HasSubstr("<th>as 9</th>"));
+}
+
+TEST(Trainer, NeedsNoValidationAndNoFolder) {
+  const Digits digits;
+  const TrainingResult result = digits.trainer(digits.options).fit(digits.train);
+  ASSERT_EQ(result.history.epochs.size(), 3U);
+  EXPECT_FALSE(result.history.epochs[0].validation_loss);
+  EXPECT_EQ(result.history.epochs[0].sample_count, 64);
+  EXPECT_EQ(result.best_epoch, 3) << "by the training loss";
+}
+
+TEST(Trainer, TheValidatedModelIsInEvaluationMode) {
+  Digits digits;
+  digits.options.epochs = 1;
+  Trainer<DigitNet> trainer = digits.trainer(digits.options);
+  const TrainingResult result = trainer.fit(digits.train, digits.test);
+  const DigitNet model = trainer.model();
+  const Examples all = digits.test.read(std::vector<std::int64_t>{0, 1, 2, 3});
+  const EvaluationFigures first = trainer.evaluate(digits.test);
+  EXPECT_EQ(first.loss, *result.history.epochs[0].validation_loss);
+  EXPECT_EQ(trainer.evaluate(digits.test).loss, first.loss) << "a dropout would draw";
+  EXPECT_EQ(first.sample_count, 30);
+}
+
+// In f64, where only the order of sums differs.
+TEST(Trainer, TwoDevicesAreOneWithTheWholeBatch) {
+  const auto train = [](int world, std::int64_t batch_size, std::int64_t accumulate) {
+    Digits digits(world);
+    TrainerOptions options = digits.options;
+    options.batch_size = batch_size;
+    options.accumulate = accumulate;
+    options.epochs = 2;
+    options.metrics = {accuracy_metric(), top_k_metric(3)};
+    options.schedule = CosineRate{.warmup_steps = 2};
+    options.clip = {.max_norm = 0.5};
+    Trainer<DigitNet> trainer(
+        digits.runtime, DigitNet(options.devices.front(), 0, DType::f64), kLoss, options);
+    const TrainingResult result = trainer.fit(digits.train, digits.test);
+    return std::pair(weights_of(trainer.model()), result.history.epochs.back());
+  };
+  const auto [one, of_one] = train(1, 12, 1);
+  for (const auto& [world, batch, accumulate] :
+       std::vector<std::tuple<int, std::int64_t, std::int64_t>>{{2, 12, 1}, {1, 4, 3}, {2, 4, 3}}) {
+    const auto [many, of_many] = train(world, batch, accumulate);
+    EXPECT_LE(largest_difference(many, one), 1e-12) << world << " devices, " << accumulate;
+    EXPECT_NEAR(of_many.train_loss, of_one.train_loss, 1e-12);
+    EXPECT_NEAR(*of_many.validation_loss, *of_one.validation_loss, 1e-12);
+    EXPECT_EQ(of_many.metrics, of_one.metrics);
+    EXPECT_EQ(of_many.learning_rate, of_one.learning_rate);
+  }
+}
+
+TEST(Trainer, EachStepHasTheRateOfItsSchedule) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.optimizer = Sgd::Config{.learning_rate = 0.25};
+  options.schedule = OneCycleRate{.warmup_steps = 2};
+  std::vector<double> rates;
+  options.callbacks = {{.on_step = [&](const TrainingStep& step, RunControl&) {
+    EXPECT_EQ(step.step, static_cast<std::int64_t>(rates.size()) + 1);
+    rates.push_back(step.learning_rate);
+  }}};
+  static_cast<void>(digits.fit(options));
+  ASSERT_EQ(rates.size(), 21U);  // 7 batches in 3 epochs
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    EXPECT_EQ(rates[i], 0.25 * rate_factor(options.schedule, static_cast<std::int64_t>(i), 21));
+  }
+}
+
+// By the rate 0 no epoch is better than the first.
+TEST(Trainer, EndsEarlyWithoutProgress) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.optimizer = Sgd::Config{.learning_rate = 0};
+  options.epochs = 50;
+  options.early_stopping = EarlyStopping{.patience = 3};
+  const TrainingResult result = digits.fit(options);
+  EXPECT_EQ(result.reason, EndReason::no_progress);
+  EXPECT_EQ(result.history.epochs.size(), 4U);
+  EXPECT_EQ(result.best_epoch, 1);
+}
+
+TEST(Trainer, TheRateFallsOnAPlateau) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.optimizer = Sgd::Config{.learning_rate = 1e-12};
+  options.epochs = 5;
+  options.schedule = PlateauRate{.factor = 0.5, .patience = 2};
+  std::vector<double> rates;
+  for (const EpochRecord& epoch : digits.fit(options).history.epochs) {
+    rates.push_back(epoch.learning_rate);
+  }
+  EXPECT_THAT(rates, ElementsAre(1e-12, 1e-12, 1e-12, 5e-13, 5e-13));
+}
+
+TEST(Trainer, KeepsTheWeightsOfTheBestEpoch) {
+  const TemporaryFolder folder;
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.folder = folder.path();
+  options.epochs = 6;
+  options.watch = "target";
+  // Best in epoch 4, whatever the model does.
+  std::int64_t epoch = 0;
+  options.metrics = {
+      {.name = "target",
+       .measure = [](const Tensor&, const Tensor&) { return std::vector<double>{1}; },
+       .value =
+           [&epoch](const std::vector<double>&) {
+             ++epoch;
+             return epoch == 4 ? 10.0 : -static_cast<double>(epoch);
+           }}};
+  Trainer<DigitNet>* running = nullptr;
+  std::vector<std::vector<double>> weights;
+  options.callbacks = {{.on_epoch = [&](const EpochRecord&, RunControl&) {
+    weights.push_back(weights_of(running->model()));
+  }}};
+  Trainer<DigitNet> trainer = digits.trainer(options);
+  running = &trainer;
+  const TrainingResult result = trainer.fit(digits.train, digits.test);
+  EXPECT_EQ(result.best_epoch, 4);
+  EXPECT_EQ(result.best_value, 10);
+  DigitNet best(options.devices.front());
+  const Metadata metadata = load_weights(best, options.folder / "best.safetensors");
+  EXPECT_EQ(weights_of(best), weights.at(3));
+  EXPECT_EQ(metadata.at("epoch"), "4");
+}
+
+TEST(Trainer, KeepsTheStateOfTheLastEpochs) {
+  const TemporaryFolder folder;
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.folder = folder.path();
+  options.epochs = 5;
+  options.keep_epochs = 2;
+  static_cast<void>(digits.fit(options));
+  for (int epoch = 1; epoch <= 5; ++epoch) {
+    EXPECT_EQ(std::filesystem::exists(folder.path() /
+                                      ("epoch-" + std::to_string(epoch) + ".safetensors")),
+              epoch > 3)
+        << epoch;
+  }
+}
+
+TEST(Trainer, WithAnAverageItIsWhatIsJudgedAndSaved) {
+  const TemporaryFolder folder;
+  Digits digits(2);
+  TrainerOptions options = digits.options;
+  options.folder = folder.path();
+  options.average_decay = 0.9;
+  Trainer<DigitNet> trainer = digits.trainer(options);
+  const TrainingResult result = trainer.fit(digits.train, digits.test);
+  DigitNet saved(options.devices.front());
+  load_weights(saved, folder.path());
+  EXPECT_EQ(weights_of(saved), weights_of(trainer.parallel().averaged()));
+  EXPECT_NE(weights_of(saved), weights_of(trainer.parallel().snapshot()));
+  EXPECT_EQ(result.history.epochs.back().validation_loss, trainer.evaluate(digits.test).loss);
+}
+
+/// A run with all that a state has to keep, saved every few steps.
+struct RandomRun {
+  explicit RandomRun(const std::filesystem::path& folder) : digits(2) {
+    options = digits.options;
+    options.folder = folder;
+    options.epochs = 4;
+    options.accumulate = 2;
+    options.average_decay = 0.8;
+    options.metrics = {accuracy_metric()};
+    options.schedule = PlateauRate{.factor = 0.5, .patience = 1, .min_change = 0.3};
+    options.early_stopping = EarlyStopping{.patience = 3, .min_change = 0.2};
+    options.clip = {.max_norm = 1};
+  }
+  Digits digits;
+  TrainerOptions options;
+};
+
+std::string weights_file_of(const std::filesystem::path& folder) {
+  return text_of(folder / "model.safetensors") + text_of(folder / "best.safetensors");
+}
+
+struct Killed {};
+
+// TRAINER_KILLS=50 for the full count. A kill inside of a save: TrainingState's tests.
+TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
+  const char* const count = std::getenv("TRAINER_KILLS");
+  const int kills = count != nullptr ? std::atoi(count) : 4;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const TemporaryFolder folder;
+  RandomRun whole(folder.path() / "whole");
+  const TrainingResult wanted = whole.digits.fit(whole.options);
+  for (int killed = 0; killed < kills;) {
+    const auto place = folder.path() / ("run" + std::to_string(killed));
+    std::filesystem::remove_all(place);
+    for (bool is_over = false; !is_over;) {
+      RandomRun run(place);
+      run.options.save_every = 1 + static_cast<std::int64_t>(random() % 3);
+      run.options.resume = std::filesystem::exists(place / "training.safetensors");
+      auto steps = 1 + random() % 12;
+      run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) {
+        if (--steps == 0) {
+          throw Killed();
+        }
+      }}};
+      try {
+        const TrainingResult result = run.digits.fit(run.options);
+        is_over = true;
+        EXPECT_EQ(result.reason, wanted.reason);
+        EXPECT_EQ(figures_of(result), figures_of(wanted));
+        EXPECT_EQ(result.best_epoch, wanted.best_epoch);
+      } catch (const Killed&) {
+        ++killed;
+      }
+    }
+    ASSERT_EQ(weights_file_of(place), weights_file_of(folder.path() / "whole")) << killed;
+  }
+}
+
+TEST(Trainer, CtrlCSavesAndARunThatIsResumedEndsWithTheSameBits) {
+  const TemporaryFolder folder;
+  RandomRun whole(folder.path() / "whole");
+  static_cast<void>(whole.digits.fit(whole.options));
+  RandomRun stopped(folder.path() / "stopped");
+  stopped.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl&) {
+    if (step.step == 6) {
+      std::raise(SIGINT);
+    }
+  }}};
+  const TrainingResult result = stopped.digits.fit(stopped.options);
+  EXPECT_EQ(result.reason, EndReason::interrupted);
+  ASSERT_TRUE(result.ended_at);
+  EXPECT_EQ(result.ended_at->epoch, 2);
+  EXPECT_EQ(result.ended_at->batch, 4);
+  EXPECT_EQ(result.ended_at->batch_count, 7);
+  ASSERT_TRUE(result.partial);
+  EXPECT_EQ(result.partial->sample_count, 40);
+  RandomRun resumed(folder.path() / "stopped");
+  resumed.options.resume = true;
+  const TrainingResult rest = resumed.digits.fit(resumed.options);
+  ASSERT_TRUE(rest.resumed_at);
+  EXPECT_EQ(rest.resumed_at->epoch, 2);
+  EXPECT_EQ(rest.resumed_at->batch, 4);
+  EXPECT_EQ(weights_file_of(folder.path() / "stopped"), weights_file_of(folder.path() / "whole"));
+}
+
+TEST(Trainer, ACallbackCanEndARun) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.callbacks = {{.on_epoch = [](const EpochRecord& epoch, RunControl& control) {
+    control.is_stopping = epoch.epoch == 2;
+  }}};
+  const TrainingResult result = digits.fit(options);
+  EXPECT_EQ(result.reason, EndReason::stopped);
+  EXPECT_EQ(result.history.epochs.size(), 2U);
+}
+
+TEST(Trainer, ARunOfOtherSettingsIsNotResumed) {
+  const TemporaryFolder folder;
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.folder = folder.path();
+  options.epochs = 1;
+  options.notes = {{"data", "digits"}};
+  const auto expect_refused = [&](const TrainerOptions& other, const char* text) {
+    try {
+      static_cast<void>(digits.fit(other));
+      ADD_FAILURE() << text;
+    } catch (const Exception& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  };
+  options.resume = true;
+  expect_refused(options, "training.safetensors");
+  options.resume = false;
+  static_cast<void>(digits.fit(options));
+  options.resume = true;
+  TrainerOptions other = options;
+  other.batch_size = 20;
+  expect_refused(other, "had batch_size 10, this one has 20");
+  other = options;
+  other.notes = {{"data", "letters"}};
+  expect_refused(other, "had data digits, this one has letters");
+  const TrainingResult over = digits.fit(options);  // nothing is left to train
+  EXPECT_EQ(over.reason, EndReason::finished);
+  EXPECT_EQ(over.history.epochs.size(), 1U);
+}
+
+TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
+  const TemporaryFolder folder;
+  const Digits digits;
+  const auto expect_refused = [&](const char* text, auto change) {
+    TrainerOptions options = digits.options;
+    change(options);
+    try {
+      static_cast<void>(digits.fit(options));
+      ADD_FAILURE() << text;
+    } catch (const Exception& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  };
+  expect_refused("epochs is 0", [](TrainerOptions& o) { o.epochs = 0; });
+  expect_refused("accumulate is 0", [](TrainerOptions& o) { o.accumulate = 0; });
+  expect_refused("there is no metric 'F1' to watch; there are: accuracy", [](TrainerOptions& o) {
+    o.metrics = {accuracy_metric()};
+    o.watch = "F1";
+  });
+  expect_refused("patience is 0",
+                 [](TrainerOptions& o) { o.early_stopping = EarlyStopping{.patience = 0}; });
+  expect_refused("resume and save_every need a folder", [](TrainerOptions& o) { o.resume = true; });
+  expect_refused("the note 'hearth.x' begins", [](TrainerOptions& o) {
+    o.notes = {{"hearth.x", ""}};
+  });
+  expect_refused("end of the schedule is 2",
+                 [](TrainerOptions& o) { o.schedule = CosineRate{.end = 2}; });
+  std::ofstream(folder.path() / "file") << "x";
+  expect_refused("file/below",
+                 [&](TrainerOptions& o) { o.folder = folder.path() / "file" / "below"; });
+}
+
+/// Batches of a program's own: shards are Samples.
+class OwnBatches {
+ public:
+  [[nodiscard]] std::vector<Samples> next() {
+    if (cursor_.batch == batch_count()) {
+      cursor_ = {.epoch = cursor_.epoch + 1, .batch = 0};
+      return {};
+    }
+    const auto number = static_cast<std::uint64_t>(cursor_.batch++);
+    return divide(random_samples(6, TinyNet::kSide, number), world_);
+  }
+  [[nodiscard]] LoaderCursor cursor() const { return cursor_; }
+  [[nodiscard]] std::int64_t batch_count() const { return 4; }
+  void seek(LoaderCursor cursor) { cursor_ = cursor; }
+  void set_world(int world) { world_ = world; }
+
+ private:
+  LoaderCursor cursor_;
+  int world_ = 1;
+};
+
+TEST(Trainer, TakesBatchesAndALossOfTheProgramsOwn) {
+  Digits digits(2);
+  TrainerOptions options = digits.options;
+  options.metrics = {accuracy_metric()};
+  Generator generator(1);
+  const auto loss = [](const TinyNet& model, Samples& samples, const LossContext& context) {
+    const Tensor pixels =
+        Tensor::from(context.device, samples.pixels, {samples.size, 1, samples.side, samples.side})
+            .to(DType::f32);
+    const Tensor outputs = model.forward(pixels);
+    const Tensor classes = Tensor::from(context.device, samples.classes, {samples.size});
+    return LossOutputs{
+        .loss = cross_entropy(outputs, classes), .outputs = outputs, .targets = classes};
+  };
+  Trainer<TinyNet, Samples> trainer(
+      digits.runtime, TinyNet(options.devices.front(), generator, DType::f32), loss, options);
+  OwnBatches train;
+  OwnBatches judged;
+  const TrainingResult result = trainer.fit(train, judged);
+  ASSERT_EQ(result.history.epochs.size(), 3U);
+  EXPECT_EQ(result.history.epochs[0].sample_count, 24);
+  EXPECT_LT(result.history.epochs[2].train_loss, result.history.epochs[0].train_loss);
+  EXPECT_EQ(trainer.evaluate(judged).sample_count, 24);
+}
+
+TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
+  Digits digits;
+  digits.options.metrics = {accuracy_metric()};
+  const auto loss = [](const DigitNet& model, Batch& batch, const LossContext& context) {
+    return cross_entropy(model.forward(batch.inputs, context.mode), batch.targets);
+  };
+  Trainer<DigitNet> trainer(
+      digits.runtime, DigitNet(digits.options.devices.front()), loss, digits.options);
+  try {
+    static_cast<void>(trainer.fit(digits.train, digits.test));
+    FAIL() << "metrics without outputs";
+  } catch (const Exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("return a LossOutputs"));
+  }
+}
+
+TEST(Trainer, WhatItSaysIsALineAnEpoch) {
+  Digits digits;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  digits.options.console = {.style = ConsoleStyle::plain, .out = file.get()};
+  digits.options.metrics = {accuracy_metric()};
+  static_cast<void>(digits.fit(digits.options));
+  std::rewind(file.get());
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  EXPECT_THAT(text, ::testing::ContainsRegex("^epoch 1/3  loss [0-9.]+  validation loss "));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+}  // namespace
+}  // namespace hearth
