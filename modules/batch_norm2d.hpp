@@ -14,7 +14,8 @@
 namespace hearth {
 
 /// In training the statistics are those of the batch, and the running ones move towards them; in
-/// evaluation the running ones serve.
+/// evaluation the running ones serve. Replicas of data-parallel training take the statistics of
+/// their own part of a batch, and each commits its own.
 ///
 /// Paper: Ioffe, Szegedy, Batch Normalization, arXiv:1502.03167.
 struct BatchNorm2d {

@@ -6,9 +6,11 @@
 #include <hearth/runtime/base/host_memory.hpp>
 
 #include <fmt/format.h>
-
 #include <jpeglib.h>
 #include <png.h>
+
+// Behind the settings in jpeglib.h, on which its numbers depend.
+#include <jerror.h>
 
 #include <algorithm>
 #include <array>
@@ -83,9 +85,12 @@ struct JpegErrors {
   info->err->format_message(info, errors->text.data());
   std::longjmp(errors->jump, 1);  // NOLINT(cert-err52-cpp): the library is C
 }
-// A warning means that data are broken or end early, which the library would paint over in grey.
+// Of data that end early or are broken the library warns only, and paints the rest grey. Other
+// warnings, of bytes that are too many, leave the picture whole.
 void warning_is_error(j_common_ptr info, int level) {
-  if (level < 0) {
+  const int code = info->err->msg_code;
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER ||
+                    code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE)) {
     jump_back(info);
   }
 }

@@ -27,7 +27,7 @@ inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 28U;
 
 /// Reads a picture, PNG or JPEG by its first bytes, with so many channels whatever the file has:
 /// grey becomes three equal channels, colours become grey. 16 bits a channel become 8; what is
-/// transparent lies on white.
+/// transparent lies on white. A camera's note that a picture is to be turned is passed by.
 ///
 /// Errors: FileError: not_found, io_error; bad_format for a file that is neither, is broken, ends
 /// early, or has more than kMostPixels; ArgumentError for other channels than 1 and 3; OutOfMemory.
