@@ -12,6 +12,11 @@ struct Relu {
   [[nodiscard]] Tensor forward(Arg x) const { return relu(x); }
   HEARTH_MODULE(Relu)
 };
+struct LeakyRelu {
+  double slope = 0.01;  ///< Below 0.
+  [[nodiscard]] Tensor forward(Arg x) const { return leaky_relu(x, slope); }
+  HEARTH_MODULE(LeakyRelu)
+};
 struct Gelu {
   GeluForm form = GeluForm::erf;
   [[nodiscard]] Tensor forward(Arg x) const { return gelu(x, form); }

@@ -92,14 +92,26 @@ class DataLoader::Assembler {
     const std::span<const std::int64_t> indices = std::span(order_).subspan(
         static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
     Examples examples = dataset_.read(indices);
-    require_rows("inputs", examples.inputs.shape(), rows.size());
-    require_rows("targets", examples.targets.shape(), rows.size());
+    const bool may_leave_out = !examples.more.empty();
+    if (!may_leave_out || !is_left_out(examples.inputs)) {
+      require_rows("inputs", examples.inputs.shape(), rows.size());
+    }
+    if (!may_leave_out || !is_left_out(examples.targets)) {
+      require_rows("targets", examples.targets.shape(), rows.size());
+    }
+    for (const NamedArray& named : examples.more) {
+      require_rows(named.name, named.array.shape(), rows.size());
+    }
     return HostBatch{.examples = std::move(examples),
                      .size = rows.size(),
                      .global_size = global,
                      .cursor = cursor};
   }
 
+  // A HostArray that nobody filled.
+  [[nodiscard]] static bool is_left_out(const HostArray& array) {
+    return array.shape() == Shape{0};
+  }
   // The first axis counts the examples.
   void require_rows(std::string_view what, const Shape& shape, std::int64_t asked) const {
     const std::int64_t got = shape.rank() == 0 ? 1 : shape[0];
@@ -112,6 +124,18 @@ class DataLoader::Assembler {
                                             what)});
     }
   }
+  // With those that it was thrown with (std::throw_with_nested).
+  [[nodiscard]] static std::string words_of(const std::exception& thrown) {
+    std::string words = thrown.what();
+    try {
+      std::rethrow_if_nested(thrown);
+    } catch (const std::exception& inner) {
+      words += ": " + words_of(inner);
+    } catch (...) {
+      words += ": something that is no std::exception";
+    }
+    return words;
+  }
   // The exception being handled; those that are not ours say only what() that is wrong.
   [[nodiscard]] ErrorRef cause_of_failure() const {
     std::string what = "something that is no std::exception";
@@ -120,7 +144,7 @@ class DataLoader::Assembler {
     } catch (const Exception& thrown) {
       return thrown.shared_error();
     } catch (const std::exception& thrown) {
-      what = thrown.what();
+      what = words_of(thrown);
     } catch (...) {
     }
     return std::make_shared<const Error>(
@@ -265,11 +289,19 @@ std::optional<Batch> DataLoader::next(const Device& device) {
     return std::nullopt;
   }
   try {
-    return Batch{.inputs = std::move(batch->examples.inputs).to(device),
-                 .targets = std::move(batch->examples.targets).to(device),
-                 .size = batch->size,
-                 .global_size = batch->global_size,
-                 .cursor = batch->cursor};
+    const auto upload = [&](HostArray& array) {
+      const bool is_there = array.shape() != Shape{0} || batch->size == 0;
+      return is_there ? std::move(array).to(device) : Tensor();
+    };
+    Batch there{.inputs = upload(batch->examples.inputs),
+                .targets = upload(batch->examples.targets),
+                .size = batch->size,
+                .global_size = batch->global_size,
+                .cursor = batch->cursor};
+    for (NamedArray& named : batch->examples.more) {
+      there.more.push_back({std::move(named.name), std::move(named.array).to(device)});
+    }
+    return there;
   } catch (...) {
     seek(batch->cursor);
     throw;
@@ -288,6 +320,25 @@ void DataLoader::seek(LoaderCursor cursor) {
   stop_workers();
   failure_ = nullptr;
   cursor_ = cursor;
+}
+
+const Tensor& Batch::at(std::string_view name, SourceLoc loc) const {
+  if (name == "inputs") {
+    return inputs;
+  }
+  if (name == "targets") {
+    return targets;
+  }
+  std::string names = "inputs, targets";
+  for (const NamedTensor& named : more) {
+    if (named.name == name) {
+      return named.tensor;
+    }
+    names += ", " + named.name;
+  }
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = fmt::format("Batch: there is no '{}'; there are {}", name, names),
+                    .location = loc});
 }
 
 }  // namespace hearth

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <hearth/modules/dataset.hpp>
+#include <hearth/modules/named_tensor.hpp>
 
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace hearth {
@@ -66,13 +68,17 @@ struct HostBatch {
   LoaderCursor cursor;           ///< Which batch it is.
 };
 
-/// A batch on a device.
+/// A batch on a device. Inputs and targets are empty where the data set leaves them out.
 struct Batch {
   Tensor inputs;
   Tensor targets;
   std::int64_t size = 0;
   std::int64_t global_size = 0;
   LoaderCursor cursor;
+  std::vector<NamedTensor> more = {};  ///< Examples::more.
+
+  /// One of `more`, or "inputs" or "targets". Errors: ArgumentError with the names that there are.
+  [[nodiscard]] const Tensor& at(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
 };
 
 class DataLoader final {

@@ -8,13 +8,28 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace hearth {
 
-/// Shapes: inputs [n, ...], targets [n, ...].
+struct NamedArray {
+  std::string name;
+  HostArray array;
+};
+
+/// Shapes of all arrays: [n, ...].
 struct Examples {
   HostArray inputs;
   HostArray targets;
+  /// Any number of further arrays, each under a name of its own: a mask, a weight, a second input.
+  /// A data set that has some may leave inputs and targets out.
+  std::vector<NamedArray> more = {};
+
+  /// One of `more`, or "inputs" or "targets". Errors: ArgumentError with the names that there are.
+  [[nodiscard]] const HostArray& at(std::string_view name,
+                                    SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] HostArray& at(std::string_view name, SourceLoc loc = SourceLoc::current());
 };
 
 class Dataset {
@@ -30,7 +45,7 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// The examples with these numbers, in this order, with a target each; `indices` may be empty.
   /// Each is in [0, size()). The loader refuses other sizes than these. What it throws reaches the
-  /// loader's reader.
+  /// loader's reader, with its words.
   [[nodiscard]] virtual Examples read(std::span<const std::int64_t> indices) const = 0;
   /// How errors call it. The name of its class, unless it says otherwise.
   [[nodiscard]] virtual std::string name() const;

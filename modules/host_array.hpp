@@ -8,6 +8,7 @@
 #include <hearth/runtime/tensor.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -19,6 +20,43 @@ class HostArray final {
   HostArray() = default;
   /// All zero. Errors: OutOfMemory when the host has no room for it.
   HostArray(DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
+
+  /// A copy of these elements, in row-major order; without a shape they are one axis.
+  /// Errors: ShapeError when the shape has another number of elements; OutOfMemory.
+  template <class T>
+  [[nodiscard]] static HostArray from(std::span<const T> values,
+                                      const Shape& shape,
+                                      SourceLoc loc = SourceLoc::current()) {
+    return HostArray(std::as_bytes(values), dtype_of<T>, shape, loc);
+  }
+  template <class T>
+  [[nodiscard]] static HostArray from(const std::vector<T>& values,
+                                      const Shape& shape,
+                                      SourceLoc loc = SourceLoc::current()) {
+    static_assert(!std::is_same_v<T, bool>, "a std::vector<bool> has no elements in memory");
+    return from(std::span<const T>(values), shape, loc);
+  }
+  template <class T>
+  [[nodiscard]] static HostArray from(const std::vector<T>& values,
+                                      SourceLoc loc = SourceLoc::current()) {
+    return from(values, Shape{static_cast<std::int64_t>(values.size())}, loc);
+  }
+  /// Rows of one length as [rows, length].
+  /// Errors: ShapeError naming the first row of another length.
+  template <class T>
+  [[nodiscard]] static HostArray from_rows(const std::vector<std::vector<T>>& rows,
+                                           SourceLoc loc = SourceLoc::current()) {
+    const std::size_t length = rows.empty() ? 0 : rows.front().size();
+    std::vector<T> values;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (rows[row].size() != length) {
+        throw_uneven_row(row, rows[row].size(), length, loc);
+      }
+      values.insert(values.end(), rows[row].begin(), rows[row].end());
+    }
+    return from(
+        values, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(length)}, loc);
+  }
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
@@ -36,10 +74,20 @@ class HostArray final {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
 
+  /// The parts of the first axis with these numbers, in this order: rows of a table, examples.
+  /// Errors: ShapeError for rank 0; ArgumentError for a number that is not there; OutOfMemory.
+  [[nodiscard]] HostArray rows(std::span<const std::int64_t> numbers,
+                               SourceLoc loc = SourceLoc::current()) const;
+
   /// A tensor with these values; the bytes move along and are copied once, by the device.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) &&;
 
  private:
+  HostArray(std::span<const std::byte> bytes, DType dtype, const Shape& shape, SourceLoc loc);
+  [[noreturn]] static void throw_uneven_row(std::size_t row,
+                                            std::size_t got,
+                                            std::size_t wanted,
+                                            SourceLoc loc);
   void require_dtype(DType wanted, SourceLoc loc) const;
 
   DType dtype_ = DType::f32;

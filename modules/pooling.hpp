@@ -1,10 +1,14 @@
-// MaxPool2d and AvgPool2d: the largest or the mean value of each window. Modules without weights.
+// MaxPool2d and AvgPool2d: the largest or the mean value of each window; AdaptiveAvgPool2d: of so
+// many windows. Modules without weights.
 // Threads: values.
 #pragma once
 
 #include <hearth/modules/module.hpp>
 
 #include <hearth/runtime/ops.hpp>
+
+#include <array>
+#include <cstdint>
 
 namespace hearth {
 
@@ -23,6 +27,14 @@ struct AvgPool2d {
   Config options = {};
   [[nodiscard]] Tensor forward(Arg x) const { return avg_pool2d(x, options); }
   HEARTH_MODULE(AvgPool2d)
+};
+
+/// Shapes: x [n, channels, height, width]; result [n, channels, size[0], size[1]], whatever the
+/// picture's size: adaptive_avg_pool2d().
+struct AdaptiveAvgPool2d {
+  std::array<std::int64_t, 2> size{1, 1};
+  [[nodiscard]] Tensor forward(Arg x) const { return adaptive_avg_pool2d(x, size); }
+  HEARTH_MODULE(AdaptiveAvgPool2d)
 };
 
 }  // namespace hearth

@@ -5,9 +5,11 @@
 // where nothing is said, the op table's row holds (streams/op_table).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -61,6 +63,21 @@ template <class Integer,
                             double step = 1,
                             DType dtype = DType::f32,
                             SourceLoc loc = SourceLoc::current());
+/// `count` values from `start` to `stop`, both among them, at equal distances; one value is
+/// `start`. Dtypes: floats. Errors: ArgumentError for a count below 0, and for ends that `dtype`
+/// cannot hold.
+[[nodiscard]] Tensor linspace(const Device& device,
+                              double start,
+                              double stop,
+                              std::int64_t count,
+                              DType dtype = DType::f32,
+                              SourceLoc loc = SourceLoc::current());
+/// 1 on the main diagonal, else 0. Shapes: [rows, columns]; square when columns are left out.
+[[nodiscard]] Tensor eye(const Device& device,
+                         std::int64_t rows,
+                         std::optional<std::int64_t> columns = {},
+                         DType dtype = DType::f32,
+                         SourceLoc loc = SourceLoc::current());
 /// Uniform in [low, high): rounding to `dtype` gives neither high nor less than low. An empty
 /// range, low == high, gives low. Errors: ArgumentError when the range has no value of `dtype`, or
 /// goes beyond its largest.
@@ -104,6 +121,10 @@ template <class Integer,
 [[nodiscard]] Tensor sigmoid(Arg x);
 [[nodiscard]] Tensor recip(Arg x);
 [[nodiscard]] Tensor relu(Arg x);
+/// x where it is above 0, else slope·x. Dtypes: floats.
+/// Paper: Maas, Hannun, Ng, Rectifier nonlinearities improve neural network acoustic models, ICML
+/// 2013.
+[[nodiscard]] Tensor leaky_relu(Arg x, double slope = 0.01);
 /// x·sigmoid(x). Dtypes: floats; f16 and bf16 are computed in f32.
 /// Paper: Elfwing, Uchibe, Doya, arXiv:1702.03118.
 [[nodiscard]] Tensor silu(Arg x);
@@ -262,6 +283,35 @@ struct Range {
 [[nodiscard]] Tensor stack(std::initializer_list<Tensor> tensors,
                            int axis = 0,
                            SourceLoc loc = SourceLoc::current());
+/// x so many times over along each axis, as torch.Tensor.repeat: repeat(x, {2, 1}).
+///
+/// Shapes: one count an axis; counts beyond x's rank are of new axes in front.
+/// Errors: ArgumentError for a negative count, and for fewer counts than axes.
+[[nodiscard]] Tensor repeat(Arg x, std::span<const std::int64_t> counts);
+[[nodiscard]] Tensor repeat(Arg x, std::initializer_list<std::int64_t> counts);
+/// How much an axis grows at its ends.
+struct PadAxis {
+  int axis = -1;
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+};
+enum class PadMode : std::uint8_t {
+  constant,   ///< With `value`.
+  reflect,    ///< With what lies as far on the other side of the first or last element.
+  replicate,  ///< With the first or last element.
+  circular,   ///< With what lies at the other end.
+};
+struct PadOptions {
+  PadMode mode = PadMode::constant;
+  double value = 0;
+};
+/// x with more elements at the ends of these axes: pad(x, {{.axis = -1, .before = 1, .after = 1}}).
+///
+/// Errors: ArgumentError for a size below 0, for an axis that is named twice, and for more elements
+/// than the mode can take from the axis (reflect: one less than it has; circular: as many;
+/// replicate needs one); for a value that x's type does not hold.
+[[nodiscard]] Tensor pad(Arg x, std::span<const PadAxis> axes, PadOptions options = {});
+[[nodiscard]] Tensor pad(Arg x, std::initializer_list<PadAxis> axes, PadOptions options = {});
 
 // ---- by index: along one axis, at places that a tensor names ----
 // Dtypes of all: any; of the adding ones numbers; index i32 or i64. An index lies in [0, size of
@@ -335,6 +385,20 @@ struct Range {
 [[nodiscard]] Tensor matmul(Arg a, Arg b);
 /// matmul plus bias[n] on each row.
 [[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
+/// Products summed as the equation says, one letter an axis: einsum("ij,jk->ik", {a, b}) is matmul,
+/// "ii->i" the diagonal, "i,j->ij" the outer product, "bij->bji" a permutation. "..." stands for
+/// the axes that no letter names, which broadcast. Without "->" the result has the letters that
+/// occur once, in alphabetical order. Several operands are taken from left to right.
+///
+/// Errors: ArgumentError for an equation that does not parse; ShapeError when it names other axes
+/// than an operand has, or a letter has two sizes.
+/// Cost: a pair with letters to sum is one matmul, else one product element by element.
+[[nodiscard]] Tensor einsum(std::string_view equation,
+                            std::span<const Tensor> tensors,
+                            SourceLoc loc = SourceLoc::current());
+[[nodiscard]] Tensor einsum(std::string_view equation,
+                            std::initializer_list<Tensor> tensors,
+                            SourceLoc loc = SourceLoc::current());
 struct Conv2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};
   std::array<std::int64_t, 2> padding{0, 0};
@@ -344,6 +408,15 @@ struct Conv2dOptions {
 /// Shapes: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Conv2dOptions options = {});
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Arg bias, Conv2dOptions options = {});
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+/// Shapes: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length'].
+[[nodiscard]] Tensor conv1d(Arg x, Arg weight, Conv1dOptions options = {});
+[[nodiscard]] Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options = {});
 struct Pool2dOptions {
   std::array<std::int64_t, 2> kernel{2, 2};
   std::optional<std::array<std::int64_t, 2>> stride = {};  ///< The kernel's size when left out.
@@ -352,6 +425,13 @@ struct Pool2dOptions {
 };
 [[nodiscard]] Tensor max_pool2d(Arg x, Pool2dOptions options = {});
 [[nodiscard]] Tensor avg_pool2d(Arg x, Pool2dOptions options = {});
+/// The means of size[0]·size[1] windows that cover the picture: window i of k begins at i·n/k,
+/// rounded down, and ends at (i + 1)·n/k, rounded up.
+///
+/// Shapes: x [n, c, h, w] -> [n, c, size[0], size[1]]. Dtypes: floats; 16-bit ones are computed in
+/// f32. Errors: ShapeError for another rank or a picture without pixels; ArgumentError for a size
+/// below 1.
+[[nodiscard]] Tensor adaptive_avg_pool2d(Arg x, std::array<std::int64_t, 2> size);
 
 // ---- rows and losses ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
@@ -376,6 +456,16 @@ struct NormOptions {
 /// Paper: Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467.
 [[nodiscard]] Tensor rms_norm(Arg x, NormOptions options = {});
 [[nodiscard]] Tensor rms_norm(Arg x, Arg weight, NormOptions options = {});
+/// (x - mean) / √(variance + epsilon), with the statistics of each example's groups of channels.
+///
+/// Shapes: x [n, channels, ...], and groups divides channels; the result is like x.
+/// Dtypes: floats; f16 and bf16 are computed in f32.
+/// Errors: ShapeError, DtypeError; ArgumentError when the groups do not divide the channels.
+/// Paper: Wu, He, Group Normalization, arXiv:1803.08494.
+[[nodiscard]] Tensor group_norm(Arg x, std::int64_t groups, double epsilon = 1e-5);
+/// The same, times weight plus bias, both [channels].
+[[nodiscard]] Tensor group_norm(
+    Arg x, std::int64_t groups, Arg weight, Arg bias, double epsilon = 1e-5);
 struct TopK {
   Tensor values;
   Tensor positions;  ///< i64, along the axis.
@@ -386,6 +476,13 @@ struct TopK {
 /// Shapes: as x, with count along the axis, both. The values have a gradient.
 /// Dtypes: numbers. Errors: ArgumentError for a count below 0 or beyond the axis's size.
 [[nodiscard]] TopK topk(Arg x, std::int64_t count, int axis = -1, bool is_largest = true);
+struct SortOptions {
+  int axis = -1;
+  bool descending = false;
+};
+/// The values in order along an axis, and where they were; equal ones stay in their order, NaN
+/// counts as larger than all. Shapes: as x, both. The values have a gradient. Dtypes: numbers.
+[[nodiscard]] TopK sort(Arg x, SortOptions options = {});
 struct AttentionOptions {
   /// Query i of n sees the keys up to i + m - n of m: the queries are the last ones.
   bool is_causal = false;
@@ -411,6 +508,25 @@ struct AttentionOptions {
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
 /// The mean over the rows.
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
+struct CrossEntropyOptions {
+  /// Targets of this number count for nothing: padding, for instance.
+  std::optional<std::int64_t> ignore_index = {};
+  /// How much a row of each class counts; empty: all the same. Shapes: [classes].
+  Tensor class_weights = {};
+  /// What a target gives to all classes in equal parts, itself too: 0 to 1.
+  double label_smoothing = 0;
+  int class_axis = 1;  ///< Which axis of the logits has the classes.
+};
+/// The mean over all targets that are not ignored, weighted by their classes; NaN when there is
+/// none.
+///
+/// Shapes: logits [n, classes, ...], targets the same without the axis of the classes; for
+/// sequences [n, length, classes] say {.class_axis = -1}. Dtypes: logits floats, targets i32 or
+/// i64. f16 and bf16 are summed in f32. Errors: ShapeError, DtypeError; ArgumentError for a
+/// smoothing outside of 0 to 1; a class outside [0, classes) poisons the result with out_of_range,
+/// unless it is ignored. Paper: Szegedy et al., Rethinking the Inception Architecture,
+/// arXiv:1512.00567 (smoothing).
+[[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options);
 /// The mean of what the target's class has, with the sign turned: nll_loss(log_softmax(x), t) is
 /// cross_entropy(x, t). Shapes and dtypes: as cross_entropy_per_row, of rank 0; f16 and bf16 are
 /// computed in f32. Errors: a class outside [0, classes) poisons the result, as gather() says.
@@ -420,6 +536,23 @@ struct AttentionOptions {
 /// Shapes: equal; a target that would broadcast is refused.
 /// Dtypes: floats, equal; f16 and bf16 are computed in f32.
 [[nodiscard]] Tensor mse_loss(Arg prediction, Arg target);
+/// The mean of the absolute differences. Shapes and dtypes: as mse_loss.
+[[nodiscard]] Tensor l1_loss(Arg prediction, Arg target);
+/// The mean of d²/2 where the difference d is at most `delta`, else of delta·(|d| - delta/2): less
+/// moved by outliers than the square. Shapes and dtypes: as mse_loss. Errors besides: ArgumentError
+/// when delta is not above 0.
+/// Paper: Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 1964.
+[[nodiscard]] Tensor huber_loss(Arg prediction, Arg target, double delta = 1);
+/// huber_loss divided by delta, here `beta`, so that its slope far out is 1; l1_loss for beta 0.
+/// Paper: Girshick, Fast R-CNN, arXiv:1504.08083.
+[[nodiscard]] Tensor smooth_l1_loss(Arg prediction, Arg target, double beta = 1);
+/// The divergence of the predicted distribution from the target's: the sum of t·(log(t) - x) over
+/// all classes, in the mean over the first axis. Where t is 0 it adds nothing.
+///
+/// Shapes: log probabilities x [n, ...] and probabilities t, equal. Dtypes: as mse_loss.
+/// Paper: Kullback, Leibler, On Information and Sufficiency, Annals of Mathematical Statistics
+/// 1951.
+[[nodiscard]] Tensor kl_div_loss(Arg log_probabilities, Arg target);
 /// The mean of -t·log(p) - (1 - t)·log(1 - p) with p = sigmoid(x), for logits x and targets t in
 /// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);

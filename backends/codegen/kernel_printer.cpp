@@ -235,6 +235,13 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::logical_or:
       return fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
     case Primitive::select:
+      if (node.type == DType::f32) {
+        // By bits: NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.
+        return fmt::format("uintBitsToFloat({} ? floatBitsToUint({}) : floatBitsToUint({}))",
+                           a,
+                           operand(node, 1),
+                           operand(node, 2));
+      }
       return fmt::format("{} ? {} : {}", a, operand(node, 1), operand(node, 2));
     case Primitive::philox:
       return random_word(node);

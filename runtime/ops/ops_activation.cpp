@@ -39,6 +39,17 @@ Tensor gated(const Arg& x, const Share& share) {
 
 }  // namespace
 
+Tensor leaky_relu(Arg x, double slope) {
+  return detail::named_as("leaky_relu", [&] {
+    static_cast<void>(detail::accepted_operand(OpKind::sigmoid, x));
+    const SourceLoc loc = x.location();
+    const Tensor value = detail::take(x);
+    Tensor is_above = greater(Arg(value, loc), Arg(0.0, loc));
+    Tensor below = mul(Arg(value, loc), Arg(slope, loc));
+    return where(Arg(std::move(is_above), loc), Arg(value, loc), Arg(std::move(below), loc));
+  });
+}
+
 Tensor silu(Arg x) {
   return detail::named_as("silu", [&] {
     return gated(x, [](const Tensor& value, SourceLoc loc) { return sigmoid(Arg(value, loc)); });

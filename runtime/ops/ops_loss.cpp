@@ -33,6 +33,32 @@ void check_alike(std::string_view what, const Arg& x, const Arg& target) {
                          inputs);
 }
 
+void check_above_zero(std::string_view what, double value, const Arg& x) {
+  if (!(value > 0)) {
+    detail::throw_op_error(ErrorCode::invalid_argument,
+                           OpKind::reduce_mean,
+                           fmt::format("{} {} is not above 0", what, value),
+                           x);
+  }
+}
+
+// The absolute differences, in the type that they are computed in.
+Tensor distances(const Arg& prediction, const Arg& target) {
+  check_alike("prediction", prediction, target);
+  const SourceLoc loc = prediction.location();
+  Tensor wanted = detail::wide(detail::shared_operand(target));
+  Tensor difference = sub(Arg(detail::wide(prediction), loc), Arg(std::move(wanted), loc));
+  return abs(Arg(std::move(difference), loc));
+}
+
+// With c = min(|d|, delta), d*d/2 up to delta and delta*(|d| - delta/2) beyond is c*(|d| - c/2).
+Tensor huber_of(const Tensor& distance, double delta, SourceLoc loc) {
+  const Tensor near = minimum(Arg(distance, loc), Arg(delta, loc));
+  Tensor half = mul(Arg(near, loc), Arg(0.5, loc));
+  Tensor rest = sub(Arg(distance, loc), Arg(std::move(half), loc));
+  return mul(Arg(near, loc), Arg(std::move(rest), loc));
+}
+
 Tensor mean_of(Tensor losses, DType dtype, SourceLoc loc) {
   return cast(Arg(mean(Arg(std::move(losses), loc)), loc), dtype);
 }
@@ -47,6 +73,62 @@ Tensor mse_loss(Arg prediction, Arg target) {
     Tensor wanted = detail::wide(detail::shared_operand(target));
     Tensor difference = sub(Arg(detail::wide(prediction), loc), Arg(std::move(wanted), loc));
     return mean_of(square(Arg(std::move(difference), loc)), dtype, loc);
+  });
+}
+
+Tensor l1_loss(Arg prediction, Arg target) {
+  return detail::named_as("l1_loss", [&] {
+    const DType dtype = detail::operand(OpKind::reduce_mean, prediction).dtype;
+    return mean_of(distances(prediction, target), dtype, prediction.location());
+  });
+}
+
+Tensor huber_loss(Arg prediction, Arg target, double delta) {
+  return detail::named_as("huber_loss", [&] {
+    const DType dtype = detail::operand(OpKind::reduce_mean, prediction).dtype;
+    check_above_zero("delta", delta, prediction);
+    const SourceLoc loc = prediction.location();
+    return mean_of(huber_of(distances(prediction, target), delta, loc), dtype, loc);
+  });
+}
+
+Tensor smooth_l1_loss(Arg prediction, Arg target, double beta) {
+  return detail::named_as("smooth_l1_loss", [&] {
+    const DType dtype = detail::operand(OpKind::reduce_mean, prediction).dtype;
+    const SourceLoc loc = prediction.location();
+    Tensor distance = distances(prediction, target);
+    if (beta == 0) {
+      return mean_of(std::move(distance), dtype, loc);
+    }
+    check_above_zero("beta", beta, prediction);
+    Tensor losses = huber_of(distance, beta, loc);
+    return mean_of(div(Arg(std::move(losses), loc), Arg(beta, loc)), dtype, loc);
+  });
+}
+
+// Where t is 0, 0*log(0) counts as 0, and so does its gradient.
+Tensor kl_div_loss(Arg log_probabilities, Arg target) {
+  return detail::named_as("kl_div_loss", [&] {
+    check_alike("log probabilities", log_probabilities, target);
+    const SourceLoc loc = log_probabilities.location();
+    const DType dtype = log_probabilities.tensor().dtype();
+    const Shape shape = log_probabilities.tensor().shape();
+    if (shape.rank() < 1) {
+      detail::throw_op_error(ErrorCode::shape_mismatch,
+                             OpKind::reduce_mean,
+                             "needs a row of classes, got a number",
+                             log_probabilities);
+    }
+    const Tensor wanted = detail::wide(detail::shared_operand(target));
+    const Tensor is_there = greater(Arg(wanted, loc), Arg(0.0, loc));
+    Tensor safe = where(Arg(is_there, loc), Arg(wanted, loc), Arg(1.0, loc));
+    Tensor difference =
+        sub(Arg(log(Arg(std::move(safe), loc)), loc), Arg(detail::wide(log_probabilities), loc));
+    Tensor product = mul(Arg(wanted, loc), Arg(std::move(difference), loc));
+    Tensor parts = where(Arg(is_there, loc), Arg(std::move(product), loc), Arg(0.0, loc));
+    Tensor total = sum(Arg(std::move(parts), loc));
+    Tensor share = div(Arg(std::move(total), loc), Arg(static_cast<double>(shape[0]), loc));
+    return cast(Arg(std::move(share), loc), dtype);
   });
 }
 

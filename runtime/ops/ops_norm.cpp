@@ -92,6 +92,55 @@ Tensor normalised(
   return cast(Arg(std::move(value), loc), dtype);
 }
 
+// Each example's groups of channels are rows of their own.
+Tensor by_groups(const Arg& x, std::int64_t groups, double epsilon) {
+  const Shape shape = detail::accepted_operand(kNormKind, x).layout->shape;
+  if (shape.rank() < 2) {
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           kNormKind,
+                           fmt::format("needs [n, channels, ...], got {}", shape.to_string()),
+                           x);
+  }
+  if (groups < 1 || shape[1] % groups != 0) {
+    detail::throw_op_error(
+        ErrorCode::invalid_argument,
+        kNormKind,
+        fmt::format("{} groups do not divide the channels of {}", groups, shape.to_string()),
+        x);
+  }
+  std::int64_t row = shape[1] / groups;
+  for (int axis = 2; axis < shape.rank(); ++axis) {
+    row *= shape[axis];
+  }
+  const SourceLoc loc = x.location();
+  Tensor rows = reshape(x, {shape[0], groups, row});
+  Tensor normal = layer_norm(Arg(std::move(rows), loc), NormOptions{.epsilon = epsilon});
+  return reshape(Arg(std::move(normal), loc), shape.dims());
+}
+
+// A weight or bias of the channels beside x, in the type that x is computed in.
+Tensor by_channel(std::string_view what, const Arg& beside, const Arg& x) {
+  const TensorImpl& impl = detail::operand(kNormKind, x);
+  const Shape& shape = impl.layout->shape;
+  const TensorImpl& given = detail::operand(kNormKind, beside);
+  if (given.layout->shape != Shape{shape[1]} || given.dtype != impl.dtype) {
+    detail::throw_op_error(
+        given.dtype == impl.dtype ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
+        kNormKind,
+        fmt::format("{} must be {}, is {}: x {}",
+                    what,
+                    describe(impl.dtype, Shape{shape[1]}),
+                    describe(given.dtype, given.layout->shape),
+                    describe(impl.dtype, shape)),
+        beside);
+  }
+  Shape column{shape[1]};
+  for (int axis = 2; axis < shape.rank(); ++axis) {
+    column.push_back(1);
+  }
+  return reshape(Arg(detail::wide(detail::shared_operand(beside)), x.location()), column.dims());
+}
+
 }  // namespace
 
 Tensor layer_norm(Arg x, NormOptions options) {
@@ -114,6 +163,21 @@ Tensor rms_norm(Arg x, NormOptions options) {
 Tensor rms_norm(Arg x, Arg weight, NormOptions options) {
   return detail::named_as("rms_norm",
                           [&] { return normalised(x, &weight, nullptr, false, options); });
+}
+
+Tensor group_norm(Arg x, std::int64_t groups, double epsilon) {
+  return detail::named_as("group_norm", [&] { return by_groups(x, groups, epsilon); });
+}
+Tensor group_norm(Arg x, std::int64_t groups, Arg weight, Arg bias, double epsilon) {
+  return detail::named_as("group_norm", [&] {
+    const SourceLoc loc = x.location();
+    const DType dtype = detail::accepted_operand(kNormKind, x).dtype;
+    const Arg wide_x(x.tensor(), loc);
+    Tensor value = by_groups(Arg(detail::wide(wide_x), loc), groups, epsilon);
+    value = mul(Arg(std::move(value), loc), Arg(by_channel("weight", weight, x), loc));
+    value = add(Arg(std::move(value), loc), Arg(by_channel("bias", bias, x), loc));
+    return cast(Arg(std::move(value), loc), dtype);
+  });
 }
 
 }  // namespace hearth

@@ -64,6 +64,15 @@ TopK topk(Arg x, std::int64_t count, int axis, bool is_largest) {
   return {std::move(results[0]), std::move(results[1])};
 }
 
+TopK sort(Arg x, SortOptions options) {
+  return detail::named_as("sort", [&] {
+    const Shape& shape = detail::accepted_operand(OpKind::topk, x).layout->shape;
+    const int axis =
+        detail::checked(normalize_axis("sort", options.axis, shape.rank()), OpKind::topk, x);
+    return topk(x, shape[axis], axis, options.descending);
+  });
+}
+
 Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   static_cast<void>(detail::operand(kKind, logits));

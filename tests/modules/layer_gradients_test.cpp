@@ -1,12 +1,18 @@
 // Every layer's gradients against central differences, in f64 on the oracle.
 #include <hearth/modules/activations.hpp>
+#include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
 #include <hearth/modules/embedding.hpp>
 #include <hearth/modules/flatten.hpp>
+#include <hearth/modules/group_norm.hpp>
+#include <hearth/modules/gru.hpp>
 #include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lstm.hpp>
 #include <hearth/modules/multi_head_attention.hpp>
+#include <hearth/modules/padding.hpp>
 #include <hearth/modules/pooling.hpp>
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
@@ -35,6 +41,11 @@ struct Probe {
 };
 template <class Layer>
 Probe(Tensor, Layer) -> Probe<Layer>;
+
+struct Inputs {
+  std::vector<Tensor> all;
+  HEARTH_MODULE(Inputs, all)
+};
 
 // A loss that weighs every output differently.
 Tensor weighted_sum(const Tensor& y) {
@@ -129,6 +140,7 @@ TEST_F(LayerGradients, OfEmbedding) {
 
 TEST_F(LayerGradients, OfActivations) {
   check({3, 4}, Relu{});
+  check({3, 4}, LeakyRelu{.slope = 0.3});
   check({3, 4}, Gelu{});
   check({3, 4}, Gelu{.form = GeluForm::tanh});
   check({3, 4}, Silu{});
@@ -143,6 +155,45 @@ TEST_F(LayerGradients, OfNormalisation) {
       {2, 2, 3},
       LayerNorm({.shape = {2, 3}, .epsilon = 0.1, .has_bias = false}, test.reference, DType::f64));
   check({3, 4}, RmsNorm({.shape = {4}}, test.reference, DType::f64));
+}
+
+TEST_F(LayerGradients, OfNormalisationByChannel) {
+  check({2, 4, 3}, GroupNorm({.groups = 2, .channels = 4}, test.reference, DType::f64));
+  check({2, 4, 3},
+        GroupNorm({.groups = 1, .channels = 4, .affine = false}, test.reference, DType::f64));
+  // Buffers are no parameters: they stay out of the probe.
+  const BatchNorm2d norm({.channels = 2, .epsilon = 0.1}, test.reference, DType::f64);
+  for (const Mode mode : {Mode::train, Mode::eval}) {
+    const std::vector<Tensor> inputs{input({3, 2, 2, 2}), input({2}), input({2})};
+    const auto loss = [&](const std::vector<Tensor>& in) {
+      BatchNorm2d layer = norm;
+      layer.weight = in[1];
+      layer.bias = in[2];
+      StateUpdates updates;
+      return weighted_sum(layer.forward(in[0], mode, updates));
+    };
+    expect_right_gradients(Inputs{inputs}, [&](const Inputs& in) { return loss(in.all); });
+  }
+}
+
+TEST_F(LayerGradients, OfConv1d) {
+  check({2, 2, 6},
+        Conv1d({.in = 2, .out = 4, .kernel = 3, .stride = 2, .padding = 1, .groups = 2},
+               test.reference,
+               generator,
+               DType::f64));
+}
+
+TEST_F(LayerGradients, OfPaddingAndAdaptivePooling) {
+  check({1, 2, 3, 4}, Pad2d{.top = 1, .left = 2, .options = {.mode = PadMode::reflect}});
+  check({2, 3}, Pad1d{.right = 2});
+  check({1, 2, 5, 4}, AdaptiveAvgPool2d{{2, 3}});
+}
+
+TEST_F(LayerGradients, OfRecurrentLayers) {
+  const RecurrentConfig config{.in = 2, .hidden = 3, .layers = 2, .bidirectional = true};
+  check({2, 3, 2}, Lstm(config, test.reference, generator, DType::f64));
+  check({2, 3, 2}, Gru(config, test.reference, generator, DType::f64));
 }
 
 TEST_F(LayerGradients, OfAttention) {

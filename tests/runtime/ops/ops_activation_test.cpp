@@ -103,5 +103,15 @@ TEST_F(ActivationTest, GradientsOfNarrowTypesAreRoundedOnce) {
   }
 }
 
+TEST_F(ActivationTest, LeakyReluKeepsASlopeBelowZero) {
+  const Tensor x = f64({-2, 0, 3}, {3});
+  EXPECT_THAT(reals(leaky_relu(x, 0.5)), ::testing::ElementsAre(-1, 0, 3));
+  EXPECT_THAT(reals(leaky_relu(x)), ::testing::ElementsAre(-0.02, 0, 3));
+  testing::check_gradients(device(),
+                           [](const std::vector<Tensor>& in) { return leaky_relu(in[0], 0.2); },
+                           {testing::HostRandom(9).signed_values({2, 3})});
+  EXPECT_THROW((void)leaky_relu(cast(x, DType::i32)), DtypeError);
+}
+
 }  // namespace
 }  // namespace hearth

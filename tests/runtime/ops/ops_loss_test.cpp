@@ -90,5 +90,49 @@ TEST_F(LossTest, RefusesTargetsThatWouldBroadcast) {
               HasSubstr("binary_cross_entropy_with_logits: does not take i32"));
 }
 
+TEST_F(LossTest, AbsoluteAndHuberLossesAreWhatTheyAreByHand) {
+  const Tensor x = f64({0, 1, 2, -4}, {4});
+  const Tensor t = f64({0, 0.5, 0, 0}, {4});
+  EXPECT_EQ(l1_loss(x, t).item(), (0 + 0.5 + 2 + 4) / 4);
+  EXPECT_EQ(huber_loss(x, t).item(), (0 + 0.125 + 1.5 + 3.5) / 4);
+  EXPECT_EQ(huber_loss(x, t, 2).item(), (0 + 0.125 + 2 + 6) / 4);
+  EXPECT_EQ(smooth_l1_loss(x, t, 2).item(), huber_loss(x, t, 2).item() / 2);
+  EXPECT_EQ(smooth_l1_loss(x, t, 0).item(), l1_loss(x, t).item());
+  const Tensor narrow = cast(f64({60000, 0}, {2}), DType::f16);
+  EXPECT_EQ(reals(huber_loss(narrow, zeros_like(narrow), 2))[0], 60000) << "a sum beyond f16";
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)huber_loss(x, t, 0); }),
+            "huber_loss: delta 0 is not above 0");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)smooth_l1_loss(x, t, -1); }),
+            "smooth_l1_loss: beta -1 is not above 0");
+  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)l1_loss(x, f64({1}, {1})); }),
+              HasSubstr("l1_loss: shapes differ"));
+}
+
+TEST_F(LossTest, DivergenceIsZeroForEqualDistributionsAndSkipsWhatIsNotThere) {
+  const Tensor p = f64({0.5, 0.5, 0, 0.25, 0.25, 0.5}, {2, 3});
+  const Tensor q = f64({0.25, 0.5, 0.25, 0.25, 0.25, 0.5}, {2, 3});
+  EXPECT_NEAR(kl_div_loss(log(q), p).item(), 0.5 * std::log(2.0) / 2, 1e-12);
+  EXPECT_NEAR(kl_div_loss(log(q), q).item(), 0, 1e-12);
+  const std::vector<Tensor> slopes =
+      grad([](const Tensors& in) { return kl_div_loss(in[0], in[1]); }, {log(q), p});
+  EXPECT_EQ(reals(slopes[0])[2], 0);
+  EXPECT_EQ(reals(slopes[1])[2], 0) << "where the target has nothing";
+  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)kl_div_loss(f64({0}, {}), f64({1}, {})); }),
+              HasSubstr("kl_div_loss: needs a row of classes"));
+}
+
+TEST_F(LossTest, GradientsOfDistancesMatchDifferences) {
+  HostRandom random(38);
+  const auto x = random.distinct({2, 3});
+  const auto far = random.uniform({2, 3}, 2.05, 2.06);
+  const auto some = random.uniform({2, 3}, 0.1, 0.9);
+  check_gradients(device(), [](const Tensors& in) { return l1_loss(in[0], in[1]); }, {x, far});
+  check_gradients(
+      device(), [](const Tensors& in) { return huber_loss(in[0], in[1], 1.8); }, {x, far});
+  check_gradients(
+      device(), [](const Tensors& in) { return smooth_l1_loss(in[0], in[1], 1.8); }, {x, far});
+  check_gradients(device(), [](const Tensors& in) { return kl_div_loss(in[0], in[1]); }, {x, some});
+}
+
 }  // namespace
 }  // namespace hearth

@@ -135,5 +135,38 @@ TEST_F(NormTest, GradientsMatchDifferences) {
                   {random.signed_values({2, 2, 3})});
 }
 
+TEST_F(NormTest, GroupsOfChannelsAreRowsOfTheirOwn) {
+  const std::vector<double> rows =
+      by_hand(kX, 6, std::vector<double>(6, 1), {0, 0, 0, 0, 0, 0}, true, 1e-5);
+  for (const DType dtype : kFloats) {
+    const Tensor x = cast(f64(kX, {1, 4, 3}), dtype);
+    const std::vector<double> got = reals(group_norm(x, 2));
+    const Tensor weight = cast(f64(kWeight, {4}), dtype);
+    const Tensor bias = cast(f64(kBias, {4}), dtype);
+    const std::vector<double> scaled = reals(group_norm(x, 2, weight, bias));
+    const testing::Tolerance close = testing::tolerance(testing::Precision::sum, dtype, 12, 8);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(close.accepts(got[i], rows[i])) << name(dtype) << " " << got[i];
+      EXPECT_TRUE(close.accepts(scaled[i], rows[i] * kWeight[i / 3] + kBias[i / 3]))
+          << name(dtype) << " " << scaled[i];
+    }
+  }
+}
+
+TEST_F(NormTest, GroupNormHasGradientsAndRefusesOddGroups) {
+  HostRandom random(44);
+  check_gradients(
+      device(),
+      [](const Tensors& in) { return group_norm(in[0], 2, in[1], in[2]); },
+      {random.distinct({2, 4, 3}), random.signed_values({4}), random.signed_values({4})});
+  const Tensor x = counting({2, 4, 3});
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)group_norm(x, 3); }),
+            "group_norm: 3 groups do not divide the channels of [2, 4, 3]");
+  EXPECT_EQ(thrown_text<ShapeError>([&] { (void)group_norm(counting({4}), 2); }),
+            "group_norm: needs [n, channels, ...], got [4]");
+  EXPECT_EQ(thrown_text<ShapeError>([&] { (void)group_norm(x, 2, counting({3}), counting({4})); }),
+            "group_norm: weight must be f64[4], is f64[3]: x f64[2, 4, 3]");
+}
+
 }  // namespace
 }  // namespace hearth

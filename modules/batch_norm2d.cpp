@@ -1,0 +1,129 @@
+#include <hearth/modules/batch_norm2d.hpp>
+
+#include <hearth/runtime/weight_scope.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// f16 and bf16 are too coarse for statistics.
+DType wide_type(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
+// [channels] beside pictures.
+Tensor by_channel(const Tensor& values, DType dtype, SourceLoc loc) {
+  Tensor column = reshape(Arg(values, loc), {values.element_count(), 1, 1});
+  return cast(Arg(std::move(column), loc), dtype);
+}
+
+void require_pictures(const Arg& x, const Tensor& mean, bool is_training) {
+  if (x.is_scalar()) {
+    static_cast<void>(detail::taken(x, "BatchNorm2d"));  // which refuses it
+  }
+  const Tensor& pictures = x.tensor();
+  const Shape shape = pictures.shape(x.location());
+  const bool has_channels = shape.rank() == 4 && shape[1] == mean.element_count();
+  const bool has_values = has_channels && shape[0] * shape[2] * shape[3] > 1;
+  if (has_channels && (has_values || !is_training) && pictures.dtype() == mean.dtype()) {
+    return;
+  }
+  const bool is_type = has_channels && (has_values || !is_training);
+  throw_error(Error{.code = is_type ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+                    .text = fmt::format("BatchNorm2d: needs {}[n, {}, height, width]{}, got {}",
+                                        name(mean.dtype()),
+                                        mean.element_count(),
+                                        is_training ? " with two values a channel or more" : "",
+                                        describe(pictures.dtype(), shape)),
+                    .op = "BatchNorm2d",
+                    .location = x.location()});
+}
+
+}  // namespace
+
+BatchNorm2d::BatchNorm2d(const Config& config, const Device& device, DType dtype, SourceLoc loc)
+    : epsilon(config.epsilon), momentum(config.momentum) {
+  if (config.channels < 1 || !(config.epsilon >= 0) ||
+      !(config.momentum >= 0 && config.momentum <= 1)) {
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("BatchNorm2d: needs 1 or more channels, an epsilon of 0 or more and a "
+                            "momentum in 0 to 1, got {}, {} and {}",
+                            config.channels,
+                            config.epsilon,
+                            config.momentum),
+        .location = loc});
+  }
+  const WeightScope weights(device);
+  if (config.affine) {
+    weight = ones(device, {config.channels}, dtype, loc);
+    bias = zeros(device, {config.channels}, dtype, loc);
+  }
+  running_mean = zeros(device, {config.channels}, dtype, loc);
+  running_variance = ones(device, {config.channels}, dtype, loc);
+  set_paths(*this);
+}
+
+Tensor BatchNorm2d::forward(Arg x, Mode mode, StateUpdates& updates) const {
+  return mode == Mode::train ? trained(x, updates) : evaluated(x);
+}
+
+Tensor BatchNorm2d::forward(Arg x, Mode mode) const {
+  return mode == Mode::train ? trained(x, current_state_updates("BatchNorm2d", x.location()))
+                             : evaluated(x);
+}
+
+Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
+  const SourceLoc loc = x.location();
+  require_pictures(x, running_mean, true);
+  const DType dtype = x.tensor().dtype();
+  const DType inside = wide_type(dtype);
+  const Shape shape = x.tensor().shape();
+  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+  const Tensor value = cast(x, inside);
+  const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, true);
+  const Tensor distance = sub(Arg(value, loc), Arg(centre, loc));
+  const Tensor spread = mean(Arg(square(Arg(distance, loc)), loc), {0, 2, 3}, true);
+
+  const auto as_buffer = [&](Tensor statistic) {
+    Tensor flat = reshape(Arg(std::move(statistic), loc), {shape[1]});
+    return cast(Arg(std::move(flat), loc), dtype);
+  };
+  updates.blend(running_mean, as_buffer(centre.detach()), momentum, loc);
+  Tensor estimate = mul(Arg(spread.detach(), loc), Arg(count / (count - 1), loc));
+  updates.blend(running_variance, as_buffer(std::move(estimate)), momentum, loc);
+
+  Tensor scale = rsqrt(Arg(add(Arg(spread, loc), Arg(epsilon, loc)), loc));
+  Tensor result = mul(Arg(distance, loc), Arg(std::move(scale), loc));
+  if (weight) {
+    result = mul(Arg(std::move(result), loc), Arg(by_channel(*weight, inside, loc), loc));
+    result = add(Arg(std::move(result), loc), Arg(by_channel(*bias, inside, loc), loc));
+  }
+  return cast(Arg(std::move(result), loc), dtype);
+}
+
+// One factor and one sum a channel, so that pictures are read and written once.
+Tensor BatchNorm2d::evaluated(const Arg& x) const {
+  const SourceLoc loc = x.location();
+  require_pictures(x, running_mean, false);
+  const DType dtype = x.tensor().dtype();
+  const DType inside = wide_type(dtype);
+  const Tensor variance = by_channel(running_variance, inside, loc);
+  Tensor factor = rsqrt(Arg(add(Arg(variance, loc), Arg(epsilon, loc)), loc));
+  if (weight) {
+    factor = mul(Arg(std::move(factor), loc), Arg(by_channel(*weight, inside, loc), loc));
+  }
+  Tensor shift =
+      neg(Arg(mul(Arg(by_channel(running_mean, inside, loc), loc), Arg(factor, loc)), loc));
+  if (bias) {
+    shift = add(Arg(std::move(shift), loc), Arg(by_channel(*bias, inside, loc), loc));
+  }
+  Tensor result = mul(Arg(cast(x, inside), loc), Arg(std::move(factor), loc));
+  result = add(Arg(std::move(result), loc), Arg(std::move(shift), loc));
+  return cast(Arg(std::move(result), loc), dtype);
+}
+
+}  // namespace hearth

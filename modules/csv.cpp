@@ -1,0 +1,416 @@
+#include <hearth/modules/csv.hpp>
+
+#include "whole_file.hpp"
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+[[noreturn]] void refuse_call(const std::string& text, SourceLoc loc) {
+  throw_error(Error{
+      .code = ErrorCode::invalid_argument, .text = "CsvTable: " + text, .op = {}, .location = loc});
+}
+
+std::string names_of(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> names;
+  for (const CsvColumn& column : columns) {
+    names.push_back(column.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+struct Field {
+  std::string text;
+  bool is_quoted = false;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_space = [](char letter) { return letter == ' ' || letter == '\t'; };
+  while (!text.empty() && is_space(text.front())) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && is_space(text.back())) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// The whole text as a number, with spaces around it and a plus sign.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() > 1 && text.front() == '+' && text[1] != '-') {
+    text.remove_prefix(1);
+  }
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && !text.empty()
+             ? std::optional(value)
+             : std::nullopt;
+}
+
+// One pass over the text: fields, column by column.
+class CsvReader final {
+ public:
+  CsvReader(std::string_view text, const CsvOptions& options, std::string_view name, SourceLoc loc)
+      : text_(text), options_(options), name_(name), loc_(loc) {
+    if (text_.substr(0, 3) == "\xef\xbb\xbf") {
+      at_ = 3;
+    }
+  }
+
+  [[nodiscard]] CsvTable table() {
+    std::vector<Field> row;
+    while (next_row(row)) {
+      if (columns_.empty()) {
+        begin(row);
+        if (options_.header) {
+          continue;
+        }
+      }
+      if (row.size() != columns_.size()) {
+        fail(fmt::format("the row has {} fields, expected {}", row.size(), columns_.size()));
+      }
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        fields_[i].push_back(std::move(row[i]));
+      }
+      lines_.push_back(row_line_);
+    }
+    if (lines_.empty()) {
+      fail("there are no rows");
+    }
+    require_known_types();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      fill(columns_[i], fields_[i]);
+      fields_[i] = {};
+    }
+    return CsvTable(std::move(columns_), loc_);
+  }
+
+ private:
+  [[noreturn]] void fail_at(std::int64_t line, const std::string& text) const {
+    throw FileError(Error{.code = ErrorCode::bad_format,
+                          .text = fmt::format("csv: {}: line {}: {}", name_, line, text),
+                          .location = loc_});
+  }
+  [[noreturn]] void fail(const std::string& text) const { fail_at(row_line_, text); }
+
+  // ---- rows ----
+
+  [[nodiscard]] bool is_line_end() const {
+    return text_[at_] == '\n' ||
+           (text_[at_] == '\r' && (at_ + 1 == text_.size() || text_[at_ + 1] == '\n'));
+  }
+  void pass_line_end() {
+    at_ += text_[at_] == '\r' ? 1U : 0U;
+    at_ += at_ < text_.size() ? 1U : 0U;
+    ++line_;
+  }
+
+  // False at the end of the text.
+  [[nodiscard]] bool next_row(std::vector<Field>& row) {
+    row.clear();
+    while (at_ < text_.size() && is_line_end()) {
+      pass_line_end();
+    }
+    row_line_ = line_;
+    if (at_ >= text_.size()) {
+      return false;
+    }
+    while (true) {
+      row.push_back(next_field());
+      if (at_ >= text_.size()) {
+        return true;
+      }
+      if (is_line_end()) {
+        pass_line_end();
+        return true;
+      }
+      ++at_;  // the separator
+    }
+  }
+
+  [[nodiscard]] Field next_field() {
+    Field field;
+    if (at_ < text_.size() && text_[at_] == '"') {
+      ++at_;
+      field.is_quoted = true;
+      field.text = quoted();
+      if (at_ < text_.size() && text_[at_] != options_.separator && !is_line_end()) {
+        fail("something follows the quote that ends a field");
+      }
+      return field;
+    }
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] != options_.separator && !is_line_end()) {
+      ++at_;
+    }
+    field.text = text_.substr(begin, at_ - begin);
+    return field;
+  }
+
+  // Up to the quote that ends it; two quotes are one that does not.
+  [[nodiscard]] std::string quoted() {
+    std::string text;
+    while (at_ < text_.size()) {
+      const char letter = text_[at_++];
+      if (letter == '"') {
+        if (at_ >= text_.size() || text_[at_] != '"') {
+          return text;
+        }
+        ++at_;
+      }
+      line_ += letter == '\n' ? 1 : 0;
+      text += letter;
+    }
+    fail("a quote that begins here does not end");
+  }
+
+  // ---- columns ----
+
+  void begin(const std::vector<Field>& row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string name = options_.header ? row[i].text : std::to_string(i);
+      for (const CsvColumn& other : columns_) {
+        if (other.name == name) {
+          fail(fmt::format("two columns are called '{}'", name));
+        }
+      }
+      columns_.push_back({.name = name});
+    }
+    fields_.resize(row.size());
+  }
+
+  void require_known_types() const {
+    for (const CsvOptions::ColumnType& asked : options_.types) {
+      if (std::ranges::none_of(
+              columns_, [&](const CsvColumn& column) { return column.name == asked.column; })) {
+        refuse_call(fmt::format("a type is given for '{}', but the columns of {} are {}",
+                                asked.column,
+                                name_,
+                                names_of(columns_)),
+                    loc_);
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_missing(const Field& field, CsvType type) const {
+    if (field.is_quoted) {
+      return type != CsvType::text && trimmed(field.text).empty();
+    }
+    return std::ranges::find(options_.missing, trimmed(field.text)) != options_.missing.end();
+  }
+
+  [[nodiscard]] bool fits(const Field& field, CsvType type) const {
+    return type == CsvType::text || is_missing(field, type) ||
+           (type == CsvType::integer ? number_in<std::int64_t>(field.text).has_value()
+                                     : number_in<double>(field.text).has_value());
+  }
+
+  [[nodiscard]] CsvType type_of(const CsvColumn& column, const std::vector<Field>& fields) const {
+    for (const CsvOptions::ColumnType& asked : options_.types) {
+      if (asked.column != column.name) {
+        continue;
+      }
+      for (std::size_t row = 0; row < fields.size(); ++row) {
+        if (!fits(fields[row], asked.type)) {
+          fail_at(lines_[row],
+                  fmt::format("'{}' in column '{}' is no {}",
+                              fields[row].text,
+                              column.name,
+                              asked.type == CsvType::integer ? "whole number" : "number"));
+        }
+      }
+      return asked.type;
+    }
+    const auto all_fit = [&](CsvType type) {
+      return std::ranges::all_of(fields, [&](const Field& field) { return fits(field, type); });
+    };
+    const bool has_values = std::ranges::any_of(
+        fields, [&](const Field& field) { return !is_missing(field, CsvType::real); });
+    if (has_values && all_fit(CsvType::integer)) {
+      return CsvType::integer;
+    }
+    return all_fit(CsvType::real) ? CsvType::real : CsvType::text;
+  }
+
+  void fill(CsvColumn& column, std::vector<Field>& fields) const {
+    column.type = type_of(column, fields);
+    for (Field& field : fields) {
+      const bool misses = is_missing(field, column.type);
+      column.is_missing.push_back(misses ? 1 : 0);
+      if (column.type == CsvType::integer) {
+        column.integers.push_back(misses ? 0 : number_in<std::int64_t>(field.text).value_or(0));
+      } else if (column.type == CsvType::real) {
+        column.reals.push_back(misses ? kNoNumber
+                                      : number_in<double>(field.text).value_or(kNoNumber));
+      } else {
+        column.texts.push_back(misses ? std::string() : std::move(field.text));
+      }
+    }
+  }
+
+  const std::string_view text_;
+  const CsvOptions& options_;
+  const std::string_view name_;
+  const SourceLoc loc_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 1;
+  std::int64_t row_line_ = 1;  // where the row at hand begins
+  std::vector<CsvColumn> columns_;
+  std::vector<std::vector<Field>> fields_;  // by column
+  std::vector<std::int64_t> lines_;         // of the rows
+};
+
+std::size_t size_of(const CsvColumn& column) {
+  switch (column.type) {
+    case CsvType::integer:
+      return column.integers.size();
+    case CsvType::real:
+      return column.reals.size();
+    case CsvType::text:
+      break;
+  }
+  return column.texts.size();
+}
+
+template <class T>
+std::vector<T> chosen(const std::vector<T>& from, std::span<const std::int64_t> rows) {
+  std::vector<T> values;
+  if (!from.empty()) {
+    values.reserve(rows.size());
+    for (const std::int64_t row : rows) {
+      values.push_back(from[static_cast<std::size_t>(row)]);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+double CsvColumn::number(std::int64_t row) const {
+  const auto at = static_cast<std::size_t>(row);
+  if (type == CsvType::text || is_missing.at(at) != 0) {
+    return kNoNumber;
+  }
+  return type == CsvType::integer ? static_cast<double>(integers.at(at)) : reals.at(at);
+}
+
+CsvTable::CsvTable(std::vector<CsvColumn> columns, SourceLoc loc) : columns_(std::move(columns)) {
+  row_count_ = columns_.empty() ? 0 : static_cast<std::int64_t>(size_of(columns_.front()));
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    CsvColumn& column = columns_[i];
+    const auto count = static_cast<std::int64_t>(size_of(column));
+    if (column.is_missing.empty()) {
+      column.is_missing.resize(static_cast<std::size_t>(count), 0);
+    }
+    if (count != row_count_ || static_cast<std::int64_t>(column.is_missing.size()) != count) {
+      refuse_call(fmt::format("column '{}' has {} rows, '{}' has {}",
+                              columns_.front().name,
+                              row_count_,
+                              column.name,
+                              count),
+                  loc);
+    }
+    for (std::size_t other = 0; other < i; ++other) {
+      if (columns_[other].name == column.name) {
+        refuse_call(fmt::format("two columns are called '{}'", column.name), loc);
+      }
+    }
+  }
+}
+
+bool CsvTable::has_column(std::string_view name) const noexcept {
+  return std::ranges::any_of(columns_,
+                             [&](const CsvColumn& column) { return column.name == name; });
+}
+
+const CsvColumn& CsvTable::column(std::string_view name, SourceLoc loc) const {
+  const auto found =
+      std::ranges::find_if(columns_, [&](const CsvColumn& column) { return column.name == name; });
+  if (found == columns_.end()) {
+    refuse_call(fmt::format("there is no column '{}'; there are {}", name, names_of(columns_)),
+                loc);
+  }
+  return *found;
+}
+
+CsvTable CsvTable::rows(std::span<const std::int64_t> numbers, SourceLoc loc) const {
+  for (const std::int64_t row : numbers) {
+    if (row < 0 || row >= row_count_) {
+      refuse_call(fmt::format("there is no row {}; there are {}", row, row_count_), loc);
+    }
+  }
+  std::vector<CsvColumn> columns;
+  for (const CsvColumn& column : columns_) {
+    columns.push_back({.name = column.name,
+                       .type = column.type,
+                       .integers = chosen(column.integers, numbers),
+                       .reals = chosen(column.reals, numbers),
+                       .texts = chosen(column.texts, numbers),
+                       .is_missing = chosen(column.is_missing, numbers)});
+  }
+  return CsvTable(std::move(columns), loc);
+}
+
+CsvTable CsvTable::slice(std::int64_t begin, std::int64_t end, SourceLoc loc) const {
+  if (begin < 0 || begin > end || end > row_count_) {
+    refuse_call(fmt::format("rows {} to {} are no range of {} rows", begin, end, row_count_), loc);
+  }
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(end - begin));
+  std::iota(numbers.begin(), numbers.end(), begin);
+  return rows(numbers, loc);
+}
+
+CsvTable read_csv(const std::filesystem::path& file, const CsvOptions& options, SourceLoc loc) {
+  const std::vector<std::byte> bytes = detail::read_whole(file, loc);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return parse_csv(text, options, file.string(), loc);
+}
+
+CsvTable parse_csv(std::string_view text,
+                   const CsvOptions& options,
+                   std::string_view name,
+                   SourceLoc loc) {
+  return CsvReader(text, options, name, loc).table();
+}
+
+TableSplit split_rows(const CsvTable& table,
+                      double train_share,
+                      std::uint64_t seed,
+                      SourceLoc loc) {
+  if (!(train_share >= 0 && train_share <= 1)) {
+    refuse_call(fmt::format("the share {} is not in 0 to 1", train_share), loc);
+  }
+  const std::int64_t count = table.row_count();
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  // Not std::shuffle, which differs between libraries.
+  std::mt19937_64 random(seed);
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random() % left]);
+  }
+  const auto train_count =
+      static_cast<std::ptrdiff_t>(train_share * static_cast<double>(count) + 0.5);
+  const auto cut = order.begin() + train_count;
+  std::sort(order.begin(), cut);
+  std::sort(cut, order.end());
+  const std::span<const std::int64_t> all(order);
+  const auto first = static_cast<std::size_t>(train_count);
+  return {table.rows(all.first(first), loc), table.rows(all.subspan(first), loc)};
+}
+
+}  // namespace hearth

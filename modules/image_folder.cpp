@@ -1,0 +1,149 @@
+#include <hearth/modules/image_folder.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_folder(ErrorCode code, const std::string& text, SourceLoc loc) {
+  throw FileError(Error{.code = code, .text = "ImageFolder: " + text, .location = loc});
+}
+
+bool is_picture(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+}
+
+// What lies in a folder, in the order of names.
+std::vector<fs::path> entries_of(const fs::path& folder, SourceLoc loc) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    entries.push_back(at->path());
+  }
+  if (error) {
+    const bool is_missing = error == std::errc::no_such_file_or_directory;
+    refuse_folder(is_missing ? ErrorCode::not_found : ErrorCode::io_error,
+                  fmt::format("{}: {}", folder.string(), error.message()),
+                  loc);
+  }
+  std::ranges::sort(entries);
+  return entries;
+}
+
+void check(const ImageFolderOptions& options, SourceLoc loc) {
+  const auto fits = [&](const std::vector<float>& values) {
+    return values.size() == 1 || values.size() == static_cast<std::size_t>(options.channels);
+  };
+  const bool is_right = (options.channels == 1 || options.channels == 3) && fits(options.mean) &&
+                        fits(options.deviation) && options.height >= 0 && options.width >= 0 &&
+                        (options.height == 0) == (options.width == 0) &&
+                        std::ranges::all_of(options.deviation, [](float d) { return d > 0; });
+  if (!is_right) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format(
+                          "ImageFolder: channels are 1 or 3, height and width both given or both "
+                          "0, mean and deviation of one number or one a channel, deviations above "
+                          "0; got {}, {}x{}, [{}] and [{}]",
+                          options.channels,
+                          options.height,
+                          options.width,
+                          fmt::join(options.mean, ", "),
+                          fmt::join(options.deviation, ", ")),
+                      .location = loc});
+  }
+}
+
+}  // namespace
+
+ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, SourceLoc loc)
+    : options_(std::move(options)) {
+  check(options_, loc);
+  list(folder, loc);
+  is_scaled_ = options_.height > 0;
+  if (!is_scaled_) {
+    const Picture first = read_picture(files_.front(), options_.channels, loc);
+    options_.height = first.height;
+    options_.width = first.width;
+  }
+}
+
+void ImageFolder::list(const fs::path& folder, SourceLoc loc) {
+  for (const fs::path& entry : entries_of(folder, loc)) {
+    std::error_code ignored;
+    if (!fs::is_directory(entry, ignored)) {
+      continue;
+    }
+    const std::size_t before = files_.size();
+    for (const fs::path& file : entries_of(entry, loc)) {
+      if (is_picture(file)) {
+        files_.push_back(file);
+        labels_.push_back(static_cast<std::int64_t>(classes_.size()));
+      }
+    }
+    if (files_.size() == before) {
+      refuse_folder(ErrorCode::bad_format,
+                    fmt::format("{}: the class has no .png, .jpg or .jpeg", entry.string()),
+                    loc);
+    }
+    classes_.push_back(entry.filename().string());
+  }
+  if (classes_.empty()) {
+    refuse_folder(ErrorCode::not_found,
+                  fmt::format("{}: there is no subfolder, expected one a class", folder.string()),
+                  loc);
+  }
+}
+
+Examples ImageFolder::read(std::span<const std::int64_t> indices) const {
+  const auto count = static_cast<std::int64_t>(indices.size());
+  const Shape shape{count, options_.channels, options_.height, options_.width};
+  Examples examples{HostArray(DType::f32, shape, SourceLoc{}),
+                    HostArray(DType::i64, {count}, SourceLoc{})};
+  const auto channels = static_cast<std::size_t>(options_.channels);
+  const auto pixels = static_cast<std::size_t>(options_.height * options_.width);
+  for (std::size_t row = 0; row < indices.size(); ++row) {
+    const auto number = static_cast<std::size_t>(indices[row]);
+    Picture picture = read_picture(files_[number], options_.channels, SourceLoc{});
+    if (is_scaled_) {
+      picture = resized(picture, options_.height, options_.width);
+    } else if (picture.height != options_.height || picture.width != options_.width) {
+      refuse_folder(ErrorCode::bad_format,
+                    fmt::format("{}: is {}x{}, the first picture {}x{}: give height and width to "
+                                "have all scaled",
+                                files_[number].string(),
+                                picture.height,
+                                picture.width,
+                                options_.height,
+                                options_.width),
+                    SourceLoc{});
+    }
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      const float mean = options_.mean[options_.mean.size() == 1 ? 0 : channel];
+      const float deviation = options_.deviation[options_.deviation.size() == 1 ? 0 : channel];
+      const std::span<float> plane =
+          examples.inputs.values<float>().subspan((row * channels + channel) * pixels, pixels);
+      for (std::size_t at = 0; at < pixels; ++at) {
+        const auto value = static_cast<float>(picture.pixels[at * channels + channel]);
+        plane[at] = (value / 255.0F - mean) / deviation;
+      }
+    }
+    examples.targets.values<std::int64_t>()[row] = labels_[number];
+  }
+  return examples;
+}
+
+}  // namespace hearth

@@ -1,0 +1,61 @@
+// ImageFolder: pictures in a folder, a subfolder for each class, read and scaled when they are
+// needed.
+// Owns the list of files, not the pictures. Threads: any, after construction.
+#pragma once
+
+#include <hearth/modules/dataset.hpp>
+#include <hearth/modules/image_file.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hearth {
+
+struct ImageFolderOptions {
+  /// What every picture is scaled to; 0: the size of the first one, which all must have then.
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  int channels = 3;  ///< 1: grey; 3: red, green, blue; whatever the files have.
+  /// Pixels are (value/255 - mean)/deviation; one number for all channels, or one for each.
+  std::vector<float> mean = {0};
+  std::vector<float> deviation = {1};
+};
+
+class ImageFolder final : public Dataset {
+ public:
+  /// Lists the files whose names end in .png, .jpg or .jpeg (or in capitals); others are passed by.
+  /// Classes are numbered in the order of their names, pictures in the order of classes and names.
+  ///
+  /// Errors: FileError: not_found for no such folder, or one without subfolders; bad_format for a
+  /// class without pictures, and what read_picture() says of the first picture when its size is
+  /// asked for; ArgumentError for options that do not fit.
+  explicit ImageFolder(const std::filesystem::path& folder,
+                       ImageFolderOptions options = {},
+                       SourceLoc loc = SourceLoc::current());
+
+  [[nodiscard]] std::int64_t size() const override {
+    return static_cast<std::int64_t>(files_.size());
+  }
+  /// Shapes: inputs f32 [n, channels, height, width], targets i64 [n], the class.
+  /// Errors: FileError naming the picture: those of read_picture(); bad_format for another size.
+  [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
+
+  /// The names of the subfolders.
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  [[nodiscard]] const ImageFolderOptions& options() const noexcept { return options_; }
+
+ private:
+  void list(const std::filesystem::path& folder, SourceLoc loc);
+
+  ImageFolderOptions options_;
+  bool is_scaled_ = false;
+  std::vector<std::string> classes_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<std::int64_t> labels_;
+};
+
+}  // namespace hearth

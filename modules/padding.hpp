@@ -1,0 +1,42 @@
+// Pad1d and Pad2d: more elements around rows and pictures. Modules without weights.
+// Threads: values.
+#pragma once
+
+#include <hearth/modules/module.hpp>
+
+#include <hearth/runtime/ops.hpp>
+
+#include <cstdint>
+
+namespace hearth {
+
+/// Shapes: x [..., length]; result [..., left + length + right].
+/// Dtypes: all. Errors: as pad().
+struct Pad1d {
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+  PadOptions options = {};
+  [[nodiscard]] Tensor forward(Arg x) const {
+    return pad(x, {{.axis = -1, .before = left, .after = right}}, options);
+  }
+  HEARTH_MODULE(Pad1d)
+};
+
+/// Shapes: x [..., height, width]; result [..., top + height + bottom, left + width + right].
+/// Dtypes: all. Errors: as pad().
+struct Pad2d {
+  std::int64_t top = 0;
+  std::int64_t bottom = 0;
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+  PadOptions options = {};
+  [[nodiscard]] Tensor forward(Arg x) const {
+    return pad(x,
+               {{.axis = -2, .before = top, .after = bottom},
+                {.axis = -1, .before = left, .after = right}},
+               options);
+  }
+  HEARTH_MODULE(Pad2d)
+};
+
+}  // namespace hearth

@@ -1,0 +1,143 @@
+#include <hearth/modules/state_updates.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/update_group.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+struct CurrentUpdates final : ContextAttachment {
+  StateUpdates* updates = nullptr;
+};
+
+// Devices take small keys, counted from 1; this is "stateupd".
+constexpr std::uint64_t kUpdatesKey = 0x7374617465757064U;
+
+StateUpdates* exchange_updates(StateUpdates* updates) {
+  ThreadContext& context = current_context();
+  auto* current = context.find<CurrentUpdates>(kUpdatesKey);
+  if (current == nullptr) {
+    current = &context.attach(kUpdatesKey, std::make_unique<CurrentUpdates>());
+  }
+  return std::exchange(current->updates, updates);
+}
+
+// parameter + (value - parameter)*share
+std::vector<Tensor> blended(const UpdateRule::Operands& given) {
+  return {given.parameter + (given.gradient - given.parameter) * given.scalars[0]};
+}
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& text, SourceLoc loc) {
+  throw_error(Error{.code = code, .text = "StateUpdates: " + text, .location = loc});
+}
+
+const TensorRef& owner_among(const std::vector<TensorRef>& buffers,
+                             const Tensor& buffer,
+                             SourceLoc loc) {
+  const auto is_it = [&](const TensorRef& ref) { return ref.tensor->impl() == buffer.impl(); };
+  const auto owner = std::ranges::find_if(buffers, is_it);
+  if (owner == buffers.end()) {
+    refuse(ErrorCode::invalid_argument,
+           "an update is of a buffer that the model does not have: commit to the model of the "
+           "forward pass, and once",
+           loc);
+  }
+  const auto twin = std::find_if(owner + 1, buffers.end(), is_it);
+  if (twin != buffers.end()) {
+    refuse(ErrorCode::invalid_argument,
+           fmt::format("{} and {} are one tensor, of a layer that was copied: fork() each",
+                       owner->path,
+                       twin->path),
+           loc);
+  }
+  return *owner;
+}
+
+}  // namespace
+
+StateUpdates::StateUpdates() : rule_({.name = "blend", .scalar_count = 1}, blended) {}
+
+void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share, SourceLoc loc) {
+  if (buffer.shape() != value.shape() || buffer.dtype() != value.dtype()) {
+    refuse(buffer.dtype() == value.dtype() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
+           fmt::format("a buffer {} cannot become {}",
+                       describe(buffer.dtype(), buffer.shape()),
+                       describe(value.dtype(), value.shape())),
+           loc);
+  }
+  if (!(share >= 0 && share <= 1)) {
+    refuse(ErrorCode::invalid_argument, fmt::format("the share {} is not in 0 to 1", share), loc);
+  }
+  const Tensor next = value.detach();
+  const auto known = std::ranges::find_if(
+      updates_, [&](const Update& update) { return update.buffer.impl() == buffer.impl(); });
+  if (known == updates_.end()) {
+    updates_.push_back({.buffer = buffer, .value = next, .share = share});
+    return;
+  }
+  // b + (v - b)*s twice is once the way to the mean of both, weighted by what is left of each.
+  const double first = known->share * (1 - share);
+  const double whole = first + share;
+  if (whole > 0) {
+    known->value = known->value * (first / whole) + next * (share / whole);
+  }
+  known->share = whole;
+}
+
+Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, SourceLoc loc) {
+  if (updates_.empty()) {
+    Promise<void> nothing;
+    Pending<void> done = nothing.pending();
+    nothing.set_value();
+    return done;
+  }
+  std::vector<const TensorRef*> owners;
+  for (const Update& update : updates_) {
+    owners.push_back(&owner_among(buffers, update.buffer, loc));
+    if (owners.back()->tensor->device() != owners.front()->tensor->device()) {
+      refuse(ErrorCode::device_mismatch,
+             fmt::format(
+                 "{} and {} are on several devices", owners.front()->path, owners.back()->path),
+             loc);
+    }
+  }
+  UpdateGroup group(owners.front()->tensor->device(), loc);
+  for (std::size_t i = 0; i < updates_.size(); ++i) {
+    Update& update = updates_[i];
+    update.buffer = Tensor();  // so that it is updated in place
+    const double scalars[] = {update.share};
+    group.update(rule_, *owners[i]->tensor, std::move(update.value), {}, scalars);
+    owners[i]->tensor->set_path(owners[i]->path);
+  }
+  updates_.clear();
+  return group.commit();
+}
+
+StateScope::StateScope(StateUpdates& updates) : previous_(exchange_updates(&updates)) {}
+StateScope::~StateScope() {
+  exchange_updates(previous_);
+}
+
+StateUpdates& current_state_updates(std::string_view user, SourceLoc loc) {
+  const auto* current = current_context().find<CurrentUpdates>(kUpdatesKey);
+  if (current == nullptr || current->updates == nullptr) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: training changes running statistics, which need a "
+                                          "place: pass StateUpdates to forward(), or open a "
+                                          "StateScope around it",
+                                          user),
+                      .location = loc});
+  }
+  return *current->updates;
+}
+
+}  // namespace hearth

@@ -1,0 +1,424 @@
+#include <hearth/modules/table_encoder.hpp>
+
+#include "whole_file.hpp"
+
+#include <hearth/runtime/base/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+constexpr int kVersion = 1;
+
+[[noreturn]] void refuse_table(const std::string& text, SourceLoc loc) {
+  throw_error(
+      Error{.code = ErrorCode::invalid_argument, .text = "TableEncoder: " + text, .location = loc});
+}
+
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// A value as text: what names a class or a category.
+std::string text_of(const CsvColumn& column, std::int64_t row) {
+  const auto at = static_cast<std::size_t>(row);
+  return column.type == CsvType::text ? column.texts[at] : std::to_string(column.integers[at]);
+}
+
+bool misses(const CsvColumn& column, std::int64_t row) {
+  return column.is_missing[static_cast<std::size_t>(row)] != 0;
+}
+
+// The different values, in the order of numbers or of bytes.
+std::vector<std::string> distinct(const CsvColumn& column) {
+  std::vector<std::string> texts;
+  const auto count = static_cast<std::int64_t>(column.is_missing.size());
+  if (column.type == CsvType::integer) {
+    std::vector<std::int64_t> values;
+    for (std::int64_t row = 0; row < count; ++row) {
+      if (!misses(column, row)) {
+        values.push_back(column.integers[static_cast<std::size_t>(row)]);
+      }
+    }
+    std::ranges::sort(values);
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    for (const std::int64_t value : values) {
+      texts.push_back(std::to_string(value));
+    }
+    return texts;
+  }
+  for (std::int64_t row = 0; row < count; ++row) {
+    if (!misses(column, row)) {
+      texts.push_back(column.texts[static_cast<std::size_t>(row)]);
+    }
+  }
+  std::ranges::sort(texts);
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts;
+}
+
+struct Moments {
+  double mean = 0;
+  double deviation = 1;
+};
+
+// Of the values that are there; a column that is always the same keeps its size.
+Moments moments_of(const CsvColumn& column, SourceLoc loc) {
+  const auto count = static_cast<std::int64_t>(column.is_missing.size());
+  double sum = 0;
+  double there = 0;
+  for (std::int64_t row = 0; row < count; ++row) {
+    if (misses(column, row)) {
+      continue;
+    }
+    const double value = column.number(row);
+    if (!std::isfinite(value)) {
+      refuse_table(fmt::format("row {} of column '{}' is {}", row, column.name, value), loc);
+    }
+    sum += value;
+    there += 1;
+  }
+  const double mean = there > 0 ? sum / there : 0;
+  double squares = 0;
+  for (std::int64_t row = 0; row < count; ++row) {
+    if (!misses(column, row)) {
+      squares += (column.number(row) - mean) * (column.number(row) - mean);
+    }
+  }
+  const double deviation = there > 0 ? std::sqrt(squares / there) : 0;
+  return {mean, deviation > 0 ? deviation : 1};
+}
+
+void require_number(const CsvColumn& column, SourceLoc loc) {
+  if (column.type == CsvType::text) {
+    const auto first = std::ranges::find(column.is_missing, std::uint8_t{0});
+    refuse_table(
+        fmt::format(
+            "column '{}' had numbers in the rows that trained, and has texts here"
+            "{}",
+            column.name,
+            first == column.is_missing.end()
+                ? ""
+                : ": '" +
+                      column.texts[static_cast<std::size_t>(first - column.is_missing.begin())] +
+                      "'"),
+        loc);
+  }
+}
+
+}  // namespace
+
+TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, SourceLoc loc)
+    : code_(options.categories), missing_(options.missing) {
+  for (const std::vector<std::string>* const names : {&options.features, &options.leave_out}) {
+    for (const std::string& name : *names) {
+      static_cast<void>(train.column(name, loc));
+    }
+  }
+  learn_features(train, options, loc);
+  if (!options.target.empty()) {
+    learn_target(train, options, loc);
+  }
+  if (numbers_.empty() && categories_.empty()) {
+    refuse_table("there are no columns to learn from", loc);
+  }
+}
+
+void TableEncoder::learn_features(const CsvTable& train,
+                                  const TableOptions& options,
+                                  SourceLoc loc) {
+  for (const CsvColumn& column : train.columns()) {
+    const bool is_asked = options.features.empty() || is_among(options.features, column.name);
+    if (!is_asked || column.name == options.target || is_among(options.leave_out, column.name)) {
+      continue;
+    }
+    if (column.type != CsvType::text) {
+      const Moments moments = moments_of(column, loc);
+      numbers_.push_back({.column = column.name,
+                          .mean = moments.mean,
+                          .deviation = options.standardise ? moments.deviation : 0});
+      continue;
+    }
+    Category category{.column = column.name, .texts = distinct(column)};
+    if (static_cast<std::int64_t>(category.texts.size()) > options.most_categories) {
+      refuse_table(
+          fmt::format("column '{}' has {} different texts, '{}' and '{}' among them: leave "
+                      "it out, read it as another type, or raise most_categories ({})",
+                      column.name,
+                      category.texts.size(),
+                      category.texts.front(),
+                      category.texts.back(),
+                      options.most_categories),
+          loc);
+    }
+    categories_.push_back(std::move(category));
+  }
+}
+
+void TableEncoder::learn_target(const CsvTable& train, const TableOptions& options, SourceLoc loc) {
+  const CsvColumn& column = train.column(options.target, loc);
+  target_ = {.column = options.target};
+  if (column.type == CsvType::text || options.target_is_class) {
+    if (column.type == CsvType::real) {
+      refuse_table(fmt::format("the classes in column '{}' are no whole numbers", column.name),
+                   loc);
+    }
+    classes_ = distinct(column);
+    return;
+  }
+  if (options.standardise_target) {
+    const Moments moments = moments_of(column, loc);
+    target_.mean = moments.mean;
+    target_.deviation = moments.deviation;
+  }
+}
+
+ArrayDataset TableEncoder::encode(const CsvTable& table, SourceLoc loc) const {
+  if (target_.column.empty()) {
+    return encode_features(table, loc);
+  }
+  const std::vector<std::int64_t> rows = rows_of(table, true, loc);
+  Examples examples = features_of(table, rows, loc);
+  examples.targets = targets_of(table, rows, loc);
+  return ArrayDataset(std::move(examples), loc);
+}
+
+ArrayDataset TableEncoder::encode_features(const CsvTable& table, SourceLoc loc) const {
+  const std::vector<std::int64_t> rows = rows_of(table, false, loc);
+  Examples examples = features_of(table, rows, loc);
+  // Without a target each example has a number 0 in its place.
+  examples.targets = HostArray(DType::f32, {static_cast<std::int64_t>(rows.size()), 1}, loc);
+  return ArrayDataset(std::move(examples), loc);
+}
+
+// Those that are not dropped. Errors: what may not be missing.
+std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
+                                                bool has_target,
+                                                SourceLoc loc) const {
+  std::vector<const CsvColumn*> columns;
+  for (const Number& number : numbers_) {
+    columns.push_back(&table.column(number.column, loc));
+    require_number(*columns.back(), loc);
+  }
+  for (const Category& category : categories_) {
+    columns.push_back(&table.column(category.column, loc));
+    if (columns.back()->type == CsvType::real) {
+      refuse_table(fmt::format("column '{}' had texts in the rows that trained, and has numbers "
+                               "here",
+                               category.column),
+                   loc);
+    }
+  }
+  const CsvColumn* const target = has_target ? &table.column(target_.column, loc) : nullptr;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < table.row_count(); ++row) {
+    const bool lacks_target = target != nullptr && misses(*target, row);
+    const auto gap = std::ranges::find_if(
+        columns, [&](const CsvColumn* column) { return misses(*column, row); });
+    if (missing_ == MissingValue::drop && (lacks_target || gap != columns.end())) {
+      continue;
+    }
+    if (lacks_target || (missing_ == MissingValue::refuse && gap != columns.end())) {
+      refuse_table(fmt::format("row {} has no value in column '{}'",
+                               row,
+                               lacks_target ? target->name : (*gap)->name),
+                   loc);
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// Phases: numbers, then texts, column by column.
+Examples TableEncoder::features_of(const CsvTable& table,
+                                   const std::vector<std::int64_t>& rows,
+                                   SourceLoc loc) const {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  Examples examples;
+  examples.inputs = HostArray(DType::f32, {count, width()}, loc);
+  const std::span<float> inputs = examples.inputs.values<float>();
+  const auto stride = static_cast<std::size_t>(width());
+  std::size_t place = 0;
+  for (const Number& number : numbers_) {
+    const CsvColumn& column = table.column(number.column, loc);
+    const bool standardises = number.deviation > 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double value = misses(column, rows[i]) ? number.mean : column.number(rows[i]);
+      inputs[i * stride + place] =
+          static_cast<float>(standardises ? (value - number.mean) / number.deviation : value);
+    }
+    ++place;
+  }
+  for (const Category& category : categories_) {
+    const CsvColumn& column = table.column(category.column, loc);
+    HostArray codes(DType::i64, {code_ == CategoryCode::index ? count : 0}, loc);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (misses(column, rows[i])) {
+        continue;  // 0 in all columns, or code 0
+      }
+      const std::string text = text_of(column, rows[i]);
+      const auto found = std::ranges::lower_bound(category.texts, text);
+      if (found == category.texts.end() || *found != text) {
+        continue;
+      }
+      const auto at = static_cast<std::size_t>(found - category.texts.begin());
+      if (code_ == CategoryCode::one_hot) {
+        inputs[i * stride + place + at] = 1;
+      } else {
+        codes.values<std::int64_t>()[i] = static_cast<std::int64_t>(at) + 1;
+      }
+    }
+    if (code_ == CategoryCode::index) {
+      examples.more.push_back({category.column, std::move(codes)});
+    } else {
+      place += category.texts.size();
+    }
+  }
+  return examples;
+}
+
+HostArray TableEncoder::targets_of(const CsvTable& table,
+                                   const std::vector<std::int64_t>& rows,
+                                   SourceLoc loc) const {
+  const CsvColumn& column = table.column(target_.column, loc);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (classes_.empty()) {
+    require_number(column, loc);
+    HostArray targets(DType::f32, {count, 1}, loc);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      targets.values<float>()[i] =
+          static_cast<float>((column.number(rows[i]) - target_.mean) / target_.deviation);
+    }
+    return targets;
+  }
+  if (column.type == CsvType::real) {
+    refuse_table(fmt::format("the classes in column '{}' are no whole numbers", column.name), loc);
+  }
+  HostArray targets(DType::i64, {count}, loc);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string text = text_of(column, rows[i]);
+    const auto found = std::ranges::find(classes_, text);
+    if (found == classes_.end()) {
+      refuse_table(
+          fmt::format("row {} has the class '{}' in column '{}'; those that trained are {}",
+                      rows[i],
+                      text,
+                      column.name,
+                      fmt::join(classes_, ", ")),
+          loc);
+    }
+    targets.values<std::int64_t>()[i] = found - classes_.begin();
+  }
+  return targets;
+}
+
+std::int64_t TableEncoder::width() const noexcept {
+  std::size_t width = numbers_.size();
+  for (const Category& category : categories_) {
+    width += code_ == CategoryCode::one_hot ? category.texts.size() : 0;
+  }
+  return static_cast<std::int64_t>(width);
+}
+
+std::vector<std::string> TableEncoder::input_names() const {
+  std::vector<std::string> names;
+  for (const Number& number : numbers_) {
+    names.push_back(number.column);
+  }
+  for (const Category& category : categories_) {
+    for (const std::string& text : category.texts) {
+      if (code_ == CategoryCode::one_hot) {
+        names.push_back(fmt::format("{}={}", category.column, text));
+      }
+    }
+  }
+  return names;
+}
+
+const std::vector<std::string>& TableEncoder::categories(std::string_view column,
+                                                         SourceLoc loc) const {
+  const auto found = std::ranges::find_if(
+      categories_, [&](const Category& category) { return category.column == column; });
+  if (found == categories_.end()) {
+    refuse_table(fmt::format("column '{}' has no categories", column), loc);
+  }
+  return found->texts;
+}
+
+void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const {
+  nlohmann::ordered_json all{{"hearth_table_encoder", kVersion},
+                             {"code", static_cast<int>(code_)},
+                             {"missing", static_cast<int>(missing_)},
+                             {"numbers", nlohmann::json::array()},
+                             {"categories", nlohmann::json::array()},
+                             {"classes", classes_}};
+  const auto as_json = [](const Number& number) {
+    return nlohmann::ordered_json{
+        {"column", number.column}, {"mean", number.mean}, {"deviation", number.deviation}};
+  };
+  all["target"] = as_json(target_);
+  for (const Number& number : numbers_) {
+    all["numbers"].push_back(as_json(number));
+  }
+  for (const Category& category : categories_) {
+    all["categories"].push_back({{"column", category.column}, {"texts", category.texts}});
+  }
+  // Bytes that are no UTF-8 would not come back: refuse them.
+  std::string text;
+  try {
+    text = all.dump(1) + "\n";
+  } catch (const nlohmann::json::exception& error) {
+    refuse_table(fmt::format("a text of the table cannot be written: {}", error.what()), loc);
+  }
+  detail::write_whole(file, text, loc);
+}
+
+TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc) {
+  const std::vector<std::byte> bytes = detail::read_whole(file, loc);
+  const auto fail = [&](std::string_view what) {
+    throw FileError(Error{.code = ErrorCode::bad_format,
+                          .text = fmt::format("table encoder: {}: {}", file.string(), what),
+                          .location = loc});
+  };
+  TableEncoder read;
+  try {
+    const auto* const text = reinterpret_cast<const char*>(bytes.data());
+    const auto all = nlohmann::json::parse(text, text + bytes.size());
+    if (all.at("hearth_table_encoder").get<int>() != kVersion) {
+      fail("another version wrote it");
+    }
+    const int code = all.at("code").get<int>();
+    const int missing = all.at("missing").get<int>();
+    if (code < 0 || code > 1 || missing < 0 || missing > 2) {
+      fail("it has settings that this version does not know");
+    }
+    read.code_ = static_cast<CategoryCode>(code);
+    read.missing_ = static_cast<MissingValue>(missing);
+    const auto number_in = [](const nlohmann::json& json) {
+      return Number{.column = json.at("column").get<std::string>(),
+                    .mean = json.at("mean").get<double>(),
+                    .deviation = json.at("deviation").get<double>()};
+    };
+    read.target_ = number_in(all.at("target"));
+    read.classes_ = all.at("classes").get<std::vector<std::string>>();
+    for (const auto& number : all.at("numbers")) {
+      read.numbers_.push_back(number_in(number));
+    }
+    for (const auto& category : all.at("categories")) {
+      read.categories_.push_back({.column = category.at("column").get<std::string>(),
+                                  .texts = category.at("texts").get<std::vector<std::string>>()});
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail(error.what());
+  }
+  return read;
+}
+
+}  // namespace hearth

@@ -1,0 +1,117 @@
+// TableEncoder: the columns of a table as numbers for a network. It learns means, deviations and
+// categories from the rows that train, and does the same to every other table.
+// A value that owns what it learned. Threads: a value; const functions from any.
+// Invariant: the same table gives the same numbers, in whatever program the encoder is loaded.
+#pragma once
+
+#include <hearth/modules/array_dataset.hpp>
+#include <hearth/modules/csv.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hearth {
+
+enum class CategoryCode : std::uint8_t {
+  one_hot,  ///< A column of 0 and 1 for each text; one that did not train is 0 in all.
+  index,    ///< An array of its own under the column's name, i64 [n], for an Embedding: 0 is a text
+            ///< that did not train, the others are numbered from 1.
+};
+enum class MissingValue : std::uint8_t {
+  mean,    ///< Numbers that are missing become the mean; texts, one that did not train.
+  refuse,  ///< An error names the row.
+  drop,    ///< The row is left out.
+};
+
+struct TableOptions {
+  std::string target = {};                  ///< The column to predict; empty: none.
+  bool target_is_class = false;             ///< Of a column of whole numbers. Texts always are.
+  std::vector<std::string> features = {};   ///< Empty: all columns but the target …
+  std::vector<std::string> leave_out = {};  ///< … and these.
+  CategoryCode categories = CategoryCode::one_hot;
+  MissingValue missing = MissingValue::mean;
+  bool standardise = true;         ///< Numbers become (value - mean)/deviation.
+  bool standardise_target = true;  ///< A target that is a number, too.
+  /// More different texts in a column are refused: it may be free text, or numbers with a bad one
+  /// among them.
+  std::int64_t most_categories = 100;
+};
+
+class TableEncoder final {
+ public:
+  /// Learns from these rows.
+  ///
+  /// Errors: ArgumentError for columns that are not there, no features, a column of more categories
+  /// than most_categories, a number that is infinite, or a target that is missing in a row (unless
+  /// such rows are dropped); also what encode() says.
+  explicit TableEncoder(const CsvTable& train,
+                        const TableOptions& options,
+                        SourceLoc loc = SourceLoc::current());
+
+  /// A table as examples: inputs f32 [n, width()], numbers first, in the order of the columns; each
+  /// column of CategoryCode::index in Examples::more. Targets are f32 [n, 1], or classes, i64 [n].
+  ///
+  /// Errors: ArgumentError for a column that is not there or of another type, a class that did not
+  /// train, or a missing value or target that may not be; it names the row.
+  [[nodiscard]] ArrayDataset encode(const CsvTable& table,
+                                    SourceLoc loc = SourceLoc::current()) const;
+  /// The same without a target, whose column need not be there: what a trained model is asked.
+  [[nodiscard]] ArrayDataset encode_features(const CsvTable& table,
+                                             SourceLoc loc = SourceLoc::current()) const;
+
+  /// How many numbers an example has in inputs.
+  [[nodiscard]] std::int64_t width() const noexcept;
+  /// What they are: "median_income", "ocean_proximity=INLAND".
+  [[nodiscard]] std::vector<std::string> input_names() const;
+  /// The texts of a column, in the order of their codes. Errors: ArgumentError for another column.
+  [[nodiscard]] const std::vector<std::string>& categories(
+      std::string_view column, SourceLoc loc = SourceLoc::current()) const;
+  /// The names of the classes, when the target is one.
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  /// What a prediction stands for, in the units of the table: 0 is the mean of the target.
+  [[nodiscard]] double target_value(double prediction) const noexcept {
+    return prediction * target_.deviation + target_.mean;
+  }
+
+  /// Writes it to a file, to be kept beside a model's weights. Errors: FileError io_error.
+  void save(const std::filesystem::path& file, SourceLoc loc = SourceLoc::current()) const;
+  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write.
+  [[nodiscard]] static TableEncoder load(const std::filesystem::path& file,
+                                         SourceLoc loc = SourceLoc::current());
+
+ private:
+  struct Number {
+    std::string column;
+    double mean = 0;
+    double deviation = 1;  // 0: it is not standardised, and the mean only fills gaps
+  };
+  struct Category {
+    std::string column;
+    std::vector<std::string> texts;
+  };
+
+  TableEncoder() = default;
+  void learn_features(const CsvTable& train, const TableOptions& options, SourceLoc loc);
+  void learn_target(const CsvTable& train, const TableOptions& options, SourceLoc loc);
+  [[nodiscard]] std::vector<std::int64_t> rows_of(const CsvTable& table,
+                                                  bool has_target,
+                                                  SourceLoc loc) const;
+  [[nodiscard]] Examples features_of(const CsvTable& table,
+                                     const std::vector<std::int64_t>& rows,
+                                     SourceLoc loc) const;
+  [[nodiscard]] HostArray targets_of(const CsvTable& table,
+                                     const std::vector<std::int64_t>& rows,
+                                     SourceLoc loc) const;
+
+  CategoryCode code_ = CategoryCode::one_hot;
+  MissingValue missing_ = MissingValue::mean;
+  std::vector<Number> numbers_;
+  std::vector<Category> categories_;
+  Number target_;                     // without a column: there is none
+  std::vector<std::string> classes_;  // of the target; empty: it is a number
+};
+
+}  // namespace hearth

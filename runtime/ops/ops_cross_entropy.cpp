@@ -1,0 +1,140 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+constexpr OpKind kCrossEntropyKind = OpKind::cross_entropy;
+
+// Logits as [rows, classes] and targets as [rows].
+struct Rows {
+  Tensor logits;
+  Tensor targets;
+};
+
+Rows rows_of(const Arg& logits, const Arg& targets, int class_axis) {
+  const TensorImpl& impl = detail::accepted_operand(kCrossEntropyKind, logits);
+  const Shape shape = impl.layout->shape;
+  const Shape given = detail::operand(kCrossEntropyKind, targets).layout->shape;
+  const int axis = detail::checked(
+      normalize_axis("cross_entropy", class_axis, shape.rank()), kCrossEntropyKind, logits);
+  std::vector<int> order;
+  Shape wanted;
+  std::int64_t count = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != axis) {
+      order.push_back(i);
+      wanted.push_back(shape[i]);
+      count *= shape[i];
+    }
+  }
+  if (given != wanted) {
+    const std::array inputs{logits, targets};
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           kCrossEntropyKind,
+                           fmt::format("targets must be {}, are {}: logits {}, classes on axis {}",
+                                       wanted.to_string(),
+                                       describe(targets.tensor().dtype(), given),
+                                       describe(impl.dtype, shape),
+                                       axis),
+                           logits.location(),
+                           inputs);
+  }
+  order.push_back(axis);
+  const SourceLoc loc = logits.location();
+  Tensor last = permute(logits, order);
+  return {reshape(Arg(std::move(last), loc), {count, shape[axis]}), reshape(targets, {count})};
+}
+
+void check(const Arg& logits, const CrossEntropyOptions& options, std::int64_t class_count) {
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    detail::throw_op_error(
+        ErrorCode::invalid_argument,
+        kCrossEntropyKind,
+        fmt::format("the label smoothing {} is not in 0 to 1", options.label_smoothing),
+        logits);
+  }
+  if (!options.class_weights.is_empty() && options.class_weights.shape() != Shape{class_count}) {
+    detail::throw_op_error(
+        ErrorCode::shape_mismatch,
+        kCrossEntropyKind,
+        fmt::format("class_weights must be [{}], are {}",
+                    class_count,
+                    describe(options.class_weights.dtype(), options.class_weights.shape())),
+        logits);
+  }
+}
+
+// What label smoothing adds for each row: minus the sum of the log probabilities, weighted.
+Tensor spread_over_classes(const Tensor& logits, const Tensor& weights, SourceLoc loc) {
+  Tensor logs = log_softmax(Arg(logits, loc));
+  if (!weights.is_empty()) {
+    logs = mul(Arg(std::move(logs), loc), Arg(weights, loc));
+  }
+  return neg(Arg(sum(Arg(std::move(logs), loc), -1), loc));
+}
+
+// Phases: rows; what each row's target is, if it counts; each row's loss; their weighted mean.
+Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
+  const SourceLoc loc = logits.location();
+  const DType dtype = detail::accepted_operand(kCrossEntropyKind, logits).dtype;
+  Rows rows = rows_of(logits, targets, options.class_axis);
+  const std::int64_t class_count = rows.logits.shape()[1];
+  check(logits, options, class_count);
+
+  Tensor counts;  // bool: which rows do; empty: all
+  if (options.ignore_index.has_value()) {
+    counts = not_equal(Arg(rows.targets, loc), Arg(*options.ignore_index, loc));
+    rows.targets = where(Arg(counts, loc), Arg(rows.targets, loc), Arg(0, loc));
+  }
+  const auto without_ignored = [&](Tensor values) {
+    return counts.is_empty() ? values
+                             : where(Arg(counts, loc), Arg(std::move(values), loc), Arg(0.0, loc));
+  };
+
+  Tensor losses =
+      detail::wide(cross_entropy_per_row(Arg(rows.logits, loc), Arg(rows.targets, loc)));
+  const DType inside = losses.dtype();
+  Tensor weights;
+  Tensor row_weights;
+  if (!options.class_weights.is_empty()) {
+    weights = cast(Arg(options.class_weights, loc), inside);
+    row_weights = without_ignored(index_select(Arg(weights, loc), 0, Arg(rows.targets, loc)));
+    losses = mul(Arg(std::move(losses), loc), Arg(row_weights, loc));
+  }
+  if (options.label_smoothing > 0) {
+    const double part = options.label_smoothing / static_cast<double>(class_count);
+    const Tensor logits_inside = cast(Arg(rows.logits, loc), inside);
+    Tensor all = spread_over_classes(logits_inside, weights, loc);
+    losses = mul(Arg(std::move(losses), loc), Arg(1 - options.label_smoothing, loc));
+    losses =
+        add(Arg(std::move(losses), loc), Arg(mul(Arg(std::move(all), loc), Arg(part, loc)), loc));
+  }
+  losses = without_ignored(std::move(losses));
+
+  if (row_weights.is_empty()) {
+    if (counts.is_empty()) {
+      return cast(Arg(mean(Arg(std::move(losses), loc)), loc), dtype);
+    }
+    row_weights = cast(Arg(counts, loc), inside);
+  }
+  Tensor total = sum(Arg(std::move(losses), loc));
+  Tensor divisor = sum(Arg(std::move(row_weights), loc));
+  return cast(Arg(div(Arg(std::move(total), loc), Arg(std::move(divisor), loc)), loc), dtype);
+}
+
+}  // namespace
+
+Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options) {
+  return detail::named_as("cross_entropy", [&] { return with_options(logits, targets, options); });
+}
+
+}  // namespace hearth

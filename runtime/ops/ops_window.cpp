@@ -1,0 +1,109 @@
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace hearth {
+namespace {
+
+// A row is a picture of height 1.
+Conv2dOptions as_picture(const Conv1dOptions& options) {
+  return {.stride = {1, options.stride},
+          .padding = {0, options.padding},
+          .dilation = {1, options.dilation},
+          .groups = options.groups};
+}
+
+Tensor row_as_picture(std::string_view what, const Arg& x) {
+  constexpr OpKind kKind = OpKind::conv2d;
+  const TensorImpl& impl = detail::operand(kKind, x);
+  if (impl.layout->shape.rank() != 3) {
+    detail::throw_op_error(
+        ErrorCode::shape_mismatch,
+        kKind,
+        fmt::format(
+            "{} must have three axes, is {}", what, describe(impl.dtype, impl.layout->shape)),
+        x);
+  }
+  return unsqueeze(x, 2);
+}
+
+// [count, size]: row i has 1/length over its window. A product with it takes the means.
+Tensor window_means(
+    const Device& device, std::int64_t size, std::int64_t count, DType dtype, SourceLoc loc) {
+  std::vector<double> weights(static_cast<std::size_t>(size * count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t begin = i * size / count;
+    const std::int64_t end = ((i + 1) * size + count - 1) / count;
+    for (std::int64_t at = begin; at < end; ++at) {
+      weights[static_cast<std::size_t>(i * size + at)] = 1 / static_cast<double>(end - begin);
+    }
+  }
+  Tensor exact = Tensor::from(device, std::move(weights), Shape{count, size}, loc);
+  return cast(Arg(std::move(exact), loc), dtype);
+}
+
+}  // namespace
+
+Tensor conv1d(Arg x, Arg weight, Conv1dOptions options) {
+  return detail::named_as("conv1d", [&] {
+    const SourceLoc loc = x.location();
+    const Tensor window = row_as_picture("weight", weight);
+    Tensor result = conv2d(Arg(row_as_picture("x", x), loc), Arg(window, loc), as_picture(options));
+    return squeeze(Arg(std::move(result), loc), 2);
+  });
+}
+Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options) {
+  return detail::named_as("conv1d", [&] {
+    const SourceLoc loc = x.location();
+    const Tensor window = row_as_picture("weight", weight);
+    Tensor result =
+        conv2d(Arg(row_as_picture("x", x), loc), Arg(window, loc), bias, as_picture(options));
+    return squeeze(Arg(std::move(result), loc), 2);
+  });
+}
+
+Tensor adaptive_avg_pool2d(Arg x, std::array<std::int64_t, 2> size) {
+  return detail::named_as("adaptive_avg_pool2d", [&] {
+    constexpr OpKind kKind = OpKind::avg_pool2d;
+    const TensorImpl& impl = detail::accepted_operand(kKind, x);
+    const Shape shape = impl.layout->shape;
+    const DType dtype = impl.dtype;
+    if (shape.rank() != 4 || shape[2] < 1 || shape[3] < 1) {
+      detail::throw_op_error(ErrorCode::shape_mismatch,
+                             kKind,
+                             fmt::format("needs pictures [n, channels, height, width], got {}",
+                                         describe(dtype, shape)),
+                             x);
+    }
+    if (size[0] < 1 || size[1] < 1) {
+      detail::throw_op_error(ErrorCode::invalid_argument,
+                             kKind,
+                             fmt::format("the size {}x{} is not 1 or more", size[0], size[1]),
+                             x);
+    }
+    const SourceLoc loc = x.location();
+    if (size[0] == 1 && size[1] == 1) {
+      return mean(x, {2, 3}, true);
+    }
+    if (shape[2] % size[0] == 0 && shape[3] % size[1] == 0) {
+      return avg_pool2d(x, {.kernel = {shape[2] / size[0], shape[3] / size[1]}});
+    }
+    const Device device = x.tensor().device();
+    Tensor value = detail::wide(x);
+    const DType inside = value.dtype();
+    const Tensor rows = window_means(device, shape[2], size[0], inside, loc);
+    const Tensor columns = window_means(device, shape[3], size[1], inside, loc);
+    value = matmul(Arg(std::move(value), loc), Arg(transpose(Arg(columns, loc)), loc));
+    value = matmul(Arg(rows, loc), Arg(std::move(value), loc));
+    return cast(Arg(std::move(value), loc), dtype);
+  });
+}
+
+}  // namespace hearth

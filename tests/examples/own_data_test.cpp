@@ -1,0 +1,71 @@
+// The examples that read data of one's own, on what they make up; and what they say when a file is
+// missing.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "program.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+namespace hearth::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+/// The number behind `words` in what a program printed.
+double figure(const std::string& out, const std::string& words) {
+  const std::size_t place = out.rfind(words);
+  EXPECT_NE(place, std::string::npos) << out;
+  return place == std::string::npos ? 0 : std::stod(out.substr(place + words.size()));
+}
+
+class OwnData : public ::testing::Test {
+ protected:
+  OwnData() { ::unsetenv("HEARTH_DATA_DIR"); }  // NOLINT(concurrency-mt-unsafe)
+};
+
+TEST_F(OwnData, HousingLearnsPrices) {
+  const Outcome outcome = run("housing");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_GT(figure(outcome.out, "held-out rows: R2 "), 0.95);
+}
+
+TEST_F(OwnData, TextsAreClassified) {
+  const Outcome outcome = run("text_classification");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("1200 texts to train, 300 to test"));
+  EXPECT_GT(figure(outcome.out, ", "), 90) << outcome.out;
+}
+
+TEST_F(OwnData, TheGptLearnsToCount) {
+  const Outcome outcome = run("char_gpt", {"40"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_LT(figure(outcome.out, "held-out text: loss "), 2.3) << "of guessing it is 3";
+  EXPECT_THAT(outcome.out, HasSubstr("it writes:\nt"));
+}
+
+TEST_F(OwnData, ADataSetOfOnesOwnIsLearnedAndItsErrorsKeepTheirWords) {
+  const Outcome outcome = run("custom_dataset");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_GT(figure(outcome.out, "did not see: "), 90);
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("of MappedDataset of Spirals could not be read"),
+                    HasSubstr("the spiral is broken")));
+}
+
+TEST_F(OwnData, AMissingFileIsNamed) {
+  const TemporaryFolder folder;
+  ::setenv("HEARTH_DATA_DIR", folder.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  for (const char* name : {"housing", "text_classification", "char_gpt"}) {
+    const Outcome outcome = run(name);
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.out;
+    EXPECT_THAT(outcome.out, ContainsRegex("(housing|test)[.]csv|input[.]txt"));
+  }
+  ::unsetenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe)
+}
+
+}  // namespace
+}  // namespace hearth::testing

@@ -1,0 +1,152 @@
+// CSV: fields, types, missing values, rows, and what is no table.
+#include <hearth/modules/csv.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+#include "tests/base/temporary_folder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string refusal(std::string_view text, const CsvOptions& options = {}) {
+  try {
+    (void)parse_csv(text, options, "t.csv");
+  } catch (const Exception& error) {
+    EXPECT_NE(error.error().location.line, 0U);
+    return error.error().text;
+  }
+  return "nothing thrown";
+}
+
+TEST(Csv, GivesEachColumnTheFirstTypeThatFits) {
+  const CsvTable table = parse_csv("a,b,c,d\n1,1.5,x,\n-2,2,7,NA\n+3,1e3,y,\n");
+  ASSERT_EQ(table.row_count(), 3);
+  EXPECT_EQ(table.column("a").type, CsvType::integer);
+  EXPECT_THAT(table.column("a").integers, ElementsAre(1, -2, 3));
+  EXPECT_EQ(table.column("b").type, CsvType::real);
+  EXPECT_THAT(table.column("b").reals, ElementsAre(1.5, 2, 1000));
+  EXPECT_EQ(table.column("c").type, CsvType::text);
+  EXPECT_THAT(table.column("c").texts, ElementsAre("x", "7", "y"));
+  EXPECT_EQ(table.column("d").type, CsvType::real) << "of nothing but gaps";
+  EXPECT_THAT(table.column("d").is_missing, ElementsAre(1, 1, 1));
+  EXPECT_EQ(parse_csv("a\n9223372036854775808\n").column("a").type, CsvType::real);
+}
+
+TEST(Csv, ReadsQuotesLinesAndSpaces) {
+  const CsvTable table =
+      parse_csv("\xef\xbb\xbfname,\"no, of\"\"s\"\r\n\"a, \"\"b\"\"\nc\", 7 \r\n\r\n\"\",\"8\"");
+  EXPECT_THAT(table.column("name").texts, ElementsAre("a, \"b\"\nc", ""));
+  EXPECT_THAT(table.column("name").is_missing, ElementsAre(0, 0)) << "\"\" is an empty text";
+  EXPECT_THAT(table.column("no, of\"s").integers, ElementsAre(7, 8));
+  EXPECT_THAT(parse_csv("a;b\n1;x\"y\n", {.separator = ';'}).column("b").texts,
+              ElementsAre("x\"y"));
+  const CsvTable bare = parse_csv("1,2\n3,4\n", {.header = false});
+  EXPECT_THAT(bare.column("1").integers, ElementsAre(2, 4));
+}
+
+TEST(Csv, KnowsMissingValues) {
+  const CsvTable table =
+      parse_csv("a,b,c\n1,x,?\n,,2.5\nNA,\"NA\",\"\"\n", {.missing = {"", "NA", "?"}});
+  EXPECT_THAT(table.column("a").is_missing, ElementsAre(0, 1, 1));
+  EXPECT_EQ(table.column("a").number(0), 1);
+  EXPECT_TRUE(std::isnan(table.column("a").number(1)));
+  EXPECT_THAT(table.column("b").is_missing, ElementsAre(0, 1, 0));
+  EXPECT_THAT(table.column("b").texts, ElementsAre("x", "", "NA"));
+  EXPECT_EQ(table.column("c").type, CsvType::real);
+  EXPECT_THAT(table.column("c").is_missing, ElementsAre(1, 0, 1));
+}
+
+TEST(Csv, TakesTheTypesItIsTold) {
+  const CsvOptions options{.types = {{"zip", CsvType::text}, {"n", CsvType::real}}};
+  const CsvTable table = parse_csv("zip,n\n01234,1\n", options);
+  EXPECT_THAT(table.column("zip").texts, ElementsAre("01234"));
+  EXPECT_THAT(table.column("n").reals, ElementsAre(1));
+  EXPECT_EQ(refusal("a,n\n1,2\n1,3x\n", {.types = {{"n", CsvType::real}}}),
+            "csv: t.csv: line 3: '3x' in column 'n' is no number");
+  EXPECT_EQ(refusal("n\n1.5\n", {.types = {{"n", CsvType::integer}}}),
+            "csv: t.csv: line 2: '1.5' in column 'n' is no whole number");
+  EXPECT_EQ(refusal("a,n\n1,2\n", {.types = {{"m", CsvType::real}}}),
+            "CsvTable: a type is given for 'm', but the columns of t.csv are a, n");
+}
+
+TEST(Csv, RefusesWhatIsNoTable) {
+  EXPECT_EQ(refusal("a,b\n1,2\n\"x\ny\",2\n1\n"),
+            "csv: t.csv: line 5: the row has 1 fields, expected 2");
+  EXPECT_EQ(refusal("a,b\n1,\"2\n"), "csv: t.csv: line 2: a quote that begins here does not end");
+  EXPECT_EQ(refusal("a,b\n\"1\"2,3\n"),
+            "csv: t.csv: line 2: something follows the quote that ends a field");
+  EXPECT_EQ(refusal("a,a\n1,2\n"), "csv: t.csv: line 1: two columns are called 'a'");
+  EXPECT_THAT(refusal(""), HasSubstr("there are no rows"));
+  EXPECT_THAT(refusal("a,b\n"), HasSubstr("there are no rows"));
+}
+
+TEST(Csv, ReadsFiles) {
+  const TemporaryFolder folder;
+  EXPECT_THROW((void)read_csv(folder.path() / "none.csv"), FileError);
+  std::ofstream(folder.path() / "t.csv") << "a\n4\n";
+  EXPECT_THAT(read_csv(folder.path() / "t.csv").column("a").integers, ElementsAre(4));
+}
+
+TEST(CsvTable, GivesSomeOfItsRows) {
+  const CsvTable table = parse_csv("a,b\n1,x\n2,\n3,z\n");
+  const CsvTable some = table.rows(std::vector<std::int64_t>{2, 0, 2});
+  EXPECT_THAT(some.column("a").integers, ElementsAre(3, 1, 3));
+  EXPECT_THAT(some.column("b").texts, ElementsAre("z", "x", "z"));
+  EXPECT_THAT(table.slice(1, 3).column("b").is_missing, ElementsAre(1, 0));
+  EXPECT_EQ(table.slice(1, 1).row_count(), 0);
+  EXPECT_THROW((void)table.slice(2, 4), ArgumentError);
+  EXPECT_THROW((void)table.rows(std::vector<std::int64_t>{3}), ArgumentError);
+  EXPECT_TRUE(table.has_column("b"));
+  try {
+    (void)table.column("c");
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text, "CsvTable: there is no column 'c'; there are a, b");
+  }
+}
+
+TEST(CsvTable, IsMadeOfColumnsOfOneSize) {
+  const auto made = [](std::vector<CsvColumn> columns) { return CsvTable(std::move(columns)); };
+  EXPECT_EQ(made({{.name = "a", .type = CsvType::real, .reals = {1, 2}}}).row_count(), 2);
+  EXPECT_THROW((void)made({{.name = "a", .type = CsvType::real, .reals = {1, 2}},
+                           {.name = "b", .texts = {"x"}}}),
+               ArgumentError);
+  EXPECT_THROW((void)made({{.name = "a", .texts = {"x"}}, {.name = "a", .texts = {"y"}}}),
+               ArgumentError);
+}
+
+TEST(CsvTable, SplitsIntoTwoPartsThatLeaveNoRowOut) {
+  std::string text = "a\n";
+  for (int i = 0; i < 100; ++i) {
+    text += std::to_string(i) + "\n";
+  }
+  const CsvTable table = parse_csv(text);
+  const TableSplit parts = split_rows(table, 0.8, 3);
+  EXPECT_EQ(parts.train.row_count(), 80);
+  const std::vector<std::int64_t>& test = parts.test.column("a").integers;
+  EXPECT_TRUE(std::ranges::is_sorted(test));
+  std::vector<std::int64_t> all = parts.train.column("a").integers;
+  all.insert(all.end(), test.begin(), test.end());
+  std::ranges::sort(all);
+  EXPECT_EQ(all, table.column("a").integers);
+  EXPECT_EQ(split_rows(table, 0.8, 3).test.column("a").integers, test);
+  EXPECT_NE(split_rows(table, 0.8, 4).test.column("a").integers, test);
+  EXPECT_EQ(split_rows(table, 1).test.row_count(), 0);
+  EXPECT_THROW((void)split_rows(table, 1.1), ArgumentError);
+}
+
+}  // namespace
+}  // namespace hearth

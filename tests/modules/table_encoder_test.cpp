@@ -1,0 +1,157 @@
+// Tables as numbers: what is learned from the rows that train, and done to all others.
+#include <hearth/modules/table_encoder.hpp>
+
+#include "tests/base/temporary_folder.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+template <class T>
+std::vector<T> values(const HostArray& array) {
+  const std::span<const T> all = array.values<T>();
+  return {all.begin(), all.end()};
+}
+
+template <class Fn>
+std::string refusal(const Fn& fn) {
+  try {
+    fn();
+  } catch (const Exception& error) {
+    return error.error().text;
+  }
+  return "nothing thrown";
+}
+
+// Sizes have mean 2 and deviation 1 over those that are there, prices mean 20 and deviation 10.
+const CsvTable kTrain = parse_csv("size,kind,price\n1,b,10\n3,a,30\n,b,10\n2,,30\n");
+const CsvTable kOther = parse_csv("size,kind,price\n2.5,c,20\n");
+const double kDeviation = std::sqrt(2.0 / 3);
+
+TEST(TableEncoder, StandardisesNumbersAndNamesCategories) {
+  const TableEncoder encoder(kTrain, {.target = "price"});
+  EXPECT_THAT(encoder.input_names(), ElementsAre("size", "kind=a", "kind=b"));
+  const ArrayDataset data = encoder.encode(kTrain);
+  EXPECT_EQ(data.examples().inputs.shape(), (Shape{4, 3}));
+  const auto far = static_cast<float>(1 / kDeviation);
+  EXPECT_THAT(
+      values<float>(data.examples().inputs),
+      Pointwise(FloatNear(1e-6F), std::vector<float>{-far, 0, 1, far, 1, 0, 0, 0, 1, 0, 0, 0}));
+  EXPECT_THAT(values<float>(data.examples().targets), ElementsAre(-1, 1, -1, 1));
+  EXPECT_EQ(data.examples().targets.shape(), (Shape{4, 1}));
+  EXPECT_EQ(encoder.target_value(-1), 10);
+}
+
+TEST(TableEncoder, DoesTheSameToOtherRows) {
+  const TableEncoder encoder(kTrain, {.target = "price"});
+  EXPECT_THAT(
+      values<float>(encoder.encode(kOther).examples().inputs),
+      Pointwise(FloatNear(1e-6F), std::vector<float>{static_cast<float>(0.5 / kDeviation), 0, 0}));
+  const CsvTable question = parse_csv("kind,size\na,2\n");
+  EXPECT_THAT(values<float>(encoder.encode_features(question).examples().inputs),
+              ElementsAre(0, 1, 0));
+}
+
+TEST(TableEncoder, LeavesNumbersAsTheyAreWhenTold) {
+  const TableEncoder encoder(kTrain,
+                             {.target = "price",
+                              .leave_out = {"kind"},
+                              .standardise = false,
+                              .standardise_target = false});
+  const ArrayDataset data = encoder.encode(kTrain);
+  EXPECT_THAT(values<float>(data.examples().inputs), ElementsAre(1, 3, 2, 2));
+  EXPECT_THAT(values<float>(data.examples().targets), ElementsAre(10, 30, 10, 30));
+}
+
+TEST(TableEncoder, CodesCategoriesForAnEmbedding) {
+  const TableEncoder encoder(kTrain, {.target = "price", .categories = CategoryCode::index});
+  EXPECT_EQ(encoder.width(), 1);
+  EXPECT_THAT(encoder.categories("kind"), ElementsAre("a", "b"));
+  const ArrayDataset data = encoder.encode(kTrain);
+  EXPECT_THAT(values<std::int64_t>(data.examples().at("kind")), ElementsAre(2, 1, 2, 0));
+  EXPECT_THAT(values<std::int64_t>(encoder.encode(kOther).examples().at("kind")), ElementsAre(0));
+  EXPECT_THROW((void)encoder.categories("size"), ArgumentError);
+}
+
+TEST(TableEncoder, NumbersClasses) {
+  const CsvTable table = parse_csv("x,label\n1,10\n2,3\n3,10\n");
+  const TableEncoder encoder(table, {.target = "label", .target_is_class = true});
+  EXPECT_THAT(encoder.classes(), ElementsAre("3", "10"));
+  EXPECT_THAT(values<std::int64_t>(encoder.encode(table).examples().targets), ElementsAre(1, 0, 1));
+  EXPECT_EQ(
+      refusal([&] { (void)encoder.encode(parse_csv("x,label\n1,4\n")); }),
+      "TableEncoder: row 0 has the class '4' in column 'label'; those that trained are 3, 10");
+  const CsvTable texts = parse_csv("x,label\n1,no\n2,yes\n");
+  EXPECT_THAT(TableEncoder(texts, {.target = "label"}).classes(), ElementsAre("no", "yes"));
+  EXPECT_THAT(refusal([&] {
+                TableEncoder(parse_csv("x,y\n1,0.5\n"), {.target = "y", .target_is_class = true});
+              }),
+              HasSubstr("no whole numbers"));
+}
+
+TEST(TableEncoder, TreatsMissingValuesAsTold) {
+  const TableEncoder dropping(kTrain, {.target = "price", .missing = MissingValue::drop});
+  EXPECT_THAT(values<float>(dropping.encode(kTrain).examples().targets), ElementsAre(-1, 1));
+  const TableEncoder refusing(kTrain, {.target = "price", .missing = MissingValue::refuse});
+  EXPECT_EQ(refusal([&] { (void)refusing.encode(kTrain); }),
+            "TableEncoder: row 2 has no value in column 'size'");
+  const TableEncoder filling(kTrain, {.target = "price"});
+  EXPECT_EQ(refusal([&] { (void)filling.encode(parse_csv("size,kind,price\n1,a,\n2,b,1\n")); }),
+            "TableEncoder: row 0 has no value in column 'price'");
+}
+
+TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
+  EXPECT_EQ(refusal([] { TableEncoder(kTrain, {.target = "cost"}); }),
+            "CsvTable: there is no column 'cost'; there are size, kind, price");
+  EXPECT_THROW(TableEncoder(kTrain, {.leave_out = {"colour"}}), ArgumentError);
+  EXPECT_THROW(TableEncoder(parse_csv("a\n1\n"), {.target = "a"}), ArgumentError);
+  EXPECT_EQ(
+      refusal([] { TableEncoder(kTrain, {.most_categories = 1}); }),
+      "TableEncoder: column 'kind' has 2 different texts, 'a' and 'b' among them: leave it out, "
+      "read it as another type, or raise most_categories (1)");
+  EXPECT_THAT(refusal([] { TableEncoder(parse_csv("a\n1\ninf\n"), {}); }),
+              HasSubstr("row 1 of column 'a' is inf"));
+  const TableEncoder encoder(kTrain, {.target = "price"});
+  EXPECT_THAT(refusal([&] { (void)encoder.encode(parse_csv("size,kind,price\nbig,a,1\n")); }),
+              HasSubstr("column 'size' had numbers in the rows that trained, and has texts here: "
+                        "'big'"));
+  EXPECT_THAT(refusal([&] { (void)encoder.encode(parse_csv("size,kind,price\n1,0.5,1\n")); }),
+              HasSubstr("column 'kind' had texts"));
+}
+
+TEST(TableEncoder, ComesBackFromAFile) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "encoder.json";
+  for (const CategoryCode code : {CategoryCode::one_hot, CategoryCode::index}) {
+    const TableEncoder made(kTrain, {.target = "price", .categories = code});
+    made.save(file);
+    const TableEncoder read = TableEncoder::load(file);
+    EXPECT_EQ(read.input_names(), made.input_names());
+    const ArrayDataset a = made.encode(kTrain);
+    const ArrayDataset b = read.encode(kTrain);
+    EXPECT_EQ(values<float>(a.examples().inputs), values<float>(b.examples().inputs));
+    EXPECT_EQ(values<float>(a.examples().targets), values<float>(b.examples().targets));
+    EXPECT_EQ(a.examples().more.size(), b.examples().more.size());
+    EXPECT_EQ(read.target_value(0.3), made.target_value(0.3));
+  }
+  std::ofstream(file, std::ios::trunc) << "{\"hearth_table_encoder\": 1}";
+  EXPECT_THAT(refusal([&] { (void)TableEncoder::load(file); }), HasSubstr("encoder.json: "));
+  std::ofstream(file, std::ios::trunc) << "no json";
+  EXPECT_THROW((void)TableEncoder::load(file), FileError);
+  EXPECT_THROW((void)TableEncoder::load(folder.path() / "none"), FileError);
+}
+
+}  // namespace
+}  // namespace hearth

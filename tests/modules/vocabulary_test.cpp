@@ -1,0 +1,97 @@
+// Vocabularies of bytes and words, and their files.
+#include <hearth/modules/vocabulary.hpp>
+
+#include <hearth/runtime/base/error.hpp>
+
+#include "tests/base/temporary_folder.hpp"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Vocabulary, OfBytesKeepsATextAsItIs) {
+  const std::string text = "b\na\xff z";
+  const Vocabulary bytes(text, {.unit = TextUnit::bytes});
+  EXPECT_EQ(bytes.size(), 6);
+  EXPECT_THAT(bytes.encode("ab\n"), ElementsAre(2, 3, 0));
+  EXPECT_EQ(bytes.decode(bytes.encode(text)), text);
+  try {
+    (void)bytes.encode("abq");
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text, "Vocabulary: byte 2 of the text, 0x71, is not in it");
+  }
+}
+
+TEST(Vocabulary, OfWordsPutsTheMostFrequentFirst) {
+  const std::vector<std::string> texts{"The dog's dog.", "A cat, the cat-dog", "n\xc3\xa9"};
+  const Vocabulary words(texts);
+  EXPECT_EQ(words.size(), 2 + 6);
+  EXPECT_EQ(words.word(2), "cat");
+  EXPECT_EQ(words.word(3), "dog");
+  EXPECT_EQ(words.word(4), "the");
+  EXPECT_EQ(words.word(7), "n\xc3\xa9");
+  EXPECT_THAT(words.encode("THE cat; zebra"), ElementsAre(4, 2, Vocabulary::kUnknown));
+  EXPECT_EQ(words.decode(std::vector<std::int32_t>{4, 1, 2, 0, 0}), "the <unknown> cat");
+  EXPECT_EQ(Vocabulary(texts, {.most = 2}).size(), 4);
+  EXPECT_EQ(Vocabulary(texts, {.least_count = 2}).size(), 5);
+  EXPECT_EQ(Vocabulary(texts, {.lower_case = false}).encode("THE")[0], Vocabulary::kUnknown);
+}
+
+TEST(Vocabulary, RefusesWhatHasNoWord) {
+  EXPECT_THROW(Vocabulary(std::string("...")), ArgumentError);
+  EXPECT_THROW(Vocabulary(std::string(), {.unit = TextUnit::bytes}), ArgumentError);
+  EXPECT_THROW(Vocabulary(std::string("a"), {.least_count = 2}), ArgumentError);
+  EXPECT_THROW(Vocabulary(std::string("a"), {.most = -1}), ArgumentError);
+  const Vocabulary one(std::string("a"));
+  EXPECT_THROW((void)one.word(3), ArgumentError);
+  EXPECT_THROW((void)one.decode(std::vector<std::int32_t>{-1}), ArgumentError);
+}
+
+TEST(Vocabulary, ComesBackFromAFile) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "words";
+  for (const TextUnit unit : {TextUnit::bytes, TextUnit::words}) {
+    const std::string text = "One two\n two \xfe 3 4\t5";
+    const Vocabulary made(text, {.unit = unit, .lower_case = false});
+    made.save(file);
+    const Vocabulary read = Vocabulary::load(file);
+    EXPECT_EQ(read.size(), made.size());
+    EXPECT_EQ(read.unit(), unit);
+    EXPECT_EQ(read.encode(text), made.encode(text));
+  }
+}
+
+TEST(Vocabulary, RefusesFilesThatItDidNotWrite) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "words";
+  Vocabulary(std::string("a b")).save(file);
+  const std::string whole = read_text(file);
+  const auto refusal = [&](const std::string& text) {
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+    try {
+      (void)Vocabulary::load(file);
+    } catch (const FileError& error) {
+      return error.error().text;
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_THAT(refusal("hello\n"), HasSubstr("the first line is not"));
+  EXPECT_THAT(refusal(whole + "x"), HasSubstr("something follows the last one"));
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("vocabulary: ")) << length;
+  }
+  EXPECT_THROW((void)Vocabulary::load(folder.path() / "none"), FileError);
+}
+
+}  // namespace
+}  // namespace hearth
