@@ -66,8 +66,7 @@ Status Guards::look(std::span<const ErrorCell> cells,
       encoder.barrier();
     }
     const auto make_text = [] { return text_of_look(); };
-    HEARTH_TRY_STATUS(
-        encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
+    HEARTH_TRY_STATUS(encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
   return {};

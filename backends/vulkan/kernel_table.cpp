@@ -1,22 +1,21 @@
 #include "kernel_table.hpp"
 
-#include "kernels/attention.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/reduction.hpp"
-#include "kernels/softmax.hpp"
+#include "backends/vulkan/kernels/attention.hpp"
+#include "backends/vulkan/kernels/cross_entropy.hpp"
+#include "backends/vulkan/kernels/expression.hpp"
+#include "backends/vulkan/kernels/indexing.hpp"
+#include "backends/vulkan/kernels/matmul.hpp"
+#include "backends/vulkan/kernels/movement.hpp"
+#include "backends/vulkan/kernels/pointwise.hpp"
+#include "backends/vulkan/kernels/pooling.hpp"
+#include "backends/vulkan/kernels/reduction.hpp"
+#include "backends/vulkan/kernels/scan.hpp"
+#include "backends/vulkan/kernels/softmax.hpp"
+#include "backends/vulkan/kernels/topk.hpp"
 
 #include <array>
 
 #include <hearth/streams/kernel/op_expression.hpp>
-
-#include "kernels/expression.hpp"
-#include "kernels/indexing.hpp"
-#include "kernels/movement.hpp"
-#include "kernels/pointwise.hpp"
-#include "kernels/pooling.hpp"
-#include "kernels/scan.hpp"
-#include "kernels/topk.hpp"
-#include "kernels/matmul.hpp"
 
 namespace hearth::vulkan {
 namespace {

@@ -175,6 +175,21 @@ Status VulkanBackend::prepare(const KernelCall& call) {
                  .op = std::string(name(call.op.kind())),
                  .device = parts_->info.name};
   }
+  // An update's launch comes with guards, which make another shader.
+  static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
+    std::array<std::int8_t, kMostGroupOutputs> inputs{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = static_cast<std::int8_t>(i == 0 ? 0 : i + 1);  // behind the gradient
+    }
+    return inputs;
+  }();
+  constexpr std::uint64_t kSomeGuard = 4;
+  if (is_update(call.op.record())) {
+    parts_->encoder->begin({.records = false,
+                            .guard = kSomeGuard,
+                            .keeps = std::span(kReplaced).first(call.outputs.size())});
+    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *parts_->encoder));
+  }
   parts_->encoder->begin({.records = false});
   return kernel_row(call.op.kind()).encode(call, *parts_->encoder);
 }

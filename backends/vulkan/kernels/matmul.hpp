@@ -3,7 +3,7 @@
 
 #include <hearth/backends/kernel.hpp>
 
-#include "kernel_encoder.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
 
 namespace hearth::vulkan {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernel_encoder.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
 
 namespace hearth::vulkan {
 

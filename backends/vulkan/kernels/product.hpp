@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernel_encoder.hpp"
+#include "backends/vulkan/kernel_encoder.hpp"
 
 namespace hearth::vulkan {
 
