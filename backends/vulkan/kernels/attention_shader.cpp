@@ -125,7 +125,7 @@ void add_parameters(ParameterBlock& parameters,
   parameters.add(static_cast<std::int32_t>(tiling.tiles))
       .add(static_cast<std::int32_t>(tiling.column_blocks))
       .add(static_cast<std::int32_t>(tiling.splits))
-      .add(queries.multiplier)
+      .add(queries.factor)
       .add(queries.shift);
   if (operands.dtype == DType::f64) {
     parameters.add(operands.scale);
@@ -170,7 +170,7 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
       glsl_suffix(operands.dtype),
       value,
       value,
-      operands.wide ? "((r) / p.queries)" : "divide_by(r, p.queries_m, p.queries_h)");
+      operands.wide ? "((r) / p.queries)" : "int(divide(uint(r), p.queries_m, uint(p.queries_h)))");
 }
 
 std::string shader_text(const Operands& operands,
