@@ -81,6 +81,59 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
   return best;
 }
 
+struct CooperativeCandidate {
+  CooperativeTile tile;
+  double use;
+};
+
+// `use` as measured on an H200.
+constexpr std::array kCooperativeTiles{
+    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0},
+    CooperativeCandidate{{128, 256, 32, 64, 64}, 0.95},
+    CooperativeCandidate{{128, 128, 32, 64, 32}, 0.8},
+    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.5},
+    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.45},
+};
+constexpr CooperativeTile kEmulatedTile{64, 64, 32, 32, 32, true};
+
+std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& request) noexcept {
+  const auto words = [&tile](bool along_depth, int side) {
+    const int lines = along_depth ? side : tile.depth;
+    const int line = (along_depth ? tile.depth : side) / 8;
+    return std::int64_t{lines} * (line + 1);
+  };
+  const std::int64_t strips = std::int64_t{tile.threads()} / 32 * 4 * tile.warp_columns;
+  return 16 * std::max(strips,
+                       words(request.a.along_depth, tile.rows) +
+                           words(request.b.along_depth, tile.columns));
+}
+
+// The last one where none fits: it is smaller than what every device has.
+CooperativeTile choose_cooperative(const ProductRequest& request,
+                                   const DeviceLimits& limits) noexcept {
+  if (limits.is_cpu) {
+    return kEmulatedTile;
+  }
+  CooperativeTile best = kCooperativeTiles.back().tile;
+  double best_time = 0;
+  for (const CooperativeCandidate& candidate : kCooperativeTiles) {
+    const CooperativeTile& tile = candidate.tile;
+    if (shared_bytes(tile, request) > limits.shared_bytes ||
+        tile.threads() > static_cast<int>(limits.most_group_threads)) {
+      continue;
+    }
+    const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
+                               divided_up(request.columns, tile.columns);
+    const auto rounds = static_cast<double>(divided_up(tiles, std::max(1, limits.multiprocessors)));
+    const double time = rounds * tile.rows * tile.columns / candidate.use;
+    if (best_time == 0 || time < best_time) {
+      best = tile;
+      best_time = time;
+    }
+  }
+  return best;
+}
+
 int power_above(std::int64_t value, int most) noexcept {
   const auto capped = static_cast<std::uint64_t>(std::clamp<std::int64_t>(value, 1, most));
   return static_cast<int>(std::bit_ceil(capped));
@@ -148,10 +201,21 @@ void choose_splits(const ProductRequest& request,
 
 }  // namespace
 
+// A software driver emulates matrix units where these would run, so that each kernel is run
+// somewhere without the hardware.
+bool can_cooperate(DType dtype,
+                   std::int64_t rows,
+                   std::int64_t columns,
+                   const DeviceLimits& limits) noexcept {
+  const bool has_units = limits.is_cpu || (limits.has_cooperative_matrix &&
+                                           limits.subgroup_size == 32 && limits.shared_bytes > 0);
+  return has_units && (dtype == DType::f16 || dtype == DType::bf16) && rows > 8 && columns > 8;
+}
+
 Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits) {
   ProductPlan plan{.is_thin = request.rows <= 8, .is_rolled = limits.is_cpu};
   std::int64_t unit = 0;
-  if (limits.is_cpu) {
+  if (limits.is_cpu && request.a.width != 8) {
     limit_forms(request);
   }
   if (plan.is_thin) {
@@ -165,6 +229,13 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
     plan.tiles_across =
         static_cast<int>(divided_up(request.columns, std::int64_t{plan.lanes.columns} * across));
     unit = std::int64_t{plan.lanes.depth} * deep * kThinSteps;
+  } else if (request.a.width == 8) {
+    plan.is_cooperative = true;
+    plan.cooperative = choose_cooperative(request, limits);
+    request.has_quads = false;
+    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.cooperative.rows));
+    plan.tiles_across = static_cast<int>(divided_up(request.columns, plan.cooperative.columns));
+    unit = plan.cooperative.depth;
   } else {
     plan.tile = choose_tile(request, limits);
     plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.tile.rows));
@@ -205,7 +276,21 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
   key.add(bit(request.is_wide, 0) | bit(request.has_quads, 1) | bit(request.a.along_depth, 2) |
           bit(request.b.along_depth, 3) | bit(request.a.width == 4, 4) |
           bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
-          bit(plan.is_rolled, 16) | static_cast<std::uint32_t>(request.dtype) << 8U);
+          bit(plan.is_rolled, 16) | bit(plan.is_cooperative, 17) | bit(request.is_baked, 18) |
+          static_cast<std::uint32_t>(request.dtype) << 8U);
+  if (request.is_baked) {
+    key.add(static_cast<std::uint32_t>(request.rows))
+        .add(static_cast<std::uint32_t>(request.columns))
+        .add(static_cast<std::uint32_t>(request.depth));
+  }
+  if (plan.is_cooperative) {
+    const CooperativeTile& tile = plan.cooperative;
+    key.add(static_cast<std::uint32_t>(tile.rows) | static_cast<std::uint32_t>(tile.columns) << 16U)
+        .add(static_cast<std::uint32_t>(tile.depth) |
+             static_cast<std::uint32_t>(tile.warp_rows) << 8U |
+             static_cast<std::uint32_t>(tile.warp_columns) << 16U | bit(tile.is_emulated, 31));
+    return;
+  }
   if (plan.is_thin) {
     key.add(static_cast<std::uint32_t>(plan.lanes.rows) |
             static_cast<std::uint32_t>(plan.lanes.columns) << 8U |

@@ -2,14 +2,14 @@
 // says in GLSL where the elements of its two sides lie and where a sum goes; this file cuts the
 // work. Pure functions. Threads: any.
 //
-// Four kernels: `tile` has a workgroup for a tile of the result, with the slices of both sides in
+// Kernels: `tile` has a workgroup for a tile of the result, with the slices of both sides in
 // shared memory and a small block of sums in each thread's registers; `thin` is for results of few
 // rows, where reading one side is all the work: threads lie along the columns and along the depth.
 // Either may cut a long depth into parts whose sums go to scratch, where there are too few tiles to
 // keep a device awake; `fold` then adds the parts, in order.
 //
-// What a family's functions look like (C is float or double, AVALUE and BVALUE are C or V4, for
-// forms of width 1 or 4):
+// What a family's functions look like (C is float or double; AVALUE and BVALUE are C, V4 or uvec4,
+// for forms of width 1, 4 or 8, the last with the bits of the elements):
 //   void set_matrix(int matrix)            which of the products comes now
 //   ASide a_side(int row), AVALUE a_at(ASide side, int k)       zeros outside of rows and depth
 //   BSide b_side(int column), BVALUE b_at(BSide side, int k)    zeros outside of columns and depth
@@ -26,7 +26,7 @@
 namespace hearth::vulkan {
 
 /// How a side is read: neighbouring threads take neighbours along the depth, or along the side
-/// (rows of a, columns of b); each takes `width` (1 or 4) at once, which then lie side by side.
+/// (rows of a, columns of b); each takes `width` (1, 4 or 8) at once, which then lie side by side.
 struct SideForm {
   bool along_depth = true;
   int width = 1;
@@ -36,6 +36,7 @@ struct ProductRequest {
   DType dtype = DType::f32;
   bool is_wide = false;  ///< Operands of 2^31 elements or more.
   bool has_quads = false;
+  bool is_baked = false;  ///< Sizes are part of the text: for products that take long.
   SideForm a = {};
   SideForm b = {};
   std::int64_t matrices = 1;
@@ -59,6 +60,20 @@ struct ProductTile {
   friend bool operator==(const ProductTile&, const ProductTile&) noexcept = default;
 };
 
+/// A tile on matrix units: blocks of 16 x 16 in warps of 32 threads; depth is 32 or 64.
+struct CooperativeTile {
+  int rows = 128;
+  int columns = 128;
+  int depth = 32;
+  int warp_rows = 64;
+  int warp_columns = 64;
+  bool is_emulated = false;
+
+  [[nodiscard]] int threads() const noexcept {
+    return rows / warp_rows * (columns / warp_columns) * 32;
+  }
+};
+
 /// The threads of a workgroup of a thin product, both powers of two; rows are 1, 2, 4 or 8.
 struct ThinLanes {
   int rows = 1;
@@ -69,7 +84,9 @@ struct ThinLanes {
 struct ProductPlan {
   bool is_thin = false;
   bool is_rolled = false;  ///< Loops stay loops: compiling is what costs a software driver time.
+  bool is_cooperative = false;
   ProductTile tile = {};
+  CooperativeTile cooperative = {};
   ThinLanes lanes = {};
   int tiles_down = 1;
   int tiles_across = 1;
@@ -93,6 +110,12 @@ inline constexpr std::string_view kProductMembers =
 /// The largest size of an axis, so that a kernel's tile of it can end in an int.
 inline constexpr std::int64_t kMostProductAxis = (std::int64_t{1} << 31U) - 4096;
 
+/// Whether a product of these sizes may take `cooperative`, if its sides have forms of width 8.
+[[nodiscard]] bool can_cooperate(DType dtype,
+                                 std::int64_t rows,
+                                 std::int64_t columns,
+                                 const DeviceLimits& limits) noexcept;
+
 /// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms to those
 /// that the kernel has. Errors: unsupported, more tiles than a launch can have.
 [[nodiscard]] Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits);
@@ -108,6 +131,8 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
                                        const ProductPlan& plan,
                                        const ProductFunctions& functions,
                                        std::size_t parameter_bytes);
+[[nodiscard]] std::string_view cooperative_extensions(bool is_emulated) noexcept;
+[[nodiscard]] std::string cooperative_main(const CooperativeTile& tile, DType dtype);
 [[nodiscard]] std::string fold_text(const ProductRequest& request,
                                     const ProductFunctions& functions,
                                     std::size_t parameter_bytes);

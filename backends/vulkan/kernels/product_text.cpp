@@ -5,6 +5,9 @@
 // what they read at a time is then 64 and 128 bytes, without two threads on one bank.
 #include "product.hpp"
 
+#include <string>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include <hearth/backends/codegen/glsl_prelude.hpp>
@@ -370,18 +373,43 @@ void main() {
 }
 )";
 
+std::string_view value_of(SideForm form) noexcept {
+  if (form.width == 8) {
+    return "uvec4";
+  }
+  return form.width == 4 ? "V4" : "C";
+}
+
+// Where sizes are baked, numbers stand for them.
+std::string with_sizes(const ProductRequest& request, std::string text) {
+  if (!request.is_baked) {
+    return text;
+  }
+  const std::pair<std::string_view, std::int64_t> sizes[] = {
+      {"p.rows", request.rows}, {"p.columns", request.columns}, {"p.depth", request.depth}};
+  for (const auto& [name, size] : sizes) {
+    const std::string number = std::to_string(size);
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+      text.replace(at, name.size(), number);
+    }
+  }
+  return text;
+}
+
 std::string head(const ProductRequest& request,
                  const ProductFunctions& functions,
                  int threads,
                  bool is_rolled,
                  std::size_t parameter_bytes,
-                 std::string_view more) {
+                 std::string_view more,
+                 std::string_view extensions = {}) {
   const bool is_double = request.dtype == DType::f64;
   return fmt::format(
       "{}{}#define C {}\n#define V4 {}\n#define A_WIDTH {}\n#define B_WIDTH {}\n"
       "#define A_ALONG_DEPTH {}\n#define B_ALONG_DEPTH {}\n#define AVALUE {}\n#define BVALUE {}\n"
       "#define QUADS {}\n#define UNROLL {}\n{}{}",
-      glsl_prelude({.threads = threads, .wide_index = request.is_wide}),
+      glsl_prelude(
+          {.threads = threads, .wide_index = request.is_wide, .more_extensions = extensions}),
       glsl_parameters(fmt::format("{}{}", kProductMembers, functions.members), parameter_bytes),
       is_double ? "double" : "float",
       is_double ? "dvec4" : "vec4",
@@ -389,8 +417,8 @@ std::string head(const ProductRequest& request,
       request.b.width,
       request.a.along_depth ? 1 : 0,
       request.b.along_depth ? 1 : 0,
-      request.a.width == 4 ? "V4" : "C",
-      request.b.width == 4 ? "V4" : "C",
+      value_of(request.a),
+      value_of(request.b),
       request.has_quads ? 1 : 0,
       is_rolled ? "dont_unroll" : "unroll",
       more,
@@ -418,6 +446,21 @@ std::string product_text(const ProductRequest& request,
                        keep,
                        kThinMain);
   }
+  if (plan.is_cooperative) {
+    const CooperativeTile& tile = plan.cooperative;
+    return with_sizes(request,
+                      fmt::format("{}{}{}{}",
+                                  head(request,
+                                       functions,
+                                       tile.threads(),
+                                       plan.is_rolled,
+                                       parameter_bytes,
+                                       "",
+                                       cooperative_extensions(tile.is_emulated)),
+                                  kWork,
+                                  keep,
+                                  cooperative_main(tile, request.dtype)));
+  }
   const ProductTile& tile = plan.tile;
   // The stage of finish() lies over one side's tiles, whichever is large enough.
   const int stage = tile.rows / tile.thread_rows * (tile.columns / 4);
@@ -432,13 +475,14 @@ std::string product_text(const ProductRequest& request,
       tile.thread_columns,
       tile.buffers,
       a_is_enough ? "a_tile" : "b_tile");
-  return fmt::format(
-      "{}{}{}{}{}",
-      head(request, functions, tile.threads(), plan.is_rolled, parameter_bytes, sizes),
-      kWork,
-      keep,
-      kTileHead,
-      kTileMain);
+  return with_sizes(
+      request,
+      fmt::format("{}{}{}{}{}",
+                  head(request, functions, tile.threads(), plan.is_rolled, parameter_bytes, sizes),
+                  kWork,
+                  keep,
+                  kTileHead,
+                  kTileMain));
 }
 
 std::string fold_text(const ProductRequest& request,

@@ -20,6 +20,8 @@ void store4_f64(uint64_t a, INDEX i, dvec4 x) {
     case DType::f16:
       return R"(
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Quad { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Eight { uvec4 v; };
+uvec4 load8_f16(uint64_t a, INDEX i) { return Eight(a + uint64_t(int64_t(i) * 2l)).v; }
 vec4 load4_f16(uint64_t a, INDEX i) {
   const uvec2 x = Quad(a + uint64_t(int64_t(i) * 2l)).v;
   return vec4(f16_to_f32(x.x & 0xffffu), f16_to_f32(x.x >> 16),
@@ -29,6 +31,8 @@ vec4 load4_f16(uint64_t a, INDEX i) {
     case DType::bf16:
       return R"(
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Quad { uvec2 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Eight { uvec4 v; };
+uvec4 load8_bf16(uint64_t a, INDEX i) { return Eight(a + uint64_t(int64_t(i) * 2l)).v; }
 vec4 load4_bf16(uint64_t a, INDEX i) {
   const uvec2 x = Quad(a + uint64_t(int64_t(i) * 2l)).v;
   return vec4(uintBitsToFloat(x.x << 16), uintBitsToFloat(x.x & 0xffff0000u),
