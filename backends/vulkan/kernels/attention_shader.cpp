@@ -94,7 +94,7 @@ constexpr std::string_view kMembers =
     "INDEX mask_column; INDEX grad_head; INDEX grad_row; INDEX grad_column; INDEX sums_head; "
     "INDEX sums_row; INDEX sums_column; INDEX y_head; INDEX y_row; INDEX y_column; "
     "INDEX heads; INDEX rows; INDEX queries; INDEX keys; INDEX width; INDEX value_width; "
-    "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; int queries_h; "
+    "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; uint queries_h; "
     "VALUE scale; ";
 
 void add_parameters(ParameterBlock& parameters,
@@ -170,7 +170,7 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
       glsl_suffix(operands.dtype),
       value,
       value,
-      operands.wide ? "((r) / p.queries)" : "int(divide(uint(r), p.queries_m, uint(p.queries_h)))");
+      operands.wide ? "((r) / p.queries)" : "int(divide(uint(r), p.queries_m, p.queries_h))");
 }
 
 std::string shader_text(const Operands& operands,
