@@ -176,6 +176,13 @@ class DataParallel final {
             SourceLoc where = SourceLoc::current()) {
     trainer_.save(file, std::move(progress), where);
   }
+  /// Writes the weights alone, as hearth::save_weights() does: the averaged ones, where an average
+  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights().
+  void save_weights(const std::filesystem::path& file,
+                    const Metadata& metadata = {},
+                    SourceLoc where = SourceLoc::current()) {
+    trainer_.save_weights(file, metadata, where);
+  }
   /// Gives every rank the state in `file`. The caller seeks its loaders by what is returned.
   ///
   /// Errors: those of load_training(); FileError bad_format when the file is of another number of

@@ -2,11 +2,13 @@
 
 #include "step_terms.hpp"
 
+#include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,6 +157,22 @@ void Replica::save(const std::filesystem::path& file,
                    const TrainingProgress& progress,
                    SourceLoc where) {
   detail::save_parts(parts(), file, progress, where);
+}
+
+void Replica::save_weights(const std::filesystem::path& file,
+                           const Metadata& metadata,
+                           SourceLoc where) {
+  std::vector<NamedTensor> tensors;
+  for (const TensorRef& ref : model().tensors()) {
+    tensors.push_back({ref.path, *ref.tensor});
+  }
+  if (average_ && average_->update_count() > 0) {
+    for (const NamedTensor& sum : named_tensors(*average_)) {
+      const auto found = std::ranges::find(tensors, sum.name, &NamedTensor::name);
+      found->tensor = sum.tensor.to(found->tensor.dtype(), where);
+    }
+  }
+  detail::write_weights(file, tensors, metadata, where);
 }
 
 TrainingProgress Replica::load(const std::filesystem::path& file,

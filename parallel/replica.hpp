@@ -61,6 +61,9 @@ class Replica final {
 
   /// Errors: those of save_training().
   void save(const std::filesystem::path& file, const TrainingProgress& progress, SourceLoc where);
+  /// Writes the weights alone: the averaged ones, where an average is kept.
+  /// Errors: those of hearth::save_weights().
+  void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
   /// Takes the state in the file, and the worker's generator that goes with it.
   /// Errors: those of load_training(); FileError bad_format when the file is of another number of
   /// ranks. Then nothing has changed.

@@ -216,13 +216,24 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
                                       .run([](WorkerContext& context) { return context.generator; })
                                       .get(step_deadline()));
   }
-  // All replicas hold the same; a disk takes as long as it takes.
+  write([file, progress = std::move(progress), where](Replica& replica) {
+    replica.save(file, progress, where);
+  });
+}
+
+void ReplicaTrainer::save_weights(const std::filesystem::path& file,
+                                  const Metadata& metadata,
+                                  SourceLoc where) {
+  mend();
+  write([file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); });
+}
+
+// All replicas hold the same.
+void ReplicaTrainer::write(std::function<void(Replica& replica)> fn) {
   RankGroup::Rank& rank = parts_->ranks.good();
-  const Status saved = rank.worker
-                           .run([place = rank.replica, file, progress = std::move(progress), where](
-                                    WorkerContext&) { place->save(file, progress, where); })
-                           .wait(Deadline::never());
-  throw_file_error(saved);
+  throw_file_error(
+      rank.worker.run([place = rank.replica, fn = std::move(fn)](WorkerContext&) { fn(*place); })
+          .wait(Deadline::never()));
 }
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {

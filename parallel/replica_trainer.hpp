@@ -64,6 +64,7 @@ class ReplicaTrainer final {
   void change_replicas(const std::function<void(Replica& replica, WorkerContext& context)>& fn);
   /// See DataParallel::save().
   void save(const std::filesystem::path& file, TrainingProgress progress, SourceLoc where);
+  void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
   [[nodiscard]] TrainingProgress load(const std::filesystem::path& file, SourceLoc where);
   [[nodiscard]] std::unique_ptr<RankModel> snapshot(SourceLoc where);
   /// Errors: ArgumentError when no average is kept.
@@ -77,6 +78,9 @@ class ReplicaTrainer final {
 
  private:
   struct Parts;
+
+  /// fn(replica) on one rank, and waits as long as it takes: a disk may be slow.
+  void write(std::function<void(Replica& replica)> fn);
 
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();

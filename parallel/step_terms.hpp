@@ -12,7 +12,7 @@ namespace hearth {
 struct StepTerms {
   BucketPlan plan;
   CoordinatorInbox coordinator;
-  GradientClip clip;
+  GradientClip clip = {};
   Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
   Duration update_limit;  ///< How long the worker waits for the end of the step.
 };

@@ -7,7 +7,6 @@
 // that was stopped anywhere and resumed; (2) between steps all replicas are alike (DataParallel).
 #pragma once
 
-#include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/evaluation_metric.hpp>
 #include <hearth/modules/mode.hpp>
 #include <hearth/modules/model_summary.hpp>
@@ -287,7 +286,7 @@ TrainingResult Trainer<Model, Shard>::run(Source& train,
       .load = [&](const std::filesystem::path& file) { return parallel_.load(file, where); },
       .save_weights =
           [&](const std::filesystem::path& file, const Metadata& metadata) {
-            hearth::save_weights(model(where), file, metadata, where);
+            parallel_.save_weights(file, metadata, where);
           }};
   if (validation != nullptr) {
     ports.validate = [&] { return evaluate(*validation, where); };

@@ -478,6 +478,31 @@ TEST(Trainer, TakesBatchesAndALossOfTheProgramsOwn) {
   EXPECT_EQ(trainer.evaluate(judged).sample_count, 24);
 }
 
+// The device is lost in the second epoch, in a step or in a validation, wherever its count ends.
+TEST(Trainer, AfterTheLossOfADeviceTheOthersGoOn) {
+  for (const std::uint64_t submit : {300U, 330U, 345U, 360U, 375U, 390U, 420U}) {
+    Digits digits;
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0"},
+                     {.name = "sim:1", .faults = FaultPlan{.lost_at_submit = submit}}}});
+    TrainerOptions options = digits.options;
+    options.devices = {runtime.device("sim:0"), runtime.device("sim:1")};
+    options.average_decay = 0.5;
+    options.metrics = {accuracy_metric()};
+    options.parallel.on_loss = DeviceLossPolicy::shrink;
+    Trainer<DigitNet> trainer(
+        runtime, DigitNet(options.devices.front()), CrossEntropyLoss(), options);
+    const TrainingResult result = trainer.fit(digits.train, digits.test);
+    EXPECT_EQ(result.reason, EndReason::finished);
+    EXPECT_EQ(trainer.parallel().world(), 1) << "the device was not lost: submit " << submit;
+    for (const EpochRecord& epoch : result.history.epochs) {
+      EXPECT_EQ(epoch.sample_count, 64) << "each batch is trained once";
+      EXPECT_TRUE(std::isfinite(*epoch.validation_loss));
+    }
+    EXPECT_EQ(trainer.evaluate(digits.test).sample_count, 30);
+  }
+}
+
 TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   Digits digits;
   digits.options.metrics = {accuracy_metric()};
