@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -26,6 +27,7 @@ constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 std::string names_of(const std::vector<CsvColumn>& columns) {
   std::vector<std::string> names;
+  names.reserve(columns.size());
   for (const CsvColumn& column : columns) {
     names.push_back(column.name);
   }
@@ -404,7 +406,7 @@ TableSplit split_rows(const CsvTable& table,
     std::swap(order[left - 1], order[random() % left]);
   }
   const auto train_count =
-      static_cast<std::ptrdiff_t>(train_share * static_cast<double>(count) + 0.5);
+      static_cast<std::ptrdiff_t>(std::llround(train_share * static_cast<double>(count)));
   const auto cut = order.begin() + train_count;
   std::sort(order.begin(), cut);
   std::sort(cut, order.end());

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 namespace hearth {
@@ -55,10 +56,7 @@ struct PictureSource {
 Picture decode_png(const PictureSource& from, int channels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
-  struct Release {
-    png_image* image;
-    ~Release() { png_image_free(image); }
-  } const release{&image};
+  const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
   if (png_image_begin_read_from_memory(&image, from.bytes.data(), from.bytes.size()) == 0) {
     from.fail(image.message);
   }
@@ -128,10 +126,8 @@ Picture decode_jpeg(const PictureSource& from, int channels) {
   info.err = jpeg_std_error(&errors.manager);
   errors.manager.error_exit = jump_back;
   errors.manager.emit_message = warning_is_error;
-  struct Release {
-    jpeg_decompress_struct* info;
-    ~Release() { jpeg_destroy_decompress(info); }
-  } const release{&info};
+  const std::unique_ptr<jpeg_decompress_struct, decltype(&jpeg_destroy_decompress)> release(
+      &info, &jpeg_destroy_decompress);
   if (!read_jpeg_header(info, errors, from)) {
     from.fail(errors.text.data());
   }
@@ -167,8 +163,8 @@ Taps taps_of(std::int64_t from, std::int64_t to) {
   Taps taps;
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max(std::int64_t{0}, static_cast<std::int64_t>(centre - reach + 0.5));
-    const auto end = std::min(from, static_cast<std::int64_t>(centre + reach + 0.5));
+    const auto begin = std::max(0LL, std::llround(centre - reach));
+    const auto end = std::min<std::int64_t>(from, std::llround(centre + reach));
     std::vector<float> weights;
     double total = 0;
     for (std::int64_t at = begin; at < end; ++at) {
@@ -252,7 +248,8 @@ Picture resized(const Picture& picture, std::int64_t height, std::int64_t width,
   Picture result{.height = height, .width = width, .channels = picture.channels, .pixels = {}};
   result.pixels.reserve(values.size());
   for (const float value : values) {
-    result.pixels.push_back(static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F) + 0.5F));
+    result.pixels.push_back(
+        static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0F, 255.0F))));
   }
   return result;
 }

@@ -236,6 +236,18 @@ std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
   return rows;
 }
 
+// The code of a category in that row, from 0; -1 for one that is missing or did not train.
+std::int64_t TableEncoder::code_in(const Category& category,
+                                   const CsvColumn& column,
+                                   std::int64_t row) {
+  if (misses(column, row)) {
+    return -1;
+  }
+  const std::string text = text_of(column, row);
+  const auto found = std::ranges::lower_bound(category.texts, text);
+  return found == category.texts.end() || *found != text ? -1 : found - category.texts.begin();
+}
+
 // Phases: numbers, then texts, column by column.
 Examples TableEncoder::features_of(const CsvTable& table,
                                    const std::vector<std::int64_t>& rows,
@@ -258,28 +270,20 @@ Examples TableEncoder::features_of(const CsvTable& table,
   }
   for (const Category& category : categories_) {
     const CsvColumn& column = table.column(category.column, loc);
-    HostArray codes(DType::i64, {code_ == CategoryCode::index ? count : 0}, loc);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (misses(column, rows[i])) {
-        continue;  // 0 in all columns, or code 0
-      }
-      const std::string text = text_of(column, rows[i]);
-      const auto found = std::ranges::lower_bound(category.texts, text);
-      if (found == category.texts.end() || *found != text) {
-        continue;
-      }
-      const auto at = static_cast<std::size_t>(found - category.texts.begin());
-      if (code_ == CategoryCode::one_hot) {
-        inputs[i * stride + place + at] = 1;
-      } else {
-        codes.values<std::int64_t>()[i] = static_cast<std::int64_t>(at) + 1;
-      }
-    }
     if (code_ == CategoryCode::index) {
+      HostArray codes(DType::i64, {count}, loc);
+      std::ranges::transform(rows, codes.values<std::int64_t>().begin(), [&](std::int64_t row) {
+        return code_in(category, column, row) + 1;
+      });
       examples.more.push_back({category.column, std::move(codes)});
-    } else {
-      place += category.texts.size();
+      continue;
     }
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (const std::int64_t code = code_in(category, column, rows[i]); code >= 0) {
+        inputs[i * stride + place + static_cast<std::size_t>(code)] = 1;
+      }
+    }
+    place += category.texts.size();
   }
   return examples;
 }

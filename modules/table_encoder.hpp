@@ -99,6 +99,9 @@ class TableEncoder final {
   [[nodiscard]] std::vector<std::int64_t> rows_of(const CsvTable& table,
                                                   bool has_target,
                                                   SourceLoc loc) const;
+  [[nodiscard]] static std::int64_t code_in(const Category& category,
+                                            const CsvColumn& column,
+                                            std::int64_t row);
   [[nodiscard]] Examples features_of(const CsvTable& table,
                                      const std::vector<std::int64_t>& rows,
                                      SourceLoc loc) const;

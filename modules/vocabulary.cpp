@@ -78,6 +78,7 @@ std::vector<std::string> words_in(std::span<const std::string> texts,
     ranked.resize(static_cast<std::size_t>(options.most));
   }
   std::vector<std::string> words;
+  words.reserve(ranked.size());
   for (auto& [count, word] : ranked) {
     words.push_back(std::move(word));
   }

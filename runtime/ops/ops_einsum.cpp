@@ -51,7 +51,7 @@ class Einsum final {
     Term result = summed(term_of(0), needed_behind(0));
     for (std::size_t i = 1; i < inputs_.size(); ++i) {
       const Labels later = needed_behind(i);
-      const Term both = product(std::move(result), term_of(i), later);
+      const Term both = product(result, term_of(i), later);
       result = summed(both, later);
     }
     return in_order(result, output_);
@@ -199,7 +199,8 @@ class Einsum final {
       const auto later = term.labels.begin() + static_cast<std::ptrdiff_t>(i) + 1;
       const auto twin = std::find(later, term.labels.end(), term.labels[i]);
       if (twin != term.labels.end()) {
-        term = diagonal(std::move(term), i, static_cast<std::size_t>(twin - term.labels.begin()));
+        const auto second = static_cast<std::size_t>(twin - term.labels.begin());
+        term = diagonal(term, i, second);
       } else {
         ++i;
       }
@@ -208,7 +209,7 @@ class Einsum final {
   }
 
   // The two axes become the last one: of n*n elements each n+1st.
-  [[nodiscard]] Term diagonal(Term term, std::size_t first, std::size_t second) const {
+  [[nodiscard]] Term diagonal(const Term& term, std::size_t first, std::size_t second) const {
     const Label label = term.labels[first];
     std::vector<int> axes;
     Labels labels;
@@ -225,7 +226,7 @@ class Einsum final {
     labels.push_back(label);
     const std::int64_t size = term.value.shape()[static_cast<int>(first)];
     joined.push_back(size * size);
-    Tensor last = permute(Arg(std::move(term.value), loc_), axes);
+    Tensor last = permute(Arg(term.value, loc_), axes);
     Tensor flat = reshape(Arg(std::move(last), loc_), joined.dims());
     return {slice(Arg(std::move(flat), loc_), -1, {.step = size + 1}), std::move(labels)};
   }
@@ -267,13 +268,13 @@ class Einsum final {
     Labels common, left, right, inner;
   };
 
-  [[nodiscard]] Term product(Term a, Term b, const Labels& later) const {
-    Labels beside_a = b.labels;
+  [[nodiscard]] Term product(const Term& first, const Term& second, const Labels& later) const {
+    Labels beside_a = second.labels;
     beside_a.insert(beside_a.end(), later.begin(), later.end());
-    Labels beside_b = a.labels;
+    Labels beside_b = first.labels;
     beside_b.insert(beside_b.end(), later.begin(), later.end());
-    a = summed(std::move(a), beside_a);
-    b = summed(std::move(b), beside_b);
+    const Term a = summed(first, beside_a);
+    const Term b = summed(second, beside_b);
     Split parts;
     for (const Label label : a.labels) {
       Labels& part =
