@@ -17,15 +17,15 @@
 
 #include <hearth/streams/kernel/op_expression.hpp>
 
+#include "kernels/convolution.hpp"
 #include "kernels/expression.hpp"
-#include "kernels/pointwise.hpp"
 #include "kernels/indexing.hpp"
+#include "kernels/matmul.hpp"
 #include "kernels/movement.hpp"
+#include "kernels/pointwise.hpp"
 #include "kernels/pooling.hpp"
 #include "kernels/scan.hpp"
 #include "kernels/topk.hpp"
-#include "kernels/convolution.hpp"
-#include "kernels/matmul.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -84,9 +84,8 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   set(OpKind::attention, {.encode = encode_attention, .supports = supports_attention});
   set(OpKind::attention_backward,
       {.encode = encode_attention_backward, .supports = supports_attention});
-  for (const OpKind kind : {OpKind::conv2d,
-                            OpKind::conv2d_backward_input,
-                            OpKind::conv2d_backward_weight}) {
+  for (const OpKind kind :
+       {OpKind::conv2d, OpKind::conv2d_backward_input, OpKind::conv2d_backward_weight}) {
     set(kind, {.encode = encode_convolution, .supports = supports_convolution});
   }
   return rows;

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "cooperative_matrix.hpp"
+
+#include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
 
@@ -171,7 +174,15 @@ Result<const SpirvModule*> ShaderStore::module_of(const ShaderKey& key, const st
 }
 
 Result<VkPipeline> ShaderStore::make_pipeline(const ShaderKey& key, const std::string& text) {
-  HEARTH_TRY(const SpirvModule* const words, module_of(key, text));
+  HEARTH_TRY(const SpirvModule* words, module_of(key, text));
+  SpirvModule rewritten;
+  if (has_cooperative_matrices(*words)) {
+    HEARTH_TRY(
+        rewritten,
+        rewrite_cooperative(
+            *words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
+    words = &rewritten;
+  }
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;

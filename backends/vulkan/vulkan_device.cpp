@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "cooperative_matrix.hpp"
+
 namespace hearth::vulkan {
 namespace {
 
@@ -210,6 +212,46 @@ void VulkanDevice::read_limits() {
                              properties.properties.deviceID);
 }
 
+// The kernels take 16 x 16 x 16 with sums in f32, of a subgroup.
+VulkanDevice::MatrixUnits VulkanDevice::find_matrix_units() const {
+  MatrixUnits units;
+  if (!has_extension(kCooperativeMatrixExtension)) {
+    return units;
+  }
+  const bool knows_bfloat16 = has_extension(kBfloat16Extension);
+  Bfloat16Features bfloat16;
+  CooperativeMatrixFeatures matrices;
+  matrices.next = knows_bfloat16 ? &bfloat16 : nullptr;
+  VkPhysicalDeviceFeatures2 features{};
+  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+  features.pNext = &matrices;
+  instance_->api().vkGetPhysicalDeviceFeatures2(physical_.handle, &features);
+  using List = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, CooperativeMatrixProperties*);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): Vulkan hands functions out so
+  const auto list = reinterpret_cast<List>(
+      instance_->function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  std::uint32_t count = 0;
+  if (matrices.cooperative_matrix == VK_FALSE || list == nullptr ||
+      list(physical_.handle, &count, nullptr) != VK_SUCCESS) {
+    return units;
+  }
+  std::vector<CooperativeMatrixProperties> all(count);
+  if (list(physical_.handle, &count, all.data()) != VK_SUCCESS) {
+    return units;
+  }
+  const auto has = [&all](std::int32_t factors) {
+    return std::ranges::any_of(all, [factors](const CooperativeMatrixProperties& each) {
+      return each.m_size == 16 && each.n_size == 16 && each.k_size == 16 &&
+             each.a_type == factors && each.b_type == factors && each.c_type == kComponentFloat32 &&
+             each.result_type == kComponentFloat32 && each.scope == kScopeSubgroup;
+    });
+  };
+  units.has_f16 = has(kComponentFloat16);
+  units.has_bf16 = bfloat16.bfloat16_type != VK_FALSE && bfloat16.cooperative_matrix != VK_FALSE &&
+                   has(kComponentBfloat16);
+  return units;
+}
+
 Status VulkanDevice::create() {
   VkPhysicalDeviceVulkan12Features has12{};
   has12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
@@ -241,6 +283,21 @@ Status VulkanDevice::create() {
   features.features.shaderInt64 = VK_TRUE;
   features.features.shaderFloat64 = has.features.shaderFloat64;
 
+  const MatrixUnits units = find_matrix_units();
+  limits_.has_cooperative_matrix = units.has_f16 && has12.vulkanMemoryModel != VK_FALSE;
+  limits_.has_cooperative_bf16 = limits_.has_cooperative_matrix && units.has_bf16;
+  std::vector<const char*> extensions;
+  CooperativeMatrixFeatures matrices{.cooperative_matrix = VK_TRUE};
+  Bfloat16Features bfloat16{.bfloat16_type = VK_TRUE, .cooperative_matrix = VK_TRUE};
+  if (limits_.has_cooperative_matrix) {
+    extensions.push_back(kCooperativeMatrixExtension);
+    twelve.pNext = &matrices;
+    if (limits_.has_cooperative_bf16) {
+      extensions.push_back(kBfloat16Extension);
+      matrices.next = &bfloat16;
+    }
+  }
+
   const float priority = 1.0F;
   std::array<VkDeviceQueueCreateInfo, 2> queues{};
   for (VkDeviceQueueCreateInfo& queue : queues) {
@@ -255,6 +312,8 @@ Status VulkanDevice::create() {
   info.pNext = &features;
   info.queueCreateInfoCount = compute_family_ == copy_family_ ? 1 : 2;
   info.pQueueCreateInfos = queues.data();
+  info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   VkDevice handle = VK_NULL_HANDLE;
   const VkResult result =
       instance_->api().vkCreateDevice(physical_.handle, &info, nullptr, &handle);

@@ -94,6 +94,11 @@ class VulkanDevice final {
     std::uint32_t device = 0, shared = 0, host_write = 0, host_read = 0;
   };
 
+  struct MatrixUnits {
+    bool has_f16 = false, has_bf16 = false;
+  };
+
+  [[nodiscard]] MatrixUnits find_matrix_units() const;
   [[nodiscard]] Status pick_families();
   [[nodiscard]] Status create();
   void read_limits();

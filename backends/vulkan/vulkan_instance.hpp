@@ -41,6 +41,10 @@ class VulkanInstance final {
   ~VulkanInstance();
 
   [[nodiscard]] const InstanceApi& api() const noexcept { return api_; }
+  /// Of an extension; null where it is not there.
+  [[nodiscard]] PFN_vkVoidFunction function(const char* name) const noexcept {
+    return library_->vkGetInstanceProcAddr(handle_, name);
+  }
   [[nodiscard]] const std::vector<PhysicalDevice>& devices() const noexcept { return devices_; }
 
  private:
