@@ -14,6 +14,7 @@ struct DeviceLimits {
   bool has_f64 = false;                    ///< Doubles in shaders.
   bool has_f16_arithmetic = false;         ///< float16_t values in shaders.
   bool has_cooperative_matrix = false;     ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
+  bool has_cooperative_bf16 = false;       ///< The same by KHR, with bfloat16 factors.
   int multiprocessors = 1;                 ///< About how many workgroups run at a time.
 };
 

@@ -1,6 +1,7 @@
 #include "kernel_table.hpp"
 
 #include "backends/vulkan/kernels/attention.hpp"
+#include "backends/vulkan/kernels/convolution.hpp"
 #include "backends/vulkan/kernels/cross_entropy.hpp"
 #include "backends/vulkan/kernels/expression.hpp"
 #include "backends/vulkan/kernels/indexing.hpp"
@@ -16,16 +17,6 @@
 #include <array>
 
 #include <hearth/streams/kernel/op_expression.hpp>
-
-#include "kernels/expression.hpp"
-#include "kernels/pointwise.hpp"
-#include "kernels/indexing.hpp"
-#include "kernels/movement.hpp"
-#include "kernels/pooling.hpp"
-#include "kernels/scan.hpp"
-#include "kernels/topk.hpp"
-#include "kernels/convolution.hpp"
-#include "kernels/matmul.hpp"
 
 namespace hearth::vulkan {
 namespace {

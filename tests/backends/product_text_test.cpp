@@ -57,6 +57,7 @@ constexpr DeviceLimits kGpu{.subgroup_size = 32,
                             .has_f64 = true,
                             .has_f16_arithmetic = true,
                             .has_cooperative_matrix = true,
+                            .has_cooperative_bf16 = true,
                             .multiprocessors = 132};
 
 // Contiguous, but for sides that are transposed.

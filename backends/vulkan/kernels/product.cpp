@@ -207,9 +207,11 @@ bool can_cooperate(DType dtype,
                    std::int64_t rows,
                    std::int64_t columns,
                    const DeviceLimits& limits) noexcept {
-  const bool has_units = limits.is_cpu || (limits.has_cooperative_matrix &&
-                                           limits.subgroup_size == 32 && limits.shared_bytes > 0);
-  return has_units && (dtype == DType::f16 || dtype == DType::bf16) && rows > 8 && columns > 8;
+  const bool has_units = dtype == DType::bf16
+                             ? limits.has_cooperative_matrix && limits.has_cooperative_bf16
+                             : limits.has_cooperative_matrix && dtype == DType::f16;
+  const bool is_emulated = limits.is_cpu && (dtype == DType::f16 || dtype == DType::bf16);
+  return ((has_units && limits.subgroup_size == 32) || is_emulated) && rows > 8 && columns > 8;
 }
 
 Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits) {
