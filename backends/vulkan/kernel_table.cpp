@@ -1,6 +1,7 @@
 #include "kernel_table.hpp"
 
 #include "backends/vulkan/kernels/attention.hpp"
+#include "backends/vulkan/kernels/convolution.hpp"
 #include "backends/vulkan/kernels/cross_entropy.hpp"
 #include "backends/vulkan/kernels/expression.hpp"
 #include "backends/vulkan/kernels/indexing.hpp"
