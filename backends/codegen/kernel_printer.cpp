@@ -61,6 +61,11 @@ bool is_smooth(const KernelNode& node) noexcept {
   }
 }
 
+bool is_zero(const KernelNode& node) noexcept {
+  return node.primitive == Primitive::constant && is_float(node.type) &&
+         std::bit_cast<double>(node.bits) == 0;
+}
+
 std::string_view sign_of(Primitive primitive) noexcept {
   switch (primitive) {
     case Primitive::add:
@@ -228,20 +233,18 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
       return of == DType::u8
                  ? fmt::format("({} {} {}) & 255u", a, sign_of(node.primitive), operand(node, 1))
                  : fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
-    case Primitive::equal:
     case Primitive::less:
+      if (of == DType::f32 && is_zero(kernel_.node(node.operands[1]))) {
+        // By bits, or NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.
+        return fmt::format("floatBitsToUint({}) - 0x80000001u < 0x7f800000u", a);
+      }
+      return fmt::format("{} < {}", a, operand(node, 1));
+    case Primitive::equal:
     case Primitive::less_equal:
     case Primitive::logical_and:
     case Primitive::logical_or:
       return fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
     case Primitive::select:
-      if (node.type == DType::f32) {
-        // By bits: NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.
-        return fmt::format("uintBitsToFloat({} ? floatBitsToUint({}) : floatBitsToUint({}))",
-                           a,
-                           operand(node, 1),
-                           operand(node, 2));
-      }
       return fmt::format("{} ? {} : {}", a, operand(node, 1), operand(node, 2));
     case Primitive::philox:
       return random_word(node);
