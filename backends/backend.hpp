@@ -116,9 +116,10 @@ class Backend {
     return 0;
   }
 
-  /// Runs or enqueues launches on kOpStream, to run by the next flush() at the latest, behind all of `after` and of what was submitted
-  /// before. Inside of a batch no order holds: its launches may run at the same time, so the caller
-  /// puts no two into it of which one writes bytes that the other reads or writes.
+  /// Runs or enqueues launches on kOpStream, to run by the next flush() at the latest, behind all
+  /// of `after` and of what was submitted before. Inside of a batch no order holds: its launches
+  /// may run at the same time, so the caller puts no two into it of which one writes bytes that the
+  /// other reads or writes.
   ///
   /// Errors: in the status. A launch's own (kernel_failed, out_of_range, unsupported) when
   /// it is refused, and on inline backends when it fails; device_lost is the device's. A launch

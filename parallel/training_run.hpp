@@ -28,9 +28,9 @@ namespace hearth {
 /// What a run asks of a Trainer.
 struct TrainingPorts {
   std::int64_t batch_count = 0;  ///< In an epoch.
-  Metadata notes = {};     ///< Of what the run is made, beside the options' notes.
-  std::string model = {};  ///< For the report.
-  std::function<int()> world;  ///< How many ranks there are now.
+  Metadata notes = {};           ///< Of what the run is made, beside the options' notes.
+  std::string model = {};        ///< For the report.
+  std::function<int()> world;    ///< How many ranks there are now.
   std::function<LoaderCursor()> cursor;
   std::function<void(LoaderCursor)> seek;
   /// A step over the next batches; nothing at the end of an epoch, once.

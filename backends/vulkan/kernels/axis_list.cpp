@@ -59,9 +59,7 @@ void AxisList::add_to(ParameterBlock& parameters, bool wide) const noexcept {
       parameters.add(size(axis));
     } else if (axis > 0) {
       const Divisor divisor(size(axis));
-      parameters.add(static_cast<std::int32_t>(size(axis)))
-          .add(divisor.factor)
-          .add(divisor.shift);
+      parameters.add(static_cast<std::int32_t>(size(axis))).add(divisor.factor).add(divisor.shift);
     }
     for (int operand = 0; operand < operand_count_; ++operand) {
       add_index(parameters, wide, stride(axis, operand));
@@ -94,7 +92,8 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
     if (axis > 0) {
       body +=
           wide ? fmt::format("  INDEX q{1} = i / p.{0}_n{1};\n", name, axis)
-               : fmt::format("  INDEX q{1} = int(divide(uint(i), p.{0}_m{1}, p.{0}_h{1}));\n", name, axis);
+               : fmt::format(
+                     "  INDEX q{1} = int(divide(uint(i), p.{0}_m{1}, p.{0}_h{1}));\n", name, axis);
       body += fmt::format("  INDEX r{1} = i - q{1} * p.{0}_n{1};\n  i = q{1};\n", name, axis);
     } else {
       body += "  INDEX r0 = i;\n";

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""PyTorch's side of the GPU table: the measurements of gpu_bench.cpp under the same names, one JSON line each.
+
+torch_figures.py [SECTION ...]: copy gelu rows matmul launch train transformer. Times are medians of many calls that are queued back to back,
+by events of the device, with clocks that were warmed by time.
+"""
+import json
+import math
+import sys
+import time
+
+import torch
+from torch import nn
+
+DEVICE = "cuda"
+FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+_heat = torch.randn(4096, 4096, device=DEVICE)
+
+
+def warm_clocks(seconds=0.4):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for _ in range(20):
+            torch.sin(_heat)
+        torch.cuda.synchronize()
+
+
+def say(bench, median_us, work=None, unit=None, **more):
+    line = {"bench": bench, "median_us": round(median_us, 2), **more}
+    if work:
+        line[unit] = round(work / median_us / (1e3 if unit == "GBps" else 1e6), 1)
+    print(json.dumps(line), flush=True)
+
+
+def measure(bench, call, work=None, unit=None, inner=10, repeats=15, **more):
+    for _ in range(5):
+        call()
+    warm_clocks()
+    times = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(inner):
+            call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / inner)
+    say(bench, sorted(times)[repeats // 2], work, unit, **more)
+
+
+def copy():
+    x = torch.randn(1 << 28, device=DEVICE)
+    y = torch.empty_like(x)
+    measure("copy_1GiB_f32", lambda: y.copy_(x), 8 * x.numel(), "GBps")
+    measure("axpy_1GiB_f32", lambda: torch.add(y, x, alpha=2.0), 12 * x.numel(), "GBps")
+
+
+def gelu():
+    def formula(x):
+        return x * (torch.erf(x / math.sqrt(2)) + 1) / 2
+
+    compiled = torch.compile(formula)
+    for name, dtype in FLOATS.items():
+        x = torch.randn(32, 512, 2048, device=DEVICE, dtype=dtype)
+        moved = 2 * x.numel() * x.element_size()
+        measure("custom_gelu", lambda: formula(x), moved, "GBps", dtype=name, mode="eager")
+        measure("custom_gelu", lambda: compiled(x), moved, "GBps", dtype=name, mode="compiled")
+
+
+def rows():
+    x = torch.randn(32, 512, 4096, device=DEVICE)
+    for dim in range(3):
+        measure("reduce_sum", lambda: x.sum(dim), 4 * x.numel(), "GBps", dim=dim)
+    x = torch.randn(64, 1024, 1024, device=DEVICE)
+    measure("softmax_last", lambda: torch.softmax(x, -1), 8 * x.numel(), "GBps")
+    x = torch.randn(32, 512, 1024, device=DEVICE)
+    norm = nn.LayerNorm(1024).to(DEVICE)
+    measure("layernorm", lambda: norm(x), 8 * x.numel(), "GBps")
+
+
+def matmul():
+    for name, dtype in FLOATS.items():
+        for n in (1024, 2048, 4096, 8192):
+            a = torch.randn(n, n, device=DEVICE, dtype=dtype)
+            b = torch.randn(n, n, device=DEVICE, dtype=dtype)
+            measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype=name, n=n)
+    x = torch.randn(16, 64, 56, 56, device=DEVICE)
+    conv = nn.Conv2d(64, 64, 3, padding=1, bias=False).to(DEVICE)
+    measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs")
+
+
+def launch():
+    a = torch.ones(8, 8, 8, device=DEVICE)
+    for _ in range(2):
+        c = a
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(20000):
+            c = c + a
+        torch.cuda.synchronize()
+        spent = time.perf_counter() - start
+    print(json.dumps({"bench": "launch_chain", "threads": 1, "total_ns": round(spent / 20000 * 1e9)}), flush=True)
+
+
+def steps(bench, model, x, y, repeats=20, **more):
+    model = model.to(DEVICE)
+    adam = torch.optim.Adam(model.parameters(), fused=True)
+
+    def step():
+        adam.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(x), y).backward()
+        adam.step()
+        torch.cuda.synchronize()
+
+    for _ in range(8):
+        step()
+    warm_clocks()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        times.append((time.perf_counter() - start) * 1e6)
+    say(bench, sorted(times)[repeats // 2], **more)
+
+
+def train():
+    y = torch.arange(64, device=DEVICE) % 10
+    mlp = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    steps("mlp_b64_step", mlp, torch.rand(64, 784, device=DEVICE), y)
+    cnn = nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3136, 10))
+    steps("cnn_b64_step", cnn, torch.rand(64, 1, 28, 28, device=DEVICE), y)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+        self.head = nn.Linear(512, 10)
+
+    def forward(self, x):
+        return self.head(self.layers(x).mean(1))
+
+
+def transformer():
+    y = torch.zeros(32, dtype=torch.long, device=DEVICE)
+    for name in ("f32", "bf16"):
+        x = torch.randn(32, 256, 512, device=DEVICE, dtype=FLOATS[name])
+        steps("encoder_L12_d512_b32_s256_step", Encoder().to(FLOATS[name]), x, y, dtype=name)
+
+
+SECTIONS = [copy, gelu, rows, matmul, launch, train, transformer]
+
+if __name__ == "__main__":
+    print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}))
+    chosen = set(sys.argv[1:])
+    for section in SECTIONS:
+        if not chosen or section.__name__ in chosen:
+            section()

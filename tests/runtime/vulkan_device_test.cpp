@@ -1,0 +1,209 @@
+// Vulkan devices through the whole runtime, on whatever driver is there: Mesa's in software in CI.
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Net {
+  Linear inner, outer;
+  Net(const Device& device, Generator& generator)
+      : inner({.in = 6, .out = 16}, device, generator),
+        outer({.in = 16, .out = 3}, device, generator) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return outer.forward(gelu(inner.forward(x)));
+  }
+  HEARTH_MODULE(Net, inner, outer)
+};
+
+Tensor inputs_on(const Device& device) {
+  std::vector<float> values(8 * 6);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7));
+  }
+  return Tensor::from(device, values, {8, 6});
+}
+Tensor targets_on(const Device& device, std::int64_t last = 1) {
+  return Tensor::from(device, std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, last}, {8});
+}
+
+/// A rank's part of a batch.
+struct Part {
+  std::vector<float> values;
+  std::vector<std::int64_t> classes;
+  std::int64_t size = 0;
+};
+
+std::vector<double> losses_on(const Device& device, int steps) {
+  Generator generator(3);
+  Net net(device, generator);
+  Adam adam({.learning_rate = 0.02});
+  const Tensor x = inputs_on(device);
+  const Tensor y = targets_on(device);
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    auto [loss, gradients] = value_and_grad(
+        net, [&](const Net& tracked) { return cross_entropy(tracked.forward(x), y); });
+    adam.step(net, std::move(gradients)).get();
+    losses.push_back(loss.item());
+  }
+  return losses;
+}
+
+RuntimeOptions one_vulkan(FaultPlan faults = {}) {
+  return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}}};
+}
+
+TEST(VulkanDevice, TrainsAsTheCpuDoes) {
+  const Runtime here;
+  const Runtime there(one_vulkan());
+  const std::vector<double> want = losses_on(here.device("cpu:0"), 12);
+  const std::vector<double> got = losses_on(there.device(), 12);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-4) << "step " << i;
+  }
+  EXPECT_LT(got.back(), 0.7 * got.front());
+}
+
+TEST(VulkanDevice, AFailureNamesOpValueAndLine) {
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  const Tensor logits = zeros(device, {8, 3});
+  const Tensor good = logits + 1.0;
+  const Tensor loss = cross_entropy(logits, targets_on(device, 7));
+  try {
+    static_cast<void>(loss.item());
+    FAIL() << "a target outside of the classes was taken";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_range);
+    EXPECT_THAT(error.what(), HasSubstr("7"));
+    EXPECT_THAT(error.what(), HasSubstr("vulkan_device_test.cpp"));
+  }
+  EXPECT_EQ(good.to_vector<float>().front(), 1.0F);
+}
+
+TEST(VulkanDevice, AStepWithAFailedGradientLeavesTheModelAsItWas) {
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  Generator generator(3);
+  Net net(device, generator);
+  const std::vector<float> before = net.inner.weight.to_vector<float>();
+  Adam adam({.learning_rate = 0.02});
+  const Tensor x = inputs_on(device);
+  auto [loss, gradients] = value_and_grad(net, [&](const Net& tracked) {
+    return cross_entropy(tracked.forward(x), targets_on(device, 9));
+  });
+  EXPECT_THROW(adam.step(net, std::move(gradients)).get(), DeviceError);
+  EXPECT_EQ(net.inner.weight.to_vector<float>(), before);
+  EXPECT_THROW(static_cast<void>(loss.item()), DeviceError);
+}
+
+TEST(VulkanDevice, ALossIsItsOwnAndARestartEndsIt) {
+  Runtime runtime({.devices = {{.name = "vulkan:0", .faults = FaultPlan{.lost_at_submit = 4}},
+                               {.name = "cpu:0"}}});
+  const Device device = runtime.device("vulkan:0");
+  EXPECT_THROW(losses_on(device, 2), DeviceError);
+  EXPECT_TRUE(device.is_lost());
+  EXPECT_EQ(losses_on(runtime.device("cpu:0"), 2).size(), 2U);
+  for (int i = 0; i < 3; ++i) {
+    device.restart();
+    EXPECT_LT(losses_on(device, 8).back(), 1.1);
+  }
+}
+
+TEST(VulkanDevice, GivesItsMemoryBackOverManyLives) {
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  for (int i = 0; i < 40; ++i) {
+    const Tensor x = full(device, {256, 256}, 1.0);
+    EXPECT_EQ(sum(x).item(), 65536.0);
+    device.restart();
+    EXPECT_EQ(device.memory().live_bytes, 0);
+  }
+}
+
+TEST(VulkanDevice, ADeviceThatIsNotThereSaysWhatThereIs) {
+  try {
+    const Runtime runtime({.devices = {{.name = "vulkan:99"}}});
+    FAIL() << "vulkan:99 was opened";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("vulkan:99"));
+    EXPECT_THAT(error.what(), HasSubstr("vulkan:0 is "));
+  }
+}
+
+TEST(VulkanDevice, StandsAmongTheDevicesOfTheMachine) {
+  const std::vector<AvailableDevice> devices = available_devices();
+  ASSERT_GE(devices.size(), 2U);
+  EXPECT_EQ(devices[0].name, "cpu:0");
+  EXPECT_EQ(devices[1].name, "vulkan:0");
+  EXPECT_EQ(devices[1].lack, "");
+}
+
+TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
+  const Runtime runtime({.devices = {{.name = "auto"}}});
+  const std::vector<AvailableDevice> devices = available_devices();
+  EXPECT_EQ(runtime.device().name(), devices[1].is_gpu ? "vulkan:0" : "cpu:0");
+}
+
+TEST(VulkanDevice, TwoTrainOneModel) {
+  ASSERT_EQ(setenv("HEARTH_VULKAN_DEVICES", "0,0", 1), 0);  // NOLINT(concurrency-mt-unsafe)
+  const auto train = [](const std::vector<std::string>& names) {
+    RuntimeOptions options;
+    for (const std::string& name : names) {
+      options.devices.push_back({.name = name});
+    }
+    const Runtime runtime(options);
+    Generator generator(3);
+    DataParallel<Net, Part> trainer(
+        runtime,
+        Net(runtime.device(), generator),
+        [](const Net& net, Part& part, WorkerContext& worker) {
+          const auto count = static_cast<std::int64_t>(part.classes.size());
+          const Tensor x = Tensor::from(worker.device, part.values, {count, 6});
+          const Tensor y = Tensor::from(worker.device, part.classes, {count});
+          return cross_entropy(net.forward(x), y);
+        },
+        {.devices = runtime.devices(), .optimizer = Adam::Config{.learning_rate = 0.02}});
+    std::vector<double> losses;
+    for (int step = 0; step < 6; ++step) {
+      std::vector<Part> parts(names.size());
+      for (int row = 0; row < 8; ++row) {
+        Part& part = parts[static_cast<std::size_t>(row) * names.size() / 8];
+        for (int column = 0; column < 6; ++column) {
+          part.values.push_back(static_cast<float>(std::sin(row * 6 + column)));
+        }
+        part.classes.push_back(row % 3);
+        ++part.size;
+      }
+      losses.push_back(trainer.step(std::move(parts)).loss);
+    }
+    return losses;
+  };
+  const std::vector<double> one = train({"cpu:0"});
+  const std::vector<double> two = train({"vulkan:0", "vulkan:1"});
+  const std::vector<double> mixed = train({"vulkan:0", "cpu:0"});
+  ASSERT_EQ(unsetenv("HEARTH_VULKAN_DEVICES"), 0);  // NOLINT(concurrency-mt-unsafe)
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(two[i], one[i], 1e-4) << "step " << i;
+    EXPECT_NEAR(mixed[i], one[i], 1e-4) << "step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace hearth
