@@ -18,16 +18,6 @@
 
 #include <hearth/streams/kernel/op_expression.hpp>
 
-#include "kernels/convolution.hpp"
-#include "kernels/expression.hpp"
-#include "kernels/indexing.hpp"
-#include "kernels/matmul.hpp"
-#include "kernels/movement.hpp"
-#include "kernels/pointwise.hpp"
-#include "kernels/pooling.hpp"
-#include "kernels/scan.hpp"
-#include "kernels/topk.hpp"
-
 namespace hearth::vulkan {
 namespace {
 

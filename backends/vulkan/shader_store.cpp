@@ -21,39 +21,6 @@ std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Each module as hash, number of words, words.
-std::vector<std::byte> pack(const std::unordered_map<std::uint64_t, SpirvModule>& modules) {
-  std::vector<std::byte> out;
-  const auto append = [&out](const void* from, std::size_t size) {
-    const auto* const begin = static_cast<const std::byte*>(from);
-    out.insert(out.end(), begin, begin + size);
-  };
-  for (const auto& [hash, words] : modules) {
-    const std::uint64_t count = words.size();
-    append(&hash, sizeof(hash));
-    append(&count, sizeof(count));
-    append(words.data(), count * sizeof(std::uint32_t));
-  }
-  return out;
-}
-
-// What a checked file holds is whole; only its end is looked for.
-void unpack(std::span<const std::byte> bytes,
-            std::unordered_map<std::uint64_t, SpirvModule>& modules) {
-  while (bytes.size() >= 2 * sizeof(std::uint64_t)) {
-    std::uint64_t head[2];
-    std::memcpy(head, bytes.data(), sizeof(head));
-    bytes = bytes.subspan(sizeof(head));
-    if (head[1] > bytes.size() / sizeof(std::uint32_t)) {
-      return;
-    }
-    SpirvModule words(head[1]);
-    std::memcpy(words.data(), bytes.data(), words.size() * sizeof(std::uint32_t));
-    bytes = bytes.subspan(words.size() * sizeof(std::uint32_t));
-    modules.emplace(head[0], std::move(words));
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device) {
@@ -82,14 +49,11 @@ void ShaderStore::load() {
   std::vector<std::byte> pipelines;
   if (const auto cache = cache_dir(); cache.has_value()) {
     folder_ = cache.value() / "vulkan";
-    if (const auto file = read_checked_file(folder_ / "shaders.spirv", kModules);
-        file.has_value()) {
-      unpack(file.value(), modules_);
-    }
     if (auto file =
             read_checked_file(folder_ / (device_->fingerprint() + ".pipelines"), kPipelines);
         file.has_value()) {
       pipelines = std::move(file).value();
+      saved_size_ = pipelines.size();
     }
   }
   VkPipelineCacheCreateInfo info{};
@@ -112,29 +76,34 @@ ShaderStore::~ShaderStore() {
   api.vkDestroyPipelineLayout(device_->handle(), layout_, nullptr);
 }
 
-// Two processes that save at the same time both keep what they read; what only one of them has made
-// may be lost, and is made again.
+std::filesystem::path ShaderStore::path_of(std::uint64_t hash) const {
+  return folder_ / "spirv" / fmt::format("{:016x}", hash);
+}
+
+// Two processes that save at the same time write the same bytes.
 Status ShaderStore::save() {
-  if (folder_.empty() || !has_news_) {
+  if (folder_.empty() || !has_new_pipelines_) {
     return {};
   }
-  HEARTH_TRY_STATUS(make_folder(folder_));
-  if (const auto file = read_checked_file(folder_ / "shaders.spirv", kModules); file.has_value()) {
-    unpack(file.value(), modules_);
+  HEARTH_TRY_STATUS(make_folder(folder_ / "spirv"));
+  for (const auto& [hash, words] : unsaved_) {
+    HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, std::as_bytes(std::span(words))));
   }
-  HEARTH_TRY_STATUS(write_checked_file(folder_ / "shaders.spirv", kModules, pack(modules_)));
+  unsaved_.clear();
   std::size_t size = 0;
   const DeviceApi& api = device_->api();
   if (cache_ != VK_NULL_HANDLE &&
-      api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) == VK_SUCCESS) {
+      api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) == VK_SUCCESS &&
+      size != saved_size_) {
     std::vector<std::byte> data(size);
     if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) == VK_SUCCESS) {
       HEARTH_TRY_STATUS(write_checked_file(folder_ / (device_->fingerprint() + ".pipelines"),
                                            kPipelines,
                                            std::span(data).first(size)));
+      saved_size_ = size;
     }
   }
-  has_news_ = false;
+  has_new_pipelines_ = false;
   return {};
 }
 
@@ -153,41 +122,46 @@ Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) 
   return pipeline;
 }
 
-Result<const SpirvModule*> ShaderStore::module_of(const ShaderKey& key, const std::string& text) {
+Result<SpirvModule> ShaderStore::module_of(const ShaderKey& key, const std::string& text) {
   const std::uint64_t hash = xxh64(bytes_of(text));
-  auto found = modules_.find(hash);
-  if (found == modules_.end()) {
-#ifdef HEARTH_ASSERTS
-    constexpr bool kValidates = true;
-#else
-    constexpr bool kValidates = false;
-#endif
-    HEARTH_TRY(SpirvModule module,
-               compile_glsl(fmt::format("family {}", static_cast<int>(key.family())),
-                            text,
-                            {.validate = kValidates}));
-    found = modules_.emplace(hash, std::move(module)).first;
-    ++counts_.compiled;
-    has_news_ = true;
+  if (const auto found = unsaved_.find(hash); found != unsaved_.end()) {
+    return found->second;
   }
-  return &found->second;
+  if (!folder_.empty()) {
+    // A file that is damaged is written anew.
+    if (const auto file = read_checked_file(path_of(hash), kModules); file.has_value()) {
+      SpirvModule words(file.value().size() / sizeof(std::uint32_t));
+      std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
+      return words;
+    }
+  }
+#ifdef HEARTH_ASSERTS
+  constexpr bool kValidates = true;
+#else
+  constexpr bool kValidates = false;
+#endif
+  HEARTH_TRY(SpirvModule module,
+             compile_glsl(fmt::format("family {}", static_cast<int>(key.family())),
+                          text,
+                          {.validate = kValidates}));
+  unsaved_.emplace(hash, module);
+  ++counts_.compiled;
+  return module;
 }
 
 Result<VkPipeline> ShaderStore::make_pipeline(const ShaderKey& key, const std::string& text) {
-  HEARTH_TRY(const SpirvModule* words, module_of(key, text));
-  SpirvModule rewritten;
-  if (has_cooperative_matrices(*words)) {
+  HEARTH_TRY(SpirvModule words, module_of(key, text));
+  if (has_cooperative_matrices(words)) {
     HEARTH_TRY(
-        rewritten,
+        words,
         rewrite_cooperative(
-            *words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
-    words = &rewritten;
+            words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
   }
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module.codeSize = words->size() * sizeof(std::uint32_t);
-  module.pCode = words->data();
+  module.codeSize = words.size() * sizeof(std::uint32_t);
+  module.pCode = words.data();
   VkShaderModule handle = VK_NULL_HANDLE;
   VkResult result = api.vkCreateShaderModule(device_->handle(), &module, nullptr, &handle);
   if (result != VK_SUCCESS) {
@@ -207,6 +181,7 @@ Result<VkPipeline> ShaderStore::make_pipeline(const ShaderKey& key, const std::s
     return device_->failed("vkCreateComputePipelines", result);
   }
   ++counts_.pipelines;
+  has_new_pipelines_ = true;
   return pipeline;
 }
 

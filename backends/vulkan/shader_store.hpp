@@ -1,7 +1,7 @@
 // Compiled shaders: in this process by key, on disk by text, so that no shader is compiled by us
-// twice and none by the driver twice, across runs too. Files lie in the cache folder, one pair for
-// each card and driver version; without such a folder nothing is kept. Threads: owner only.
-// Invariant: a pipeline stays as long as this store.
+// twice and none by the driver twice, across runs too. Files lie in the cache folder: one for each
+// text, and one for each card and driver version. Without such a folder nothing is kept. Threads:
+// owner only. Invariant: a pipeline stays as long as this store.
 #pragma once
 
 #include <cstdint>
@@ -51,15 +51,17 @@ class ShaderStore final {
       : device_(std::move(device)) {}
   void load();
   [[nodiscard]] Result<VkPipeline> make_pipeline(const ShaderKey& key, const std::string& text);
-  [[nodiscard]] Result<const SpirvModule*> module_of(const ShaderKey& key, const std::string& text);
+  [[nodiscard]] Result<SpirvModule> module_of(const ShaderKey& key, const std::string& text);
+  [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
 
   std::shared_ptr<const VulkanDevice> device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::filesystem::path folder_;  ///< Empty: nothing is kept.
   std::unordered_map<ShaderKey, Made, ShaderKeyHash> made_;
-  std::unordered_map<std::uint64_t, SpirvModule> modules_;  ///< By the hash of their text.
-  bool has_news_ = false;
+  std::unordered_map<std::uint64_t, SpirvModule> unsaved_;  ///< By the hash of their text.
+  bool has_new_pipelines_ = false;
+  std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
   ShaderCounts counts_;
 };
 

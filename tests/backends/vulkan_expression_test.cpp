@@ -2,8 +2,8 @@
 // along rows, every layout, in place, under guards, and integers without an answer.
 #include "tests/backends/small_call.hpp"
 #include "tests/conformance/case_tensor.hpp"
+#include "tests/conformance/device_mirror.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
-#include "tests/support/device_mirror.hpp"
 #include "tests/support/tolerance.hpp"
 
 #include <hearth/backends/reference/reference.hpp>

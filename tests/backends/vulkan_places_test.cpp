@@ -2,7 +2,7 @@
 // strays from its window, many places for few targets.
 #include "tests/backends/small_call.hpp"
 #include "tests/conformance/case_tensor.hpp"
-#include "tests/support/device_mirror.hpp"
+#include "tests/conformance/device_mirror.hpp"
 #include "tests/support/tolerance.hpp"
 
 #include <hearth/backends/reference/reference.hpp>

@@ -1,8 +1,8 @@
 #include "runner.hpp"
 
+#include "device_mirror.hpp"
 #include "prepared_call.hpp"
 
-#include "tests/support/device_mirror.hpp"
 #include "tests/support/run_call.hpp"
 
 #include <hearth/backends/reference/reference.hpp>

@@ -1,6 +1,6 @@
 #include "device_mirror.hpp"
 
-#include "run_call.hpp"
+#include "tests/support/run_call.hpp"
 
 #include <algorithm>
 #include <cstdint>
