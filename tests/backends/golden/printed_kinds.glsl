@@ -27,7 +27,7 @@ precise const double v2 = min_f64(x0, x1);
 y0 = v2;
 // relu f16[1] dense -> f16[1]
 precise const float v1 = x0;
-const bool v3 = v1 < 0.0f;
+const bool v3 = floatBitsToUint(v1) - 0x80000001u < 0x7f800000u;
 precise const float v4 = v3 ? 0.0f : v1;
 precise const float v5 = v4;
 y0 = v5;
