@@ -86,7 +86,7 @@ struct CooperativeCandidate {
   double use;
 };
 
-// `use` as measured on an H200.
+// `use` is reasoned from probes, and was not measured tile by tile.
 constexpr std::array kCooperativeTiles{
     CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0},
     CooperativeCandidate{{128, 256, 32, 64, 64}, 0.95},
