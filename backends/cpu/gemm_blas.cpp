@@ -6,7 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace hearth::cpu {
@@ -17,24 +25,54 @@ namespace {
 constexpr double kLeastFlops = 4e6;
 constexpr std::int64_t kLeastSide = 32;
 
-// What each thread that OpenBLAS starts asks for when the library is loaded (0.3.21, x86-64). One
-// that gets nothing asks again without end, and the end of the process waits for it.
+// What each thread that OpenBLAS starts asks for, some time after the library is loaded (0.3.21,
+// x86-64). One that gets nothing asks again without end, and the end of the process waits for it.
 constexpr std::int64_t kThreadBytes = std::int64_t{128} << 20;
+constexpr std::chrono::milliseconds kLongestStart{2'000};
+constexpr int kSurelyStarved = 20;  // looks in a row, a millisecond apart
 
-// Those that have their memory hold it before main(), so the process is as large.
+// The threads that hold their memory: it is one piece that may be read and written, which neither
+// a stack nor what malloc only reserves is.
+std::int64_t fed_threads() {
+  std::int64_t count = 0;
+  std::ifstream mappings("/proc/self/maps");
+  for (std::string line; std::getline(mappings, line);) {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::array<char, 5> access{};
+    // NOLINTNEXTLINE(cert-err34-c): the kernel writes these numbers
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s", &begin, &end, access.data()) ==
+            3 &&
+        std::string_view(access.data()) == "rw-p") {
+      count += static_cast<std::int64_t>(end - begin) / kThreadBytes;
+    }
+  }
+  return count;
+}
+
 std::string starving_threads() {
   const int count = openblas_get_num_threads() - 1;  // the caller is one of them
   const auto addresses = detail::address_limit();
-  if (!addresses || addresses->left_bytes >= kThreadBytes ||
-      addresses->most_bytes - addresses->left_bytes >= count * kThreadBytes) {
+  if (!addresses || count == 0) {
     return {};
   }
-  return fmt::format(
-      "the limit on addresses (ulimit -v) of {} MiB leaves no room for OpenBLAS's own threads, "
-      "which take {} MiB; they would ask for it without end, and the program would never end: set "
-      "OPENBLAS_NUM_THREADS=1, or raise the limit",
-      addresses->most_bytes >> 20,
-      count * (kThreadBytes >> 20));
+  // A thread that has not asked yet would find what the program leaves it by then.
+  const auto end = std::chrono::steady_clock::now() + kLongestStart;
+  for (int starved = 0; fed_threads() < count;) {
+    // While a thread starts, malloc reserves as much for a moment.
+    const auto now = detail::address_limit();
+    starved = now && now->left_bytes < kThreadBytes ? starved + 1 : 0;
+    if (starved == kSurelyStarved || std::chrono::steady_clock::now() >= end) {
+      return fmt::format(
+          "the limit on addresses (ulimit -v) of {} MiB leaves no room for OpenBLAS's own threads, "
+          "which take {} MiB; they would ask for it without end, and the program would never end: "
+          "set OPENBLAS_NUM_THREADS=1, or raise the limit",
+          addresses->most_bytes >> 20,
+          count * (kThreadBytes >> 20));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
 }
 
 #ifdef __SANITIZE_THREAD__

@@ -82,8 +82,8 @@ TEST_F(WindowTest, AdaptivePoolingCoversThePictureForAnySize) {
       }
     }
     check_gradients(device(),
-                    [&](const Tensors& in) {
-                      return adaptive_avg_pool2d(in[0], {rows, columns});
+                    [out = Shape{rows, columns}](const Tensors& in) {
+                      return adaptive_avg_pool2d(in[0], {out[0], out[1]});
                     },
                     {x});
   }
