@@ -30,6 +30,24 @@ foreach(file IN LISTS installed)
   endif()
 endforeach()
 
+foreach(file IN ITEMS README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE)
+  if(NOT EXISTS ${prefix}/share/doc/hearth/${file})
+    message(FATAL_ERROR "${file} is not installed")
+  endif()
+endforeach()
+if(EXISTS ${BUILD_DIR}/bench/hearth-bench)
+  run(${prefix}/bin/hearth-bench explain gelu)
+  if(NOT output MATCHES "1 kernel")
+    message(FATAL_ERROR "the installed hearth-bench explains gelu so:\n${output}")
+  endif()
+endif()
+
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${SOURCE_DIR}
+                RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(status EQUAL 0 OR NOT output MATCHES "is the checkout of Hearth itself" OR EXISTS ${SOURCE_DIR}/lib)
+  message(FATAL_ERROR "an install into the checkout ended with ${status}:\n${output}")
+endif()
+
 file(COPY ${SOURCE_DIR}/tests/install/consumer DESTINATION ${WORK_DIR})
 run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/build -G ${GENERATOR}
     -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix})
@@ -40,8 +58,22 @@ if(NOT status EQUAL 0 OR NOT output MATCHES "^loss after one step on two devices
   message(FATAL_ERROR "the consumer ended with ${status}, printed: '${output}' and logged: '${log}'")
 endif()
 
+# With its OpenBLAS in a folder of its own, and without the packages of tests, benchmarks and examples.
+file(STRINGS ${BUILD_DIR}/CMakeCache.txt openblas REGEX "^OPENBLAS_(INCLUDE_DIR|LIBRARY):")
+string(REGEX MATCH "INCLUDE_DIR:[A-Z]+=([^;]+)" found "${openblas}")
+file(MAKE_DIRECTORY ${WORK_DIR}/elsewhere/include ${WORK_DIR}/elsewhere/lib)
+file(GLOB headers ${CMAKE_MATCH_1}/*.h)
+file(COPY ${headers} DESTINATION ${WORK_DIR}/elsewhere/include)
+string(REGEX MATCH "LIBRARY:[A-Z]+=([^;]+)" found "${openblas}")
+file(CREATE_LINK ${CMAKE_MATCH_1} ${WORK_DIR}/elsewhere/lib/libopenblas.so SYMBOLIC)
 run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/beside -G ${GENERATOR}
-    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D HEARTH_SOURCES=${SOURCE_DIR})
+    -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D HEARTH_SOURCES=${SOURCE_DIR}
+    -D CMAKE_PREFIX_PATH=${WORK_DIR}/elsewhere -D CMAKE_EXPORT_COMPILE_COMMANDS=ON -D CMAKE_DISABLE_FIND_PACKAGE_CLI11=ON
+    -D CMAKE_DISABLE_FIND_PACKAGE_benchmark=ON -D CMAKE_DISABLE_FIND_PACKAGE_GTest=ON)
+file(READ ${WORK_DIR}/consumer/beside/compile_commands.json commands)
+if(commands MATCHES "-Werror|-Wall" OR NOT commands MATCHES "gemm_blas.cpp" OR NOT commands MATCHES "${WORK_DIR}/elsewhere/include")
+  message(FATAL_ERROR "the library beside a consumer is compiled with warnings of ours, or without the consumer's OpenBLAS")
+endif()
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/consumer/beside --target help)
 if(output MATCHES "hearth-bench|train_mnist|streams_test")
   message(FATAL_ERROR "add_subdirectory() brings Hearth's own programs along:\n${output}")
