@@ -16,7 +16,7 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/backends/scratch_memory.hpp>
 #include <hearth/memory/page_provider.hpp>
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 namespace hearth {

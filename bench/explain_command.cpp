@@ -52,15 +52,15 @@ Tensor gelu_of_parts(const Tensor& x) {
 }
 // By parts, not by the row kernels: the question is what fusion makes of them.
 Tensor softmax_of_parts(const Tensor& x) {
-  const Tensor shifted = exp(x - max(x, {-1}, true));
-  return shifted / sum(shifted, {-1}, true);
+  const Tensor shifted = exp(x - max(x, {-1}, {.keep_dims = true}));
+  return shifted / sum(shifted, {-1}, {.keep_dims = true});
 }
 Tensor rms_norm_of_parts(const Tensor& x, const Tensor& weight) {
-  return x * rsqrt(mean(square(x), {-1}, true) + 1e-6) * weight;
+  return x * rsqrt(mean(square(x), {-1}, {.keep_dims = true}) + 1e-6) * weight;
 }
 Tensor layer_norm_of_parts(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor centered = x - mean(x, {-1}, true);
-  return centered * rsqrt(mean(square(centered), {-1}, true) + 1e-5) * weight + bias;
+  const Tensor centered = x - mean(x, {-1}, {.keep_dims = true});
+  return centered * rsqrt(mean(square(centered), {-1}, {.keep_dims = true}) + 1e-5) * weight + bias;
 }
 Tensor attention(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v) {
   const double scale = 1 / std::sqrt(static_cast<double>(q.shape()[1]));

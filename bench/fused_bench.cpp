@@ -101,8 +101,8 @@ void BM_CustomGelu_Tanh(benchmark::State& state) {
 // ---- softmax, norm, sums ----
 
 Tensor softmax_of_parts(const Tensor& x) {
-  const Tensor shifted = exp(x - max(x, {-1}, true));
-  return shifted / sum(shifted, {-1}, true);
+  const Tensor shifted = exp(x - max(x, {-1}, {.keep_dims = true}));
+  return shifted / sum(shifted, {-1}, {.keep_dims = true});
 }
 void BM_CustomSoftmax(benchmark::State& state) {
   formula_of_one<softmax_of_parts>(state);
@@ -116,8 +116,8 @@ void BM_CustomLayerNorm(benchmark::State& state) {
   const Tensor weight = random_normal(device, {state.range(2)}, generator);
   const Tensor bias = random_normal(device, {state.range(2)}, generator);
   measure(state, device, [&] {
-    const Tensor centred = x - mean(x, {-1}, true);
-    return centred * rsqrt(mean(square(centred), {-1}, true) + 1e-5) * weight + bias;
+    const Tensor centred = x - mean(x, {-1}, {.keep_dims = true});
+    return centred * rsqrt(mean(square(centred), {-1}, {.keep_dims = true}) + 1e-5) * weight + bias;
   });
   report_bytes(state, x.element_count() * 8);
 }

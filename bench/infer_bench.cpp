@@ -123,7 +123,7 @@ void disturb(ServedModel<Model>& place, Disturbance how, const std::atomic<Phase
         auto answer = y.read_bytes();
         source.request_stop();
         try {
-          benchmark::DoNotOptimize(answer.get(source.get_token()).data());
+          benchmark::DoNotOptimize(answer.get({.stop = source.get_token()}).data());
         } catch (const DeviceError& error) {
           benchmark::DoNotOptimize(error.what());
         }

@@ -22,8 +22,8 @@ Runtime runtime_on(std::int64_t core_count, bool fuses) {
 }
 
 Tensor softmax_of_parts(const Tensor& x, const Tensor& /*weight*/) {
-  const Tensor shifted = exp(x - max(x, {-1}, true));
-  return shifted / sum(shifted, {-1}, true);
+  const Tensor shifted = exp(x - max(x, {-1}, {.keep_dims = true}));
+  return shifted / sum(shifted, {-1}, {.keep_dims = true});
 }
 Tensor rms_norm_of(const Tensor& x, const Tensor& weight) {
   return rms_norm(x, weight);

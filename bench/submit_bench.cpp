@@ -10,6 +10,7 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/client/device_endpoint.hpp"
 
@@ -64,7 +65,7 @@ void BM_Submit_Add(benchmark::State& state) {
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < kBurst; ++i) {
       const Tensor sum = a + b;
-      benchmark::DoNotOptimize(sum.impl());
+      benchmark::DoNotOptimize(detail::TensorAccess::impl(sum));
     }
     state.SetIterationTime(seconds_since(start));
   }
@@ -148,7 +149,7 @@ void submit_bursts(const Device& device) {
   for (std::int64_t burst = 0; burst < kBursts; ++burst) {
     for (std::int64_t i = 0; i < kBurstAdds; ++i) {
       const Tensor sum = a + b;
-      benchmark::DoNotOptimize(sum.impl());
+      benchmark::DoNotOptimize(detail::TensorAccess::impl(sum));
     }
     device.sync();
   }
@@ -190,7 +191,7 @@ void BM_Actor_TinyOps(benchmark::State& state) {
       const HeldToken held(device);
       for (int i = 0; i < kBurst; ++i) {
         const Tensor sum = a + b;
-        benchmark::DoNotOptimize(sum.impl());
+        benchmark::DoNotOptimize(detail::TensorAccess::impl(sum));
       }
       done = device.sync_later();
       start = Clock::now();

@@ -54,7 +54,7 @@ void BM_Wait_Deadline(benchmark::State& state) {
       bare_us.push_back(bare_sleep());
     }
     const Clock::time_point start = Clock::now();
-    const Status status = value.wait(Deadline::in(kLimit));
+    const Status status = value.wait({.deadline = Deadline::in(kLimit)});
     late_us.push_back(late_us_since(start));
     if (!is_bare_first) {
       bare_us.push_back(bare_sleep());

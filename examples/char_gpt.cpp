@@ -56,7 +56,7 @@ struct Gpt {
       : letters({.count = letter_count, .width = kWidth}, device, generator),
         places({.count = kContext, .width = kWidth}, device, generator),
         norm({.shape = {kWidth}}, device),
-        head({.in = kWidth, .out = letter_count, .has_bias = false}, device, generator) {
+        head({.in = kWidth, .out = letter_count, .bias = false}, device, generator) {
     for (int i = 0; i < 4; ++i) {
       layers.emplace_back(
           hearth::TransformerEncoderLayer::Config{
@@ -75,7 +75,7 @@ struct Gpt {
   [[nodiscard]] Tensor forward(const Tensor& text) const {
     Tensor x = letters.forward(text) + slice(places.weight, 0, {.stop = text.shape()[1]});
     for (const hearth::TransformerEncoderLayer& layer : layers) {
-      x = layer.forward(std::move(x), Mode::eval, {.is_causal = true});
+      x = layer.forward(std::move(x), Mode::eval, {.causal = true});
     }
     return head.forward(norm.forward(std::move(x)));
   }
@@ -134,7 +134,7 @@ int main(int argument_count, char** arguments) try {
     }
   }
 
-  hearth::DataLoader rest(held_out, runtime.executor(), {.batch_size = 64, .is_shuffled = false});
+  hearth::DataLoader rest(held_out, runtime.executor(), {.batch_size = 64, .shuffle = false});
   double total = 0;
   while (const auto batch = rest.next(device)) {
     total += loss_of(model, *batch).item() * static_cast<double>(batch->size);

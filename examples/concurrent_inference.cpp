@@ -99,7 +99,7 @@ struct Client {
 class Pause {
  public:
   void until(Clock::time_point time) const {
-    static_cast<void>(end_.wait_until(hearth::Deadline::at(time)));
+    static_cast<void>(end_.wait({.deadline = hearth::Deadline::at(time)}));
   }
 
  private:
@@ -436,7 +436,7 @@ int run(const Options& options) {
   const std::vector<hearth::Device> devices = runtime.devices();
   const bool is_named = !options.weights.empty();
   const std::filesystem::path file =
-      hearth::detail::weights_file(is_named ? options.weights : kSavedWeights);
+      hearth::weights_file(is_named ? options.weights : kSavedWeights);
   if (!is_named && !std::filesystem::exists(file)) {
     std::printf("no %s, which train_mnist makes: training a small mlp first, %d clients\n",
                 file.c_str(),

@@ -94,7 +94,7 @@ struct Writer {
   [[nodiscard]] Tensor forward(const Tensor& text) const {
     Tensor x = letters.forward(text) + slice(places.weight, 0, {.stop = text.shape()[1]});
     for (const hearth::TransformerEncoderLayer& layer : layers) {
-      x = layer.forward(std::move(x), hearth::Mode::train, {.is_causal = true});
+      x = layer.forward(std::move(x), hearth::Mode::train, {.causal = true});
     }
     return head.forward(reshape(norm.forward(std::move(x)), {-1, kWidth}));
   }

@@ -80,7 +80,7 @@ int main() try {
   hearth::Examples held_out = test.examples();
   const hearth::Tensor truth = std::move(held_out.targets).to(device);
   const hearth::Tensor guess = model.forward(std::move(held_out.inputs).to(device));
-  const double r2 = 1 - (mse_loss(guess, truth) / var(truth, {}, false, 0)).item();
+  const double r2 = 1 - (mse_loss(guess, truth) / var(truth, {}, {.correction = 0})).item();
   const double off = encoder.target_value(l1_loss(guess, truth).item()) - encoder.target_value(0);
   std::printf("held-out rows: R2 %.3f; a guess is off by %.0f in the mean\n", r2, off);
   return 0;

@@ -80,7 +80,7 @@ struct BagOfWords {
   [[nodiscard]] Tensor forward(const Tensor& text, Mode mode, hearth::Generator& generator) const {
     const Tensor is_word = cast(text != hearth::Vocabulary::kPadding, hearth::DType::f32);
     const Tensor total = sum(vectors.forward(text) * unsqueeze(is_word, -1), 1);
-    const Tensor bag = total / maximum(sum(is_word, 1, true), 1);
+    const Tensor bag = total / maximum(sum(is_word, 1, {.keep_dims = true}), 1);
     const Tensor hidden = relu(inner.forward(dropout.forward(bag, mode, generator)));
     return outer.forward(dropout.forward(hidden, mode, generator));
   }
@@ -111,8 +111,7 @@ int main() try {
   BagOfWords model(words.size(), device, generator);
   hearth::AdamW optimizer({.learning_rate = 2e-3, .weight_decay = 0.01});
   hearth::DataLoader loader(train, runtime.executor(), {.batch_size = 64});
-  hearth::DataLoader test_loader(
-      test, runtime.executor(), {.batch_size = 256, .is_shuffled = false});
+  hearth::DataLoader test_loader(test, runtime.executor(), {.batch_size = 256, .shuffle = false});
   for (int epoch = 1; epoch <= (folder == nullptr ? 3 : 6); ++epoch) {
     double last_loss = 0;
     while (const auto batch = loader.next(device)) {

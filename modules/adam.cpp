@@ -74,7 +74,7 @@ AdamW::AdamW(const Config& config, SourceLoc loc)
             .beta2 = config.beta2,
             .epsilon = config.epsilon,
             .weight_decay = config.weight_decay,
-            .is_decoupled = true,
+            .decoupled = true,
             .groups = config.groups},
            loc) {}
 
@@ -107,7 +107,7 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
          .beta2 = config_.beta2,
          .epsilon = config_.epsilon,
          .weight_decay = own.weight_decay.value_or(config_.weight_decay),
-         .decoupled = config_.is_decoupled,
+         .decoupled = config_.decoupled,
          .step = count == nullptr ? state_.next_update(i) : 1,
          .factors = count == nullptr ? nullptr
                                      : &factors.of(*count, rate, parameters[i].tensor->dtype())});

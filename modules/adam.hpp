@@ -27,7 +27,7 @@ class Adam {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 0;
-    bool is_decoupled = false;
+    bool decoupled = false;
     std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
   };
 

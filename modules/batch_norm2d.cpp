@@ -84,9 +84,9 @@ Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
   const Shape shape = x.tensor().shape();
   const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
   const Tensor value = cast(x, inside);
-  const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, true);
+  const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, {.keep_dims = true});
   const Tensor distance = sub(Arg(value, loc), Arg(centre, loc));
-  const Tensor spread = mean(Arg(square(Arg(distance, loc)), loc), {0, 2, 3}, true);
+  const Tensor spread = mean(Arg(square(Arg(distance, loc)), loc), {0, 2, 3}, {.keep_dims = true});
 
   const auto as_buffer = [&](Tensor statistic) {
     Tensor flat = reshape(Arg(std::move(statistic), loc), {shape[1]});

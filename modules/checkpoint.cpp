@@ -2,11 +2,13 @@
 
 #include <hearth/runtime/base/file.hpp>
 
-namespace hearth::detail {
+namespace hearth {
 
 std::filesystem::path weights_file(const std::filesystem::path& where) {
   return where.extension() == ".safetensors" ? where : where / "model.safetensors";
 }
+
+namespace detail {
 
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
@@ -22,4 +24,5 @@ void write_weights(const std::filesystem::path& where,
   write_safetensors(file, tensors, metadata, loc);
 }
 
-}  // namespace hearth::detail
+}  // namespace detail
+}  // namespace hearth

@@ -12,9 +12,11 @@
 
 namespace hearth {
 
-namespace detail {
-/// `where` itself when it ends in .safetensors, else model.safetensors in that folder.
+/// The file that save_weights() and load_weights() mean: `where` itself when it ends in
+/// .safetensors, else model.safetensors in that folder.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
+
+namespace detail {
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
                    const Metadata& metadata,
@@ -44,7 +46,7 @@ template <Module Model>
 Metadata load_weights(Model& model,
                       const std::filesystem::path& where,
                       SourceLoc loc = SourceLoc::current()) {
-  const SafetensorsFile file = SafetensorsFile::read(detail::weights_file(where), loc);
+  const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
   file.require_exactly(named_tensors(model), loc);
   const std::vector<TensorRef> refs = tensor_refs(model);
   std::vector<Tensor> loaded;

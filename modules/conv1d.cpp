@@ -45,7 +45,7 @@ Conv1d::Conv1d(
   const WeightScope weights(device);
   const Shape shape{config.out, config.in / config.groups, config.kernel};
   weight = kaiming_uniform(device, shape, generator, dtype, loc);
-  if (config.has_bias) {
+  if (config.bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }

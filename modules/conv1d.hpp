@@ -22,7 +22,7 @@ struct Conv1d {
     std::int64_t padding = 0;
     std::int64_t dilation = 1;
     std::int64_t groups = 1;
-    bool has_bias = true;
+    bool bias = true;
   };
 
   Tensor weight;               ///< [out, in/groups, kernel]

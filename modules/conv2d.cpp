@@ -13,7 +13,7 @@ namespace hearth {
 namespace {
 
 void require_valid(const Conv2d::Config& config, SourceLoc loc) {
-  const auto reaches = [](const std::array<std::int64_t, 2>& values, std::int64_t least) {
+  const auto reaches = [](Size2d values, std::int64_t least) {
     return std::min(values[0], values[1]) >= least;
   };
   const bool is_valid = config.in >= 1 && config.out >= 1 && config.groups >= 1 &&
@@ -53,7 +53,7 @@ Conv2d::Conv2d(
   const WeightScope weights(device);
   const Shape shape{config.out, config.in / config.groups, config.kernel[0], config.kernel[1]};
   weight = kaiming_uniform(device, shape, generator, dtype, loc);
-  if (config.has_bias) {
+  if (config.bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }

@@ -5,7 +5,6 @@
 
 #include <hearth/runtime/ops.hpp>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -18,12 +17,12 @@ struct Conv2d {
   struct Config {
     std::int64_t in = 0;   ///< Channels of the input.
     std::int64_t out = 0;  ///< Channels of the result.
-    std::array<std::int64_t, 2> kernel{3, 3};
-    std::array<std::int64_t, 2> stride{1, 1};
-    std::array<std::int64_t, 2> padding{0, 0};
-    std::array<std::int64_t, 2> dilation{1, 1};
+    Size2d kernel = 3;
+    Size2d stride = 1;
+    Size2d padding = 0;
+    Size2d dilation = 1;
     std::int64_t groups = 1;
-    bool has_bias = true;
+    bool bias = true;
   };
 
   Tensor weight;               ///< [out, in/groups, kernel height, kernel width]

@@ -41,8 +41,10 @@ std::int64_t checked_batch_count(const Dataset& dataset,
                       options.worker_count,
                       options.prefetch),
           where);
-  require(options.deadline > Duration::zero(), "deadline must be above 0", where);
-  require(options.shutdown_limit >= Duration::zero(), "shutdown_limit must be 0 or more", where);
+  require(options.deadline > std::chrono::nanoseconds::zero(), "deadline must be above 0", where);
+  require(options.shutdown_limit >= std::chrono::nanoseconds::zero(),
+          "shutdown_limit must be 0 or more",
+          where);
   require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
           fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
           where);
@@ -82,8 +84,8 @@ class DataLoader::Assembler {
  private:
   [[nodiscard]] HostBatch read(LoaderCursor cursor) {
     if (cursor.epoch != epoch_) {
-      order_ = options_.is_shuffled ? shuffled_order(dataset_.size(), options_.seed, cursor.epoch)
-                                    : plain_order(dataset_.size());
+      order_ = options_.shuffle ? shuffled_order(dataset_.size(), options_.seed, cursor.epoch)
+                                : plain_order(dataset_.size());
       epoch_ = cursor.epoch;
     }
     const std::int64_t first = cursor.batch * options_.batch_size;

@@ -10,9 +10,9 @@
 #include <hearth/modules/dataset.hpp>
 #include <hearth/modules/named_tensor.hpp>
 
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
-#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
@@ -29,15 +29,15 @@ namespace hearth {
 struct LoaderOptions {
   std::int64_t batch_size = 32;  ///< Of the global batch, which all ranks share.
   std::uint64_t seed = 0;
-  bool is_shuffled = true;
+  bool shuffle = true;
   bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
   int worker_count = 2;    ///< 0: the reader assembles the batches itself.
   int prefetch = 2;        ///< Batches that each worker keeps ready.
   /// How long next() waits for a worker's batch.
-  Duration deadline = kDefaultWait;
+  std::chrono::nanoseconds deadline = kDefaultWait;
   /// How long the destructor and seek() wait for a read() that is under way, before they leave its
   /// thread behind, which goes on to use the data set.
-  Duration shutdown_limit = kDefaultWait;
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the
   /// loader.
   Log* log = nullptr;

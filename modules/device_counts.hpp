@@ -14,7 +14,7 @@ namespace hearth::detail {
 
 class DeviceCounts final {
  public:
-  [[nodiscard]] bool is_empty() const noexcept { return counts_.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return counts_.empty(); }
   /// Begins anew: so many updates of each parameter have happened.
   void assign(const Device& device, std::span<const std::int64_t> updates, SourceLoc loc);
   /// Nothing is counted any more.

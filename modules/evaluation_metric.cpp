@@ -176,7 +176,7 @@ ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric, const Statis
 
 EvaluationMetric accuracy_metric() {
   return {.name = "accuracy",
-          .is_share = true,
+          .in_percent = true,
           .measure =
               [](const Tensor& outputs, const Tensor& targets) {
                 const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets));
@@ -200,12 +200,12 @@ EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
            title,
            fmt::format("outputs {} have fewer classes", outputs.shape().to_string()));
     }
-    const Tensor best = topk(outputs, k, 1).positions;
+    const Tensor best = topk(outputs, k, {.axis = 1}).positions;
     const Tensor wanted = reshape(targets.to(DType::i64), {rows, 1});
     const Tensor hits = sum(equal(best, wanted).to(DType::i64));
     return Statistics{hits.item(), static_cast<double>(rows)};
   };
-  return {.name = title, .is_share = true, .measure = measure, .value = share_of};
+  return {.name = title, .in_percent = true, .measure = measure, .value = share_of};
 }
 
 EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
@@ -219,16 +219,17 @@ EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
 }
 
 EvaluationMetric binary_f1_metric() {
-  return {.name = "F1", .is_share = true, .measure = binary_of, .value = [](const Statistics& all) {
-            const double relevant = 2 * all[0] + all[1] + all[2];
-            return relevant == 0 ? 0 : 2 * all[0] / relevant;
-          }};
+  return {
+      .name = "F1", .in_percent = true, .measure = binary_of, .value = [](const Statistics& all) {
+        const double relevant = 2 * all[0] + all[1] + all[2];
+        return relevant == 0 ? 0 : 2 * all[0] / relevant;
+      }};
 }
 
 EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
   checked_class_count("confusion_metric", class_count, loc);
   EvaluationMetric metric{.name = "accuracy",
-                          .is_share = true,
+                          .in_percent = true,
                           .measure =
                               [class_count](const Tensor& outputs, const Tensor& targets) {
                                 return confusion_of(

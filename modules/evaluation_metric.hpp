@@ -23,7 +23,7 @@ struct EvaluationMetric {
 
   std::string name;
   Goal goal = Goal::highest;
-  bool is_share = false;  ///< Shown in per cent.
+  bool in_percent = false;  ///< Shown in per cent.
   /// What a batch says. Waits for its values.
   std::function<Statistics(const Tensor& outputs, const Tensor& targets)> measure;
   /// Adds the statistics of further examples.

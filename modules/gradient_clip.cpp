@@ -35,7 +35,7 @@ void clip(Gradients& gradients, const GradientClip& how, SourceLoc loc) {
       }
     }
   }
-  if (how.max_norm && !gradients.is_empty()) {
+  if (how.max_norm && !gradients.empty()) {
     static_cast<void>(gradients.clip_by_norm(*how.max_norm, loc));
   }
 }

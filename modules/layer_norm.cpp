@@ -19,7 +19,7 @@ LayerNorm::LayerNorm(const Config& config, const Device& device, DType dtype, So
   }
   const WeightScope weights(device);
   weight = ones(device, config.shape, dtype, loc);
-  if (config.has_bias) {
+  if (config.bias) {
     bias = zeros(device, config.shape, dtype, loc);
   }
   set_paths(*this);

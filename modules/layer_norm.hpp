@@ -15,7 +15,7 @@ struct LayerNorm {
   struct Config {
     Shape shape;  ///< Of the last axes of x, over which statistics are taken.
     double epsilon = 1e-5;
-    bool has_bias = true;
+    bool bias = true;
   };
 
   Tensor weight;               ///< As the shape says; starts with 1.

@@ -62,7 +62,7 @@ std::string grid_of(const LineChart& chart,
         frame.y(tick),
         kLeft - 8,
         frame.y(tick) + 4,
-        tick_text(tick, chart.is_share));
+        tick_text(tick, chart.in_percent));
   }
   for (const double tick : x_ticks) {
     if (tick >= frame.x_low && tick <= frame.x_high) {
@@ -107,7 +107,7 @@ std::string curve_of(const LineChart& chart, const Frame& frame, std::size_t ind
           frame.y(value),
           escaped(chart.axis),
           tick_text(at, false),
-          tick_text(value, chart.is_share));
+          tick_text(value, chart.in_percent));
     }
   }
   if (!path.empty()) {

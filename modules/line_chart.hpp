@@ -16,10 +16,10 @@ struct ChartLine {
 
 struct LineChart {
   std::string title;
-  std::string axis;       ///< What is counted along x.
-  double first = 1;       ///< Where the first value stands on that axis …
-  double stride = 1;      ///< … and how far the next one is.
-  bool is_share = false;  ///< Values in per cent.
+  std::string axis;         ///< What is counted along x.
+  double first = 1;         ///< Where the first value stands on that axis …
+  double stride = 1;        ///< … and how far the next one is.
+  bool in_percent = false;  ///< Values in per cent.
   std::vector<ChartLine> lines;
 };
 

@@ -21,7 +21,7 @@ Linear::Linear(
   }
   const WeightScope weights(device);
   weight = kaiming_uniform(device, {config.out, config.in}, generator, dtype, loc);
-  if (config.has_bias) {
+  if (config.bias) {
     const double bound = 1 / std::sqrt(static_cast<double>(config.in));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }

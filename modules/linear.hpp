@@ -14,7 +14,7 @@ struct Linear {
   struct Config {
     std::int64_t in = 0;
     std::int64_t out = 0;
-    bool has_bias = true;
+    bool bias = true;
   };
 
   Tensor weight;               ///< [out, in]

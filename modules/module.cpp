@@ -22,7 +22,7 @@ void require_tensor(std::string_view op,
                     const std::string& path,
                     const Tensor& tensor,
                     SourceLoc loc) {
-  if (tensor.is_empty()) {
+  if (!tensor.is_valid()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("{}: '{}' is an empty tensor", op, path),
                       .op = std::string(op),

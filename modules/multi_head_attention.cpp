@@ -36,11 +36,8 @@ Config filled(Config config, SourceLoc loc) {
 Linear projection_of(
     const Config& config, const Device& device, Generator& generator, DType dtype, SourceLoc loc) {
   const std::int64_t rows = (config.heads + 2 * config.key_heads) * config.head_width;
-  return Linear({.in = config.width, .out = rows, .has_bias = config.has_bias},
-                device,
-                generator,
-                dtype,
-                loc);
+  return Linear(
+      {.in = config.width, .out = rows, .bias = config.bias}, device, generator, dtype, loc);
 }
 
 // [..., n, heads*w] as [..., heads, n, w]: views.
@@ -152,7 +149,7 @@ MultiHeadAttention::MultiHeadAttention(
     : projection(projection_of(filled(config, loc), device, generator, dtype, loc)),
       out({.in = config.heads * filled(config, loc).head_width,
            .out = config.width,
-           .has_bias = config.has_bias},
+           .bias = config.bias},
           device,
           generator,
           dtype,
@@ -180,7 +177,7 @@ Tensor MultiHeadAttention::step(Arg x, KeyValueCache& cache) const {
   Operands operands = operands_of(*this, x);
   operands.keys = joined(cache.keys, operands.keys, loc);
   operands.values = joined(cache.values, operands.values, loc);
-  Tensor result = together(*this, operands, nullptr, {.is_causal = true}, loc);
+  Tensor result = together(*this, operands, nullptr, {.causal = true}, loc);
   cache.keys = std::move(operands.keys);
   cache.values = std::move(operands.values);
   return result;

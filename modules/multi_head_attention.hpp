@@ -31,7 +31,7 @@ struct MultiHeadAttention {
     std::int64_t heads = 1;
     std::int64_t key_heads = 0;   ///< Heads in a row share keys and values; 0: as many as heads.
     std::int64_t head_width = 0;  ///< 0: width / heads.
-    bool has_bias = true;
+    bool bias = true;
   };
 
   Linear projection;  ///< To queries of all heads, then keys, then values.
@@ -64,7 +64,7 @@ struct MultiHeadAttention {
 
   /// x are the positions that follow those in the cache: each sees these and the ones of x up to
   /// itself, and they join the cache, which is as before when anything throws. One position or
-  /// many at a time give what forward() with is_causal gives of all.
+  /// many at a time give what forward() with `causal` gives of all.
   ///
   /// Shapes: x [..., n, width], with the leading axes of the first call; result like x.
   [[nodiscard]] Tensor step(Arg x, KeyValueCache& cache) const;

@@ -31,10 +31,10 @@ std::string describe(const Tensor& tensor) {
 
 // What an op of both would find first.
 std::optional<ErrorCode> mismatch_of(const Tensor& gradient, const Tensor& parameter) {
-  if (!gradient.is_empty() && gradient.dtype() != parameter.dtype()) {
+  if (gradient.is_valid() && gradient.dtype() != parameter.dtype()) {
     return ErrorCode::dtype_mismatch;
   }
-  if (gradient.is_empty() || gradient.shape() != parameter.shape()) {
+  if (!gradient.is_valid() || gradient.shape() != parameter.shape()) {
     return ErrorCode::shape_mismatch;
   }
   if (gradient.device() != parameter.device()) {
@@ -185,7 +185,7 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                    optimizer_,
                    fmt::format("the gradient of '{}' is {}, the parameter {}",
                                parameters[i].path,
-                               gradient.is_empty() ? "empty" : describe(gradient),
+                               !gradient.is_valid() ? "empty" : describe(gradient),
                                describe(parameter)),
                    parameters[i].path,
                    loc);
@@ -196,10 +196,11 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
 void OptimizerState::settle(bool waits) {
   while (!under_way_.empty() && (waits || under_way_.front().outcome.is_ready())) {
     const UnderWay& first = under_way_.front();
-    if (const Status wait = first.outcome.peek(); !first.outcome.is_ready()) {
+    if (const Status wait = detail::PendingAccess::peek(first.outcome); !first.outcome.is_ready()) {
       wait.value();  // the wait's own deadline: nothing is known about the step
     }
-    const Status status = first.outcome.peek();  // the step may have ended right after the wait
+    const Status status =
+        detail::PendingAccess::peek(first.outcome);  // the step may have ended right after the wait
     if (status.has_value()) {
       ++step_count_;
       for (const std::size_t parameter : first.skipped) {
@@ -232,7 +233,7 @@ void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
   if (!answers_later_) {
     return;
   }
-  if (counts_.is_empty()) {
+  if (counts_.empty()) {
     std::vector<std::int64_t> updates;
     const std::int64_t steps = step_count();
     for (const std::int64_t skipped : skipped_) {
@@ -293,7 +294,7 @@ void OptimizerState::set_step_count(std::int64_t count,
 Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
                                            StepReport report,
                                            JointUpdate joint) {
-  if (!counts_.is_empty()) {
+  if (!counts_.empty()) {
     counts_.advance(group);
   }
   Promise<void> outcome(group.pending_options());

@@ -92,7 +92,7 @@ class OptimizerState final {
                      SourceLoc loc);
   /// Where the device counts: how many updates the parameter has had, else nullptr.
   [[nodiscard]] const Tensor* device_count(std::size_t parameter) const {
-    return counts_.is_empty() ? nullptr : &counts_.of(parameter);
+    return counts_.empty() ? nullptr : &counts_.of(parameter);
   }
   /// Where it does not: the number of the parameter's next update, from 1.
   [[nodiscard]] std::int64_t next_update(std::size_t parameter) {
@@ -131,7 +131,7 @@ class OptimizerState final {
     for (std::size_t slot = 0; slot < self.slots_.size(); ++slot) {
       const std::string path = detail::join_path(prefix, self.slots_[slot]);
       for (std::size_t i = 0; i < self.tensors_[slot].size(); ++i) {
-        if (!self.tensors_[slot][i].is_empty()) {
+        if (self.tensors_[slot][i].is_valid()) {
           fn(detail::join_path(path, self.paths_[i]), self.tensors_[slot][i]);
         }
       }

@@ -7,9 +7,6 @@
 
 #include <hearth/runtime/ops.hpp>
 
-#include <array>
-#include <cstdint>
-
 namespace hearth {
 
 /// Shapes: x [n, channels, height, width]; result [n, channels, height', width'], where a size m
@@ -32,7 +29,7 @@ struct AvgPool2d {
 /// Shapes: x [n, channels, height, width]; result [n, channels, size[0], size[1]], whatever the
 /// picture's size: adaptive_avg_pool2d().
 struct AdaptiveAvgPool2d {
-  std::array<std::int64_t, 2> size{1, 1};
+  Size2d size = 1;
   [[nodiscard]] Tensor forward(Arg x) const { return adaptive_avg_pool2d(x, size); }
   HEARTH_MODULE(AdaptiveAvgPool2d)
 };

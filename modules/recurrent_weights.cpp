@@ -24,7 +24,7 @@ RecurrentWeights::RecurrentWeights(std::int64_t gates,
   const WeightScope weights(device);
   input_weight = uniform({rows, config.in});
   hidden_weight = uniform({rows, config.hidden});
-  if (config.has_bias) {
+  if (config.bias) {
     input_bias = uniform({rows});
     hidden_bias = uniform({rows});
   }

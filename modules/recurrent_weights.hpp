@@ -17,7 +17,7 @@ struct RecurrentConfig {
   std::int64_t in = 0;      ///< Features of each place of a sequence.
   std::int64_t hidden = 0;  ///< Features of the state.
   std::int64_t layers = 1;  ///< Each but the first reads the outputs of the one before.
-  bool has_bias = true;
+  bool bias = true;
   bool bidirectional = false;  ///< A second set of weights reads from the end.
 };
 

@@ -84,7 +84,7 @@ void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
   std::set<std::string_view> names;
   for (const NamedTensor& named : tensors) {
     const char* what = nullptr;
-    if (named.tensor.is_empty()) {
+    if (!named.tensor.is_valid()) {
       what = "is empty";
     } else if (named.name == "__metadata__") {
       what = "has the name that the format keeps for itself";
@@ -271,7 +271,7 @@ Tensor SafetensorsFile::tensor(std::string_view name, const Device& device, Sour
 void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected, SourceLoc loc) const {
   std::set<std::string_view> names;
   for (const NamedTensor& named : expected) {
-    if (named.tensor.is_empty()) {
+    if (!named.tensor.is_valid()) {
       throw_error(
           Error{.code = ErrorCode::invalid_argument,
                 .text = fmt::format("'{}' is an empty tensor: a file cannot fit it", named.name),

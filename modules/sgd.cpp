@@ -35,8 +35,8 @@ Sgd::Sgd(const Config& config, SourceLoc loc)
   require_not_negative("momentum", config.momentum, loc);
   require_not_negative("weight_decay", config.weight_decay, loc);
   require(std::isfinite(config.dampening), "dampening is not finite", loc);
-  require(!config.is_nesterov || (config.momentum > 0 && config.dampening == 0),
-          fmt::format("is_nesterov needs momentum and no dampening, got {} and {}",
+  require(!config.nesterov || (config.momentum > 0 && config.dampening == 0),
+          fmt::format("nesterov needs momentum and no dampening, got {} and {}",
                       config.momentum,
                       config.dampening),
           loc);
@@ -70,7 +70,7 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
                .momentum = config_.momentum,
                .dampening = config_.dampening,
                .weight_decay = own.weight_decay.value_or(config_.weight_decay),
-               .nesterov = config_.is_nesterov,
+               .nesterov = config_.nesterov,
                .first = has_momentum && count == nullptr && state_.next_update(i) == 1,
                .count = count});
   });

@@ -24,7 +24,7 @@ class Sgd final {
     double momentum = 0;
     double dampening = 0;
     double weight_decay = 0;
-    bool is_nesterov = false;
+    bool nesterov = false;
     std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
   };
 

@@ -3,6 +3,7 @@
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/update_group.hpp>
 
 #include <fmt/format.h>
@@ -43,7 +44,9 @@ std::vector<Tensor> blended(const UpdateRule::Operands& given) {
 const TensorRef& owner_among(const std::vector<TensorRef>& buffers,
                              const Tensor& buffer,
                              SourceLoc loc) {
-  const auto is_it = [&](const TensorRef& ref) { return ref.tensor->impl() == buffer.impl(); };
+  const auto is_it = [&](const TensorRef& ref) {
+    return detail::TensorAccess::impl(*ref.tensor) == detail::TensorAccess::impl(buffer);
+  };
   const auto owner = std::ranges::find_if(buffers, is_it);
   if (owner == buffers.end()) {
     refuse(ErrorCode::invalid_argument,
@@ -78,8 +81,9 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
     refuse(ErrorCode::invalid_argument, fmt::format("the share {} is not in 0 to 1", share), loc);
   }
   const Tensor next = value.detach();
-  const auto known = std::ranges::find_if(
-      updates_, [&](const Update& update) { return update.buffer.impl() == buffer.impl(); });
+  const auto known = std::ranges::find_if(updates_, [&](const Update& update) {
+    return detail::TensorAccess::impl(update.buffer) == detail::TensorAccess::impl(buffer);
+  });
   if (known == updates_.end()) {
     updates_.push_back({.buffer = buffer, .value = next, .share = share});
     return;

@@ -47,7 +47,7 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
   if (style_ != ConsoleStyle::live) {
     return;
   }
-  const TimePoint now = current_context().clock().now();
+  const detail::TimePoint now = current_context().clock().now();
   if (drawn_at_ && place.batch != place.batch_count && now - *drawn_at_ < kPause) {
     return;
   }

@@ -55,7 +55,7 @@ class TrainingConsole final {
   ConsoleStyle style_;
   std::int64_t epochs_;
   bool is_line_open_ = false;
-  std::optional<TimePoint> drawn_at_;
+  std::optional<detail::TimePoint> drawn_at_;
 };
 
 }  // namespace hearth

@@ -65,7 +65,7 @@ std::string csv_of(const TrainingHistory& history) {
 }
 
 std::string figure_text(const MetricColumn& metric, double value) {
-  return metric.is_share ? fmt::format("{:.2f} %", value * 100) : fmt::format("{:.4f}", value);
+  return metric.in_percent ? fmt::format("{:.2f} %", value * 100) : fmt::format("{:.4f}", value);
 }
 
 }  // namespace hearth

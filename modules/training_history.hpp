@@ -57,7 +57,7 @@ struct EpochRecord {
 struct MetricColumn {
   std::string name;
   Goal goal = Goal::highest;
-  bool is_share = false;  ///< Shown in per cent.
+  bool in_percent = false;  ///< Shown in per cent.
 };
 
 struct TrainingHistory {

@@ -69,7 +69,7 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
     charts.push_back({.title = std::move(title),
                       .axis = "epoch",
                       .first = first_epoch(history),
-                      .is_share = is_share,
+                      .in_percent = is_share,
                       .lines = std::move(lines)});
   };
   std::vector<detail::ChartLine> losses{
@@ -82,10 +82,11 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
   add("Loss", false, std::move(losses));
   for (std::size_t i = 0; i < history.metrics.size(); ++i) {
     const MetricColumn& metric = history.metrics[i];
-    add(metric.name, metric.is_share, {{metric.name, column(history, [i](const EpochRecord& epoch) {
-                                          return i < epoch.metrics.size() ? epoch.metrics[i]
-                                                                          : std::nan("");
-                                        })}});
+    add(metric.name,
+        metric.in_percent,
+        {{metric.name, column(history, [i](const EpochRecord& epoch) {
+            return i < epoch.metrics.size() ? epoch.metrics[i] : std::nan("");
+          })}});
   }
   const auto stride = static_cast<double>(history.steps.steps_per_point());
   charts.push_back({.title = "Loss of the steps",

@@ -16,7 +16,7 @@
 
 namespace hearth {
 
-/// With is_causal in the options it is a layer of a decoder without cross attention, as GPT has it.
+/// With `causal` in the options it is a layer of a decoder without cross attention, as GPT has it.
 ///
 /// Papers: Vaswani et al., Attention Is All You Need, arXiv:1706.03762; norm_first: Xiong et al.,
 /// On Layer Normalization in the Transformer Architecture, arXiv:2002.04745.
@@ -31,7 +31,7 @@ struct TransformerEncoderLayer {
     Activation activation = Activation::relu;
     bool norm_first = false;  ///< Norms before attention and linear layers, not after the sums.
     double epsilon = 1e-5;
-    bool has_bias = true;
+    bool bias = true;
   };
 
   MultiHeadAttention attention;

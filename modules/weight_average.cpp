@@ -71,7 +71,7 @@ void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc)
   const double share =
       (1 - decay_) / (1 - std::pow(decay_, static_cast<double>(update_count_ + 1)));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].is_empty()) {
+    if (!tensors_[i].is_valid()) {
       continue;
     }
     const Tensor newest = parameters[i].tensor->detach().to(tensors_[i].dtype(), loc);
@@ -96,7 +96,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
   }
   require_same(parameters, loc);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (!tensors_[i].is_empty()) {
+    if (tensors_[i].is_valid()) {
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
     }

@@ -73,7 +73,7 @@ class WeightAverage final {
   template <class Self, class Fn>
   static void visit_tensors(Self& self, const std::string& prefix, Fn& fn) {
     for (std::size_t i = 0; i < self.tensors_.size(); ++i) {
-      if (!self.tensors_[i].is_empty()) {
+      if (self.tensors_[i].is_valid()) {
         fn(detail::join_path(prefix, self.paths_[i]), self.tensors_[i]);
       }
     }

@@ -36,19 +36,19 @@ struct CoordinatorOptions {
   std::size_t bucket_count = 0;
   /// How long the first rank of a bucket waits for the last one, the engine may keep a bucket, the
   /// first prepared update waits for the last one, and all take to commit.
-  Duration deadline = std::chrono::seconds(5);
+  std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// Of waits for its results that name no deadline.
-  Duration wait_limit = kDefaultWait;
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
   IntrusivePtr<Watchdog> watchdog = nullptr;
   /// From a step's failure on, a rank has `deadline` and the time of the last step to come to its
   /// end, and before there was one, this; then it is given up, and the step ends with its first
   /// error.
-  Duration step_limit = kDefaultWait;
+  std::chrono::nanoseconds step_limit = kDefaultWait;
   /// Whether a missed deadline is trouble that the trainer mends: then every step fails until
   /// rejoin().
   bool mends_hangs = false;
-  Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
   /// Lives as long as the thread, left behind or not: an engine that nobody else owns, say.
   std::shared_ptr<const void> kept_alive = nullptr;
   Log* log =
@@ -147,7 +147,7 @@ class Coordinator final {
     return {.subject = std::move(subject), .helper = {.watchdog = watchdog_, .limit = wait_limit_}};
   }
   const IntrusivePtr<Watchdog> watchdog_;
-  const Duration wait_limit_;
+  const std::chrono::nanoseconds wait_limit_;
   std::unique_ptr<OwnedThread> thread_;
 };
 

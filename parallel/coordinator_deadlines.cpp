@@ -91,7 +91,7 @@ void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
 void CoordinatorLoop::give_up(Step& step,
                               const std::vector<std::size_t>& missing,
                               const std::string& what,
-                              Duration limit) {
+                              std::chrono::nanoseconds limit) {
   const ErrorRef error = late(step, what, coordinator::names_of(*step.names, missing), limit);
   note_hang(step, missing, error);
   for (const std::size_t rank : missing) {
@@ -146,7 +146,7 @@ void CoordinatorLoop::give_up_all(Step& step) {
 ErrorRef CoordinatorLoop::late(const Step& step,
                                const std::string& what,
                                const std::string& who,
-                               Duration limit) {
+                               std::chrono::nanoseconds limit) {
   std::string report;
   if (options_.watchdog) {
     report =

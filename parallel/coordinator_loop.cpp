@@ -46,7 +46,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
   step.begun = current_context().clock().now();
-  step.whole = Deadline::in(saturated_sum(options_.step_limit, options_.deadline));
+  step.whole = Deadline::in(detail::saturated_sum(options_.step_limit, options_.deadline));
   step.names = names_;
   step.ranks.resize(names_->size());
   step.prepared.resize(names_->size());
@@ -245,16 +245,16 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   }
 }
 
-void CoordinatorLoop::await_end(Step& step, Duration limit) {
+void CoordinatorLoop::await_end(Step& step, std::chrono::nanoseconds limit) {
   step.end_limit = limit;
   step.end_deadline = Deadline::in(limit);
 }
 
 // A rank that hangs does not become a longer wait for the caller than the step's own limits are.
-Duration CoordinatorLoop::end_limit_of(const Step& step) const {
-  const Duration allowed =
-      step_time_ ? saturated_sum(options_.deadline, *step_time_) : options_.step_limit;
-  const Duration left =
+std::chrono::nanoseconds CoordinatorLoop::end_limit_of(const Step& step) const {
+  const std::chrono::nanoseconds allowed =
+      step_time_ ? detail::saturated_sum(options_.deadline, *step_time_) : options_.step_limit;
+  const std::chrono::nanoseconds left =
       std::max(step.whole, next_whole_).left();  // it may have waited for its turn
   return std::max(std::min(allowed, left), options_.deadline);
 }
@@ -362,9 +362,9 @@ void CoordinatorLoop::decide(Step& step) {
   }
   ++statistics_.steps;
   forget_deadlines(step);
-  const TimePoint start = std::max(step.begun, last_end_);
+  const detail::TimePoint start = std::max(step.begun, last_end_);
   last_end_ = current_context().clock().now();
-  next_whole_ = Deadline::in(saturated_sum(options_.step_limit, options_.deadline));
+  next_whole_ = Deadline::in(detail::saturated_sum(options_.step_limit, options_.deadline));
   if (step.failure &&
       (detail::is_device_loss(*step.failure) || detail::is_device_hang(*step.failure))) {
     trouble_.has_lost_device = true;

@@ -4,9 +4,10 @@
 #pragma once
 
 #include <hearth/parallel/coordinator.hpp>
+#include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/lost_reports.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
-#include <hearth/runtime/base/parker.hpp>
 
 #include <atomic>
 #include <map>
@@ -165,10 +166,10 @@ class CoordinatorLoop final {
     std::vector<PreparedUpdate> prepared;  ///< By rank; invalid: not there yet, or told.
     std::size_t prepared_count = 0;
     Deadline prepared_deadline = Deadline::never();
-    TimePoint begun = {};
+    detail::TimePoint begun = {};
     Deadline whole = Deadline::never();  ///< Of the whole step, if it had not to wait for its turn.
     Deadline end_deadline = Deadline::never();  ///< From the commit, or the failure, on.
-    Duration end_limit = {};                    ///< How long that was then.
+    std::chrono::nanoseconds end_limit = {};    ///< How long that was then.
     ErrorRef failure;
   };
 
@@ -191,9 +192,9 @@ class CoordinatorLoop final {
   /// The first error ends the step: the rank that has it still gets time to come to the end.
   void fail(Step& step, const ErrorRef& error);
   /// All ranks are to be through with the step within `limit`.
-  static void await_end(Step& step, Duration limit);
+  static void await_end(Step& step, std::chrono::nanoseconds limit);
   /// How long a healthy rank may need to come to the end of a step that has failed.
-  [[nodiscard]] Duration end_limit_of(const Step& step) const;
+  [[nodiscard]] std::chrono::nanoseconds end_limit_of(const Step& step) const;
   static void settle(Step& step);
   /// All sweeps have ended: notifies those that asked which parameters no rank uses.
   static void answer_unused(Step& step);
@@ -206,7 +207,7 @@ class CoordinatorLoop final {
   void give_up(Step& step,
                const std::vector<std::size_t>& missing,
                const std::string& what,
-               Duration limit);
+               std::chrono::nanoseconds limit);
   [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
   /// Not of one that was renumbered too late: what it says is not heard.
   [[nodiscard]] static bool has_rank(const Step& step, int rank) {
@@ -219,7 +220,7 @@ class CoordinatorLoop final {
   [[nodiscard]] ErrorRef late(const Step& step,
                               const std::string& what,
                               const std::string& who,
-                              Duration limit);
+                              std::chrono::nanoseconds limit);
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
   /// Fulfils the promise once every rank is through or given up.
@@ -233,10 +234,11 @@ class CoordinatorLoop final {
   std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
-  std::optional<Duration> step_time_;                     ///< Of the last step that happened.
-  TimePoint last_end_ = {};                               ///< When a step was decided last.
-  Deadline next_whole_ = Deadline::in(Duration::zero());  ///< Of a step that began then.
-  ErrorRef refusal_;                                      ///< Why no step can succeed any more.
+  std::optional<std::chrono::nanoseconds> step_time_;  ///< Of the last step that happened.
+  detail::TimePoint last_end_ = {};                    ///< When a step was decided last.
+  Deadline next_whole_ =
+      Deadline::in(std::chrono::nanoseconds::zero());  ///< Of a step that began then.
+  ErrorRef refusal_;                                   ///< Why no step can succeed any more.
   CoordinatorTrouble trouble_;
   std::shared_ptr<const void> witness_;  ///< At the watchdog.
 };

@@ -102,10 +102,10 @@ class DataParallel final {
   DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
     for (std::size_t left = trainer_.most_repeats();; --left) {
       Pending<DataParallelReport> report = step_later(divide(devices()), where);
-      const Status status = report.wait(trainer_.step_deadline());
+      const Status status = report.wait({.deadline = trainer_.step_deadline()});
       if (left == 0 || !trainer_.can_repeat(status)) {
         status.value();
-        return std::move(report).get(Deadline::in(Duration::zero()));
+        return std::move(report).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
       }
     }
   }
@@ -230,7 +230,7 @@ class DataParallel final {
     }
     const Deadline deadline = trainer_.step_deadline();
     for (const Pending<R>& each : pending) {
-      static_cast<void>(each.wait_until(deadline));
+      static_cast<void>(detail::PendingAccess::is_ready_by(each, deadline));
     }
     std::vector<bool> is_late;
     is_late.reserve(pending.size());
@@ -240,14 +240,14 @@ class DataParallel final {
     trainer_.note_late(is_late);
     std::vector<R> results;
     for (Pending<R>& each : pending) {
-      R result = std::move(each).get(Deadline::in(Duration::zero()));
+      R result = std::move(each).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
       take_over(result);
       results.push_back(std::move(result));
     }
     return results;
   }
   DataParallelReport wait(Pending<DataParallelReport> pending) {
-    return std::move(pending).get(trainer_.step_deadline());
+    return std::move(pending).get({.deadline = trainer_.step_deadline()});
   }
 
   ReplicaTrainer trainer_;

@@ -56,10 +56,12 @@ void require_sound(const DataParallelOptions& options, SourceLoc where) {
     throw_argument(fmt::format("bucket_bytes is {}, but must be 1 or more", options.bucket_bytes),
                    where);
   }
-  if (options.deadline <= Duration::zero() || options.step_limit <= Duration::zero()) {
+  if (options.deadline <= std::chrono::nanoseconds::zero() ||
+      options.step_limit <= std::chrono::nanoseconds::zero()) {
     throw_argument("deadline and step_limit must be above 0", where);
   }
-  if (options.hang_limit <= Duration::zero() || options.shutdown_limit < Duration::zero()) {
+  if (options.hang_limit <= std::chrono::nanoseconds::zero() ||
+      options.shutdown_limit < std::chrono::nanoseconds::zero()) {
     throw_argument("hang_limit must be above 0, and shutdown_limit 0 or more", where);
   }
 }
@@ -70,7 +72,10 @@ Pending<void> ask(const Device& device) {
   return device.catch_up_later();
 }
 
-void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what) {
+void tell_hang(Log& log,
+               const Worker& worker,
+               std::chrono::nanoseconds limit,
+               std::string_view what) {
   log.warn(fmt::format(
       "DataParallel: rank {} on {} hangs, it did not answer for {} after its deadline; {}",
       worker.rank(),
@@ -85,7 +90,7 @@ void throw_no_replica() {
                     .op = "DataParallel"});
 }
 
-void throw_hang(const Worker& worker, Duration limit) {
+void throw_hang(const Worker& worker, std::chrono::nanoseconds limit) {
   throw_error(
       Error{.code = ErrorCode::deadline_exceeded,
             .text = fmt::format("DataParallel: rank {} on {} hangs, it did not answer for {}",

@@ -22,11 +22,14 @@ namespace hearth::detail {
 void require_sound(const DataParallelOptions& options, SourceLoc where);
 [[noreturn]] void throw_no_replica();
 /// A worker did not answer for this long.
-[[noreturn]] void throw_hang(const Worker& worker, Duration limit);
+[[noreturn]] void throw_hang(const Worker& worker, std::chrono::nanoseconds limit);
 /// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
 /// Tells the log that a worker counts as lost, and what becomes of its rank.
-void tell_hang(Log& log, const Worker& worker, Duration limit, std::string_view what);
+void tell_hang(Log& log,
+               const Worker& worker,
+               std::chrono::nanoseconds limit,
+               std::string_view what);
 /// Tells the log at debug where the ranks are now. `devices`: at least one.
 void tell_mended(const std::vector<Device>& devices);
 /// Errors: ArgumentError when a model has nothing to train.

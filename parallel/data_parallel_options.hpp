@@ -4,7 +4,7 @@
 
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/optimizer.hpp>
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/device.hpp>
 
 #include <chrono>
@@ -47,15 +47,15 @@ struct DataParallelOptions {
   std::int64_t bucket_bytes = std::int64_t{1} << 20;
   /// How long the first rank of a bucket waits for the last one, and how long the collective, and
   /// then the commit, may take.
-  Duration deadline = std::chrono::seconds(5);
+  std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// How long a rank that missed the deadline has to answer, before it counts as lost
   /// (DeviceLossPolicy). With the deadline, less than the 10 s in which training is to go on.
-  Duration hang_limit = std::chrono::seconds(3);
+  std::chrono::nanoseconds hang_limit = std::chrono::seconds(3);
   /// How long a whole step may take.
-  Duration step_limit = kDefaultWait;
+  std::chrono::nanoseconds step_limit = kDefaultWait;
   /// How long the destructor waits for the workers, and then for the engine's call. With 0 it waits
   /// for no rank: a rank that is at work then, healthy or not, is left behind.
-  Duration shutdown_limit = kDefaultWait;
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Of the workers' generators.
   Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
   DeviceLossPolicy on_loss = DeviceLossPolicy::stop;

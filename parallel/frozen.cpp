@@ -7,7 +7,7 @@
 namespace hearth::detail {
 
 void Freezing::take(const std::string& path, Tensor& tensor, SourceLoc loc) {
-  if (tensor.is_empty()) {
+  if (!tensor.is_valid()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("freeze: {} is an empty tensor", path),
                       .op = "freeze",

@@ -27,7 +27,7 @@ GradientExchange::GradientExchange(const BucketPlan& plan,
                                    CoordinatorInbox coordinator,
                                    WorkerContext& context,
                                    std::int64_t step,
-                                   Duration limit)
+                                   std::chrono::nanoseconds limit)
     : plan_(plan),
       coordinator_(std::move(coordinator)),
       context_(context),
@@ -134,16 +134,19 @@ void GradientExchange::collect(Gradients& gradients) {
   }
 }
 
-ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, Duration limit) {
+ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit) {
   if (!used_by_none_.is_valid()) {
     return nullptr;
   }
-  static_cast<void>(used_by_none_.wait_for(limit, context_.stop));
-  const Status status = used_by_none_.peek(Deadline::in(Duration::zero()));
+  static_cast<void>(
+      detail::PendingAccess::is_ready_by(used_by_none_, Deadline::in(limit), context_.stop));
+  const Status status =
+      detail::PendingAccess::peek(used_by_none_, Deadline::in(std::chrono::nanoseconds::zero()));
   if (!status.has_value()) {  // it may have come right after the wait
     return status.shared_error();
   }
-  const std::vector<std::size_t> unused = std::move(used_by_none_).get(Deadline::in({}));
+  const std::vector<std::size_t> unused =
+      std::move(used_by_none_).get({.deadline = Deadline::in({})});
   for (const std::size_t parameter : unused) {
     gradients.leave_out(parameter);
   }

@@ -29,7 +29,7 @@ class GradientExchange final {
                    CoordinatorInbox coordinator,
                    WorkerContext& context,
                    std::int64_t step,
-                   Duration limit);
+                   std::chrono::nanoseconds limit);
 
   /// This rank's part of the step's loss: one element, untracked. Without it the part is 0.
   void report_loss(const Tensor& loss);
@@ -44,7 +44,7 @@ class GradientExchange final {
   /// Behind collect(): marks those gradients that no rank has, so that all ranks leave the same
   /// parameters alone. Waits for the ends of the other ranks' sweeps, if this rank does not use all
   /// parameters. Why the step fails, or null.
-  [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, Duration limit);
+  [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit);
 
  private:
   using LossPart = std::optional<Result<double>>;
@@ -60,7 +60,7 @@ class GradientExchange final {
   const CoordinatorInbox coordinator_;
   WorkerContext& context_;
   const std::int64_t step_;
-  const Duration limit_;
+  const std::chrono::nanoseconds limit_;
   std::vector<Filling> buckets_;
   std::size_t next_ = 0;                            ///< The next bucket to be lent.
   std::vector<std::size_t> unused_;                 ///< Parameters that this rank does not use.

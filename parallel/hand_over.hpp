@@ -35,7 +35,7 @@ template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
   using Plain = std::remove_cv_t<T>;
   if constexpr (std::is_base_of_v<Tensor, Plain>) {
-    if (!value.is_empty()) {
+    if (value.is_valid()) {
       fn(value);
     }
   } else if constexpr (std::is_same_v<Plain, Gradients> || Module<Plain>) {

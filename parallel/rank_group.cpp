@@ -21,12 +21,12 @@ ErrorRef loss_of(const Device& device) {
 }
 
 // The generator that a new rank in the place of this one goes on with.
-Generator generator_of(RankGroup::Rank& rank, Duration limit) {
+Generator generator_of(RankGroup::Rank& rank, std::chrono::nanoseconds limit) {
   if (rank.is_hung) {
     return rank.replica->generator();
   }
   return rank.worker.run([](WorkerContext& context) { return context.generator; })
-      .get(Deadline::in(limit));
+      .get({.deadline = Deadline::in(limit)});
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void RankGroup::place(Rank& rank,
                       std::unique_ptr<RankModel> model,
                       Optimizer optimizer,
                       std::optional<WeightAverage> average,
-                      Duration limit) {
+                      std::chrono::nanoseconds limit) {
   auto put = [at = rank.replica](WorkerContext&,
                                  std::unique_ptr<RankModel> copy,
                                  Optimizer state,
@@ -168,7 +168,7 @@ void RankGroup::place(Rank& rank,
   };
   detail::publish_all(*model);
   rank.worker.run(put, std::move(model), std::move(optimizer), std::move(average))
-      .get(Deadline::in(limit));
+      .get({.deadline = Deadline::in(limit)});
   rank.is_stale = false;
 }
 
@@ -187,7 +187,7 @@ void RankGroup::mark_stale(const std::vector<int>& stragglers) {
 void RankGroup::part_from(Rank& rank, std::string_view what) const {
   if (rank.is_hung) {
     detail::tell_hang(runtime_.log(), rank.worker, hang_limit_, what);
-    rank.worker.end(Deadline::in(Duration::zero()));
+    rank.worker.end(Deadline::in(std::chrono::nanoseconds::zero()));
   }
 }
 
@@ -236,8 +236,9 @@ void RankGroup::find_hangs(const CoordinatorTrouble& trouble, const Answers& ans
         std::ranges::find(trouble.missing, static_cast<int>(index)) != trouble.missing.end();
     Rank& rank = *ranks_[index];
     const bool is_asked =
-        is_missing || rank.is_late || !devices[index].wait_until(limit, nobody.get_token());
-    rank.is_hung = is_asked && !answers[index].wait_until(limit);
+        is_missing || rank.is_late ||
+        !detail::PendingAccess::is_ready_by(devices[index], limit, nobody.get_token());
+    rank.is_hung = is_asked && !detail::PendingAccess::is_ready_by(answers[index], limit);
     rank.is_late = rank.is_hung;
   }
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
@@ -245,7 +246,8 @@ void RankGroup::find_hangs(const CoordinatorTrouble& trouble, const Answers& ans
   }
 }
 
-ErrorRef RankGroup::mend(const std::function<CoordinatorTrouble()>& trouble, Duration limit) {
+ErrorRef RankGroup::mend(const std::function<CoordinatorTrouble()>& trouble,
+                         std::chrono::nanoseconds limit) {
   Answers answers = ask_ranks();
   const CoordinatorTrouble known = trouble();
   mark_stale(known.stragglers);
@@ -253,9 +255,12 @@ ErrorRef RankGroup::mend(const std::function<CoordinatorTrouble()>& trouble, Dur
   std::vector<Status> healths;
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     Rank& rank = *ranks_[index];
-    rank.is_late = rank.is_hung || !answers[index].wait_until(Deadline::in(limit));
-    healths.push_back(rank.is_hung ? Status()
-                                   : std::move(answers[index]).get(Deadline::in(Duration::zero())));
+    rank.is_late =
+        rank.is_hung || !detail::PendingAccess::is_ready_by(answers[index], Deadline::in(limit));
+    healths.push_back(rank.is_hung
+                          ? Status()
+                          : std::move(answers[index])
+                                .get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())}));
   }
   mark_stale(trouble().stragglers);
   std::vector<std::size_t> lost;
@@ -293,7 +298,7 @@ ErrorRef RankGroup::mend(const std::function<CoordinatorTrouble()>& trouble, Dur
 }
 
 std::vector<std::size_t> RankGroup::replace_all(const std::vector<std::size_t>& lost,
-                                                Duration limit) {
+                                                std::chrono::nanoseconds limit) {
   std::vector<std::size_t> irreplaceable;
   for (const std::size_t index : lost) {
     if (!replace(index, limit)) {
@@ -303,7 +308,7 @@ std::vector<std::size_t> RankGroup::replace_all(const std::vector<std::size_t>& 
   return irreplaceable;
 }
 
-void RankGroup::renew(Rank& rank, Duration limit) {
+void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
   using State = std::tuple<std::unique_ptr<RankModel>, Optimizer, std::optional<WeightAverage>>;
   Rank& source = good();
   begin_placing(rank);
@@ -325,11 +330,11 @@ void RankGroup::renew(Rank& rank, Duration limit) {
     detail::publish_all(*model);
     return State(std::move(model), std::move(optimizer), std::move(average));
   };
-  auto [model, optimizer, average] = source.worker.run(copy).get(Deadline::in(limit));
+  auto [model, optimizer, average] = source.worker.run(copy).get({.deadline = Deadline::in(limit)});
   place(rank, std::move(model), std::move(optimizer), std::move(average), limit);
 }
 
-bool RankGroup::replace(std::size_t index, Duration limit) {
+bool RankGroup::replace(std::size_t index, std::chrono::nanoseconds limit) {
   Place& rank = ranks_[index];
   rank->is_stale = true;  // until it has the others' state
   while (!spares_.empty() && spares_.front().is_lost()) {
@@ -347,7 +352,7 @@ bool RankGroup::replace(std::size_t index, Duration limit) {
   const Generator generator = generator_of(*rank, limit);
   Place fresh = make_rank(index, ranks_.size(), device);
   fresh->worker.run([generator](WorkerContext& context) { context.generator = generator; })
-      .get(Deadline::in(limit));
+      .get({.deadline = Deadline::in(limit)});
   fresh->replica->set_generator(generator);
   renew(*fresh, limit);
   part_from(*rank, "a worker on " + device.name() + " takes its place");
@@ -369,7 +374,7 @@ void RankGroup::drop(const std::vector<std::size_t>& lost) {
   }
 }
 
-void RankGroup::number_ranks(Duration limit) {
+void RankGroup::number_ranks(std::chrono::nanoseconds limit) {
   const int world = static_cast<int>(ranks_.size());
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     if (is_numbered(index) || ranks_[index]->is_hung) {
@@ -383,7 +388,7 @@ void RankGroup::number_ranks(Duration limit) {
           context.rank = number;
           context.world = world;
         })
-        .get(Deadline::in(limit));
+        .get({.deadline = Deadline::in(limit)});
     rank.is_late = false;
     rank.number = number;
     rank.world = world;

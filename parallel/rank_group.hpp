@@ -76,7 +76,8 @@ class RankGroup final {
   /// the policy is to stop; else nullptr. A rank that hangs stays as it is then.
   ///
   /// Errors: what kept it from mending; then it can be called again.
-  [[nodiscard]] ErrorRef mend(const std::function<CoordinatorTrouble()>& trouble, Duration limit);
+  [[nodiscard]] ErrorRef mend(const std::function<CoordinatorTrouble()>& trouble,
+                              std::chrono::nanoseconds limit);
   /// Says by rank which ones were late with what was asked of them last.
   void note_late(const std::vector<bool>& is_late);
   /// Each rank was to change its state in the same way, some failed, and these ranks fell behind
@@ -97,7 +98,7 @@ class RankGroup final {
                     std::unique_ptr<RankModel> model,
                     Optimizer optimizer,
                     std::optional<WeightAverage> average,
-                    Duration limit);
+                    std::chrono::nanoseconds limit);
   /// None where the options ask for none.
   [[nodiscard]] std::optional<WeightAverage> make_average() const;
   void mark_stale(const std::vector<int>& stragglers);
@@ -109,18 +110,18 @@ class RankGroup final {
   /// does not answer for hang_limit either.
   void find_hangs(const CoordinatorTrouble& trouble, const Answers& answers);
   /// Gives `rank` the state of a good one.
-  void renew(Rank& rank, Duration limit);
+  void renew(Rank& rank, std::chrono::nanoseconds limit);
   /// A rank on another device, on the same one, restarted, or a new one there, goes on where the
   /// lost one was. Whether there was a device for it.
-  [[nodiscard]] bool replace(std::size_t index, Duration limit);
+  [[nodiscard]] bool replace(std::size_t index, std::chrono::nanoseconds limit);
   /// When it hangs, its worker is left behind.
   void part_from(Rank& rank, std::string_view what) const;
   /// Those for which there was no device.
   [[nodiscard]] std::vector<std::size_t> replace_all(const std::vector<std::size_t>& lost,
-                                                     Duration limit);
+                                                     std::chrono::nanoseconds limit);
   void drop(const std::vector<std::size_t>& lost);
   /// Tells each worker its number, if it does not know it.
-  void number_ranks(Duration limit);
+  void number_ranks(std::chrono::nanoseconds limit);
 
   const Runtime& runtime_;
   const SourceLoc made_at_;  ///< The trainer's constructor, which errors of copies name.
@@ -129,8 +130,8 @@ class RankGroup final {
   const double average_decay_;
   const std::uint64_t seed_;
   const DeviceLossPolicy policy_;
-  const Duration hang_limit_;
-  const Duration shutdown_limit_;
+  const std::chrono::nanoseconds hang_limit_;
+  const std::chrono::nanoseconds shutdown_limit_;
   std::vector<Device> spares_;
   std::vector<Place> ranks_;
 };

@@ -45,10 +45,12 @@ JointUpdate joint_update(const ReplicaTask& task, const StepTerms& terms, int ra
 // The end of a step's update, waited for: null, or why it did not happen; `cancelled` when the
 // worker was stopped in the middle of it.
 ErrorRef outcome_of(const Pending<StepReport>& update,
-                    Duration limit,
+                    std::chrono::nanoseconds limit,
                     const std::stop_token& stop) {
-  if (update.wait_for(limit, stop) || !stop.stop_requested()) {
-    return update.peek(Deadline::in(Duration::zero())).shared_error();
+  if (detail::PendingAccess::is_ready_by(update, Deadline::in(limit), stop) ||
+      !stop.stop_requested()) {
+    return detail::PendingAccess::peek(update, Deadline::in(std::chrono::nanoseconds::zero()))
+        .shared_error();
   }
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled,
                                              .text = "DataParallel: the trainer was destroyed",
@@ -254,10 +256,10 @@ Gradients Replica::differentiate(ReplicaTask& task,
     before.accumulate(std::move(gradients));
   }
   const auto on_loss = [&](const Tensor& loss) {
-    exchange.report_loss(loss_before.is_empty() ? loss.detach() : add(loss_before, loss.detach()));
+    exchange.report_loss(!loss_before.is_valid() ? loss.detach() : add(loss_before, loss.detach()));
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
-    if (!before.is_empty() && before.is_reached(index)) {
+    if (!before.empty() && before.is_reached(index)) {
       gradient = add(std::move(before[index]), std::move(gradient));
     }
     exchange.add(index, gradient);
@@ -266,7 +268,7 @@ Gradients Replica::differentiate(ReplicaTask& task,
       .sample_count = task.sample_count, .on_loss = on_loss, .on_gradient = on_gradient};
   Gradients gradients = sweep(count - 1, last).gradients;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients.is_reached(i) && (before.is_empty() || !before.is_reached(i))) {
+    if (!gradients.is_reached(i) && (before.empty() || !before.is_reached(i))) {
       exchange.note_unused(i);
     }
   }

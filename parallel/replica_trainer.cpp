@@ -65,8 +65,9 @@ struct ReplicaTrainer::Parts {
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
         ranks(runtime, model, std::move(loss_of), options, where) {}
 
-  [[nodiscard]] Duration step_wait() const {
-    return saturated_sum(saturated_sum(options.step_limit, options.deadline), options.deadline);
+  [[nodiscard]] std::chrono::nanoseconds step_wait() const {
+    return detail::saturated_sum(detail::saturated_sum(options.step_limit, options.deadline),
+                                 options.deadline);
   }
   // A call of the built-in engine may be left behind, too.
   CoordinatorOptions coordinator_options(const Runtime& runtime) const {
@@ -85,7 +86,7 @@ struct ReplicaTrainer::Parts {
                 .coordinator = coordinator.inbox(),
                 .clip = options.clip,
                 .lane_limit = options.step_limit,
-                .update_limit = saturated_sum(options.step_limit, options.deadline)});
+                .update_limit = detail::saturated_sum(options.step_limit, options.deadline)});
   RankGroup ranks;
   ErrorRef loss;  ///< Why there are no steps any more.
   std::int64_t last_step = 0;
@@ -192,7 +193,7 @@ void ReplicaTrainer::change_replicas(
   std::vector<bool> is_late;
   is_late.reserve(pending.size());
   for (const Pending<void>& each : pending) {
-    outcomes.push_back(each.wait(deadline));
+    outcomes.push_back(each.wait({.deadline = deadline}));
   }
   for (const Pending<void>& each : pending) {
     is_late.push_back(!each.is_ready());
@@ -214,7 +215,7 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
   for (std::size_t index = 0; index < size(); ++index) {
     progress.generators.push_back(worker(index)
                                       .run([](WorkerContext& context) { return context.generator; })
-                                      .get(step_deadline()));
+                                      .get({.deadline = step_deadline()}));
   }
   write([file, progress = std::move(progress), where](Replica& replica) {
     replica.save(file, progress, where);
@@ -233,7 +234,7 @@ void ReplicaTrainer::write(std::function<void(Replica& replica)> fn) {
   RankGroup::Rank& rank = parts_->ranks.good();
   throw_file_error(
       rank.worker.run([place = rank.replica, fn = std::move(fn)](WorkerContext&) { fn(*place); })
-          .wait(Deadline::never()));
+          .wait({.deadline = Deadline::never()}));
 }
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
@@ -290,10 +291,11 @@ std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
         detail::publish_all(*model);
         return model;
       });
-  const bool has_come = pending.wait_until(step_deadline());
+  const bool has_come = detail::PendingAccess::is_ready_by(pending, step_deadline());
   // Then the next call asks another.
   rank.is_late = !has_come && parts_->options.on_loss == DeviceLossPolicy::stop;
-  std::unique_ptr<RankModel> model = std::move(pending).get(Deadline::in(Duration::zero()));
+  std::unique_ptr<RankModel> model =
+      std::move(pending).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
   detail::adopt_all(*model);
   return model;
 }

@@ -5,7 +5,7 @@
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/coordinator.hpp>
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 
 namespace hearth {
 
@@ -13,8 +13,9 @@ struct StepTerms {
   BucketPlan plan;
   CoordinatorInbox coordinator;
   GradientClip clip = {};
-  Duration lane_limit;    ///< How long a lane waits for a bucket that it has lent, or a decision.
-  Duration update_limit;  ///< How long the worker waits for the end of the step.
+  std::chrono::nanoseconds
+      lane_limit;  ///< How long a lane waits for a bucket that it has lent, or a decision.
+  std::chrono::nanoseconds update_limit;  ///< How long the worker waits for the end of the step.
 };
 
 }  // namespace hearth

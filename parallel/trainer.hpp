@@ -153,7 +153,7 @@ class Trainer final {
                          runtime_.executor(),
                          {.batch_size = options_.batch_size,
                           .seed = options_.seed,
-                          .is_shuffled = shuffles,
+                          .shuffle = shuffles,
                           .worker_count = options_.loader_workers,
                           .log = &runtime_.log()},
                          parallel_.world(),

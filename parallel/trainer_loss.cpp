@@ -19,7 +19,7 @@ namespace detail {
 FigurePart figures_of(const LossOutputs& result,
                       std::int64_t sample_count,
                       const std::vector<EvaluationMetric>& metrics) {
-  if (!metrics.empty() && (result.outputs.is_empty() || result.targets.is_empty())) {
+  if (!metrics.empty() && (!result.outputs.is_valid() || !result.targets.is_valid())) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = "Trainer: metrics need outputs and targets, but the loss function "
                               "returns the loss alone: return a LossOutputs",

@@ -38,7 +38,7 @@ struct TrainingStep {
 
 /// What a callback can ask of the run.
 struct RunControl {
-  bool is_stopping = false;  ///< Set it: the run saves its state, and ends.
+  bool stop = false;  ///< Set it: the run saves its state, and ends.
 };
 
 /// Called on the thread of fit(), between two steps. What they throw ends fit().

@@ -45,11 +45,11 @@ void require_written(const Status& status, SourceLoc where) {
   }
 }
 
-TimePoint now() {
+detail::TimePoint now() {
   return current_context().clock().now();
 }
 
-double seconds_between(TimePoint begin, TimePoint end) {
+double seconds_between(detail::TimePoint begin, detail::TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
@@ -194,7 +194,7 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
   if (ports_.validate) {
     for (const EvaluationMetric& metric : options.metrics) {
       history_.metrics.push_back(
-          {.name = metric.name, .goal = metric.goal, .is_share = metric.is_share});
+          {.name = metric.name, .goal = metric.goal, .in_percent = metric.in_percent});
     }
   }
   if (options.resume) {
@@ -369,7 +369,7 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   if (ports_.cursor().batch < ports_.batch_count) {
     set_rate();
   }
-  const TimePoint begin = now();
+  const detail::TimePoint begin = now();
   const std::optional<DataParallelReport> report = ports_.step();
   if (!report) {
     return std::nullopt;
@@ -406,7 +406,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
         callback.on_step(*step, control_);
       }
     }
-    if (interrupt.is_requested() || control_.is_stopping) {
+    if (interrupt.is_requested() || control_.stop) {
       end_early(interrupt.is_requested() ? EndReason::interrupted : EndReason::stopped);
       return false;
     }
@@ -415,8 +415,8 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
     }
   }
   end_epoch();
-  if (control_.is_stopping || is_stopping_early()) {
-    result_.reason = control_.is_stopping ? EndReason::stopped : EndReason::no_progress;
+  if (control_.stop || is_stopping_early()) {
+    result_.reason = control_.stop ? EndReason::stopped : EndReason::no_progress;
     return false;
   }
   if (interrupt.is_requested() && epoch_ <= options_.epochs) {
@@ -549,7 +549,7 @@ void TrainingRun::keep_epoch() const {
 // A report grows with the run, so one of many short epochs is not written after each of them.
 void TrainingRun::write_figures(bool is_last) {
   constexpr std::chrono::seconds kPause{2};
-  const TimePoint time = now();
+  const detail::TimePoint time = now();
   if (options_.folder.empty() || (!is_last && written_at_ && time - *written_at_ < kPause)) {
     return;
   }

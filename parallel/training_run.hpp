@@ -109,7 +109,7 @@ class TrainingRun final {
   std::vector<double> step_seconds_;
   std::int64_t sample_count_ = 0;
   std::optional<EvaluationFigures> figures_;  ///< Of the last validation.
-  std::optional<TimePoint> written_at_;
+  std::optional<detail::TimePoint> written_at_;
 };
 
 }  // namespace hearth

@@ -32,7 +32,7 @@ struct WorkerOptions {
   int world = 1;  ///< … among so many.
   std::uint64_t seed = 0;
   /// How long the destructor waits for the function that runs.
-  Duration shutdown_limit = kDefaultWait;
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;
 };
 
 /// What a function finds on its worker. Threads: the worker's.

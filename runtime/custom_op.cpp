@@ -11,6 +11,7 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/interner.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/ops/capture.hpp"
@@ -103,19 +104,19 @@ const TensorImpl& CustomOp::State::first_tensor(std::span<const Arg> operands) c
     refuse(name, ErrorCode::invalid_argument, "all operands are numbers", loc);
   }
   const auto is_empty = [](const Arg& each) {
-    return !each.is_scalar() && each.tensor().is_empty();
+    return !each.is_scalar() && !each.tensor().is_valid();
   };
   if (std::ranges::any_of(operands, is_empty)) {
     refuse(name, ErrorCode::invalid_argument, "an operand is an empty tensor", loc);
   }
-  return *first->tensor().impl();
+  return *detail::TensorAccess::impl(first->tensor());
 }
 
 Signature CustomOp::State::signature_of(std::span<const Arg> operands, DType first) const {
   Signature signature{kNone, kNone, kNone, kNone};
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool is_scalar = operands[i].is_scalar();
-    const DType dtype = is_scalar ? first : operands[i].tensor().impl()->dtype;
+    const DType dtype = is_scalar ? first : detail::TensorAccess::impl(operands[i].tensor())->dtype;
     signature[i] =
         static_cast<std::uint8_t>(static_cast<unsigned>(dtype) | (is_scalar ? kNumber : 0U));
   }
@@ -150,8 +151,9 @@ Tensor CustomOp::State::run_inline(std::span<const Arg> operands,
       const Device device = tensors[0].device();
       const auto dtype = static_cast<DType>(signature[i] & ~unsigned{kNumber});
       numbers.push_back(
-          is_float(dtype) ? full(device, {}, operand.real(), dtype, operand.location())
-                          : full_integer(device, {}, operand.integer(), dtype, operand.location()));
+          is_float(dtype)
+              ? full(device, {}, operand.real(), dtype, operand.location())
+              : detail::full_integer(device, {}, operand.integer(), dtype, operand.location()));
     }
   }
   return run(signature, tensors, numbers);
@@ -241,7 +243,7 @@ ExpressionGradient CustomOp::State::gradient(const Signature& signature,
     if (value.is_tracked()) {
       gradients = scope.sweep(mul(Arg(value, loc), Arg(tensors.back(), loc)), {}, loc);
       const std::vector<Tensor> unreached = scope.take_unreached();
-      const bool is_reached = unreached.empty() || unreached[input].is_empty();
+      const bool is_reached = unreached.empty() || !unreached[input].is_valid();
       gradients =
           is_reached ? std::vector<Tensor>{gradients[input].detach()} : std::vector<Tensor>{};
     }

@@ -87,7 +87,7 @@ void Device::sync(SourceLoc loc) const {
 }
 
 void Device::sync(std::chrono::nanoseconds limit, SourceLoc loc) const {
-  sync_later(loc).get(Deadline::in(limit));
+  sync_later(loc).get({.deadline = Deadline::in(limit)});
 }
 
 bool Device::is_lost() const {
@@ -103,7 +103,7 @@ void Device::restart() const {
 }
 
 void Device::restart(std::chrono::nanoseconds limit) const {
-  restart_later().get(Deadline::in(limit));
+  restart_later().get({.deadline = Deadline::in(limit)});
   note_restart();
 }
 

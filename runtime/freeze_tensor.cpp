@@ -2,11 +2,13 @@
 
 #include "runtime/client/tensor_impl.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 namespace hearth {
 
 void freeze_tensor(const Tensor& tensor) {
-  tensor.publish(true, SourceLoc::current());  // throws when it is empty
-  tensor.impl()->freeze();
+  detail::TensorAccess::publish_frozen(tensor, SourceLoc::current());  // throws when it is empty
+  detail::TensorAccess::impl(tensor)->freeze();
 }
 
 }  // namespace hearth

@@ -1,6 +1,7 @@
 #include <hearth/runtime/gradients.hpp>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <fmt/format.h>
 
@@ -40,11 +41,12 @@ Gradients::Gradients(std::vector<std::string> paths,
 }
 
 bool Gradients::is_reached(std::size_t index) const {
-  return unreached_.empty() || unreached_.at(index).is_empty();
+  return unreached_.empty() || !unreached_.at(index).is_valid();
 }
 
 bool Gradients::has_gradient(std::size_t index) const {
-  return is_reached(index) || unreached_[index].impl() != tensors_.at(index).impl();
+  return is_reached(index) || detail::TensorAccess::impl(unreached_[index]) !=
+                                  detail::TensorAccess::impl(tensors_.at(index));
 }
 
 void Gradients::leave_out(std::size_t index) {
@@ -110,10 +112,10 @@ Tensor Gradients::norm(SourceLoc loc) const {
     Tensor wide = cast(Arg(tensor, loc), dtype);
     Tensor squares = square(Arg(std::move(wide), loc));
     Tensor part = sum(Arg(std::move(squares), loc)).to(device, loc);
-    total = total.is_empty() ? std::move(part)
-                             : add(Arg(std::move(total), loc), Arg(std::move(part), loc));
+    total = !total.is_valid() ? std::move(part)
+                              : add(Arg(std::move(total), loc), Arg(std::move(part), loc));
   }
-  return total.is_empty() ? zeros(device, {}, dtype, loc) : sqrt(Arg(std::move(total), loc));
+  return !total.is_valid() ? zeros(device, {}, dtype, loc) : sqrt(Arg(std::move(total), loc));
 }
 
 Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {

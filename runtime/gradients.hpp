@@ -26,7 +26,7 @@ class Gradients {
             std::vector<Tensor> unreached = {});
 
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
-  [[nodiscard]] bool is_empty() const noexcept { return tensors_.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return tensors_.empty(); }
   [[nodiscard]] const std::string& path(std::size_t index) const { return paths_.at(index); }
   [[nodiscard]] const Tensor& operator[](std::size_t index) const { return tensors_.at(index); }
   [[nodiscard]] Tensor& operator[](std::size_t index) { return tensors_.at(index); }

@@ -9,6 +9,8 @@
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/client/tickets.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 namespace hearth {
 
 LentRegion::LentRegion() noexcept = default;
@@ -80,10 +82,10 @@ void LoanRecall::recall(ErrorRef error) const {
 namespace {
 
 void require_lendable(const Tensor& tensor, SourceLoc loc) {
-  if (tensor.is_empty() || tensor.is_tracked()) {
+  if (!tensor.is_valid() || tensor.is_tracked()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = tensor.is_empty() ? "lend: the tensor is empty"
-                                                : "lend: the tensor is tracked; detach() it first",
+                      .text = !tensor.is_valid() ? "lend: the tensor is empty"
+                                                 : "lend: the tensor is tracked; detach() it first",
                       .op = "lend",
                       .location = loc});
   }
@@ -110,25 +112,28 @@ Tensor lend(Tensor tensor,
             Deadline deadline,
             SourceLoc loc) {
   require_lendable(tensor, loc);
-  TensorImpl& impl = *tensor.impl();
+  TensorImpl& impl = *detail::TensorAccess::impl(tensor);
   StreamState& stream = current_stream(*impl.endpoint);
   stream.require_made(impl, "lend", loc);
   auto ticket = std::make_unique<LendTicket>(LendTicket{std::move(ready), deadline});
   const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&
                        impl.home == stream.id() && !impl.is_foreign.load(std::memory_order_acquire);
-  Tensor result(stream.make_tensor(impl.dtype, impl.shape_id));
-  result.impl()->path.store(impl.path.load(std::memory_order_acquire), std::memory_order_release);
-  OpRecord record =
-      lend_record(impl, is_last ? Use::read_last : Use::read, *result.impl(), stream.source(loc));
+  Tensor result = detail::TensorAccess::adopt(stream.make_tensor(impl.dtype, impl.shape_id));
+  detail::TensorAccess::impl(result)->path.store(impl.path.load(std::memory_order_acquire),
+                                                 std::memory_order_release);
+  OpRecord record = lend_record(impl,
+                                is_last ? Use::read_last : Use::read,
+                                *detail::TensorAccess::impl(result),
+                                stream.source(loc));
   try {
     submit_ticket(stream, record, std::move(ticket));
   } catch (...) {
-    stream.unmake_tensor(result.release_impl());
+    stream.unmake_tensor(detail::TensorAccess::release_impl(result));
     throw;
   }
-  result.impl()->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
   if (is_last) {
-    stream.recycle(tensor.release_impl());
+    stream.recycle(detail::TensorAccess::release_impl(tensor));
   } else {
     impl.note_use(stream.id(), record.sequence);
   }

@@ -10,10 +10,10 @@
 #include <memory>
 #include <span>
 
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
-#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/tensor.hpp>

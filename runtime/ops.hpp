@@ -5,7 +5,7 @@
 // where nothing is said, the op table's row holds (streams/op_table).
 #pragma once
 
-#include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -17,34 +17,29 @@
 #include <hearth/runtime/axes.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/size2d.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 namespace hearth {
 
 // ---- creation ----
-/// All elements the same value. Errors: ArgumentError when `dtype` cannot hold it.
+/// All elements the same number; as all tensors made of numbers f32 unless `dtype` says otherwise.
+/// An integer of 64 bits keeps all its digits. Errors: ArgumentError when `dtype` cannot hold it.
 [[nodiscard]] Tensor full(const Device& device,
                           const Shape& shape,
                           double value,
                           DType dtype = DType::f32,
                           SourceLoc loc = SourceLoc::current());
-[[nodiscard]] Tensor full_integer(const Device& device,
-                                  const Shape& shape,
-                                  std::int64_t value,
-                                  DType dtype = DType::i64,
-                                  SourceLoc loc = SourceLoc::current());
-/// full of a 64-bit integer, of which a double would lose digits.
-template <class Integer,
-          class = std::enable_if_t<std::is_integral_v<Integer> && sizeof(Integer) == 8>>
+template <std::integral Integer>
 [[nodiscard]] Tensor full(const Device& device,
                           const Shape& shape,
                           Integer value,
                           DType dtype = DType::f32,
-                          SourceLoc loc = SourceLoc::current()) {
-  return std::in_range<std::int64_t>(value)
-             ? full_integer(device, shape, static_cast<std::int64_t>(value), dtype, loc)
-             : full(device, shape, static_cast<double>(value), dtype, loc);
-}
+                          SourceLoc loc = SourceLoc::current());
+namespace detail {
+[[nodiscard]] Tensor full_integer(
+    const Device& device, const Shape& shape, std::int64_t value, DType dtype, SourceLoc loc);
+}  // namespace detail
 [[nodiscard]] Tensor zeros(const Device& device,
                            const Shape& shape,
                            DType dtype = DType::f32,
@@ -232,20 +227,16 @@ Tensor& operator/=(Tensor& a, Arg b);
 /// One entry of `shape` may be -1: it is worked out.
 [[nodiscard]] Tensor reshape(Arg x, std::span<const std::int64_t> shape);
 [[nodiscard]] Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape);
+[[nodiscard]] Tensor reshape(Arg x, const std::vector<std::int64_t>& shape);
+[[nodiscard]] Tensor reshape(Arg x, const std::vector<int>& shape);
+[[nodiscard]] Tensor reshape(Arg x, const Shape& shape);
 /// Joins the axes from `first` to the last into one.
 [[nodiscard]] Tensor flatten(Arg x, int first = 0);
 [[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> axes);
 [[nodiscard]] Tensor permute(Arg x, std::span<const int> axes);
 /// Swaps two axes; the last two by default.
 [[nodiscard]] Tensor transpose(Arg x, int axis_a = -2, int axis_b = -1);
-/// Indices start, start + step, … before stop along one axis, as Python's x[start:stop:step]:
-/// negative numbers count from the end, a negative step walks backwards. Leave start or stop out
-/// for "from the beginning" and "to the end" in the step's direction.
-struct Range {
-  std::optional<std::int64_t> start = {};
-  std::optional<std::int64_t> stop = {};
-  std::int64_t step = 1;
-};
+/// The part of one axis that a Range (indices.hpp) names: slice(x, 1, {.start = -1}).
 [[nodiscard]] Tensor slice(Arg x, int axis, Range range);
 [[nodiscard]] Tensor expand(Arg x, const Shape& shape);
 [[nodiscard]] Tensor unsqueeze(Arg x, int axis);
@@ -348,35 +339,42 @@ struct PadOptions {
 [[nodiscard]] Tensor one_hot(Arg index, std::int64_t classes, DType dtype = DType::f32);
 
 // ---- reductions: sum(x) over all, sum(x, -1) over one axis, sum(x, {0, 2}) over several ----
-[[nodiscard]] Tensor sum(Arg x, Axes axes = {}, bool keep_dims = false);
-[[nodiscard]] Tensor mean(Arg x, Axes axes = {}, bool keep_dims = false);
+struct ReduceOptions {
+  bool keep_dims = false;  ///< The axes stay, with size 1: sum(x, -1, {.keep_dims = true}).
+};
+[[nodiscard]] Tensor sum(Arg x, Axes axes = {}, ReduceOptions options = {});
+[[nodiscard]] Tensor mean(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Equal largest values share the gradient.
-[[nodiscard]] Tensor max(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor max(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Equal smallest values share the gradient.
-[[nodiscard]] Tensor min(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor min(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Of no elements 1. Each element's gradient is the product of the others, where some are 0 too.
-[[nodiscard]] Tensor prod(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor prod(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Whether one is not 0 (NaN is not), as bool; of no elements false. Dtypes: all.
-[[nodiscard]] Tensor any(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor any(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Whether none is 0; of no elements true.
-[[nodiscard]] Tensor all(Arg x, Axes axes = {}, bool keep_dims = false);
-/// The mean of the squared differences from the mean, with n - correction for n (not below 0): 1
-/// gives the estimate for a sample, as in PyTorch, 0 the variance of the values themselves. In two
-/// passes.
+[[nodiscard]] Tensor all(Arg x, Axes axes = {}, ReduceOptions options = {});
+struct VarianceOptions {
+  bool keep_dims = false;
+  /// Divides by n - correction, not below 0: 1 gives the estimate for a sample, as in PyTorch, 0
+  /// the variance of the values themselves.
+  double correction = 1;
+};
+/// The mean of the squared differences from the mean, with n - correction for n. In two passes.
 ///
 /// Dtypes: floats; f16 and bf16 are computed in f32.
-[[nodiscard]] Tensor var(Arg x, Axes axes = {}, bool keep_dims = false, double correction = 1);
+[[nodiscard]] Tensor var(Arg x, Axes axes = {}, VarianceOptions options = {});
 /// The root of var: the standard deviation. Its gradient is 0 where all values are equal. (Not
 /// `std`, which a program that is `using namespace hearth` could not call.)
-[[nodiscard]] Tensor stddev(Arg x, Axes axes = {}, bool keep_dims = false, double correction = 1);
+[[nodiscard]] Tensor stddev(Arg x, Axes axes = {}, VarianceOptions options = {});
 /// log(sum(exp(x))) without overflow; of no elements minus infinity. Dtypes: as var.
-[[nodiscard]] Tensor logsumexp(Arg x, Axes axes = {}, bool keep_dims = false);
+[[nodiscard]] Tensor logsumexp(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Position of the largest value along `axis`, i64; the first of equal ones.
-[[nodiscard]] Tensor argmax(Arg x, int axis, bool keep_dims = false);
+[[nodiscard]] Tensor argmax(Arg x, int axis, ReduceOptions options = {});
 /// Its position among all elements in row-major order.
 [[nodiscard]] Tensor argmax(Arg x);
 /// The same of the smallest value.
-[[nodiscard]] Tensor argmin(Arg x, int axis, bool keep_dims = false);
+[[nodiscard]] Tensor argmin(Arg x, int axis, ReduceOptions options = {});
 [[nodiscard]] Tensor argmin(Arg x);
 
 // ---- contractions ----
@@ -400,9 +398,9 @@ struct PadOptions {
                             std::initializer_list<Tensor> tensors,
                             SourceLoc loc = SourceLoc::current());
 struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};
-  std::array<std::int64_t, 2> padding{0, 0};
-  std::array<std::int64_t, 2> dilation{1, 1};
+  Size2d stride = 1;
+  Size2d padding = 0;
+  Size2d dilation = 1;
   std::int64_t groups = 1;
 };
 /// Shapes: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
@@ -418,9 +416,9 @@ struct Conv1dOptions {
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Conv1dOptions options = {});
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options = {});
 struct Pool2dOptions {
-  std::array<std::int64_t, 2> kernel{2, 2};
-  std::optional<std::array<std::int64_t, 2>> stride = {};  ///< The kernel's size when left out.
-  std::array<std::int64_t, 2> padding{0, 0};
+  Size2d kernel = 2;
+  std::optional<Size2d> stride = {};  ///< The kernel's size when left out.
+  Size2d padding = 0;
   bool count_include_pad = true;  ///< avg only
 };
 [[nodiscard]] Tensor max_pool2d(Arg x, Pool2dOptions options = {});
@@ -431,7 +429,7 @@ struct Pool2dOptions {
 /// Shapes: x [n, c, h, w] -> [n, c, size[0], size[1]]. Dtypes: floats; 16-bit ones are computed in
 /// f32. Errors: ShapeError for another rank or a picture without pixels; ArgumentError for a size
 /// below 1.
-[[nodiscard]] Tensor adaptive_avg_pool2d(Arg x, std::array<std::int64_t, 2> size);
+[[nodiscard]] Tensor adaptive_avg_pool2d(Arg x, Size2d size);
 
 // ---- rows and losses ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
@@ -470,12 +468,16 @@ struct TopK {
   Tensor values;
   Tensor positions;  ///< i64, along the axis.
 };
+struct TopKOptions {
+  int axis = -1;
+  bool largest = true;  ///< Else the smallest.
+};
 /// The `count` largest along an axis, or smallest, in order, the first ones of equal ones; NaN
 /// counts as larger than all. With count = the axis's size it sorts.
 ///
 /// Shapes: as x, with count along the axis, both. The values have a gradient.
 /// Dtypes: numbers. Errors: ArgumentError for a count below 0 or beyond the axis's size.
-[[nodiscard]] TopK topk(Arg x, std::int64_t count, int axis = -1, bool is_largest = true);
+[[nodiscard]] TopK topk(Arg x, std::int64_t count, TopKOptions options = {});
 struct SortOptions {
   int axis = -1;
   bool descending = false;
@@ -485,7 +487,7 @@ struct SortOptions {
 [[nodiscard]] TopK sort(Arg x, SortOptions options = {});
 struct AttentionOptions {
   /// Query i of n sees the keys up to i + m - n of m: the queries are the last ones.
-  bool is_causal = false;
+  bool causal = false;
   std::optional<double> scale = {};  ///< 1/√d when left out.
 };
 /// softmax(scale·query·keyᵀ + mask)·value for each head, without the matrix of scores in memory.
@@ -556,5 +558,13 @@ struct CrossEntropyOptions {
 /// The mean of -t·log(p) - (1 - t)·log(1 - p) with p = sigmoid(x), for logits x and targets t in
 /// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);
+
+template <std::integral Integer>
+Tensor full(const Device& device, const Shape& shape, Integer value, DType dtype, SourceLoc loc) {
+  const auto integer = static_cast<std::int64_t>(value);
+  return std::is_unsigned_v<Integer> && integer < 0  // 2^63 or more
+             ? full(device, shape, static_cast<double>(value), dtype, loc)
+             : detail::full_integer(device, shape, integer, dtype, loc);
+}
 
 }  // namespace hearth

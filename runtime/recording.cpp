@@ -68,7 +68,7 @@ RecordScope::~RecordScope() {
   }
 }
 
-bool RecordScope::wait_for_reads(std::optional<Duration> limit) {
+bool RecordScope::wait_for_reads(std::optional<std::chrono::nanoseconds> limit) {
   is_open_ = false;
   bool have_all_answered = true;
   for (const Device& device : devices_) {
@@ -95,11 +95,11 @@ Status RecordScope::stop() {
   return finish(std::nullopt);
 }
 
-Status RecordScope::stop_within(Duration limit) {
+Status RecordScope::stop_within(std::chrono::nanoseconds limit) {
   return finish(limit);
 }
 
-Status RecordScope::finish(std::optional<Duration> limit) {
+Status RecordScope::finish(std::optional<std::chrono::nanoseconds> limit) {
   const bool have_all_answered = wait_for_reads(limit);
   HEARTH_TRY(const OpTrace trace, recorder_of(devices_).stop());
   const auto ended = trace.notes.find("ended early");

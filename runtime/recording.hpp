@@ -65,14 +65,14 @@ class RecordScope final {
   [[nodiscard]] Status stop();
   /// The same, but waits no longer than `limit` for each device; when one does not answer, the file
   /// has what came before, and no smaller program beside it.
-  [[nodiscard]] Status stop_within(Duration limit);
+  [[nodiscard]] Status stop_within(std::chrono::nanoseconds limit);
   /// Ends, and gives what was recorded instead of writing it. Errors: invalid_argument when it had
   /// ended.
   [[nodiscard]] Result<OpTrace> take();
 
  private:
-  [[nodiscard]] bool wait_for_reads(std::optional<Duration> limit);
-  [[nodiscard]] Status finish(std::optional<Duration> limit);
+  [[nodiscard]] bool wait_for_reads(std::optional<std::chrono::nanoseconds> limit);
+  [[nodiscard]] Status finish(std::optional<std::chrono::nanoseconds> limit);
   [[nodiscard]] Status write_reduced(const OpTrace& trace) const;
 
   std::vector<Device> devices_;

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/device.hpp>
 

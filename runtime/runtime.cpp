@@ -95,7 +95,7 @@ struct Runtime::Impl {
   std::unique_ptr<LastAct> saves_recording;
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
-  const BackendFactory* backend_factory = nullptr;
+  const detail::BackendFactory* backend_factory = nullptr;  // while the constructor runs
   bool has_async_sims = false;
   Fusion fusion = Fusion::on;
 
@@ -135,7 +135,7 @@ void Runtime::Impl::close() {
     node.endpoint->post(StopDevice{.limit = Deadline::in(shutdown_limit)});
   }
   constexpr std::chrono::seconds kGrace{5};  // for the op that runs when the limit passes
-  const Deadline limit = Deadline::in(saturated_sum(shutdown_limit, kGrace));
+  const Deadline limit = Deadline::in(detail::saturated_sum(shutdown_limit, kGrace));
   for (Node& node : nodes) {
     node.witness.reset();
     node.thread->end(limit);
@@ -169,10 +169,9 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
 
 namespace {
 
-Result<std::unique_ptr<Backend>> make_by(const BackendFactory* factory,
+Result<std::unique_ptr<Backend>> make_by(const detail::BackendFactory& factory,
                                          const BackendRequest& request) {
-  std::unique_ptr<Backend> backend =
-      factory != nullptr && factory->make ? factory->make(request) : nullptr;
+  std::unique_ptr<Backend> backend = factory.make ? factory.make(request) : nullptr;
   return backend ? Result(std::move(backend)) : make_backend(request);
 }
 
@@ -182,7 +181,7 @@ std::unique_ptr<Backend> Runtime::Impl::open_backend(const DeviceOptions& option
                                                      SourceLoc loc) const {
   BackendRequest first = request_for(options);
   first.faults = options.faults.value_or(FaultPlan{});
-  Result<std::unique_ptr<Backend>> opened = make_by(backend_factory, first);
+  Result<std::unique_ptr<Backend>> opened = make_by(*backend_factory, first);
   if (!opened.has_value()) {
     Error refused = opened.error();
     refused.location = loc;
@@ -198,8 +197,9 @@ DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
                           .make_memory = options.make_memory,
                           .fusion = fusion};
   // A copy: the caller's factory need not outlive the constructor.
-  made.reopen = [factory = backend_factory != nullptr ? *backend_factory : BackendFactory{},
-                 request = request_for(options)] { return make_by(&factory, request); };
+  made.reopen = [factory = *backend_factory, request = request_for(options)] {
+    return make_by(factory, request);
+  };
   if (tables->log.is_enabled(LogLevel::debug)) {
     made.make_memory = with_log(options.make_memory, options.memory, name, tables);
   }
@@ -332,11 +332,12 @@ void Runtime::Impl::record_run(const Runtime& runtime) {
 
 // Phases: the options; the tables; continuations; the devices, which share cores and memory; a
 // recording of the whole run.
-Runtime::Runtime(RuntimeOptions options, SourceLoc loc) try : impl_(std::make_unique<Impl>()) {
+Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends, SourceLoc loc) try
+    : impl_(std::make_unique<Impl>()) {
   require_sound(options, loc);
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
-  impl_->backend_factory = options.backend_factory;
+  impl_->backend_factory = &backends;
   impl_->open_tables(options);
   impl_->continuations = std::make_unique<ContinuationRunner>(
       *impl_->executor,
@@ -353,12 +354,16 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc) try : impl_(std::make_un
   if (!impl_->record_file.empty()) {
     impl_->record_run(*this);
   }
+  impl_->backend_factory = nullptr;
 } catch (const std::bad_alloc&) {
   throw_error(Error{.code = ErrorCode::out_of_memory,
                     .text = "Runtime: the program has no memory for its devices (ulimit -v)",
                     .op = "Runtime",
                     .location = loc});
 }
+
+Runtime::Runtime(RuntimeOptions options, SourceLoc loc)
+    : Runtime(std::move(options), detail::BackendFactory{}, loc) {}
 
 Runtime::~Runtime() {
   impl_->tables->log.debug([this] {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include <hearth/memory/memory_pooling.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
-#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/sim_schedule.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
@@ -25,7 +25,9 @@
 
 namespace hearth {
 
+namespace detail {
 struct BackendFactory;
+}  // namespace detail
 class Log;
 class MemoryStrategy;
 class PageProvider;
@@ -97,12 +99,9 @@ struct RuntimeOptions {
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};
-  /// Who runs the threads; nullptr = operating system threads. Tests pass a ManualExecutor. Must
-  /// outlive the Runtime.
+  /// Who runs the threads; nullptr = operating system threads. A ManualExecutor steps them, for a
+  /// program's tests. Must outlive the Runtime.
   Executor* executor = nullptr;
-  /// For the library's own tests: other backends than the built-in ones. Must outlive the
-  /// constructor.
-  const BackendFactory* backend_factory = nullptr;
 };
 
 /// A device that this machine may offer to a runtime.
@@ -151,6 +150,10 @@ class Runtime {
   [[nodiscard]] ContinuationRunner& continuations() const noexcept;
 
   // ---- for the library ----
+  /// With other backends than the built-in ones. The factory need not outlive the constructor.
+  Runtime(RuntimeOptions options,
+          const detail::BackendFactory& backends,
+          SourceLoc loc = SourceLoc::current());
   /// All devices, those too that devices() does not list.
   [[nodiscard]] std::vector<Device> every_device() const;
 

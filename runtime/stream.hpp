@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/priority.hpp>

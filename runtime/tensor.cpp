@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/client/ask.hpp"
 #include "runtime/client/stream_state.hpp"
@@ -19,13 +20,13 @@ namespace hearth {
 namespace {
 
 const TensorImpl& impl_of(const Tensor& tensor, const char* what, SourceLoc loc = {}) {
-  if (tensor.impl() == nullptr) {
+  if (detail::TensorAccess::impl(tensor) == nullptr) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("{}: the tensor is empty", what),
                       .op = what,
                       .location = loc});
   }
-  return *tensor.impl();
+  return *detail::TensorAccess::impl(tensor);
 }
 
 std::int64_t bytes_of(const TensorImpl& impl) noexcept {
@@ -51,7 +52,7 @@ void submit_read(const Tensor& tensor,
                  std::unique_ptr<ReadTicket> ticket,
                  const char* op,
                  SourceLoc loc) {
-  TensorImpl& impl = *tensor.impl();
+  TensorImpl& impl = *detail::TensorAccess::impl(tensor);
   StreamState& stream = current_stream(*impl.endpoint);
   stream.require_made(impl, op, loc);
   OpRecord record = record_about(stream, OpKind::readback, impl, loc);
@@ -115,6 +116,46 @@ Tensor Tensor::from_bytes(const Device& device,
   return from_owned_bytes(device, view, std::move(copy), dtype, shape, loc);
 }
 
+Tensor Tensor::from(const Device& device,
+                    std::initializer_list<double> values,
+                    const Shape& shape,
+                    DType dtype,
+                    SourceLoc loc) {
+  const std::span<const double> numbers(values.begin(), values.size());
+  for (const double& number : numbers) {
+    if (!fits(number, dtype)) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = fmt::format("from: value {} of {{...}} is {}, which {} cannot hold",
+                                            &number - numbers.data(),
+                                            number,
+                                            name(dtype)),
+                        .op = "from",
+                        .location = loc});
+    }
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>(
+      host_vector<std::byte>(
+          numbers.size() * static_cast<std::size_t>(size_bytes(dtype)), "from", loc)
+          .value());
+  visit_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::byte* place = bytes->data();
+    for (const double number : numbers) {
+      const T element = [&] {
+        if constexpr (std::is_arithmetic_v<T>) {
+          return static_cast<T>(number);
+        } else {
+          return T(static_cast<float>(number));
+        }
+      }();
+      std::memcpy(place, &element, sizeof element);
+      place += sizeof element;
+    }
+  });
+  const std::span<const std::byte> view(*bytes);
+  return from_owned_bytes(device, view, std::move(bytes), dtype, shape, loc);
+}
+
 // Phases: the bytes fit the shape and the type; a result; the record, whose ticket keeps the bytes.
 Tensor Tensor::from_owned_bytes(const Device& device,
                                 std::span<const std::byte> bytes,
@@ -138,20 +179,21 @@ Tensor Tensor::from_owned_bytes(const Device& device,
   DeviceEndpoint& endpoint = device.endpoint();
   StreamState& stream = current_stream(endpoint);
   auto ticket = std::make_unique<UploadTicket>(UploadTicket{bytes, std::move(owner)});
-  Tensor result(stream.make_tensor(dtype, endpoint.tables().shapes.intern(shape).value()));
+  Tensor result = detail::TensorAccess::adopt(
+      stream.make_tensor(dtype, endpoint.tables().shapes.intern(shape).value()));
   OpRecord record;
   record.kind = OpKind::upload;
   record.flags = stream.record_flags();
   record.output_count = 1;
   record.source = stream.source(loc);
-  record.operands[0] = result.impl()->operand(Use::out);
+  record.operands[0] = detail::TensorAccess::impl(result)->operand(Use::out);
   try {
     submit_ticket(stream, record, std::move(ticket));
   } catch (...) {
-    stream.unmake_tensor(result.release_impl());
+    stream.unmake_tensor(detail::TensorAccess::release_impl(result));
     throw;
   }
-  result.impl()->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
   return result;
 }
 
@@ -181,7 +223,7 @@ std::int64_t Tensor::size(int axis, SourceLoc loc) const {
 
 Tensor Tensor::detach() const {
   Tensor same(*this);
-  same.set_node(nullptr, 0);
+  detail::TensorAccess::set_node(same, nullptr, 0);
   return same;
 }
 
@@ -225,14 +267,16 @@ Pending<std::vector<std::byte>> Tensor::read_bytes(SourceLoc loc) const {
   return pending;
 }
 
-Pending<void> Tensor::read_into(std::span<std::byte> out, SourceLoc loc) const {
-  return read_owned(out, nullptr, loc);
-}
-
-Pending<void> Tensor::read_owned(std::span<std::byte> out,
-                                 std::shared_ptr<void> owner,
-                                 SourceLoc loc) const {
+Pending<void> Tensor::read_into(std::span<std::byte> out,
+                                std::shared_ptr<void> owner,
+                                SourceLoc loc) const {
   const TensorImpl& impl = impl_of(*this, "read_into", loc);
+  if (owner == nullptr) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "read_into: nobody owns the target: `owner` is null",
+                      .op = "read_into",
+                      .location = loc});
+  }
   if (static_cast<std::int64_t>(out.size()) != bytes_of(impl)) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
                       .text = fmt::format("read_into: {} has {} bytes, the target {}",
@@ -316,9 +360,9 @@ ItemValue Tensor::item_value(SourceLoc loc) const {
   return read_item<ItemValue>(*this, loc, [](const ItemValue& value) { return value; }).get();
 }
 
-ItemValue Tensor::item_value(Deadline deadline, SourceLoc loc) const {
+ItemValue Tensor::item_value(const WaitOptions& options, SourceLoc loc) const {
   return read_item<ItemValue>(*this, loc, [](const ItemValue& value) { return value; })
-      .get(deadline);
+      .get(options);
 }
 
 void Tensor::publish(SourceLoc loc) const {

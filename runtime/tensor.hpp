@@ -21,6 +21,7 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/shape.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
+#include <hearth/runtime/indices.hpp>
 #include <hearth/runtime/item_value.hpp>
 
 namespace hearth {
@@ -35,11 +36,12 @@ void retain_tensor(TensorImpl* impl) noexcept;
 void retain_tape(Tape* tape) noexcept;
 void release_tape(Tape* tape) noexcept;
 [[nodiscard]] bool is_open(const Tape& tape) noexcept;
+class TensorAccess;  // tensor_access.hpp
 }  // namespace detail
 
 class Tensor {
  public:
-  Tensor() noexcept = default;  ///< Empty: is_empty() is true, every use throws.
+  Tensor() noexcept = default;  ///< Empty: is_valid() is false, every use throws.
   Tensor(const Tensor& other) noexcept
       : impl_(other.impl_), tape_(other.tape_), node_(other.node_) {
     if (impl_ != nullptr) {
@@ -104,6 +106,15 @@ class Tensor {
                                    SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values.begin(), values.size()), shape, loc);
   }
+  /// Numbers written as {1.0, 2.0}: f32, as tensors are that name no type, or what `dtype` says.
+  /// `from<double>` and a std::vector<double> name f64.
+  ///
+  /// Errors: as from; ArgumentError when `dtype` cannot hold a value.
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::initializer_list<double> values,
+                                   const Shape& shape,
+                                   DType dtype = DType::f32,
+                                   SourceLoc loc = SourceLoc::current());
   /// The same, taking the vector over: its bytes are copied once, by the device.
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,
@@ -132,7 +143,8 @@ class Tensor {
                                                SourceLoc loc = SourceLoc::current());
 
   // ---- asking ----
-  [[nodiscard]] bool is_empty() const noexcept { return impl_ == nullptr; }
+  /// False for an empty tensor: a default one, or one that was moved from.
+  [[nodiscard]] bool is_valid() const noexcept { return impl_ != nullptr; }
   [[nodiscard]] const Shape& shape(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] DType dtype(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Device device(SourceLoc loc = SourceLoc::current()) const;
@@ -154,9 +166,13 @@ class Tensor {
   /// now. Errors: OutOfMemory when the host has no room for them; then nothing was queued.
   [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(
       SourceLoc loc = SourceLoc::current()) const;
-  /// Fills `out` (its size must be the tensor's byte count) without a copy in between; `out` must
-  /// live until the Pending is ready.
+  /// Fills `out` (its size must be the tensor's byte count) without a copy in between. `owner`
+  /// keeps `out` alive until the device has written there or will never do, however early the
+  /// program stops waiting: it owns what from_owned_bytes() would.
+  ///
+  /// Errors: ArgumentError when `owner` is null; ShapeError for another size.
   [[nodiscard]] Pending<void> read_into(std::span<std::byte> out,
+                                        std::shared_ptr<void> owner,
                                         SourceLoc loc = SourceLoc::current()) const;
   /// All values in row-major order. Waits, at most up to the deadline of the calling thread's
   /// stream. Errors: DtypeError when T is not the tensor's type; OutOfMemory when the host has no
@@ -165,12 +181,12 @@ class Tensor {
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
     return read_values<T>(loc, [](Pending<void> read) { std::move(read).get(); });
   }
-  /// The same, waited for until then. Errors: DeadlineExceeded; what is queued still runs, unless
-  /// Stream::cancel() gives it up.
+  /// The same, waited for as the options say. Errors: DeadlineExceeded, DeviceError cancelled; what
+  /// is queued still runs, unless Stream::cancel() gives it up.
   template <class T>
-  [[nodiscard]] std::vector<T> to_vector(Deadline deadline,
+  [[nodiscard]] std::vector<T> to_vector(const WaitOptions& options,
                                          SourceLoc loc = SourceLoc::current()) const {
-    return read_values<T>(loc, [&](Pending<void> read) { std::move(read).get(deadline); });
+    return read_values<T>(loc, [&](Pending<void> read) { std::move(read).get(options); });
   }
   /// The one value of a tensor with one element, as a T. Waits. Integers come as they are; a float
   /// T rounds; an integer T drops the fraction of a float; bool says whether the value is not 0.
@@ -180,10 +196,10 @@ class Tensor {
   [[nodiscard]] T item(SourceLoc loc = SourceLoc::current()) const {
     return item_value(loc).as<T>(loc);
   }
-  /// The same, waited for until then; as to_vector().
+  /// The same, waited for as the options say; as to_vector().
   template <class T = double>
-  [[nodiscard]] T item(Deadline deadline, SourceLoc loc = SourceLoc::current()) const {
-    return item_value(deadline, loc).as<T>(loc);
+  [[nodiscard]] T item(const WaitOptions& options, SourceLoc loc = SourceLoc::current()) const {
+    return item_value(options, loc).as<T>(loc);
   }
   /// The future of item(): queued now, read later. The loss of a step, for instance. Integers
   /// beyond 2^53 are rounded.
@@ -209,45 +225,35 @@ class Tensor {
   /// parameters.
   void set_path(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
-  // ---- for the library ----
-  [[nodiscard]] TensorImpl* impl() const noexcept { return impl_; }
-  [[nodiscard]] Tape* tape() const noexcept { return tape_; }
-  [[nodiscard]] std::uint32_t node() const noexcept { return node_; }
-  explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
-  void set_node(Tape* tape, std::uint32_t node) noexcept {
-    if (tape != nullptr) {
-      detail::retain_tape(tape);
-    }
-    if (tape_ != nullptr) {
-      detail::release_tape(tape_);
-    }
-    tape_ = tape;
-    node_ = node;
-  }
-  /// Gives the reference away without a drop (the last use took it).
-  TensorImpl* release_impl() noexcept { return std::exchange(impl_, nullptr); }
+  // ---- parts ----
+  /// A part, as Python's a[1], a[1, 2:4]: a number takes one place along its axis, which goes away;
+  /// a Range takes several, which stay an axis. Axes that are not named stay whole. Negative
+  /// numbers count from the end. A view; gradients flow.
+  ///
+  /// Shapes: a[i] has one axis less. Errors: ShapeError for more indices than axes; ArgumentError
+  /// for a number outside its axis.
+  [[nodiscard]] Tensor operator[](const Indices& indices) const;
 
  private:
-  friend void freeze_tensor(const Tensor& tensor);
+  friend class detail::TensorAccess;
+  explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
   void publish(bool is_frozen, SourceLoc loc) const;
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] ItemValue item_value(SourceLoc loc) const;
   /// Waits for the values with `wait`.
   template <class T, class Wait>
   [[nodiscard]] std::vector<T> read_values(SourceLoc loc, const Wait& wait) const {
-    static_assert(!std::is_same_v<T, bool>, "read bool tensors as std::uint8_t");
+    static_assert(!std::is_same_v<T, bool>,
+                  "a std::vector<bool> has no elements in memory: read to_vector<std::uint8_t>()");
     require_dtype(dtype_of<T>, loc);
     // Shared with the device: when the wait ends at its deadline, the read that is queued still has
     // somewhere to write.
     const auto out = std::make_shared<std::vector<T>>(
         host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
-    wait(read_owned(std::as_writable_bytes(std::span<T>(*out)), out, loc));
+    wait(read_into(std::as_writable_bytes(std::span<T>(*out)), out, loc));
     return std::move(*out);
   }
-  [[nodiscard]] ItemValue item_value(Deadline deadline, SourceLoc loc) const;
-  [[nodiscard]] Pending<void> read_owned(std::span<std::byte> out,
-                                         std::shared_ptr<void> owner,
-                                         SourceLoc loc) const;
+  [[nodiscard]] ItemValue item_value(const WaitOptions& options, SourceLoc loc) const;
 
   TensorImpl* impl_ = nullptr;
   Tape* tape_ = nullptr;

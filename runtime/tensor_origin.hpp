@@ -34,7 +34,7 @@ struct MemoryEvent {
 
   What what = What::made;
   std::uint64_t block = 0;  ///< Names the bytes, from their first event to `freed`.
-  TimePoint time;
+  detail::TimePoint time;
   LiveTensor tensor;  ///< Of `freed`: the one that was there last.
 };
 

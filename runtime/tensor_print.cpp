@@ -312,7 +312,7 @@ std::string print_values(std::span<const std::byte> bytes,
 }  // namespace detail
 
 std::string Tensor::to_string(SourceLoc loc) const {
-  if (is_empty()) {
+  if (!is_valid()) {
     return "empty tensor";
   }
   const std::vector<std::byte> bytes = detail::read_shown(*this, loc);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 namespace hearth::detail {
 
@@ -20,10 +21,10 @@ class TiedTensors {
 
   /// An empty tensor is tied to no other.
   [[nodiscard]] Place meet(const Tensor& tensor) {
-    if (tensor.is_empty()) {
+    if (!tensor.is_valid()) {
       return {.number = count_++, .is_first = true};
     }
-    const auto [found, is_first] = numbers_.try_emplace(tensor.impl(), count_);
+    const auto [found, is_first] = numbers_.try_emplace(detail::TensorAccess::impl(tensor), count_);
     count_ += is_first ? 1 : 0;
     return {.number = found->second, .is_first = is_first};
   }

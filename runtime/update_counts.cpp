@@ -25,12 +25,12 @@ Tensor make_update_count(const Device& device, std::int64_t count, SourceLoc loc
 }
 
 void detail::require_count(const Tensor& count, SourceLoc loc) {
-  if (count.is_empty() || count.dtype() != DType::f64 || count.rank() != 0) {
+  if (!count.is_valid() || count.dtype() != DType::f64 || count.rank() != 0) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
               .text = fmt::format(
                   "a count of updates is f64[], got {}",
-                  count.is_empty() ? "an empty tensor" : describe(count.dtype(), count.shape())),
+                  !count.is_valid() ? "an empty tensor" : describe(count.dtype(), count.shape())),
               .location = loc});
   }
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/client/ask.hpp"
 #include "runtime/client/tensor_impl.hpp"
@@ -25,8 +26,8 @@ void require_like(std::string_view op,
                   const Tensor& other,
                   const char* what,
                   SourceLoc loc) {
-  const TensorImpl* const a = parameter.impl();
-  const TensorImpl* const b = other.impl();
+  const TensorImpl* const a = detail::TensorAccess::impl(parameter);
+  const TensorImpl* const b = detail::TensorAccess::impl(other);
   // Layouts are interned: one for each shape.
   const bool is_alike = a != nullptr && b != nullptr && a->layout == b->layout &&
                         a->dtype == b->dtype && is_float(a->dtype);
@@ -40,8 +41,8 @@ void require_like(std::string_view op,
                       .location = loc});
   };
   const auto text = [](const Tensor& tensor) {
-    return tensor.is_empty() ? std::string("an empty tensor")
-                             : describe(tensor.dtype(), tensor.shape());
+    return !tensor.is_valid() ? std::string("an empty tensor")
+                              : describe(tensor.dtype(), tensor.shape());
   };
   const bool is_any_empty = a == nullptr || b == nullptr;
   if (!is_any_empty && a->dtype != b->dtype) {
@@ -94,7 +95,8 @@ void run_update(OpenGroup& group,
                 std::span<Tensor* const> replaced,
                 SourceLoc loc) {
   std::array<Tensor, kMostExpressionOutputs> results;
-  const PathId path = inputs[0].tensor().impl()->path.load(std::memory_order_acquire);
+  const PathId path =
+      detail::TensorAccess::impl(inputs[0].tensor())->path.load(std::memory_order_acquire);
   const auto flags =
       static_cast<unsigned>(RecordFlag::exclusive) | static_cast<unsigned>(RecordFlag::update);
   detail::submit({.expression = rule,
@@ -104,8 +106,8 @@ void run_update(OpenGroup& group,
                   .flags = static_cast<std::uint16_t>(flags)},
                  std::span<Tensor>(results).first(replaced.size()));
   for (std::size_t i = 0; i < replaced.size(); ++i) {
-    results[i].impl()->path.store(path, std::memory_order_release);
-    group.made.add(name_of(*results[i].impl()));
+    detail::TensorAccess::impl(results[i])->path.store(path, std::memory_order_release);
+    group.made.add(name_of(*detail::TensorAccess::impl(results[i])));
     *replaced[i] = std::move(results[i]);
   }
 }
@@ -117,7 +119,7 @@ void run_update(OpenGroup& group,
 void UpdateGroup::require_outside(std::string_view op,
                                   const Tensor& tensor,
                                   const char* what) const {
-  if (!tensor.is_empty() && &*tensor.impl()->endpoint != &device_.endpoint()) {
+  if (tensor.is_valid() && &*detail::TensorAccess::impl(tensor)->endpoint != &device_.endpoint()) {
     throw_error(
         Error{.code = ErrorCode::device_mismatch,
               .text = fmt::format("{}: {} {} is on {}, the update group on {}; move it with "
@@ -125,12 +127,12 @@ void UpdateGroup::require_outside(std::string_view op,
                                   op,
                                   what,
                                   describe(tensor.dtype(), tensor.shape()),
-                                  tensor.impl()->endpoint->name(),
+                                  detail::TensorAccess::impl(tensor)->endpoint->name(),
                                   device_.name()),
               .op = std::string(op),
               .location = loc_});
   }
-  if (!tensor.is_empty() && open_->makes(*tensor.impl())) {
+  if (tensor.is_valid() && open_->makes(*detail::TensorAccess::impl(tensor))) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("update group: {} {} was updated in this group already",
                                           what,

@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 #include <hearth/runtime/device.hpp>

@@ -29,7 +29,7 @@ void require_results(const UpdateRule::Config& config,
            loc);
   }
   for (const Tensor& result : results) {
-    if (!result.is_empty() && result.dtype() != dtype) {
+    if (result.is_valid() && result.dtype() != dtype) {
       refuse(
           config.name,
           fmt::format(

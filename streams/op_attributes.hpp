@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 
 namespace hearth {
 

@@ -412,7 +412,8 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
     info.semaphoreCount = static_cast<std::uint32_t>(waited.size());
     info.pSemaphores = waited.data();
     info.pValues = values.data();
-    const Duration left = std::min<Duration>(deadline.left(), std::chrono::hours(1));
+    const std::chrono::nanoseconds left =
+        std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::hours(1));
     const VkResult result = p.device->api().vkWaitSemaphores(
         p.device->handle(),
         &info,

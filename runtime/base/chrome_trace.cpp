@@ -20,11 +20,11 @@ struct KeptSpan {
   std::string name;
   std::string device;
   std::uint64_t thread;
-  TimePoint begin;
-  TimePoint end;
+  detail::TimePoint begin;
+  detail::TimePoint end;
 };
 
-double microseconds(Duration duration) {
+double microseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
@@ -78,7 +78,7 @@ std::size_t ChromeTrace::dropped_span_count() const {
 
 std::string ChromeTrace::to_json() const {
   const std::vector<KeptSpan> spans = spans_->copy();
-  TimePoint first = TimePoint::max();
+  detail::TimePoint first = detail::TimePoint::max();
   std::map<std::string, int> devices;  // sorted, so that the numbers do not depend on timing
   for (const KeptSpan& span : spans) {
     first = std::min(first, span.begin);

@@ -2,14 +2,14 @@
 
 #include <hearth/runtime/base/standstill.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 TimePoint SteadyClock::now() const noexcept {
   return std::chrono::steady_clock::now();
 }
 
-Duration SteadyClock::standstill(TimePoint now) const noexcept {
+std::chrono::nanoseconds SteadyClock::standstill(TimePoint now) const noexcept {
   return process_standstill().sum(now);
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -14,7 +14,7 @@
 namespace hearth {
 
 struct ContinuationRunnerOptions {
-  Duration shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
   Log* log =
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };

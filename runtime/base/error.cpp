@@ -84,8 +84,8 @@ std::string Error::to_string() const {
   if (!device.empty()) {
     out += fmt::format(", device {}", device);
   }
-  if (lane != 0) {
-    out += fmt::format(", stream {} op number {}", lane, sequence);
+  if (stream != 0) {
+    out += fmt::format(", stream {} op number {}", stream, sequence);
   }
   if (location.line != 0) {
     out += fmt::format(", called at {}:{}", location.file, location.line);
@@ -93,7 +93,7 @@ std::string Error::to_string() const {
   out += "]";
   if (!report.made().empty()) {
     out += "\n" + report.made();
-  } else if (!report.is_empty()) {
+  } else if (!report.empty()) {
     out += "; error().report() says who waits for whom, HEARTH_EAGER_REPORTS=on prints it here";
   }
   if (cause) {

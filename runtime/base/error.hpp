@@ -64,7 +64,7 @@ class Report final {
   [[nodiscard]] std::string operator()() const { return ask_ ? (*ask_)() : text_; }
   /// The same without asking anybody: empty unless it is made.
   [[nodiscard]] const std::string& made() const noexcept { return text_; }
-  [[nodiscard]] bool is_empty() const noexcept { return !ask_ && text_.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return !ask_ && text_.empty(); }
 
  private:
   std::string text_;
@@ -79,8 +79,8 @@ struct Error {
   std::string op = {};  ///< The op's name, or empty.
   std::string module_path = {};  ///< "model.layers.3.inner", or empty.
   std::string device = {};       ///< "cpu:0", or empty.
-  std::uint64_t lane = 0;        ///< The stream's number on that device; 0 = none.
-  std::uint64_t sequence = 0;    ///< The op's number in its lane.
+  std::uint64_t stream = 0;      ///< The stream's number on that device; 0 = none.
+  std::uint64_t sequence = 0;    ///< The op's number in its stream.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
   /// Of a deadline that passed: `error.report()` says who waits for whom.

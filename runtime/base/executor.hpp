@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <hearth/runtime/base/clock.hpp>
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 
@@ -52,7 +52,7 @@ class Executor {
                                                         UniqueFunction<void()> body) = 0;
   /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.
   [[nodiscard]] virtual bool is_manual() const noexcept = 0;
-  [[nodiscard]] virtual Clock& clock() noexcept = 0;
+  [[nodiscard]] virtual detail::Clock& clock() noexcept = 0;
 };
 
 }  // namespace hearth

@@ -115,7 +115,7 @@ ErrorRef FailureBook::add(const Error& error) {
       [failure, book = IntrusivePtr<FailureBook>(this)](Failure*) { book->note_death(*failure); });
   auto entered = std::make_shared<const Error>(std::move(carried));
   const MutexLock lock(mutex_);
-  if (expecting_.contains({error.device, error.lane})) {
+  if (expecting_.contains({error.device, error.stream})) {
     failure->mark_read();
     return entered;
   }

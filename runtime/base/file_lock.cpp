@@ -33,7 +33,7 @@ Result<std::optional<FileLock>> FileLock::try_acquire(const std::filesystem::pat
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline deadline) {
   // flock cannot wait with a deadline, so we ask again, ever less often.
-  Duration pause = std::chrono::milliseconds(1);
+  std::chrono::nanoseconds pause = std::chrono::milliseconds(1);
   for (;;) {
     HEARTH_TRY(std::optional<FileLock> lock, try_acquire(path));
     if (lock) {
@@ -45,7 +45,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline d
     }
     // Only a pause: a wake-up meant for something else just makes it shorter.
     current_context().parker().park(std::min(deadline, Deadline::in(pause)));
-    pause = std::min<Duration>(pause * 2, std::chrono::milliseconds(50));
+    pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(50));
   }
 }
 

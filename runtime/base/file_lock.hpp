@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <optional>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 namespace hearth {

@@ -12,21 +12,22 @@
 namespace hearth {
 namespace {
 
-class VirtualClock final : public Clock {
+class VirtualClock final : public detail::Clock {
  public:
-  [[nodiscard]] TimePoint now() const noexcept override { return now_; }
-  [[nodiscard]] Duration standstill(TimePoint /*now*/) const noexcept override {
+  [[nodiscard]] detail::TimePoint now() const noexcept override { return now_; }
+  [[nodiscard]] std::chrono::nanoseconds standstill(
+      detail::TimePoint /*now*/) const noexcept override {
     return standstill_;
   }
-  void jump(Duration by) noexcept { now_ += by; }
-  void stand_still(Duration duration) noexcept {
+  void jump(std::chrono::nanoseconds by) noexcept { now_ += by; }
+  void stand_still(std::chrono::nanoseconds duration) noexcept {
     now_ += duration;
     standstill_ += duration;
   }
 
  private:
-  TimePoint now_{};
-  Duration standstill_{};
+  detail::TimePoint now_{};
+  std::chrono::nanoseconds standstill_{};
 };
 
 /// What a Handle knows of its thread, which may be gone.
@@ -347,11 +348,11 @@ std::unique_ptr<Joinable> ManualExecutor::spawn(ThreadOptions options,
   return std::make_unique<Handle>(scheduler_->add(std::move(options.name), std::move(body)));
 }
 
-void ManualExecutor::stand_still(Duration duration) noexcept {
+void ManualExecutor::stand_still(std::chrono::nanoseconds duration) noexcept {
   scheduler_->clock().stand_still(duration);
 }
 
-Clock& ManualExecutor::clock() noexcept {
+detail::Clock& ManualExecutor::clock() noexcept {
   return scheduler_->clock();
 }
 

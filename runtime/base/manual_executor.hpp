@@ -42,7 +42,7 @@ class ManualExecutor final : public Executor {
   void run(UniqueFunction<void()> main_body);
 
   /// Time passes in which nobody runs, as when a process is stopped and goes on later.
-  void stand_still(Duration duration) noexcept;
+  void stand_still(std::chrono::nanoseconds duration) noexcept;
 
   /// Steps so far: how often a thread was given the processor.
   [[nodiscard]] std::uint64_t step_count() const noexcept;
@@ -51,7 +51,7 @@ class ManualExecutor final : public Executor {
   [[nodiscard]] std::unique_ptr<Joinable> spawn(ThreadOptions options,
                                                 UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return true; }
-  [[nodiscard]] Clock& clock() noexcept override;
+  [[nodiscard]] detail::Clock& clock() noexcept override;
 
  private:
   class Scheduler;

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
-#include <hearth/runtime/base/parker.hpp>
 
 namespace hearth {
 
@@ -19,8 +19,8 @@ struct OwnedThreadOptions {
   std::string subject;  ///< How the log calls it: "worker 1 on sim:1".
   /// What it is at, as seen from outside: "runs a function". Never waits. Threads: the owner's.
   std::function<std::string()> observe;
-  Duration limit = kDefaultWait;  ///< How long the destructor waits for it.
-  Log* log = nullptr;             ///< Outlives this; nullptr: the standard error stream.
+  std::chrono::nanoseconds limit = kDefaultWait;  ///< How long the destructor waits for it.
+  Log* log = nullptr;  ///< Outlives this; nullptr: the standard error stream.
 };
 
 class OwnedThread final {

@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/parker.hpp>
 
+#include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/standstill.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
@@ -16,44 +17,6 @@ namespace {
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
 }  // namespace
-
-Deadline Deadline::at(TimePoint time) noexcept {
-  const Clock& clock = current_context().clock();
-  return time == TimePoint::max() ? never() : Deadline(time - clock.standstill(clock.now()));
-}
-
-Deadline Deadline::in(Duration duration) noexcept {
-  const Clock& clock = current_context().clock();
-  const TimePoint now = clock.now();
-  const TimePoint counted = now - clock.standstill(now);
-  return duration >= TimePoint::max() - now ? never() : Deadline(counted + duration);
-}
-
-TimePoint Deadline::time() const noexcept {
-  const Clock& clock = current_context().clock();
-  return is_never() ? time_ : time_ + clock.standstill(clock.now());
-}
-
-Duration Deadline::left() const noexcept {
-  return left(current_context().clock());
-}
-
-Duration Deadline::left(const Clock& clock) const noexcept {
-  if (is_never()) {
-    return Duration::max();
-  }
-  const TimePoint now = clock.now();
-  return std::max(time_ + clock.standstill(now) - now, Duration::zero());
-}
-
-bool Deadline::has_passed() const noexcept {
-  if (is_never()) {
-    return false;
-  }
-  const Clock& clock = current_context().clock();
-  const TimePoint now = clock.now();
-  return now >= time_ && now - clock.standstill(now) >= time_;
-}
 
 Wake Parker::park(Deadline deadline) {
   HEARTH_ASSERT(&current_context().parker() == this, "a thread parked on another thread's parker");
@@ -104,10 +67,11 @@ void Parker::wait_on_futex(Deadline deadline) noexcept {
     wait(nullptr);
     return;
   }
-  const Clock& clock = current_context().clock();
-  const TimePoint now = clock.now();
+  const detail::Clock& clock = current_context().clock();
+  const detail::TimePoint now = clock.now();
   // The steady clock is CLOCK_MONOTONIC, which is what a futex takes as an absolute time.
-  const Duration wake = now.time_since_epoch() + std::min(deadline.left(), Standstill::kBeat);
+  const std::chrono::nanoseconds wake =
+      now.time_since_epoch() + std::min(deadline.left(), Standstill::kBeat);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wake);
   const std::timespec until{.tv_sec = seconds.count(), .tv_nsec = (wake - seconds).count()};
   process_standstill().begin_sleep(now);

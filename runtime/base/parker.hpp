@@ -6,45 +6,13 @@
 // wait, so a waiter always checks its condition again.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 
-#include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/park_word.hpp>
 
 namespace hearth {
-
-/// How long a user's wait lasts when nothing else is said.
-inline constexpr Duration kDefaultWait = std::chrono::seconds(60);
-
-/// A point in time at which a wait gives up, in the time of the waiting thread's clock; or never.
-/// Time in which nobody of the process could run (see Standstill) moves it back.
-class Deadline {
- public:
-  [[nodiscard]] static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
-  [[nodiscard]] static Deadline at(TimePoint time) noexcept;
-  /// That long from now on the current thread's clock. Durations too long to add mean never.
-  [[nodiscard]] static Deadline in(Duration duration) noexcept;
-
-  [[nodiscard]] constexpr bool is_never() const noexcept { return time_ == TimePoint::max(); }
-  /// When it passes, if everybody can run until then.
-  [[nodiscard]] TimePoint time() const noexcept;
-  /// How long until then; zero once it has passed, Duration::max() for never.
-  [[nodiscard]] Duration left() const noexcept;
-  [[nodiscard]] Duration left(const Clock& clock) const noexcept;
-  /// Whether the current thread's clock has reached it.
-  [[nodiscard]] bool has_passed() const noexcept;
-
-  /// Earlier is less; never is greatest.
-  // NOLINTNEXTLINE(modernize-use-nullptr): a false alarm on any defaulted <=>
-  friend constexpr auto operator<=>(const Deadline&, const Deadline&) noexcept = default;
-
- private:
-  constexpr explicit Deadline(TimePoint time) noexcept : time_(time) {}
-
-  TimePoint time_;  ///< Without the standstills before it.
-};
 
 enum class Wake : std::uint8_t {
   unparked,  ///< Someone called unpark().

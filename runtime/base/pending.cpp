@@ -54,7 +54,8 @@ std::uint64_t PendingStateBase::progress() const noexcept {
 bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_token& stop) {
   if (options_.helper.help != nullptr) {
     // A stop, too, ends the wait at once.
-    const Deadline helps_until = stop.stop_possible() ? Deadline::in(Duration::zero()) : deadline;
+    const Deadline helps_until =
+        stop.stop_possible() ? Deadline::in(std::chrono::nanoseconds::zero()) : deadline;
     options_.helper.help(options_.helper.object, *this, helps_until);
   }
   return is_ready();
@@ -203,7 +204,7 @@ void PendingStateBase::complete_with_error(ErrorRef error) noexcept {
   HEARTH_ASSERT(error != nullptr, "a promise was given no error");
   // Of an op's error (which has a lane) the device has decided whether it is to be read.
   const IntrusivePtr<Watchdog>& watchdog = options_.helper.watchdog;
-  const bool is_new = watchdog && error->lane == 0;
+  const bool is_new = watchdog && error->stream == 0;
   error_ = is_new ? watchdog->failures().enter(std::move(error)) : std::move(error);
   complete();
 }

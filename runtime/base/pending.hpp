@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <hearth/runtime/base/continuation_runner.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/wait_list.hpp>
@@ -25,6 +26,15 @@
 namespace hearth {
 
 class PendingStateBase;
+
+/// When a wait ends without the result.
+struct WaitOptions {
+  /// Empty: as long as the device gets on, until the runtime's wait_limit (kDefaultWait where there
+  /// is none) has passed and no op was done in it.
+  std::optional<Deadline> deadline = {};
+  /// The wait ends when somebody asks it to. The work goes on, and may be waited for again.
+  std::stop_token stop = {};
+};
 
 /// How a waiting thread can do the awaited work itself: where a device's work runs inline, its
 /// reader borrows the device's token.
@@ -45,7 +55,7 @@ struct PendingHelper {
   IntrusivePtr<Watchdog> watchdog = {};  ///< Who reports when the deadline passes; may be null.
   /// Of a wait that names none: how long it goes on without progress, or in all when nobody can
   /// say whether there is any.
-  Duration limit = kDefaultWait;
+  std::chrono::nanoseconds limit = kDefaultWait;
   /// The work itself is given up then: a wait that names no deadline ends there. It still helps, so
   /// that it may end as late as the kernel that it runs.
   Deadline work_ends = Deadline::never();
@@ -88,6 +98,10 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   /// The stored error counts as read then.
   Status wait_status(Deadline deadline, const std::stop_token& stop = {});
   Status wait_status_by_default(const std::stop_token& stop = {});
+  Status wait_status(const WaitOptions& options) {
+    return options.deadline ? wait_status(*options.deadline, options.stop)
+                            : wait_status_by_default(options.stop);
+  }
   /// The same two, but the error does not count as read.
   Status peek_status(Deadline deadline);
   Status peek_status_by_default();
@@ -132,6 +146,7 @@ class PendingState final : public PendingStateBase {
   std::optional<PendingValue<T>> value;
 };
 
+struct PendingAccess;
 [[noreturn]] void throw_empty_pending();
 /// The exception being handled, as an error that somebody is still to read.
 [[nodiscard]] ErrorRef error_of_current_exception();
@@ -156,48 +171,21 @@ class [[nodiscard]] Pending {
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   [[nodiscard]] bool is_ready() const { return state().is_ready(); }
 
-  /// The value. Without a deadline it waits as long as the device gets on: until the runtime's
-  /// wait_limit (kDefaultWait where there is none) has passed and no op was done in it. From a
-  /// temporary the value is moved out, else it stays and may be read again. Who is ready to wait
-  /// ten seconds or more, without a stop, may meanwhile do an inline device's work itself, which is
-  /// faster; a kernel that does not come back keeps that thread.
+  /// The value. From a temporary it is moved out, else it stays and may be read again. Who is ready
+  /// to wait ten seconds or more, without a stop, may meanwhile do an inline device's work itself,
+  /// which is faster; a kernel that does not come back keeps that thread.
   ///
   /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);
-  /// DeadlineExceeded, within 1 ms of the deadline when the machine is not overloaded.
+  /// DeadlineExceeded, within 1 ms of the deadline when the machine is not overloaded; DeviceError
+  /// cancelled when the stop came first.
   /// Threads: any, but not one that holds a device's token.
   decltype(auto) get() & { return kept(state().wait_status_by_default()); }
-  decltype(auto) get() && { return moved_out(state().wait_status_by_default()); }
-  decltype(auto) get(Deadline deadline) & { return kept(state().wait_status(deadline)); }
-  T get(Deadline deadline) && { return moved_out(state().wait_status(deadline)); }
+  T get() && { return moved_out(state().wait_status_by_default()); }
+  decltype(auto) get(const WaitOptions& options) & { return kept(state().wait_status(options)); }
+  T get(const WaitOptions& options) && { return moved_out(state().wait_status(options)); }
 
-  /// The same for as long as nobody asks `stop` to. The work goes on, and may be waited for again.
-  ///
-  /// Errors: DeviceError cancelled when the stop came first, besides those above.
-  decltype(auto) get(const std::stop_token& stop) & {
-    return kept(state().wait_status_by_default(stop));
-  }
-  T get(const std::stop_token& stop) && { return moved_out(state().wait_status_by_default(stop)); }
-  decltype(auto) get(const std::stop_token& stop, Deadline deadline) & {
-    return kept(state().wait_status(deadline, stop));
-  }
-  T get(const std::stop_token& stop, Deadline deadline) && {
-    return moved_out(state().wait_status(deadline, stop));
-  }
-
-  /// Success, the producer's error, or deadline_exceeded; throws for an empty Pending only.
-  Status wait(Deadline deadline) const { return state().wait_status(deadline); }
-  Status wait() const { return state().wait_status_by_default(); }
-  /// The same two for code that passes the error on: it does not count as read (FailureBook).
-  Status peek(Deadline deadline) const { return state().peek_status(deadline); }
-  Status peek() const { return state().peek_status_by_default(); }
-  /// Whether it is ready by then.
-  [[nodiscard]] bool wait_until(Deadline deadline, const std::stop_token& stop = {}) const {
-    return state().wait(deadline, stop);
-  }
-  /// Whether it is ready within that time.
-  [[nodiscard]] bool wait_for(Duration duration, const std::stop_token& stop = {}) const {
-    return state().wait(Deadline::in(duration), stop);
-  }
+  /// Success, or the error that get() would throw; throws for an empty Pending only.
+  Status wait(const WaitOptions& options = {}) const { return state().wait_status(options); }
 
   /// The result of calling `function` with the value, on the runner's thread. An error skips the
   /// function and travels on; what the function throws becomes the result's error (worker_failed
@@ -214,14 +202,10 @@ class [[nodiscard]] Pending {
   /// resumed at the same time.
   [[nodiscard]] PendingAwaiter<T> on(ContinuationRunner& runner) &&;
 
-  /// Calls `function` with this Pending once it is ready, on the runner's thread: as then(), with
-  /// the error too. `function` must not throw; it is destroyed uncalled when the runner has ended.
-  template <class F>
-  void when_ready(ContinuationRunner& runner, F function) &&;
-
  private:
   friend class Promise<T>;
   friend class PendingAwaiter<T>;
+  friend struct detail::PendingAccess;
   explicit Pending(IntrusivePtr<detail::PendingState<T>> state) : state_(std::move(state)) {}
   detail::PendingState<T>& state() const {
     if (!state_) {
@@ -327,16 +311,38 @@ auto Pending<T>::then(ContinuationRunner& runner, F function) && {
   return result;
 }
 
-template <class T>
-template <class F>
-void Pending<T>::when_ready(ContinuationRunner& runner, F function) && {
-  const IntrusivePtr<detail::PendingState<T>> waited(
-      &state());  // lives until on_ready() is through
-  waited->on_ready(runner.queue(),
-                   [ready = std::move(*this), function = std::move(function)]() mutable {
-                     std::move(function)(std::move(ready));
-                   });
-}
+namespace detail {
+/// What the library does with a Pending beside reading it.
+struct PendingAccess {
+  /// wait() for code that passes the error on: it does not count as read (FailureBook).
+  template <class T>
+  [[nodiscard]] static Status peek(const Pending<T>& pending) {
+    return pending.state().peek_status_by_default();
+  }
+  template <class T>
+  [[nodiscard]] static Status peek(const Pending<T>& pending, Deadline deadline) {
+    return pending.state().peek_status(deadline);
+  }
+  /// Whether it is ready by then; its error does not count as read.
+  template <class T>
+  [[nodiscard]] static bool is_ready_by(const Pending<T>& pending,
+                                        Deadline deadline,
+                                        const std::stop_token& stop = {}) {
+    return pending.state().wait(deadline, stop);
+  }
+  /// Calls `function` with the Pending once it is ready, on the runner's thread: as then(), with
+  /// the error too. `function` must not throw; it is destroyed uncalled when the runner has ended.
+  template <class T, class F>
+  static void when_ready(Pending<T> pending, ContinuationRunner& runner, F function) {
+    const IntrusivePtr<PendingState<T>> waited(
+        &pending.state());  // lives until on_ready() is through
+    waited->on_ready(runner.queue(),
+                     [ready = std::move(pending), function = std::move(function)]() mutable {
+                       std::move(function)(std::move(ready));
+                     });
+  }
+};
+}  // namespace detail
 
 /// What `co_await` waits with; made by Pending::on(). Threads: the coroutine's.
 template <class T>
@@ -364,7 +370,9 @@ class [[nodiscard]] PendingAwaiter final {
       }
     });
   }
-  T await_resume() { return std::move(pending_).get(Deadline::in(Duration::zero())); }
+  T await_resume() {
+    return std::move(pending_).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
+  }
 
  private:
   Pending<T> pending_;

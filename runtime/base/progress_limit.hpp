@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 
 namespace hearth {
 
 class ProgressLimit final {
  public:
   /// `progress`: a number that changes whenever what is waited for gets on.
-  ProgressLimit(Duration limit, std::uint64_t progress) noexcept
+  ProgressLimit(std::chrono::nanoseconds limit, std::uint64_t progress) noexcept
       : limit_(limit), end_(Deadline::in(limit)), progress_(progress) {}
 
   /// When it is over, unless there is progress before.
@@ -36,7 +36,7 @@ class ProgressLimit final {
  private:
   static constexpr int kLooks = 8;
 
-  Duration limit_;
+  std::chrono::nanoseconds limit_;
   Deadline end_;
   std::uint64_t progress_;
 };

@@ -1,6 +1,7 @@
 #include <hearth/runtime/base/shape.hpp>
 
 #include <algorithm>
+#include <ostream>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,15 @@ namespace hearth {
 
 Shape::Shape(std::initializer_list<std::int64_t> dims, SourceLoc loc)
     : Shape(std::span<const std::int64_t>(dims.begin(), dims.size()), loc) {}
+
+Shape::Shape(const std::vector<std::int64_t>& dims, SourceLoc loc)
+    : Shape(std::span<const std::int64_t>(dims), loc) {}
+
+Shape::Shape(const std::vector<int>& dims, SourceLoc loc) {
+  for (const int size : dims) {
+    push_back(size, loc);
+  }
+}
 
 Shape::Shape(std::span<const std::int64_t> dims, SourceLoc loc) {
   for (const std::int64_t size : dims) {
@@ -52,6 +62,10 @@ Result<Shape> make_shape(std::span<const std::int64_t> dims) {
 
 std::string Shape::to_string() const {
   return fmt::format("[{}]", fmt::join(dims(), ", "));
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.to_string();
 }
 
 Strides contiguous_strides(const Shape& shape) noexcept {

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/result.hpp>
@@ -25,6 +27,10 @@ class Shape {
   /// Errors: ShapeError when there are more than 8 dimensions, one is negative, or the element
   /// count overflows.
   explicit Shape(std::span<const std::int64_t> dims, SourceLoc loc = SourceLoc::current());
+  Shape(const std::vector<std::int64_t>& dims,  // NOLINT(google-explicit-constructor)
+        SourceLoc loc = SourceLoc::current());
+  Shape(const std::vector<int>& dims,  // NOLINT(google-explicit-constructor)
+        SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] constexpr int rank() const noexcept { return rank_; }
   [[nodiscard]] constexpr std::int64_t operator[](int axis) const noexcept {
@@ -49,6 +55,8 @@ class Shape {
   /// "[4, 8]"
   [[nodiscard]] std::string to_string() const;
   friend constexpr bool operator==(const Shape&, const Shape&) noexcept = default;
+  /// Prints to_string().
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
   std::array<std::int64_t, kMaxRank> dims_{};

@@ -21,7 +21,7 @@ namespace {
 // Between two looks at the clock, with a turn for whoever else wants the core: about 8 µs.
 constexpr int kPauses = 160;
 // Hindrances that follow one another so closely have one cause.
-constexpr Duration kMoment = std::chrono::milliseconds(2);
+constexpr std::chrono::nanoseconds kMoment = std::chrono::milliseconds(2);
 // The caller waits for a share that has begun: so long by spinning, then it lets others run.
 constexpr int kWaitPauses = 2000;
 
@@ -135,9 +135,9 @@ class StandbyCrew::Seat {
   // Takes shares until there is none for a while, or others want the core; then it is asleep. Or
   // until the end.
   void stand_by() noexcept {
-    const Clock& clock = current_context().clock();
-    TimePoint seen = clock.now();
-    TimePoint idle_since = seen;
+    const detail::Clock& clock = current_context().clock();
+    detail::TimePoint seen = clock.now();
+    detail::TimePoint idle_since = seen;
     while (true) {
       for (int i = 0; i < kPauses; ++i) {
         State state = state_.load(std::memory_order_acquire);
@@ -154,7 +154,7 @@ class StandbyCrew::Seat {
         pause();
       }
       std::this_thread::yield();
-      const TimePoint now = clock.now();
+      const detail::TimePoint now = clock.now();
       const bool is_hindered = now - seen > kHindered;
       seen = now;
       if (!is_hindered && now - idle_since < kLinger) {
@@ -190,7 +190,7 @@ StandbyCrew::StandbyCrew(Executor& executor, std::vector<int> cores, int size)
 StandbyCrew::~StandbyCrew() = default;
 
 int StandbyCrew::muster() noexcept {
-  const TimePoint now = current_context().clock().now();
+  const detail::TimePoint now = current_context().clock().now();
   wishes_ = now - last_wish_ < kGap ? std::min(wishes_ + 1, kBurst) : 1;
   last_wish_ = now;
   int count = 1;

@@ -20,15 +20,15 @@ class StandbyCrew final {
  public:
   /// Work that comes within kGap of the last one continues a burst; the crew is woken after so
   /// many.
-  static constexpr Duration kGap = std::chrono::microseconds(300);
+  static constexpr std::chrono::nanoseconds kGap = std::chrono::microseconds(300);
   static constexpr int kBurst = 8;
   /// How long the crew spins for the next piece of work.
-  static constexpr Duration kLinger = std::chrono::microseconds(200);
+  static constexpr std::chrono::nanoseconds kLinger = std::chrono::microseconds(200);
   /// A spinning thread that did not run for so long is in somebody's way: it sleeps, and is left
   /// asleep for kShortRest, and for twice as long as the last time if that was a moment ago.
-  static constexpr Duration kHindered = std::chrono::microseconds(50);
-  static constexpr Duration kShortRest = std::chrono::microseconds(250);
-  static constexpr Duration kLongRest = std::chrono::milliseconds(16);
+  static constexpr std::chrono::nanoseconds kHindered = std::chrono::microseconds(50);
+  static constexpr std::chrono::nanoseconds kShortRest = std::chrono::microseconds(250);
+  static constexpr std::chrono::nanoseconds kLongRest = std::chrono::milliseconds(16);
 
   /// `size` threads on these cores; they start when they are first woken. Lifetime: the executor
   /// outlives it.
@@ -52,9 +52,9 @@ class StandbyCrew final {
   Executor& executor_;
   const std::vector<int> cores_;
   std::vector<std::unique_ptr<Seat>> seats_;
-  TimePoint last_wish_{};
-  TimePoint rests_until_{};
-  Duration rest_ = kShortRest;
+  detail::TimePoint last_wish_{};
+  detail::TimePoint rests_until_{};
+  std::chrono::nanoseconds rest_ = kShortRest;
   int wishes_ = 0;
 };
 

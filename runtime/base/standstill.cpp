@@ -4,7 +4,7 @@
 
 namespace hearth {
 
-Duration Standstill::sum(TimePoint now) noexcept {
+std::chrono::nanoseconds Standstill::sum(detail::TimePoint now) noexcept {
   std::uint64_t counted = counted_.load(std::memory_order_acquire);  // partner: the exchange below
   for (;;) {
     const std::uint64_t more = count(counted, now);
@@ -18,13 +18,15 @@ Duration Standstill::sum(TimePoint now) noexcept {
 
 // Whoever counts as asleep now began to sleep no later than the last sleeper, and was to look at
 // the clock kBeat later. If that is long ago, nobody could run since then.
-std::uint64_t Standstill::count(std::uint64_t counted, TimePoint now) const noexcept {
+std::uint64_t Standstill::count(std::uint64_t counted, detail::TimePoint now) const noexcept {
   if (sleepers_.load(std::memory_order_acquire) <= 0) {  // partner: begin_sleep
     return counted;
   }
-  const Duration last(last_sleep_.load(std::memory_order_acquire));  // partner: begin_sleep
-  const Duration until = static_cast<std::int64_t>(counted & kUntilMask) * kUntilUnit;
-  const Duration stood = now.time_since_epoch() - std::max(last + kBeat, until);
+  const std::chrono::nanoseconds last(
+      last_sleep_.load(std::memory_order_acquire));  // partner: begin_sleep
+  const std::chrono::nanoseconds until =
+      static_cast<std::int64_t>(counted & kUntilMask) * kUntilUnit;
+  const std::chrono::nanoseconds stood = now.time_since_epoch() - std::max(last + kBeat, until);
   if (stood <= kTolerance) {
     return counted;
   }
@@ -35,7 +37,7 @@ std::uint64_t Standstill::count(std::uint64_t counted, TimePoint now) const noex
 }
 
 // A thread may be held up between its look at the clock and here: a later sleeper counts then.
-void Standstill::begin_sleep(TimePoint now) noexcept {
+void Standstill::begin_sleep(detail::TimePoint now) noexcept {
   const std::int64_t mine = now.time_since_epoch().count();
   std::int64_t last = last_sleep_.load(std::memory_order_acquire);  // partner: the exchange below
   while (last < mine && !last_sleep_.compare_exchange_weak(
@@ -45,7 +47,7 @@ void Standstill::begin_sleep(TimePoint now) noexcept {
 }
 
 // It looks before it leaves: without a sleeper the standstill would go unseen.
-void Standstill::end_sleep(TimePoint now) noexcept {
+void Standstill::end_sleep(detail::TimePoint now) noexcept {
   static_cast<void>(sum(now));
   sleepers_.fetch_sub(1, std::memory_order_acq_rel);
 }

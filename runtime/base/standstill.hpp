@@ -17,9 +17,9 @@ namespace hearth {
 class Standstill final {
  public:
   /// How long a sleeper with a deadline sleeps at most before it looks at the clock.
-  static constexpr Duration kBeat = std::chrono::milliseconds(250);
+  static constexpr std::chrono::nanoseconds kBeat = std::chrono::milliseconds(250);
   /// How late its look may be, on a machine that has more to do than it can.
-  static constexpr Duration kTolerance = std::chrono::milliseconds(250);
+  static constexpr std::chrono::nanoseconds kTolerance = std::chrono::milliseconds(250);
 
   constexpr Standstill() noexcept = default;
   Standstill(const Standstill&) = delete;
@@ -27,21 +27,21 @@ class Standstill final {
   ~Standstill() = default;
 
   /// The sum of all standstills up to `now`, in milliseconds. Cost: three loads.
-  [[nodiscard]] Duration sum(TimePoint now) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds sum(detail::TimePoint now) noexcept;
 
   /// The calling thread sleeps from `now` on, for kBeat at most, and then calls end_sleep().
-  void begin_sleep(TimePoint now) noexcept;
-  void end_sleep(TimePoint now) noexcept;
+  void begin_sleep(detail::TimePoint now) noexcept;
+  void end_sleep(detail::TimePoint now) noexcept;
 
  private:
   // One word, so that two finders do not both count what one of them has found: the sum in
   // milliseconds above kUntilBits, and below it the time up to which all is counted, in
   // kUntilUnit, rounded up.
   static constexpr unsigned kUntilBits = 33;
-  static constexpr Duration kUntilUnit = std::chrono::milliseconds(64);
+  static constexpr std::chrono::nanoseconds kUntilUnit = std::chrono::milliseconds(64);
   static constexpr std::uint64_t kUntilMask = (std::uint64_t{1} << kUntilBits) - 1;
 
-  [[nodiscard]] std::uint64_t count(std::uint64_t counted, TimePoint now) const noexcept;
+  [[nodiscard]] std::uint64_t count(std::uint64_t counted, detail::TimePoint now) const noexcept;
 
   std::atomic<std::uint64_t> counted_{0};
   std::atomic<std::int64_t> last_sleep_{0};  ///< When the last sleeper began to sleep.

@@ -59,14 +59,15 @@ class KeptPromise final {
 
 /// A std::future of the same result, fulfilled on the runner's thread. Its get() throws what
 /// Pending::get() would: DeviceError, ...; cancelled when the producer gave up or the runner has
-/// ended. It knows no deadline and does not help the device: use wait_for().
+/// ended. It knows no deadline and does not help the device: use Pending::get().
 template <class T>
 [[nodiscard]] std::future<T> as_std_future(Pending<T> pending, ContinuationRunner& runner) {
   detail::KeptPromise<T> promise;
   std::future<T> future = promise.future();
-  std::move(pending).when_ready(runner, [promise = std::move(promise)](Pending<T> ready) mutable {
-    promise.take_from(std::move(ready));
-  });
+  detail::PendingAccess::when_ready(
+      std::move(pending), runner, [promise = std::move(promise)](Pending<T> ready) mutable {
+        promise.take_from(std::move(ready));
+      });
   return future;
 }
 

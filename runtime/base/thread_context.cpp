@@ -55,7 +55,7 @@ ThreadContext::ThreadContext(std::string name)
       name_(name.empty() ? "thread-" + std::to_string(id_.value) : std::move(name)),
       parker_(make_intrusive<Parker>()) {}
 
-ThreadContext::ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread)
+ThreadContext::ThreadContext(std::string name, detail::Clock& clock, LogicalThread& logical_thread)
     : id_(next_thread_id()),
       name_(std::move(name)),
       clock_(&clock),

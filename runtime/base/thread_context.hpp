@@ -42,14 +42,14 @@ class ThreadContext final {
   /// A context in real time. An empty name becomes "thread-<id>".
   explicit ThreadContext(std::string name);
   /// A context of a logical thread. The clock and the logical thread outlive it.
-  ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread);
+  ThreadContext(std::string name, detail::Clock& clock, LogicalThread& logical_thread);
   ThreadContext(const ThreadContext&) = delete;
   ThreadContext& operator=(const ThreadContext&) = delete;
   ~ThreadContext();
 
   [[nodiscard]] ThreadId id() const noexcept { return id_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] Clock& clock() const noexcept { return *clock_; }
+  [[nodiscard]] detail::Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] Parker& parker() const noexcept { return *parker_; }
   /// Null for a real thread.
   [[nodiscard]] LogicalThread* logical_thread() const noexcept { return logical_thread_; }
@@ -109,8 +109,8 @@ class ThreadContext final {
 
   ThreadId id_;
   std::string name_;
-  SteadyClock steady_clock_;
-  Clock* clock_ = &steady_clock_;
+  detail::SteadyClock steady_clock_;
+  detail::Clock* clock_ = &steady_clock_;
   LogicalThread* logical_thread_ = nullptr;
   IntrusivePtr<Parker> parker_;
   int held_lock_count_ = 0;

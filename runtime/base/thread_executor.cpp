@@ -43,7 +43,7 @@ class OsThread final : public Joinable {
     if (!thread_.joinable()) {
       return true;
     }
-    if (!deadline.is_never() && !ended_.wait_until(deadline)) {
+    if (!deadline.is_never() && !detail::PendingAccess::is_ready_by(ended_, deadline)) {
       return false;
     }
     thread_.join();

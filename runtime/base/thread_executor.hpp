@@ -15,10 +15,10 @@ class ThreadExecutor final : public Executor {
   [[nodiscard]] std::unique_ptr<Joinable> spawn(ThreadOptions options,
                                                 UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return false; }
-  [[nodiscard]] Clock& clock() noexcept override { return clock_; }
+  [[nodiscard]] detail::Clock& clock() noexcept override { return clock_; }
 
  private:
-  SteadyClock clock_;
+  detail::SteadyClock clock_;
 };
 
 }  // namespace hearth

@@ -21,8 +21,8 @@ namespace hearth {
 struct TraceSpan {
   std::string_view name;    ///< "matmul", "upload", ...
   std::string_view device;  ///< "cpu:0", or empty for work of the host.
-  TimePoint begin;
-  TimePoint end;
+  detail::TimePoint begin;
+  detail::TimePoint end;
 };
 
 using TraceHook = std::function<void(const TraceSpan&)>;

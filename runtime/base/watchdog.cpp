@@ -107,7 +107,7 @@ std::string Watchdog::report_of(const std::string& waiter,
   const Deadline limit = Deadline::in(kAnswerLimit);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     std::string answer;
-    if (!answers[i].wait_until(limit)) {
+    if (!detail::PendingAccess::is_ready_by(answers[i], limit)) {
       answer = fmt::format("{}; no answer within {}", witnesses[i]->observe(), kAnswerLimit);
     } else if (const Status status = answers[i].wait(); !status.has_value()) {
       answer = "has ended";

@@ -47,9 +47,12 @@ template <class Question, class... Fields>
 
 /// The same, and waits for the answer. Errors: DeadlineExceeded besides.
 template <class Question, class... Fields>
-auto ask(DeviceEndpoint& endpoint, std::optional<Duration> limit, Fields&&... fields) {
+auto ask(DeviceEndpoint& endpoint,
+         std::optional<std::chrono::nanoseconds> limit,
+         Fields&&... fields) {
   auto answer = ask_later<Question>(endpoint, std::forward<Fields>(fields)...);
-  return limit ? std::move(answer).get(Deadline::in(*limit)) : std::move(answer).get();
+  return limit ? std::move(answer).get({.deadline = Deadline::in(*limit)})
+               : std::move(answer).get();
 }
 
 }  // namespace hearth

@@ -46,7 +46,7 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
   const std::uint64_t lane = progress_.lane.load(std::memory_order_acquire);
   // Two streams may be at ops of one kind and number.
   const std::uint64_t progress = record ^ (lane * 0x9e3779b97f4a7c15U);
-  const TimePoint now = current_context().clock().now();
+  const detail::TimePoint now = current_context().clock().now();
   const MutexLock lock(sight_mutex_);
   if (sight_.progress != progress || progress == 0) {
     sight_ = {progress, now};
@@ -200,7 +200,7 @@ void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
   if (!runs_inline_) {
     return;
   }
-  constexpr Duration kHelpsFrom = std::chrono::seconds(10);
+  constexpr std::chrono::nanoseconds kHelpsFrom = std::chrono::seconds(10);
   const bool is_default = deadline == waiter.work_ends();
   const bool is_short = is_default ? deadline.is_never() && tables_->wait_limit < kHelpsFrom
                                    : deadline < Deadline::in(kHelpsFrom);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/parker.hpp>
@@ -168,7 +169,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// time: a look at the clock costs a fifth of a small op.
   struct Sight {
     std::uint64_t progress = 0;  ///< 0: not yet.
-    TimePoint since = {};
+    detail::TimePoint since = {};
   };
   [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
   Mutex sight_mutex_;

@@ -3,7 +3,7 @@
 // behind it. Private to runtime.
 #pragma once
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 
 namespace hearth {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <hearth/memory/memory_report.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/ids.hpp>
-#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/unique_function.hpp>

@@ -26,7 +26,7 @@ namespace hearth {
 struct RuntimeTables {
   explicit RuntimeTables(RuntimeId runtime,
                          LogOptions log_options = {},
-                         Duration limit = kDefaultWait,
+                         std::chrono::nanoseconds limit = kDefaultWait,
                          bool makes_reports = false)
       : sources(runtime),
         log(std::move(log_options)),
@@ -41,7 +41,7 @@ struct RuntimeTables {
   Log log;
   const IntrusivePtr<Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
-  const Duration wait_limit;  ///< Of a wait that names none.
+  const std::chrono::nanoseconds wait_limit;  ///< Of a wait that names none.
   FusionLimit fusion_limit;
   Between between = Between::wide;  ///< Set before the first op.
   bool is_deterministic = false;    ///< The same.

@@ -176,7 +176,7 @@ StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
 // then it parks until there is room, looking for progress now and then.
 void StreamState::wait_for_room(const OpRecord& record) {
   const auto [end, stop] = limits_for(record, limits_);
-  const Duration wait_limit = endpoint_->tables().wait_limit;
+  const std::chrono::nanoseconds wait_limit = endpoint_->tables().wait_limit;
   if (end.is_never() && !stop.stop_possible()) {  // who runs a kernel cannot leave it
     endpoint_->help_drain(lane_, Deadline::in(wait_limit));
   }
@@ -221,7 +221,7 @@ void StreamState::throw_full(const OpRecord& record, Error error) {
                            lane_.backlog());
   error.op = endpoint_->tables().op_name(record);
   error.device = endpoint_->name();
-  error.lane = lane_id_.value;
+  error.stream = lane_id_.value;
   error.location = endpoint_->tables().sources.location(record.source);
   throw_error(std::move(error));
 }
@@ -349,7 +349,7 @@ void StreamState::enter(SourceLoc loc) {
                                           lane_id_.value,
                                           endpoint_->name()),
                       .device = endpoint_->name(),
-                      .lane = lane_id_.value,
+                      .stream = lane_id_.value,
                       .location = loc});
   }
   ++depth_;

@@ -3,6 +3,7 @@
 
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "ask.hpp"
 #include "runtime/ops/op_submit.hpp"
@@ -19,7 +20,7 @@ void submit_export(const Tensor& from,
                    DeviceEndpoint& destination,
                    const std::shared_ptr<Transfer>& transfer,
                    SourceLoc loc) {
-  TensorImpl& impl = *from.impl();
+  TensorImpl& impl = *detail::TensorAccess::impl(from);
   StreamState& stream = current_stream(*impl.endpoint);
   stream.require_made(impl, "to", loc);
   auto ticket = std::make_unique<ReadTicket>();
@@ -73,7 +74,7 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   const Arg arg(*this, loc);
   const TensorSpec spec = detail::spec_of(OpKind::upload, arg);
   DeviceEndpoint& destination = device.endpoint();
-  if (impl()->endpoint.get() == &destination) {
+  if (impl_->endpoint.get() == &destination) {
     return *this;
   }
   const detail::Submission submission{.kind = OpKind::upload, .location = loc, .inputs = {&arg, 1}};
@@ -83,21 +84,22 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   }
   StreamState& stream = current_stream(destination);
   auto transfer = std::make_shared<Transfer>();
-  transfer->source = impl()->endpoint;
+  transfer->source = impl_->endpoint;
   auto ticket = std::make_unique<UploadTicket>();
   ticket->transfer = transfer;
-  Tensor result(
+  Tensor result = detail::TensorAccess::adopt(
       stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
-  OpRecord record = import_record(*impl(), *result.impl(), destination, stream, loc);
-  result.impl()->path.store(record.path, std::memory_order_release);
+  OpRecord record =
+      import_record(*impl_, *detail::TensorAccess::impl(result), destination, stream, loc);
+  detail::TensorAccess::impl(result)->path.store(record.path, std::memory_order_release);
   try {
     submit_export(*this, destination, transfer, loc);
     submit_ticket(stream, record, std::move(ticket));
   } catch (...) {
-    stream.unmake_tensor(result.release_impl());
+    stream.unmake_tensor(detail::TensorAccess::release_impl(result));
     throw;
   }
-  result.impl()->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
   if (tape != nullptr) {
     tape->did_record({&result, 1});
   }

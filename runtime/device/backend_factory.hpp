@@ -9,11 +9,11 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/backends/builtin/builtin.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 struct BackendFactory {
   /// A null result means the builtin one.
   std::function<std::unique_ptr<Backend>(const BackendRequest& request)> make;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

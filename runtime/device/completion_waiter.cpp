@@ -13,8 +13,8 @@ namespace {
 // A wait that is under way does not learn of points that were named after it began. They come while
 // it waits for other streams, so the first waits are short; where the device hangs there is no
 // hurry.
-constexpr Duration kFirstWait = std::chrono::milliseconds(1);
-constexpr Duration kLongestWait = std::chrono::milliseconds(50);
+constexpr std::chrono::nanoseconds kFirstWait = std::chrono::milliseconds(1);
+constexpr std::chrono::nanoseconds kLongestWait = std::chrono::milliseconds(50);
 
 }  // namespace
 

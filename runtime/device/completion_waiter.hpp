@@ -42,7 +42,7 @@ class CompletionWaiter final {
     std::shared_ptr<DeviceMemory> memory;
     std::uint64_t generation = 0;
     std::vector<TimelinePoint> points;
-    Duration next_wait = {};
+    std::chrono::nanoseconds next_wait = {};
   };
   /// The newest request; waits for one where `current` is none. False: the thread is to end.
   [[nodiscard]] bool take_newest(std::optional<Request>& current);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
-#include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/device.hpp>
 
 #include "completions.hpp"

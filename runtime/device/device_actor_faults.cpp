@@ -31,7 +31,7 @@ void DeviceActor::note_work_ended(const WorkEnded& ended) {
   lost.device = endpoint_->name();
   if (const auto oldest = in_flight_.oldest(dispatch_.ended_ops())) {
     lost.op = op_info(oldest->kind).name;
-    lost.lane = oldest->lane.value;
+    lost.stream = oldest->lane.value;
     lost.sequence = oldest->sequence;
     lost.location = endpoint_->tables().sources.location(oldest->source);
   }

@@ -195,10 +195,10 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument, .text = std::move(text), .location = loc});
   };
-  if (options.shutdown_limit < Duration::zero()) {
+  if (options.shutdown_limit < std::chrono::nanoseconds::zero()) {
     refuse("RuntimeOptions: shutdown_limit is below 0");
   }
-  if (options.wait_limit <= Duration::zero()) {
+  if (options.wait_limit <= std::chrono::nanoseconds::zero()) {
     refuse("RuntimeOptions: wait_limit is not above 0");
   }
   if (options.cpu_device_count < 0 || options.cpu_device_count > kMostDevices) {

@@ -339,7 +339,7 @@ ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId 
   full.op = is_group ? "update group" : endpoint_.tables().op_name(op.record());
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();
-  full.lane = lane.value;
+  full.stream = lane.value;
   full.sequence = op.record().sequence;
   full.location = endpoint_.tables().sources.location(op.record().source);
   return std::make_shared<const Error>(std::move(full));
@@ -398,7 +398,7 @@ ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
 
 ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {
   Error said = status.error();
-  if (said.code == ErrorCode::deadline_exceeded && said.report.is_empty()) {
+  if (said.code == ErrorCode::deadline_exceeded && said.report.empty()) {
     said.report = Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
                                      endpoint_.tables().watchdog->waits(),
                                      endpoint_.name(),

@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-TimePoint now() {
+detail::TimePoint now() {
   return current_context().clock().now();
 }
 

@@ -19,6 +19,7 @@
 
 #include <hearth/backends/backend.hpp>
 #include <hearth/memory/memory_strategy.hpp>
+#include <hearth/runtime/base/clock.hpp>
 #include <hearth/streams/op_record.hpp>
 
 #include "late_failure.hpp"
@@ -113,7 +114,7 @@ class InFlight final {
     SourceId source;
     LaneId lane;
     std::uint64_t sequence = 0;
-    std::optional<TimePoint> since = {};
+    std::optional<detail::TimePoint> since = {};
   };
   /// `ended`: how far the device is with ops now, of which this may not know yet: nobody waits for
   /// each of them.
@@ -142,7 +143,7 @@ class InFlight final {
   std::array<std::deque<Entry>, kStreams> ends_;
   std::array<std::vector<std::uint64_t>, kStreams> awaited_;
   std::deque<Op> ops_;
-  TimePoint oldest_since_ = {};
+  detail::TimePoint oldest_since_ = {};
 };
 
 }  // namespace hearth

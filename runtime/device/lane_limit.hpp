@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/error.hpp>
-#include <hearth/runtime/base/parker.hpp>
 
 #include "runtime/client/stop_watch.hpp"
 

@@ -93,7 +93,7 @@ void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
 }
 
 void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
-  Duration limit = endpoint_.tables().wait_limit;
+  std::chrono::nanoseconds limit = endpoint_.tables().wait_limit;
   if (reason == ParkReason::device) {
     limit -= limit / 8;  // so that it says what hangs before its reader's own limit says nothing
   }

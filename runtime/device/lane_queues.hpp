@@ -133,7 +133,7 @@ class LaneQueues final {
   }
 
  private:
-  static constexpr Duration kLinger = std::chrono::microseconds(200);
+  static constexpr std::chrono::nanoseconds kLinger = std::chrono::microseconds(200);
 
   [[nodiscard]] std::uint64_t progress_for(const LaneState& lane, ParkReason reason) const;
   void end_linger(LaneState& lane) noexcept;

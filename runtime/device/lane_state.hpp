@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 #include <hearth/runtime/priority.hpp>
 #include <hearth/streams/fusion_window.hpp>

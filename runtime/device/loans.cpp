@@ -187,7 +187,7 @@ void Loans::unpark(LaneState& lane) {
 
 // An error that no op has signed says where the bytes were lent.
 Status Loans::outcome_of(const LaneState& lane, const Status& status) const {
-  if (status.has_value() || status.error().lane != 0) {
+  if (status.has_value() || status.error().stream != 0) {
     return status;
   }
   return dispatch_.failure_of(status.error(), OpView(lane.loan.record, nullptr), lane.id);

@@ -37,7 +37,7 @@ class MemoryJournal {
     std::uint64_t block = 0;
     std::int64_t size_bytes = 0;
     BlockOrigin origin;
-    TimePoint time;
+    detail::TimePoint time;
   };
 
   MemoryJournal();
@@ -48,7 +48,7 @@ class MemoryJournal {
   [[nodiscard]] MemoryTrace read(const RuntimeTables& tables) const;
 
  private:
-  TimePoint begin_;
+  detail::TimePoint begin_;
   std::vector<Entry> entries_;
 };
 

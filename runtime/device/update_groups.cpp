@@ -216,7 +216,7 @@ void UpdateGroups::abort_if_over(const LaneState& lane, UpdateDecision& decision
               .text = "a prepared update was not decided before the deadline",
               .op = "update group",
               .device = endpoint_.name(),
-              .lane = lane.id.value,
+              .stream = lane.id.value,
               .report = report_.report()}));
   }
 }

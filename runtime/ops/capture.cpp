@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/unique_number.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/kernel/op_expression.hpp>
 #include <hearth/streams/op_facts.hpp>
@@ -97,15 +98,18 @@ class CaptureBuilder {
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
 
   void add_result(const Tensor& result, SourceLoc location) {
-    const auto value = result.is_empty() ? values_.end() : values_.find(name_of(*result.impl()));
-    if (value == values_.end() || &result.impl()->endpoint->tables() != &tables_) {
+    const auto value = !result.is_valid()
+                           ? values_.end()
+                           : values_.find(name_of(*detail::TensorAccess::impl(result)));
+    if (value == values_.end() ||
+        &detail::TensorAccess::impl(result)->endpoint->tables() != &tables_) {
       throw_error(Error{.code = ErrorCode::invalid_argument,
                         .text = name_ + ": the function returned a tensor that it has not made of "
                                         "its arguments",
                         .op = name_,
                         .location = location});
     }
-    builder_.output(builder_.convert(value->second, result.impl()->dtype));
+    builder_.output(builder_.convert(value->second, detail::TensorAccess::impl(result)->dtype));
   }
   [[nodiscard]] KernelIR take() { return builder_.take(); }
   /// The first part that has no gradient, with its line; empty where all have one.
@@ -236,8 +240,9 @@ class CaptureDevice final : public DeviceLoop {
   }
 
   [[nodiscard]] Tensor make_tensor(DType dtype) {
-    return Tensor(current_stream(*endpoint_)
-                      .make_tensor(dtype, endpoint_->tables().shapes.intern(shape_).value()));
+    return detail::TensorAccess::adopt(
+        current_stream(*endpoint_)
+            .make_tensor(dtype, endpoint_->tables().shapes.intern(shape_).value()));
   }
 
   /// Takes what is left: nobody pushes any more. Throws why there is no kernel.
@@ -391,11 +396,11 @@ Captured capture_over(const Shape& shape,
   std::vector<Tensor> scalars;
   for (const DType dtype : form.tensors) {
     tensors.push_back(device.make_tensor(dtype));
-    device.builder.add_input(*tensors.back().impl());
+    device.builder.add_input(*detail::TensorAccess::impl(tensors.back()));
   }
   for (const DType dtype : form.scalars) {
     scalars.push_back(device.make_tensor(dtype));
-    device.builder.add_parameter(*scalars.back().impl());
+    device.builder.add_parameter(*detail::TensorAccess::impl(scalars.back()));
   }
   const std::vector<Tensor> results = run_on(device, [&] { return function(tensors, scalars); });
   for (const Tensor& result : results) {
@@ -508,7 +513,7 @@ void require_all(const CaptureForm& form, const Captured& captured) {
 }
 
 bool is_captured(const Tensor& tensor) noexcept {
-  return !tensor.is_empty() && tensor.impl()->endpoint->is_capture();
+  return tensor.is_valid() && detail::TensorAccess::impl(tensor)->endpoint->is_capture();
 }
 
 }  // namespace hearth::detail

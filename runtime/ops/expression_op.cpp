@@ -5,6 +5,8 @@
 
 #include "op_operand.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 namespace hearth::detail {
 namespace {
 
@@ -55,12 +57,12 @@ namespace {
 // be asked. Layouts are interned, one for each shape.
 bool are_of_one_shape(const Expression& expression, std::span<const Arg> inputs) noexcept {
   const std::vector<KernelInput>& wanted = expression.kernel.inputs;
-  const TensorImpl* const first = inputs[0].tensor().impl();
+  const TensorImpl* const first = detail::TensorAccess::impl(inputs[0].tensor());
   if (first == nullptr || inputs.size() != wanted.size()) {
     return false;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const TensorImpl* const impl = inputs[i].tensor().impl();
+    const TensorImpl* const impl = detail::TensorAccess::impl(inputs[i].tensor());
     if (impl == nullptr || impl->layout != first->layout || impl->dtype != wanted[i].dtype) {
       return false;
     }
@@ -88,7 +90,7 @@ void submit(const ExpressionOp& op, std::span<Tensor> results) {
   const Expression& expression = *op.expression;
   const bool is_of_one_shape = are_of_one_shape(expression, op.inputs);
   const Shape shape = is_of_one_shape ? op.inputs[0].tensor().shape() : shape_of(op);
-  RuntimeTables& tables = op.inputs[0].tensor().impl()->endpoint->tables();
+  RuntimeTables& tables = detail::TensorAccess::impl(op.inputs[0].tensor())->endpoint->tables();
   const ExprId id =
       checked(tables.expressions.intern(op.expression), OpKind::expression, op.location, op.inputs);
   const ExpressionAttributes attributes{

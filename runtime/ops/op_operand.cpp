@@ -1,5 +1,7 @@
 #include "op_operand.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <string>
 #include <utility>
 
@@ -9,7 +11,8 @@ namespace hearth::detail {
 
 std::string module_path_of(std::span<const Arg> operands) {
   for (const Arg& operand : operands) {
-    const TensorImpl* impl = operand.is_scalar() ? nullptr : operand.tensor().impl();
+    const TensorImpl* impl =
+        operand.is_scalar() ? nullptr : detail::TensorAccess::impl(operand.tensor());
     const PathId path = impl != nullptr ? impl->path.load(std::memory_order_acquire) : PathId{};
     if (path.value != 0) {
       return std::string(impl->endpoint->tables().paths.path(path));
@@ -71,7 +74,7 @@ void throw_no_tensor(OpKind kind, const Arg& arg) {
 }
 
 void throw_dtype_error(OpKind kind, const Arg& arg) {
-  const TensorImpl& impl = *arg.tensor().impl();
+  const TensorImpl& impl = *detail::TensorAccess::impl(arg.tensor());
   throw_op_error(ErrorCode::dtype_mismatch,
                  kind,
                  "does not take " + std::string(name(impl.dtype)) + ", only " +

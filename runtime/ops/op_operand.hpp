@@ -11,6 +11,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
 #include "op_submit.hpp"
@@ -100,10 +101,10 @@ template <class T>
 
 /// The tensor behind an operand. Errors: ArgumentError when it is a number or empty.
 [[nodiscard]] inline const TensorImpl& operand(OpKind kind, const Arg& arg) {
-  if (arg.is_scalar() || arg.tensor().impl() == nullptr) [[unlikely]] {
+  if (arg.is_scalar() || detail::TensorAccess::impl(arg.tensor()) == nullptr) [[unlikely]] {
     throw_no_tensor(kind, arg);
   }
-  return *arg.tensor().impl();
+  return *detail::TensorAccess::impl(arg.tensor());
 }
 /// The same, when the kind's row accepts its element type. Errors: DtypeError.
 [[nodiscard]] inline const TensorImpl& accepted_operand(OpKind kind, const Arg& arg) {

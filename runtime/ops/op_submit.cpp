@@ -16,6 +16,8 @@
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/tape/tape.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 namespace hearth::detail {
 namespace {
 
@@ -82,7 +84,7 @@ bool is_last_use(const Submission& submission,
     return false;
   }
   for (std::size_t other = 0; other < submission.inputs.size(); ++other) {
-    if (other != index && submission.inputs[other].tensor().impl() == &impl) {
+    if (other != index && detail::TensorAccess::impl(submission.inputs[other].tensor()) == &impl) {
       return false;  // op(std::move(a), a): the other operand still reads it
     }
   }
@@ -158,7 +160,7 @@ struct Output {
 // a probe, is not asked.
 ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const Shape& shape) {
   for (const Arg& input : submission.inputs) {
-    const TensorImpl& impl = *input.tensor().impl();
+    const TensorImpl& impl = *detail::TensorAccess::impl(input.tensor());
     if (impl.layout->shape == shape) {
       return impl.shape_id;
     }
@@ -171,7 +173,8 @@ using LastUses = std::uint64_t;
 
 [[gnu::noinline]] void require_made(StreamState& stream, const Submission& submission) {
   for (const Arg& input : submission.inputs) {
-    stream.require_made(*input.tensor().impl(), op_name(submission), submission.location);
+    stream.require_made(
+        *detail::TensorAccess::impl(input.tensor()), op_name(submission), submission.location);
   }
 }
 
@@ -180,7 +183,7 @@ using LastUses = std::uint64_t;
                                                   const StreamState& stream) {
   LastUses last_uses = 0;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
-    const TensorImpl& impl = *submission.inputs[i].tensor().impl();
+    const TensorImpl& impl = *detail::TensorAccess::impl(submission.inputs[i].tensor());
     const bool is_last = i < 64 && is_last_use(submission, i, impl, stream);
     last_uses |= is_last ? LastUses{1} << i : 0;
     builder.add(impl.operand(is_last ? Use::read_last : Use::read));
@@ -198,9 +201,10 @@ void note_uses(const Submission& submission,
                std::uint64_t sequence) {
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     if (i < 64 && ((last_uses >> i) & 1U) != 0) {
-      stream.recycle(submission.inputs[i].movable()->release_impl());  // the record is its drop
+      stream.recycle(detail::TensorAccess::release_impl(
+          *submission.inputs[i].movable()));  // the record is its drop
     } else {
-      submission.inputs[i].tensor().impl()->note_use(stream.id(), sequence);
+      detail::TensorAccess::impl(submission.inputs[i].tensor())->note_use(stream.id(), sequence);
     }
   }
 }
@@ -227,8 +231,9 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   record.source = stream.source(submission.location);
   const LastUses last_uses = add_inputs(builder, submission, stream);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    results[i] = Tensor(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
-    builder.add(results[i].impl()->operand(Use::out));
+    results[i] =
+        detail::TensorAccess::adopt(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
+    builder.add(detail::TensorAccess::impl(results[i])->operand(Use::out));
   }
   builder.add_attributes(submission.attributes);
   builder.add_parameters(submission.parameters);
@@ -236,13 +241,14 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     stream.submit(record, builder.blob());
   } catch (...) {
     for (Tensor& result : results) {
-      stream.unmake_tensor(result.release_impl());  // no drop: the device has never seen the slot
+      stream.unmake_tensor(detail::TensorAccess::release_impl(
+          result));  // no drop: the device has never seen the slot
     }
     throw;
   }
   note_uses(submission, last_uses, stream, record.sequence);
   for (const Tensor& result : results) {
-    result.impl()->note_use(stream.id(), record.sequence);
+    detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
   }
   if (tape != nullptr) {
     tape->did_record(results);
@@ -252,9 +258,9 @@ void submit_on_stream(DeviceEndpoint& endpoint,
 constexpr std::size_t kMostOutputs = 8;
 
 DeviceEndpoint& endpoint_of(const Submission& submission) {
-  const TensorImpl* first = submission.inputs[0].tensor().impl();
+  const TensorImpl* first = detail::TensorAccess::impl(submission.inputs[0].tensor());
   for (const Arg& input : submission.inputs) {
-    const TensorImpl* impl = input.tensor().impl();
+    const TensorImpl* impl = detail::TensorAccess::impl(input.tensor());
     if (impl == nullptr) {
       throw_empty(op_name(submission), submission.location);
     }
@@ -268,7 +274,7 @@ DeviceEndpoint& endpoint_of(const Submission& submission) {
 }  // namespace
 
 TensorSpec spec_of(OpKind kind, const Arg& arg) {
-  const TensorImpl* impl = arg.tensor().impl();
+  const TensorImpl* impl = detail::TensorAccess::impl(arg.tensor());
   if (impl == nullptr) {
     throw_empty(op_info(kind).name, arg.location());
   }
@@ -300,7 +306,7 @@ void submit_like(const Submission& submission,
                  std::span<const DType> dtypes,
                  std::span<Tensor> results) {
   DeviceEndpoint& endpoint = endpoint_of(submission);
-  const ShapeId shape = submission.inputs[0].tensor().impl()->shape_id;
+  const ShapeId shape = detail::TensorAccess::impl(submission.inputs[0].tensor())->shape_id;
   std::array<Output, kMostOutputs> outputs{};
   HEARTH_ASSERT(dtypes.size() <= kMostOutputs, "no kind has more outputs");
   for (std::size_t i = 0; i < dtypes.size(); ++i) {

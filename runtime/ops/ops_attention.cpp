@@ -99,10 +99,10 @@ Tensor attention_of(
                            inputs);
   }
   if (mask != nullptr && mask->tensor().is_tracked()) {
-    return detail::named_as(
-        "attention", [&] { return from_plain_ops(q, k, v, *mask, scale, options.is_causal); });
+    return detail::named_as("attention",
+                            [&] { return from_plain_ops(q, k, v, *mask, scale, options.causal); });
   }
-  const AttentionAttributes attributes{.scale = scale, .causal = options.is_causal ? 1 : 0};
+  const AttentionAttributes attributes{.scale = scale, .causal = options.causal ? 1 : 0};
   // Only gradients need the sums.
   const std::array outputs{result, rules::attention_sums(specs[0])};
   const std::size_t count = wants_sums ? 2 : 1;

@@ -3,6 +3,8 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <fmt/format.h>
 
 #include <array>
@@ -82,7 +84,7 @@ Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
     }
   }
   Tensor result = binary(kind, target, b);
-  result.impl()->path.store(path, std::memory_order_release);
+  detail::TensorAccess::impl(result)->path.store(path, std::memory_order_release);
   a = std::move(result);
   return a;
 }

@@ -120,7 +120,7 @@ Tensor full(const Device& device, const Shape& shape, double value, DType dtype,
   return create(OpKind::fill, device, attributes, dtype, shape, loc);
 }
 
-Tensor full_integer(
+Tensor detail::full_integer(
     const Device& device, const Shape& shape, std::int64_t value, DType dtype, SourceLoc loc) {
   if (!fits(value, dtype)) {
     throw_bad_value(

@@ -62,7 +62,7 @@ void check(const Arg& logits, const CrossEntropyOptions& options, std::int64_t c
         fmt::format("the label smoothing {} is not in 0 to 1", options.label_smoothing),
         logits);
   }
-  if (!options.class_weights.is_empty() && options.class_weights.shape() != Shape{class_count}) {
+  if (options.class_weights.is_valid() && options.class_weights.shape() != Shape{class_count}) {
     detail::throw_op_error(
         ErrorCode::shape_mismatch,
         kCrossEntropyKind,
@@ -76,7 +76,7 @@ void check(const Arg& logits, const CrossEntropyOptions& options, std::int64_t c
 // What label smoothing adds for each row: minus the sum of the log probabilities, weighted.
 Tensor spread_over_classes(const Tensor& logits, const Tensor& weights, SourceLoc loc) {
   Tensor logs = log_softmax(Arg(logits, loc));
-  if (!weights.is_empty()) {
+  if (weights.is_valid()) {
     logs = mul(Arg(std::move(logs), loc), Arg(weights, loc));
   }
   return neg(Arg(sum(Arg(std::move(logs), loc), -1), loc));
@@ -96,8 +96,8 @@ Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOpt
     rows.targets = where(Arg(counts, loc), Arg(rows.targets, loc), Arg(0, loc));
   }
   const auto without_ignored = [&](Tensor values) {
-    return counts.is_empty() ? values
-                             : where(Arg(counts, loc), Arg(std::move(values), loc), Arg(0.0, loc));
+    return !counts.is_valid() ? values
+                              : where(Arg(counts, loc), Arg(std::move(values), loc), Arg(0.0, loc));
   };
 
   Tensor losses =
@@ -105,7 +105,7 @@ Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOpt
   const DType inside = losses.dtype();
   Tensor weights;
   Tensor row_weights;
-  if (!options.class_weights.is_empty()) {
+  if (options.class_weights.is_valid()) {
     weights = cast(Arg(options.class_weights, loc), inside);
     row_weights = without_ignored(index_select(Arg(weights, loc), 0, Arg(rows.targets, loc)));
     losses = mul(Arg(std::move(losses), loc), Arg(row_weights, loc));
@@ -120,8 +120,8 @@ Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOpt
   }
   losses = without_ignored(std::move(losses));
 
-  if (row_weights.is_empty()) {
-    if (counts.is_empty()) {
+  if (!row_weights.is_valid()) {
+    if (!counts.is_valid()) {
       return cast(Arg(mean(Arg(std::move(losses), loc)), loc), dtype);
     }
     row_weights = cast(Arg(counts, loc), inside);

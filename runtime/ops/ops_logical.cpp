@@ -3,6 +3,8 @@
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +22,9 @@ struct Truth {
       : tensor(x.is_scalar() ? Tensor() : cast(x, DType::boolean)),
         number(x.is_scalar() && x.real() != 0 ? 1 : 0, x.location()) {}
   [[nodiscard]] Arg operand() {
-    return tensor.impl() == nullptr ? number : Arg(std::move(tensor), number.location());
+    return detail::TensorAccess::impl(tensor) == nullptr
+               ? number
+               : Arg(std::move(tensor), number.location());
   }
 };
 
@@ -77,11 +81,12 @@ Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims
       detail::checked(rules::reduce(kRule, from, axes.list(), keep_dims, &attributes), kRule, x);
   const SourceLoc loc = x.location();
   if (from.element_count() == 0) {
-    return full_integer(x.tensor().device(), shape, of_none ? 1 : 0, DType::boolean, loc);
+    return detail::full_integer(x.tensor().device(), shape, of_none ? 1 : 0, DType::boolean, loc);
   }
   Tensor truth = cast(x, DType::boolean);
   const Arg operand(std::move(truth), loc);
-  return kind == OpKind::reduce_max ? max(operand, axes, keep_dims) : min(operand, axes, keep_dims);
+  return kind == OpKind::reduce_max ? max(operand, axes, {.keep_dims = keep_dims})
+                                    : min(operand, axes, {.keep_dims = keep_dims});
 }
 
 }  // namespace
@@ -99,13 +104,13 @@ Tensor logical_not(Arg x) {
   return detail::named_as("logical_not", [&] { return equal(x, Arg(0, x.location())); });
 }
 
-Tensor any(Arg x, Axes axes, bool keep_dims) {
+Tensor any(Arg x, Axes axes, ReduceOptions options) {
   return detail::named_as(
-      "any", [&] { return reduced_truth(OpKind::reduce_max, x, axes, keep_dims, false); });
+      "any", [&] { return reduced_truth(OpKind::reduce_max, x, axes, options.keep_dims, false); });
 }
-Tensor all(Arg x, Axes axes, bool keep_dims) {
+Tensor all(Arg x, Axes axes, ReduceOptions options) {
   return detail::named_as(
-      "all", [&] { return reduced_truth(OpKind::reduce_min, x, axes, keep_dims, true); });
+      "all", [&] { return reduced_truth(OpKind::reduce_min, x, axes, options.keep_dims, true); });
 }
 
 }  // namespace hearth

@@ -61,7 +61,7 @@ void check_beside(std::string_view what, const Arg& beside, const Arg& x, int ax
 
 // value / sqrt(mean of its squares + epsilon)
 Tensor scaled_to_one(Tensor value, const Axes& axes, double epsilon, SourceLoc loc) {
-  Tensor squares = mean(Arg(square(Arg(value, loc)), loc), axes, true);
+  Tensor squares = mean(Arg(square(Arg(value, loc)), loc), axes, {.keep_dims = true});
   Tensor scale = rsqrt(Arg(add(Arg(std::move(squares), loc), Arg(epsilon, loc)), loc));
   return mul(Arg(std::move(value), loc), Arg(std::move(scale), loc));
 }
@@ -79,7 +79,7 @@ Tensor normalised(
   const DType dtype = x.tensor().dtype();
   Tensor value = detail::wide(x);
   if (is_centred) {
-    Tensor middle = mean(Arg(value, loc), axes, true);
+    Tensor middle = mean(Arg(value, loc), axes, {.keep_dims = true});
     value = sub(Arg(std::move(value), loc), Arg(std::move(middle), loc));
   }
   value = scaled_to_one(std::move(value), axes, options.epsilon, loc);

@@ -38,25 +38,25 @@ Tensor position(OpKind kind, const Arg& x, int axis, bool keep_dims) {
 
 }  // namespace
 
-Tensor sum(Arg x, Axes axes, bool keep_dims) {
-  return reduce(OpKind::reduce_sum, x, axes.list(), keep_dims);
+Tensor sum(Arg x, Axes axes, ReduceOptions options) {
+  return reduce(OpKind::reduce_sum, x, axes.list(), options.keep_dims);
 }
-Tensor mean(Arg x, Axes axes, bool keep_dims) {
-  return reduce(OpKind::reduce_mean, x, axes.list(), keep_dims);
+Tensor mean(Arg x, Axes axes, ReduceOptions options) {
+  return reduce(OpKind::reduce_mean, x, axes.list(), options.keep_dims);
 }
-Tensor max(Arg x, Axes axes, bool keep_dims) {
-  return reduce(OpKind::reduce_max, x, axes.list(), keep_dims);
-}
-
-Tensor min(Arg x, Axes axes, bool keep_dims) {
-  return reduce(OpKind::reduce_min, x, axes.list(), keep_dims);
-}
-Tensor prod(Arg x, Axes axes, bool keep_dims) {
-  return reduce(OpKind::reduce_prod, x, axes.list(), keep_dims);
+Tensor max(Arg x, Axes axes, ReduceOptions options) {
+  return reduce(OpKind::reduce_max, x, axes.list(), options.keep_dims);
 }
 
-Tensor argmax(Arg x, int axis, bool keep_dims) {
-  return position(OpKind::argmax, x, axis, keep_dims);
+Tensor min(Arg x, Axes axes, ReduceOptions options) {
+  return reduce(OpKind::reduce_min, x, axes.list(), options.keep_dims);
+}
+Tensor prod(Arg x, Axes axes, ReduceOptions options) {
+  return reduce(OpKind::reduce_prod, x, axes.list(), options.keep_dims);
+}
+
+Tensor argmax(Arg x, int axis, ReduceOptions options) {
+  return position(OpKind::argmax, x, axis, options.keep_dims);
 }
 Tensor argmax(Arg x) {
   return detail::named_as("argmax", [&] {
@@ -64,8 +64,8 @@ Tensor argmax(Arg x) {
     return argmax(Arg(flatten(x), loc), 0);
   });
 }
-Tensor argmin(Arg x, int axis, bool keep_dims) {
-  return position(OpKind::argmin, x, axis, keep_dims);
+Tensor argmin(Arg x, int axis, ReduceOptions options) {
+  return position(OpKind::argmin, x, axis, options.keep_dims);
 }
 Tensor argmin(Arg x) {
   return detail::named_as("argmin", [&] {

@@ -46,13 +46,14 @@ Tensor cumsum(Arg x, int axis) {
                         shape);
 }
 
-TopK topk(Arg x, std::int64_t count, int axis, bool is_largest) {
+TopK topk(Arg x, std::int64_t count, TopKOptions options) {
   constexpr OpKind kKind = OpKind::topk;
   const TensorImpl& impl = detail::accepted_operand(kKind, x);
   const Shape& shape = impl.layout->shape;
-  const Shape result = detail::checked(rules::topk(shape, count, axis), kKind, x);
-  const TopkAttributes attributes{.axis = axis < 0 ? axis + shape.rank() : axis,
-                                  .smallest = is_largest ? 0 : 1};
+  const Shape result = detail::checked(rules::topk(shape, count, options.axis), kKind, x);
+  const TopkAttributes attributes{
+      .axis = options.axis < 0 ? options.axis + shape.rank() : options.axis,
+      .smallest = options.largest ? 0 : 1};
   const std::array specs{TensorSpec{impl.dtype, result}, TensorSpec{DType::i64, result}};
   std::array<Tensor, 2> results;
   detail::submit({.kind = kKind,
@@ -69,7 +70,7 @@ TopK sort(Arg x, SortOptions options) {
     const Shape& shape = detail::accepted_operand(OpKind::topk, x).layout->shape;
     const int axis =
         detail::checked(normalize_axis("sort", options.axis, shape.rank()), OpKind::topk, x);
-    return topk(x, shape[axis], axis, options.descending);
+    return topk(x, shape[axis], {.axis = axis, .largest = options.descending});
   });
 }
 

@@ -37,30 +37,37 @@ ReducedOperand reduced_operand(const Arg& x, const Axes& axes, bool keep_dims) {
 
 // In two passes: the mean first, then the squares of what lies beside it, which cancel nothing.
 Tensor variance(Tensor value, const Axes& axes, bool keep_dims, double divisor, SourceLoc loc) {
-  Tensor middle = mean(Arg(value, loc), axes, true);
+  Tensor middle = mean(Arg(value, loc), axes, {.keep_dims = true});
   Tensor difference = sub(Arg(std::move(value), loc), Arg(std::move(middle), loc));
-  Tensor squares = sum(Arg(square(Arg(std::move(difference), loc)), loc), axes, keep_dims);
+  Tensor squares =
+      sum(Arg(square(Arg(std::move(difference), loc)), loc), axes, {.keep_dims = keep_dims});
   return div(Arg(std::move(squares), loc), Arg(divisor, loc));
 }
 
 }  // namespace
 
-Tensor var(Arg x, Axes axes, bool keep_dims, double correction) {
+Tensor var(Arg x, Axes axes, VarianceOptions options) {
   return detail::named_as("var", [&] {
-    const ReducedOperand of = reduced_operand(x, axes, keep_dims);
+    const ReducedOperand of = reduced_operand(x, axes, options.keep_dims);
     const SourceLoc loc = x.location();
-    Tensor result =
-        variance(detail::wide(x), axes, keep_dims, std::max(0.0, of.count - correction), loc);
+    Tensor result = variance(detail::wide(x),
+                             axes,
+                             options.keep_dims,
+                             std::max(0.0, of.count - options.correction),
+                             loc);
     return cast(Arg(std::move(result), loc), of.dtype);
   });
 }
 
-Tensor stddev(Arg x, Axes axes, bool keep_dims, double correction) {
+Tensor stddev(Arg x, Axes axes, VarianceOptions options) {
   return detail::named_as("stddev", [&] {
-    const ReducedOperand of = reduced_operand(x, axes, keep_dims);
+    const ReducedOperand of = reduced_operand(x, axes, options.keep_dims);
     const SourceLoc loc = x.location();
-    const Tensor squared =
-        variance(detail::wide(x), axes, keep_dims, std::max(0.0, of.count - correction), loc);
+    const Tensor squared = variance(detail::wide(x),
+                                    axes,
+                                    options.keep_dims,
+                                    std::max(0.0, of.count - options.correction),
+                                    loc);
     // The root has no slope at 0; where all values are equal the gradient is 0, as in PyTorch.
     const Tensor is_zero = equal(Arg(squared, loc), Arg(0.0, loc));
     Tensor safe = where(Arg(is_zero, loc), Arg(1.0, loc), Arg(squared, loc));
@@ -70,22 +77,22 @@ Tensor stddev(Arg x, Axes axes, bool keep_dims, double correction) {
   });
 }
 
-Tensor logsumexp(Arg x, Axes axes, bool keep_dims) {
+Tensor logsumexp(Arg x, Axes axes, ReduceOptions options) {
   return detail::named_as("logsumexp", [&] {
-    const ReducedOperand of = reduced_operand(x, axes, keep_dims);
+    const ReducedOperand of = reduced_operand(x, axes, options.keep_dims);
     const SourceLoc loc = x.location();
     Tensor value = detail::wide(x);
     if (of.from.element_count() == 0) {
-      Tensor none = sum(Arg(exp(Arg(std::move(value), loc)), loc), axes, keep_dims);
+      Tensor none = sum(Arg(exp(Arg(std::move(value), loc)), loc), axes, options);
       return cast(Arg(log(Arg(std::move(none), loc)), loc), of.dtype);
     }
     // The largest value drops out of the result, so it needs no gradient. An infinite one would
     // make inf - inf.
-    const Tensor largest = max(Arg(value.detach(), loc), axes, true);
+    const Tensor largest = max(Arg(value.detach(), loc), axes, {.keep_dims = true});
     const Tensor is_usable = is_finite(Arg(largest, loc));
     const Tensor shift = where(Arg(is_usable, loc), Arg(largest, loc), Arg(0.0, loc));
     Tensor shifted = sub(Arg(std::move(value), loc), Arg(shift, loc));
-    Tensor total = sum(Arg(exp(Arg(std::move(shifted), loc)), loc), axes, true);
+    Tensor total = sum(Arg(exp(Arg(std::move(shifted), loc)), loc), axes, {.keep_dims = true});
     Tensor logarithm = log(Arg(std::move(total), loc));
     Tensor kept = add(Arg(std::move(logarithm), loc), Arg(shift, loc));
     Tensor result = reshape(Arg(std::move(kept), loc), of.to.dims());

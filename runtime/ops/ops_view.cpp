@@ -3,6 +3,8 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,12 +20,12 @@ Tensor view(OpKind kind,
             const Arg& x,
             const Shape& shape,
             std::span<const std::byte> attributes = {}) {
-  const PathId path = x.tensor().impl()->path.load(std::memory_order_acquire);
+  const PathId path = detail::TensorAccess::impl(x.tensor())->path.load(std::memory_order_acquire);
   Tensor result = detail::submit(
       {.kind = kind, .location = x.location(), .inputs = {&x, 1}, .attributes = attributes},
       x.tensor().dtype(),
       shape);
-  result.impl()->path.store(
+  detail::TensorAccess::impl(result)->path.store(
       path,
       std::memory_order_release);  // a part of a parameter still is that parameter to error texts
   return result;
@@ -42,6 +44,15 @@ Tensor reshape(Arg x, std::span<const std::int64_t> shape) {
 }
 Tensor reshape(Arg x, std::initializer_list<std::int64_t> shape) {
   return reshape(x, std::span<const std::int64_t>(shape.begin(), shape.size()));
+}
+Tensor reshape(Arg x, const std::vector<std::int64_t>& shape) {
+  return reshape(x, std::span<const std::int64_t>(shape));
+}
+Tensor reshape(Arg x, const std::vector<int>& shape) {
+  return reshape(x, std::vector<std::int64_t>(shape.begin(), shape.end()));
+}
+Tensor reshape(Arg x, const Shape& shape) {
+  return reshape(x, shape.dims());
 }
 
 Tensor flatten(Arg x, int first) {

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -69,7 +68,7 @@ Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options) {
   });
 }
 
-Tensor adaptive_avg_pool2d(Arg x, std::array<std::int64_t, 2> size) {
+Tensor adaptive_avg_pool2d(Arg x, Size2d size) {
   return detail::named_as("adaptive_avg_pool2d", [&] {
     constexpr OpKind kKind = OpKind::avg_pool2d;
     const TensorImpl& impl = detail::accepted_operand(kKind, x);
@@ -90,7 +89,7 @@ Tensor adaptive_avg_pool2d(Arg x, std::array<std::int64_t, 2> size) {
     }
     const SourceLoc loc = x.location();
     if (size[0] == 1 && size[1] == 1) {
-      return mean(x, {2, 3}, true);
+      return mean(x, {2, 3}, {.keep_dims = true});
     }
     if (shape[2] % size[0] == 0 && shape[3] % size[1] == 0) {
       return avg_pool2d(x, {.kernel = {shape[2] / size[0], shape[3] / size[1]}});

@@ -82,7 +82,7 @@ class Player {
     end_groups();
     if (options_.reads_all_at_end) {
       for (std::size_t value = 1; value < values_.size(); ++value) {
-        if (!values_[value].is_empty()) {
+        if (values_[value].is_valid()) {
           read(trace_.ops.size(), static_cast<std::uint32_t>(value));
         }
       }
@@ -91,7 +91,8 @@ class Player {
       collect(i);
     }
     for (auto& [end, pending] : groups_waiting_) {
-      if (const Status status = pending.wait(Deadline::in(options_.limit)); !status.has_value()) {
+      if (const Status status = pending.wait({.deadline = Deadline::in(options_.limit)});
+          !status.has_value()) {
         played_.failed_groups.emplace_back(end, status.shared_error());
       }
     }
@@ -99,7 +100,8 @@ class Player {
     // end fails the replay.
     for (auto& [lane, stream] : streams_) {
       const StreamScope scope(stream);
-      const Status status = stream.device().sync_later().wait(Deadline::in(options_.limit));
+      const Status status =
+          stream.device().sync_later().wait({.deadline = Deadline::in(options_.limit)});
       if (!status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {
         return status.shared_error();
       }
@@ -356,7 +358,7 @@ class Player {
     if (!waiting_[index]) {
       return;
     }
-    const Status status = waiting_[index]->wait(Deadline::in(options_.limit));
+    const Status status = waiting_[index]->wait({.deadline = Deadline::in(options_.limit)});
     if (status.has_value()) {
       played_.reads[index].bytes = std::move(*waiting_[index]).get();
     } else {

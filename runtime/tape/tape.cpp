@@ -9,6 +9,7 @@
 
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <utility>
 
@@ -26,7 +27,7 @@ constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
 // What the tape holds must not hold the tape: a cycle of counts would never end.
 Tensor untracked(const Tensor& tensor) {
   Tensor copy(tensor);
-  copy.set_node(nullptr, 0);
+  detail::TensorAccess::set_node(copy, nullptr, 0);
   return copy;
 }
 
@@ -46,7 +47,7 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
 }
 
 Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
-  if (value.is_empty()) {
+  if (!value.is_valid()) {
     throw_grad_error(ErrorCode::invalid_argument, "an input is an empty tensor", loc);
   }
   if (value.is_tracked()) {
@@ -64,7 +65,7 @@ Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   nodes_.push_back(node);
   Tensor tracked = leaves_.back();
   if (is_float(tracked.dtype())) {
-    tracked.set_node(this, count32(nodes_.size() - 1));
+    detail::TensorAccess::set_node(tracked, this, count32(nodes_.size() - 1));
   }
   return tracked;
 }
@@ -75,10 +76,10 @@ Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   VjpNeeds needs;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     const Tensor& input = submission.inputs[i].tensor();
-    const bool is_ours = input.tape() == this;
-    edges_.push_back({.layout = input.impl()->layout,
-                      .node = is_ours ? input.node() : kNoNode,
-                      .dtype = input.impl()->dtype});
+    const bool is_ours = detail::TensorAccess::tape(input) == this;
+    edges_.push_back({.layout = detail::TensorAccess::impl(input)->layout,
+                      .node = is_ours ? detail::TensorAccess::node(input) : kNoNode,
+                      .dtype = detail::TensorAccess::impl(input)->dtype});
     if (is_ours && first_operand + i < row.needs.size()) {
       const VjpNeeds& more = row.needs[first_operand + i];
       needs.operands = static_cast<std::uint8_t>(needs.operands | more.operands);
@@ -166,14 +167,14 @@ void Tape::did_record(std::span<Tensor> results) {
   if (node.kind == OpKind::upload) {
     homes_.push_back(results[0].device());
   }
-  results[0].set_node(this, index);
+  detail::TensorAccess::set_node(results[0], this, index);
 }
 
 // Moved into the sum, which so may be written in place.
 void Tape::accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc) {
   Tensor& slot = gradients_[node];
-  slot = slot.is_empty() ? std::move(gradient)
-                         : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));
+  slot = !slot.is_valid() ? std::move(gradient)
+                          : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));
 }
 
 // The hook runs in the middle of the sweep: data-parallel ranks send a gradient away while the rest
@@ -182,7 +183,7 @@ void Tape::finish_leaf(TapeNode& leaf, const GradientHook& on_ready) {
   Tensor& gradient = leaf_gradients_[leaf.leaf];
   const auto node = static_cast<std::size_t>(&leaf - nodes_.data());
   gradient = std::move(gradients_[node]);
-  if (gradient.is_empty()) {
+  if (!gradient.is_valid()) {
     gradient = zeros_like(leaves_[leaf.leaf], sweep_location_);
     unreached_.resize(leaves_.size());
     unreached_[leaf.leaf] = gradient;
@@ -199,7 +200,7 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
     return;  // finished by its first consumer
   }
   Tensor gradient = std::move(gradients_[index]);
-  if (!gradient.is_empty()) {  // empty: the op did not lead to the result
+  if (gradient.is_valid()) {  // empty: the op did not lead to the result
     vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));
   }
   // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it
@@ -214,7 +215,7 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
 }
 
 void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
-  if (output.is_empty()) {
+  if (!output.is_valid()) {
     throw_grad_error(ErrorCode::invalid_argument, "the function returned an empty tensor", loc);
   }
   if (!is_float(output.dtype())) {
@@ -229,7 +230,7 @@ void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
         "the function must return one element, not " + describe(output.dtype(), output.shape()),
         loc);
   }
-  if (output.is_tracked() && output.tape() != this) {
+  if (output.is_tracked() && detail::TensorAccess::tape(output) != this) {
     throw_grad_error(
         ErrorCode::invalid_argument, "the function returned a tensor of another grad call", loc);
   }
@@ -240,8 +241,9 @@ std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_rea
   sweep_location_ = loc;
   gradients_.resize(nodes_.size());
   leaf_gradients_.resize(leaves_.size());
-  if (output.tape() == this) {  // else no input led to it, and every gradient is zeros
-    gradients_[output.node()] = ones_like(output, loc);
+  if (detail::TensorAccess::tape(output) ==
+      this) {  // else no input led to it, and every gradient is zeros
+    gradients_[detail::TensorAccess::node(output)] = ones_like(output, loc);
   }
   for (std::uint32_t index = count32(nodes_.size()); index-- > 0;) {
     sweep_node(index, on_ready);
@@ -283,7 +285,7 @@ namespace detail {
 Tape* find_tape(const Submission& submission) {
   Tape* found = nullptr;
   for (const Arg& input : submission.inputs) {
-    Tape* const tape = input.tensor().tape();
+    Tape* const tape = detail::TensorAccess::tape(input.tensor());
     if (tape == nullptr || tape == found || !tape->is_open()) {
       continue;
     }

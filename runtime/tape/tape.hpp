@@ -16,6 +16,7 @@
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/ops/op_submit.hpp"
 
@@ -114,7 +115,7 @@ namespace detail {
 [[nodiscard]] Tape* find_tape(const Submission& submission);
 [[nodiscard]] inline Tape* tape_of(const Submission& submission) {
   for (const Arg& input : submission.inputs) {
-    if (input.tensor().tape() != nullptr) {
+    if (detail::TensorAccess::tape(input.tensor()) != nullptr) {
       return find_tape(submission);
     }
   }

@@ -7,6 +7,8 @@
 #include "runtime/ops/expression_op.hpp"
 #include "vjp_table.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 namespace hearth::vjp {
 
 // An expression brings its gradients with it, one for each input, as expressions of its inputs, its
@@ -18,7 +20,8 @@ void expression(const VjpNode& node, Tensor gradient) {
   std::array<std::uint64_t, kMostExpressionParameters> parameters{};
   std::memcpy(
       parameters.data(), bytes.data() + sizeof attributes, bytes.size() - sizeof attributes);
-  const ExpressionTable& table = gradient.impl()->endpoint->tables().expressions;
+  const ExpressionTable& table =
+      detail::TensorAccess::impl(gradient)->endpoint->tables().expressions;
   const Expression& forward = table[ExprId{attributes.expression}];
   for (std::size_t i = 0; i < forward.gradients.size(); ++i) {
     const ExpressionGradient& rule = forward.gradients[i];

@@ -30,7 +30,7 @@ Tensor sum_to(Tensor gradient, const Shape& target, SourceLoc location) {
     }
   }
   if (!axes.empty()) {
-    gradient = sum(Arg(std::move(gradient), location), axes, true);
+    gradient = sum(Arg(std::move(gradient), location), axes, {.keep_dims = true});
   }
   return reshape(Arg(std::move(gradient), location), target.dims());
 }

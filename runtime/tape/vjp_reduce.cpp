@@ -59,7 +59,7 @@ void reduced_extremum(const VjpNode& node, Tensor gradient) {
   Tensor chosen = reshape(node.last_output(), kept.dims());
   Tensor is_chosen = equal(node.last_operand(0), node.at(std::move(chosen)));
   Tensor mask_values = hearth::cast(node.at(std::move(is_chosen)), gradient.dtype());
-  Tensor ties = sum(node.at(mask_values), reduced_axes(node), true);
+  Tensor ties = sum(node.at(mask_values), reduced_axes(node), {.keep_dims = true});
   gradient = reshape(node.at(std::move(gradient)), kept.dims());
   Tensor share = div(node.at(std::move(gradient)), node.at(std::move(ties)));
   node.give(0, mul(node.at(std::move(mask_values)), node.at(std::move(share))));
@@ -74,9 +74,9 @@ void product(const VjpNode& node, Tensor gradient) {
   const Tensor x = hearth::cast(node.last_operand(0), DType::f64);
   const Tensor is_zero = equal(node.at(x), node.at(0.0));
   const Tensor own_zero = hearth::cast(node.at(is_zero), DType::f64);
-  const Tensor zeros = sum(node.at(own_zero), axes, true);
+  const Tensor zeros = sum(node.at(own_zero), axes, {.keep_dims = true});
   const Tensor factors = where(node.at(is_zero), node.at(1.0), node.at(x));
-  Tensor whole = prod(node.at(factors), axes, true);
+  Tensor whole = prod(node.at(factors), axes, {.keep_dims = true});
   Tensor others = div(node.at(std::move(whole)), node.at(factors));
   Tensor has_zero_beside = less(node.at(own_zero), node.at(zeros));
   Tensor slope =

@@ -188,7 +188,7 @@ bool can_be_zeros(const TraceOp& op) {
 
 class Reducer {
  public:
-  Reducer(const OpTrace& trace, const TraceQuestion& still_fails, const ReduceOptions& options)
+  Reducer(const OpTrace& trace, const TraceQuestion& still_fails, const TraceReduceOptions& options)
       : best_(trace),
         still_fails_(still_fails),
         runs_left_(options.most_runs),
@@ -284,7 +284,7 @@ OpTrace select_ops(const OpTrace& trace, const std::vector<bool>& keep) {
 
 OpTrace reduce_trace(const OpTrace& trace,
                      const TraceQuestion& still_fails,
-                     const ReduceOptions& options) {
+                     const TraceReduceOptions& options) {
   return Reducer(trace, still_fails, options).reduce();
 }
 

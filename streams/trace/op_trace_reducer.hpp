@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include <hearth/runtime/base/parker.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/streams/trace/op_trace.hpp>
 
 namespace hearth {
@@ -20,7 +20,7 @@ namespace hearth {
 /// Whether a trace still fails in the way that is being looked for.
 using TraceQuestion = std::function<bool(const OpTrace& trace)>;
 
-struct ReduceOptions {
+struct TraceReduceOptions {
   int most_runs = 2000;                ///< How often the question is asked.
   Deadline until = Deadline::never();  ///< When it is not asked any more.
 };
@@ -31,6 +31,6 @@ struct ReduceOptions {
 /// Simplifying and isolating failure-inducing input, IEEE TSE 28 (2002).
 [[nodiscard]] OpTrace reduce_trace(const OpTrace& trace,
                                    const TraceQuestion& still_fails,
-                                   const ReduceOptions& options = {});
+                                   const TraceReduceOptions& options = {});
 
 }  // namespace hearth

@@ -229,16 +229,18 @@ TEST(StopToken, AStopEndsTheWaitAndLeavesTheResultToBeReadLater) {
     std::stop_source source;
     const auto stopper = executor.spawn({.name = "stopper"}, [&] { source.request_stop(); });
     try {
-      pending.get(source.get_token());
+      pending.get({.stop = source.get_token()});
       FAIL() << "the wait went on";
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::cancelled);
       EXPECT_EQ(error.error().text, "the wait for the loss was given up on request");
     }
-    EXPECT_EQ(executor.clock().now().time_since_epoch(), Duration::zero()) << "not at a deadline";
+    EXPECT_EQ(executor.clock().now().time_since_epoch(), std::chrono::nanoseconds::zero())
+        << "not at a deadline";
     stopper->join();
     promise.set_value(4);
-    EXPECT_EQ(pending.get(source.get_token()), 4) << "what is there is given, stop or no stop";
+    EXPECT_EQ(pending.get({.stop = source.get_token()}), 4)
+        << "what is there is given, stop or no stop";
   });
 }
 
@@ -248,10 +250,13 @@ TEST(StopToken, AWaitThatNobodyStopsEndsWithTheResultOrTheDeadline) {
     Promise<int> promise;
     Pending<int> pending = promise.pending();
     std::stop_source source;
-    EXPECT_FALSE(pending.wait_for(std::chrono::seconds(1), source.get_token()));
-    EXPECT_THROW(pending.get(source.get_token(), Deadline::in(Duration::zero())), DeadlineExceeded);
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(
+        pending, Deadline::in(std::chrono::seconds(1)), source.get_token()));
+    EXPECT_THROW(pending.get({.deadline = Deadline::in(std::chrono::nanoseconds::zero()),
+                              .stop = source.get_token()}),
+                 DeadlineExceeded);
     const auto fulfiller = executor.spawn({.name = "fulfiller"}, [&] { promise.set_value(3); });
-    EXPECT_EQ(std::move(pending).get(source.get_token()), 3);
+    EXPECT_EQ(std::move(pending).get({.stop = source.get_token()}), 3);
     fulfiller->join();
   });
 }
@@ -262,6 +267,7 @@ TEST(StopToken, WaitForReturnsEarlyWhenStopped) {
   const Pending<int> pending = promise.pending();
   std::stop_source source;
   const auto stopper = executor.spawn({.name = "stopper"}, [&] { source.request_stop(); });
-  EXPECT_FALSE(pending.wait_for(std::chrono::hours(1), source.get_token()));
+  EXPECT_FALSE(detail::PendingAccess::is_ready_by(
+      pending, Deadline::in(std::chrono::hours(1)), source.get_token()));
   stopper->join();
 }

@@ -20,8 +20,8 @@ using std::chrono::microseconds;
 TraceSpan span(std::string_view name, std::string_view device, int begin_us, int end_us) {
   return {.name = name,
           .device = device,
-          .begin = TimePoint(microseconds(begin_us)),
-          .end = TimePoint(microseconds(end_us))};
+          .begin = detail::TimePoint(microseconds(begin_us)),
+          .end = detail::TimePoint(microseconds(end_us))};
 }
 
 TEST(ChromeTrace, WritesSpansInMicrosecondsFromTheFirst) {

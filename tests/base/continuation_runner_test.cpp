@@ -88,14 +88,14 @@ TEST(ContinuationRunner, OneThatHangsIsLeftBehindAtTheLimitAndThoseBehindItAreCa
         ContinuationRunnerOptions{.shutdown_limit = std::chrono::seconds(3), .log = &log});
     Promise<int> first;
     const Pending<int> hung = first.pending().then(*runner, [released](int value) {
-      static_cast<void>(released->wait(Deadline::never()));
+      static_cast<void>(released->wait({.deadline = Deadline::never()}));
       return value + 1;
     });
     Promise<int> second;
     const Pending<int> behind = second.pending().then(*runner, [](int value) { return value; });
     first.set_value(1);
     second.set_value(1);
-    const TimePoint begin = executor.clock().now();
+    const detail::TimePoint begin = executor.clock().now();
     runner.reset();
     EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3));
     EXPECT_THAT(lines,

@@ -37,7 +37,7 @@ TEST(Error, SaysWhereItHappened) {
                     .op = "div",
                     .module_path = "model.norm",
                     .device = "cpu:0",
-                    .lane = 2,
+                    .stream = 2,
                     .sequence = 41,
                     .location = {"train.cpp", 7}};
   EXPECT_EQ(error.to_string(),

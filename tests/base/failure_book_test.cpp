@@ -34,7 +34,7 @@ ErrorRef some_error(std::uint32_t line = 7, ErrorCode code = ErrorCode::kernel_f
                                              .text = "it broke",
                                              .op = "matmul",
                                              .device = "cpu:0",
-                                             .lane = 1,
+                                             .stream = 1,
                                              .sequence = 3,
                                              .location = {"model.cpp", line}});
 }
@@ -161,7 +161,7 @@ TEST(FailureBook, APendingThatDiesUnreadIsLogged) {
     promise.set_error(
         std::make_shared<const Error>(Error{.code = ErrorCode::worker_failed, .text = "it threw"}));
     EXPECT_TRUE(pending.is_ready());
-    EXPECT_FALSE(pending.peek().has_value());
+    EXPECT_FALSE(detail::PendingAccess::peek(pending).has_value());
     EXPECT_EQ(book.failures.unread_count(), 1U) << "neither question reads it";
   }
   ASSERT_EQ(book.lines.size(), 1U);
@@ -195,7 +195,8 @@ TEST(FailureBook, WhatAContinuationThrowsOnIsToBeReadAgain) {
     Promise<int> promise = book.promise();
     Pending<int> passed_on = promise.pending().then(runner, [](int) { return 1; });
     promise.set_error(book.failures.enter(some_error()));
-    ASSERT_TRUE(passed_on.wait_for(std::chrono::seconds(30)));
+    ASSERT_TRUE(
+        detail::PendingAccess::is_ready_by(passed_on, Deadline::in(std::chrono::seconds(30))));
     EXPECT_EQ(book.failures.unread_count(), 1U) << "skipping a function reads nothing";
     EXPECT_THROW(passed_on.get(), DeviceError);
     EXPECT_EQ(book.failures.unread_count(), 0U);
@@ -205,7 +206,7 @@ TEST(FailureBook, WhatAContinuationThrowsOnIsToBeReadAgain) {
       return passed_on.get();  // throws
     });
     second.set_value(1);
-    ASSERT_TRUE(thrown.wait_for(std::chrono::seconds(30)));
+    ASSERT_TRUE(detail::PendingAccess::is_ready_by(thrown, Deadline::in(std::chrono::seconds(30))));
     EXPECT_EQ(book.failures.unread_count(), 1U);
   }
   EXPECT_EQ(book.lines.size(), 1U);

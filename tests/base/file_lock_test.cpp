@@ -42,7 +42,7 @@ TEST(FileLock, GivesUpAtItsDeadline) {
   ManualExecutor executor;
   executor.run([&] {
     const FileLock held = FileLock::acquire(path, Deadline::in(std::chrono::seconds(1))).value();
-    const TimePoint before = executor.clock().now();
+    const detail::TimePoint before = executor.clock().now();
     const Result<FileLock> refused = FileLock::acquire(path, Deadline::in(std::chrono::seconds(1)));
     EXPECT_EQ(refused.error().code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(executor.clock().now() - before, std::chrono::seconds(1));

@@ -22,7 +22,7 @@ TEST(Mailbox, GivesMessagesInTheOrderOfPushing) {
 
 TEST(Mailbox, APopFromAnEmptyOneEndsAtItsDeadline) {
   Mailbox<int> mailbox;
-  EXPECT_FALSE(mailbox.pop(Deadline::in(Duration::zero())).has_value());
+  EXPECT_FALSE(mailbox.pop(Deadline::in(std::chrono::nanoseconds::zero())).has_value());
   EXPECT_FALSE(mailbox.is_closed());
 }
 
@@ -32,7 +32,7 @@ TEST(Mailbox, ARefusedMessageStaysWithItsSender) {
   auto message = std::make_unique<int>(2);
   EXPECT_EQ(mailbox.try_push(std::move(message)), MailboxPush::deadline);
   ASSERT_NE(message, nullptr);  // NOLINT(bugprone-use-after-move)
-  EXPECT_EQ(mailbox.push(std::move(message), Deadline::in(Duration::zero())),
+  EXPECT_EQ(mailbox.push(std::move(message), Deadline::in(std::chrono::nanoseconds::zero())),
             MailboxPush::deadline);
   ASSERT_NE(message, nullptr);  // NOLINT(bugprone-use-after-move)
   mailbox.close();

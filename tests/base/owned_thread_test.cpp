@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 // What a body waits for, and what it owns.
 class OwnedThreadTest : public ::testing::Test {
  protected:
-  [[nodiscard]] OwnedThread start(Executor& executor, Duration limit) {
+  [[nodiscard]] OwnedThread start(Executor& executor, std::chrono::nanoseconds limit) {
     return OwnedThread(executor,
                        {.name = "user's"},
                        {.subject = "a test's thread",
@@ -30,7 +30,7 @@ class OwnedThreadTest : public ::testing::Test {
                         .limit = limit,
                         .log = &log_},
                        [owned = owned_, released = released_] {
-                         static_cast<void>(released->wait(Deadline::never()));
+                         static_cast<void>(released->wait({.deadline = Deadline::never()}));
                          *owned = 2;
                        });
   }
@@ -61,7 +61,7 @@ TEST_F(OwnedThreadTest, ThatComesBackIsJoinedAndNothingIsSaid) {
       EXPECT_EQ(owned_.use_count(), 1);
       EXPECT_TRUE(thread.end(Deadline::in(1s)));
     });
-    EXPECT_EQ(executor.clock().now().time_since_epoch(), Duration::zero());
+    EXPECT_EQ(executor.clock().now().time_since_epoch(), std::chrono::nanoseconds::zero());
   }
   EXPECT_THAT(lines_, IsEmpty());
 }
@@ -69,7 +69,7 @@ TEST_F(OwnedThreadTest, ThatComesBackIsJoinedAndNothingIsSaid) {
 TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
   ManualExecutor executor;
   executor.run([&] {
-    const TimePoint begin = executor.clock().now();
+    const detail::TimePoint begin = executor.clock().now();
     {
       OwnedThread thread = start(executor, 20s);
       EXPECT_FALSE(thread.end(Deadline::in(5s)));
@@ -88,7 +88,7 @@ TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
 TEST_F(OwnedThreadTest, TheDestructorWaitsUpToTheLimitOfTheOptions) {
   ManualExecutor executor;
   executor.run([&] {
-    const TimePoint begin = executor.clock().now();
+    const detail::TimePoint begin = executor.clock().now();
     { const OwnedThread thread = start(executor, 7s); }
     EXPECT_EQ(executor.clock().now() - begin, 7s);
     EXPECT_THAT(lines_, ElementsAre(kLine));
@@ -109,7 +109,7 @@ TEST_F(OwnedThreadTest, AThreadOfTheSystemIsLeftBehindToo) {
          .limit = 1ms,
          .log = &log_},
         [owned = owned_, released = released_, last = std::move(last)]() mutable {
-          static_cast<void>(released->wait(Deadline::never()));
+          static_cast<void>(released->wait({.deadline = Deadline::never()}));
           *owned = 2;
           last.set_value();
         });

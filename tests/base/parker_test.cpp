@@ -18,7 +18,7 @@ TEST(Parker, TwoUnparksBeforeAParkCountAsOne) {
   parker.unpark();
   parker.unpark();
   EXPECT_EQ(parker.park(Deadline::never()), Wake::unparked);
-  EXPECT_EQ(parker.park(Deadline::in(Duration::zero())), Wake::deadline);
+  EXPECT_EQ(parker.park(Deadline::in(std::chrono::nanoseconds::zero())), Wake::deadline);
 }
 
 TEST(Parker, WithoutATokenTheDeadlineEndsIt) {
@@ -72,7 +72,7 @@ TEST(Parker, OutlivesItsThreadWhileAWakerHoldsIt) {
 TEST(Parker, UnderTheManualExecutorDeadlinesPassInVirtualTime) {
   ManualExecutor executor;
   executor.run([&] {
-    const TimePoint start = executor.clock().now();
+    const detail::TimePoint start = executor.clock().now();
     EXPECT_EQ(current_context().parker().park(Deadline::in(std::chrono::hours(1000))),
               Wake::deadline);
     EXPECT_EQ(executor.clock().now() - start, std::chrono::hours(1000));

@@ -15,7 +15,7 @@ struct Source {
   std::uint64_t progress = 0;
   int holders = 1;  ///< The first state.
 
-  [[nodiscard]] PendingHelper helper(Duration limit) {
+  [[nodiscard]] PendingHelper helper(std::chrono::nanoseconds limit) {
     return {
         .object = this,
         .retain = [](void* object) noexcept { ++static_cast<Source*>(object)->holders; },
@@ -31,8 +31,8 @@ class ProgressLimitTest : public ::testing::Test {
   void run(Body body) {
     executor_.run([&] { body(); });
   }
-  void pass(Duration time) { current_context().parker().park(Deadline::in(time)); }
-  [[nodiscard]] TimePoint now() { return executor_.clock().now(); }
+  void pass(std::chrono::nanoseconds time) { current_context().parker().park(Deadline::in(time)); }
+  [[nodiscard]] detail::TimePoint now() { return executor_.clock().now(); }
 
   ManualExecutor executor_;
 };
@@ -62,7 +62,7 @@ TEST_F(ProgressLimitTest, ProgressBeginsItAnewHoweverOften) {
 
 TEST_F(ProgressLimitTest, NoLimitNeverEnds) {
   run([&] {
-    ProgressLimit limit(Duration::max(), 0);
+    ProgressLimit limit(std::chrono::nanoseconds::max(), 0);
     pass(1000h);
     EXPECT_FALSE(limit.is_over(0));
     EXPECT_TRUE(limit.deadline().is_never());
@@ -111,7 +111,7 @@ TEST_F(ProgressLimitTest, ADeadlineThatIsNamedIsExactWhateverTheOtherSideDoes) {
         ++source.progress;
       }
     });
-    EXPECT_THROW(promise.pending().get(Deadline::in(5ms)), DeadlineExceeded);
+    EXPECT_THROW(promise.pending().get({.deadline = Deadline::in(5ms)}), DeadlineExceeded);
     EXPECT_EQ(now().time_since_epoch(), 5ms);
     is_over = true;
     worker->join();

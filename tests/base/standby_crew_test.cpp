@@ -26,7 +26,7 @@ int muster_until(StandbyCrew& crew, int wanted) {
   return count;
 }
 
-void rest(Duration duration) {
+void rest(std::chrono::nanoseconds duration) {
   const Deadline deadline = Deadline::in(duration);
   while (!deadline.has_passed()) {
     static_cast<void>(current_context().parker().park(deadline));
@@ -121,10 +121,10 @@ class RefusingExecutor final : public Executor {
     throw_error(Error{.code = ErrorCode::out_of_memory, .text = "no thread for a test"});
   }
   [[nodiscard]] bool is_manual() const noexcept override { return false; }
-  [[nodiscard]] Clock& clock() noexcept override { return clock_; }
+  [[nodiscard]] detail::Clock& clock() noexcept override { return clock_; }
 
  private:
-  SteadyClock clock_;
+  detail::SteadyClock clock_;
 };
 
 TEST(StandbyCrew, WithoutThreadsTheCallerWorksAloneAndItIsSaidOnce) {

@@ -52,7 +52,7 @@ TEST(MutexDeathTest, HoldingOneAcrossAParkIsCaught) {
       {
         Mutex mutex;
         const MutexLock lock(mutex);
-        current_context().parker().park(Deadline::in(Duration::zero()));
+        current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero()));
       },
       "a Mutex is held across a park");
 }

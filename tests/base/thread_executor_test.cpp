@@ -31,8 +31,8 @@ TEST(ThreadExecutor, RunsTheBodyOnAThreadOfItsNameAndTime) {
   EXPECT_STREQ(name.data(), "cpu:0 actor and");
   EXPECT_FALSE(is_manual);
   EXPECT_FALSE(executor.is_manual());
-  const TimePoint executor_time = executor.clock().now();
-  EXPECT_LE(executor_time, SteadyClock().now());
+  const detail::TimePoint executor_time = executor.clock().now();
+  EXPECT_LE(executor_time, detail::SteadyClock().now());
 }
 
 TEST(ThreadExecutor, DestroyingTheHandleJoins) {

@@ -56,14 +56,14 @@ TEST(Trace, LetsAHookRemoveItself) {
 
 TEST(TraceScope, MeasuresWithTheClockOfItsThread) {
   Trace trace;
-  std::vector<Duration> durations;
+  std::vector<std::chrono::nanoseconds> durations;
   trace.add_hook([&](const TraceSpan& heard) { durations.push_back(heard.end - heard.begin); });
   ManualExecutor executor;
   executor.run([&] {
     const TraceScope scope(trace, "nap", "cpu:0");
     current_context().parker().park(Deadline::in(std::chrono::milliseconds(5)));
   });
-  EXPECT_EQ(durations, (std::vector<Duration>{std::chrono::milliseconds(5)}));
+  EXPECT_EQ(durations, (std::vector<std::chrono::nanoseconds>{std::chrono::milliseconds(5)}));
 }
 
 TEST(TraceScope, ThatBeganWhileOffStaysSilent) {

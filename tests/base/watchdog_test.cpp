@@ -35,7 +35,7 @@ TEST_F(WatchdogTest, ADeadlineThatPassesNamesWhoWaitsForWhom) {
     const auto user =
         executor_.spawn({.name = "user"}, [&] { EXPECT_EQ(std::move(slow).get(), 5); });
     Promise<int> mine = promise("a readback");
-    const Status status = mine.pending().wait(Deadline::in(20s));
+    const Status status = mine.pending().wait({.deadline = Deadline::in(20s)});
     ASSERT_EQ(status.error().code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(status.error().device, "sim:7");
     const std::string report = status.error().report();
@@ -93,7 +93,7 @@ TEST_F(WatchdogTest, AWitnessThatDoesNotAnswerIsNamedAtTheLimit) {
            .ask = [&](Promise<std::string> answer) { kept.push_back(std::move(answer)); },
            .observe = [] { return std::string("it holds its token"); }}));
     }
-    const TimePoint start = executor_.clock().now();
+    const detail::TimePoint start = executor_.clock().now();
     const std::string report = watchdog_->report("x");
     EXPECT_EQ(executor_.clock().now() - start, Watchdog::kAnswerLimit) << "together, not each";
     EXPECT_THAT(report, HasSubstr("first: it holds its token; no answer within 100ms"));
@@ -118,8 +118,8 @@ TEST_F(WatchdogTest, AWaitEndsAtItsDeadlineAndItsReportIsMadeWhenSomebodyAsks) {
          .ask = [&](Promise<std::string> answer) { kept.push_back(std::move(answer)); },
          .observe = [] { return std::string("it computes"); }});
     Promise<int> mine = promise("a readback");
-    const TimePoint start = executor_.clock().now();
-    const Status status = mine.pending().wait(Deadline::in(5ms));
+    const detail::TimePoint start = executor_.clock().now();
+    const Status status = mine.pending().wait({.deadline = Deadline::in(5ms)});
     EXPECT_EQ(executor_.clock().now() - start, 5ms);
     EXPECT_TRUE(kept.empty()) << "nobody was asked";
     EXPECT_EQ(status.error().report.made(), "");
@@ -137,7 +137,7 @@ TEST_F(WatchdogTest, AnEagerOneMakesTheReportWithTheError) {
                           .ask = [&](Promise<std::string> answer) { answer.set_value(state); },
                           .observe = [] { return std::string("unseen"); }});
     Promise<int> mine = promise("a readback");
-    const Status status = mine.pending().wait(Deadline::in(5ms));
+    const Status status = mine.pending().wait({.deadline = Deadline::in(5ms)});
     state = "it is done";
     EXPECT_THAT(status.error().report(), HasSubstr("busy: it computes"));
     EXPECT_THAT(status.error().to_string(), HasSubstr("busy: it computes")) << "for logs";
@@ -148,7 +148,7 @@ TEST_F(WatchdogTest, AReportCanBeAskedForAfterTheWatchdogsOwnerHasEnded) {
   Error error;
   run([&] {
     Promise<int> mine = promise("a readback");
-    error = mine.pending().wait(Deadline::in(5ms)).error();
+    error = mine.pending().wait({.deadline = Deadline::in(5ms)}).error();
   });
   watchdog_ = nullptr;
   EXPECT_THAT(error.report(), HasSubstr("gave up on a readback; who waits for whom:\n  nobody"));
@@ -157,7 +157,7 @@ TEST_F(WatchdogTest, AReportCanBeAskedForAfterTheWatchdogsOwnerHasEnded) {
 TEST_F(WatchdogTest, WithoutOneTheErrorHasNoReport) {
   run([&] {
     Promise<int> mine(PendingOptions{.subject = "a readback"});
-    EXPECT_EQ(mine.pending().wait(Deadline::in(1s)).error().report(), "");
+    EXPECT_EQ(mine.pending().wait({.deadline = Deadline::in(1s)}).error().report(), "");
   });
 }
 

@@ -162,7 +162,8 @@ TEST_F(TrainMnist, AProcessThatWasStoppedForLongLosesNoStep) {
   ASSERT_TRUE(stopped.wait_for("\nepoch 1/"));
   stopped.send(SIGSTOP);
   const Promise<void> nobody;
-  EXPECT_FALSE(nobody.pending().wait_for(std::chrono::seconds(9)));
+  EXPECT_FALSE(
+      detail::PendingAccess::is_ready_by(nobody.pending(), Deadline::in(std::chrono::seconds(9))));
   stopped.forget_output();
   stopped.send(SIGCONT);
   for (int epoch = 0; epoch < 3; ++epoch) {

@@ -92,7 +92,7 @@ std::vector<Optimizer> optimizers() {
   std::vector<Optimizer> all;
   all.emplace_back(Sgd({.learning_rate = 0.1}));
   all.emplace_back(Sgd({.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.5}));
-  all.emplace_back(Sgd({.learning_rate = 0.1, .momentum = 0.9, .is_nesterov = true}));
+  all.emplace_back(Sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}));
   all.emplace_back(Adam({.learning_rate = 0.1, .weight_decay = 0.1}));
   all.emplace_back(AdamW({.learning_rate = 0.1, .groups = groups}));
   return all;

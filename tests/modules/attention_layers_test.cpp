@@ -91,7 +91,7 @@ TEST_F(AttentionLayers, AMaskHidesPositions) {
 TEST_F(AttentionLayers, StepsWithACacheGiveWhatTheWholeGives) {
   const MultiHeadAttention layer = attention_layer(4, 2);
   const Tensor x = normal({2, 9, 12});
-  const Tensor all = layer.forward(x, {.is_causal = true});
+  const Tensor all = layer.forward(x, {.causal = true});
   KeyValueCache cache;
   EXPECT_EQ(cache.length(), 0);
   std::vector<Tensor> parts;
@@ -111,7 +111,7 @@ TEST_F(AttentionLayers, StepsGiveWhatTheWholeGivesInF32) {
     const TransformerEncoderLayer layer(
         {.width = 48, .heads = 4, .key_heads = key_heads, .norm_first = true}, device_, generator_);
     const Tensor x = normal({1, 30, 48}, DType::f32);
-    const Tensor all = layer.forward(x, Mode::eval, {.is_causal = true});
+    const Tensor all = layer.forward(x, Mode::eval, {.causal = true});
     KeyValueCache cache;
     std::int64_t begin = 0;
     for (const std::int64_t count : {20, 1, 1, 3, 1, 4}) {
@@ -180,7 +180,7 @@ TEST_F(AttentionLayers, AnEncoderLayerIsItsFormula) {
     expect_equal(layer.forward(x, Mode::eval), want);
     expect_equal(layer.forward(x, Mode::eval, generator_), want);
     KeyValueCache cache;
-    const Tensor causal = layer.forward(x, Mode::eval, {.is_causal = true});
+    const Tensor causal = layer.forward(x, Mode::eval, {.causal = true});
     const Tensor first = layer.step(slice(x, 1, {.stop = 2}), cache);
     expect_equal(concat({first, layer.step(slice(x, 1, {.start = 2}), cache)}, 1), causal);
   }
@@ -238,7 +238,7 @@ TEST_F(AttentionLayers, TrainsWhatNeedsOtherPositions) {
     const Tensor x = places + signs * direction;
     const Tensor want = slice(signs, 1, {.stop = kLength - 1});
     auto [value, gradients] = value_and_grad(layer, [&](const TransformerEncoderLayer& model) {
-      const Tensor y = model.forward(x, Mode::eval, {.is_causal = true});
+      const Tensor y = model.forward(x, Mode::eval, {.causal = true});
       return mse_loss(slice(slice(y, 1, {.start = 1}), 2, {.stop = 1}), want);
     });
     loss = value.item<float>();

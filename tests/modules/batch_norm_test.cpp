@@ -26,15 +26,16 @@ using ::testing::Pointwise;
 
 // Two pictures of 1x2 pixels with two channels: channel 0 has 1, 3, 5, 7, channel 1 zeros and 4.
 Tensor pictures(const Device& device, DType dtype = DType::f64) {
-  const Tensor x = Tensor::from(device, {1.0, 3.0, 0.0, 0.0, 5.0, 7.0, 0.0, 4.0}, {2, 2, 1, 2});
+  const Tensor x =
+      Tensor::from<double>(device, {1.0, 3.0, 0.0, 0.0, 5.0, 7.0, 0.0, 4.0}, {2, 2, 1, 2});
   return cast(x, dtype);
 }
 
 TEST(BatchNorm2d, NormalisesEachChannelByTheBatch) {
   TestRuntime test;
   BatchNorm2d layer({.channels = 2, .epsilon = 0}, test.reference, DType::f64);
-  layer.weight = Tensor::from(test.reference, {1.0, 2.0}, {2});
-  layer.bias = Tensor::from(test.reference, {0.0, 10.0}, {2});
+  layer.weight = Tensor::from<double>(test.reference, {1.0, 2.0}, {2});
+  layer.bias = Tensor::from<double>(test.reference, {0.0, 10.0}, {2});
   StateUpdates updates;
   const Tensor y = layer.forward(pictures(test.reference), Mode::train, updates);
   const double a = 1 / std::sqrt(5.0);
@@ -61,9 +62,9 @@ TEST(BatchNorm2d, MovesTheRunningStatisticsByACommit) {
 TEST(BatchNorm2d, EvaluatesWithTheRunningStatistics) {
   TestRuntime test;
   BatchNorm2d layer({.channels = 2, .epsilon = 0}, test.reference, DType::f64);
-  layer.running_mean = Tensor::from(test.reference, {1.0, 2.0}, {2});
-  layer.running_variance = Tensor::from(test.reference, {4.0, 0.25}, {2});
-  layer.bias = Tensor::from(test.reference, {0.0, 1.0}, {2});
+  layer.running_mean = Tensor::from<double>(test.reference, {1.0, 2.0}, {2});
+  layer.running_variance = Tensor::from<double>(test.reference, {4.0, 0.25}, {2});
+  layer.bias = Tensor::from<double>(test.reference, {0.0, 1.0}, {2});
   EXPECT_THAT(layer.forward(pictures(test.reference), Mode::eval).to_vector<double>(),
               ElementsAre(0, 1, -3, -3, 2, 3, -3, 5));
 }

@@ -9,6 +9,7 @@
 
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <string>
 #include <utility>
@@ -104,7 +105,7 @@ TEST(Buffer, IsNeverTied) {
   optimizer.step(model, value_and_grad(model, loss_of).gradients).get();
   EXPECT_THAT(model.mean.to_vector<float>(), ElementsAre(1, 1));
   const Centred copy = fork(model, test.cpu);
-  EXPECT_NE(copy.mean.impl(), copy.history[0].impl());
+  EXPECT_NE(detail::TensorAccess::impl(copy.mean), detail::TensorAccess::impl(copy.history[0]));
 }
 
 TEST(Buffer, IsSavedAndLoadedWithWeightsAndTrainingState) {

@@ -154,7 +154,7 @@ TEST(DataLoader, GivesTheSameBatchesInEverySchedule) {
 TEST(DataLoader, KeepsTheOrderWhenItIsNotToShuffle) {
   const Numbers data(5);
   ThreadExecutor executor;
-  DataLoader loader(data, executor, {.batch_size = 2, .is_shuffled = false});
+  DataLoader loader(data, executor, {.batch_size = 2, .shuffle = false});
   EXPECT_THAT(read_epoch(loader),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4)));
 }
@@ -232,8 +232,7 @@ TEST(DataLoader, WhatADataSetThrowsReachesTheReaderAtItsBatch) {
   ThreadExecutor executor;
   const Numbers data(20, 9);
   for (const int workers : {0, 3}) {
-    DataLoader loader(
-        data, executor, {.batch_size = 4, .is_shuffled = false, .worker_count = workers});
+    DataLoader loader(data, executor, {.batch_size = 4, .shuffle = false, .worker_count = workers});
     static_cast<void>(loader.next());
     static_cast<void>(loader.next());
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -316,7 +315,7 @@ class PatientNumbers final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return numbers_.size(); }
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override {
     ++reads;
-    static_cast<void>(released_.wait(Deadline::never()));
+    static_cast<void>(released_.wait({.deadline = Deadline::never()}));
     return numbers_.read(indices);
   }
 
@@ -335,7 +334,7 @@ TEST(DataLoader, AWorkerThatIsLateEndsTheWaitAtItsDeadlineAndIsNamed) {
     DataLoader loader(data,
                       executor,
                       {.batch_size = 4,
-                       .is_shuffled = false,
+                       .shuffle = false,
                        .worker_count = 2,
                        .deadline = std::chrono::milliseconds(1)});
     try {
@@ -362,13 +361,13 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
       DataLoader loader(data,
                         executor,
                         {.batch_size = 4,
-                         .is_shuffled = false,
+                         .shuffle = false,
                          .worker_count = 2,
                          .deadline = std::chrono::milliseconds(1),
                          .shutdown_limit = std::chrono::seconds(3),
                          .log = &log});
       EXPECT_THROW(static_cast<void>(loader.next()), DeadlineExceeded);
-      const TimePoint begin = executor.clock().now();
+      const detail::TimePoint begin = executor.clock().now();
       loader.seek({.epoch = 0, .batch = 0});
       EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3)) << "for both workers";
       EXPECT_THAT(lines,
@@ -380,7 +379,7 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
     data.release.set_value();
     current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
     EXPECT_EQ(data.reads, 2) << "each of those left behind has ended after its read";
-    DataLoader loader(data, executor, {.batch_size = 4, .is_shuffled = false});
+    DataLoader loader(data, executor, {.batch_size = 4, .shuffle = false});
     EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(0, 1, 2, 3));
   });
 }
@@ -388,7 +387,7 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
 TEST(DataLoader, PutsBatchesOnADevice) {
   TestRuntime test;
   const Numbers data(5);
-  DataLoader loader(data, test.runtime.executor(), {.batch_size = 4, .is_shuffled = false});
+  DataLoader loader(data, test.runtime.executor(), {.batch_size = 4, .shuffle = false});
   const std::optional<Batch> batch = loader.next(test.cpu);
   ASSERT_TRUE(batch.has_value());
   EXPECT_THAT(batch->inputs.to_vector<std::int64_t>(), ElementsAre(0, 1, 2, 3));
@@ -406,7 +405,7 @@ TEST(DataLoader, ABatchThatNoDeviceTookIsTheNextOneAgain) {
   for (const int workers : {0, 2}) {
     DataLoader loader(data,
                       test.runtime.executor(),
-                      {.batch_size = 4, .is_shuffled = false, .worker_count = workers});
+                      {.batch_size = 4, .shuffle = false, .worker_count = workers});
     static_cast<void>(loader.next());
     for (int attempt = 0; attempt < 2; ++attempt) {
       EXPECT_THROW(static_cast<void>(loader.next(gone)), DeviceError);

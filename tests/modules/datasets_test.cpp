@@ -109,7 +109,7 @@ TEST(ArrayDataset, RefusesArraysThatDoNotFit) {
 TEST(ArrayDataset, GivesNamedArraysThroughALoader) {
   TestRuntime test;
   const ArrayDataset data = counting(5);
-  DataLoader loader(data, test.runtime.executor(), {.batch_size = 2, .is_shuffled = false});
+  DataLoader loader(data, test.runtime.executor(), {.batch_size = 2, .shuffle = false});
   const auto batch = loader.next(test.cpu);
   EXPECT_THAT(batch->at("weight").to_vector<double>(), ElementsAre(0, 0.5));
   EXPECT_THAT(batch->at("targets").to_vector<std::int64_t>(), ElementsAre(0, 1));
@@ -117,9 +117,9 @@ TEST(ArrayDataset, GivesNamedArraysThroughALoader) {
 
   const ArrayDataset alone(Examples{{}, {}, {{"pair", HostArray::from(Numbers{1, 2, 3})}}});
   EXPECT_EQ(alone.size(), 3);
-  DataLoader pairs(alone, test.runtime.executor(), {.batch_size = 3, .is_shuffled = false});
+  DataLoader pairs(alone, test.runtime.executor(), {.batch_size = 3, .shuffle = false});
   const auto pair = pairs.next(test.cpu);
-  EXPECT_TRUE(pair->inputs.is_empty());
+  EXPECT_FALSE(pair->inputs.is_valid());
   EXPECT_THAT(pair->at("pair").to_vector<std::int64_t>(), ElementsAre(1, 2, 3));
 }
 

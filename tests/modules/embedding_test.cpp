@@ -10,6 +10,7 @@
 
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -106,10 +107,9 @@ struct NextWord {
 
 NextWord next_word(const Device& device, std::int64_t count, Generator& generator) {
   constexpr std::int64_t kWidth = 16;
-  NextWord model{
-      .words = Embedding({.count = count, .width = kWidth}, device, generator),
-      .inner = Linear({.in = 2 * kWidth, .out = kWidth}, device, generator),
-      .head = Linear({.in = kWidth, .out = count, .has_bias = false}, device, generator)};
+  NextWord model{.words = Embedding({.count = count, .width = kWidth}, device, generator),
+                 .inner = Linear({.in = 2 * kWidth, .out = kWidth}, device, generator),
+                 .head = Linear({.in = kWidth, .out = count, .bias = false}, device, generator)};
   model.head.weight = model.words.weight;
   return model;
 }
@@ -165,7 +165,8 @@ TEST(Embedding, LearnsWhatComesNext) {
   EXPECT_LT(cross_entropy(model.forward(index), targets).item(), 0.1);
   const Tensor hits = equal(argmax(model.forward(index), 1), targets);
   EXPECT_GT(sum(cast(hits, DType::f32)).item(), 115) << "of 121";
-  EXPECT_EQ(model.words.weight.impl(), model.head.weight.impl());
+  EXPECT_EQ(detail::TensorAccess::impl(model.words.weight),
+            detail::TensorAccess::impl(model.head.weight));
 }
 
 TEST(Embedding, StartsASequential) {

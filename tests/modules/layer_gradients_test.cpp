@@ -106,8 +106,7 @@ TEST_F(LayerGradients, OfLinear) {
 }
 
 TEST_F(LayerGradients, OfLinearWithoutBias) {
-  check({2, 4},
-        Linear({.in = 4, .out = 3, .has_bias = false}, test.reference, generator, DType::f64));
+  check({2, 4}, Linear({.in = 4, .out = 3, .bias = false}, test.reference, generator, DType::f64));
 }
 
 TEST_F(LayerGradients, OfConv2d) {
@@ -151,9 +150,8 @@ TEST_F(LayerGradients, OfActivations) {
 
 TEST_F(LayerGradients, OfNormalisation) {
   check({3, 4}, LayerNorm({.shape = {4}}, test.reference, DType::f64));
-  check(
-      {2, 2, 3},
-      LayerNorm({.shape = {2, 3}, .epsilon = 0.1, .has_bias = false}, test.reference, DType::f64));
+  check({2, 2, 3},
+        LayerNorm({.shape = {2, 3}, .epsilon = 0.1, .bias = false}, test.reference, DType::f64));
   check({3, 4}, RmsNorm({.shape = {4}}, test.reference, DType::f64));
 }
 
@@ -218,7 +216,7 @@ TEST_F(LayerGradients, OfATransformerEncoderLayer) {
                                         generator,
                                         DType::f64);
     expect_right_gradients(Probe{input({3, 4}), layer}, [](const auto& probe) {
-      return weighted_sum(probe.layer.forward(probe.x, Mode::eval, {.is_causal = true}));
+      return weighted_sum(probe.layer.forward(probe.x, Mode::eval, {.causal = true}));
     });
   }
 }

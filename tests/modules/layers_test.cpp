@@ -157,7 +157,7 @@ TEST(LayerNorm, TrainsAWeightAndABiasUnderTheirNames) {
   EXPECT_EQ(parameters[1].tensor.shape(), (Shape{2, 3}));
   EXPECT_EQ(parameters[0].tensor.dtype(), DType::f16);
   EXPECT_EQ(layer.forward(ones(test.cpu, {5, 2, 3}, DType::f16)).shape(), (Shape{5, 2, 3}));
-  EXPECT_EQ(named_parameters(LayerNorm({.shape = {3}, .has_bias = false}, test.cpu)).size(), 1U);
+  EXPECT_EQ(named_parameters(LayerNorm({.shape = {3}, .bias = false}, test.cpu)).size(), 1U);
   EXPECT_EQ(named_parameters(RmsNorm({.shape = {3}}, test.cpu))[0].name, "weight");
 }
 
@@ -248,7 +248,7 @@ TEST(Sequential, GivesModeAndGeneratorToTheLayersThatTakeThem) {
 TEST(Sequential, RunsItsLayersInOrder) {
   TestRuntime test;
   const Sequential model(Relu{}, Tanh{}, Sigmoid{});
-  const Tensor x = Tensor::from(test.reference, {-2.0, 2.0}, {2});
+  const Tensor x = Tensor::from<double>(test.reference, {-2.0, 2.0}, {2});
   const std::vector<double> values = model.forward(x).to_vector<double>();
   const auto limit = testing::tolerance(testing::Precision::function, DType::f64);
   EXPECT_TRUE(limit.accepts(values[0], 0.5));

@@ -124,8 +124,7 @@ TEST(Module, CountsTheNumbersInIt) {
   TestRuntime test;
   Generator generator(1);
   EXPECT_EQ(parameter_count(Linear({.in = 4, .out = 3}, test.cpu, generator)), 15);
-  EXPECT_EQ(parameter_count(Linear({.in = 4, .out = 3, .has_bias = false}, test.cpu, generator)),
-            12);
+  EXPECT_EQ(parameter_count(Linear({.in = 4, .out = 3, .bias = false}, test.cpu, generator)), 12);
 }
 
 TEST(Module, ForkHasTheValuesInMemoryOfItsOwn) {

@@ -78,7 +78,7 @@ struct SgdSums {
       double g = gradient[i] + config.weight_decay * p[i];
       if (config.momentum != 0) {
         momentum[i] = step == 1 ? g : config.momentum * momentum[i] + (1 - config.dampening) * g;
-        g = config.is_nesterov ? g + config.momentum * momentum[i] : momentum[i];
+        g = config.nesterov ? g + config.momentum * momentum[i] : momentum[i];
       }
       p[i] -= config.learning_rate * g;
     }
@@ -93,7 +93,7 @@ struct AdamSums {
   void operator()(int step, std::vector<double>& p, const std::vector<double>& gradient) {
     for (std::size_t i = 0; i < p.size(); ++i) {
       double g = gradient[i];
-      if (config.is_decoupled) {
+      if (config.decoupled) {
         p[i] -= config.learning_rate * config.weight_decay * p[i];
       } else {
         g += config.weight_decay * p[i];
@@ -119,26 +119,26 @@ TEST(Sgd, FollowsItsFormula) {
   expect_sgd({.learning_rate = 0.1, .weight_decay = 0.3});
   expect_sgd({.learning_rate = 0.1, .momentum = 0.9});
   expect_sgd({.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.2, .weight_decay = 0.1});
-  expect_sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1, .is_nesterov = true});
+  expect_sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
 }
 
 TEST(Adam, FollowsItsFormula) {
   expect_adam({.learning_rate = 0.1});
   expect_adam({.learning_rate = 0.1, .beta1 = 0.5, .beta2 = 0.7, .weight_decay = 0.2});
-  expect_adam({.learning_rate = 0.1, .weight_decay = 0.2, .is_decoupled = true});
+  expect_adam({.learning_rate = 0.1, .weight_decay = 0.2, .decoupled = true});
 }
 
 TEST(AdamW, IsAdamWithDecoupledDecay) {
   const AdamW optimizer({.learning_rate = 0.5});
-  EXPECT_TRUE(optimizer.config().is_decoupled);
+  EXPECT_TRUE(optimizer.config().decoupled);
   EXPECT_EQ(optimizer.config().weight_decay, 1e-2);
   EXPECT_EQ(optimizer.learning_rate(), 0.5);
 }
 
 TEST(Optimizers, RefuseSettingsThatMakeNoSense) {
   EXPECT_THROW(Sgd({.learning_rate = -1}), ArgumentError);
-  EXPECT_THROW(Sgd({.is_nesterov = true}), ArgumentError);
-  EXPECT_THROW(Sgd({.momentum = 0.9, .dampening = 0.1, .is_nesterov = true}), ArgumentError);
+  EXPECT_THROW(Sgd({.nesterov = true}), ArgumentError);
+  EXPECT_THROW(Sgd({.momentum = 0.9, .dampening = 0.1, .nesterov = true}), ArgumentError);
   EXPECT_THROW(Adam({.beta1 = 1}), ArgumentError);
   EXPECT_THROW(AdamW({.weight_decay = std::nan("")}), ArgumentError);
   Sgd sgd({});

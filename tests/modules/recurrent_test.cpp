@@ -141,7 +141,7 @@ TEST_F(Recurrent, GoOnFromAState) {
 }
 
 TEST_F(Recurrent, WorkWithoutBiasesAndInNarrowTypes) {
-  const Lstm lstm({.in = 3, .hidden = 4, .has_bias = false}, test.cpu, generator, DType::bf16);
+  const Lstm lstm({.in = 3, .hidden = 4, .bias = false}, test.cpu, generator, DType::bf16);
   EXPECT_EQ(named_parameters(lstm).size(), 2U);
   const Tensor output = lstm.forward(ones(test.cpu, {2, 3, 3}, DType::bf16));
   EXPECT_EQ(output.dtype(), DType::bf16);

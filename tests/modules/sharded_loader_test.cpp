@@ -101,7 +101,7 @@ TEST(ShardedLoader, AfterAnErrorAllRanksStandAtTheSameBatch) {
   Numbers data(8);
   data.broken = 7;  // of the second rank
   ShardedLoader loader(
-      data, test.runtime.executor(), {.batch_size = 8, .is_shuffled = false, .worker_count = 0}, 2);
+      data, test.runtime.executor(), {.batch_size = 8, .shuffle = false, .worker_count = 0}, 2);
   EXPECT_THROW(static_cast<void>(loader.next()), Exception);
   data.broken = -1;
   EXPECT_EQ(inputs_of(loader.next()), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));

@@ -12,6 +12,7 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <memory>
 #include <optional>
@@ -41,7 +42,7 @@ Tied tied_ones(const Device& device, const Shape& shape = {2}) {
 }
 
 bool is_tied(const Tied& model) {
-  return model.embedding.impl() == model.head.impl();
+  return detail::TensorAccess::impl(model.embedding) == detail::TensorAccess::impl(model.head);
 }
 
 Tensor loss_of(const Tied& model) {
@@ -137,7 +138,8 @@ TEST(TiedWeights, StayTiedThroughForkAndToDtypeAndCopyValues) {
   const Tied there = fork(model, test.reference);
   EXPECT_TRUE(is_tied(there));
   EXPECT_EQ(there.head.device(), test.reference);
-  EXPECT_NE(fork(model, test.cpu).head.impl(), model.head.impl());
+  EXPECT_NE(detail::TensorAccess::impl(fork(model, test.cpu).head),
+            detail::TensorAccess::impl(model.head));
   const Tied wide = to_dtype(model, DType::f64);
   EXPECT_TRUE(is_tied(wide));
   EXPECT_EQ(wide.head.dtype(), DType::f64);

@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 TrainingHistory make_history() {
   TrainingHistory history{
-      .metrics = {{.name = "accuracy", .is_share = true}, {.name = "R², \"adjusted\""}},
+      .metrics = {{.name = "accuracy", .in_percent = true}, {.name = "R², \"adjusted\""}},
       .epochs = {},
       .steps = {}};
   history.epochs.push_back({.epoch = 1,

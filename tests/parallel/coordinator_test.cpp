@@ -21,7 +21,7 @@ ErrorRef error(ErrorCode code) {
   return std::make_shared<const Error>(Error{.code = code, .text = "for a test"});
 }
 
-void rest(Duration time) {
+void rest(std::chrono::nanoseconds time) {
   const Deadline end = Deadline::in(time);
   while (!end.has_passed()) {
     current_context().parker().park(end);
@@ -207,8 +207,9 @@ TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
     const Pending<DataParallelReport> refused = begin(2);
     finish(2, 0, error(ErrorCode::collective_failed));
     finish(2, 1, error(ErrorCode::collective_failed));
-    EXPECT_TRUE(refused.wait_for(std::chrono::seconds(10)));
-    EXPECT_FALSE(refused.peek().has_value()) << "over, and its report unread";
+    EXPECT_TRUE(
+        detail::PendingAccess::is_ready_by(refused, Deadline::in(std::chrono::seconds(10))));
+    EXPECT_FALSE(detail::PendingAccess::peek(refused).has_value()) << "over, and its report unread";
   }
   bool is_told = false;  // the coordinator notes it right after the report is there
   for (const Deadline end = Deadline::in(std::chrono::seconds(10));
@@ -237,7 +238,7 @@ class PatientEngine final : public Collective {
  public:
   void all_reduce(std::vector<LentRegion> regions, ReduceOp /*op*/, Finished finished) override {
     ++calls;
-    static_cast<void>(released_.wait(Deadline::never()));
+    static_cast<void>(released_.wait({.deadline = Deadline::never()}));
     regions.clear();
     finished({});
   }
@@ -281,7 +282,7 @@ TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) 
            .loss = {},
            .region = std::move(desk.borrow(std::move(tensors), results)[0])});
     }
-    const TimePoint begin = executor.clock().now();
+    const detail::TimePoint begin = executor.clock().now();
     coordinator.reset();
     EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(4));
     EXPECT_THAT(lines,
@@ -304,14 +305,14 @@ TEST(CoordinatorEnd, KeepsWhatItWasGivenForAsLongAsItsEngineKeepsIt) {
     Log log({.output = [](LogLevel, std::string_view) {}});
     auto kept = std::make_shared<int>(0);
     const std::weak_ptr<int> seen = kept;
-    auto coordinator =
-        std::make_unique<Coordinator>(executor,
-                                      engine,
-                                      CoordinatorOptions{.ranks = {"rank 0"},
-                                                         .bucket_count = 1,
-                                                         .shutdown_limit = Duration::zero(),
-                                                         .kept_alive = std::move(kept),
-                                                         .log = &log});
+    auto coordinator = std::make_unique<Coordinator>(
+        executor,
+        engine,
+        CoordinatorOptions{.ranks = {"rank 0"},
+                           .bucket_count = 1,
+                           .shutdown_limit = std::chrono::nanoseconds::zero(),
+                           .kept_alive = std::move(kept),
+                           .log = &log});
     const Pending<DataParallelReport> step =
         coordinator->begin(1, 1, std::make_shared<UpdateDecision>());
     std::vector<Tensor> results;

@@ -49,7 +49,7 @@ class Training {
  public:
   Training(const Options& options, Executor& executor)
       : factory_(faulty_sims({{name_of(options.world - 1), options.faults}})),
-        runtime_(runtime_options(options.world, executor)),
+        runtime_(runtime_options(options.world, executor), factory_),
         trainer_(runtime_,
                  Heavy(runtime_.device(name_of(0))),
                  [this](const Heavy& model, Pull& pull, WorkerContext& context) {
@@ -82,8 +82,8 @@ class Training {
   static std::string name_of(int rank) { return "sim:" + std::to_string(rank); }
 
  private:
-  RuntimeOptions runtime_options(int world, Executor& executor) const {
-    RuntimeOptions options{.devices = {}, .executor = &executor, .backend_factory = &factory_};
+  static RuntimeOptions runtime_options(int world, Executor& executor) {
+    RuntimeOptions options{.devices = {}, .executor = &executor};
     for (int rank = 0; rank < world; ++rank) {
       options.devices.push_back({.name = name_of(rank), .memory = MemoryPooling::exclusive});
     }
@@ -117,7 +117,7 @@ class Training {
     });
   }
 
-  const BackendFactory factory_;
+  const detail::BackendFactory factory_;
   const Runtime runtime_;
   bool holds_ = false;
   std::map<int, std::vector<Tensor>> held_;

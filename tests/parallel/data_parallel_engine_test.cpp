@@ -137,7 +137,7 @@ TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
     Training training(engine, &executor);
     const std::vector<double> before = weights_of(training.trainer.snapshot());
     engine.mode.store(Mode::keep, std::memory_order_release);
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     const Status status = training.trainer.step_later(training.batch()).wait();
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(current_context().clock().now() - start, std::chrono::seconds(5));

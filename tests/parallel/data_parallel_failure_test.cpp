@@ -44,7 +44,7 @@ struct Sabotage {
 struct Options {
   int world = 3;
   std::int64_t bucket_bytes = 64;
-  Duration deadline = std::chrono::seconds(5);
+  std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   Collective* engine = nullptr;
   Executor* executor = nullptr;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05, .momentum = 0.9};
@@ -280,7 +280,7 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
       Training training(sabotage.loss(), {.executor = &executor});
       training.step(1);
       const std::vector<double> before = training.weights();
-      const TimePoint start = current_context().clock().now();
+      const detail::TimePoint start = current_context().clock().now();
       sabotage.is_armed.store(true, std::memory_order_release);
       const ErrorRef error = training.failing_step(2);
       sabotage.is_armed.store(false, std::memory_order_release);

@@ -28,8 +28,9 @@ class HangingEngine final : public Collective {
  public:
   void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
     if (hangs.exchange(false, std::memory_order_acq_rel)) {
-      regions.front().run_on_device(
-          [released = released_] { static_cast<void>(released->wait(Deadline::never())); });
+      regions.front().run_on_device([released = released_] {
+        static_cast<void>(released->wait({.deadline = Deadline::never()}));
+      });
     }
     inproc_.all_reduce(std::move(regions), op, std::move(finished));
   }
@@ -53,10 +54,10 @@ class HangingEngine final : public Collective {
       std::make_shared<const Pending<void>>(release_.pending());
 };
 
-Runtime three_sims(Executor* executor, const BackendFactory* factory = nullptr) {
-  return Runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
-                  .executor = executor,
-                  .backend_factory = factory});
+Runtime three_sims(Executor* executor, const detail::BackendFactory& factory = {}) {
+  return Runtime(
+      {.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}}, .executor = executor},
+      factory);
 }
 
 std::vector<Samples> batch_of(int step) {
@@ -125,7 +126,7 @@ TEST(DataParallelHang, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProces
     Training training(runtime, {.engine = &engine});
     training.trainer.step(batch_of(0));
     engine.hangs.store(true, std::memory_order_release);
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     const Status status = training.trainer.step_later(batch_of(1)).wait();
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(current_context().clock().now() - start, 5s + Watchdog::kAnswerLimit);
@@ -148,7 +149,7 @@ TEST(DataParallelHang, ADeviceThatACollectiveKeepsIsGoneOnWithoutUnderShrink) {
     Training training(runtime, {.engine = &engine, .on_loss = DeviceLossPolicy::shrink});
     training.trainer.step(batch_of(0));
     engine.hangs.store(true, std::memory_order_release);
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     const DataParallelReport report = training.trainer.step([](const std::vector<Device>& ranks) {
       return divide(random_samples(6, TinyNet::kSide, 1), static_cast<int>(ranks.size()));
     });
@@ -181,12 +182,12 @@ TEST(DataParallelHang, ATrainerThatIsDestroyedWaitsForNoHang) {
   executor.run([&] {
     const Runtime runtime = three_sims(&executor);
     HangingEngine engine;
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     {
       Training training(runtime, {.engine = &engine});
       engine.hangs.store(true, std::memory_order_release);
       const Pending<DataParallelReport> step = training.trainer.step_later(batch_of(0));
-      EXPECT_FALSE(step.wait_for(1s));
+      EXPECT_FALSE(detail::PendingAccess::is_ready_by(step, Deadline::in(1s)));
     }
     EXPECT_EQ(current_context().clock().now() - start, 1s);
     engine.release();
@@ -200,10 +201,10 @@ TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
     SCOPED_TRACE("submit " + std::to_string(submit));
     StuckControl control(submit);
     control.fails_when_released = true;
-    const BackendFactory factory = stuck(control, "sim:1");
+    const detail::BackendFactory factory = stuck(control, "sim:1");
     ManualExecutor executor;
     executor.run([&] {
-      const Runtime runtime = three_sims(&executor, &factory);
+      const Runtime runtime = three_sims(&executor, factory);
       Generator generator(3);
       Trainer trainer(runtime,
                       TinyNet(runtime.device("sim:0"), generator, DType::f32),
@@ -248,10 +249,10 @@ TEST(DataParallelHang, ARankThatFellBehindGivesNobodyItsState) {
     StuckControl control(submit);
     control.fails_when_released = true;
     control.release.set_value();
-    const BackendFactory factory = stuck(control, "sim:0");
+    const detail::BackendFactory factory = stuck(control, "sim:0");
     ManualExecutor executor;
     executor.run([&] {
-      const Runtime runtime = three_sims(&executor, &factory);
+      const Runtime runtime = three_sims(&executor, factory);
       Generator generator(3);
       Trainer trainer(runtime,
                       TinyNet(runtime.device("sim:2"), generator, DType::f32),

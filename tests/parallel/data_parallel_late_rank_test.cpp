@@ -27,7 +27,7 @@ constexpr int kWorld = 3;
 const std::string kFirst = "sim:0";
 const std::string kHung = "sim:1";
 
-void pass(Duration time) {
+void pass(std::chrono::nanoseconds time) {
   const Deadline end = Deadline::in(time);
   while (!end.has_passed()) {
     current_context().parker().park(end);
@@ -62,7 +62,7 @@ class Hall {
   ~Hall() {  // whatever a test says, nobody hangs for ever
     let_go();
   }
-  void hang() const { static_cast<void>(released_->wait(Deadline::never())); }
+  void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
   DataParallelReport step(int number) {
     return trainer->step([number](const std::vector<Device>& ranks) {
       return divide(batch_of(number), static_cast<int>(ranks.size()));
@@ -77,8 +77,8 @@ class Hall {
       return exception.what();
     }
   }
-  static Duration time_of(const std::function<void()>& act) {
-    const TimePoint start = current_context().clock().now();
+  static std::chrono::nanoseconds time_of(const std::function<void()>& act) {
+    const detail::TimePoint start = current_context().clock().now();
     act();
     return current_context().clock().now() - start;
   }
@@ -156,7 +156,7 @@ TEST(DataParallelLateRank, TheFirstErrorOfTheFirstStepIsNotSwallowedByAHang) {
     });
     at = &hall;
     std::string error;
-    const Duration time = Hall::time_of([&] {
+    const std::chrono::nanoseconds time = Hall::time_of([&] {
       error =
           Hall::error_of([&] { hall.trainer->step(divide(batch_of(1), hall.trainer->world())); });
     });
@@ -290,15 +290,17 @@ TEST(RankGroup, NumbersItsRanksInTheNextMendWhenOneDidNotAnswerInThis) {
         SourceLoc::current());
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
-    const Pending<void> hung = ranks[0].worker.run(
-        [released](WorkerContext&) { static_cast<void>(released->wait(Deadline::never())); });
+    const Pending<void> hung = ranks[0].worker.run([released](WorkerContext&) {
+      static_cast<void>(released->wait({.deadline = Deadline::never()}));
+    });
     int questions = 0;
     Promise<void> answer;
     const auto answered = std::make_shared<const Pending<void>>(answer.pending());
     const auto trouble = [&] {
       if (++questions == 2) {  // all have answered that will
-        ranks[2].worker.post(
-            [answered](WorkerContext&) { static_cast<void>(answered->wait(Deadline::never())); });
+        ranks[2].worker.post([answered](WorkerContext&) {
+          static_cast<void>(answered->wait({.deadline = Deadline::never()}));
+        });
       }
       return CoordinatorTrouble{.missing = questions > 2 ? std::vector<int>{} : std::vector{0},
                                 .has_hang = true};

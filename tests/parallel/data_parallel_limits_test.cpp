@@ -40,10 +40,10 @@ TEST(DataParallelLimits, TheLargestDurationMeansNoLimit) {
                                            loss_of,
                                            {.devices = runtime.devices(),
                                             .optimizer = Sgd::Config{.learning_rate = 0.05},
-                                            .deadline = Duration::max(),
-                                            .hang_limit = Duration::max(),
-                                            .step_limit = Duration::max(),
-                                            .shutdown_limit = Duration::max()});
+                                            .deadline = std::chrono::nanoseconds::max(),
+                                            .hang_limit = std::chrono::nanoseconds::max(),
+                                            .step_limit = std::chrono::nanoseconds::max(),
+                                            .shutdown_limit = std::chrono::nanoseconds::max()});
     for (int step = 0; step < 3; ++step) {
       EXPECT_EQ(trainer.step(batch(step)).late_failure, nullptr);
     }

@@ -180,7 +180,7 @@ TEST(DataParallelMending, StepsBehindTheOneThatHangsFailWithIt) {
   in_virtual_time([](ManualExecutor& executor) {
     Hall hall(&executor, hang_in(1));
     Trainer trainer = hall.trainer({.policy = DeviceLossPolicy::shrink});
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     std::vector<Pending<DataParallelReport>> steps;
     steps.reserve(3);
     for (int step = 0; step < 3; ++step) {
@@ -200,11 +200,11 @@ TEST(DataParallelMending, StepsBehindTheOneThatHangsFailWithIt) {
 TEST(DataParallelMending, ATrainerThatIsDestroyedLeavesALossFunctionThatHangsBehind) {
   in_virtual_time([](ManualExecutor& executor) {
     const Hall hall(&executor, hang_in(1));
-    std::optional<TimePoint> start;
+    std::optional<detail::TimePoint> start;
     {
       Trainer trainer = hall.trainer({});
       const Pending<DataParallelReport> step = trainer.step_later(divide(batch_of(0), kWorld));
-      EXPECT_FALSE(step.wait_for(1s));
+      EXPECT_FALSE(detail::PendingAccess::is_ready_by(step, Deadline::in(1s)));
       start = current_context().clock().now();
     }
     EXPECT_EQ(current_context().clock().now() - *start, kDefaultWait);
@@ -223,7 +223,7 @@ TEST(DataParallelMending, ThreadsGoOnWithoutARankThatHangsToo) {
                     [released, calls = 0](
                         const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
                       if (context.device.name() == kVictim && ++calls == 2) {
-                        static_cast<void>(released->wait(Deadline::never()));
+                        static_cast<void>(released->wait({.deadline = Deadline::never()}));
                       }
                       return mean_loss(model, shard, context.device, DType::f32);
                     },

@@ -7,6 +7,8 @@
 #include <hearth/modules/adam.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -125,13 +127,13 @@ TEST(DataParallelParameters, TiedOnesStayTiedOnAllRanksAndAreTrainedOnce) {
     bench.trainer.step({points({1, 2}), points({3})});
   }
   const auto is_tied = [](const Odd& model, WorkerContext&) {
-    return model.head.impl() == model.stem.impl() ? 1 : 0;
+    return detail::TensorAccess::impl(model.head) == detail::TensorAccess::impl(model.stem) ? 1 : 0;
   };
   EXPECT_THAT(bench.trainer.evaluate(is_tied), ElementsAre(1, 1));
   const Odd copy = bench.trainer.snapshot();
-  EXPECT_EQ(copy.head.impl(), copy.stem.impl());
+  EXPECT_EQ(detail::TensorAccess::impl(copy.head), detail::TensorAccess::impl(copy.stem));
   const Odd taken = bench.trainer.take_model();
-  EXPECT_EQ(taken.head.impl(), taken.stem.impl());
+  EXPECT_EQ(detail::TensorAccess::impl(taken.head), detail::TensorAccess::impl(taken.stem));
   const Step step{points({1, 2}), points({3})};
   EXPECT_LE(largest_difference(weights_of(taken), alone({step, step, step})), 1e-12);
 }

@@ -300,8 +300,8 @@ TEST(DataParallel, RefusesWhatMakesNoSense) {
        {DataParallelOptions{},
         DataParallelOptions{.devices = {Device()}},
         DataParallelOptions{.devices = one, .bucket_bytes = 0},
-        DataParallelOptions{.devices = one, .deadline = Duration::zero()},
-        DataParallelOptions{.devices = one, .hang_limit = Duration::zero()},
+        DataParallelOptions{.devices = one, .deadline = std::chrono::nanoseconds::zero()},
+        DataParallelOptions{.devices = one, .hang_limit = std::chrono::nanoseconds::zero()},
         DataParallelOptions{.devices = one, .on_loss = static_cast<DeviceLossPolicy>(7)},
         DataParallelOptions{.devices = one, .spares = one}}) {
     try {

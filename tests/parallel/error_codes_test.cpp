@@ -35,13 +35,12 @@ class FaultyDevice {
       : factory_{.make = [plan](const BackendRequest& request) -> std::unique_ptr<Backend> {
           return testing::make_sim(request, plan);
         }},
-        runtime_({.devices = {{.name = "sim:0", .memory_budget_bytes = budget_bytes}},
-                  .backend_factory = &factory_}) {}
+        runtime_({.devices = {{.name = "sim:0", .memory_budget_bytes = budget_bytes}}}, factory_) {}
 
   [[nodiscard]] Device device() const { return runtime_.device("sim:0"); }
 
  private:
-  BackendFactory factory_;
+  detail::BackendFactory factory_;
   Runtime runtime_;
 };
 

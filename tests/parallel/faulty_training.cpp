@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kMostOfAStep = 10s;
+constexpr std::chrono::nanoseconds kMostOfAStep = 10s;
 
 /// Says what it is given.
 class WatchedSim final : public ForwardingBackend {
@@ -100,15 +100,14 @@ Hall::Hall(Executor* executor, Fault fault, TrainingOptions training)
                             : std::move(sim);
       }} {
   // Faults are told by the number of a submit.
-  RuntimeOptions options{
-      .devices = {}, .fusion = Fusion::off, .executor = executor, .backend_factory = &factory_};
+  RuntimeOptions options{.devices = {}, .fusion = Fusion::off, .executor = executor};
   for (int i = 0; i < options_.world() + 1; ++i) {
     options.devices.push_back({.name = options_.name_of(i)});
     if (options_.is_mixed && options.devices.back().name.starts_with("sim:")) {
       options.devices.back().sim_schedule = SimSchedule{.queues = 2, .cost_seed = 5};
     }
   }
-  runtime_ = std::make_unique<Runtime>(std::move(options));
+  runtime_ = std::make_unique<Runtime>(std::move(options), factory_);
 }
 
 Hall::~Hall() {
@@ -156,7 +155,7 @@ Trainer::LossFn Hall::loss() const {
     const int call = ++(*calls)[rank_of(context.device)];
     if (call == fault_.call) {
       Tensor other = fault_.prank(model, shard, context, *this);
-      if (!other.is_empty()) {
+      if (other.is_valid()) {
         return other;
       }
     }
@@ -188,7 +187,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
   {
     Trainer trainer = hall.trainer(options);
     for (int step = 0; step < kSteps; ++step) {
-      const TimePoint start = current_context().clock().now();
+      const detail::TimePoint start = current_context().clock().now();
       int world = 0;
       try {
         const DataParallelReport report = trainer.step([&](const std::vector<Device>& ranks) {

@@ -52,7 +52,7 @@ struct TrainingOptions {
   bool has_spare = false;
   double drop = 0;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05};
-  Duration deadline = std::chrono::seconds(5);
+  std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// Two asynchronous sims and a cpu, and a third one as the spare; else kWorld sims and one.
   bool is_mixed = false;
 
@@ -111,7 +111,7 @@ class Hall {
   [[nodiscard]] Trainer trainer(const TrainingOptions& options) const;
   [[nodiscard]] Trainer trainer_of(TinyNet model, int world, const TrainingOptions& options) const;
   /// For pranks: waits until let_go().
-  void hang() const { static_cast<void>(released_->wait(Deadline::never())); }
+  void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
   /// Whatever hangs comes back.
   void let_go();
   /// Whether the kernel that hangs, or the prank, has begun.
@@ -133,7 +133,7 @@ class Hall {
   const std::shared_ptr<const Pending<void>> released_ =
       std::make_shared<const Pending<void>>(release_.pending());
   const std::shared_ptr<std::vector<int>> calls_;  ///< By device.
-  BackendFactory factory_;
+  detail::BackendFactory factory_;
   std::unique_ptr<Runtime> runtime_;
 };
 

@@ -257,7 +257,7 @@ TEST(Frozen, AClientThatFailsIsCancelledOrLeavesHarmsNoOther) {
         auto asked = net->forward(x).read_bytes();
         source.request_stop();
         try {
-          static_cast<void>(asked.get(source.get_token()));
+          static_cast<void>(asked.get({.stop = source.get_token()}));
         } catch (const DeviceError& error) {
           others_errors += error.code() == ErrorCode::cancelled ? 0 : 1;
         }

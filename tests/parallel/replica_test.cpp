@@ -56,7 +56,8 @@ TEST(Replica, ADecisionThatEndsMayAskForTheGenerator) {
     std::shared_ptr<UpdateDecision> decision(new UpdateDecision, [&](UpdateDecision* ended) {
       delete ended;
       asker = std::jthread([&] { seed.set_value(replica.generator().seed()); });
-      was_answered = answer.wait_for(std::chrono::seconds(10));
+      was_answered =
+          detail::PendingAccess::is_ready_by(answer, Deadline::in(std::chrono::seconds(10)));
     });
     static_cast<void>(coordinator.begin(1, 1, decision));
     replica.run({.step = 1,
@@ -89,7 +90,7 @@ TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
       const auto decision = std::make_shared<UpdateDecision>();
       const Pending<DataParallelReport> step = coordinator.begin(1, 2, decision);
       const BucketPlan plan({{.dtype = DType::f32, .shape = {1}}}, 1);
-      const auto rank = [&](int number, Duration limit) {
+      const auto rank = [&](int number, std::chrono::nanoseconds limit) {
         WorkerContext context{.rank = number,
                               .world = 2,
                               .device = device,
@@ -106,7 +107,7 @@ TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
             << "with no word of why, the parameter that nobody uses is left out";
         return error;
       };
-      constexpr Duration kLimit = std::chrono::seconds(5);
+      constexpr std::chrono::nanoseconds kLimit = std::chrono::seconds(5);
       const auto other = executor.spawn({.name = "rank 1"}, [&] {
         current_context().parker().park(Deadline::in(kLimit));
         static_cast<void>(rank(1, std::chrono::minutes(1)));

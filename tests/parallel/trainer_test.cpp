@@ -362,7 +362,7 @@ TEST(Trainer, ACallbackCanEndARun) {
   Digits digits;
   TrainerOptions options = digits.options;
   options.callbacks = {{.on_epoch = [](const EpochRecord& epoch, RunControl& control) {
-    control.is_stopping = epoch.epoch == 2;
+    control.stop = epoch.epoch == 2;
   }}};
   const TrainingResult result = digits.fit(options);
   EXPECT_EQ(result.reason, EndReason::stopped);

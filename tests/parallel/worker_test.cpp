@@ -153,7 +153,7 @@ TEST(Worker, AsksTheFunctionThatRunsToStop) {
   auto worker = std::make_unique<Worker>(test.runtime, test.device);
   const Pending<void> patient = worker->run([&](WorkerContext& context) {
     started.push(1);
-    nothing.get(context.stop);
+    nothing.get({.stop = context.stop});
   });
   ASSERT_TRUE(started.pop(Deadline::in(kDefaultWait)).has_value());
   worker.reset();
@@ -191,12 +191,12 @@ TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches
     auto worker = std::make_unique<Worker>(
         runtime, device, WorkerOptions{.rank = 2, .world = 3, .shutdown_limit = 5s});
     Pending<float> hung = worker->run([released](WorkerContext& context) {
-      static_cast<void>(released->wait(Deadline::never()));
+      static_cast<void>(released->wait({.deadline = Deadline::never()}));
       return sum(ones(context.device, {2})).item<float>() + static_cast<float>(context.rank);
     });
     const Pending<int> queued = worker->run([](WorkerContext&) { return 1; });
-    EXPECT_FALSE(hung.wait_for(1s));
-    const TimePoint begin = executor.clock().now();
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(hung, Deadline::in(1s)));
+    const detail::TimePoint begin = executor.clock().now();
     ::testing::internal::CaptureStderr();
     worker.reset();
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -221,9 +221,10 @@ TEST(Worker, AWaitThatNamesNoDeadlineHasThatOfTheRuntime) {
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
     Worker worker(runtime, runtime.device("cpu:0"));
-    const Pending<void> hung = worker.run(
-        [released](WorkerContext&) { static_cast<void>(released->wait(Deadline::never())); });
-    const TimePoint start = executor.clock().now();
+    const Pending<void> hung = worker.run([released](WorkerContext&) {
+      static_cast<void>(released->wait({.deadline = Deadline::never()}));
+    });
+    const detail::TimePoint start = executor.clock().now();
     const Status status = hung.wait();
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
@@ -265,7 +266,7 @@ TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
     Worker worker(test.runtime, test.device, {.shutdown_limit = 1ms});
     hung = worker.run([released, &started](WorkerContext& context) {
       started.push(1);
-      static_cast<void>(released->wait(Deadline::never()));
+      static_cast<void>(released->wait({.deadline = Deadline::never()}));
       return context.world;
     });
     ASSERT_TRUE(started.pop(Deadline::in(kDefaultWait)).has_value());

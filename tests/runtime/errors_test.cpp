@@ -72,7 +72,7 @@ TEST(Errors, AnErrorSaysWhereItCameFrom) {
     const Error error = read_error(bad * 2);
     EXPECT_EQ(error.op, "add");
     EXPECT_EQ(error.device, "sim:0");
-    EXPECT_EQ(error.lane, stream.id());
+    EXPECT_EQ(error.stream, stream.id());
     EXPECT_EQ(error.sequence, 2U) << "after the upload";
     EXPECT_EQ(error.module_path, "encoder.inner.weight");
     EXPECT_THAT(error.location.file, EndsWith("errors_test.cpp"));
@@ -153,7 +153,7 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
       const Error error = each.fail(world, weight, line);
       SCOPED_TRACE(each.op + ": " + error.to_string());
       EXPECT_EQ(error.device, "sim:0");
-      EXPECT_EQ(error.lane, stream.id());
+      EXPECT_EQ(error.stream, stream.id());
       EXPECT_GT(error.sequence, 1U);
       EXPECT_EQ(error.module_path, "encoder.inner.weight");
       EXPECT_THAT(error.location.file, EndsWith("errors_test.cpp"));

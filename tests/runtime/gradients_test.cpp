@@ -25,7 +25,7 @@ class GradientsTest : public testing::ReferenceTest {
 TEST_F(GradientsTest, AreFoundByPath) {
   const Gradients gradients = three_and_four();
   EXPECT_EQ(gradients.size(), 2U);
-  EXPECT_FALSE(gradients.is_empty());
+  EXPECT_FALSE(gradients.empty());
   EXPECT_THAT(reals(gradients.at("b")), ElementsAre(4));
   try {
     (void)gradients.at("c");

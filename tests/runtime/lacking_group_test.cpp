@@ -70,13 +70,13 @@ class LackingGroup : public ::testing::Test {
 
   template <class Body>
   void run(Body body) {
-    const BackendFactory factory{
+    const detail::BackendFactory factory{
         .make = [this](const BackendRequest&) { return std::make_unique<LackingBackend>(lack_); }};
     ManualExecutor executor;
     executor.run([&] {
-      Runtime runtime({.devices = {{.name = "sim:0", .memory_budget_bytes = 16 * kMiB}},
-                       .executor = &executor,
-                       .backend_factory = &factory});
+      Runtime runtime(
+          {.devices = {{.name = "sim:0", .memory_budget_bytes = 16 * kMiB}}, .executor = &executor},
+          factory);
       body(World{runtime, executor, runtime.device("sim:0")});
     });
   }

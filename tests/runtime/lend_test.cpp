@@ -79,11 +79,11 @@ TEST(Lend, TheResultIsNotVisibleBeforeDone) {
     const StreamScope scope(other);
     const Tensor sum = lent.result + 1;
     const Pending<std::vector<std::byte>> foreign = sum.read_bytes();
-    EXPECT_FALSE(own.wait_for(1s));
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(own, Deadline::in(1s)));
     EXPECT_FALSE(foreign.is_ready());
     floats(region)[1] = 5;
     region.done();
-    EXPECT_TRUE(own.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(own, Deadline::in(1s)));
     EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 6));
   });
 }
@@ -191,7 +191,7 @@ TEST(Lend, AWaitForTheDeviceInsideItsOwnLoopIsRefusedAtOnce) {
   stepped([](const World& world) {
     const Tensor x = world.f32({1});
     std::string refusal;
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     const Tensor lent = lend(
         world.f32({2}),
         [&](Result<LentRegion> region) {

@@ -88,7 +88,7 @@ TEST_P(GivenUpWhole, AnUpdateThatHasBegunRunsAsAWhole) {
     pass(3ms);
     give_up();
     trained.add_to(group, other);
-    group.commit().get(Deadline::in(1s));
+    group.commit().get({.deadline = Deadline::in(1s)});
     stream.set_limits({});
     EXPECT_THAT(trained.parameter.to_vector<float>(), ElementsAre(0, 1));
     EXPECT_THAT(other.to_vector<float>(), ElementsAre(2, 3));
@@ -113,8 +113,8 @@ TEST_P(GivenUpWhole, AJointUpdateThatHasNotBegunSaysNoToAll) {
                   }});
     give_up();
     client.held.let_go();
-    EXPECT_EQ(code_of(answer.get(Deadline::in(1s))), GetParam().code);
-    EXPECT_EQ(code_of(end.get(Deadline::in(1s))), GetParam().code);
+    EXPECT_EQ(code_of(answer.get({.deadline = Deadline::in(1s)})), GetParam().code);
+    EXPECT_EQ(code_of(end.get({.deadline = Deadline::in(1s)})), GetParam().code);
     EXPECT_FALSE(decision->commit());
     client.stream.set_limits({});
     EXPECT_THAT(trained.parameter.to_vector<float>(), ElementsAre(1, 2));
@@ -190,7 +190,7 @@ TEST_P(GivenUpWhole, ALoanThatHasNotBegunIsRefusedAndOneThatHasGoesOn) {
     give_up();
     EXPECT_TRUE(client.held.region().is_valid());
     client.held.let_go();
-    EXPECT_EQ(code_of(taker.get(Deadline::in(1s))), GetParam().code);
+    EXPECT_EQ(code_of(taker.get({.deadline = Deadline::in(1s)})), GetParam().code);
     EXPECT_EQ(read_error(lent).code, GetParam().code);
     client.stream.set_limits({});
     EXPECT_THAT(client.held.tensor().to_vector<float>(), ElementsAre(0));
@@ -269,7 +269,7 @@ TEST_P(GivenUpWhole, AKernelUnderWayEnds) {
             const Tensor first = zeros(world.device, {1});
             const Tensor second = first + 1;
             world.device.endpoint().wake_if_free();
-            ASSERT_TRUE(control.is_in.wait_for(1s));
+            ASSERT_TRUE(detail::PendingAccess::is_ready_by(control.is_in, Deadline::in(1s)));
             give_up();
             control.release.set_value();
             stream.set_limits({});

@@ -102,7 +102,7 @@ TEST(Manual, AnIdleActorWakesForTheFirstRing) {
   stepped([](const World& world) {
     pass(1s);
     const Pending<void> done = world.device.sync_later();
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     while (!done.is_ready()) {
       schedule_point();
       ASSERT_EQ(testing::now(), start) << "time had to pass before the actor looked";

@@ -135,7 +135,7 @@ TEST(RuntimeOptions, AStreamUsedTwiceNamesTheLineOfTheSecondUse) {
     const Error error = refusal([&] { const StreamScope there(stream); });
     EXPECT_EQ(error.code, ErrorCode::stream_misuse);
     EXPECT_EQ(error.location.line, line);
-    EXPECT_EQ(error.lane, stream.id());
+    EXPECT_EQ(error.stream, stream.id());
   }).join();
 }
 

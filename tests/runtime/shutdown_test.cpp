@@ -92,7 +92,7 @@ TEST(Shutdown, AReaderBehindALoanHearsOfItAtTheLimit) {
         const Tensor x = zeros(device, {2});
         HeldStream held(device);
         const Pending<std::vector<std::byte>> read = x.read_bytes();
-        const TimePoint start = testing::now();
+        const detail::TimePoint start = testing::now();
         runtime.reset();
         EXPECT_EQ(testing::now() - start, 5s);
         ASSERT_TRUE(read.is_ready());
@@ -110,7 +110,7 @@ TEST(Shutdown, ALoanThatEndsMeanwhileLetsTheRestRun) {
       pass(3s);
       held.let_go();
     });
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     runtime.reset();
     EXPECT_EQ(testing::now() - start, 3s);
     EXPECT_TRUE(read.wait().has_value());
@@ -128,13 +128,13 @@ TEST(Shutdown, TheLargestDurationMeansNoLimit) {
           pass(3h);
           held.let_go();
         });
-        const TimePoint start = testing::now();
+        const detail::TimePoint start = testing::now();
         runtime.reset();
         EXPECT_EQ(testing::now() - start, 3h);
         EXPECT_TRUE(read.wait().has_value());
         lender->join();
       },
-      Duration::max());
+      std::chrono::nanoseconds::max());
 }
 
 TEST(Shutdown, ThePassedLimitEndsQueuedWorkToo) {

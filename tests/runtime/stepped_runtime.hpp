@@ -44,7 +44,7 @@ struct SteppedOptions {
   bool round_intermediates = false;
   bool deterministic = false;
   /// Who makes the backends, in place of `faults`: stuck(control), say.
-  std::optional<BackendFactory> backends = {};
+  std::optional<detail::BackendFactory> backends = {};
 };
 
 /// What a body has at hand.
@@ -63,7 +63,7 @@ struct World {
   }
 };
 
-[[nodiscard]] inline BackendFactory faulty_sims(
+[[nodiscard]] inline detail::BackendFactory faulty_sims(
     std::map<std::string, FaultPlan, std::less<>> faults) {
   return {.make = [left = std::make_shared<decltype(faults)>(std::move(faults))](
                       const BackendRequest& request) -> std::unique_ptr<Backend> {
@@ -84,7 +84,7 @@ struct World {
 template <class Body>
 void stepped(const SteppedOptions& options, Body body) {
   ManualExecutor executor(options.seed, {.max_steps = 5'000'000});
-  const BackendFactory factory = options.backends.value_or(faulty_sims(options.faults));
+  const detail::BackendFactory factory = options.backends.value_or(faulty_sims(options.faults));
   executor.run([&] {
     Runtime runtime({.devices = options.devices,
                      .shutdown_limit = options.shutdown_limit,
@@ -94,8 +94,8 @@ void stepped(const SteppedOptions& options, Body body) {
                      .fusion_limit = options.fusion_limit,
                      .round_intermediates = options.round_intermediates,
                      .deterministic = options.deterministic,
-                     .executor = &executor,
-                     .backend_factory = &factory});
+                     .executor = &executor},
+                    factory);
     body(World{runtime, executor, runtime.device(options.devices.front().name)});
   });
 }
@@ -106,13 +106,13 @@ void stepped(Body body) {
 }
 
 /// Virtual time passes; everybody else may run.
-inline void pass(Duration duration) {
+inline void pass(std::chrono::nanoseconds duration) {
   const Deadline end = Deadline::in(duration);
   while (!end.has_passed()) {
     current_context().parker().park(end);
   }
 }
-[[nodiscard]] inline TimePoint now() {
+[[nodiscard]] inline detail::TimePoint now() {
   return current_context().clock().now();
 }
 
@@ -139,9 +139,9 @@ class HeldStream {
 
 /// The error that a read of the tensor throws; a failure when it throws none.
 [[nodiscard]] inline Error read_error(const Tensor& tensor,
-                                      Duration limit = std::chrono::hours(1)) {
+                                      std::chrono::nanoseconds limit = std::chrono::hours(1)) {
   try {
-    static_cast<void>(tensor.read_bytes().get(Deadline::in(limit)));
+    static_cast<void>(tensor.read_bytes().get({.deadline = Deadline::in(limit)}));
   } catch (const Exception& error) {
     return error.error();
   }

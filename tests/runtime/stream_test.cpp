@@ -30,7 +30,7 @@ TEST(Stream, AScopeMakesItTheThreadsCurrentOneAndScopesNest) {
     const auto stream_of_error = [&] {
       const Tensor bad = full(world.device, {1}, 7, DType::i64);
       const Tensor row = zeros(world.device, {1, 2});
-      return testing::read_error(cross_entropy_per_row(row, bad)).lane;
+      return testing::read_error(cross_entropy_per_row(row, bad)).stream;
     };
     const std::uint64_t own = stream_of_error();
     {
@@ -132,12 +132,11 @@ class NotingBackend final : public testing::ForwardingBackend {
 // None of them needs another, and all are queued before the first runs.
 TEST(Stream, OpsOfOneStreamRunInProgramOrder) {
   std::vector<std::int64_t> sizes;
-  const BackendFactory factory{
+  const detail::BackendFactory factory{
       .make = [&](const BackendRequest&) { return std::make_unique<NotingBackend>(sizes); }};
   ManualExecutor executor(1, {.max_steps = 1'000'000});
   executor.run([&] {
-    const Runtime runtime(
-        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
+    const Runtime runtime({.devices = {{.name = "sim:0"}}, .executor = &executor}, factory);
     const Device device = runtime.device("sim:0");
     std::vector<std::int64_t> wanted;
     std::vector<Tensor> results;
@@ -182,7 +181,7 @@ TEST(Stream, ALoanHoldsUpItsOwnStreamOnly) {
 
 void fill_until_refused(const World& world, const std::function<Tensor()>& push) {
   HeldStream held(world.device);
-  const TimePoint start = testing::now();
+  const detail::TimePoint start = testing::now();
   std::vector<Tensor> kept;
   try {
     while (kept.size() < 10'000) {
@@ -218,7 +217,7 @@ TEST(Stream, BackPressureLetsAllThrough) {
       const std::vector<Tensor> parts(60, world.f32({1}));
       Tensor total = zeros(world.device, {1});
       for (int i = 0; i < 400; ++i) {
-        total = std::move(total) + sum(concat(parts, 0), {0}, true);
+        total = std::move(total) + sum(concat(parts, 0), {0}, {.keep_dims = true});
       }
       EXPECT_EQ(total.item(), 60 * 400);
     });

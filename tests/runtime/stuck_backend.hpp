@@ -23,7 +23,8 @@ struct StuckControl {
   std::uint64_t stuck_at;
   bool throws_at_download = false;
   bool fails_when_released = false;
-  Duration kernel_time = {};  ///< What each kernel takes, on the clock of its thread.
+  std::chrono::nanoseconds kernel_time =
+      {};  ///< What each kernel takes, on the clock of its thread.
   Promise<void> release;
   Pending<void> released = release.pending();
   Promise<void> entered;
@@ -43,7 +44,7 @@ class StuckBackend final : public ForwardingBackend {
     }
     if (++count_ == control_->stuck_at) {
       control_->entered.set_value();
-      static_cast<void>(control_->released.wait(Deadline::never()));
+      static_cast<void>(control_->released.wait({.deadline = Deadline::never()}));
       if (control_->fails_when_released) {
         return refused(
             {.code = ErrorCode::kernel_failed, .text = "the kernel that was stuck failed"});
@@ -66,7 +67,7 @@ class StuckBackend final : public ForwardingBackend {
 };
 
 /// `name` is such a device, all others are as they are.
-inline BackendFactory stuck(StuckControl& control, std::string name = "sim:0") {
+inline detail::BackendFactory stuck(StuckControl& control, std::string name = "sim:0") {
   return {.make = [&control, name = std::move(name)](
                       const BackendRequest& request) -> std::unique_ptr<Backend> {
     if (request.name != name) {

@@ -139,7 +139,7 @@ TEST(UpdateGroup, AStreamThatEndsInMidGroupDiscardsIt) {
       group.emplace(world.device);
       group->sgd(parameter, world.f32({1, 1}), none, kPlain);
     }
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
     EXPECT_EQ(testing::now(), start) << "a reader waited for nothing";
     group.reset();
@@ -233,7 +233,7 @@ TEST(UpdateGroup, AnOperandThatNeverComesAbandonsTheGroup) {
     Tensor none;
     UpdateGroup group(world.device);
     group.sgd(parameter, late, none, kPlain);
-    const Status status = group.commit().wait(Deadline::in(1h));
+    const Status status = group.commit().wait({.deadline = Deadline::in(1h)});
     ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
     EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
     held->let_go();
@@ -256,7 +256,7 @@ TEST(UpdateGroup, AParameterThatNeverComesIsPoisonedNotGuessed) {
     Tensor none;
     UpdateGroup group(world.device);
     group.sgd(late, world.f32({1, 1}), none, kPlain);
-    EXPECT_FALSE(group.commit().wait(Deadline::in(1h)).has_value());
+    EXPECT_FALSE(group.commit().wait({.deadline = Deadline::in(1h)}).has_value());
     EXPECT_EQ(testing::read_error(late).code, ErrorCode::deadline_exceeded);
     held->let_go();
     world.device.sync();
@@ -298,7 +298,7 @@ TEST(UpdateGroup, AMistakeOfTheCallerQueuesNothing) {
 
 template <class Use>
 std::string refusal(const Use& use) {
-  const TimePoint start = testing::now();
+  const detail::TimePoint start = testing::now();
   std::string text = "nothing was refused";
   try {
     use();

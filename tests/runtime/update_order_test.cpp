@@ -47,7 +47,7 @@ class UpdateOrder : public ::testing::Test {
  protected:
   template <class Body>
   void run(Body body) {
-    const BackendFactory factory{.make = [this](const BackendRequest&) {
+    const detail::BackendFactory factory{.make = [this](const BackendRequest&) {
       return std::make_unique<BackwardsBackend>(batches_);
     }};
     testing::stepped({.devices = {{.name = "sim:0"}}, .backends = factory}, body);

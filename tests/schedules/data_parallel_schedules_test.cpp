@@ -64,7 +64,7 @@ bool is_planned(const Error& error) {
 Trained train(ManualExecutor& executor, const Kill& kill) {
   int opened = 0;
   StuckControl control(kill.hangs_at);
-  const BackendFactory factory{
+  const detail::BackendFactory factory{
       .make = [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
         if (kill.hangs_at != 0 && request.name == name_of(kill.rank)) {
           return std::make_unique<StuckBackend>(request.name, &control);
@@ -72,11 +72,11 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
         const bool is_victim = request.name == name_of(kill.rank) && ++opened == 1;
         return make_sim(request, is_victim ? kill.faults : FaultPlan{});
       }};
-  RuntimeOptions options{.devices = {}, .executor = &executor, .backend_factory = &factory};
+  RuntimeOptions options{.devices = {}, .executor = &executor};
   for (int rank = 0; rank < kWorld; ++rank) {
     options.devices.push_back({.name = name_of(rank)});
   }
-  const Runtime runtime(options);
+  const Runtime runtime(options, factory);
   const Release release(control);
   Generator generator(3);
   Trainer trainer(runtime,
@@ -89,7 +89,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
                    .on_loss = DeviceLossPolicy::shrink});
   Trained result;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    const TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = current_context().clock().now();
     std::size_t world = 0;
     try {
       static_cast<void>(trainer.step([&](const std::vector<Device>& ranks) {

@@ -104,7 +104,7 @@ TEST(Plans, OfABlockServeEveryLengthOfASequence) {
         {.width = 4, .heads = 1, .inner = 4, .dropout = 0}, world.device, generator);
     const auto run = [&](std::int64_t length) {
       const Tensor x = random_normal(world.device, {1, length, 4}, generator);
-      static_cast<void>(layer.forward(x, Mode::eval, {.is_causal = true}).to_vector<float>());
+      static_cast<void>(layer.forward(x, Mode::eval, {.causal = true}).to_vector<float>());
     };
     run(7);
     const std::uint64_t of_one = world.device.statistics().plans;
@@ -135,7 +135,7 @@ TEST(Plans, AnUpdateOfTwoHundredParametersIsAtMostFourLaunches) {
                               Tensor total;
                               for (const Linear& layer : tracked.layers) {
                                 Tensor part = sum(layer.weight) + sum(*layer.bias);
-                                total = total.is_empty() ? part : total + part;
+                                total = !total.is_valid() ? part : total + part;
                               }
                               return total;
                             })
@@ -210,16 +210,16 @@ TEST(Plans, NamedLocalsCostATransformerBlockNoMemory) {
     const Written bytes = written(
         world,
         [&] {
-          const Tensor mean_of = mean(x, {-1}, true);
+          const Tensor mean_of = mean(x, {-1}, {.keep_dims = true});
           const Tensor centred = x - mean_of;
           const Tensor squares = square(centred);
-          const Tensor variance = mean(squares, {-1}, true);
+          const Tensor variance = mean(squares, {-1}, {.keep_dims = true});
           const Tensor deviation = sqrt(variance + 1e-5);
           const Tensor normed = centred / deviation * scale;
           const Tensor queries = matmul(normed, wide);
           const Tensor keys = matmul(normed, wide);
           const Tensor values = matmul(normed, wide);
-          const Tensor mixed = attention(queries, keys, values, {.is_causal = true});
+          const Tensor mixed = attention(queries, keys, values, {.causal = true});
           const Tensor projected = matmul(mixed, wide);
           const Tensor middle = x + projected;
           const Tensor inner = matmul(middle, in);
@@ -230,13 +230,13 @@ TEST(Plans, NamedLocalsCostATransformerBlockNoMemory) {
           return result;
         },
         [&] {
-          Tensor normed = rms_norm(x - mean(x, {-1}, true), scale);
+          Tensor normed = rms_norm(x - mean(x, {-1}, {.keep_dims = true}), scale);
           Tensor q = matmul(normed, wide);
           Tensor k = matmul(normed, wide);
           Tensor v = matmul(std::move(normed), wide);
           Tensor middle =
-              x + matmul(attention(std::move(q), std::move(k), std::move(v), {.is_causal = true}),
-                         wide);
+              x +
+              matmul(attention(std::move(q), std::move(k), std::move(v), {.causal = true}), wide);
           Tensor active = gelu(matmul(middle, in) + bias);
           return std::move(middle) + matmul(std::move(active), out);
         });

@@ -84,13 +84,13 @@ Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const Tensor& weight
     case 4:
       return 0.5 - std::move(a);
     case 5: {
-      const Tensor top = max(b, {-1}, true);
+      const Tensor top = max(b, {-1}, {.keep_dims = true});
       return std::move(a) - top;
     }
     case 6:
       return softmax(std::move(a), -1);
     case 7: {
-      Tensor total = sum(std::move(a), {-1}, true);
+      Tensor total = sum(std::move(a), {-1}, {.keep_dims = true});
       return b + std::move(total);
     }
     case 8:
@@ -116,7 +116,7 @@ std::vector<double> run_program(const World& world,
   for (std::size_t i = 0; i < program.size(); ++i) {
     const SmallOp& op = program[i];
     const auto alive = [&](std::uint64_t wanted) {
-      while (values[wanted].is_empty()) {
+      while (!values[wanted].is_valid()) {
         wanted = (wanted + 1) % values.size();
       }
       return wanted;
@@ -136,7 +136,7 @@ std::vector<double> run_program(const World& world,
   }
   std::vector<double> seen;
   for (const Tensor& value : values) {
-    if (!value.is_empty()) {
+    if (value.is_valid()) {
       const std::vector<double> elements = cast(value, DType::f64).to_vector<double>();
       seen.insert(seen.end(), elements.begin(), elements.end());
     }
@@ -229,7 +229,7 @@ SteppedOptions options_for(const std::string& device, Fusion fusion, Fusers::Whi
   if (device.starts_with("sim")) {
     options.devices[0].sim_schedule = SimSchedule{.queues = 2, .reorder_seed = 3};
   }
-  options.backends = BackendFactory{.make = [which](const BackendRequest& request) {
+  options.backends = detail::BackendFactory{.make = [which](const BackendRequest& request) {
     return std::make_unique<Fusers>(make_backend(request).value(), which);
   }};
   return options;

@@ -190,7 +190,8 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
 
 // Whether this thread was woken since the last call.
 bool was_woken() {
-  return current_context().parker().park(Deadline::in(Duration::zero())) == Wake::unparked;
+  return current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero())) ==
+         Wake::unparked;
 }
 
 // The consumer may then turn to other lanes for long: whoever waits for room must not depend on its

@@ -20,7 +20,8 @@
 namespace hearth {
 namespace {
 
-constexpr Duration kWait = std::chrono::seconds(60);  // of one wait; the whole takes a second
+constexpr std::chrono::nanoseconds kWait =
+    std::chrono::seconds(60);  // of one wait; the whole takes a second
 
 std::uint32_t push_count() {
   const char* wanted = std::getenv("RING_STRESS_PUSHES");

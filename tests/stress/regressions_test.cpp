@@ -114,7 +114,7 @@ TEST(Regressions, AdamRecoversFromMemoryThatWasShortOnItsFirstStep) {
       {.devices = {{.name = "cpu:0", .memory_budget_bytes = std::int64_t{64} << 20}}});
   const Device device = runtime.device("cpu:0");
   Generator generator(1);
-  Linear model({.in = 1000, .out = 2000, .has_bias = false}, device, generator);  // 8 MB
+  Linear model({.in = 1000, .out = 2000, .bias = false}, device, generator);  // 8 MB
   Adam adam({.learning_rate = 1e-3});
   const Tensor x = ones(device, {1, 1000});
   const auto step = [&] {

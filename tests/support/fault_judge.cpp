@@ -89,7 +89,7 @@ void FaultJudge::look_at(const Error& error, std::size_t node) {
     return;
   }
   if (trace_ != nullptr) {
-    roots_.emplace(Name{root.device, root.lane, root.sequence}, root.code);
+    roots_.emplace(Name{root.device, root.stream, root.sequence}, root.code);
     return;
   }
   if (is_of_a_read(root)) {

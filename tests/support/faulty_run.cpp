@@ -33,7 +33,7 @@ std::unique_ptr<Backend> noted(std::unique_ptr<AnySim> sim, Sim& note) {
   return sim;
 }
 
-BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
+detail::BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
   return {.make = [&run, &sims](const BackendRequest& request) -> std::unique_ptr<Backend> {
     if (!request.name.starts_with("sim:")) {
       return nullptr;
@@ -203,7 +203,7 @@ void FaultFigures::count(const RandomProgram& program, const Plan& plan, const F
 
 std::vector<std::string> judge_faulty_run(const FaultyRun& run, FaultFigures& figures) {
   Sims sims;
-  const BackendFactory factory = factory_of(run, sims);
+  const detail::BackendFactory factory = factory_of(run, sims);
   ManualExecutor executor(run.schedule, {.max_steps = 5'000'000, .preempts_at_locks = true});
   std::vector<std::string> wrong;
   executor.run([&] {
@@ -213,8 +213,8 @@ std::vector<std::string> judge_faulty_run(const FaultyRun& run, FaultFigures& fi
                                        {.name = "sim:1"},
                                        {.name = "reference:0"}},
                            .fusion = run.fusion,
-                           .executor = &executor,
-                           .backend_factory = &factory});
+                           .executor = &executor},
+                          factory);
     wrong = judge_program(run, runtime, executor, sims, figures);
     settle(runtime, run.plan.hangs);
     look_for_leaks(runtime, sims, wrong);

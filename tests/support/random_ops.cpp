@@ -210,7 +210,7 @@ Tensor own_attention(Call& in) {
     return neg(in(0));
   }
   Tensor keys = tanh(in.keep(0));
-  return attention(in.keep(0), in.of(std::move(keys)), in(0), {.is_causal = in.pick(2) == 0});
+  return attention(in.keep(0), in.of(std::move(keys)), in(0), {.causal = in.pick(2) == 0});
 }
 
 Tensor exact_product(Call& in) {
@@ -243,10 +243,14 @@ constexpr std::array kFolds{
         "argmax", Family::fold, For::exact, [](Call& in) { return argmax(in(0), any_axis(in)); }},
     RandomOp{"product with itself", Family::fold, For::exact, exact_product},
     RandomOp{"matmul", Family::fold, For::exact, exact_matmul, 2},
-    RandomOp{
-        "max", Family::fold, For::both, [](Call& in) { return max(in(0), {any_axis(in)}, true); }},
-    RandomOp{
-        "min", Family::fold, For::both, [](Call& in) { return min(in(0), {any_axis(in)}, true); }},
+    RandomOp{"max",
+             Family::fold,
+             For::both,
+             [](Call& in) { return max(in(0), {any_axis(in)}, {.keep_dims = true}); }},
+    RandomOp{"min",
+             Family::fold,
+             For::both,
+             [](Call& in) { return min(in(0), {any_axis(in)}, {.keep_dims = true}); }},
     RandomOp{
         "argmin", Family::fold, For::exact, [](Call& in) { return argmin(in(0), any_axis(in)); }},
     RandomOp{"scaled cumsum",
@@ -260,7 +264,7 @@ constexpr std::array kFolds{
     RandomOp{"mean",
              Family::fold,
              For::smooth,
-             [](Call& in) { return mean(in(0), {any_axis(in)}, in.pick(2) == 0); }},
+             [](Call& in) { return mean(in(0), {any_axis(in)}, {.keep_dims = in.pick(2) == 0}); }},
     RandomOp{"softmax",
              Family::fold,
              For::smooth,

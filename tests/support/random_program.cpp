@@ -306,7 +306,7 @@ void RandomProgram::apply(const RandomOp& op, std::vector<std::size_t> operands)
                                                                          : refused.error().text;
   }
   judge_refusal(op, must, refusal);
-  if (!made.is_empty()) {
+  if (made.is_valid()) {
     set(index, std::move(made));
   }
 }

@@ -41,7 +41,7 @@ struct Node {
   std::size_t device = 0;
   bool is_new = false;       ///< Made after the restart.
   bool is_gradient = false;  ///< Need not depend on each operand.
-  [[nodiscard]] bool has_handle() const { return !tested.is_empty(); }
+  [[nodiscard]] bool has_handle() const { return tested.is_valid(); }
 };
 
 /// An optimizer step: an update group.

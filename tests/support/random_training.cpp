@@ -53,7 +53,7 @@ Tensor loss_step(int step, const Tensor& x, const Tensor& y, Values values, Sour
 
 /// Ones, of a kernel that may fail while it runs: a division of integers.
 Tensor checked_ones(const Tensor& like, SourceLoc loc) {
-  const Tensor six = full_integer(like.device(), like.shape(), 6, DType::i32, loc);
+  const Tensor six = full(like.device(), like.shape(), 6, DType::i32, loc);
   return cast({div({six, loc}, {six, loc}), loc}, DType::f32);
 }
 

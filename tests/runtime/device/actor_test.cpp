@@ -65,8 +65,8 @@ TEST(Actor, ABorrowerWhoseDeadlinePassesLeavesTheRestToTheActor) {
     HeldStream held(world.device);
     const Tensor behind = world.f32({1}) + 1;
     const Pending<std::vector<std::byte>> value = behind.read_bytes();
-    const TimePoint start = testing::now();
-    EXPECT_FALSE(value.wait_for(3s));
+    const detail::TimePoint start = testing::now();
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(value, Deadline::in(3s)));
     EXPECT_EQ(testing::now() - start, 3s);
     held.let_go();
     pass(10ms);
@@ -92,9 +92,9 @@ TEST(Actor, LanesTakeTurns) {
     const Pending<std::vector<std::byte>> mine = world.f32({1}).read_bytes();
     busy_held->let_go();
     held.let_go();
-    EXPECT_TRUE(mine.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(mine, Deadline::in(1s)));
     EXPECT_FALSE(busy_done.is_ready()) << "the short lane waited for all of the long one";
-    EXPECT_TRUE(busy_done.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(busy_done, Deadline::in(1s)));
   });
 }
 
@@ -112,13 +112,13 @@ TEST(Actor, AnOpWhoseOperandNeverComesFailsAtItsDeadlineAndTheLaneGoesOn) {
     const Tensor sum = late + 1;
     const Tensor after = world.f32({1}) + 1;
     const Pending<std::vector<std::byte>> other = after.read_bytes();
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     const Error error = testing::read_error(sum);
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(error.op, "add");
     EXPECT_THAT(error.text, ::testing::HasSubstr("was not made in time"));
     EXPECT_EQ(testing::now() - start, kDefaultWait);
-    EXPECT_TRUE(other.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(other, Deadline::in(1s)));
     EXPECT_EQ(after.item(), 2);
     held->let_go();
     EXPECT_EQ(late.item(), 5) << "the late tensor itself is good";
@@ -136,8 +136,8 @@ TEST(Actor, AnOpWaitsForItsOperandAsLongAsItsRuntimeSays) {
       late = world.f32({5});
     }
     const Pending<std::vector<std::byte>> sum = (late + 1).read_bytes();
-    EXPECT_FALSE(sum.wait_for(299s));
-    const TimePoint start = testing::now();
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(sum, Deadline::in(299s)));
+    const detail::TimePoint start = testing::now();
     EXPECT_EQ(testing::code_of(sum.wait()), ErrorCode::deadline_exceeded);
     EXPECT_EQ(testing::now() - start, 1s);
     held->let_go();
@@ -203,8 +203,8 @@ TEST(Actor, AReaderWithMorePatienceThanALaneHearsOfTheLanesDeadline) {
     }
     pass(1s);
     const Tensor sum = late + 1;
-    const TimePoint start = testing::now();
-    const Status status = sum.read_bytes().wait(Deadline::in(10 * kDefaultWait));
+    const detail::TimePoint start = testing::now();
+    const Status status = sum.read_bytes().wait({.deadline = Deadline::in(10 * kDefaultWait)});
     EXPECT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
     EXPECT_EQ(testing::now() - start, kDefaultWait);
     held->let_go();

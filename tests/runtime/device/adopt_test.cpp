@@ -36,7 +36,7 @@ TEST(Lifetime, AdoptWaitsForTheUsesOfOtherLanes) {
     x.adopt();
     const Tensor changed = std::move(x) + 1;  // would write over what the other lane still reads
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
-    EXPECT_FALSE(bytes.wait_for(1s));
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
     held->let_go();
     EXPECT_THAT(changed.to_vector<float>(), ElementsAre(2, 3));
     EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
@@ -56,7 +56,7 @@ TEST(Lifetime, AdoptWaitsUpToTheWaitLimit) {
     x.adopt();
     const Tensor changed = std::move(x) + 1;
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
-    EXPECT_FALSE(bytes.wait_for(10min));
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(10min)));
     held->let_go();
     EXPECT_THAT(changed.to_vector<float>(), ElementsAre(2, 3));
     EXPECT_EQ(live_tensors(world.device), 2) << "the result and the lent tensor";
@@ -79,7 +79,7 @@ TEST(Lifetime, AnAdoptThatWaitedInVainNeitherHoldsItsLaneUpNorHurtsTheOthers) {
     x.adopt();
     const Tensor changed = std::move(x) + 1;
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
-    ASSERT_TRUE(bytes.wait_for(6s));
+    ASSERT_TRUE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(6s)));
     const Tensor others = world.f32({7, 7}) * 2;  // gets no bytes that are still to be read
     EXPECT_THAT(others.to_vector<float>(), ElementsAre(14, 14));
     held->let_go();

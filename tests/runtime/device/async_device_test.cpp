@@ -121,7 +121,7 @@ TEST(AsyncDevice, AHangIsFoundByEveryWaitAndNamesTheOp) {
     world.device.sync();
     const Tensor hung = exp(before);
     const std::uint32_t line = __LINE__ - 1;
-    const Status status = world.device.sync_later().wait(Deadline::in(60s));
+    const Status status = world.device.sync_later().wait({.deadline = Deadline::in(60s)});
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
     EXPECT_THAT(status.error().text, HasSubstr("does not answer"));
@@ -138,7 +138,7 @@ TEST(AsyncDevice, AHangIsFoundByEveryWaitAndNamesTheOp) {
 TEST(AsyncDevice, ALossFailsAllThatIsInFlightAtOnce) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     stepped(asynchronous({.lost_at = 1us * (seed + 1)}, seed), [](const World& world) {
-      const TimePoint start = testing::now();
+      const detail::TimePoint start = testing::now();
       Tensor x = zeros(world.device, {1000});
       std::vector<Pending<std::vector<std::byte>>> reads;
       for (int i = 0; i < 100; ++i) {
@@ -173,16 +173,16 @@ TEST(AsyncDevice, ARestartLetsGoOfABackendThatHangs) {
   int alive = 0;
   ManualExecutor executor;
   executor.run([&] {
-    const BackendFactory factory{.make = [&](const BackendRequest& request) {
+    const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
       return std::make_unique<Watched>(
           testing::make_sim(request, {.hanging_submit = alive == 0 ? 1U : 0U}), alive);
     }};
-    const Runtime runtime({.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}},
-                           .executor = &executor,
-                           .backend_factory = &factory});
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}}, .executor = &executor},
+        factory);
     const Device device = runtime.device("sim:0");
     const Tensor hung = zeros(device, {1});
-    EXPECT_FALSE(hung.read_bytes().wait_for(1s));
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(hung.read_bytes(), Deadline::in(1s)));
     device.restart();
     testing::pass(1s);
     EXPECT_EQ(alive, 1) << "nobody waits for the old one";
@@ -268,7 +268,8 @@ TEST(AsyncDevice, AnUpdateBehindAHangDidNotHappen) {
     UpdateGroup group(world.device);
     Tensor none;
     group.sgd(weight, gradient, none, {.learning_rate = 1});
-    EXPECT_EQ(code_of(group.commit().wait(Deadline::in(60s))), ErrorCode::deadline_exceeded);
+    EXPECT_EQ(code_of(group.commit().wait({.deadline = Deadline::in(60s)})),
+              ErrorCode::deadline_exceeded);
   });
 }
 

@@ -70,7 +70,7 @@ class HeldSim final : public testing::ForwardingBackend {
 template <class Body>
 void with_held_time(Body body) {
   HeldTime time;
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+  const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
     return std::make_unique<HeldSim>(testing::make_sim(request, {}), time);
   }};
   SteppedOptions options = asynchronous();
@@ -182,7 +182,7 @@ class StraySim final : public testing::ForwardingBackend {
 TEST(AsyncUpdates, AFirstKernelThatWroteAstrayDidNotLeaveTheOldValues) {
   SteppedOptions options = asynchronous();
   options.devices[0].memory = MemoryPooling::debug;
-  options.backends = BackendFactory{.make = [](const BackendRequest& request) {
+  options.backends = detail::BackendFactory{.make = [](const BackendRequest& request) {
     return std::make_unique<StraySim>(testing::make_sim(request, {}));
   }};
   stepped(options, [](const World& world) {
@@ -335,7 +335,7 @@ TEST(AsyncUpdates, AHangOrALossBehindTheGroupIsItsEnd) {
         }
         bool has_ended = false;
         for (const Pending<void>& each : done) {
-          const Status status = each.wait(Deadline::in(1h));
+          const Status status = each.wait({.deadline = Deadline::in(1h)});
           EXPECT_TRUE(!has_ended || !status.has_value());
           has_ended = has_ended || !status.has_value();
           if (!status.has_value()) {

@@ -24,7 +24,7 @@ using testing::World;
 
 constexpr SgdUpdate kPlain{.learning_rate = 1};
 
-SteppedOptions hanging_at(std::uint64_t submit, Duration wait_limit) {
+SteppedOptions hanging_at(std::uint64_t submit, std::chrono::nanoseconds wait_limit) {
   return {.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2}}},
           .faults = {{"sim:0", FaultPlan{.hanging_submit = submit}}},
           .wait_limit = wait_limit,
@@ -80,13 +80,13 @@ class ThrowingCells final : public testing::ForwardingBackend {
 TEST(AsyncWaits, ABackendThatThrowsWhenItIsAskedHowAKernelEndedFailsThatKernel) {
   SteppedOptions options{.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2}}}};
   options.backends =
-      BackendFactory{.make = [](const BackendRequest& request) -> std::unique_ptr<Backend> {
+      detail::BackendFactory{.make = [](const BackendRequest& request) -> std::unique_ptr<Backend> {
         return std::make_unique<ThrowingCells>(testing::make_sim(request, {}));
       }};
   stepped(options, [](const World& world) {
     const Tensor x = Tensor::from(world.device, std::vector<std::int32_t>{6, 4}, {2});
     const Tensor quotient = x / Tensor::from(world.device, std::vector<std::int32_t>{3, 2}, {2});
-    const Status status = quotient.read_bytes().wait(Deadline::in(10s));
+    const Status status = quotient.read_bytes().wait({.deadline = Deadline::in(10s)});
     ASSERT_FALSE(status.has_value());
     EXPECT_THAT(status.error().text, HasSubstr("no answer"));
     EXPECT_THAT(x.to_vector<std::int32_t>(), ElementsAre(6, 4));
@@ -98,8 +98,8 @@ TEST(AsyncWaits, ASyncBehindAHangEndsAlthoughOtherWorkGetsOn) {
   stepped(hanging_at(3, 10s), [](const World& world) {
     const Tensor good = ones(world.device, {4});
     static_cast<void>(good.to_vector<float>());
-    const TimePoint start = testing::now();
-    Duration took = Duration::max();
+    const detail::TimePoint start = testing::now();
+    std::chrono::nanoseconds took = std::chrono::nanoseconds::max();
     const auto worker = world.spawn("worker", [&] {
       const Tensor hung = ones(world.device, {3}) + 1.0F;
       EXPECT_THROW(world.device.sync(), DeadlineExceeded);
@@ -124,7 +124,7 @@ TEST(AsyncWaits, AJointStepEndsAtItsDeadlineAlthoughAnotherOpHangs) {
     const StreamScope scope(other);
     const Tensor hung = ones(world.device, {3}) + 1.0F;
     pass(1ms);
-    const Status status = step.done.wait(Deadline::in(10s));
+    const Status status = step.done.wait({.deadline = Deadline::in(10s)});
     ASSERT_FALSE(status.has_value());
     EXPECT_THAT(status.error().text, HasSubstr("not decided before the deadline"));
     EXPECT_FALSE(step.decision->is_open());
@@ -153,7 +153,7 @@ TEST(AsyncWaits, AJointStepWithoutMemoryEndsAlthoughAnotherOpHangs) {
     pass(5s);
     step.decision->abort(std::make_shared<const Error>(
         Error{.code = ErrorCode::cancelled, .text = "another said no"}));
-    const Status status = step.done.wait(Deadline::in(30s));
+    const Status status = step.done.wait({.deadline = Deadline::in(30s)});
     ASSERT_FALSE(status.has_value());
     EXPECT_TRUE(step.done.is_ready());
     EXPECT_TRUE(step.prepared.is_ready()) << "whoever asked for it hears of it";
@@ -171,13 +171,13 @@ TEST(AsyncWaits, AStreamThatWaitsForRoomOnTheDeviceCanBeCancelled) {
         x = x + 1.0F;
       }
       pass(1ms);
-      const TimePoint start = testing::now();
+      const detail::TimePoint start = testing::now();
       if (is_stopped) {
         stop.request_stop();
       } else {
         stream.cancel();
       }
-      const Status status = x.read_bytes().wait(Deadline::in(50s));
+      const Status status = x.read_bytes().wait({.deadline = Deadline::in(50s)});
       ASSERT_FALSE(status.has_value());
       EXPECT_EQ(status.error().code, ErrorCode::cancelled) << status.error().text;
       EXPECT_LT(testing::now() - start, 1s);
@@ -240,7 +240,7 @@ TEST(AsyncWaits, UpdateGroupsWaitForRoomOnTheDevice) {
     EXPECT_LE(world.device.statistics().kernels, 256 + kMembers);
     pass(60s);
     for (Pending<void>& step : steps) {
-      EXPECT_FALSE(step.wait(Deadline::in(1s)).has_value());
+      EXPECT_FALSE(step.wait({.deadline = Deadline::in(1s)}).has_value());
     }
   });
 }

@@ -51,14 +51,14 @@ struct Formula {
 };
 
 Tensor softmax_of_parts(const Tensor& x) {
-  const Tensor top = max(x, {-1}, true);
+  const Tensor top = max(x, {-1}, {.keep_dims = true});
   const Tensor shifted = exp(x - top);
-  const Tensor total = sum(shifted, {-1}, true);
+  const Tensor total = sum(shifted, {-1}, {.keep_dims = true});
   return shifted / total;
 }
 Tensor log_softmax_of_parts(const Tensor& x) {
-  const Tensor shifted = x - max(x, {-1}, true);
-  return shifted - log(sum(exp(shifted), {-1}, true));
+  const Tensor shifted = x - max(x, {-1}, {.keep_dims = true});
+  return shifted - log(sum(exp(shifted), {-1}, {.keep_dims = true}));
 }
 
 // x [rows, width], weight and bias [width], scale [rows, 1].
@@ -72,13 +72,14 @@ const std::vector<Formula>& row_formulas() {
        [](const Tensors& t) { return softmax(t[0] * t[3] + t[2], -1) * t[1] + t[3]; }},
       {"all folds",
        [](const Tensors& t) {
-         const Tensor low = min(t[0] + t[2], {-1}, true);
+         const Tensor low = min(t[0] + t[2], {-1}, {.keep_dims = true});
          const Tensor sized = t[0] * 0.001 + 1;
-         return (t[0] - low) * t[1] + prod(sized, {-1}, true) * t[3] + mean(t[0], {-1}, true);
+         return (t[0] - low) * t[1] + prod(sized, {-1}, {.keep_dims = true}) * t[3] +
+                mean(t[0], {-1}, {.keep_dims = true});
        }},
       {"rows alone",
        [](const Tensors& t) {
-         const Tensor total = sum(square(t[0]), {-1}, false);
+         const Tensor total = sum(square(t[0]), {-1});
          return sqrt(total + 1) * 2;
        }},
   };
@@ -195,7 +196,7 @@ TEST(FusedRows, OfAllShapesHaveTheBitsOfSingleOps) {
        [](const Tensors& t) { return mean(square(t[0] * transpose(t[2], 0, 2)), {2}) + 1; }},
       {"expanded",
        [](const Tensors& t) {
-         const Tensor row = expand(mean(t[0] * 2, {-1}, true), {3, 5, 4});
+         const Tensor row = expand(mean(t[0] * 2, {-1}, {.keep_dims = true}), {3, 5, 4});
          return t[0] - row;
        }},
       {"sum of all",
@@ -205,7 +206,7 @@ TEST(FusedRows, OfAllShapesHaveTheBitsOfSingleOps) {
       {"rows of one element first",
        [](const Tensors& t) {
          const Tensor scale = exp(t[3] * 0.5) + 1;
-         return t[0] * scale - max(t[0], {-1}, true);
+         return t[0] * scale - max(t[0], {-1}, {.keep_dims = true});
        }},
       {"a fill that is needed too",
        [](const Tensors& t) {
@@ -238,8 +239,8 @@ TEST(FusedRows, ATensorInAnotherOrderIsFoldedAsItIsAlone) {
           const Tensor x = transpose(random_normal(device, {500, rows}, generator));
           const Tensor z = random_normal(device, {rows, 500}, generator);
           device.sync();
-          const Tensor total = sum(x, {-1}, true);
-          return concat({z * total + 1, tanh(mean(x, {-1}, true)) * z}, 0);
+          const Tensor total = sum(x, {-1}, {.keep_dims = true});
+          return concat({z * total + 1, tanh(mean(x, {-1}, {.keep_dims = true})) * z}, 0);
         },
         fmt::format("{} rows", rows));
   }
@@ -272,8 +273,10 @@ TEST(FusedRows, AValueOfARowReachesAllOfALongRow) {
     expect_same_bits(
         [&](const Device& device) {
           const Tensor x = row_inputs(device, 5, width, DType::f32)[0];
-          const Tensor total = sum(x, {-1}, true);
-          return concat({relu(exp(x / 3.0) * total), tanh(erf(x / 7.0) * max(x, {-1}, true))}, 0);
+          const Tensor total = sum(x, {-1}, {.keep_dims = true});
+          return concat(
+              {relu(exp(x / 3.0) * total), tanh(erf(x / 7.0) * max(x, {-1}, {.keep_dims = true}))},
+              0);
         },
         fmt::format("rows of {}", width));
   }
@@ -424,8 +427,8 @@ TEST(FusedRows, AViewThatIsNeededOutsideIsThere) {
       [](const Device& device) {
         const Tensor x = reshape(arange(device, 0, 12), {3, 4}).to(DType::f32);
         device.sync();
-        const Tensor total = sum(x * 2, {-1}, true);  // [3, 1]
-        const Tensor dropped = reshape(total, {3});   // needed by an op of its own
+        const Tensor total = sum(x * 2, {-1}, {.keep_dims = true});  // [3, 1]
+        const Tensor dropped = reshape(total, {3});                  // needed by an op of its own
         const Tensor centred = x * 2 - total;
         return concat({centred, expand(reshape(cumsum(dropped, 0), {3, 1}), {3, 4})}, 0);
       },
@@ -444,15 +447,15 @@ Tensor some_op(std::uint64_t kind, const Tensor& a, const Tensor& b) {
     case 1:
       return tanh(a);
     case 2:
-      return is_wide ? a - mean(a, {-1}, true) : a + 1;
+      return is_wide ? a - mean(a, {-1}, {.keep_dims = true}) : a + 1;
     case 3:
       return is_wide ? softmax(a, -1) : square(a);
     case 4:
       return is_wide ? matmul(matmul(a, transpose(a)), a) : abs(a);
     case 5:
-      return is_wide ? max(a, {-1}, true) * b : a * b;
+      return is_wide ? max(a, {-1}, {.keep_dims = true}) * b : a * b;
     default:
-      return is_wide ? expand(sum(a, {-1}, true), {2, 3}) : neg(a);
+      return is_wide ? expand(sum(a, {-1}, {.keep_dims = true}), {2, 3}) : neg(a);
   }
 }
 
@@ -543,7 +546,7 @@ TEST(FusedRows, OfTwoZerosTheFirstIsTheLargest) {
   for (const char* device : {"reference:0", "cpu:0"}) {
     stepped(on(device, Fusion::on), [&](const World& world) {
       const Tensor x = Tensor::from<float>(world.device, {-0.0F, 0.0F}, {1, 2});
-      const Tensor top = max(relu(x), {-1}, true) * 1.0;
+      const Tensor top = max(relu(x), {-1}, {.keep_dims = true}) * 1.0;
       EXPECT_TRUE(device != std::string("reference:0") || std::signbit(values_of(top)[0]));
       EXPECT_EQ(values_of(top)[0], 0);
     });

@@ -145,7 +145,7 @@ class FailsAtItsEnd final : public testing::ForwardingBackend {
 
 TEST(Fusion, AKernelThatHasOverwrittenItsInputAndFailsIsNotRunAgain) {
   SteppedOptions options = fusing();
-  options.backends = BackendFactory{.make = [](const BackendRequest& request) {
+  options.backends = detail::BackendFactory{.make = [](const BackendRequest& request) {
     return std::make_unique<FailsAtItsEnd>(testing::make_sim(request, {}));
   }};
   stepped(options, [](const World& world) {
@@ -185,7 +185,7 @@ class CountsNumbers final : public testing::ForwardingBackend {
 TEST(Fusion, AKernelIsCalledWithItsOwnNumbersThoughOpsThatNobodyNeedsHadSome) {
   std::vector<CountsNumbers::Call> calls;
   SteppedOptions options = fusing();
-  options.backends = BackendFactory{.make = [&](const BackendRequest& request) {
+  options.backends = detail::BackendFactory{.make = [&](const BackendRequest& request) {
     return std::make_unique<CountsNumbers>(testing::make_sim(request, {}), calls);
   }};
   stepped(options, [](const World& world) {
@@ -207,7 +207,9 @@ TEST(Fusion, AGroupThatComesAgainAsAnotherIsNoneThatIsRemembered) {
   const auto of_three = [](const Tensor& a, const Tensor& b, const Tensor& c) {
     return neg(relu(a - b) * c + b);
   };
-  const auto of_rows = [](const Tensor& a) { return neg(abs(sum(a, {-1}, true) * a)); };
+  const auto of_rows = [](const Tensor& a) {
+    return neg(abs(sum(a, {-1}, {.keep_dims = true}) * a));
+  };
   const auto along = [](const Tensor& a, int axis) { return neg(softmax(abs(a), axis) * a); };
   std::vector<std::vector<float>> singly;
   for (const Fusion fusion : {Fusion::off, Fusion::on}) {

@@ -35,7 +35,7 @@ TEST(Lifetime, AUseThatArrivesBeforeItsCreationWaitsForIt) {
     }
     const Tensor sum = x + 1;
     const Pending<std::vector<std::byte>> bytes = sum.read_bytes();
-    EXPECT_FALSE(bytes.wait_for(1s));
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
     held->let_go();
     EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 3));
   });
@@ -119,7 +119,7 @@ void drop_while_another_stream_reads(
     const Tensor other = world.f32({5, 6, 7, 8});  // takes the bytes if they are free
     world.device.sync();
     held->let_go();
-    const std::vector<std::byte> got = bytes.get(Deadline::in(1h));
+    const std::vector<std::byte> got = bytes.get({.deadline = Deadline::in(1h)});
     std::array<float, 4> values{};
     ASSERT_EQ(got.size(), sizeof(values));
     std::memcpy(values.data(), got.data(), sizeof(values));
@@ -204,7 +204,7 @@ TEST(Lifetime, ADropThatFindsItsLaneFullNeitherWaitsNorIsLost) {
       for (std::uint64_t i = 0; i < Lane::kCapacity; ++i) {
         tensors.push_back(full(world.device, {4}, static_cast<double>(i)));
       }
-      const TimePoint start = testing::now();
+      const detail::TimePoint start = testing::now();
       tensors.clear();
       EXPECT_EQ(testing::now(), start);
       held.let_go();

@@ -40,7 +40,7 @@ TEST(Loss, TheErrorOfEveryTensorNamesTheOpThatMetIt) {
       EXPECT_EQ(error.code, ErrorCode::device_lost);
       EXPECT_EQ(error.op, "exp");
       EXPECT_EQ(error.device, "sim:0");
-      EXPECT_EQ(error.lane, stream.id());
+      EXPECT_EQ(error.stream, stream.id());
       EXPECT_EQ(error.sequence, 3U) << "after the upload and the sum";
       EXPECT_EQ(error.module_path, "encoder.inner.weight");
       EXPECT_THAT(error.location.file, EndsWith("loss_test.cpp"));
@@ -74,7 +74,7 @@ TEST(Loss, WhoeverWaitsForALoanHearsOfItAtOnce) {
     Stream other(world.device);
     HeldStream held(world.device);
     const Pending<std::vector<std::byte>> behind = world.f32({1}).read_bytes();
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     {
       const StreamScope scope(other);
       EXPECT_EQ(read_error(exp(exp(world.f32({1})))).code, ErrorCode::device_lost);
@@ -94,7 +94,7 @@ TEST(Loss, WhoeverWaitsForAnotherDeviceHearsOfItAtOnce) {
     const Tensor here = Tensor::from<float>(other, {1}, {1}).to(world.device);
     const Pending<std::vector<std::byte>> parked = here.read_bytes();
     Stream stream(world.device);
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     {
       const StreamScope scope(stream);
       EXPECT_EQ(read_error(exp(world.f32({1}))).code, ErrorCode::device_lost);
@@ -108,7 +108,7 @@ TEST(Loss, WhoeverWaitsForAnotherDeviceHearsOfItAtOnce) {
 TEST(Loss, TensorsOnTheirWayToAnotherDeviceFailThereAtOnce) {
   stepped(lost_at(1), [](const World& world) {
     const Device other = world.runtime.device("sim:1");
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     const Tensor there = (world.f32({1}) + 1).to(other);
     const Error error = read_error(there * 2);
     EXPECT_EQ(error.code, ErrorCode::device_lost);
@@ -301,14 +301,13 @@ TEST(Restart, ADeviceThatCannotBeOpenedAgainStaysLost) {
   ManualExecutor executor;
   executor.run([&] {
     const auto count = std::make_shared<int>(0);
-    const BackendFactory factory{.make = [count](const BackendRequest& request) {
+    const detail::BackendFactory factory{.make = [count](const BackendRequest& request) {
       if (++*count == 2) {
         throw_error(Error{.code = ErrorCode::not_found, .text = "it was pulled out"});
       }
       return testing::make_sim(request, {.lost_at_submit = 1});
     }};
-    const Runtime runtime(
-        {.devices = {{.name = "sim:0"}}, .executor = &executor, .backend_factory = &factory});
+    const Runtime runtime({.devices = {{.name = "sim:0"}}, .executor = &executor}, factory);
     const Device device = runtime.device("sim:0");
     EXPECT_EQ(read_error(zeros(device, {1})).code, ErrorCode::device_lost);
     EXPECT_THROW(device.restart(), ArgumentError);
@@ -351,9 +350,9 @@ std::vector<std::vector<float>> run_three(std::uint64_t lost_at_submit) {
     const std::uint64_t kill = request.name == "sim:1" ? lost_at_submit : 0;
     return testing::make_sim(request, {.lost_at_submit = kill});
   };
-  const BackendFactory factory{.make = make};
-  const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}},
-                         .backend_factory = &factory});
+  const detail::BackendFactory factory{.make = make};
+  const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}}},
+                        factory);
   std::vector<std::vector<float>> results(3);
   std::vector<std::thread> users;
   for (std::size_t index = 0; index < results.size(); ++index) {

@@ -397,11 +397,11 @@ class Overwriting final : public ForwardingBackend {
 };
 
 TEST(DeviceMemory, TheDebugStrategyFailsAnOpThatWritesOutsideItsResult) {
-  const BackendFactory factory{.make = [](const BackendRequest&) -> std::unique_ptr<Backend> {
-    return std::make_unique<Overwriting>();
-  }};
-  const Runtime runtime({.devices = {{.name = "sim:0", .memory = MemoryPooling::debug}},
-                         .backend_factory = &factory});
+  const detail::BackendFactory factory{
+      .make = [](const BackendRequest&) -> std::unique_ptr<Backend> {
+        return std::make_unique<Overwriting>();
+      }};
+  const Runtime runtime({.devices = {{.name = "sim:0", .memory = MemoryPooling::debug}}}, factory);
   const Device device = runtime.device("sim:0");
   const Tensor x = ones(device, {3});
   const Error error = read_error(x + 1);

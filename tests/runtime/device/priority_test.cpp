@@ -118,12 +118,13 @@ TEST(StreamPriority, ALatencyStreamOvertakesLongPrograms) {
     background.held->let_go();
     normal.held->let_go();
     latency.held->let_go();
-    EXPECT_TRUE(latency.done.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(latency.done, Deadline::in(1s)));
     EXPECT_FALSE(normal.done.is_ready());
     EXPECT_FALSE(background.done.is_ready());
-    EXPECT_TRUE(normal.done.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(normal.done, Deadline::in(1s)));
     EXPECT_FALSE(background.done.is_ready());
-    EXPECT_TRUE(background.done.wait_for(1s)) << "nothing starves";
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(background.done, Deadline::in(1s)))
+        << "nothing starves";
   });
 }
 
@@ -154,8 +155,8 @@ TEST(StreamPriority, ThatOfANewStreamHoldsForItsFirstTurn) {
     Pending<void> seen = std::move(latency).then(world.runtime.continuations(),
                                                  [&] { was_first = !normal.is_ready(); });
     token.reset();
-    EXPECT_TRUE(normal.wait_for(1s));
-    EXPECT_TRUE(seen.wait_for(1s));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(normal, Deadline::in(1s)));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(seen, Deadline::in(1s)));
     EXPECT_TRUE(was_first);
   });
 }
@@ -172,7 +173,7 @@ TEST(StreamPriority, ALatencyStreamMayNeedWhatABackgroundStreamMakes) {
     const StreamScope scope(urgent);
     const Pending<double> needed = (made + 1).item_later();
     background.held->let_go();
-    ASSERT_TRUE(needed.wait_for(1s));
+    ASSERT_TRUE(detail::PendingAccess::is_ready_by(needed, Deadline::in(1s)));
     EXPECT_EQ(needed.wait().has_value(), true);
   });
 }

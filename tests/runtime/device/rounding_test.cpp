@@ -39,7 +39,7 @@ Tensor random_chain(std::mt19937& random, const Tensor& x, const Tensor& y) {
         values.push_back(tanh(a));
         break;
       case 3:
-        values.push_back(a - mean(b, {-1}, true));
+        values.push_back(a - mean(b, {-1}, {.keep_dims = true}));
         break;
       case 4:
         values.push_back(a / (square(b) + 1));
@@ -51,13 +51,13 @@ Tensor random_chain(std::mt19937& random, const Tensor& x, const Tensor& y) {
         values.push_back(where(a < b, sigmoid(a), sin(b)));
         break;
       case 7:
-        values.push_back(a - max(a, {-1}, true) * 0.125);
+        values.push_back(a - max(a, {-1}, {.keep_dims = true}) * 0.125);
         break;
       case 8:
         values.push_back(log_softmax(a, -1) * 0.25);
         break;
       case 9:
-        values.push_back(b * sum(a, {-1}, true) * 0.015625);
+        values.push_back(b * sum(a, {-1}, {.keep_dims = true}) * 0.015625);
         break;
       case 10:
         values.push_back(cast(cast(a, DType::f32) * 1.5, a.dtype()));

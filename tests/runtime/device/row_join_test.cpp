@@ -73,15 +73,13 @@ class RowJoinTest : public ::testing::Test {
   template <class Body>
   void run(Body body, const DeviceOptions& options = {.name = kName}, Fusion fusion = Fusion::off) {
     ManualExecutor executor(1, {.max_steps = 1'000'000});
-    const BackendFactory factory{.make = [&](const BackendRequest& request) {
+    const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
       calls.on_open();
       return std::make_unique<JoiningBackend>(request.name, calls);
     }};
     executor.run([&] {
-      const Runtime runtime({.devices = {options},
-                             .fusion = fusion,
-                             .executor = &executor,
-                             .backend_factory = &factory});
+      const Runtime runtime({.devices = {options}, .fusion = fusion, .executor = &executor},
+                            factory);
       const Device device = runtime.device(kName);
       body(device);
     });

@@ -218,7 +218,7 @@ TEST_F(ThrowingMemory, OfAnUpdateEndsTheGroupAndKeepsTheOldValues) {
       UpdateGroup group(world.device);
       group.sgd(parameter, gradient, momentum, kMomentum);
       const Pending<void> done = group.commit();
-      EXPECT_EQ(code_of(done.wait(Deadline::in(1h))), ErrorCode::internal);
+      EXPECT_EQ(code_of(done.wait({.deadline = Deadline::in(1h)})), ErrorCode::internal);
       EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
       EXPECT_THAT(momentum.to_vector<float>(), Each(0));
       EXPECT_EQ(world.device.memory().live_bytes, before) << "what it had got came back";

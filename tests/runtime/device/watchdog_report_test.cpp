@@ -33,7 +33,7 @@ TEST(Watchdog, ADeadlineThatPassesTellsWhatTheStreamsWaitFor) {
     const Tensor sum = late + 1;
     const auto other = world.spawn("other user", [&] { EXPECT_EQ(sum.item(), 6); });
     try {
-      static_cast<void>(sum.read_bytes().get(Deadline::in(3s)));
+      static_cast<void>(sum.read_bytes().get({.deadline = Deadline::in(3s)}));
       FAIL() << "the value came";
     } catch (const DeadlineExceeded& error) {
       const std::string report = error.report();
@@ -80,7 +80,7 @@ TEST(Watchdog, ALoanThatIsNotGivenBackReportsAndSaysWhereItWasLent) {
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(error.op, "lend");
     EXPECT_EQ(error.device, "sim:0");
-    EXPECT_NE(error.lane, 0U);
+    EXPECT_NE(error.stream, 0U);
     EXPECT_EQ(error.sequence, 2U);
     EXPECT_THAT(error.location.file, EndsWith("stepped_runtime.hpp"));
     EXPECT_THAT(error.report(), HasSubstr("device sim:0: generation 0, alive"));
@@ -93,7 +93,8 @@ TEST(Watchdog, AWaitThatIsTooLongNamesTheLineThatAskedForTheValue) {
     const std::uint32_t first_line = __LINE__ + 1;
     const Pending<double> read = held.tensor().item_later();
     const Pending<void> all = world.device.sync_later();
-    for (const Status& status : {read.wait(Deadline::in(1s)), all.wait(Deadline::in(1s))}) {
+    for (const Status& status :
+         {read.wait({.deadline = Deadline::in(1s)}), all.wait({.deadline = Deadline::in(1s)})}) {
       ASSERT_FALSE(status.has_value());
       EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
       EXPECT_THAT(status.error().location.file, EndsWith("watchdog_report_test.cpp"));
@@ -128,9 +129,9 @@ TEST(Watchdog, AnActorThatDoesNotAnswerIsNamedWithTheOpItIsAt) {
             const Device other = world.runtime.device("sim:1");
             const Tensor sum = exp(zeros(world.device, {1}));
             const Pending<void> done = world.device.sync_later();
-            EXPECT_TRUE(control.is_in.wait_for(1s));
-            const TimePoint start = testing::now();
-            const Status status = done.wait(Deadline::in(5s));
+            EXPECT_TRUE(detail::PendingAccess::is_ready_by(control.is_in, Deadline::in(1s)));
+            const detail::TimePoint start = testing::now();
+            const Status status = done.wait({.deadline = Deadline::in(5s)});
             ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
             EXPECT_EQ(testing::now() - start, 5s) << "nobody is asked yet";
             EXPECT_THAT(status.error().text, HasSubstr("op number 2 of stream 1, exp, called at "));
@@ -150,13 +151,14 @@ TEST(Watchdog, AShortWaitIsExactThoughNobodyElseHasBegunTheWork) {
   StuckControl control(2);
   stepped({.devices = {{.name = "sim:0"}}, .backends = stuck(control)}, [&](const World& world) {
     const Tensor sum = exp(zeros(world.device, {1}));
-    const TimePoint start = testing::now();
-    EXPECT_THROW(static_cast<void>(sum.item_later().get(Deadline::in(3s))), DeadlineExceeded);
+    const detail::TimePoint start = testing::now();
+    EXPECT_THROW(static_cast<void>(sum.item_later().get({.deadline = Deadline::in(3s)})),
+                 DeadlineExceeded);
     EXPECT_EQ(testing::now() - start, 3s);
     const std::stop_source stop;
     const auto asker = world.spawn("asker", [asked = stop]() mutable { asked.request_stop(); });
     try {
-      static_cast<void>(sum.item_later().get(stop.get_token()));
+      static_cast<void>(sum.item_later().get({.stop = stop.get_token()}));
       ADD_FAILURE() << "nobody has begun the work";
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::cancelled);
@@ -172,9 +174,9 @@ TEST(Watchdog, AWaitThatNamesNoDeadlineHasThatOfItsRuntime) {
   stepped({.devices = {{.name = "sim:0"}}, .wait_limit = 2s, .backends = stuck(control)},
           [&](const World& world) {
             const Tensor sum = exp(zeros(world.device, {1}));
-            EXPECT_TRUE(control.is_in.wait_for(1s));
+            EXPECT_TRUE(detail::PendingAccess::is_ready_by(control.is_in, Deadline::in(1s)));
             testing::pass(1s);
-            const TimePoint start = testing::now();
+            const detail::TimePoint start = testing::now();
             try {
               static_cast<void>(sum.item());
               ADD_FAILURE() << "the kernel came back";
@@ -216,7 +218,7 @@ TEST(Watchdog, ADeviceThatGetsOnKeepsItsReadersWaiting) {
               EXPECT_EQ((sum + 1).item(), kOps + 1) << "an op whose operand comes late";
             });
             const Tensor copy = sum.to(world.runtime.device("sim:1"));
-            const TimePoint start = testing::now();
+            const detail::TimePoint start = testing::now();
             EXPECT_EQ(copy.item(), kOps) << "bytes that come late from another device";
             EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
             world.device.sync();
@@ -248,7 +250,7 @@ TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
               EXPECT_EQ((halfway + 1).item(), kOps + 1)
                   << "a lane that waits for a lane that waits";
             });
-            const TimePoint start = testing::now();
+            const detail::TimePoint start = testing::now();
             EXPECT_EQ(halfway.to(world.runtime.device("sim:2")).item(), kOps);
             EXPECT_GT(testing::now() - start, (kOps - 1) * 1500ms);
             other->join();
@@ -271,7 +273,7 @@ TEST(Watchdog, DevicesThatWaitForEachOtherAndStandStillGiveUpAtTheLimit) {
     Stream third(world.device);
     const StreamScope scope(third);
     const Tensor back = there.to(world.device);
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     EXPECT_EQ(read_error(back).code, ErrorCode::deadline_exceeded);
     EXPECT_LE(testing::now() - start, 3s);
     held->let_go();
@@ -299,9 +301,9 @@ TEST(Watchdog, EagerReportsComeWithTheError) {
   stepped({.devices = {{.name = "sim:0"}}, .eager_reports = true, .backends = stuck(control)},
           [&](const World& world) {
             const Tensor sum = exp(zeros(world.device, {1}));
-            const TimePoint start = testing::now();
+            const detail::TimePoint start = testing::now();
             try {
-              static_cast<void>(sum.item_later().get(Deadline::in(3s)));
+              static_cast<void>(sum.item_later().get({.deadline = Deadline::in(3s)}));
               ADD_FAILURE() << "the kernel came back";
             } catch (const DeadlineExceeded& error) {
               EXPECT_THAT(error.what(), HasSubstr("watchdog report: thread main (number "));
@@ -315,19 +317,19 @@ TEST(Watchdog, EagerReportsComeWithTheError) {
 
 TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
   StuckControl control(1);
-  const BackendFactory factory = stuck(control);
+  const detail::BackendFactory factory = stuck(control);
   ManualExecutor executor;
   executor.run([&] {
     std::optional<Runtime> runtime;
     runtime.emplace(RuntimeOptions{.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
                                    .shutdown_limit = 10s,
-                                   .executor = &executor,
-                                   .backend_factory = &factory});
+                                   .executor = &executor},
+                    factory);
     const Tensor stuck_one = zeros(runtime->device("sim:0"), {1});
     const Tensor good = zeros(runtime->device("sim:1"), {1});
     EXPECT_EQ(good.item(), 0);
-    EXPECT_TRUE(control.is_in.wait_for(1s));
-    const TimePoint start = testing::now();
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(control.is_in, Deadline::in(1s)));
+    const detail::TimePoint start = testing::now();
     runtime.reset();
     EXPECT_EQ(testing::now() - start, 15s) << "the limit, and a little";
     EXPECT_THROW(static_cast<void>(stuck_one.item()), DeviceError);
@@ -340,8 +342,8 @@ TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
 TEST(Supervision, ARuntimeWaitsOnceForAllKernelsThatNeverComeBack) {
   StuckControl first(1);
   StuckControl second(1);
-  const BackendFactory factories[] = {stuck(first, "sim:0"), stuck(second, "sim:1")};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+  const detail::BackendFactory factories[] = {stuck(first, "sim:0"), stuck(second, "sim:1")};
+  const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
     return factories[request.name == "sim:1" ? 1 : 0].make(request);
   }};
   ManualExecutor executor;
@@ -349,13 +351,13 @@ TEST(Supervision, ARuntimeWaitsOnceForAllKernelsThatNeverComeBack) {
     std::optional<Runtime> runtime;
     runtime.emplace(RuntimeOptions{.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
                                    .shutdown_limit = 10s,
-                                   .executor = &executor,
-                                   .backend_factory = &factory});
+                                   .executor = &executor},
+                    factory);
     const Tensor a = zeros(runtime->device("sim:0"), {1});
     const Tensor b = zeros(runtime->device("sim:1"), {1});
-    EXPECT_TRUE(first.is_in.wait_for(1s));
-    EXPECT_TRUE(second.is_in.wait_for(1s));
-    const TimePoint start = testing::now();
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(first.is_in, Deadline::in(1s)));
+    EXPECT_TRUE(detail::PendingAccess::is_ready_by(second.is_in, Deadline::in(1s)));
+    const detail::TimePoint start = testing::now();
     ::testing::internal::CaptureStderr();
     runtime.reset();
     const std::string lines = ::testing::internal::GetCapturedStderr();
@@ -379,11 +381,11 @@ TEST(Supervision, ARuntimeDoesNotWaitForAContinuationThatNeverReturns) {
     Pending<double> hung = zeros(runtime->device("sim:0"), {1})
                                .item_later()
                                .then(runtime->continuations(), [released](double value) {
-                                 static_cast<void>(released->wait(Deadline::never()));
+                                 static_cast<void>(released->wait({.deadline = Deadline::never()}));
                                  return value + 1;
                                });
-    EXPECT_FALSE(hung.wait_for(1s));
-    const TimePoint start = testing::now();
+    EXPECT_FALSE(detail::PendingAccess::is_ready_by(hung, Deadline::in(1s)));
+    const detail::TimePoint start = testing::now();
     ::testing::internal::CaptureStderr();
     runtime.reset();
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),

@@ -288,7 +288,7 @@ TEST(Window, AProducerWithoutRoomDoesNotWaitForALinger) {
     stepped(looking_ahead(), [&](const World& world) {
       const std::vector<Tensor> inputs(static_cast<std::size_t>(parts), ones(world.device, {1}));
       world.device.sync();
-      const TimePoint start = testing::now();
+      const detail::TimePoint start = testing::now();
       std::vector<Tensor> results;
       const int count = parts == 1 ? 1000 : 40;  // more than there is room for
       results.reserve(static_cast<std::size_t>(count));
@@ -327,7 +327,7 @@ TEST(Window, NobodyWaitsForALinger) {
     stepped(looking_ahead(seed), [](const World& world) {
       const Tensor shared = some(world);
       const auto user = world.spawn("user", [&] {
-        const TimePoint start = testing::now();
+        const detail::TimePoint start = testing::now();
         for (int i = 0; i < 20; ++i) {
           EXPECT_THAT((shared + i).to_vector<float>(), Each(1.0F + static_cast<float>(i)));
         }
@@ -350,7 +350,7 @@ TEST(Window, AnOpThatSomebodyWaitsForIsNotHeldUp) {
       read = (late + 1).read_bytes();
     }
     look(world);
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     held.let_go();
     read.get();
     EXPECT_LT(testing::now() - start, 100us);
@@ -361,7 +361,7 @@ TEST(Window, AnOpThatSomebodyWaitsForIsNotHeldUp) {
 TEST(Window, AShutdownWaitsForNone) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     std::optional<Tensor> left;
-    const TimePoint start = testing::now();
+    const detail::TimePoint start = testing::now();
     stepped(looking_ahead(seed), [&](const World& world) { left = some(world); });
     EXPECT_LT(testing::now() - start, 1s);
   }

@@ -34,7 +34,7 @@ const std::vector<NamedOp>& ops() {
       {"sum", [](const Tensor& x) { return sum(x); }},
       {"mean", [](const Tensor& x) { return mean(x); }},
       {"sum of an axis", [](const Tensor& x) { return sum(x, 0); }},
-      {"mean of an axis", [](const Tensor& x) { return mean(x, -1, true); }},
+      {"mean of an axis", [](const Tensor& x) { return mean(x, -1, {.keep_dims = true}); }},
       {"max", [](const Tensor& x) { return max(x, -1); }},
       {"min", [](const Tensor& x) { return min(x, 0); }},
       {"prod", [](const Tensor& x) { return prod(x, -1); }},

@@ -191,7 +191,7 @@ TEST_F(OperatorsTest, OneAxisNeedsNoBraces) {
   const Tensor x = counting({2, 3});
   EXPECT_THAT(reals(sum(x, -1)), ElementsAre(3, 12));
   EXPECT_THAT(reals(mean(x, 0)), ElementsAre(1.5, 2.5, 3.5));
-  EXPECT_EQ(max(x, 1, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(max(x, 1, {.keep_dims = true}).shape(), (Shape{2, 1}));
   EXPECT_THAT(reals(sum(x, {0, 1})), ElementsAre(15));
   EXPECT_THAT(reals(sum(x, {})), ElementsAre(15)) << "no axis named: all";
   EXPECT_THAT(reals(sum(x, std::vector<int>{1})), ElementsAre(3, 12));

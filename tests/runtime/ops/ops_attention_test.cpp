@@ -64,7 +64,7 @@ TEST_F(AttentionTest, CausalQueriesAreTheLastOnes) {
   const Tensor k = zeros(device(), {4, 2}, DType::f64);
   const Tensor v = f64({1, 2, 3, 4}, {4, 1});
   const auto means = [&](std::int64_t queries) {
-    return reals(attention(zeros(device(), {queries, 2}, DType::f64), k, v, {.is_causal = true}));
+    return reals(attention(zeros(device(), {queries, 2}, DType::f64), k, v, {.causal = true}));
   };
   EXPECT_THAT(means(4), ElementsAre(1, 1.5, 2, 2.5));
   EXPECT_THAT(means(1), ElementsAre(2.5)) << "a step with a cache sees all keys";
@@ -114,12 +114,11 @@ TEST_F(AttentionTest, GradientsMatchDifferences) {
   };
   check([](const Tensors& in) { return square(attention(in[0], in[1], in[2])); });
   check([](const Tensors& in) {
-    return square(attention(in[0], in[1], in[2], {.is_causal = true, .scale = -0.7}));
+    return square(attention(in[0], in[1], in[2], {.causal = true, .scale = -0.7}));
   });
   check([&](const Tensors& in) { return square(attention(in[0], in[1], in[2], sees)); });
   check([&](const Tensors& in) {
-    return square(
-        attention(in[0], in[1], in[2], slice(added, 0, {.stop = 1}), {.is_causal = true}));
+    return square(attention(in[0], in[1], in[2], slice(added, 0, {.stop = 1}), {.causal = true}));
   });
 }
 
@@ -131,7 +130,7 @@ TEST_F(AttentionTest, AMaskMayHaveAGradient) {
                                               random.signed_values({4, 3, 5})};
   for (const bool is_causal : {false, true}) {
     const auto masked = [&](const Tensors& in) {
-      return square(attention(in[0], in[1], in[2], in[3], {.is_causal = is_causal}));
+      return square(attention(in[0], in[1], in[2], in[3], {.causal = is_causal}));
     };
     check_gradients(device(), masked, inputs);
     // The same values as the kernel's.
@@ -204,9 +203,9 @@ TEST_F(CpuAttention, NeverHoldsTheScores) {
   cpu_.sync();
   cpu_.reset_peak_memory();
   const std::int64_t before = cpu_.memory().live_bytes;
-  const Tensors slopes = grad(
-      [](const Tensors& in) { return sum(attention(in[0], in[1], in[2], {.is_causal = true})); },
-      inputs);
+  const Tensors slopes =
+      grad([](const Tensors& in) { return sum(attention(in[0], in[1], in[2], {.causal = true})); },
+           inputs);
   cpu_.sync();
   EXPECT_LT(cpu_.memory().peak_live_bytes - before, kScores / 3);
 }
@@ -217,12 +216,12 @@ TEST_F(CpuAttention, OneQueryAtATimeGivesTheSame) {
   const Tensor q = normal({2, 6, kLength, 32});
   const Tensor k = normal({2, 2, kLength, 32});
   const Tensor v = normal({2, 2, kLength, 32});
-  const Tensor all = attention(q, k, v, {.is_causal = true});
+  const Tensor all = attention(q, k, v, {.causal = true});
   for (const std::int64_t i : {0, 1, 255, 256, 299}) {
     const auto part = [&](const Tensor& x, std::int64_t first) {
       return slice(x, 2, {.start = first, .stop = i + 1});
     };
-    const Tensor one = attention(part(q, i), part(k, 0), part(v, 0), {.is_causal = true});
+    const Tensor one = attention(part(q, i), part(k, 0), part(v, 0), {.causal = true});
     expect_close(values(one), values(part(all, i)), 2e-6);
   }
 }

@@ -59,8 +59,8 @@ TEST_F(LogicalTest, AnyAndAllGoAlongAxes) {
   const Tensor x = f64({0, 0, 0, 2, 0, -1}, {3, 2});
   EXPECT_THAT(integers(any(x, 1)), ElementsAre(0, 1, 1));
   EXPECT_THAT(integers(all(x, 1)), ElementsAre(0, 0, 0));
-  EXPECT_THAT(integers(all(x, 0, true)), ElementsAre(0, 0));
-  EXPECT_EQ(all(x, 0, true).shape(), (Shape{1, 2}));
+  EXPECT_THAT(integers(all(x, 0, {.keep_dims = true})), ElementsAre(0, 0));
+  EXPECT_EQ(all(x, 0, {.keep_dims = true}).shape(), (Shape{1, 2}));
   EXPECT_THAT(integers(any(x)), ElementsAre(1));
   EXPECT_THAT(integers(all(booleans({1, 1}, {2}))), ElementsAre(1));
   EXPECT_EQ(any(x).dtype(), DType::boolean);

@@ -36,8 +36,8 @@ TEST_F(StatisticsTest, MinimumAndProductTakeAxesOrAll) {
   const Tensor x = f64({3, 1, 2, -4, 5, 6}, {2, 3});
   EXPECT_THAT(reals(min(x)), ElementsAre(-4));
   EXPECT_THAT(reals(min(x, 0)), ElementsAre(-4, 1, 2));
-  EXPECT_THAT(reals(prod(x, -1, true)), ElementsAre(6, -120));
-  EXPECT_EQ(prod(x, -1, true).shape(), (Shape{2, 1}));
+  EXPECT_THAT(reals(prod(x, -1, {.keep_dims = true})), ElementsAre(6, -120));
+  EXPECT_EQ(prod(x, -1, {.keep_dims = true}).shape(), (Shape{2, 1}));
   EXPECT_THAT(integers(min(i32({std::numeric_limits<std::int32_t>::min(), 3}, {2}))),
               ElementsAre(std::numeric_limits<std::int32_t>::min()));
   EXPECT_THAT(integers(prod(i32({1 << 20, 1 << 12}, {2}))), ElementsAre(0)) << "integers wrap";
@@ -53,7 +53,7 @@ TEST_F(StatisticsTest, ArgminGivesTheFirstPosition) {
   const Tensor x = f64({5, 1, 1, 0, 7, 0}, {2, 3});
   EXPECT_THAT(argmin(x, 1).to_vector<std::int64_t>(), ElementsAre(1, 0));
   EXPECT_THAT(argmin(x).to_vector<std::int64_t>(), ElementsAre(3));
-  EXPECT_EQ(argmin(x, 1, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(argmin(x, 1, {.keep_dims = true}).shape(), (Shape{2, 1}));
   EXPECT_THAT(argmin(f64({1, NAN, -5}, {3}), 0).to_vector<std::int64_t>(), ElementsAre(1));
   EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)argmin(zeros(device(), {0})); }),
               HasSubstr("argmin: axis 0 of [0] has no elements"));
@@ -64,11 +64,11 @@ TEST_F(StatisticsTest, TopkGivesValuesInOrderAndTheirPlaces) {
   const auto [values, places] = topk(f64({3, 1, 3, 2, -1, 5}, {2, 3}), 2);
   EXPECT_THAT(reals(values), ElementsAre(3, 3, 5, 2));
   EXPECT_THAT(integers(places), ElementsAre(0, 2, 2, 0)) << "the first of equal ones comes first";
-  const TopK smallest = topk(x, 3, 1, false);
+  const TopK smallest = topk(x, 3, {.axis = 1, .largest = false});
   EXPECT_THAT(reals(smallest.values), ElementsAre(1, 3, 3, -1, 2, 4));
   EXPECT_THAT(integers(smallest.positions), ElementsAre(1, 0, 2, 1, 0, 3));
   EXPECT_TRUE(std::isnan(reals(topk(x, 1).values)[0])) << "NaN is larger than all";
-  EXPECT_THAT(integers(topk(x, 1, 0).positions), ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(integers(topk(x, 1, {.axis = 0}).positions), ElementsAre(0, 0, 1, 0));
   EXPECT_EQ(topk(x, 0).values.shape(), (Shape{2, 0}));
   EXPECT_EQ(topk(zeros(device(), {0, 3}), 2).positions.shape(), (Shape{0, 2}));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, 5); }),
@@ -103,20 +103,25 @@ TEST_F(StatisticsTest, GradientsOfAProductAreExactBesideZeros) {
 
 TEST_F(StatisticsTest, ReductionsMatchDifferencesOverAnyAxes) {
   HostRandom random(33);
-  Tensor (*const ops[])(Arg, Axes, bool) = {
+  Tensor (*const ops[])(Arg, Axes, ReduceOptions) = {
       min,
       prod,
       logsumexp,
-      [](Arg x, Axes axes, bool keep_dims) { return var(x, axes, keep_dims, 0); },
-      [](Arg x, Axes axes, bool keep_dims) { return stddev(x, axes, keep_dims, 0.5); }};
+      [](Arg x, Axes axes, ReduceOptions options) {
+        return var(x, axes, {.keep_dims = options.keep_dims, .correction = 0});
+      },
+      [](Arg x, Axes axes, ReduceOptions options) {
+        return stddev(x, axes, {.keep_dims = options.keep_dims, .correction = 0.5});
+      }};
   const std::vector<int> axis_lists[] = {{}, {0}, {-1}, {0, 2}};
   for (const auto op : ops) {
     for (const std::vector<int>& axes : axis_lists) {
       for (const bool keep_dims : {false, true}) {
         SCOPED_TRACE(std::to_string(&op - ops) + ::testing::PrintToString(axes));
-        check_gradients(device(),
-                        [&](const Tensors& in) { return square(op(in[0], axes, keep_dims)); },
-                        {random.distinct({2, 3, 2})});
+        check_gradients(
+            device(),
+            [&](const Tensors& in) { return square(op(in[0], axes, {.keep_dims = keep_dims})); },
+            {random.distinct({2, 3, 2})});
       }
     }
   }
@@ -125,12 +130,12 @@ TEST_F(StatisticsTest, ReductionsMatchDifferencesOverAnyAxes) {
 TEST_F(StatisticsTest, VarianceDividesByTheCountLessItsCorrection) {
   const Tensor x = f64({1, 2, 3, 4, 10, 10}, {2, 3});
   expect_near(reals(var(x, 1)), {1, 12}, DType::f64);
-  expect_near(reals(var(x, 1, true, 0)), {2.0 / 3, 8}, DType::f64);
-  EXPECT_EQ(var(x, 1, true).shape(), (Shape{2, 1}));
+  expect_near(reals(var(x, 1, {.keep_dims = true, .correction = 0})), {2.0 / 3, 8}, DType::f64);
+  EXPECT_EQ(var(x, 1, {.keep_dims = true}).shape(), (Shape{2, 1}));
   expect_near(reals(stddev(x, 1)), {1, std::sqrt(12)}, DType::f64);
   EXPECT_EQ(var(x).shape(), Shape{});
   EXPECT_TRUE(std::isnan(reals(var(f64({1}, {1})))[0])) << "one value says nothing of a spread";
-  EXPECT_EQ(reals(var(f64({1}, {1}), {}, false, 0))[0], 0);
+  EXPECT_EQ(reals(var(f64({1}, {1}), {}, {.correction = 0}))[0], 0);
   EXPECT_TRUE(std::isnan(reals(var(zeros(device(), {0})))[0]));
   EXPECT_EQ(thrown_text<DtypeError>([&] {
               (void)var(i32({1, 2}, {2}));
@@ -161,7 +166,7 @@ TEST_F(StatisticsTest, LogsumexpDoesNotOverflow) {
               {-1000 + std::log(2), 5},
               DType::f32);
   expect_near(reals(logsumexp(cast(f64({100, 100}, {2}), DType::f16))), {100.6875}, DType::f16);
-  EXPECT_EQ(logsumexp(f64({1, 2}, {2}), 0, true).shape(), (Shape{1}));
+  EXPECT_EQ(logsumexp(f64({1, 2}, {2}), 0, {.keep_dims = true}).shape(), (Shape{1}));
 }
 
 TEST_F(StatisticsTest, LogsumexpOfInfinitiesAndNothing) {

@@ -94,11 +94,11 @@ TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   sim::FaultPlan faults;
   faults.failing_submits = {3};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+  const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
     return std::make_unique<sim::SimBackend>(
         sim::SimOptions{.name = request.name, .faults = faults});
   }};
-  const Runtime runtime({.devices = {{.name = "sim:0"}}, .backend_factory = &factory});
+  const Runtime runtime({.devices = {{.name = "sim:0"}}}, factory);
   const Device sim = runtime.device("sim:0");
   {
     const RecordScope scope(runtime, file);
@@ -152,8 +152,9 @@ TEST_F(Recording, OfAReadThatWasGivenUpDoesNotSayThatItsOpFailed) {
     std::stop_source stop;
     stop.request_stop();
     stream.set_limits({.stop = stop.get_token()});
-    EXPECT_EQ(value.read_bytes().wait(Deadline::in(std::chrono::seconds(60))).error().code,
-              ErrorCode::cancelled);
+    EXPECT_EQ(
+        value.read_bytes().wait({.deadline = Deadline::in(std::chrono::seconds(60))}).error().code,
+        ErrorCode::cancelled);
     stream.set_limits({});
   });
   std::vector<TraceOutcome> outcomes;
@@ -199,11 +200,11 @@ TEST_F(Recording, OfAFailureThatComesAgainIsCutDownBesideOneThatDoesNot) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   sim::FaultPlan faults;
   faults.failing_submits = {2};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+  const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
     return std::make_unique<sim::SimBackend>(
         sim::SimOptions{.name = request.name, .faults = faults});
   }};
-  const Runtime runtime({.devices = {{.name = "sim:0"}}, .backend_factory = &factory});
+  const Runtime runtime({.devices = {{.name = "sim:0"}}}, factory);
   const Device sim = runtime.device("sim:0");
   {
     const RecordScope scope(runtime, file);
@@ -243,14 +244,12 @@ TEST_F(Recording, OfAFailureThatDoesNotComeAgainLeavesNoSmallProgram) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   sim::FaultPlan faults;
   faults.failing_submits = {2};
-  const BackendFactory factory{.make = [&](const BackendRequest& request) {
+  const detail::BackendFactory factory{.make = [&](const BackendRequest& request) {
     return std::make_unique<sim::SimBackend>(
         sim::SimOptions{.name = request.name, .faults = faults});
   }};
   {
-    const Runtime runtime({.devices = {{.name = "sim:0"}},
-                           .record_file = file.string(),
-                           .backend_factory = &factory});
+    const Runtime runtime({.devices = {{.name = "sim:0"}}, .record_file = file.string()}, factory);
     const Tensor x = ones(runtime.device("sim:0"), {2}) * 2.0;
     EXPECT_FALSE(x.read_bytes().wait().has_value());
   }

@@ -254,15 +254,16 @@ TEST_F(VjpTest, MovingToAnotherDeviceBringsTheGradientBack) {
 
 TEST_F(VjpTest, ReductionsMatchDifferencesOverAnyAxes) {
   HostRandom random(10);
-  Tensor (*const ops[])(Arg, Axes, bool) = {sum, mean, max};
+  Tensor (*const ops[])(Arg, Axes, ReduceOptions) = {sum, mean, max};
   const std::vector<int> axis_lists[] = {{}, {0}, {-1}, {0, 2}, {1, 0, 2}};
   for (const auto op : ops) {
     for (const std::vector<int>& axes : axis_lists) {
       for (const bool keep_dims : {false, true}) {
         SCOPED_TRACE(::testing::PrintToString(axes) + (keep_dims ? " kept" : ""));
-        check_gradients(device(),
-                        [&](const Tensors& in) { return square(op(in[0], axes, keep_dims)); },
-                        {random.distinct({2, 3, 2})});
+        check_gradients(
+            device(),
+            [&](const Tensors& in) { return square(op(in[0], axes, {.keep_dims = keep_dims})); },
+            {random.distinct({2, 3, 2})});
       }
     }
   }

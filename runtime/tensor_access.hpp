@@ -1,0 +1,39 @@
+// TensorAccess: what a Tensor is made of, for the library. Header-internal: no program needs it.
+// Threads: as Tensor.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <hearth/runtime/tensor.hpp>
+
+namespace hearth::detail {
+
+class TensorAccess final {
+ public:
+  /// The tensor that counts this reference as its own.
+  [[nodiscard]] static Tensor adopt(TensorImpl* impl) noexcept { return Tensor(impl); }
+  /// What is counted; null for an empty tensor. The same for copies of one tensor.
+  [[nodiscard]] static TensorImpl* impl(const Tensor& tensor) noexcept { return tensor.impl_; }
+  /// Gives the reference away without a drop (the last use took it).
+  static TensorImpl* release_impl(Tensor& tensor) noexcept {
+    return std::exchange(tensor.impl_, nullptr);
+  }
+  /// The tape that it is on, open or not, and its place there.
+  [[nodiscard]] static Tape* tape(const Tensor& tensor) noexcept { return tensor.tape_; }
+  [[nodiscard]] static std::uint32_t node(const Tensor& tensor) noexcept { return tensor.node_; }
+  static void set_node(Tensor& tensor, Tape* tape, std::uint32_t node) noexcept {
+    if (tape != nullptr) {
+      retain_tape(tape);
+    }
+    if (tensor.tape_ != nullptr) {
+      release_tape(tensor.tape_);
+    }
+    tensor.tape_ = tape;
+    tensor.node_ = node;
+  }
+  /// publish() of a tensor whose uses need no bookkeeping any more.
+  static void publish_frozen(const Tensor& tensor, SourceLoc loc) { tensor.publish(true, loc); }
+};
+
+}  // namespace hearth::detail
