@@ -7,10 +7,11 @@ hearth_packages=( # the library and its examples
   libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
   libvulkan-dev glslang-dev spirv-tools spirv-headers # devices by Vulkan; a driver is the machine's
   libpng-dev libjpeg62-turbo-dev
+  libncurses-dev # the Trainer's dashboard
 )
 hearth_test_packages=(ccache git libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers)
 hearth_clang_packages=(clang-14 libclang-rt-14-dev) # preset asan
-hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14)
+hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14 doxygen)
 
 hearth_say() { printf '\n==> %s\n' "$*"; }
 

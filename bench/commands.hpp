@@ -13,11 +13,14 @@ int bisect_command(int argc, char** argv);
 int explain_command(int argc, char** argv);
 /// `hearth-bench replay FILE`: runs a recording again and prints how what it reads differs.
 int replay_command(int argc, char** argv);
-/// `hearth-bench memory EXAMPLE --out FILE.svg`: draws who holds memory during a training step.
+/// `hearth-bench memory FILE|EXAMPLE --out FILE.svg`: draws who holds memory.
 int memory_command(int argc, char** argv);
+/// `hearth-bench trace FILE --by layer|op|line`: what takes the time of a traced program.
+int trace_command(int argc, char** argv);
 
 struct Command {
   const char* name;
+  const char* does;                   ///< In a line.
   int (*run)(int argc, char** argv);  ///< Without the program's name; returns the exit status.
 };
 [[nodiscard]] std::span<const Command> commands() noexcept;

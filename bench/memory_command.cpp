@@ -1,23 +1,30 @@
-// hearth-bench memory EXAMPLE --out FILE.svg: trains an example a few steps, then draws who held
-// memory during one more.
+// hearth-bench memory FILE --out FILE.svg: draws the file of a MemoryTraceScope. In place of a
+// file, an example: trained a few steps, and drawn during one more.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <hearth/modules/adam.hpp>
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/memory_trace.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
 #include "bench_models.hpp"
 #include "commands.hpp"
 #include "memory_timeline.hpp"
+#include "picture_text.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -53,40 +60,92 @@ const std::map<std::string, Example>& examples() {
   return all;
 }
 
+struct Subject {
+  MemoryTrace trace;
+  std::string title;
+  std::shared_ptr<const std::set<std::string>> files = nullptr;
+};
+
+Subject example_of(const std::string& example, std::int64_t batch, const std::string& device_name) {
+  const Runtime runtime({.devices = {{.name = device_name}}});
+  const Device device = runtime.device(device_name);
+  MemoryTrace trace = examples().at(example)(device, batch);
+  return {
+      .trace = std::move(trace),
+      .title = fmt::format(
+          "Memory of one training step: {}, batch {}, Adam, on {}", example, batch, device_name)};
+}
+
+Subject file_of(const std::string& file, const std::string& device_name) {
+  std::vector<DeviceMemoryTrace> traces = read_memory_traces(file).value();
+  std::string known;
+  for (DeviceMemoryTrace& trace : traces) {
+    if (trace.device == device_name || device_name.empty()) {
+      return {.trace = std::move(trace.events),
+              .title = fmt::format("Memory of {}: {}", trace.device, file),
+              .files = std::move(trace.files)};
+    }
+    known += (known.empty() ? "" : ", ") + trace.device;
+  }
+  throw std::runtime_error(
+      device_name.empty()
+          ? fmt::format("{}: no device had any memory", file)
+          : fmt::format("{}: no device '{}'; there are: {}", file, device_name, known));
+}
+
+std::int64_t peak_of(const MemoryTrace& trace) {
+  std::int64_t live = 0;
+  std::int64_t peak = 0;
+  for (const MemoryEvent& event : trace) {
+    live += event.what == MemoryEvent::What::made    ? event.tensor.size_bytes
+            : event.what == MemoryEvent::What::freed ? -event.tensor.size_bytes
+                                                     : 0;
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
 }  // namespace
 
 int memory_command(int argc, char** argv) {
-  CLI::App app("Draws the memory timeline of a training step.", "hearth-bench memory");
-  std::string example;
+  CLI::App app("Draws who holds a program's memory.", "hearth-bench memory");
+  std::string subject;
   std::string out;
-  std::string device_name = "cpu:0";
+  std::string device_name;
+  std::string axis = "events";
   std::int64_t batch = 64;
-  app.add_option("EXAMPLE", example, "whose step: mlp or cnn")
-      ->required()
-      ->check(CLI::IsMember({"mlp", "cnn"}));
-  app.add_option("--out", out, "the SVG file")->required();
-  app.add_option("--batch", batch, "samples in the step")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--device", device_name, "where it runs");
-  CLI11_PARSE(app, argc, argv);
-  const Runtime runtime;
-  const Device device = runtime.device(device_name);
-  const MemoryTrace trace = examples().at(example)(device, batch);
+  app.add_option("FILE", subject, "The file of a MemoryTraceScope; or an example, mlp or cnn")
+      ->required();
+  app.add_option("--out", out, "The SVG file")->required();
+  app.add_option("--axis", axis, "What is counted to the right: events or time")
+      ->check(CLI::IsMember({"events", "time"}))
+      ->capture_default_str();
+  app.add_option("--batch", batch, "Of an example: samples in the step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--device",
+                 device_name,
+                 "Whose memory, else that of the first device; of an example, where it runs");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const bool is_example = examples().contains(subject) && !std::filesystem::exists(subject);
+  const Subject drawn =
+      is_example ? example_of(subject, batch, device_name.empty() ? "cpu:0" : device_name)
+                 : file_of(subject, device_name);
   std::ofstream file(out);
   file << draw_memory_timeline(
-      trace,
-      fmt::format(
-          "Memory of one training step: {}, batch {}, Adam, on {}", example, batch, device_name));
+      drawn.trace, drawn.title, axis == "time" ? MemoryAxis::time : MemoryAxis::events);
   file.close();
   if (!file) {
     throw std::runtime_error("cannot write " + out);
   }
-  const MemoryReport report = device.memory_report();
-  std::printf("%s: %zu events; peak live %.2f MiB, reserved %.2f MiB; in place %llu times\n",
+  std::printf("%s: %zu events; peak %s live\n",
               out.c_str(),
-              trace.size(),
-              static_cast<double>(report.total.peak_live_bytes) / (1 << 20),
-              static_cast<double>(report.total.peak_reserved_bytes) / (1 << 20),
-              static_cast<unsigned long long>(report.in_place_count));
+              drawn.trace.size(),
+              readable(static_cast<double>(peak_of(drawn.trace))).c_str());
   return 0;
 }
 

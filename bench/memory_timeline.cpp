@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include <hearth/runtime/base/chrome_trace.hpp>
 
 #include "picture_text.hpp"
 
@@ -20,8 +24,9 @@ constexpr double kHeight = 560;
 constexpr double kTableLeft = kLeft + kWidth + 28;
 constexpr double kTableWidth = 400;
 constexpr double kBottom = 56;
-// A tensor below this share of the peak is drawn in the common band of small ones.
-constexpr double kSmallShare = 0.006;
+// Tensors below a share of the peak are drawn in a common band, where there are more than so many:
+// each band costs a step for each event that moves it.
+constexpr std::size_t kMostBands = 2000;
 constexpr double kGlyphWidth = 5.7;
 constexpr std::size_t kTableRows = 10;
 // Dark enough for white text.
@@ -38,7 +43,7 @@ constexpr const char* kColors[] = {"#4e79a7",
                                    "#a04f78",
                                    "#6d7f2e"};
 
-constexpr const char* kWeightColor = "#5b6270";
+constexpr const char* kWeightColors[] = {"#5b6270", "#6d7688", "#4a5363"};
 constexpr const char* kSmallColor = "#c3c8d1";
 
 struct Piece {
@@ -53,9 +58,15 @@ struct Band {
   std::vector<Piece> pieces;
 };
 
+// What lives long is called by its name, "layers.0.weight" or "mean.layers.0.weight"; what a step
+// makes by its op and the layer that it is of.
 std::string name_of(const LiveTensor& tensor) {
   const TensorOrigin& origin = tensor.origin;
-  return origin.module_path.empty() ? origin.op : origin.module_path + " " + origin.op;
+  if (origin.module_path.empty()) {
+    return origin.op;
+  }
+  return tensor.is_exclusive ? origin.module_path
+                             : fmt::format("{} of {}", origin.op, layer_of(origin.module_path));
 }
 
 std::string place_of(const LiveTensor& tensor) {
@@ -70,11 +81,12 @@ std::string place_of(const LiveTensor& tensor) {
 /// The trace, replayed: what lies where after each event.
 class Timeline {
  public:
-  explicit Timeline(const MemoryTrace& trace) : trace_(trace) {
+  Timeline(const MemoryTrace& trace, MemoryAxis axis) : trace_(trace), axis_(axis) {
     while (present_count_ < trace_.size() && trace_[present_count_].time == trace_.front().time) {
       ++present_count_;
     }
     find_peak();
+    find_small();
     replay();
   }
 
@@ -87,21 +99,42 @@ class Timeline {
   };
 
   void find_peak();
+  /// How large a tensor has to be for a band of its own.
+  void find_small();
   void replay();
   void close_bands(std::size_t event);
   [[nodiscard]] bool is_small(const LiveTensor& tensor) const {
-    return static_cast<double>(tensor.size_bytes) < kSmallShare * static_cast<double>(peak_bytes_);
+    return tensor.size_bytes < least_bytes_;
   }
   /// The same for the same op on the same shapes.
   [[nodiscard]] const char* color_of(const LiveTensor& tensor) const {
+    if (tensor.is_exclusive) {
+      return kWeightColors[std::hash<std::string>()(tensor.origin.module_path) %
+                           std::size(kWeightColors)];
+    }
     const auto known = colors_.find(tensor.origin.op + tensor.origin.type);
     return known == colors_.end() ? kSmallColor : kColors[known->second % std::size(kColors)];
   }
   /// What was there at the beginning takes no room.
   [[nodiscard]] double x(std::size_t event) const {
-    const std::size_t shown = std::max<std::size_t>(trace_.size() - present_count_, 1);
-    const std::size_t at = event - std::min(event, present_count_);
-    return kLeft + kWidth * static_cast<double>(at) / static_cast<double>(shown);
+    const double share = axis_ == MemoryAxis::time ? time_of(event) / std::max(last(), 1e-9)
+                                                   : shown_events(event) / std::max(last(), 1.0);
+    return kLeft + kWidth * std::clamp(share, 0.0, 1.0);
+  }
+  [[nodiscard]] double shown_events(std::size_t event) const {
+    return static_cast<double>(event - std::min(event, present_count_));
+  }
+  /// Milliseconds from the beginning.
+  [[nodiscard]] double time_of(std::size_t event) const {
+    if (trace_.empty()) {
+      return 0;
+    }
+    const detail::TimePoint time = trace_[std::min(event, trace_.size() - 1)].time;
+    return std::chrono::duration<double, std::milli>(time - trace_.front().time).count();
+  }
+  /// The end of the axis.
+  [[nodiscard]] double last() const {
+    return axis_ == MemoryAxis::time ? time_of(trace_.size()) : shown_events(trace_.size());
   }
   [[nodiscard]] double y(double bytes) const {
     return kTop + kHeight * (1 - bytes / (1.06 * static_cast<double>(peak_bytes_)));
@@ -116,6 +149,8 @@ class Timeline {
   [[nodiscard]] std::string table() const;
 
   const MemoryTrace& trace_;
+  const MemoryAxis axis_;
+  std::int64_t least_bytes_ = 0;
   std::size_t present_count_ = 0;
   std::map<std::string, std::size_t> colors_;
   std::int64_t peak_bytes_ = 1;
@@ -124,8 +159,7 @@ class Timeline {
   std::vector<Band> bands_;
   std::vector<std::uint64_t> order_;  // live blocks with bands, from the lowest up
   std::map<std::uint64_t, Live> live_;
-  std::vector<double> base_bytes_;  // exclusive and small ones, after each event
-  std::vector<double> weight_bytes_;
+  std::vector<double> base_bytes_;  // small ones, after each event
 };
 
 void Timeline::find_peak() {
@@ -159,40 +193,57 @@ void Timeline::find_peak() {
   std::ranges::stable_sort(at_peak_, std::ranges::greater(), &LiveTensor::size_bytes);
 }
 
+void Timeline::find_small() {
+  std::vector<std::int64_t> sizes;
+  for (const MemoryEvent& event : trace_) {
+    if (event.what != MemoryEvent::What::freed) {
+      sizes.push_back(event.tensor.size_bytes);
+    }
+  }
+  if (sizes.size() > kMostBands) {
+    std::ranges::nth_element(
+        sizes, sizes.begin() + static_cast<std::ptrdiff_t>(kMostBands), std::ranges::greater());
+    least_bytes_ = sizes[kMostBands] + 1;
+  }
+}
+
 void Timeline::close_bands(std::size_t event) {
   for (const std::uint64_t block : order_) {
     bands_[live_.at(block).band].pieces.back().end = event;
   }
 }
 
-// Weights and small ones are the floor; on it the other tensors stand in the order in which they
-// were made, and come down when one below them goes.
+// Small ones are the floor; on it stand weights and optimizer state, and on those the other tensors
+// in the order in which they were made; they come down when one below them goes.
 void Timeline::replay() {
   double base = 0;
-  double weights = 0;
   for (std::size_t i = 0; i < trace_.size(); ++i) {
     const MemoryEvent& event = trace_[i];
     const auto bytes = static_cast<double>(event.tensor.size_bytes);
-    const bool in_base = event.tensor.is_exclusive || is_small(event.tensor);
+    const bool in_base = is_small(event.tensor);
     close_bands(i);
     if (event.what != MemoryEvent::What::replaced && in_base) {
-      const double change = event.what == MemoryEvent::What::made ? bytes : -bytes;
-      base += change;
-      weights += event.tensor.is_exclusive ? change : 0;
+      base += event.what == MemoryEvent::What::made ? bytes : -bytes;
     }
     if (!in_base && event.what == MemoryEvent::What::freed) {
       std::erase(order_, event.block);
       live_.erase(event.block);
     } else if (!in_base) {
       if (event.what == MemoryEvent::What::made) {
-        order_.push_back(event.block);
+        const auto place =
+            event.tensor.is_exclusive
+                ? std::ranges::find_if(order_,
+                                       [&](std::uint64_t block) {
+                                         return !bands_[live_.at(block).band].tensor.is_exclusive;
+                                       })
+                : order_.end();
+        order_.insert(place, event.block);
       }
       live_[event.block] = {.band = bands_.size(), .size_bytes = event.tensor.size_bytes};
       bands_.push_back({.tensor = event.tensor, .pieces = {}});
       colors_.try_emplace(event.tensor.origin.op + event.tensor.origin.type, colors_.size());
     }
     base_bytes_.push_back(base);
-    weight_bytes_.push_back(weights);
     double low = base;
     for (const std::uint64_t block : order_) {
       const Live& live = live_.at(block);
@@ -251,26 +302,23 @@ std::string Timeline::band(const Band& band) const {
 }
 
 std::string Timeline::base_band() const {
-  std::vector<Piece> weights;
-  std::vector<double> weight_heights;
+  if (least_bytes_ == 0) {
+    return {};
+  }
   std::vector<Piece> small;
-  std::vector<double> small_heights;
+  std::vector<double> heights;
   for (std::size_t i = 0; i < base_bytes_.size(); ++i) {
-    weights.push_back({.begin = i, .end = i + 1, .low_bytes = 0});
-    weight_heights.push_back(weight_bytes_[i]);
-    small.push_back({.begin = i, .end = i + 1, .low_bytes = weight_bytes_[i]});
-    small_heights.push_back(base_bytes_[i] - weight_bytes_[i]);
+    if (heights.empty() || heights.back() != base_bytes_[i]) {
+      small.push_back({.begin = i, .end = i + 1, .low_bytes = 0});
+      heights.push_back(base_bytes_[i]);
+    }
+    small.back().end = i + 1;
   }
-  std::string text = polygon(weights, weight_heights, kWeightColor, "weights and optimizer state");
-  text += polygon(small, small_heights, kSmallColor, "tensors too small to be drawn alone");
-  if (!weight_bytes_.empty() && y(0) - y(weight_bytes_.back()) >= 11) {
-    text += fmt::format(
-        "<text class=\"in\" x=\"{:.1f}\" y=\"{:.1f}\">weights and optimizer state {}</text>\n",
-        kLeft + 4,
-        y(weight_bytes_.back() / 2) + 3.5,
-        readable(weight_bytes_.back()));
-  }
-  return text;
+  return polygon(small,
+                 heights,
+                 kSmallColor,
+                 fmt::format("tensors below {}, too many to be drawn alone",
+                             readable(static_cast<double>(least_bytes_))));
 }
 
 std::string Timeline::axes() const {
@@ -291,22 +339,25 @@ std::string Timeline::axes() const {
         bytes >= 1 << 20 ? fmt::format("{:g} MiB", bytes / (1 << 20))
                          : fmt::format("{:g} KiB", bytes / (1 << 10)));
   }
-  constexpr std::size_t kTicks = 8;
-  for (std::size_t i = 0; i <= kTicks && !trace_.empty(); ++i) {
-    const std::size_t at = present_count_ + i * (trace_.size() - present_count_) / kTicks;
-    const std::size_t event = std::min(at, trace_.size() - 1);
-    const std::chrono::duration<double, std::milli> time = trace_[event].time - trace_.front().time;
+  constexpr int kTicks = 8;
+  for (const double tick : round_numbers(last(), kTicks)) {
+    const double at = kLeft + kWidth * tick / std::max(last(), 1e-9);
     text += fmt::format(
-        "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{:.2f} ms</text>\n",
-        x(at),
+        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>\n"
+        "<text class=\"axis\" text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4:g}</text>\n",
+        at,
+        kTop,
+        kTop + kHeight + 4,
         kTop + kHeight + 18,
-        time.count());
+        tick);
   }
   text += fmt::format(
-      "<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\">each allocation and release is as wide as "
-      "the next; the times are when they were</text>\n",
-      kLeft,
-      kTop + kHeight + 38);
+      "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+      kLeft + kWidth / 2,
+      kTop + kHeight + 38,
+      axis_ == MemoryAxis::time
+          ? std::string("milliseconds")
+          : fmt::format("allocations and releases, in {:.2f} ms", time_of(trace_.size())));
   return text;
 }
 
@@ -326,7 +377,7 @@ std::string Timeline::table() const {
         "<text class=\"axis\" x=\"{3:.1f}\" y=\"{7:.1f}\">{8}  {9}</text>\n",
         kTableLeft,
         row,
-        tensor.is_exclusive ? kWeightColor : color_of(tensor),
+        color_of(tensor),
         kTableLeft + 20,
         row + 10.5,
         readable(static_cast<double>(tensor.size_bytes)),
@@ -369,13 +420,36 @@ std::string Timeline::svg(const std::string& title) const {
       kLeft + kWidth,
       peak - 5,
       readable(static_cast<double>(peak_bytes_)));
+  text += fmt::format(
+      "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c0392b\" "
+      "stroke-dasharray=\"5 4\"/>\n",
+      (x(peak_event_) + x(peak_event_ + 1)) / 2,
+      peak,
+      kTop + kHeight);
   return text + table() + "</svg>\n";
 }
 
 }  // namespace
 
-std::string draw_memory_timeline(const MemoryTrace& trace, const std::string& title) {
-  return Timeline(trace).svg(title);
+std::string draw_memory_timeline(const MemoryTrace& trace,
+                                 const std::string& title,
+                                 MemoryAxis axis) {
+  return Timeline(trace, axis).svg(title);
+}
+
+std::vector<double> round_numbers(double last, int count) {
+  std::vector<double> numbers{0};
+  if (!(last > 0) || count < 1) {
+    return numbers;
+  }
+  const double rough = last / count;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  const double share = rough / power;
+  const double step = power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+  for (int i = 1; i * step <= last * (1 + 1e-9); ++i) {
+    numbers.push_back(i * step);
+  }
+  return numbers;
 }
 
 }  // namespace hearth::bench

@@ -3,9 +3,7 @@
 #include <iostream>
 #include <vector>
 
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 int main() {
   const hearth::Runtime runtime;

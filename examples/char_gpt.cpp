@@ -1,14 +1,12 @@
-// A small GPT learns a text letter by letter, says how well it knows a part that it did not see,
-// and writes a passage of its own.
-//   HEARTH_DATA_DIR=... char_gpt [STEPS]    reads shakespeare/input.txt there
-// Without the variable it learns to count in words.
+// A small GPT learns a text letter by letter, on one device or on several that share each batch,
+// says how well it knows a part that it did not see, and writes a passage of its own.
+//   HEARTH_DATA_DIR=... char_gpt --devices cpu:0,cpu:1    reads shakespeare/input.txt there
+// Without the variable it learns to count in words. --help shows the options.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -16,17 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/data_loader.hpp>
-#include <hearth/modules/embedding.hpp>
-#include <hearth/modules/token_windows.hpp>
-#include <hearth/modules/transformer_encoder_layer.hpp>
-#include <hearth/modules/vocabulary.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <CLI/CLI.hpp>
 
-using hearth::Mode;
+#include <hearth/hearth.hpp>
+
 using hearth::Tensor;
 
 constexpr std::int64_t kWidth = 128;
@@ -75,21 +66,17 @@ struct Gpt {
   [[nodiscard]] Tensor forward(const Tensor& text) const {
     Tensor x = letters.forward(text) + slice(places.weight, 0, {.stop = text.shape()[1]});
     for (const hearth::TransformerEncoderLayer& layer : layers) {
-      x = layer.forward(std::move(x), Mode::eval, {.causal = true});
+      x = layer.forward(std::move(x), hearth::Mode::eval, {.causal = true});
     }
     return head.forward(norm.forward(std::move(x)));
   }
   HEARTH_MODULE(Gpt, letters, places, layers, norm, head)
 };
 
-Tensor loss_of(const Gpt& model, const hearth::Batch& batch) {
-  return cross_entropy(model.forward(batch.inputs), batch.targets, {.class_axis = -1});
-}
-
 // One letter after another, drawn by how likely the model finds it.
-std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::int32_t first) {
-  std::mt19937 random(5);
-  std::vector<std::int32_t> text{first};
+std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int32_t> text{letters.encode("t").front()};
   while (text.size() < 300) {
     const std::size_t seen = std::min(text.size(), static_cast<std::size_t>(kContext));
     const auto count = static_cast<std::int64_t>(seen);
@@ -103,44 +90,54 @@ std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::int3
   return letters.decode(text);
 }
 
-int main(int argument_count, char** arguments) try {
+int main(int argc, char** argv) try {
+  std::vector<std::string> devices = {"cpu:0"};
+  std::string weights;
+  std::int64_t steps = 0;
+  hearth::TrainerOptions options{.epochs = 1,
+                                 .optimizer = hearth::AdamW::Config{.learning_rate = 2e-3},
+                                 .schedule = hearth::LinearRate{},
+                                 .seed = 1};
+  CLI::App app{"A small GPT that learns a text letter by letter."};
+  app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
+  app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1000));
+  app.add_option("--steps", steps, "end after so many; 0: all")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--seed", options.seed)->check(CLI::Range(0, 1'000'000));
+  app.add_option("--weights", weights, "begin with those of a file");
+  app.add_option("--folder", options.folder, "for weights, figures and a report");
+  CLI11_PARSE(app, argc, argv);
+  options.callbacks.push_back({.on_step = [&](const auto& step, hearth::RunControl& control) {
+    control.stop = step.step == steps;
+  }});
+
   const char* const folder = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe)
-  const std::string text =
-      folder == nullptr
-          ? counting()
-          : hearth::read_text(std::filesystem::path(folder) / "shakespeare/input.txt");
-  const int steps = argument_count > 1 ? std::stoi(arguments[1]) : (folder == nullptr ? 60 : 1000);
+  const std::filesystem::path file = "shakespeare/input.txt";
+  const std::string text = folder == nullptr ? counting() : hearth::read_text(folder / file);
   const hearth::Vocabulary letters(text, {.unit = hearth::TextUnit::bytes});
-  std::vector<std::int32_t> all = letters.encode(text);
+  const std::vector<std::int32_t> all = letters.encode(text);
   const auto cut = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 9 / 10);
-  const hearth::TokenWindows train({all.begin(), cut}, {.length = kContext, .stride = 1});
+  const hearth::TokenWindows train({all.begin(), cut},
+                                   {.length = kContext, .stride = folder == nullptr ? 8 : 32});
   const hearth::TokenWindows held_out({cut, all.end()}, {.length = kContext});
 
-  const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
-  hearth::Generator generator(1);
-  Gpt model(letters.size(), device, generator);
-  hearth::AdamW optimizer({.learning_rate = 2e-3, .weight_decay = 0.01});
-  hearth::DataLoader loader(train, runtime.executor(), {.batch_size = 32});
-  for (int step = 1; step <= steps; ++step) {
-    std::optional<hearth::Batch> batch = loader.next(device);
-    batch = batch ? std::move(batch) : loader.next(device);  // the next epoch
-    auto [loss, gradients] =
-        hearth::value_and_grad(model, [&](const Gpt& tracked) { return loss_of(tracked, *batch); });
-    optimizer.set_learning_rate(2e-3 * (1 - static_cast<double>(step - 1) / steps));
-    auto report = optimizer.step(model, std::move(gradients));
-    if (step % (steps / 10 + 1) == 0 || step == steps) {
-      std::printf("step %d: loss %.3f\n", step, loss.item());
-    }
+  hearth::RuntimeOptions runtime_options;
+  for (const std::string& name : devices) {
+    runtime_options.devices.push_back({.name = name});
   }
-
-  hearth::DataLoader rest(held_out, runtime.executor(), {.batch_size = 64, .shuffle = false});
-  double total = 0;
-  while (const auto batch = rest.next(device)) {
-    total += loss_of(model, *batch).item() * static_cast<double>(batch->size);
+  const hearth::Runtime runtime(runtime_options);
+  hearth::Generator generator(options.seed);
+  Gpt model(letters.size(), runtime.devices().front(), generator);
+  if (!weights.empty()) {
+    hearth::load_weights(model, weights);
   }
-  std::printf("held-out text: loss %.3f\n", total / static_cast<double>(held_out.size()));
-  std::printf("it writes:\n%s\n", write(model, letters, all.front()).c_str());
+  const auto loss = [](const Tensor& outputs, const Tensor& targets) {
+    return cross_entropy(outputs, targets, {.class_axis = -1});
+  };
+  hearth::Trainer trainer(runtime, std::move(model), loss, options);
+  const double step_ms = trainer.fit(train, held_out).median_step_seconds * 1000;
+  std::printf("a step takes %.1f ms\n", step_ms);
+  std::printf("held-out text: loss %.4f\n", trainer.evaluate(held_out).loss);
+  std::printf("it writes:\n%s\n", write(trainer.model(), letters, options.seed).c_str());
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "char_gpt: %s\n", error.what());

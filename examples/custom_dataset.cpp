@@ -8,16 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/data_loader.hpp>
-#include <hearth/modules/dataset_views.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/metrics.hpp>
-#include <hearth/modules/sequential.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 /// Points on two spirals: which one is it? Those near the middle are hard to tell apart, and weigh
 /// less.

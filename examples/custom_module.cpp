@@ -3,15 +3,7 @@
 // identity. Paper: Vaswani et al., Attention is all you need, arXiv:1706.03762, section 3.3.
 #include <iostream>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/dropout.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/mode.hpp>
-#include <hearth/modules/module.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 using hearth::Tensor;
 

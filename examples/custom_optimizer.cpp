@@ -5,14 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/module.hpp>
-#include <hearth/modules/optimizer_state.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
-#include <hearth/runtime/update_rule.hpp>
+#include <hearth/hearth.hpp>
 
 using hearth::Tensor;
 

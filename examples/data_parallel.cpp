@@ -3,16 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/data_loader.hpp>
-#include <hearth/modules/digits.hpp>
-#include <hearth/modules/flatten.hpp>
-#include <hearth/modules/image_dataset.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/metrics.hpp>
-#include <hearth/parallel/data_parallel.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 struct Classifier {
   hearth::Linear inner, outer;

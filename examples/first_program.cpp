@@ -1,13 +1,6 @@
 #include <cstdio>
 
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/data_loader.hpp>
-#include <hearth/modules/digits.hpp>
-#include <hearth/modules/image_dataset.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 struct Classifier {
   hearth::Linear inner, outer;

@@ -6,13 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <hearth/memory/memory_strategy.hpp>
-#include <hearth/memory/page_provider.hpp>
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 // A device drives its strategy from one thread at a time, so there are no locks.
 class SizeCache final : public hearth::MemoryStrategy {

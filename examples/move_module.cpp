@@ -3,12 +3,7 @@
 #include <iostream>
 #include <utility>
 
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/module.hpp>
-#include <hearth/runtime/autodiff.hpp>
-#include <hearth/runtime/base/executor.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 int main() {
   const hearth::Runtime runtime;

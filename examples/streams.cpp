@@ -3,9 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
-#include <hearth/runtime/stream.hpp>
+#include <hearth/hearth.hpp>
 
 int main() {
   const hearth::Runtime runtime;

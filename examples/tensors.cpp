@@ -2,8 +2,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 int main() {
   const hearth::Runtime runtime;

@@ -17,16 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/adam.hpp>
-#include <hearth/modules/conv2d.hpp>
-#include <hearth/modules/digits.hpp>
-#include <hearth/modules/idx.hpp>
-#include <hearth/modules/image_dataset.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/parallel/trainer.hpp>
-#include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 namespace {
 

@@ -2,14 +2,7 @@
 // Trainer.
 #include <utility>
 
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/digits.hpp>
-#include <hearth/modules/flatten.hpp>
-#include <hearth/modules/image_dataset.hpp>
-#include <hearth/modules/linear.hpp>
-#include <hearth/modules/sequential.hpp>
-#include <hearth/parallel/trainer.hpp>
-#include <hearth/runtime/runtime.hpp>
+#include <hearth/hearth.hpp>
 
 int main() {
   const hearth::Runtime runtime;

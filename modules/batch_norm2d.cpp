@@ -22,7 +22,7 @@ Tensor by_channel(const Tensor& values, DType dtype, SourceLoc loc) {
 
 void require_pictures(const Arg& x, const Tensor& mean, bool is_training) {
   if (x.is_scalar()) {
-    static_cast<void>(detail::taken(x, "BatchNorm2d"));  // which refuses it
+    static_cast<void>(taken(x, "BatchNorm2d"));  // which refuses it
   }
   const Tensor& pictures = x.tensor();
   const Shape shape = pictures.shape(x.location());

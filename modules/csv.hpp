@@ -74,9 +74,9 @@ class CsvTable final {
   std::int64_t row_count_ = 0;
 };
 
-/// Reads a table: RFC 4180, with any separator, and spaces around numbers. Line ends are \n or
-/// \r\n; empty lines are passed by. A column has the first of the types integer, real and text that
-/// fits all its fields; one of missing values alone is of type real.
+/// Reads a table: RFC 4180, with any separator, and spaces around numbers. Line ends are `\n`
+/// or `\r\n`; empty lines are passed by. A column has the first of the types integer, real and text
+/// that fits all its fields; one of missing values alone is of type real.
 ///
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of another length, a quote that does

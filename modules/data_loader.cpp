@@ -285,25 +285,29 @@ std::optional<HostBatch> DataLoader::next() {
   return std::move(batch).value();
 }
 
+Batch HostBatch::to(const Device& device, SourceLoc loc) && {
+  const auto upload = [&](HostArray& array) {
+    const bool is_there = array.shape() != Shape{0} || size == 0;
+    return is_there ? std::move(array).to(device, loc) : Tensor();
+  };
+  Batch there{.inputs = upload(examples.inputs),
+              .targets = upload(examples.targets),
+              .size = size,
+              .global_size = global_size,
+              .cursor = cursor};
+  for (NamedArray& named : examples.more) {
+    there.more.push_back({std::move(named.name), std::move(named.array).to(device, loc)});
+  }
+  return there;
+}
+
 std::optional<Batch> DataLoader::next(const Device& device) {
   std::optional<HostBatch> batch = next();
   if (!batch) {
     return std::nullopt;
   }
   try {
-    const auto upload = [&](HostArray& array) {
-      const bool is_there = array.shape() != Shape{0} || batch->size == 0;
-      return is_there ? std::move(array).to(device) : Tensor();
-    };
-    Batch there{.inputs = upload(batch->examples.inputs),
-                .targets = upload(batch->examples.targets),
-                .size = batch->size,
-                .global_size = batch->global_size,
-                .cursor = batch->cursor};
-    for (NamedArray& named : batch->examples.more) {
-      there.more.push_back({std::move(named.name), std::move(named.array).to(device)});
-    }
-    return there;
+    return std::move(*batch).to(device);
   } catch (...) {
     seek(batch->cursor);
     throw;

@@ -60,12 +60,18 @@ struct LoaderCursor {
   friend bool operator==(const LoaderCursor&, const LoaderCursor&) = default;
 };
 
+struct Batch;
+
 /// A batch in host memory.
 struct HostBatch {
   Examples examples;
   std::int64_t size = 0;         ///< Rows here; 0 on some ranks when the last batch is tiny.
   std::int64_t global_size = 0;  ///< Rows over all ranks: weigh this rank by size/global_size.
   LoaderCursor cursor;           ///< Which batch it is.
+
+  /// The batch on a device, with all its arrays, which move along; its upload is queued on the
+  /// calling thread's stream. Errors: what the device says to an upload.
+  [[nodiscard]] Batch to(const Device& device, SourceLoc loc = SourceLoc::current()) &&;
 };
 
 /// A batch on a device. Inputs and targets are empty where the data set leaves them out.

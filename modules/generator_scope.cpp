@@ -2,6 +2,7 @@
 
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/recompute.hpp>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@ namespace {
 
 struct CurrentGenerator final : ContextAttachment {
   Generator* generator = nullptr;
+  Generator replayed;  ///< Stands in where checkpoint() knows the numbers, and the scope has ended.
 };
 
 // Devices take small keys, counted from 1; this is "generato".
@@ -35,7 +37,10 @@ GeneratorScope::~GeneratorScope() {
 }
 
 Generator& current_generator(std::string_view user, SourceLoc loc) {
-  const auto* current = current_context().find<CurrentGenerator>(kKey);
+  auto* current = current_context().find<CurrentGenerator>(kKey);
+  if (current != nullptr && current->generator == nullptr && is_recomputing()) {
+    return current->replayed;
+  }
   if (current == nullptr || current->generator == nullptr) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("{}: no generator: pass one to forward(), or open a "

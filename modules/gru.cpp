@@ -2,6 +2,8 @@
 
 #include "recurrent_run.hpp"
 
+#include <hearth/modules/layer_scope.hpp>
+
 #include <utility>
 
 namespace hearth {
@@ -28,6 +30,7 @@ GruResult Gru::run(Arg x, const std::optional<Tensor>& state) const {
                              const RecurrentWeights& weights,
                              const Tensor& input,
                              bool is_reversed) {
+    const LayerScope scope(weights, weights.input_weight);
     Tensor hidden = state ? detail::part_of(*state, number, loc)
                           : zeros(weight.device(), each, weight.dtype(), loc);
     Tensor output =
@@ -48,8 +51,8 @@ GruResult Gru::run(Arg x, const std::optional<Tensor>& state) const {
     last.push_back(hidden);
     return output;
   };
-  Tensor output = detail::run_layers(
-      layers, config.bidirectional, detail::taken(x, kModuleName), loc, direction);
+  Tensor output =
+      detail::run_layers(layers, config.bidirectional, taken(x, kModuleName), loc, direction);
   return {std::move(output), stack(last, 0, loc)};
 }
 

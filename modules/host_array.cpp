@@ -73,6 +73,10 @@ HostArray HostArray::rows(std::span<const std::int64_t> numbers, SourceLoc loc) 
   return result;
 }
 
+Tensor HostArray::to(const Device& device, SourceLoc loc) const& {
+  return Tensor::from_bytes(device, bytes_, dtype_, shape_, loc);
+}
+
 Tensor HostArray::to(const Device& device, SourceLoc loc) && {
   auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes_));
   const std::span<const std::byte> view(*owner);

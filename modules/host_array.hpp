@@ -79,7 +79,9 @@ class HostArray final {
   [[nodiscard]] HostArray rows(std::span<const std::int64_t> numbers,
                                SourceLoc loc = SourceLoc::current()) const;
 
-  /// A tensor with these values; the bytes move along and are copied once, by the device.
+  /// A tensor with these values. Errors: OutOfMemory when the copy finds no room.
+  [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const&;
+  /// The same; the bytes move along and are copied once, by the device.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) &&;
 
  private:

@@ -2,6 +2,8 @@
 
 #include "recurrent_run.hpp"
 
+#include <hearth/modules/layer_scope.hpp>
+
 #include <utility>
 
 namespace hearth {
@@ -29,6 +31,7 @@ LstmResult Lstm::run(Arg x, const std::optional<LstmState>& state) const {
                              const RecurrentWeights& weights,
                              const Tensor& input,
                              bool is_reversed) {
+    const LayerScope scope(weights, weights.input_weight);
     const auto start = [&](const Tensor& all) { return detail::part_of(all, number, loc); };
     Tensor hidden =
         state ? start(state->hidden) : zeros(weight.device(), each, weight.dtype(), loc);
@@ -49,8 +52,8 @@ LstmResult Lstm::run(Arg x, const std::optional<LstmState>& state) const {
     last_cell.push_back(cell);
     return output;
   };
-  Tensor output = detail::run_layers(
-      layers, config.bidirectional, detail::taken(x, kModuleName), loc, direction);
+  Tensor output =
+      detail::run_layers(layers, config.bidirectional, taken(x, kModuleName), loc, direction);
   return {std::move(output), {stack(last_hidden, 0, loc), stack(last_cell, 0, loc)}};
 }
 

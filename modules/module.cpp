@@ -7,16 +7,18 @@
 
 #include <utility>
 
-namespace hearth::detail {
+namespace hearth {
 
-Tensor taken(const Arg& x, std::string_view module) {
+Tensor taken(const Arg& x, std::string_view layer) {
   if (x.is_scalar()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("{}: the input is a number, not a tensor", module),
+                      .text = fmt::format("{}: the input is a number, not a tensor", layer),
                       .location = x.location()});
   }
   return x.movable() != nullptr ? std::move(*x.movable()) : x.tensor();
 }
+
+namespace detail {
 
 void require_tensor(std::string_view op,
                     const std::string& path,
@@ -80,4 +82,5 @@ void throw_different_counts(std::size_t from, std::size_t to, SourceLoc loc) {
                     .location = loc});
 }
 
-}  // namespace hearth::detail
+}  // namespace detail
+}  // namespace hearth

@@ -61,10 +61,13 @@ namespace hearth {
 template <class T>
 concept Module = detail::HasVisit<T> && detail::HasVisit<const T>;
 
-namespace detail {
-/// The tensor that a layer was given, moved out of an rvalue.
+/// The tensor that a layer's forward(Arg x) was given, moved out of an rvalue: for layers of your
+/// own too, that pass x on as it is. `layer` is their name, for the error.
+///
 /// Errors: ArgumentError for a number.
-[[nodiscard]] Tensor taken(const Arg& x, std::string_view module);
+[[nodiscard]] Tensor taken(const Arg& x, std::string_view layer);
+
+namespace detail {
 /// Errors: ArgumentError naming the path, when a module's tensor is empty.
 void require_tensor(std::string_view op,
                     const std::string& path,

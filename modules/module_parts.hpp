@@ -5,6 +5,7 @@
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/visit.hpp>
 
 #include <array>
 #include <concepts>
@@ -19,15 +20,13 @@
 
 namespace hearth::detail {
 
-/// Accepts whatever visit() hands out.
-struct AnyVisitor {
-  template <class T>
-  void operator()(const std::string& path, T& tensor) const;
-};
-
+/// What a layer has, with HEARTH_MODULE or without.
 template <class T>
-concept HasVisit = requires(T& part, const std::string& prefix, AnyVisitor& visitor) {
-  part.visit(prefix, visitor);
+concept HasForward = requires {
+  &T::forward;
+}
+|| requires(T& part, const Tensor& x) {
+  part.forward(x);
 };
 
 template <class T>
@@ -104,7 +103,10 @@ void visit_part(const std::string& path, Part& part, Fn& fn) {
   } else if constexpr (HasVisit<Part>) {
     part.visit(path, fn);
   } else if constexpr (!holds_tensors<Plain>()) {
-    return;
+    // Passed by, a layer's weights would be neither trained nor saved.
+    static_assert(!HasForward<Plain>,
+                  "this member has forward() and is no module: name its members with "
+                  "HEARTH_MODULE(Type, members...) inside of its struct");
   } else if constexpr (IsOptional<Plain>::value) {
     if (part.has_value()) {
       visit_part(path, *part, fn);

@@ -1,5 +1,7 @@
 #include <hearth/modules/multi_head_attention.hpp>
 
+#include <hearth/modules/layer_scope.hpp>
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -119,6 +121,7 @@ Tensor together(const MultiHeadAttention& layer,
                 const Arg* mask,
                 AttentionOptions options,
                 SourceLoc loc) {
+  const LayerScope scope(layer, layer.out.weight);
   const Arg q(operands.queries, loc);
   const Arg k(operands.keys, loc);
   const Arg v(operands.values, loc);

@@ -1,5 +1,6 @@
 #include <hearth/modules/optimizer_state.hpp>
 
+#include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
@@ -115,12 +116,16 @@ void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, Sour
   std::vector<std::vector<Tensor>> tensors(slots_.size());
   std::vector<std::string> paths;
   for (const ParameterRef& parameter : parameters) {
+    parameter.tensor->set_path(parameter.path);  // layers know only where it is in themselves
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-      const bool has_state = is_float(parameter.tensor->dtype());
-      tensors[slot].push_back(has_state ? zeros_like(*parameter.tensor, loc) : Tensor());
-      if (has_state) {
-        tensors[slot].back().set_path(detail::join_path(slots_[slot], parameter.path));
+      if (!is_float(parameter.tensor->dtype())) {
+        tensors[slot].emplace_back();
+        continue;
       }
+      const std::string path = detail::join_path(slots_[slot], parameter.path);
+      const detail::LayerLabel label(parameter.tensor->device(), path);
+      tensors[slot].push_back(zeros_like(*parameter.tensor, loc));
+      tensors[slot].back().set_path(path);
     }
     paths.push_back(parameter.path);
   }

@@ -102,7 +102,7 @@ class Sequential final {
   template <class Step>
   [[nodiscard]] Tensor run(const Arg& x, Step step) const {
     const SourceLoc loc = x.location();
-    Tensor value = detail::taken(x, kModuleName);
+    Tensor value = taken(x, kModuleName);
     std::apply([&](const auto&... layers) { ((value = step(layers, std::move(value), loc)), ...); },
                layers_);
     return value;

@@ -3,6 +3,7 @@
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/recompute.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/update_group.hpp>
 
@@ -18,6 +19,7 @@ namespace {
 
 struct CurrentUpdates final : ContextAttachment {
   StateUpdates* updates = nullptr;
+  StateUpdates ignored;  ///< Stands in where checkpoint() runs again, and the scope has ended.
 };
 
 // Devices take small keys, counted from 1; this is "stateupd".
@@ -80,6 +82,9 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
   if (!(share >= 0 && share <= 1)) {
     refuse(ErrorCode::invalid_argument, fmt::format("the share {} is not in 0 to 1", share), loc);
   }
+  if (is_recomputing()) {
+    return;  // the first run has done it
+  }
   const Tensor next = value.detach();
   const auto known = std::ranges::find_if(updates_, [&](const Update& update) {
     return detail::TensorAccess::impl(update.buffer) == detail::TensorAccess::impl(buffer);
@@ -132,7 +137,10 @@ StateScope::~StateScope() {
 }
 
 StateUpdates& current_state_updates(std::string_view user, SourceLoc loc) {
-  const auto* current = current_context().find<CurrentUpdates>(kUpdatesKey);
+  auto* current = current_context().find<CurrentUpdates>(kUpdatesKey);
+  if (current != nullptr && current->updates == nullptr && is_recomputing()) {
+    return current->ignored;
+  }
   if (current == nullptr || current->updates == nullptr) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("{}: training changes running statistics, which need a "

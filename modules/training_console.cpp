@@ -1,5 +1,8 @@
 #include <hearth/modules/training_console.hpp>
 
+#include "terminal_screen.hpp"
+#include "training_dashboard.hpp"
+
 #include <hearth/runtime/base/thread_context.hpp>
 
 #include <unistd.h>
@@ -14,6 +17,7 @@ namespace hearth {
 namespace {
 
 constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr std::chrono::milliseconds kDashboardPause{200};
 
 ConsoleStyle chosen(const ConsoleOptions& options) {
   if (options.out == nullptr) {
@@ -30,8 +34,59 @@ ConsoleStyle chosen(const ConsoleOptions& options) {
 TrainingConsole::TrainingConsole(const ConsoleOptions& options, std::int64_t epochs)
     : out_(options.out), style_(chosen(options)), epochs_(epochs) {}
 
+TrainingConsole::~TrainingConsole() {
+  close();
+}
+
+void TrainingConsole::close() noexcept {
+  if (screen_) {
+    screen_.reset();
+    std::fwrite(kept_.data(), 1, kept_.size(), out_);
+    std::fflush(out_);
+    kept_.clear();
+  }
+}
+
+bool TrainingConsole::wants_dashboard() const {
+  return style_ == ConsoleStyle::dashboard &&
+         (!drawn_at_ || current_context().clock().now() - *drawn_at_ >= kDashboardPause);
+}
+
+void TrainingConsole::open_screen() {
+  std::string why;
+  screen_ = detail::TerminalScreen::open(out_, why);
+  if (!screen_) {
+    style_ = chosen({.style = ConsoleStyle::automatic, .out = out_});
+    say("no dashboard: " + why);
+  }
+}
+
+void TrainingConsole::draw(DashboardFigures figures) {
+  if (style_ != ConsoleStyle::dashboard) {
+    return;
+  }
+  if (!screen_) {
+    std::fflush(out_);
+    open_screen();
+    if (!screen_) {
+      return;
+    }
+  }
+  figures.message = message_;
+  int rows = 0;
+  int columns = 0;
+  screen_->measure(rows, columns);
+  screen_->show(detail::draw_dashboard(figures, rows, columns, screen_->is_unicode()));
+  drawn_at_ = current_context().clock().now();
+}
+
 void TrainingConsole::write(const std::string& text) {
   if (style_ == ConsoleStyle::silent) {
+    return;
+  }
+  if (screen_) {
+    kept_ += text;
+    message_ = text.substr(0, text.find_last_not_of('\n') + 1);
     return;
   }
   if (is_line_open_) {

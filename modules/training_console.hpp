@@ -1,5 +1,5 @@
 // TrainingConsole: what a training run says while it goes on: on a terminal one line that is drawn
-// again and again, elsewhere a line an epoch.
+// again and again, or, on request, a full screen with curves; elsewhere a line an epoch.
 // Owned by a run; the file outlives it. Threads: one at a time. Writing errors are left to the
 // file.
 #pragma once
@@ -10,14 +10,19 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hearth {
 
 enum class ConsoleStyle : std::uint8_t {
   automatic,  ///< `live` on a terminal, else `plain`.
   live,       ///< A line that is drawn again and again, and one an epoch.
+  dashboard,  ///< A full screen with curves, throughput and devices, by ncurses; where that cannot
+              ///< be had a line says why, and then it is `automatic`. When the run ends, by Ctrl-C
+              ///< or an exception too, the terminal is as it was, with the line of each epoch.
   plain,      ///< A line an epoch.
   silent,
 };
@@ -34,10 +39,50 @@ struct RunPlace {
   std::int64_t batch_count = 0;  ///< … of so many.
 };
 
+/// A device as a dashboard shows it.
+struct DashboardDevice {
+  std::string name;
+  bool is_lost = false;
+  std::int64_t live_bytes = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t budget_bytes = 0;
+};
+
+/// What a dashboard shows.
+struct DashboardFigures {
+  std::string title;
+  RunPlace place = {};
+  std::int64_t epochs = 0;
+  double loss = 0;  ///< The epoch's mean so far.
+  double samples_per_s = 0;
+  double learning_rate = 0;
+  double seconds = 0;         ///< Since the run was begun, or resumed …
+  double share_at_begin = 0;  ///< … and what share of it was done then.
+  const TrainingHistory* history = nullptr;
+  std::optional<std::int64_t> best_epoch = std::nullopt;
+  double best_value = 0;
+  std::vector<DashboardDevice> devices = {};
+  std::string message = {};  ///< The last line that was said.
+};
+
+namespace detail {
+class TerminalScreen;
+}  // namespace detail
+
 class TrainingConsole final {
  public:
   /// `epochs`: how many the run is to have.
   TrainingConsole(const ConsoleOptions& options, std::int64_t epochs);
+  TrainingConsole(const TrainingConsole&) = delete;
+  TrainingConsole& operator=(const TrainingConsole&) = delete;
+  ~TrainingConsole();
+  /// Gives the terminal back, with the lines that were written meanwhile.
+  void close() noexcept;
+
+  /// Whether a dashboard is wanted, and was not drawn a moment ago.
+  [[nodiscard]] bool wants_dashboard() const;
+  /// Draws it; the first time, takes the screen, or says in a line why not.
+  void draw(DashboardFigures figures);
 
   /// Draws the live line, unless it was drawn a moment ago. `loss`: the epoch's mean so far.
   void show(const RunPlace& place, double loss, double samples_per_s);
@@ -50,12 +95,16 @@ class TrainingConsole final {
 
  private:
   void write(const std::string& text);
+  void open_screen();
 
   std::FILE* out_;
   ConsoleStyle style_;
   std::int64_t epochs_;
   bool is_line_open_ = false;
   std::optional<detail::TimePoint> drawn_at_;
+  std::unique_ptr<detail::TerminalScreen> screen_;
+  std::string kept_;  // written once the screen is given back
+  std::string message_;
 };
 
 }  // namespace hearth

@@ -1,5 +1,7 @@
 #include <hearth/modules/transformer_encoder_layer.hpp>
 
+#include <hearth/modules/layer_scope.hpp>
+
 #include <utility>
 
 namespace hearth {
@@ -15,6 +17,7 @@ std::int64_t inner_width(const Layer::Config& config) {
 template <class Attend, class Drop>
 Tensor run(const Layer& layer, const Arg& input, const Attend& attend, const Drop& drop) {
   const SourceLoc loc = input.location();
+  const LayerScope scope(layer, layer.linear1.weight);
   const auto arg = [loc](Tensor x) { return Arg(std::move(x), loc); };
   const auto feed_forward = [&](Tensor x) {
     Tensor hidden = layer.linear1.forward(arg(std::move(x)));
@@ -25,7 +28,7 @@ Tensor run(const Layer& layer, const Arg& input, const Attend& attend, const Dro
   const auto around = [&](const Tensor& x, Tensor branch) {
     return add(Arg(x, loc), arg(drop(std::move(branch))));
   };
-  Tensor x = detail::taken(input, Layer::kModuleName);
+  Tensor x = taken(input, Layer::kModuleName);
   if (layer.norm_first) {
     x = around(x, attend(layer.norm1.forward(Arg(x, loc))));
     return around(x, feed_forward(layer.norm2.forward(Arg(x, loc))));

@@ -37,8 +37,25 @@ concept BatchDivider = requires(Divide& divide, const std::vector<Device>& devic
       std::same_as<decltype(divide(devices)), std::vector<std::vector<Shard>>>;
 };
 
+/// For a model that is no module: the compiler says so in one sentence.
+template <class Model, BatchShard Shard>
+class DataParallel {
+  static_assert(sizeof(Model) == 0,
+                "this model is no module: name its members with HEARTH_MODULE(Type, "
+                "members...) inside of its struct");
+
+ public:
+  template <class Loss>
+  DataParallel(const Runtime& runtime,
+               const Model& model,
+               Loss loss,
+               const DataParallelOptions& options,
+               SourceLoc where = SourceLoc::current());
+  DataParallelReport step(std::vector<Shard> shards, SourceLoc where = SourceLoc::current());
+};
+
 template <Module Model, BatchShard Shard>
-class DataParallel final {
+class DataParallel<Model, Shard> final {
  public:
   /// The mean loss over the shard's samples, on the context's device. Each worker calls a copy of
   /// its own; the shard is its to consume. Never called with a shard of size 0. A call that does
@@ -121,7 +138,26 @@ class DataParallel final {
     return step_later(Shards(shards), where);
   }
   Pending<DataParallelReport> step_later(std::vector<Shards> micro_batches,
-                                         SourceLoc where = SourceLoc::current());
+                                         SourceLoc where = SourceLoc::current()) {
+    std::vector<std::vector<std::int64_t>> sizes;
+    for (const Shards& shards : micro_batches) {
+      sizes.emplace_back();
+      for (const Shard& shard : shards) {
+        sizes.back().push_back(shard.size);
+      }
+    }
+    const std::int64_t sample_count = trainer_.begin_batch(sizes, where);
+    std::vector<std::unique_ptr<RankShards>> parts;
+    for (std::size_t index = 0; index < trainer_.size(); ++index) {
+      auto part = std::make_unique<detail::ShardsOf<Shard>>();
+      for (Shards& shards : micro_batches) {
+        hand_over(shards[index]);
+        part->all.push_back(std::move(shards[index]));
+      }
+      parts.push_back(std::move(part));
+    }
+    return trainer_.step(std::move(parts), sample_count);
+  }
 
   /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
   /// The results by rank. Errors: worker_failed with the cause; deadline_exceeded as for
@@ -252,28 +288,5 @@ class DataParallel final {
 
   ReplicaTrainer trainer_;
 };
-
-template <Module Model, BatchShard Shard>
-Pending<DataParallelReport> DataParallel<Model, Shard>::step_later(
-    std::vector<Shards> micro_batches, SourceLoc where) {
-  std::vector<std::vector<std::int64_t>> sizes;
-  for (const Shards& shards : micro_batches) {
-    sizes.emplace_back();
-    for (const Shard& shard : shards) {
-      sizes.back().push_back(shard.size);
-    }
-  }
-  const std::int64_t sample_count = trainer_.begin_batch(sizes, where);
-  std::vector<std::unique_ptr<RankShards>> parts;
-  for (std::size_t index = 0; index < trainer_.size(); ++index) {
-    auto part = std::make_unique<detail::ShardsOf<Shard>>();
-    for (Shards& shards : micro_batches) {
-      hand_over(shards[index]);
-      part->all.push_back(std::move(shards[index]));
-    }
-    parts.push_back(std::move(part));
-  }
-  return trainer_.step(std::move(parts), sample_count);
-}
 
 }  // namespace hearth

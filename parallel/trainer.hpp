@@ -44,6 +44,24 @@ concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
   source.set_world(1);
 };
 
+/// For a model that is no module: the compiler says so in one sentence.
+template <class Model, BatchShard Shard = HostBatch>
+class Trainer {
+  static_assert(sizeof(Model) == 0,
+                "this model is no module: name its members with HEARTH_MODULE(Type, "
+                "members...) inside of its struct");
+
+ public:
+  template <class Loss>
+  Trainer(const Runtime& runtime,
+          const Model& model,
+          Loss loss,
+          const TrainerOptions& options,
+          SourceLoc where = SourceLoc::current());
+  template <class... Data>
+  TrainingResult fit(const Data&... data);
+};
+
 /// A whole program's training:
 ///
 ///   hearth::Trainer trainer(runtime, std::move(model), loss, {.epochs = 5, .folder = "run"});
@@ -56,8 +74,8 @@ concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
 ///                                 sources, their Shard&), context a LossContext.
 /// It returns the mean loss over the batch, or a LossOutputs, which metrics need of the second
 /// form.
-template <Module Model, BatchShard Shard = HostBatch>
-class Trainer final {
+template <Module Model, BatchShard Shard>
+class Trainer<Model, Shard> final {
  public:
   /// Takes the model and gives each device a copy of it.
   /// Errors: those of DataParallel.
@@ -116,7 +134,19 @@ class Trainer final {
     return evaluate(batches, where);
   }
   template <BatchSource<Shard> Source>
-  EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current());
+  EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
+    // After the loss of a device: once more, from the start, on those that are left.
+    for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
+      try {
+        return evaluate_once(batches, where);
+      } catch (const Exception& exception) {
+        const bool goes_on = options_.parallel.on_loss != DeviceLossPolicy::stop && left > 0;
+        if (!goes_on || !detail::is_device_loss(exception.error())) {
+          throw;
+        }
+      }
+    }
+  }
 
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
@@ -164,14 +194,90 @@ class Trainer final {
   }
 
   template <class Source>
-  [[nodiscard]] EvaluationFigures evaluate_once(Source& batches, SourceLoc where);
+  [[nodiscard]] EvaluationFigures evaluate_once(Source& batches, SourceLoc where) {
+    detail::FigureSums sums(options_.metrics);
+    batches.set_world(parallel_.world());
+    batches.seek({});
+    for (std::vector<Shard> shards = batches.next(); !shards.empty(); shards = batches.next()) {
+      hand_over(shards);
+      const auto parts = std::make_shared<std::vector<Shard>>(std::move(shards));
+      const auto judge = [parts, loss = loss_, metrics = options_.metrics](const Model& model,
+                                                                           WorkerContext& context) {
+        Shard& shard = parts->at(static_cast<std::size_t>(context.rank));
+        take_over(shard);
+        return detail::figures_of(model, shard, loss, metrics, context);
+      };
+      for (const detail::FigurePart& part : options_.average_decay > 0
+                                                ? parallel_.evaluate_averaged(judge, where)
+                                                : parallel_.evaluate(judge)) {
+        sums.add(part);
+      }
+    }
+    return sums.figures();
+  }
   template <class Source, class Judged>
-  TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where);
+  TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where) {
+    TrainingPorts ports{
+        .batch_count = train.batch_count(),
+        .notes = std::move(notes),
+        .model = summary_,
+        .world = [&] { return parallel_.world(); },
+        .cursor = [&] { return train.cursor(); },
+        .seek = [&](LoaderCursor cursor) { train.seek(cursor); },
+        .step = [&] { return step(train, where); },
+        .set_learning_rate = [&](double rate) { parallel_.set_learning_rate(rate, where); },
+        .save = [&](const std::filesystem::path& file,
+                    const TrainingProgress& progress) { parallel_.save(file, progress, where); },
+        .load = [&](const std::filesystem::path& file) { return parallel_.load(file, where); },
+        .save_weights =
+            [&](const std::filesystem::path& file, const Metadata& metadata) {
+              parallel_.save_weights(file, metadata, where);
+            }};
+    if (validation != nullptr) {
+      ports.validate = [&] { return evaluate(*validation, where); };
+    }
+    return TrainingRun(options_, std::move(ports), where).run();
+  }
   /// The next batches of a step; none at the end of an epoch, once.
   template <class Source>
-  [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source) const;
+  [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source) const {
+    std::vector<std::vector<Shard>> batches;
+    const auto wanted = static_cast<std::size_t>(options_.accumulate);
+    // The end of an epoch is told when nothing of it is left to train.
+    while (batches.size() < wanted &&
+           (batches.empty() || source.cursor().batch < source.batch_count())) {
+      std::vector<Shard> shards = source.next();
+      if (shards.empty()) {
+        break;
+      }
+      batches.push_back(std::move(shards));
+    }
+    return batches;
+  }
   template <class Source>
-  std::optional<DataParallelReport> step(Source& source, SourceLoc where);
+  std::optional<DataParallelReport> step(Source& source, SourceLoc where) {
+    const LoaderCursor begin = source.cursor();
+    int world = parallel_.world();
+    source.set_world(world);
+    std::vector<std::vector<Shard>> batches = read(source);
+    if (batches.empty()) {
+      return std::nullopt;
+    }
+    bool is_first = true;
+    return parallel_.step(
+        [&](const std::vector<Device>& devices) {
+          // After the loss of a device: the same batches once more, for those that are left.
+          if (!is_first || static_cast<int>(devices.size()) != world) {
+            world = static_cast<int>(devices.size());
+            source.set_world(world);
+            source.seek(begin);
+            batches = read(source);
+          }
+          is_first = false;
+          return std::move(batches);
+        },
+        where);
+  }
 
   const Runtime& runtime_;
   const TrainerOptions options_;
@@ -181,117 +287,7 @@ class Trainer final {
 };
 
 template <class Model, class Loss>
-Trainer(const Runtime&, Model, Loss, TrainerOptions) -> Trainer<Model, HostBatch>;
-
-template <Module Model, BatchShard Shard>
-template <class Source>
-std::vector<std::vector<Shard>> Trainer<Model, Shard>::read(Source& source) const {
-  std::vector<std::vector<Shard>> batches;
-  const auto wanted = static_cast<std::size_t>(options_.accumulate);
-  // The end of an epoch is told when nothing of it is left to train.
-  while (batches.size() < wanted &&
-         (batches.empty() || source.cursor().batch < source.batch_count())) {
-    std::vector<Shard> shards = source.next();
-    if (shards.empty()) {
-      break;
-    }
-    batches.push_back(std::move(shards));
-  }
-  return batches;
-}
-
-template <Module Model, BatchShard Shard>
-template <class Source>
-std::optional<DataParallelReport> Trainer<Model, Shard>::step(Source& source, SourceLoc where) {
-  const LoaderCursor begin = source.cursor();
-  int world = parallel_.world();
-  source.set_world(world);
-  std::vector<std::vector<Shard>> batches = read(source);
-  if (batches.empty()) {
-    return std::nullopt;
-  }
-  bool is_first = true;
-  return parallel_.step(
-      [&](const std::vector<Device>& devices) {
-        // After the loss of a device: the same batches once more, for those that are left.
-        if (!is_first || static_cast<int>(devices.size()) != world) {
-          world = static_cast<int>(devices.size());
-          source.set_world(world);
-          source.seek(begin);
-          batches = read(source);
-        }
-        is_first = false;
-        return std::move(batches);
-      },
-      where);
-}
-
-template <Module Model, BatchShard Shard>
-template <BatchSource<Shard> Source>
-EvaluationFigures Trainer<Model, Shard>::evaluate(Source& batches, SourceLoc where) {
-  // After the loss of a device: once more, from the start, on those that are left.
-  for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
-    try {
-      return evaluate_once(batches, where);
-    } catch (const Exception& exception) {
-      const bool goes_on = options_.parallel.on_loss != DeviceLossPolicy::stop && left > 0;
-      if (!goes_on || !detail::is_device_loss(exception.error())) {
-        throw;
-      }
-    }
-  }
-}
-
-template <Module Model, BatchShard Shard>
-template <class Source>
-EvaluationFigures Trainer<Model, Shard>::evaluate_once(Source& batches, SourceLoc where) {
-  detail::FigureSums sums(options_.metrics);
-  batches.set_world(parallel_.world());
-  batches.seek({});
-  for (std::vector<Shard> shards = batches.next(); !shards.empty(); shards = batches.next()) {
-    hand_over(shards);
-    const auto parts = std::make_shared<std::vector<Shard>>(std::move(shards));
-    const auto judge = [parts, loss = loss_, metrics = options_.metrics](const Model& model,
-                                                                         WorkerContext& context) {
-      Shard& shard = parts->at(static_cast<std::size_t>(context.rank));
-      take_over(shard);
-      return detail::figures_of(model, shard, loss, metrics, context);
-    };
-    for (const detail::FigurePart& part : options_.average_decay > 0
-                                              ? parallel_.evaluate_averaged(judge, where)
-                                              : parallel_.evaluate(judge)) {
-      sums.add(part);
-    }
-  }
-  return sums.figures();
-}
-
-template <Module Model, BatchShard Shard>
-template <class Source, class Judged>
-TrainingResult Trainer<Model, Shard>::run(Source& train,
-                                          Judged* validation,
-                                          Metadata notes,
-                                          SourceLoc where) {
-  TrainingPorts ports{
-      .batch_count = train.batch_count(),
-      .notes = std::move(notes),
-      .model = summary_,
-      .world = [&] { return parallel_.world(); },
-      .cursor = [&] { return train.cursor(); },
-      .seek = [&](LoaderCursor cursor) { train.seek(cursor); },
-      .step = [&] { return step(train, where); },
-      .set_learning_rate = [&](double rate) { parallel_.set_learning_rate(rate, where); },
-      .save = [&](const std::filesystem::path& file,
-                  const TrainingProgress& progress) { parallel_.save(file, progress, where); },
-      .load = [&](const std::filesystem::path& file) { return parallel_.load(file, where); },
-      .save_weights =
-          [&](const std::filesystem::path& file, const Metadata& metadata) {
-            parallel_.save_weights(file, metadata, where);
-          }};
-  if (validation != nullptr) {
-    ports.validate = [&] { return evaluate(*validation, where); };
-  }
-  return TrainingRun(options_, std::move(ports), where).run();
-}
+Trainer(const Runtime&, Model, Loss, TrainerOptions, SourceLoc = SourceLoc::current())
+    -> Trainer<Model, HostBatch>;
 
 }  // namespace hearth

@@ -54,14 +54,6 @@ using TrainerLoss = std::function<LossOutputs(const Model&, Shard&, const LossCo
 template <class Shard>
 using LossBatch = std::conditional_t<std::is_same_v<Shard, HostBatch>, Batch, Shard>;
 
-[[nodiscard]] inline Batch on_device(HostBatch& batch, const Device& device) {
-  return {.inputs = std::move(batch.examples.inputs).to(device),
-          .targets = std::move(batch.examples.targets).to(device),
-          .size = batch.size,
-          .global_size = batch.global_size,
-          .cursor = batch.cursor};
-}
-
 template <class Model>
 [[nodiscard]] Tensor forward_of(const Model& model, const Tensor& inputs, Mode mode) {
   if constexpr (requires { model.forward(inputs, mode); }) {
@@ -99,7 +91,7 @@ template <class Model, class Shard, class Loss>
     if constexpr (!std::is_same_v<Shard, HostBatch>) {
       return loss_outputs(loss(model, shard, context));
     } else {
-      Batch batch = on_device(shard, context.device);
+      Batch batch = std::move(shard).to(context.device);
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
       } else {

@@ -4,14 +4,12 @@
 #include <hearth/modules/training_report.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/trace_scope.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
 #include <span>
 #include <stdexcept>
 #include <system_error>
@@ -20,8 +18,6 @@
 
 namespace hearth {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr const char* kStateNote = "trainer.state";
 constexpr const char* kStateFile = "training.safetensors";
@@ -79,62 +75,6 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
 
 Goal goal_of(const TrainerOptions& options, const std::optional<std::size_t>& metric) {
   return metric ? options.metrics[*metric].goal : Goal::lowest;
-}
-
-// Numbers in JSON come back bit by bit, but for those that are none.
-Json json_of(double value) {
-  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
-}
-double double_of(const Json& json) {
-  return json.is_string() ? std::strtod(json.get_ref<const std::string&>().c_str(), nullptr)
-                          : json.get<double>();
-}
-Json json_of(std::int64_t value) {
-  return Json(value);
-}
-template <class T>
-Json json_of(const std::optional<T>& value) {
-  return value ? json_of(*value) : Json(nullptr);
-}
-std::optional<double> optional_of(const Json& json) {
-  return json.is_null() ? std::nullopt : std::optional(double_of(json));
-}
-Json json_of(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (const double value : values) {
-    list.push_back(json_of(value));
-  }
-  return list;
-}
-std::vector<double> doubles_of(const Json& list) {
-  std::vector<double> values;
-  for (const Json& each : list) {
-    values.push_back(double_of(each));
-  }
-  return values;
-}
-
-Json json_of(const EpochRecord& epoch) {
-  return {epoch.epoch,
-          json_of(epoch.train_loss),
-          json_of(epoch.validation_loss),
-          json_of(epoch.metrics),
-          json_of(epoch.learning_rate),
-          json_of(epoch.seconds),
-          epoch.sample_count};
-}
-EpochRecord epoch_of(const Json& json) {
-  return {.epoch = json.at(0).get<std::int64_t>(),
-          .train_loss = double_of(json.at(1)),
-          .validation_loss = optional_of(json.at(2)),
-          .metrics = doubles_of(json.at(3)),
-          .learning_rate = double_of(json.at(4)),
-          .seconds = double_of(json.at(5)),
-          .sample_count = json.at(6).get<std::int64_t>()};
-}
-
-Json json_of(const BestValue& best) {
-  return {json_of(best.best()), best.misses()};
 }
 
 double median(std::vector<double> values) {
@@ -250,63 +190,6 @@ void TrainingRun::require_same_run() const {
   }
 }
 
-std::string TrainingRun::state_text() const {
-  Json epochs = Json::array();
-  for (const EpochRecord& epoch : history_.epochs) {
-    epochs.push_back(json_of(epoch));
-  }
-  const LossCurve& steps = history_.steps;
-  const Json state = {
-      {"epochs", epochs},
-      {"steps",
-       {steps.steps_per_point(),
-        json_of(steps.points()),
-        json_of(steps.open_sum()),
-        steps.open_count()}},
-      {"sums", {json_of(sums_.loss), sums_.sample_count, json_of(sums_.seconds)}},
-      {"best", json_of(best_)},
-      {"best_epoch", json_of(best_epoch_)},
-      {"patience", json_of(patience_)},
-      {"plateau",
-       plateau_ ? Json{json_of(plateau_->factor()), json_of(plateau_->best())} : Json(nullptr)}};
-  return state.dump();
-}
-
-void TrainingRun::take_state(const std::string& text) {
-  const Json state = Json::parse(text);
-  const auto best_of = [](const Json& json, Goal goal, double min_change) {
-    return BestValue(goal, min_change, optional_of(json.at(0)), json.at(1).get<std::int64_t>());
-  };
-  for (const Json& epoch : state.at("epochs")) {
-    history_.epochs.push_back(epoch_of(epoch));
-    history_.epochs.back().metrics.resize(history_.metrics.size(), std::nan(""));
-  }
-  const Json& steps = state.at("steps");
-  history_.steps = LossCurve(steps.at(0).get<std::int64_t>(),
-                             doubles_of(steps.at(1)),
-                             double_of(steps.at(2)),
-                             steps.at(3).get<std::int64_t>());
-  const Json& sums = state.at("sums");
-  sums_ = {.loss = double_of(sums.at(0)),
-           .sample_count = sums.at(1).get<std::int64_t>(),
-           .seconds = double_of(sums.at(2))};
-  const Goal goal = best_.goal();
-  best_ = best_of(state.at("best"), goal, 0);
-  if (!state.at("best_epoch").is_null()) {
-    best_epoch_ = state.at("best_epoch").get<std::int64_t>();
-  }
-  const double min_change = options_.early_stopping ? options_.early_stopping->min_change : 0;
-  patience_ = best_of(state.at("patience"), goal, min_change);
-  if (plateau_ && !state.at("plateau").is_null()) {
-    const Json& plateau = state.at("plateau");
-    plateau_.emplace(std::get<PlateauRate>(options_.schedule),
-                     goal,
-                     double_of(plateau.at(0)),
-                     optional_of(plateau.at(1).at(0)),
-                     plateau.at(1).at(1).get<std::int64_t>());
-  }
-}
-
 void TrainingRun::resume() {
   const TrainingProgress progress = ports_.load(file(kStateFile));
   const auto text = progress.notes.find(kStateNote);
@@ -369,6 +252,7 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   if (ports_.cursor().batch < ports_.batch_count) {
     set_rate();
   }
+  const TracePart part(options_.devices.front(), "step", where_);
   const detail::TimePoint begin = now();
   const std::optional<DataParallelReport> report = ports_.step();
   if (!report) {
@@ -401,6 +285,9 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
   while (const std::optional<TrainingStep> step = take_step()) {
     const EpochRecord so_far = record_of_epoch();
     console_.show(step->place, so_far.train_loss, so_far.samples_per_s());
+    if (console_.wants_dashboard()) {
+      draw_dashboard(step->place, so_far);
+    }
     for (const TrainerCallback& callback : options_.callbacks) {
       if (callback.on_step) {
         callback.on_step(*step, control_);
@@ -429,6 +316,40 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
   return epoch_ <= options_.epochs;
 }
 
+// What a lost device has is not asked for: it would not answer.
+void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_far) {
+  DashboardFigures figures{.title = options_.title,
+                           .place = place,
+                           .epochs = options_.epochs,
+                           .loss = so_far.train_loss,
+                           .samples_per_s = so_far.samples_per_s(),
+                           .learning_rate = rate_,
+                           .seconds = seconds_between(begun_at_, now()),
+                           .share_at_begin = share_at_begin_,
+                           .history = &history_,
+                           .best_epoch = best_epoch_,
+                           .best_value = best_.best().value_or(0)};
+  for (const Device& device : options_.devices) {
+    DashboardDevice shown{.name = device.name(), .is_lost = device.is_lost()};
+    if (!shown.is_lost) {
+      const MemoryStatistics memory = device.memory();
+      shown.live_bytes = memory.live_bytes;
+      shown.peak_bytes = memory.peak_live_bytes;
+      shown.budget_bytes = memory.budget_bytes;
+    }
+    figures.devices.push_back(std::move(shown));
+  }
+  console_.draw(std::move(figures));
+}
+
+double TrainingRun::share_done() const {
+  const RunPlace at = place();
+  return (static_cast<double>(at.epoch - 1) +
+          static_cast<double>(at.batch) /
+              static_cast<double>(std::max<std::int64_t>(at.batch_count, 1))) /
+         static_cast<double>(options_.epochs);
+}
+
 double TrainingRun::watched(const EpochRecord& epoch) const {
   return watched_metric_ ? epoch.metrics[*watched_metric_]
                          : epoch.validation_loss.value_or(epoch.train_loss);
@@ -441,6 +362,7 @@ bool TrainingRun::is_stopping_early() const {
 void TrainingRun::end_epoch() {
   EpochRecord epoch = record_of_epoch();
   if (ports_.validate) {
+    const TracePart part(options_.devices.front(), "validation", where_);
     figures_ = ports_.validate();
     epoch.validation_loss = figures_->loss;
     epoch.metrics = figures_->metrics;
@@ -466,6 +388,11 @@ void TrainingRun::end_epoch() {
   keep_epoch();
   write_figures(false);
   console_.end_epoch(history_, epoch);
+  if (console_.wants_dashboard()) {
+    draw_dashboard(
+        {.epoch = epoch.epoch, .batch = ports_.batch_count, .batch_count = ports_.batch_count},
+        epoch);
+  }
 }
 
 // The state first: it is what the user waits for.
@@ -479,6 +406,8 @@ void TrainingRun::end_early(EndReason reason) {
 
 TrainingResult TrainingRun::run() {
   const InterruptScope interrupt;
+  begun_at_ = now();
+  share_at_begin_ = share_done();
   if (is_stopping_early()) {
     result_.reason = EndReason::no_progress;
   } else {
@@ -498,6 +427,7 @@ TrainingResult TrainingRun::run() {
   result_.best_epoch = best_epoch_;
   result_.best_value = best_.best();
   write_figures(true);
+  console_.close();  // while a signal is still a wish
   result_.history = std::move(history_);
   return std::move(result_);
 }
@@ -508,6 +438,7 @@ void TrainingRun::save_state() const {
   if (options_.folder.empty()) {
     return;
   }
+  const TracePart part(options_.devices.front(), "save", where_);
   TrainingProgress progress{.cursor = ports_.cursor(), .notes = run_notes()};
   progress.notes[kStateNote] = state_text();
   ports_.save(file(kStateFile), progress);

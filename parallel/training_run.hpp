@@ -75,6 +75,9 @@ class TrainingRun final {
   [[nodiscard]] bool train_epoch(const InterruptScope& interrupt);
   [[nodiscard]] std::optional<TrainingStep> take_step();
   [[nodiscard]] EpochRecord record_of_epoch() const;
+  void draw_dashboard(const RunPlace& place, const EpochRecord& so_far);
+  /// Of all epochs.
+  [[nodiscard]] double share_done() const;
   void end_epoch();
   void end_early(EndReason reason);
   [[nodiscard]] double watched(const EpochRecord& epoch) const;
@@ -110,6 +113,8 @@ class TrainingRun final {
   std::int64_t sample_count_ = 0;
   std::optional<EvaluationFigures> figures_;  ///< Of the last validation.
   std::optional<detail::TimePoint> written_at_;
+  detail::TimePoint begun_at_;
+  double share_at_begin_ = 0;
 };
 
 }  // namespace hearth

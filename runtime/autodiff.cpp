@@ -1,14 +1,18 @@
 #include <hearth/runtime/autodiff.hpp>
 
 #include "runtime/tape/tape.hpp"
+#include "runtime/tape/tape_context.hpp"
 
 namespace hearth::detail {
 
-TapeScope::TapeScope() : tape_(make_intrusive<Tape>().detach()) {}
+TapeScope::TapeScope() : tape_(make_intrusive<Tape>().detach()) {
+  note_open(*tape_);
+}
 
 TapeScope::~TapeScope() {
   tape_->close();
   tape_->release();
+  forget_closed_tapes();
 }
 
 Tensor TapeScope::track(const Tensor& value) {

@@ -14,6 +14,7 @@
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tied_tensors.hpp>
+#include <hearth/runtime/visit.hpp>
 
 namespace hearth {
 
@@ -128,6 +129,19 @@ template <class Model, class Fn>
   std::vector<Tensor> gradients = scope.sweep(loss, on_ready, loc);
   return ValueAndGradients<Value>{
       std::move(value), Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
+}
+
+/// For a model that is no module: says so in one sentence.
+template <class Model, class Fn>
+requires(!detail::HasVisit<Model>)
+    ValueAndGradients<Tensor> value_and_grad(const Model& /*model*/,
+                                             Fn&& /*fn*/,
+                                             const GradientHook& /*on_ready*/ = {},
+                                             SourceLoc /*loc*/ = SourceLoc::current()) {
+  static_assert(sizeof(Model) == 0,
+                "this model is no module: name its members with HEARTH_MODULE(Type, "
+                "members...) inside of its struct");
+  return {};
 }
 
 }  // namespace hearth

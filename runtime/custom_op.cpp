@@ -299,7 +299,7 @@ Tensor CustomOp::call(std::span<const Arg> operands) const {
   bool is_inline = false;
   for (const Arg& operand : operands) {
     if (operand.is_scalar()) {
-      numbers.push_back(detail::scalar_of(state_->name, operand, first));
+      numbers.push_back(detail::scalar_of(state_->name, operand, first, first.dtype));
       continue;
     }
     inputs.push_back(operand);

@@ -2,7 +2,8 @@
 // record on the calling thread's stream; it returns at once with the result's Tensor. Errors of
 // all: ShapeError, DtypeError, DeviceMismatch, ArgumentError now, on the caller's thread, with
 // nothing queued; DeviceError when a result is read whose computing failed. Threads: any. Dtypes:
-// where nothing is said, the op table's row holds (streams/op_table).
+// where nothing is said, the op table's row holds (streams/op_table), and operands of several types
+// meet as promotion.hpp says.
 #pragma once
 
 #include <concepts>
@@ -17,6 +18,8 @@
 #include <hearth/runtime/axes.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/losses.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/size2d.hpp>
 #include <hearth/runtime/tensor.hpp>
 
@@ -97,6 +100,32 @@ namespace detail {
                                       double p,
                                       DType dtype = DType::f32,
                                       SourceLoc loc = SourceLoc::current());
+/// Whole numbers, uniform in [low, high). Dtypes: integers and floats, which hold all of them.
+/// Errors: ArgumentError for an empty range, for one of more than 2^53 numbers, and for ends that
+/// `dtype` does not hold.
+[[nodiscard]] Tensor randint(const Device& device,
+                             const Shape& shape,
+                             Generator& generator,
+                             std::int64_t low,
+                             std::int64_t high,
+                             DType dtype = DType::i64,
+                             SourceLoc loc = SourceLoc::current());
+struct MultinomialOptions {
+  bool with_replacement = false;  ///< Whether a class may be drawn more than once.
+};
+/// Draws classes by their weights, which need not sum to 1: i64 numbers of places. Without
+/// replacement the draws of a row differ, and come in the order in which they were drawn.
+///
+/// Shapes: weights [classes] -> [count], or [rows, classes] -> [rows, count].
+/// Dtypes: floats; f16 and bf16 are computed in f32. No gradient.
+/// Errors: ArgumentError for a count below 1, or above the classes without replacement. A row with
+/// a weight that is negative or not finite, or with fewer weights above 0 than it needs, poisons
+/// the result with out_of_range.
+/// Paper: Efraimidis, Spirakis, Weighted random sampling with a reservoir, IPL 97 (2006).
+[[nodiscard]] Tensor multinomial(Arg weights,
+                                 std::int64_t count,
+                                 Generator& generator,
+                                 MultinomialOptions options = {});
 
 // ---- element by element ----
 [[nodiscard]] Tensor cast(Arg x, DType dtype);
@@ -116,6 +145,14 @@ namespace detail {
 [[nodiscard]] Tensor sigmoid(Arg x);
 [[nodiscard]] Tensor recip(Arg x);
 [[nodiscard]] Tensor relu(Arg x);
+/// The largest whole number that is not above x. Dtypes of this and the next three: numbers;
+/// integers stay as they are. The gradient of all is 0.
+[[nodiscard]] Tensor floor(Arg x);
+[[nodiscard]] Tensor ceil(Arg x);   ///< The smallest whole number that is not below x.
+[[nodiscard]] Tensor round(Arg x);  ///< The nearest whole number; of two as near the even one.
+[[nodiscard]] Tensor trunc(Arg x);  ///< The whole number towards 0.
+/// 1 above 0, -1 below 0, else 0, of NaN too. Dtypes: numbers. Its gradient is 0.
+[[nodiscard]] Tensor sign(Arg x);
 /// x where it is above 0, else slope·x. Dtypes: floats.
 /// Paper: Maas, Hannun, Ng, Rectifier nonlinearities improve neural network acoustic models, ICML
 /// 2013.
@@ -135,8 +172,8 @@ enum class GeluForm : std::uint8_t {
 /// stays NaN; NaN in a tensor of bounds bounds nothing. The gradient goes to x inside the bounds
 /// and on them, else to the bound.
 ///
-/// Dtypes: numbers; bounds as x. Errors: ArgumentError without a bound, for a NaN, and for a number
-/// that the type does not hold.
+/// Dtypes: numbers; the result has the type that x and the bounds meet in. Errors: ArgumentError
+/// without a bound, for a NaN, and for a number that the type does not hold.
 [[nodiscard]] Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high = {});
 /// Whether it is neither NaN nor infinite, as bool. Dtypes: floats.
 [[nodiscard]] Tensor is_finite(Arg x);
@@ -150,6 +187,14 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] Tensor mul(Arg a, Arg b);
 [[nodiscard]] Tensor div(Arg a, Arg b);
 [[nodiscard]] Tensor pow(Arg a, Arg b);
+/// floor(a / b), as Python's a // b: floor_divide(-7, 2) is -4, where div truncates integers to -3.
+/// The quotient of floats is found in f64. Dtypes: numbers. Its gradient is 0.
+/// Errors: dividing an integer by 0 poisons the result.
+[[nodiscard]] Tensor floor_divide(Arg a, Arg b);
+/// What floor_divide leaves, a - b·floor(a / b): it has b's sign, as Python's a % b. Exact for
+/// integers, and for floats whose quotient is below 2^28, but for f64, which rounds as a does.
+/// Dtypes and errors: as floor_divide. The gradient goes to a, and times -floor(a / b) to b.
+[[nodiscard]] Tensor remainder(Arg a, Arg b);
 [[nodiscard]] Tensor minimum(Arg a,
                              Arg b);  ///< Where both are equal, each gets half of the gradient.
 [[nodiscard]] Tensor maximum(Arg a, Arg b);  ///< The same.
@@ -164,7 +209,7 @@ enum class GeluForm : std::uint8_t {
 /// value where the mask is true, else x. Shapes: x and mask broadcast; value is a number or a
 /// tensor of rank 0. Dtypes: the mask is bool, value as x.
 [[nodiscard]] Tensor masked_fill(Arg x, Arg mask, Arg value);
-/// As bool; what is not 0 (NaN too) is true. Dtypes: all, the two need not be equal.
+/// As bool; what is not 0 (NaN too) is true. Dtypes: all.
 [[nodiscard]] Tensor logical_and(Arg a, Arg b);
 [[nodiscard]] Tensor logical_or(Arg a, Arg b);
 [[nodiscard]] Tensor logical_xor(Arg a, Arg b);
@@ -207,13 +252,19 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] inline Tensor operator>=(Arg a, Arg b) {
   return greater_equal(a, b);
 }
+/// Of bools, element by element: and, or, either but not both, not. Errors: DtypeError for another
+/// type; no op works on the bits of integers.
+[[nodiscard]] Tensor operator&(Arg a, Arg b);
+[[nodiscard]] Tensor operator|(Arg a, Arg b);
+[[nodiscard]] Tensor operator^(Arg a, Arg b);
+[[nodiscard]] Tensor operator!(Arg x);
 
 /// a = a + b. The name `a` gets the result; other copies of the tensor keep their values, since
 /// tensors never change. When there are none, the device reuses a's memory. A path set on `a`
-/// stays.
+/// stays, and so does a's type: f32 += f64 is f32.
 ///
-/// Errors: ShapeError when b would make a's shape grow, besides those of add(); then `a` is as it
-/// was.
+/// Errors: ShapeError when b would make a's shape grow, DtypeError when the result would be of
+/// another kind of type (i32 += 0.5), besides those of add(); then `a` is as it was.
 Tensor& operator+=(Tensor& a, Arg b);
 Tensor& operator-=(Tensor& a, Arg b);
 Tensor& operator*=(Tensor& a, Arg b);
@@ -259,7 +310,8 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] Tensor triu(Arg x, std::int64_t diagonal = 0);
 /// The same values in row-major memory.
 [[nodiscard]] Tensor contiguous(Arg x);
-/// One after another along an axis that is there: concat({a, b}), concat(vector, -1).
+/// One after another along an axis that is there: concat({a, b}), concat(vector, -1). Dtypes: the
+/// result has the type that all meet in (promote_types).
 [[nodiscard]] Tensor concat(std::span<const Tensor> tensors,
                             int axis = 0,
                             SourceLoc loc = SourceLoc::current());
@@ -267,7 +319,7 @@ Tensor& operator/=(Tensor& a, Arg b);
                             int axis = 0,
                             SourceLoc loc = SourceLoc::current());
 /// One after another along a new axis. Shapes: all equal; the result has one axis more, of size
-/// tensors.size().
+/// tensors.size(). Dtypes: as concat.
 [[nodiscard]] Tensor stack(std::span<const Tensor> tensors,
                            int axis = 0,
                            SourceLoc loc = SourceLoc::current());
@@ -342,13 +394,16 @@ struct PadOptions {
 struct ReduceOptions {
   bool keep_dims = false;  ///< The axes stay, with size 1: sum(x, -1, {.keep_dims = true}).
 };
+/// Dtypes: all; integers and bools give i64.
 [[nodiscard]] Tensor sum(Arg x, Axes axes = {}, ReduceOptions options = {});
+/// Dtypes: all; integers and bools are summed in i64 and give f32.
 [[nodiscard]] Tensor mean(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Equal largest values share the gradient.
 [[nodiscard]] Tensor max(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Equal smallest values share the gradient.
 [[nodiscard]] Tensor min(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Of no elements 1. Each element's gradient is the product of the others, where some are 0 too.
+/// Dtypes: as sum.
 [[nodiscard]] Tensor prod(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// Whether one is not 0 (NaN is not), as bool; of no elements false. Dtypes: all.
 [[nodiscard]] Tensor any(Arg x, Axes axes = {}, ReduceOptions options = {});
@@ -431,11 +486,11 @@ struct Pool2dOptions {
 /// below 1.
 [[nodiscard]] Tensor adaptive_avg_pool2d(Arg x, Size2d size);
 
-// ---- rows and losses ----
+// ---- rows; losses stand in losses.hpp ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
 [[nodiscard]] Tensor log_softmax(Arg x, int axis = -1);
-/// Element i along the axis is the sum of those up to i. Integers wrap; sums of floats are kept in
-/// f64 on the way.
+/// Element i along the axis is the sum of those up to i. Sums of floats are kept in f64 on the way.
+/// Dtypes: all; integers and bools give i64.
 [[nodiscard]] Tensor cumsum(Arg x, int axis);
 struct NormOptions {
   int axis_count = 1;  ///< The last axes of x, over which statistics are taken.
@@ -505,59 +560,6 @@ struct AttentionOptions {
 [[nodiscard]] Tensor attention(Arg query, Arg key, Arg value, AttentionOptions options = {});
 [[nodiscard]] Tensor attention(
     Arg query, Arg key, Arg value, Arg mask, AttentionOptions options = {});
-/// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
-/// class outside [0, classes) poisons the result with out_of_range.
-[[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
-/// The mean over the rows.
-[[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
-struct CrossEntropyOptions {
-  /// Targets of this number count for nothing: padding, for instance.
-  std::optional<std::int64_t> ignore_index = {};
-  /// How much a row of each class counts; empty: all the same. Shapes: [classes].
-  Tensor class_weights = {};
-  /// What a target gives to all classes in equal parts, itself too: 0 to 1.
-  double label_smoothing = 0;
-  int class_axis = 1;  ///< Which axis of the logits has the classes.
-};
-/// The mean over all targets that are not ignored, weighted by their classes; NaN when there is
-/// none.
-///
-/// Shapes: logits [n, classes, ...], targets the same without the axis of the classes; for
-/// sequences [n, length, classes] say {.class_axis = -1}. Dtypes: logits floats, targets i32 or
-/// i64. f16 and bf16 are summed in f32. Errors: ShapeError, DtypeError; ArgumentError for a
-/// smoothing outside of 0 to 1; a class outside [0, classes) poisons the result with out_of_range,
-/// unless it is ignored. Paper: Szegedy et al., Rethinking the Inception Architecture,
-/// arXiv:1512.00567 (smoothing).
-[[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options);
-/// The mean of what the target's class has, with the sign turned: nll_loss(log_softmax(x), t) is
-/// cross_entropy(x, t). Shapes and dtypes: as cross_entropy_per_row, of rank 0; f16 and bf16 are
-/// computed in f32. Errors: a class outside [0, classes) poisons the result, as gather() says.
-[[nodiscard]] Tensor nll_loss(Arg log_probabilities, Arg targets);
-/// The mean of the squared differences, of rank 0.
-///
-/// Shapes: equal; a target that would broadcast is refused.
-/// Dtypes: floats, equal; f16 and bf16 are computed in f32.
-[[nodiscard]] Tensor mse_loss(Arg prediction, Arg target);
-/// The mean of the absolute differences. Shapes and dtypes: as mse_loss.
-[[nodiscard]] Tensor l1_loss(Arg prediction, Arg target);
-/// The mean of d²/2 where the difference d is at most `delta`, else of delta·(|d| - delta/2): less
-/// moved by outliers than the square. Shapes and dtypes: as mse_loss. Errors besides: ArgumentError
-/// when delta is not above 0.
-/// Paper: Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 1964.
-[[nodiscard]] Tensor huber_loss(Arg prediction, Arg target, double delta = 1);
-/// huber_loss divided by delta, here `beta`, so that its slope far out is 1; l1_loss for beta 0.
-/// Paper: Girshick, Fast R-CNN, arXiv:1504.08083.
-[[nodiscard]] Tensor smooth_l1_loss(Arg prediction, Arg target, double beta = 1);
-/// The divergence of the predicted distribution from the target's: the sum of t·(log(t) - x) over
-/// all classes, in the mean over the first axis. Where t is 0 it adds nothing.
-///
-/// Shapes: log probabilities x [n, ...] and probabilities t, equal. Dtypes: as mse_loss.
-/// Paper: Kullback, Leibler, On Information and Sufficiency, Annals of Mathematical Statistics
-/// 1951.
-[[nodiscard]] Tensor kl_div_loss(Arg log_probabilities, Arg target);
-/// The mean of -t·log(p) - (1 - t)·log(1 - p) with p = sigmoid(x), for logits x and targets t in
-/// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
-[[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);
 
 template <std::integral Integer>
 Tensor full(const Device& device, const Shape& shape, Integer value, DType dtype, SourceLoc loc) {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <hearth/backends/builtin/builtin.hpp>
-#include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
@@ -20,6 +19,7 @@
 #include <hearth/runtime/base/thread_executor.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
 #include <hearth/runtime/recording.hpp>
+#include <hearth/runtime/trace_scope.hpp>
 
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/device/backend_factory.hpp"
@@ -58,6 +58,21 @@ Fusion fusion_of(const Settings& settings) {
   return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(kDefault));
 }
 
+void save_trace(const Device& device, const std::string& file) {
+  RuntimeTables& tables = device.endpoint().tables();
+  Result<TraceLog> log = tables.trace().stop();
+  const Status written =
+      log.has_value() ? detail::write_trace(device, log.value(), file) : log.status();
+  if (!written.has_value()) {
+    tables.log.error(written.error().to_string());
+  } else if (log.value().dropped_count > 0) {
+    tables.log.warn(fmt::format("{}: {} events were kept; there was no room for {} more",
+                                file,
+                                log.value().event_count(),
+                                log.value().dropped_count));
+  }
+}
+
 std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
   const DeviceStatistics done = actor.statistics();
   return fmt::format(
@@ -90,7 +105,7 @@ struct Runtime::Impl {
   std::shared_ptr<RuntimeTables> tables;
   std::string trace_file;
   std::string record_file;
-  std::unique_ptr<ChromeTrace> chrome_trace;
+  std::unique_ptr<LastAct> saves_trace;    // of the whole run, into trace_file
   std::shared_ptr<RecordScope> recording;  // of the whole run
   std::unique_ptr<LastAct> saves_recording;
   std::unique_ptr<ContinuationRunner> continuations;
@@ -125,6 +140,8 @@ struct Runtime::Impl {
       const std::shared_ptr<CompletionWaiter>& waiter);
   /// Records the whole run, into record_file.
   void record_run(const Runtime& runtime);
+  /// The same for its trace, which is on already.
+  void keep_trace(const Runtime& runtime);
   /// Ends the devices' actors and threads.
   void close();
 };
@@ -317,7 +334,7 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
       {record_file,
        is_from_options ? "RuntimeOptions::record_file" : variable_of(Setting::record_file)});
   if (!trace_file.empty()) {
-    chrome_trace = std::make_unique<ChromeTrace>(tables->trace);
+    tables->trace().start().value();
   }
 }
 
@@ -328,6 +345,12 @@ void Runtime::Impl::record_run(const Runtime& runtime) {
       shared->log.error(status.error().to_string());
     }
   });
+}
+
+// A program that dies of an exception has a trace too.
+void Runtime::Impl::keep_trace(const Runtime& runtime) {
+  saves_trace = std::make_unique<LastAct>(
+      [device = runtime.every_device().front(), file = trace_file] { save_trace(device, file); });
 }
 
 // Phases: the options; the tables; continuations; the devices, which share cores and memory; a
@@ -355,6 +378,9 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
     impl_->record_run(*this);
   }
   impl_->backend_factory = nullptr;
+  if (!impl_->trace_file.empty()) {
+    impl_->keep_trace(*this);
+  }
 } catch (const std::bad_alloc&) {
   throw_error(Error{.code = ErrorCode::out_of_memory,
                     .text = "Runtime: the program has no memory for its devices (ulimit -v)",
@@ -373,16 +399,15 @@ Runtime::~Runtime() {
         std::chrono::duration_cast<std::chrono::milliseconds>(impl_->shutdown_limit));
   });
   impl_->saves_recording.reset();
+  impl_->saves_trace.reset();
   impl_->recording.reset();
+  const Device traced = impl_->trace_file.empty() ? Device() : every_device().front();
   impl_->tables->failures().close();
   impl_->close();
   impl_->continuations.reset();  // they may still read what failed
   impl_->tables->failures().report(impl_->tables->log);
-  if (impl_->chrome_trace) {
-    if (const Status written = impl_->chrome_trace->write(impl_->trace_file);
-        !written.has_value()) {
-      impl_->tables->log.error(written.error().to_string());
-    }
+  if (traced.is_valid()) {
+    save_trace(traced, impl_->trace_file);
   }
 }
 
@@ -446,9 +471,6 @@ std::vector<Device> Runtime::every_device() const {
 
 Executor& Runtime::executor() const noexcept {
   return *impl_->executor;
-}
-Trace& Runtime::trace() const noexcept {
-  return impl_->tables->trace;
 }
 Log& Runtime::log() const noexcept {
   return impl_->tables->log;

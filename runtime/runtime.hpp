@@ -19,7 +19,6 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/sim_schedule.hpp>
-#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/fusion.hpp>
 
@@ -136,9 +135,6 @@ class Runtime {
   /// All devices of a kind, "cpu" or "reference" say; none is no error.
   [[nodiscard]] std::vector<Device> devices(std::string_view kind) const;
   [[nodiscard]] Executor& executor() const noexcept;
-  /// Hooks that get a span for every kernel: what ran when, on which device. HEARTH_TRACE_FILE
-  /// writes them to a file.
-  [[nodiscard]] Trace& trace() const noexcept;
   /// Lines for the person who runs the program: all else that the library reports goes here.
   [[nodiscard]] Log& log() const noexcept;
   /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers,

@@ -233,6 +233,7 @@ void Tensor::set_path(std::string_view path, SourceLoc loc) const {
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
     impl.path.store(id, std::memory_order_release);  // partner: the code that names it in an error
+    impl.endpoint->note_path(impl, id);
   }
 }
 

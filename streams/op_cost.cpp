@@ -69,6 +69,10 @@ double flops_per_output_element(OpKind kind) noexcept {
     case OpKind::sigmoid:
     case OpKind::log1p:
     case OpKind::expm1:
+    case OpKind::floor:
+    case OpKind::ceil:
+    case OpKind::round:
+    case OpKind::trunc:
       return 4;
     default:
       return 1;

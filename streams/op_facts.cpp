@@ -273,6 +273,10 @@ constexpr OpFacts kRows[kOpKindCount] = {
     Row(OpKind::attention_backward, FusionClass::attention, IndexRule::attention_backward, kProduct)
         .fields(kAttention),
     Row(OpKind::topk, FusionClass::gather, IndexRule::top, kSimple).fields(kTopk),
+    elementwise(OpKind::floor, kSimple),
+    elementwise(OpKind::ceil, kSimple),
+    elementwise(OpKind::round, kSimple),
+    elementwise(OpKind::trunc, kSimple),
 };
 
 constexpr bool is_in_order() {

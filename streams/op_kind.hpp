@@ -115,7 +115,12 @@ enum class OpKind : std::uint16_t {
   attention_backward = 85,  // (grad, q, k, v, y, log of the sums, optional mask) -> of q, k, v
   // the largest or smallest along one axis
   topk = 86,  // (x) -> values in order, i64 positions
+  // one input, element by element: to whole numbers
+  floor = 87,
+  ceil = 88,
+  round = 89,  // halves to the even one
+  trunc = 90,
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::topk) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::trunc) + 1;
 
 }  // namespace hearth

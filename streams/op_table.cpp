@@ -310,18 +310,18 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "The last name of a tensor is gone."),
     Row{OpKind::publish, "publish", OpClass::lifetime, kAll}
         .inputs(0, kAnyNumber)
-        .doc("A flush point: what came before may be used by other lanes."),
+        .doc("A flush point: what came before may be used by other streams."),
     Row{OpKind::adopt, "adopt", OpClass::lifetime, kAll}
         .inputs(1, kAnyNumber)
-        .doc("The tensor's home is this lane from here on."),
+        .doc("The tensor's home is this stream from here on."),
     Row{OpKind::group_begin, "group_begin", OpClass::lifetime, kAll}.doc(
         "An update group starts: all of it runs or nothing."),
     Row{OpKind::group_end, "group_end", OpClass::lifetime, kAll}.doc(
         "The update group ends and may run."),
     Row{OpKind::sync, "sync", OpClass::lifetime, kAll}.attributes<TicketAttributes>().doc(
-        "Fulfils a Pending when all before it in the lane is done."),
+        "Fulfils a Pending when all before it in the stream is done."),
     Row{OpKind::limit, "limit", OpClass::lifetime, kAll}.attributes<LimitAttributes>().doc(
-        "What follows in the lane is given up at a deadline, or on a stop."),
+        "What follows in the stream is given up at a deadline, or on a stop."),
     Row{OpKind::expression, "expression", OpClass::expression, kAll}
         .inputs(1, kMostExpressionInputs)
         .outputs(kMostGroupOutputs)
@@ -374,6 +374,15 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::topk, "topk", OpClass::row, kNumbers}.outputs(2).attributes<TopkAttributes>().doc(
         "The largest (or smallest) along one axis, in order, and their i64 positions; ties take "
         "the first, NaN counts as larger than all."),
+    // to whole numbers
+    Row{OpKind::floor, "floor", OpClass::unary, kFloats}.no_gradient().doc(
+        "The largest whole number that is not above x."),
+    Row{OpKind::ceil, "ceil", OpClass::unary, kFloats}.no_gradient().doc(
+        "The smallest whole number that is not below x."),
+    Row{OpKind::round, "round", OpClass::unary, kFloats}.no_gradient().doc(
+        "The nearest whole number; of two as near the even one."),
+    Row{OpKind::trunc, "trunc", OpClass::unary, kFloats}.no_gradient().doc(
+        "The whole number towards zero."),
 };
 
 namespace {

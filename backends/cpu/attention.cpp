@@ -134,11 +134,10 @@ class Forward {
     const Memory memory = lay_out(scratch);
     const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
     const std::int64_t width = sizes_.width;
-    for (std::int64_t i = 0; i < count; ++i) {
-      T* const row = memory.queries + i * width;
-      load_row(q_.row(sizes_, unit, first + i), 0, width, kernels_, row);
-      loops_.scale(row, static_cast<T>(sizes_.scale), width);
-    }
+    q_.each_row(sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& row) {
+      load_row(row, 0, width, kernels_, memory.queries + i * width);
+    });
+    loops_.scale(memory.queries, static_cast<T>(sizes_.scale), count * width);
     std::fill_n(memory.sums, count * sizes_.value_width, T{0});
     std::array<T, kAttentionRows> tops{};
     tops.fill(-std::numeric_limits<T>::infinity());

@@ -311,18 +311,27 @@ class Backward {
   }
 
   void load(const Memory& memory, Rows& rows) const {
-    for (std::int64_t i = 0; i < rows.count; ++i) {
-      const std::int64_t row = rows.first + i;
-      T* const query = memory.queries + i * sizes_.width;
-      load_row(q_.row(sizes_, rows.unit, row), 0, sizes_.width, kernels_, query);
-      loops_.scale(query, static_cast<T>(sizes_.scale), sizes_.width);
-      T* const gradient = memory.gradient + i * sizes_.value_width;
-      load_row(gradient_.row(sizes_, rows.unit, row), 0, sizes_.value_width, kernels_, gradient);
-      load_row(result_.row(sizes_, rows.unit, row), 0, sizes_.value_width, kernels_, memory.row);
-      const auto at = static_cast<std::size_t>(i);
-      rows.means[at] = static_cast<T>(loops_.dot(gradient, memory.row, sizes_.value_width));
-      rows.log_sums[at] = *reinterpret_cast<const T*>(sums_.row(sizes_, rows.unit, row).data);
-    }
+    const auto each = [&](const HeadTensor& tensor, const auto& body) {
+      tensor.each_row(sizes_, rows.unit, rows.first, rows.count, body);
+    };
+    const std::int64_t width = sizes_.width;
+    const std::int64_t value_width = sizes_.value_width;
+    each(q_, [&](std::int64_t i, const GemmOperand& row) {
+      load_row(row, 0, width, kernels_, memory.queries + i * width);
+    });
+    loops_.scale(memory.queries, static_cast<T>(sizes_.scale), rows.count * width);
+    each(gradient_, [&](std::int64_t i, const GemmOperand& row) {
+      load_row(row, 0, value_width, kernels_, memory.gradient + i * value_width);
+    });
+    each(result_, [&](std::int64_t i, const GemmOperand& row) {
+      load_row(row, 0, value_width, kernels_, memory.row);
+      const T* const gradient = memory.gradient + i * value_width;
+      rows.means[static_cast<std::size_t>(i)] =
+          static_cast<T>(loops_.dot(gradient, memory.row, value_width));
+    });
+    each(sums_, [&](std::int64_t i, const GemmOperand& row) {
+      rows.log_sums[static_cast<std::size_t>(i)] = *reinterpret_cast<const T*>(row.data);
+    });
   }
 
   void run_block(const Memory& memory,

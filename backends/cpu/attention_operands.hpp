@@ -7,6 +7,7 @@
 
 #include <hearth/backends/kernel.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -57,6 +58,22 @@ class HeadTensor {
   [[nodiscard]] GemmOperand row(const AttentionSizes& sizes,
                                 std::int64_t unit,
                                 std::int64_t row) const noexcept;
+  /// Calls body(i, row) for rows first + i of a unit, i below count.
+  template <class Body>
+  void each_row(const AttentionSizes& sizes,
+                std::int64_t unit,
+                std::int64_t first,
+                std::int64_t count,
+                const Body& body) const {
+    for (std::int64_t i = 0; i < count;) {
+      GemmOperand one = row(sizes, unit, first + i);
+      const std::int64_t of_head = sizes.queries - (first + i) % sizes.queries;
+      for (const std::int64_t end = std::min(count, i + of_head); i < end; ++i) {
+        body(i, one);
+        one.data += row_step_ * size_bytes(dtype_);
+      }
+    }
+  }
 
  private:
   std::byte* data_ = nullptr;

@@ -1,6 +1,8 @@
 #include "gemm_blas.hpp"
 
+#include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/machine_memory.hpp>
+#include <hearth/runtime/base/parker.hpp>
 
 #include <cblas.h>
 #include <fmt/format.h>
@@ -14,7 +16,6 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace hearth::cpu {
@@ -28,8 +29,9 @@ constexpr std::int64_t kLeastSide = 32;
 // What each thread that OpenBLAS starts asks for, some time after the library is loaded (0.3.21,
 // x86-64). One that gets nothing asks again without end, and the end of the process waits for it.
 constexpr std::int64_t kThreadBytes = std::int64_t{128} << 20;
-constexpr std::chrono::milliseconds kLongestStart{2'000};
-constexpr int kSurelyStarved = 20;  // looks in a row, a millisecond apart
+// Looks, a millisecond apart: in a row that find no room, and in all.
+constexpr int kSurelyStarved = 20;
+constexpr int kMostLooks = 2'000;
 
 // The threads that hold their memory: it is one piece that may be read and written, which neither
 // a stack nor what malloc only reserves is.
@@ -57,12 +59,16 @@ std::string starving_threads() {
     return {};
   }
   // A thread that has not asked yet would find what the program leaves it by then.
-  const auto end = std::chrono::steady_clock::now() + kLongestStart;
-  for (int starved = 0; fed_threads() < count;) {
+  const auto parker = make_intrusive<Parker>();
+  int starved = 0;
+  for (int looks = 0; fed_threads() < count; ++looks) {
     // While a thread starts, malloc reserves as much for a moment.
     const auto now = detail::address_limit();
     starved = now && now->left_bytes < kThreadBytes ? starved + 1 : 0;
-    if (starved == kSurelyStarved || std::chrono::steady_clock::now() >= end) {
+    if (looks == kMostLooks && now && now->left_bytes >= count * kThreadBytes) {
+      return {};  // threads of another build, which ask for less
+    }
+    if (starved == kSurelyStarved || looks == kMostLooks) {
       return fmt::format(
           "the limit on addresses (ulimit -v) of {} MiB leaves no room for OpenBLAS's own threads, "
           "which take {} MiB; they would ask for it without end, and the program would never end: "
@@ -70,7 +76,7 @@ std::string starving_threads() {
           addresses->most_bytes >> 20,
           count * (kThreadBytes >> 20));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    static_cast<void>(parker->park(Deadline::in(std::chrono::milliseconds(1))));
   }
   return {};
 }

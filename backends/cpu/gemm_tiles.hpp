@@ -15,7 +15,8 @@
 namespace hearth::cpu {
 
 /// One register tile: c[i][j] = start[i][j] + Σ_k a(i, k)·b(k, j) for i < rows and j < columns.
-/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]]; b(k, j) = b[j + k·b_step], or b[j +
+/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]], or, where a_row_step is not 1, a[i·a_row_step
+/// + k]; b(k, j) = b[j + k·b_step], or b[j +
 /// b_offsets[k]]; not both by offsets. All of a panel's columns of b are read, and must be
 /// readable, even when `columns` is fewer.
 template <class T>
@@ -24,6 +25,7 @@ struct Tile {
   const T* a = nullptr;
   std::int64_t a_step = 0;
   const std::int64_t* a_offsets = nullptr;
+  std::int64_t a_row_step = 1;
   const T* b = nullptr;
   std::int64_t b_step = 0;
   const std::int64_t* b_offsets = nullptr;

@@ -8,7 +8,10 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-enum class Walk { steps, a_offsets, b_offsets };
+enum class Walk { steps, a_offsets, b_offsets, a_rows };
+
+// Rows that one pointer and one step reach, by the address forms of the machine.
+constexpr int kRowsOfPointer = 3;
 
 template <class T, int kRows, int kVectors>
 struct Accumulators {
@@ -68,6 +71,14 @@ void multiply_tile(const Tile<T>& tile) {
   const std::int64_t a_step = tile.a_step;
   const std::int64_t b_step = tile.b_step;
   const std::int64_t depth = tile.depth;
+  [[maybe_unused]] const std::int64_t row_step = tile.a_row_step;
+  [[maybe_unused]] const T* rows[std::size_t{(kRows + kRowsOfPointer - 1) / kRowsOfPointer}];
+  if constexpr (kWalk == Walk::a_rows) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i += kRowsOfPointer) {
+      rows[i / kRowsOfPointer] = tile.a + i * row_step;
+    }
+  }
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* a_now = kWalk == Walk::a_offsets ? tile.a + tile.a_offsets[k] : a;
     const T* b_now = kWalk == Walk::b_offsets ? tile.b + tile.b_offsets[k] : b;
@@ -78,7 +89,10 @@ void multiply_tile(const Tile<T>& tile) {
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const Vector<T> a_vector = splat(a_now[i]);
+      const T* const a_row = kWalk == Walk::a_rows
+                                 ? rows[i / kRowsOfPointer] + i % kRowsOfPointer * row_step
+                                 : a_now + i;
+      const Vector<T> a_vector = splat(*a_row);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         acc.value[i][v] = multiply_add<T>(a_vector, b_vectors[v], acc.value[i][v]);
@@ -86,6 +100,12 @@ void multiply_tile(const Tile<T>& tile) {
     }
     a += a_step;
     b += b_step;
+    if constexpr (kWalk == Walk::a_rows) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i += kRowsOfPointer) {
+        ++rows[i / kRowsOfPointer];
+      }
+    }
   }
   add_start(tile, acc);
   write(tile, acc);
@@ -115,6 +135,8 @@ void multiply(const Tile<T>& tile) {
     pick<T, Walk::a_offsets>(tile)(tile);
   } else if (tile.b_offsets != nullptr) {
     pick<T, Walk::b_offsets>(tile)(tile);
+  } else if (tile.a_row_step != 1) {
+    pick<T, Walk::a_rows>(tile)(tile);
   } else {
     pick<T, Walk::steps>(tile)(tile);
   }

@@ -68,7 +68,6 @@ class Product {
       Gemm<T> gemm = packed();
       gemm.c = c;
       gemm.bias = start;
-      gemm.sink = writes_directly() ? product_.sink : BlockSink{};
       if (form_ == Form::blas) {
         run_blas_gemm(gemm, arena);
       } else {
@@ -122,6 +121,7 @@ class Product {
     gemm.a = a_;
     gemm.b = b_;
     gemm.c_step = n_;
+    gemm.sink = writes_directly() ? product_.sink : BlockSink{};
     return gemm;
   }
 

@@ -139,6 +139,11 @@ class Patterns {
       add_map(OpKind::rsqrt, type);
       add_map(OpKind::log1p, type);
       add_map(OpKind::expm1, type);
+      // ceil holds floor, and both hold round.
+      add_map(OpKind::ceil, type);
+      add_map(OpKind::floor, type);
+      add_map(OpKind::trunc, type);
+      add_map(OpKind::round, type);
     }
     for (const DType type : {DType::f32, DType::f64, DType::i32, DType::i64}) {
       add_map(OpKind::relu, type);

@@ -104,6 +104,30 @@ struct Expm1 {
     return Tanh::apply(x * T{0.5}) * (Exp::apply(x) + T{1});
   }
 };
+struct Floor {
+  template <class T>
+  static T apply(T x) noexcept {
+    return std::floor(x);
+  }
+};
+struct Ceil {
+  template <class T>
+  static T apply(T x) noexcept {
+    return std::ceil(x);
+  }
+};
+struct Round {
+  template <class T>
+  static T apply(T x) noexcept {
+    return std::nearbyint(x);  // halves to even
+  }
+};
+struct Trunc {
+  template <class T>
+  static T apply(T x) noexcept {
+    return std::trunc(x);
+  }
+};
 struct Sin {
   static double apply(double x) noexcept { return std::sin(x); }
 };
@@ -196,6 +220,10 @@ extern const UnaryLoops unary_loops_table = {{
     numbers<Relu>(),
     floats<Log1p>(),
     floats<Expm1>(),
+    floats<Floor>(),
+    floats<Ceil>(),
+    floats<Round>(),
+    floats<Trunc>(),
 }};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

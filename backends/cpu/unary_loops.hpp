@@ -27,24 +27,32 @@ inline constexpr int kComputeTypeCount = 5;
 
 using UnaryLoop = void (*)(void* out, const void* in, std::int64_t count);
 
-/// Kinds neg … relu, then log1p and expm1. A null entry: the kind does not take that type.
+/// Kinds neg … relu, then log1p and expm1, then floor … trunc. A null entry: the kind does not take
+/// that type.
 struct UnaryLoops {
   static constexpr int kFirstCount =
       static_cast<int>(OpKind::relu) - static_cast<int>(OpKind::neg) + 1;
+  static constexpr int kSecondCount = 2;
+  static constexpr int kThirdCount =
+      static_cast<int>(OpKind::trunc) - static_cast<int>(OpKind::floor) + 1;
   using Row = std::array<UnaryLoop, kComputeTypeCount>;
-  std::array<Row, kFirstCount + 2> rows;
+  std::array<Row, kFirstCount + kSecondCount + kThirdCount> rows;
 
   [[nodiscard]] static constexpr int row_of(OpKind kind) noexcept {
-    return kind < OpKind::log1p
-               ? static_cast<int>(kind) - static_cast<int>(OpKind::neg)
-               : kFirstCount + static_cast<int>(kind) - static_cast<int>(OpKind::log1p);
+    const int number = static_cast<int>(kind);
+    if (kind < OpKind::log1p) {
+      return number - static_cast<int>(OpKind::neg);
+    }
+    return kind < OpKind::floor
+               ? kFirstCount + number - static_cast<int>(OpKind::log1p)
+               : kFirstCount + kSecondCount + number - static_cast<int>(OpKind::floor);
   }
   [[nodiscard]] UnaryLoop at(OpKind kind, DType dtype) const noexcept {
     return rows[static_cast<std::size_t>(row_of(kind))]
                [static_cast<std::size_t>(compute_index(dtype))];
   }
 };
-static_assert(UnaryLoops::row_of(OpKind::expm1) == UnaryLoops::kFirstCount + 1);
+static_assert(UnaryLoops::row_of(OpKind::floor) == UnaryLoops::row_of(OpKind::expm1) + 1);
 HEARTH_CPU_ISA_TABLE(UnaryLoops, unary_loops);
 
 }  // namespace hearth::cpu

@@ -41,6 +41,10 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::relu:
     case OpKind::log1p:
     case OpKind::expm1:
+    case OpKind::floor:
+    case OpKind::ceil:
+    case OpKind::round:
+    case OpKind::trunc:
       return evaluate_unary;
     case OpKind::dropout:
       return evaluate_dropout;

@@ -42,6 +42,14 @@ double real_value(OpKind kind, double x) {
       return std::log1p(x);
     case OpKind::expm1:
       return std::expm1(x);
+    case OpKind::floor:
+      return std::floor(x);
+    case OpKind::ceil:
+      return std::ceil(x);
+    case OpKind::round:
+      return std::nearbyint(x);  // halves to even, as no thread changes the rounding mode
+    case OpKind::trunc:
+      return std::trunc(x);
     case OpKind::relu:
     default:
       return x < 0 ? 0.0 : x;  // NaN is not below 0 and stays

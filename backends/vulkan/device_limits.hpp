@@ -15,7 +15,12 @@ struct DeviceLimits {
   bool has_f16_arithmetic = false;         ///< float16_t values in shaders.
   bool has_cooperative_matrix = false;     ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
   bool has_cooperative_bf16 = false;       ///< The same by KHR, with bfloat16 factors.
+  bool emulates_matrix_units = false;      ///< Runs their kernels without them: see product.cpp.
   int multiprocessors = 1;                 ///< About how many workgroups run at a time.
+  /// Multiplications from which on a product's sizes become part of its text: 4 to 33 % faster on
+  /// an H200, and a shader for each size.
+  double baked_from = 0x1p33;
+  int only_tile = -1;  ///< For measurements: the number of the tile that products take.
 };
 
 }  // namespace hearth::vulkan

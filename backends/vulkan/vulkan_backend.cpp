@@ -29,6 +29,8 @@ constexpr std::uint32_t kMostOpen = 64;
 /// And as soon as the device has nothing else to do: looked at when a batch has so many.
 constexpr std::uint32_t kFewOpen = 8;
 constexpr ErrorCell kMostCells = 16384;
+/// How long the end of a device waits for what was submitted.
+constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(20);
 
 }  // namespace
 
@@ -43,7 +45,9 @@ struct VulkanBackend::Parts {
   std::unique_ptr<LaunchEncoder> encoder;
   Guards guards;
   Buffer cells;
+  std::atomic<bool> is_losing{false};  ///< Somebody saw the loss first, and asks the driver why.
   std::atomic<bool> is_lost{false};
+  std::string why_lost;       ///< What the driver said; written before is_lost.
   std::uint64_t submits = 0;  ///< Launches, for planned faults.
   std::uint64_t known_ops = 0;
   std::vector<ByteSpan> reads;  ///< Of the launch at hand.
@@ -51,16 +55,34 @@ struct VulkanBackend::Parts {
 
   [[nodiscard]] Error lost() const {
     return {.code = ErrorCode::device_lost,
-            .text = fmt::format("{}: the device is lost", info.name),
+            .text = why_lost.empty()
+                        ? fmt::format("{}: the device is lost", info.name)
+                        : fmt::format("{}: the device is lost: {}", info.name, why_lost),
             .device = info.name};
   }
-  /// Remembers a loss.
+  /// Remembers a loss, with what the driver says of it.
   [[nodiscard]] Status note(Status status) {
-    if (!status.has_value() && status.error().code == ErrorCode::device_lost) {
-      is_lost.store(true, std::memory_order_release);  // partner: has_lost
+    if (status.has_value() || status.error().code != ErrorCode::device_lost ||
+        is_losing.exchange(true, std::memory_order_acq_rel)) {
+      return status;
     }
-    return status;
+    why_lost = device->fault_text();
+    is_lost.store(true, std::memory_order_release);  // partner: has_lost
+    if (why_lost.empty()) {
+      return status;
+    }
+    Error error = status.error();
+    error.text = fmt::format("{}: {}", error.text, why_lost);
+    return error;
   }
+  /// A loss of a fault plan: the driver knows nothing of it.
+  [[nodiscard]] Status lose(Error error) {
+    is_losing.store(true, std::memory_order_release);
+    is_lost.store(true, std::memory_order_release);  // partner: has_lost
+    return error;
+  }
+  /// Whether all that was submitted has ended, or has no end any more.
+  [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within) const;
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
     return cells.address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
@@ -130,9 +152,27 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
 
 VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
 
+// A queue that hangs must not hang whoever ends a runtime, whose own wait has said so by now: what
+// the queue may still touch stays, for the rest of the process.
 VulkanBackend::~VulkanBackend() {
-  // What fails here is lost already.
-  static_cast<void>(parts_->device->api().vkDeviceWaitIdle(parts_->device->handle()));
+  if (!parts_->comes_to_rest(kLongestRest)) {
+    static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value)
+  }
+}
+
+bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) const {
+  const std::array semaphores{
+      ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
+  const std::array values{
+      ops->submitted(), transfers->uploads().submitted(), transfers->downloads().submitted()};
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = static_cast<std::uint32_t>(semaphores.size());
+  wait.pSemaphores = semaphores.data();
+  wait.pValues = values.data();
+  const VkResult result = device->api().vkWaitSemaphores(
+      device->handle(), &wait, static_cast<std::uint64_t>(within.count()));
+  return result != VK_TIMEOUT;  // what is lost has ended
 }
 
 const BackendInfo& VulkanBackend::info() const noexcept {
@@ -200,7 +240,7 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
   }
   ++submits;
   if (submits == options.faults.lost_at_submit) {
-    return note(Error{
+    return lose(Error{
         .code = ErrorCode::device_lost,
         .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
         .device = info.name});

@@ -41,7 +41,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
   VulkanBackend(const VulkanBackend&) = delete;
   VulkanBackend& operator=(const VulkanBackend&) = delete;
-  /// Waits until the device is idle.
+  /// Waits until what was submitted has ended, for 20 s at most: what hangs keeps its memory.
   ~VulkanBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cooperative_matrix.hpp"
+#include "device_fault.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -195,6 +196,11 @@ void VulkanDevice::read_limits() {
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &eleven;
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV builtins{};
+  builtins.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  if (has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    eleven.pNext = &builtins;
+  }
   instance_->api().vkGetPhysicalDeviceProperties2(physical_.handle, &properties);
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   limits_.subgroup_size = eleven.subgroupSize;
@@ -203,7 +209,11 @@ void VulkanDevice::read_limits() {
       std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
   limits_.most_groups_x = std::min(limits.maxComputeWorkGroupCount[0], 0x7fffffffU);
   limits_.is_cpu = physical_.is_cpu();
-  limits_.multiprocessors = physical_.is_cpu() ? 2 : 128;
+  limits_.emulates_matrix_units = physical_.is_cpu();
+  constexpr int kUnknownCount = 128;
+  limits_.multiprocessors = physical_.is_cpu()           ? 2
+                            : builtins.shaderSMCount > 0 ? static_cast<int>(builtins.shaderSMCount)
+                                                         : kUnknownCount;
   largest_bytes_ = static_cast<std::int64_t>(
       std::min<VkDeviceSize>(eleven.maxMemoryAllocationSize, VkDeviceSize{1} << 62U));
   fingerprint_ = fmt::format("{}-{:08x}-{:08x}",
@@ -298,6 +308,15 @@ Status VulkanDevice::create() {
     }
   }
 
+  VkPhysicalDeviceFaultFeaturesEXT faults{};
+  faults.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT;
+  if (has_extension(VK_EXT_DEVICE_FAULT_EXTENSION_NAME)) {
+    extensions.push_back(VK_EXT_DEVICE_FAULT_EXTENSION_NAME);
+    faults.deviceFault = VK_TRUE;
+    faults.pNext = features.pNext;
+    features.pNext = &faults;
+  }
+
   const float priority = 1.0F;
   std::array<VkDeviceQueueCreateInfo, 2> queues{};
   for (VkDeviceQueueCreateInfo& queue : queues) {
@@ -326,9 +345,40 @@ Status VulkanDevice::create() {
   }
   handle_ = handle;
   api_ = api.value();
+  if (faults.deviceFault != VK_FALSE) {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): Vulkan hands functions out so
+    get_fault_ = reinterpret_cast<PFN_vkGetDeviceFaultInfoEXT>(
+        instance_->api().vkGetDeviceProcAddr(handle_, "vkGetDeviceFaultInfoEXT"));
+  }
   api_.vkGetDeviceQueue(handle_, compute_family_, 0, &compute_queue_);
   api_.vkGetDeviceQueue(handle_, copy_family_, 0, &copy_queue_);
   return {};
+}
+
+// Phases: how much there is to say; what it is. A second loss in between may have less.
+std::string VulkanDevice::fault_text() const {
+  if (get_fault_ == nullptr) {
+    return {};
+  }
+  VkDeviceFaultCountsEXT counts{};
+  counts.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT;
+  if (get_fault_(handle_, &counts, nullptr) != VK_SUCCESS) {
+    return {};
+  }
+  counts.vendorBinarySize = 0;
+  std::vector<VkDeviceFaultAddressInfoEXT> addresses(counts.addressInfoCount);
+  std::vector<VkDeviceFaultVendorInfoEXT> vendor(counts.vendorInfoCount);
+  VkDeviceFaultInfoEXT info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_INFO_EXT;
+  info.pAddressInfos = addresses.empty() ? nullptr : addresses.data();
+  info.pVendorInfos = vendor.empty() ? nullptr : vendor.data();
+  const VkResult result = get_fault_(handle_, &counts, &info);
+  if (result != VK_SUCCESS && result != VK_INCOMPLETE) {
+    return {};
+  }
+  addresses.resize(std::min<std::size_t>(addresses.size(), counts.addressInfoCount));
+  vendor.resize(std::min<std::size_t>(vendor.size(), counts.vendorInfoCount));
+  return describe_fault(info, addresses, vendor);
 }
 
 // Memory of the host that is coherent is always there, Vulkan says. What is unified needs no

@@ -88,6 +88,9 @@ class VulkanDevice final {
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
+  /// What the driver says of a loss, as a sentence; empty where it says nothing. Requires that the
+  /// device is lost. Threads: any, one at a time.
+  [[nodiscard]] std::string fault_text() const;
 
  private:
   struct MemoryTypes {
@@ -111,6 +114,7 @@ class VulkanDevice final {
   PhysicalDevice physical_;
   VkDevice handle_ = VK_NULL_HANDLE;
   DeviceApi api_;
+  PFN_vkGetDeviceFaultInfoEXT get_fault_ = nullptr;  ///< Null where the driver has none.
   DeviceLimits limits_;
   VkQueue compute_queue_ = VK_NULL_HANDLE;
   VkQueue copy_queue_ = VK_NULL_HANDLE;

@@ -1,114 +1,308 @@
+// Written piece by piece, not as one JSON value: a million events would take a gigabyte so.
 #include <hearth/runtime/base/chrome_trace.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <hearth/runtime/base/file.hpp>
-#include <hearth/runtime/base/sync.hpp>
-#include <hearth/runtime/base/thread_context.hpp>
 
 namespace hearth {
 namespace {
 
-struct KeptSpan {
-  std::string name;
-  std::string device;
-  std::uint64_t thread;
-  detail::TimePoint begin;
-  detail::TimePoint end;
+constexpr int kHost = 1;            // the process of the host; devices come behind it
+constexpr int kTracksOfThread = 2;  // waits and parts
+constexpr int kBeside = 100'000;    // tracks of what overlaps: so much above the first
+
+constexpr const char* kTrackNames[] = {
+    "kernels", "uploads", "readbacks", "collectives", "waits", "parts", "memory", "queue"};
+
+bool is_counter(TraceTrack track) noexcept {
+  return track == TraceTrack::memory || track == TraceTrack::queue;
+}
+
+/// Where an event is drawn.
+struct Place {
+  int process = 0;
+  int track = 0;
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
+struct Placed {
+  const TraceEvent* event = nullptr;
+  Place place;
 };
 
 double microseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-}  // namespace
-
-struct ChromeTrace::Spans {
-  explicit Spans(std::size_t most) : max_count(most) {}
-
-  void add(const TraceSpan& span) {
-    KeptSpan kept{.name = std::string(span.name),
-                  .device = std::string(span.device),
-                  .thread = current_context().id().value,
-                  .begin = span.begin,
-                  .end = span.end};
-    const MutexLock lock(mutex);
-    if (list.size() < max_count) {
-      list.push_back(std::move(kept));
-    } else {
-      ++dropped_count;
+/// Texts as JSON, each made once. Bytes that are no UTF-8 become a replacement character.
+class Quoted {
+ public:
+  [[nodiscard]] const std::string& operator()(std::string_view text) {
+    const auto known = known_.find(std::string(text));
+    if (known != known_.end()) {
+      return known->second;
     }
-  }
-  std::vector<KeptSpan> copy() {
-    const MutexLock lock(mutex);
-    return list;
+    std::string made =
+        nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return known_.emplace(std::string(text), std::move(made)).first->second;
   }
 
-  const std::size_t max_count;
-  Mutex mutex;
-  std::vector<KeptSpan> list HEARTH_GUARDED_BY(mutex);
-  std::size_t dropped_count HEARTH_GUARDED_BY(mutex) = 0;
+ private:
+  std::unordered_map<std::string, std::string> known_;
 };
 
-ChromeTrace::ChromeTrace(Trace& trace, std::size_t max_spans)
-    : trace_(trace),
-      spans_(std::make_shared<Spans>(max_spans)),
-      hook_(trace.add_hook([spans = spans_](const TraceSpan& span) { spans->add(span); })) {}
+class Writer {
+ public:
+  Writer(const TraceLog& log,
+         const TraceNames& names,
+         const std::function<Status(std::string_view)>& write)
+      : log_(log), names_(names), write_(write) {}
 
-ChromeTrace::~ChromeTrace() {
-  trace_.remove_hook(hook_);
-}
-
-std::size_t ChromeTrace::span_count() const {
-  const MutexLock lock(spans_->mutex);
-  return spans_->list.size();
-}
-
-std::size_t ChromeTrace::dropped_span_count() const {
-  const MutexLock lock(spans_->mutex);
-  return spans_->dropped_count;
-}
-
-std::string ChromeTrace::to_json() const {
-  const std::vector<KeptSpan> spans = spans_->copy();
-  detail::TimePoint first = detail::TimePoint::max();
-  std::map<std::string, int> devices;  // sorted, so that the numbers do not depend on timing
-  for (const KeptSpan& span : spans) {
-    first = std::min(first, span.begin);
-    devices.emplace(span.device, 0);
+  // Phases: where each event belongs; what overlaps moves beside; the names of processes and
+  // tracks; the events by time; the end, with what was not kept.
+  Status run() {
+    place_events();
+    separate_tracks();
+    text_ = R"({"displayTimeUnit":"ns","traceEvents":[)";
+    name_tracks();
+    std::ranges::stable_sort(placed_, {}, [](const Placed& each) { return each.event->begin; });
+    for (const Placed& each : placed_) {
+      append(each);
+      if (text_.size() > kPieceBytes) {
+        HEARTH_TRY_STATUS(write_(std::exchange(text_, {})));
+      }
+    }
+    fmt::format_to(std::back_inserter(text_),
+                   "],\"otherData\":{{\"writer\":\"hearth\",\"version\":1,\"events\":{},"
+                   "\"dropped_events\":{}}}}}\n",
+                   placed_.size(),
+                   log_.dropped_count);
+    return write_(text_);
   }
-  nlohmann::json events = nlohmann::json::array();
-  int next = 1;
-  for (auto& [device, number] : devices) {
-    number = next++;
-    events.push_back({{"ph", "M"},
-                      {"name", "process_name"},
-                      {"pid", number},
-                      {"args", {{"name", device.empty() ? "host" : device}}}});
+
+ private:
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 18U;
+
+  void place_events() {
+    std::map<std::string_view, int> devices;  // sorted, so that numbers do not depend on timing
+    for (const TraceLog::Thread& thread : log_.threads) {
+      for (const TraceEvent& event : thread.events) {
+        if (!event.device.empty()) {
+          devices.emplace(event.device, 0);
+        }
+      }
+    }
+    int next = kHost + 1;
+    for (auto& [device, number] : devices) {
+      number = next++;
+      processes_[number] = device;
+    }
+    int order = 0;
+    for (const TraceLog::Thread& thread : log_.threads) {
+      for (const TraceEvent& event : thread.events) {
+        Place place{.process = kHost, .track = 0};
+        if (event.device.empty()) {
+          const bool is_part = event.track == TraceTrack::parts;
+          place.track = kTracksOfThread * order + (is_part ? 1 : 2);
+          tracks_.try_emplace(place,
+                              fmt::format("{}: {}", thread.name, is_part ? "parts" : "waits"));
+          processes_.try_emplace(kHost, "host");
+        } else {
+          place.process = devices.at(event.device);
+          place.track = static_cast<int>(event.track) + 1;
+          if (!is_counter(event.track)) {
+            tracks_.try_emplace(place, kTrackNames[static_cast<std::size_t>(event.track)]);
+          }
+        }
+        placed_.push_back({.event = &event, .place = place});
+      }
+      ++order;
+    }
   }
-  for (const KeptSpan& span : spans) {
-    events.push_back({{"ph", "X"},
-                      {"name", span.name},
-                      {"pid", devices[span.device]},
-                      {"tid", span.thread},
-                      {"ts", microseconds(span.begin - first)},
-                      {"dur", microseconds(span.end - span.begin)}});
+
+  // Each event goes to the first of its track's rows where it lies inside of what is open there, or
+  // behind it.
+  void separate_tracks() {
+    std::ranges::stable_sort(placed_, [](const Placed& a, const Placed& b) {
+      return std::tuple(a.place, a.event->begin, b.event->end) <
+             std::tuple(b.place, b.event->begin, a.event->end);
+    });
+    std::vector<std::vector<detail::TimePoint>>
+        rows;  // the ends of what is open, the outermost first
+    Place current{.process = -1, .track = 0};
+    for (Placed& each : placed_) {
+      if (is_counter(each.event->track)) {
+        continue;
+      }
+      if (each.place != current) {
+        current = each.place;
+        rows.clear();
+      }
+      std::size_t row = 0;
+      for (; row < rows.size(); ++row) {
+        while (!rows[row].empty() && rows[row].back() <= each.event->begin) {
+          rows[row].pop_back();
+        }
+        if (rows[row].empty() || each.event->end <= rows[row].back()) {
+          break;
+        }
+      }
+      if (row == rows.size()) {
+        rows.emplace_back();
+      }
+      rows[row].push_back(each.event->end);
+      if (row > 0) {
+        const std::string name = fmt::format("{} {}", tracks_.at(current), row + 1);
+        each.place.track += kBeside * static_cast<int>(row);
+        tracks_.try_emplace(each.place, name);
+      }
+    }
   }
-  const nlohmann::json trace = {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
-  // Names may be anything; bytes that are no UTF-8 become a replacement character.
-  return trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+
+  void comma() {
+    if (!is_first_) {
+      text_ += ",\n";
+    }
+    is_first_ = false;
+  }
+
+  void name_tracks() {
+    for (const auto& [process, name] : processes_) {
+      comma();
+      fmt::format_to(
+          std::back_inserter(text_),
+          R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":{1}}}}},)"
+          "\n"
+          R"({{"ph":"M","name":"process_sort_index","pid":{0},"tid":0,"args":{{"sort_index":{0}}}}})",
+          process,
+          quoted_(name));
+    }
+    for (const auto& [place, name] : tracks_) {
+      comma();
+      // Rows of one track lie one under the other.
+      const int order = place.track % kBeside * 100 + place.track / kBeside;
+      fmt::format_to(
+          std::back_inserter(text_),
+          R"({{"ph":"M","name":"thread_name","pid":{0},"tid":{1},"args":{{"name":{2}}}}},)"
+          "\n"
+          R"({{"ph":"M","name":"thread_sort_index","pid":{0},"tid":{1},"args":{{"sort_index":{3}}}}})",
+          place.process,
+          place.track,
+          quoted_(name),
+          order);
+    }
+  }
+
+  void append(const Placed& placed) {
+    const TraceEvent& event = *placed.event;
+    comma();
+    if (is_counter(event.track)) {
+      const bool is_memory = event.track == TraceTrack::memory;
+      fmt::format_to(
+          std::back_inserter(text_),
+          R"({{"ph":"C","name":"{}","pid":{},"tid":0,"ts":{:.3f},"args":{{"{}":{},"{}":{}}}}})",
+          is_memory ? "memory, bytes" : "ops",
+          placed.place.process,
+          microseconds(event.begin - log_.begin),
+          is_memory ? "live" : "waiting in streams",
+          event.value,
+          is_memory ? "reserved" : "in flight",
+          event.other);
+      return;
+    }
+    fmt::format_to(std::back_inserter(text_),
+                   R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
+                   quoted_(event.name),
+                   kTrackNames[static_cast<std::size_t>(event.track)],
+                   placed.place.process,
+                   placed.place.track,
+                   microseconds(event.begin - log_.begin),
+                   microseconds(event.end - event.begin));
+    append_facts(event);
+    text_ += '}';
+  }
+
+  void append_facts(const TraceEvent& event) {
+    const char* separator = ",\"args\":{";
+    const auto fact = [&](std::string_view name, std::string_view json) {
+      fmt::format_to(std::back_inserter(text_), "{}\"{}\":{}", separator, name, json);
+      separator = ",";
+    };
+    if (event.has_shape) {
+      fact("shape",
+           quoted_(fmt::format(
+               "{}{}", hearth::name(event.dtype), names_.shapes.shape(event.shape).to_string())));
+    }
+    if (event.path.value != 0) {
+      const std::string& path = names_.paths.path(event.path);
+      fact("layer", quoted_(layer_of(path)));
+      fact("tensor", quoted_(path));
+    }
+    if (event.location.line != 0) {
+      fact("line", quoted_(fmt::format("{}:{}", event.location.file, event.location.line)));
+    }
+    if (event.lane.value != 0) {
+      fact("stream", fmt::format("{}", event.lane.value));
+    }
+    if (event.op_count > 0) {
+      fact("ops", fmt::format("{}", event.op_count));
+    }
+    if (event.value > 0) {
+      fact("bytes", fmt::format("{}", event.value));
+    }
+    if (event.is_shared_out) {
+      fact("shared_out", "true");
+    }
+    if (*separator == ',' && separator[1] == '\0') {
+      text_ += '}';
+    }
+  }
+
+  const TraceLog& log_;
+  const TraceNames& names_;
+  const std::function<Status(std::string_view)>& write_;
+  std::vector<Placed> placed_;
+  std::map<int, std::string_view> processes_;
+  std::map<Place, std::string> tracks_;
+  Quoted quoted_;
+  std::string text_;
+  bool is_first_ = true;
+};
+
+}  // namespace
+
+std::string_view layer_of(std::string_view path) noexcept {
+  const std::size_t point = path.find_last_of('.');
+  return point == std::string_view::npos ? path : path.substr(0, point);
 }
 
-Status ChromeTrace::write(const std::filesystem::path& path) const {
-  const std::string json = to_json();
-  return write_file_atomically(path, std::as_bytes(std::span(json)));
+Status write_chrome_trace(const TraceLog& log,
+                          const TraceNames& names,
+                          const std::function<Status(std::string_view)>& write) {
+  return Writer(log, names, write).run();
+}
+
+Status write_chrome_trace(const TraceLog& log,
+                          const TraceNames& names,
+                          const std::filesystem::path& path) {
+  return write_file_atomically(path, [&](FileWriter& file) {
+    return write_chrome_trace(log, names, [&](std::string_view piece) {
+      return file.write(std::as_bytes(std::span(piece)));
+    });
+  });
 }
 
 }  // namespace hearth

@@ -1,42 +1,40 @@
-// Collects the spans of a Trace and writes them as a Chrome trace, which chrome://tracing and
-// Perfetto show.
-// Owned by the code that wants the file; the Trace outlives it. Threads: any.
-// Invariant: never more than max_spans in memory; what comes later is counted, not kept.
+// A trace as a file in the Chrome trace format, which Perfetto and chrome://tracing show: a process
+// a device, with a track for its kernels, uploads, readbacks and collectives, and counters for its
+// memory and queue; and one for the host, with a track for each thread's waits and parts.
+// Stateless. Threads: any.
+// Invariants: (1) events are sorted by time, and on a track they nest or follow one another: what
+// overlaps gets a track of its own beside; (2) the file says how many events found no room.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <memory>
+#include <functional>
 #include <string>
+#include <string_view>
 
+#include <hearth/runtime/base/path_table.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/shape_table.hpp>
 #include <hearth/runtime/base/trace.hpp>
 
 namespace hearth {
 
-class ChromeTrace final {
- public:
-  static constexpr std::size_t kDefaultMaxSpans = 1'000'000;
-
-  /// Listens from here on.
-  explicit ChromeTrace(Trace& trace, std::size_t max_spans = kDefaultMaxSpans);
-  ChromeTrace(const ChromeTrace&) = delete;
-  ChromeTrace& operator=(const ChromeTrace&) = delete;
-  ~ChromeTrace();
-
-  [[nodiscard]] std::size_t span_count() const;
-  [[nodiscard]] std::size_t dropped_span_count() const;
-  /// The JSON of all spans so far: one row a device, one line a thread within it, times in
-  /// microseconds from the first span.
-  [[nodiscard]] std::string to_json() const;
-  /// Errors: io_error.
-  [[nodiscard]] Status write(const std::filesystem::path& path) const;
-
- private:
-  struct Spans;
-  Trace& trace_;
-  std::shared_ptr<Spans> spans_;  // a hook that is still running keeps it alive
-  TraceHookId hook_;
+/// What the numbers in events stand for.
+struct TraceNames {
+  const ShapeTable& shapes;
+  const PathTable& paths;
 };
+
+/// The layer of a tensor's path: "blocks.0.weight" is of "blocks.0". A path without a point stands
+/// for itself.
+[[nodiscard]] std::string_view layer_of(std::string_view path) noexcept;
+
+/// Gives the file's text piece by piece. Errors: those of `write`.
+[[nodiscard]] Status write_chrome_trace(const TraceLog& log,
+                                        const TraceNames& names,
+                                        const std::function<Status(std::string_view)>& write);
+/// Replaces or creates the file. Errors: io_error.
+[[nodiscard]] Status write_chrome_trace(const TraceLog& log,
+                                        const TraceNames& names,
+                                        const std::filesystem::path& path);
 
 }  // namespace hearth

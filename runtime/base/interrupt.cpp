@@ -1,5 +1,7 @@
 #include <hearth/runtime/base/interrupt.hpp>
 
+#include <hearth/runtime/base/terminal_guard.hpp>
+
 #include <atomic>
 
 namespace hearth {
@@ -8,12 +10,13 @@ namespace {
 static std::atomic<std::uint32_t> signal_count{0};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
 
-extern "C" void count_signal(int signal) {
+extern "C" void count_signal(int /*signal*/) {
   signal_count.fetch_add(1, std::memory_order_acq_rel);  // partner: is_requested
-  // The handler is gone after one signal (SA_RESETHAND), but that of the other one is not.
-  struct sigaction plain {};
-  plain.sa_handler = SIG_DFL;
-  sigaction(signal == SIGINT ? SIGTERM : SIGINT, &plain, nullptr);
+  // From now on either signal ends the program.
+  struct sigaction ending {};
+  ending.sa_handler = detail::ending_handler();
+  sigaction(SIGINT, &ending, nullptr);
+  sigaction(SIGTERM, &ending, nullptr);
 }
 
 }  // namespace
@@ -21,7 +24,7 @@ extern "C" void count_signal(int signal) {
 InterruptScope::InterruptScope() : count_before_(signal_count.load(std::memory_order_acquire)) {
   struct sigaction counting {};
   counting.sa_handler = count_signal;
-  counting.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  counting.sa_flags = SA_RESTART;
   sigemptyset(&counting.sa_mask);
   const auto install = [&](int signal, struct sigaction& before) {
     sigaction(signal, nullptr, &before);

@@ -56,7 +56,14 @@ bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_tok
     // A stop, too, ends the wait at once.
     const Deadline helps_until =
         stop.stop_possible() ? Deadline::in(std::chrono::nanoseconds::zero()) : deadline;
+    Watchdog* const watchdog = options_.helper.watchdog.get();
+    const bool is_traced = watchdog != nullptr && watchdog->trace().is_on();
+    const detail::TimePoint begin =
+        is_traced ? current_context().clock().now() : detail::TimePoint();
     options_.helper.help(options_.helper.object, *this, helps_until);
+    if (is_traced) [[unlikely]] {
+      trace_wait(watchdog->trace(), begin, subject(), options_.location);
+    }
   }
   return is_ready();
 }

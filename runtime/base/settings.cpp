@@ -23,7 +23,8 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "How much is logged: trace, debug, info, warn (the default), error or off."},
     {Setting::trace_file,
      "HEARTH_TRACE_FILE",
-     "File that gets a Chrome trace of the run when the runtime ends."},
+     "File that gets a trace of the run, for Perfetto and hearth-bench trace, when the runtime "
+     "ends."},
     {Setting::cpu_devices,
      "HEARTH_CPU_DEVICES",
      "How many cpu devices share the machine's cores (1 when not set)."},

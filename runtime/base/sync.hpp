@@ -6,11 +6,11 @@
 //   runtime/base/watchdog.hpp             who waits for what
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
-//   runtime/base/trace.hpp                one tracer for all threads
-//   runtime/base/chrome_trace.cpp, last_act.cpp   spans from all threads; acts of the terminate
-//   handler runtime/base/log.cpp                  the sink of all loggers (inside spdlog), counted
-//   lines: std::mutex runtime/base/failure_book.hpp, lost_reports.hpp   failures that nobody has
-//   read runtime/client/device_endpoint.hpp    a device's control inbox and its waiters
+//   runtime/base/trace.hpp                who traces; a thread's events, once in a thousand
+//   runtime/base/last_act.cpp             acts of the terminate handler
+//   runtime/base/log.cpp                  the sink of all loggers (inside spdlog): std::mutex
+//   runtime/base/failure_book.hpp, lost_reports.hpp   failures that nobody has read
+//   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
 //   parallel/served_model.hpp             the newest weights, copied when they change
 //   parallel/replica.hpp                  which random numbers a rank goes on with
 //   backends/vulkan/vulkan_instance.cpp   the one instance of Vulkan

@@ -1,79 +1,140 @@
-// Trace: who wants to know what ran when. Spans of time go to hooks; nobody hooked costs one load.
-// Owned by the Runtime. Threads: any.
-// Invariants: (1) hooks run on the thread that finished the span, under no lock; (2) while the
-// trace is off nothing is measured.
+// Trace: what ran when, while somebody wants to know it. Each thread keeps its own events, so that
+// nobody waits for another to write one down.
+// Owned by the Watchdog of a Runtime, which every wait has at hand. Threads: any.
+// Invariants: (1) while the trace is off, the possibility costs one load; (2) an event takes no
+// lock but for one in kChunkEvents; (3) all threads together keep no more than the most that was
+// asked for: what comes later is counted, not kept.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/ids.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
 namespace hearth {
 
-/// A piece of work. The texts are valid during the hook's call only.
-struct TraceSpan {
-  std::string_view name;    ///< "matmul", "upload", ...
-  std::string_view device;  ///< "cpu:0", or empty for work of the host.
-  detail::TimePoint begin;
-  detail::TimePoint end;
+/// Where an event is drawn: a track of its device, one of its thread, or a counter of its device.
+enum class TraceTrack : std::uint8_t {
+  kernels,      ///< Of a device: kernels and groups of ops that run as one.
+  uploads,      ///< Of a device: bytes of the host that come in.
+  readbacks,    ///< Of a device: bytes that the host reads.
+  collectives,  ///< Of a device: bytes on loan to others, and what they have combined there.
+  waits,        ///< Of a thread: it waits for a device, or runs the device's loop meanwhile.
+  parts,        ///< Of a thread: a part of the program that it named.
+  memory,       ///< A counter: bytes of live tensors, and bytes reserved.
+  queue,        ///< A counter: ops that wait in streams, and ops in flight.
 };
 
-using TraceHook = std::function<void(const TraceSpan&)>;
-using TraceHookId = Id<struct TraceHookIdTag>;
+/// Something that took time, or the state of a counter at `begin`. Plain data.
+struct TraceEvent {
+  std::string_view name;    ///< Lives as long as the trace: see Trace::keep().
+  std::string_view device;  ///< "cpu:0"; empty for what belongs to a thread. Lives as long.
+  detail::TimePoint begin = {};
+  detail::TimePoint end = {};
+  SourceLoc location = {};  ///< The user's call; line 0 = unknown.
+  LaneId lane = {};         ///< The stream; 0 = none.
+  std::int64_t value = 0;   ///< Bytes moved; of a counter, its first figure …
+  std::int64_t other = 0;   ///< … and its second one.
+  PathId path = {};         ///< Of the module's tensor that took part; 0 = none.
+  ShapeId shape = {};       ///< Of the result, where `has_shape`.
+  std::uint32_t op_count = 0;
+  DType dtype = DType::f32;
+  TraceTrack track = TraceTrack::kernels;
+  bool has_shape = false;
+  /// Of several that a device was seen to have ended together: their time is shared out.
+  bool is_shared_out = false;
+};
+
+/// What a trace has kept, thread by thread, each in the order of its events' ends.
+struct TraceLog {
+  struct Thread {
+    std::uint64_t id = 0;
+    std::string name;
+    std::vector<TraceEvent> events;
+  };
+  detail::TimePoint begin;
+  std::vector<Thread> threads;
+  std::uint64_t dropped_count = 0;
+
+  [[nodiscard]] std::size_t event_count() const noexcept;
+};
 
 class Trace final {
  public:
-  Trace() = default;
+  static constexpr std::size_t kChunkEvents = 1024;
+  static constexpr std::size_t kDefaultMostEvents = std::size_t{1} << 20U;
+
+  Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
-  ~Trace() = default;
+  ~Trace();
 
-  /// Whether anybody listens; ask before reading a clock.
+  /// Whether events are kept; ask before reading a clock.
   [[nodiscard]] bool is_on() const noexcept {
-    return is_on_.load(std::memory_order_acquire);  // pairs with the release in publish
+    return session_.load(std::memory_order_acquire) != 0;  // partner: start, stop
   }
-  /// Hands the span to all hooks. A hook may come from any thread, several at once, and must not
-  /// throw.
-  void record(const TraceSpan& span) const;
+  /// Whether somebody would read which layer an op belongs to: a trace, or a memory trace.
+  [[nodiscard]] bool wants_layers() const noexcept {
+    return readers_.load(std::memory_order_acquire) != 0;  // partner: add_reader
+  }
+  void add_reader() noexcept { readers_.fetch_add(1, std::memory_order_acq_rel); }
+  void remove_reader() noexcept { readers_.fetch_sub(1, std::memory_order_acq_rel); }
 
-  /// Until remove_hook(), or as long as the trace.
-  TraceHookId add_hook(TraceHook hook);
-  /// After it no new call starts; one that another thread is in may still run.
-  void remove_hook(TraceHookId id);
+  /// Keeps events from now on; `most_events` counts whole chunks of kChunkEvents.
+  /// Errors: invalid_argument when it is on already.
+  [[nodiscard]] Status start(std::size_t most_events = kDefaultMostEvents) HEARTH_EXCLUDES(mutex_);
+  /// Ends, and gives what was kept. An event that another thread is at may be missing.
+  /// Errors: invalid_argument when it is not on.
+  [[nodiscard]] Result<TraceLog> stop() HEARTH_EXCLUDES(mutex_);
+
+  /// Keeps an event of the calling thread, or counts it where there is no more room. Nothing
+  /// happens while the trace is off. Cost: 10 ns.
+  void add(const TraceEvent& event) noexcept;
+  /// A text that lives as long as the trace, equal to this one.
+  [[nodiscard]] std::string_view keep(std::string_view text) HEARTH_EXCLUDES(mutex_);
 
  private:
-  struct Hook {
-    TraceHookId id;
-    TraceHook call;
-  };
-  using Hooks = std::vector<Hook>;
-  void publish(Hooks hooks) HEARTH_REQUIRES(mutex_);
+  struct Session;
+  struct Buffer;
+  struct Attachment;
+  [[nodiscard]] Attachment* attach(std::uint64_t session) noexcept HEARTH_EXCLUDES(mutex_);
 
-  std::atomic<bool> is_on_{false};
-  mutable Mutex mutex_;
-  std::shared_ptr<const Hooks> hooks_ HEARTH_GUARDED_BY(mutex_) = std::make_shared<Hooks>();
-  std::uint32_t last_id_ HEARTH_GUARDED_BY(mutex_) = 0;
+  const std::uint64_t key_;                // of the threads' attachments
+  std::atomic<std::uint64_t> session_{0};  // its number, unique in the process; 0: off
+  std::atomic<std::uint32_t> readers_{0};
+  Mutex mutex_;
+  std::shared_ptr<Session> open_ HEARTH_GUARDED_BY(mutex_);
+  std::set<std::string, std::less<>> texts_ HEARTH_GUARDED_BY(mutex_);
 };
 
-/// Measures from here to the end of the scope on the current thread's clock, if the trace is on.
-/// Lifetime: both texts outlive the scope. Cost: 3 ns when off.
-class TraceScope final {
+/// An event of the calling thread from here to the end of the scope, if the trace is on here. What
+/// is known later is written into `event` meanwhile.
+class TraceSpan final {
  public:
-  TraceScope(const Trace& trace, std::string_view name, std::string_view device = {});
-  TraceScope(const TraceScope&) = delete;
-  TraceScope& operator=(const TraceScope&) = delete;
-  ~TraceScope();
+  /// Null: no trace.
+  explicit TraceSpan(Trace* trace, TraceEvent what = {}) noexcept;
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+  ~TraceSpan();
+
+  [[nodiscard]] bool is_on() const noexcept { return trace_ != nullptr; }
 
  private:
-  const Trace* trace_;  // nullptr: off when the scope began
-  TraceSpan span_;
+  Trace* trace_;  // nullptr: off when the scope began
+
+ public:
+  TraceEvent event;
 };
 
 }  // namespace hearth

@@ -16,6 +16,22 @@ std::string describe(const ThreadContext& thread) {
 
 }  // namespace
 
+void trace_wait(Trace& trace,
+                detail::TimePoint begin,
+                std::string_view subject,
+                SourceLoc location) noexcept {
+  try {
+    trace.add({.name = trace.keep(subject),
+               .device = {},
+               .begin = begin,
+               .end = current_context().clock().now(),
+               .location = location,
+               .track = TraceTrack::waits});
+  } catch (...) {
+    return;  // no memory for the text: the event is missing
+  }
+}
+
 Watchdog::Wait::Wait(Watchdog* watchdog,
                      std::string_view subject,
                      std::string_view whom,
@@ -25,6 +41,9 @@ Watchdog::Wait::Wait(Watchdog* watchdog,
     return;
   }
   thread_ = &current_context();
+  if (watchdog_->trace_.is_on()) [[unlikely]] {
+    traced_from_ = thread_->clock().now();
+  }
   const MutexLock lock(watchdog_->mutex_);
   previous_ = watchdog_->last_;
   (previous_ != nullptr ? previous_->next_ : watchdog_->first_) = this;
@@ -34,6 +53,9 @@ Watchdog::Wait::Wait(Watchdog* watchdog,
 Watchdog::Wait::~Wait() {
   if (watchdog_ == nullptr) {
     return;
+  }
+  if (traced_from_) [[unlikely]] {
+    trace_wait(watchdog_->trace_, *traced_from_, subject_, {});
   }
   const MutexLock lock(watchdog_->mutex_);
   (previous_ != nullptr ? previous_->next_ : watchdog_->first_) = next_;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 
 namespace hearth {
@@ -57,6 +59,7 @@ class Watchdog final : public RefCounted<Watchdog> {
     const std::string_view whom_;
     Deadline deadline_;  // under the watchdog's mutex
     const ThreadContext* thread_ = nullptr;
+    std::optional<detail::TimePoint> traced_from_;  // it is an event of a trace, too
     Wait* previous_ = nullptr;
     Wait* next_ = nullptr;
   };
@@ -83,6 +86,8 @@ class Watchdog final : public RefCounted<Watchdog> {
   [[nodiscard]] std::string waits() HEARTH_EXCLUDES(mutex_);
   /// Its runtime's. It stands here because every Pending has a watchdog at hand.
   [[nodiscard]] FailureBook& failures() const noexcept { return *failures_; }
+  /// The same.
+  [[nodiscard]] Trace& trace() noexcept { return trace_; }
 
  private:
   [[nodiscard]] std::string report_of(const std::string& waiter,
@@ -92,11 +97,18 @@ class Watchdog final : public RefCounted<Watchdog> {
 
   const bool makes_reports_;
   const IntrusivePtr<FailureBook> failures_ = make_intrusive<FailureBook>();
+  Trace trace_;
   Mutex mutex_;
   Wait* first_ HEARTH_GUARDED_BY(mutex_) = nullptr;
   Wait* last_ HEARTH_GUARDED_BY(mutex_) = nullptr;
   std::vector<std::weak_ptr<Witness>> witnesses_ HEARTH_GUARDED_BY(mutex_);
 };
+
+/// Keeps the event of a wait of the calling thread, from `begin` to now.
+void trace_wait(Trace& trace,
+                detail::TimePoint begin,
+                std::string_view subject,
+                SourceLoc location) noexcept;
 
 /// "3.250 s more", "for ever": what is left of a wait, for reports.
 [[nodiscard]] std::string time_left(Deadline deadline);

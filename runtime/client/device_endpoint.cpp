@@ -28,6 +28,7 @@ DeviceEndpoint::DeviceEndpoint(std::string name,
     : name_(std::move(name)),
       description_(std::move(description)),
       tables_(std::move(tables)),
+      traced_name_(tables_->trace().keep(name_)),
       key_(key),
       runs_inline_(runs_inline),
       cores_(std::move(cores)) {}
@@ -161,6 +162,18 @@ void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
     tables_->recorder.note_drop(*this, LaneId{}, impl.operand(Use::read_last));
   }
   post(DropOutside{.slot = impl.slot, .uses = impl.last_uses(LaneId{})});
+}
+
+void DeviceEndpoint::note_path(const TensorImpl& impl, PathId path) {
+  const MutexLock lock(paths_mutex_);
+  paths_.insert_or_assign(impl.slot.value, NotedPath{impl.generation, path});
+}
+
+PathId DeviceEndpoint::noted_path(SlotId slot, std::uint32_t generation) {
+  const MutexLock lock(paths_mutex_);
+  const auto known = paths_.find(slot.value);
+  return known != paths_.end() && known->second.generation == generation ? known->second.path
+                                                                         : PathId{};
 }
 
 std::vector<DeviceMessage> DeviceEndpoint::take_inbox() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <hearth/runtime/base/clock.hpp>
@@ -41,6 +42,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& description() const noexcept { return description_; }
+  /// Its name for events of a trace, which may outlive it.
+  [[nodiscard]] std::string_view traced_name() const noexcept { return traced_name_; }
   /// The logical CPUs of the device's threads; empty = anywhere.
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
   [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
@@ -120,6 +123,11 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   void post(DeviceMessage message);
   /// The drop of a tensor by a thread that has no lane here, or that ends with a full one.
   void post_drop(const TensorImpl& impl) noexcept;
+  /// A tensor here was given a path by name, which pictures of the memory show.
+  void note_path(const TensorImpl& impl, PathId path) HEARTH_EXCLUDES(paths_mutex_);
+  /// The path that was noted last of a tensor; 0: none.
+  [[nodiscard]] PathId noted_path(SlotId slot, std::uint32_t generation)
+      HEARTH_EXCLUDES(paths_mutex_);
   /// Everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> take_inbox();
   /// Where work runs inline: runs the device's loop on this thread while the token is free, until
@@ -143,6 +151,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::string name_;
   const std::string description_;
   const std::shared_ptr<RuntimeTables> tables_;
+  const std::string_view traced_name_;
   const std::uint64_t key_;
   const bool runs_inline_;
   const std::vector<int> cores_;
@@ -177,6 +186,13 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
   Mutex awaited_mutex_;
   Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< One entry a lane that waits.
+  struct NotedPath {
+    std::uint32_t generation = 0;
+    PathId path;
+  };
+  Mutex paths_mutex_;
+  /// By slot, so that there are no more than tensors with a path at a time.
+  std::unordered_map<std::uint32_t, NotedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
   std::string captured_;  // last: what every op looks at shares its cache lines
 
  public:

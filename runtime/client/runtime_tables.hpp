@@ -11,7 +11,6 @@
 #include <hearth/runtime/base/path_table.hpp>
 #include <hearth/runtime/base/shape_table.hpp>
 #include <hearth/runtime/base/source_table.hpp>
-#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/base/watchdog.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/group_kernel.hpp>
@@ -37,7 +36,6 @@ struct RuntimeTables {
   SourceTable sources;
   PathTable paths;
   ExpressionTable expressions;
-  Trace trace;
   Log log;
   const IntrusivePtr<Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
@@ -55,6 +53,7 @@ struct RuntimeTables {
                : op_info(record.kind).name;
   }
   [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }
+  [[nodiscard]] Trace& trace() const noexcept { return watchdog->trace(); }
 };
 
 }  // namespace hearth

@@ -84,6 +84,10 @@ class StreamState final : public Sink {
   /// RecordFlag bits that every record which makes tensors gets: a WeightScope is open.
   [[nodiscard]] std::uint16_t record_flags() const noexcept { return record_flags_; }
   void set_record_flags(std::uint16_t flags) noexcept { record_flags_ = flags; }
+  /// The path of records none of whose inputs has one: what is under way belongs to that layer.
+  [[nodiscard]] PathId path() const noexcept { return path_; }
+  /// Sets it, and returns the one before.
+  PathId exchange_path(PathId path) noexcept { return std::exchange(path_, path); }
 
   [[nodiscard]] bool has_open_group() const noexcept { return open_group_ != nullptr; }
   /// The update group that is open here, or nullptr; discards one that was given up.
@@ -147,6 +151,7 @@ class StreamState final : public Sink {
   std::atomic<std::uint64_t> user_{0};
   std::uint32_t depth_ = 0;
   std::uint16_t record_flags_ = 0;
+  PathId path_;
   std::shared_ptr<OpenGroup> open_group_;
   Updates updates_;
 };

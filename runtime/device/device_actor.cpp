@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -302,6 +303,9 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
 // room; then the lane is queued again, stays with its waker, or is left to the next ring: for a
 // moment only, if it has a window. An orphaned lane that is empty ends.
 void DeviceActor::end_turn(LaneState& lane) {
+  if (endpoint_->tables().trace().is_on()) [[unlikely]] {
+    trace_figures(current_context().clock().now());
+  }
   if (!lane.deferred.empty()) {
     records_.drops.settle(lane);
   }

@@ -108,6 +108,11 @@ class DeviceActor final : public DeviceLoop {
   /// No sync() came for a moment: failures that nobody else carries die now, which the log reports.
   void let_failures_go();
   [[nodiscard]] MemoryStatistics memory() const;
+  /// What the program calls its tensors, for pictures of the memory.
+  void name_blocks();
+  [[nodiscard]] MemoryTrace take_memory_trace();
+  /// Memory and queue, for a trace, unless it was a moment ago.
+  void trace_figures(detail::TimePoint now);
 
   IntrusivePtr<DeviceEndpoint> endpoint_;
   const DeviceActorOptions options_;
@@ -130,6 +135,7 @@ class DeviceActor final : public DeviceLoop {
   std::vector<DeviceQuestion> questions_;
   int question_turns_ = 0;
   std::uint64_t tokens_lent_ = 0;
+  detail::TimePoint figures_traced_at_ = {};
   /// What the actor's thread reads when it goes to sleep without the token.
   std::atomic<std::uint64_t> records_seen_{0};
   std::atomic<bool> keeps_failures_{false};  // lanes carry some

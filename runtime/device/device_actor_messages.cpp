@@ -94,14 +94,20 @@ void DeviceActor::answer(DeviceQuestion& question) {
           [&](AskMemoryReport& ask) { reply(ask, [&] { return memory_report(); }); },
           [&](AskStatistics& ask) { reply(ask, [&] { return statistics(); }); },
           [&](AskLargestTensors& ask) {
-            reply(ask, [&] { return handles_.largest_tensors(ask.count, endpoint_->tables()); });
+            reply(ask, [&] {
+              name_blocks();
+              return handles_.largest_tensors(ask.count, endpoint_->tables());
+            });
           },
           [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
           [&](TrimMemory& ask) { reply(ask, [&] { return strategy.trim(); }); },
-          [&](StartMemoryTrace& ask) { reply(ask, [&] { handles_.start_trace(); }); },
-          [&](TakeMemoryTrace& ask) {
-            reply(ask, [&] { return handles_.take_trace(endpoint_->tables()); });
+          [&](StartMemoryTrace& ask) {
+            reply(ask, [&] {
+              name_blocks();
+              handles_.start_trace();
+            });
           },
+          [&](TakeMemoryTrace& ask) { reply(ask, [&] { return take_memory_trace(); }); },
           [&](StartExplanation& ask) { reply(ask, [&] { dispatch_.start_journal(); }); },
           [&](TakeExplanation& ask) { reply(ask, [&] { return dispatch_.take_journal(); }); },
           [&](AwaitIdle& ask) { ask.answer.set_value(); },
@@ -110,6 +116,50 @@ void DeviceActor::answer(DeviceQuestion& question) {
 }
 
 // ---- figures ----
+
+void DeviceActor::name_blocks() {
+  handles_.name_blocks([this](SlotId slot, std::uint32_t generation) {
+    return endpoint_->noted_path(slot, generation);
+  });
+}
+
+MemoryTrace DeviceActor::take_memory_trace() {
+  name_blocks();
+  if (const std::uint64_t dropped = handles_.dropped_changes(); dropped > 0) {
+    endpoint_->tables().log.warn(
+        fmt::format("the memory trace of {} ends after {} changes; there was no room for {} more",
+                    endpoint_->name(),
+                    MemoryJournal::kMostEntries,
+                    dropped));
+  }
+  return handles_.take_trace(endpoint_->tables());
+}
+
+// A look at the pool's figures costs a microsecond or two, so not after each turn.
+void DeviceActor::trace_figures(detail::TimePoint now) {
+  constexpr std::chrono::microseconds kPause{200};
+  if (now - figures_traced_at_ < kPause) {
+    return;
+  }
+  figures_traced_at_ = now;
+  Trace& trace = endpoint_->tables().trace();
+  const MemoryReport report = memory_->strategy->report();
+  TraceEvent event{.name = {},
+                   .device = endpoint_->traced_name(),
+                   .begin = now,
+                   .end = now,
+                   .value = report.total.live_bytes,
+                   .other = report.total.reserved_bytes,
+                   .track = TraceTrack::memory};
+  trace.add(event);
+  event.track = TraceTrack::queue;
+  event.value = 0;
+  queues_.for_each([&](const LaneState& lane) {
+    event.value += static_cast<std::int64_t>(lane.lane->pushed_seen() - lane.lane->consumed());
+  });
+  event.other = static_cast<std::int64_t>(in_flight_.issued_ops() - in_flight_.ended(kOpStream));
+  trace.add(event);
+}
 
 MemoryStatistics DeviceActor::memory() const {
   const MemoryReport report = memory_->strategy->report();

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -143,7 +144,7 @@ Status Dispatch::submit(const ResolvedOp& op,
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
-  Status status = submit_launch(launch, 1, rule);
+  Status status = submit_launch(launch, 1, rule, op.lane());
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
@@ -164,28 +165,95 @@ Status Dispatch::submit(const ResolvedOp& op,
 }
 
 // What was refused, or found no scratch memory, comes again, as a group or singly.
-Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage rule) {
-  const bool is_watched = endpoint_.tables().trace.is_on() || journal_ != nullptr;
-  Status status =
-      is_watched ? submit_watched(launch, op_count, rule) : run_call("the kernel", launch, rule);
+Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage rule, LaneId lane) {
+  const bool is_watched = endpoint_.tables().trace().is_on() || journal_ != nullptr;
+  Status status = is_watched ? submit_watched(launch, op_count, rule, lane)
+                             : run_call("the kernel", launch, rule);
   statistics_.kernels += status.has_value() ? 1U : 0U;
   return status;
 }
 
 [[gnu::noinline]] Status Dispatch::submit_watched(Launch& launch,
                                                   std::size_t op_count,
-                                                  OnShortage rule) {
+                                                  OnShortage rule,
+                                                  LaneId lane) {
   const RuntimeTables& tables = endpoint_.tables();
   const KernelCall& call = launch.call;
   const std::string_view name = call.epilogue != nullptr     ? call.epilogue->expression->name
                                 : call.expression != nullptr ? call.expression->name
                                                              : tables.op_name(call.op.record());
-  const TraceScope span(tables.trace, name, endpoint_.name());
-  Status status = run_call("the kernel", launch, rule);
-  if (status.has_value()) {
-    note_launch({&launch, 1}, op_count);
+  const auto run = [&] {
+    Status status = run_call("the kernel", launch, rule);
+    if (status.has_value()) {
+      note_launch({&launch, 1}, op_count);
+    }
+    return status;
+  };
+  if (!tables.trace().is_on()) {
+    return run();
   }
+  const TraceEvent event = event_of(call.op, name, op_count, lane);
+  if (runs_inline_) {
+    const TraceSpan span(&tables.trace(), event);
+    return run();
+  }
+  traced_ = event;
+  Status status = run();
+  traced_.reset();
   return status;
+}
+
+detail::TimePoint Dispatch::traced_now() const noexcept {
+  return endpoint_.tables().trace().is_on() ? current_context().clock().now() : detail::TimePoint();
+}
+
+TraceEvent Dispatch::event_of(const OpView& op,
+                              std::string_view name,
+                              std::size_t op_count,
+                              LaneId lane) const {
+  const OpRecord& record = op.record();
+  TraceEvent event{.name = name,
+                   .device = endpoint_.traced_name(),
+                   .begin = current_context().clock().now(),
+                   .location = endpoint_.tables().sources.location(record.source),
+                   .lane = lane,
+                   .path = record.path.value != 0 ? record.path : group_layer_,
+                   .op_count = static_cast<std::uint32_t>(op_count)};
+  if (record.output_count > 0) {
+    const Operand result = op.output(0);
+    event.shape = result.shape;
+    event.dtype = result.dtype;
+    event.has_shape = true;
+  }
+  return event;
+}
+
+void Dispatch::trace_copy(const OpView& op,
+                          LaneId lane,
+                          TraceTrack track,
+                          std::size_t size_bytes,
+                          detail::TimePoint begin,
+                          TimelinePoint point) {
+  Trace& trace = endpoint_.tables().trace();
+  if (!trace.is_on() || begin == detail::TimePoint()) {
+    return;
+  }
+  TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 0, lane);
+  event.end = event.begin;
+  event.begin = begin;
+  event.track = track;
+  event.value = static_cast<std::int64_t>(size_bytes);
+  if (op.record().output_count == 0) {
+    const Operand read = op.input(0);
+    event.shape = read.shape;
+    event.dtype = read.dtype;
+    event.has_shape = true;
+  }
+  if (point.is_done()) {
+    trace.add(event);
+  } else {
+    in_flight_.trace(point, event);
+  }
 }
 
 void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept {

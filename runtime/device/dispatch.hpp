@@ -9,12 +9,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
 
 #include "device_scratch.hpp"
@@ -121,6 +123,10 @@ class Dispatch {
   [[nodiscard]] Status copy_back(Storage& storage, const HostCopy& copy);
   /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
+  /// A loan ends now: an event, where there is a trace.
+  void trace_loan(const Loan& loan, LaneId lane);
+  /// When what is done now begins, where there is a trace.
+  [[nodiscard]] detail::TimePoint traced_now() const noexcept;
   /// The end of a loan: the tensor is there, or carries the error.
   void finish_loan(const Operand& out, LaneId lane, HeldStorage storage, const Status& status);
   [[nodiscard]] HeldStorage hold(Storage* storage) noexcept {
@@ -230,6 +236,8 @@ class Dispatch {
   /// on which kernels its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
   void touch(const FusedGroup& group, LaneId lane);
+  /// The layer of a group: of the first of its ops that has one.
+  void note_layer(const FusedGroup& group) noexcept;
   /// An op's own points of what was touched, by stream.
   [[nodiscard]] std::span<const TimelinePoint> points_before();
   void note_launched(TimelinePoint point, ErrorCell cell);
@@ -248,8 +256,26 @@ class Dispatch {
                                      const Storage& out,
                                      std::int64_t in_bytes);
   /// `op_count`: how many ops the kernel stands for.
-  [[nodiscard]] Status submit_launch(Launch& launch, std::size_t op_count, OnShortage rule);
-  [[nodiscard]] Status submit_watched(Launch& launch, std::size_t op_count, OnShortage rule);
+  [[nodiscard]] Status submit_launch(Launch& launch,
+                                     std::size_t op_count,
+                                     OnShortage rule,
+                                     LaneId lane);
+  [[nodiscard]] Status submit_watched(Launch& launch,
+                                      std::size_t op_count,
+                                      OnShortage rule,
+                                      LaneId lane);
+  /// A kernel of this op as an event that begins now, in a trace.
+  [[nodiscard]] TraceEvent event_of(const OpView& op,
+                                    std::string_view name,
+                                    std::size_t op_count,
+                                    LaneId lane) const;
+  /// Bytes that come in or go out from `begin` to `point`: an event, where there is a trace.
+  void trace_copy(const OpView& op,
+                  LaneId lane,
+                  TraceTrack track,
+                  std::size_t size_bytes,
+                  detail::TimePoint begin,
+                  TimelinePoint point);
   /// For the journal, where there is one: these kernels run, by one call of the backend.
   void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
   void note_view(const Operand& from, const Operand& view) noexcept;
@@ -286,6 +312,8 @@ class Dispatch {
   [[nodiscard]] Result<HeldStorage> storage_for(const ResolvedOp& op,
                                                 int output_index,
                                                 OnShortage rule);
+  /// What the bytes of output `index` are made for.
+  [[nodiscard]] BlockOrigin origin_of_result(const OpView& op, int output_index);
   /// The same where no input can be reused.
   [[nodiscard]] Result<HeldStorage> new_storage_for(const OpView& op,
                                                     int output_index,
@@ -339,7 +367,9 @@ class Dispatch {
   [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
   /// Submits records that are alike, with these views of their operands.
   [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
-                                   std::span<const TensorView> views);
+                                   std::span<const TensorView> views,
+                                   LaneId lane);
+  void trace_alike(std::span<const Launch> launches, LaneId lane, detail::TimePoint begin);
   /// Submits the records of a group, up to the first that fails.
   [[nodiscard]] Issue issue_group(std::span<const GroupRecord> group,
                                   const GroupMemory& memory,
@@ -399,6 +429,8 @@ class Dispatch {
   bool runs_inline_;
   DeviceStatistics statistics_;
   std::unique_ptr<KernelJournal> journal_;
+  std::optional<TraceEvent> traced_;  // the launch that an asynchronous device is given now
+  PathId group_layer_;                // of the group that runs now, in a trace
   ErrorRef lost_;
   bool may_have_begun_ = false;  // the launch that failed last
   bool has_aftermath_ = false;

@@ -86,6 +86,9 @@ void Dispatch::note_launched(TimelinePoint point, ErrorCell cell) {
     storage->written = point;
   }
   in_flight_.add_op(point, touched_.record, touched_.lane);
+  if (traced_) [[unlikely]] {
+    in_flight_.trace(point, *traced_);
+  }
   if (cell != 0) {
     auto failure = std::make_shared<LateFailure>(LateFailure{.cell = cell, .point = point});
     in_flight_.add(point, KernelEnd{failure, {touched_.record, touched_.lane}, touched_.late});

@@ -42,8 +42,10 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
   try {
     if (get_memory(group)) {
       prepare_finish(group);
+      note_layer(group);
       const Status status = group.has_anchor() ? submit_anchored(group, kernel, lane.id)
                                                : submit_fused(group, kernel, lane.id);
+      group_layer_ = {};
       is_unsupported = !status.has_value() && status.error().code == ErrorCode::unsupported;
       has_begun = status.has_value() ||
                   (may_have_begun_ && !is_short(status) && (fused_in_place_ || !runs_inline_));
@@ -53,6 +55,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
     }
   } catch (...) {
     fused_outputs_.clear();
+    group_layer_ = {};
     handles_.forget_releases(releases);
     throw;
   }
@@ -70,6 +73,18 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
   statistics_.fused_ops += group.op_count();
   statistics_.foreign_uses += group.foreign_uses;
   return Fused::ran;
+}
+
+void Dispatch::note_layer(const FusedGroup& group) noexcept {
+  group_layer_ = {};
+  if (!endpoint_.tables().trace().is_on()) [[likely]] {
+    return;
+  }
+  for (const FusedGroup::Made& made : group.made) {
+    if (group_layer_.value == 0) {
+      group_layer_ = made.op.record().path;
+    }
+  }
 }
 
 bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expression& kernel) {
@@ -137,7 +152,7 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
                          std::span(views_).first(group.inputs.size()),
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
                          &kernel}};
-  return submit_launch(launch, group.op_count(), OnShortage::give_up);
+  return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
 }
 
 void Dispatch::write_parameters(const FusedGroup& group) {
@@ -200,7 +215,7 @@ Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kern
   if (!runs_inline_) [[unlikely]] {
     touch(group, lane);
   }
-  return submit_launch(launch, group.op_count(), OnShortage::give_up);
+  return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
 }
 
 void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {

@@ -179,7 +179,8 @@ std::size_t Dispatch::alike_from(std::span<const GroupRecord> group) const noexc
 }
 
 Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
-                             std::span<const TensorView> views) {
+                             std::span<const TensorView> views,
+                             LaneId lane) {
   batch_.clear();
   for (const GroupRecord& entry : group) {
     const OpView op(entry.record, entry.blob.data());
@@ -189,14 +190,14 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
         {.call = {op, views.first(inputs), views.subspan(inputs, outputs), expression_of(op)}});
     views = views.subspan(inputs + outputs);
   }
-  RuntimeTables& tables = endpoint_.tables();
-  const TraceScope span(tables.trace, tables.op_name(group[0].record), endpoint_.name());
+  const detail::TimePoint begin = traced_now();
   statistics_.kernels += group.size();
   Issue outcome;
   const Status thrown = guarded("the kernel", [&]() -> Status {
     outcome = backend_->submit(batch_, {});
     return {};
   });
+  trace_alike(std::span(batch_).first(outcome.issued), lane, begin);
   note_launch(std::span(batch_).first(outcome.issued), 1);
   if (!thrown.has_value()) {
     outcome.status = thrown;
@@ -205,6 +206,37 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
     outcome.status = why_failed(std::move(outcome.status), OnShortage::report);
   }
   return outcome;
+}
+
+// One call runs them all, so that nobody knows when each of them ran: the time is shared out by the
+// bytes of their results.
+void Dispatch::trace_alike(std::span<const Launch> launches, LaneId lane, detail::TimePoint begin) {
+  Trace& trace = endpoint_.tables().trace();
+  if (!trace.is_on() || begin == detail::TimePoint() || launches.empty()) {
+    return;
+  }
+  const auto bytes_of = [](const Launch& launch) {
+    const TensorView& view = launch.call.outputs.front();
+    return static_cast<double>(view.layout->shape.element_count() * size_bytes(view.dtype) + 64);
+  };
+  double all = 0;
+  for (const Launch& launch : launches) {
+    all += bytes_of(launch);
+  }
+  const detail::TimePoint end = current_context().clock().now();
+  double done = 0;
+  detail::TimePoint from = begin;
+  for (const Launch& launch : launches) {
+    const OpView& op = launch.call.op;
+    TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 1, lane);
+    done += bytes_of(launch);
+    event.begin = from;
+    event.end =
+        begin + std::chrono::duration_cast<std::chrono::nanoseconds>((end - begin) * (done / all));
+    event.is_shared_out = launches.size() > 1;
+    from = event.end;
+    trace.add(event);
+  }
 }
 
 Issue Dispatch::submit_alone(const GroupRecord& entry,
@@ -234,7 +266,7 @@ Issue Dispatch::issue_group(std::span<const GroupRecord> group,
     const std::size_t end = overwriter == memory.overwriters.cend() ? group.size() : *overwriter;
     const auto batch = group.subspan(first, alike_from(group.subspan(first, end - first)));
     Issue part = batch.size() > 1
-                     ? submit_alike(batch, views)
+                     ? submit_alike(batch, views, lane)
                      : submit_alone(batch[0], outputs.first(batch[0].record.output_count), lane);
     issue.issued += part.issued;
     issue.status = std::move(part.status);

@@ -145,7 +145,7 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   views_.push_back(TensorView{out.block.data, &out_layout, result.dtype});
   const std::span<const TensorView> views(views_);
   Launch launch{.call = {first, views.first(views.size() - 1), views.last(1)}};
-  return submit_launch(launch, lanes.size(), OnShortage::give_up);
+  return submit_launch(launch, lanes.size(), OnShortage::give_up, lanes[0]->id);
 }
 
 }  // namespace hearth

@@ -39,6 +39,18 @@ std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
 
 }  // namespace
 
+// An update's record has the parameter's path; the state beside it has names of its own, "mean" and
+// "variance" say, which its bytes keep.
+BlockOrigin Dispatch::origin_of_result(const OpView& op, int output_index) {
+  BlockOrigin origin = origin_of(op, op.output(output_index));
+  if (output_index > 0 && is_update(op.record())) {
+    const Operand old = op.input(updated_input(output_index));
+    const Storage* const storage = handles_.slot(old.slot).storage;
+    origin.path = storage != nullptr ? storage->origin.path : PathId{};
+  }
+  return origin;
+}
+
 // What the attempt took and gave back is no release that a waiting lane could hope for: counted,
 // two lanes that wait for memory would wake each other for ever.
 void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
@@ -113,7 +125,7 @@ Result<HeldStorage> Dispatch::storage_for(const ResolvedOp& op, int output_index
   if (Storage* reused = reusable_storage(op, output_index)) {
     const Operand out = op.op().output(output_index);
     const std::int64_t size = bytes_of(out, endpoint_.tables().shapes.layout(out.shape));
-    handles_.replace(*reused, origin_of(op.op(), out), size);
+    handles_.replace(*reused, origin_of_result(op.op(), output_index), size);
     return hold(reused);
   }
   return new_storage_for(op.op(), output_index, rule);
@@ -125,7 +137,7 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
   const PoolKind kind = op.record().has(RecordFlag::exclusive) || is_update(op.record())
                             ? PoolKind::exclusive
                             : PoolKind::temporary;
-  return allocate(size, kind, origin_of(op, out), rule);
+  return allocate(size, kind, origin_of_result(op, output_index), rule);
 }
 
 // As for one op: a whole storage whose last use is in the group, and in which no other result lies.

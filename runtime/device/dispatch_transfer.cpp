@@ -33,6 +33,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     return Ran::failed;
   }
   TimelinePoint point;
+  const detail::TimePoint begin = traced_now();
   const TimelinePoint reusable{storage.value()->block.ready_after, kOpStream};
   const Status status = guarded("the upload", [&]() -> Status {
     HEARTH_TRY(point, backend_->upload(storage.value()->block.data, ticket->bytes, {&reusable, 1}));
@@ -42,6 +43,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     fail(op, lane, error_of(status, op, lane.id));
     return Ran::failed;
   }
+  trace_copy(op, lane.id, TraceTrack::uploads, ticket->bytes.size(), begin, point);
   if (!point.is_done()) {
     note_copy(*storage.value(), point, true);
     in_flight_.add(point, UploadEnd{std::move(ticket)});
@@ -57,6 +59,7 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
   TimelinePoint point;
+  const detail::TimePoint begin = traced_now();
   if (!error) {
     const Status status = download(op, ticket->target, rule, point);
     if (is_short(status)) {
@@ -65,6 +68,8 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     }
     if (!status.has_value()) {
       error = error_of(status, op.op(), lane.id);
+    } else {
+      trace_copy(op.op(), lane.id, TraceTrack::readbacks, ticket->target.size(), begin, point);
     }
   }
   if (!point.is_done()) {
@@ -162,6 +167,13 @@ Status Dispatch::copy_back(Storage& storage, const HostCopy& copy) {
     }
     return {};
   });
+}
+
+void Dispatch::trace_loan(const Loan& loan, LaneId lane) {
+  const auto size = static_cast<std::size_t>(
+      endpoint_.tables().shapes.shape(loan.out.shape).element_count() * size_bytes(loan.out.dtype));
+  const OpView op(loan.record, nullptr);
+  trace_copy(op, lane, TraceTrack::collectives, size, loan.begin, {});
 }
 
 // With an error the bytes go back here, unless the quarantine has a use of them, too.

@@ -200,6 +200,26 @@ MemoryTrace HandleTable::take_trace(const RuntimeTables& tables) {
   return journal ? journal->read(tables) : MemoryTrace();
 }
 
+void HandleTable::name_blocks(const std::function<PathId(SlotId, std::uint32_t)>& name) {
+  for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    for (std::size_t i = 0; chunks_[chunk] && i < kSlotsPerBlock; ++i) {
+      const Slot& slot = (*chunks_[chunk])[i];
+      if (slot.state != SlotState::live || slot.storage == nullptr) {
+        continue;
+      }
+      const auto number = static_cast<std::uint32_t>(chunk * kSlotsPerBlock + i);
+      const PathId path = name(SlotId{number}, slot.generation);
+      if (path.value == 0) {
+        continue;
+      }
+      slot.storage->origin.path = path;
+      if (journal_) {
+        journal_->name(slot.storage->number, path);
+      }
+    }
+  }
+}
+
 // Blocks, not tensors: views of one block would count its bytes several times.
 std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTables& tables) const {
   std::vector<const Storage*> live;

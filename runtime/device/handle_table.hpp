@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -171,6 +172,13 @@ class HandleTable {
   /// first.
   void start_trace();
   [[nodiscard]] MemoryTrace take_trace(const RuntimeTables& tables);
+  /// Of a trace that is on: changes that it had no room for.
+  [[nodiscard]] std::uint64_t dropped_changes() const noexcept {
+    return journal_ ? journal_->dropped_count() : 0;
+  }
+  /// Bytes are called what the program calls a tensor in them: `name(slot, generation)` says it, or
+  /// 0.
+  void name_blocks(const std::function<PathId(SlotId, std::uint32_t)>& name);
 
  private:
   void make_chunk(std::size_t chunk);

@@ -34,6 +34,34 @@ void InFlight::add(TimelinePoint point, WorkEnd end) {
   ends_[point.stream].push_back({point.value, std::move(end)});
 }
 
+void InFlight::trace(TimelinePoint point, const TraceEvent& event) {
+  traced_[point.stream].push_back({point.value, event});
+}
+
+void InFlight::finish_traced(Trace& trace) {
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    std::deque<Traced>& waiting = traced_[stream];
+    auto left = std::ranges::count_if(
+        waiting, [&](const Traced& each) { return each.value <= ended_[stream]; });
+    if (left == 0) {
+      continue;
+    }
+    const detail::TimePoint seen = now();
+    const bool is_shared_out = left > 1;
+    detail::TimePoint from = traced_until_[stream];
+    for (; left > 0; --left) {
+      TraceEvent& event = waiting.front().event;
+      event.begin = std::max(event.begin, from);
+      event.end = event.begin + (seen - event.begin) / left;
+      event.is_shared_out = is_shared_out;
+      from = event.end;
+      trace.add(event);
+      waiting.pop_front();
+    }
+    traced_until_[stream] = from;
+  }
+}
+
 void InFlight::await(const LastUse& uses) {
   for (std::size_t stream = 0; stream < kStreams; ++stream) {
     if (uses.values[stream] > ended_[stream]) {
@@ -117,6 +145,9 @@ std::vector<WorkEnd> InFlight::take_all() {
     awaited.clear();
   }
   ops_.clear();
+  for (std::deque<Traced>& waiting : traced_) {
+    waiting.clear();
+  }
   return all;
 }
 

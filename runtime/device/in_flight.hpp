@@ -20,6 +20,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/memory/memory_strategy.hpp>
 #include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/trace.hpp>
 #include <hearth/streams/op_record.hpp>
 
 #include "late_failure.hpp"
@@ -72,6 +73,8 @@ class InFlight final {
   // ---- what is given to the device ----
   /// An op up to this point.
   void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
+  /// An event of a trace that began when its work was given to the device, and ends with it.
+  void trace(TimelinePoint point, const TraceEvent& event);
   /// To be taken out when the point has ended.
   void add(TimelinePoint point, WorkEnd end);
   /// Somebody waits until all of these have ended, and wants to know then.
@@ -98,6 +101,10 @@ class InFlight final {
   // ---- what has ended ----
   /// Asks the device. True: something has ended since the last time.
   [[nodiscard]] bool look(Backend& backend);
+  /// The events of what has ended, as far as it can be seen from here: each begins when it was
+  /// given to the device or the one before it ended, and those that were seen to have ended
+  /// together share the time.
+  void finish_traced(Trace& trace);
   /// The next that has ended and was not taken yet.
   [[nodiscard]] std::optional<WorkEnd> take_ended();
   /// Everything, for a device that is lost or given up; nothing is in flight any more.
@@ -136,6 +143,11 @@ class InFlight final {
     OpKind kind = OpKind::copy;
   };
 
+  struct Traced {
+    std::uint64_t value = 0;
+    TraceEvent event;
+  };
+
   void note_issued(TimelinePoint point);
 
   std::array<std::uint64_t, kStreams> issued_{};
@@ -143,6 +155,8 @@ class InFlight final {
   std::array<std::deque<Entry>, kStreams> ends_;
   std::array<std::vector<std::uint64_t>, kStreams> awaited_;
   std::deque<Op> ops_;
+  std::array<std::deque<Traced>, kStreams> traced_;
+  std::array<detail::TimePoint, kStreams> traced_until_{};
   detail::TimePoint oldest_since_ = {};
 };
 

@@ -52,6 +52,7 @@ struct Loan {
   OpRecord record = {};  ///< The lend, for errors.
   ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
   HostCopy copy = {};    ///< What was lent; null: the device's own bytes.
+  detail::TimePoint begin = {};  ///< In a trace.
 };
 
 /// A use of a storage, which is given back unless a slot or a loan takes it over.

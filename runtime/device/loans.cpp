@@ -42,7 +42,8 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
                    .out = op.output(0),
                    .storage = storage.release(),
                    .record = op.record(),
-                   .copy = std::exchange(lane.lending_copy, nullptr)};
+                   .copy = std::exchange(lane.lending_copy, nullptr),
+                   .begin = dispatch_.traced_now()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   queues_.finish_record(lane);
   queues_.park(lane, ParkReason::loan, ticket->deadline);
@@ -133,6 +134,11 @@ void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
 
 // The work is the borrower's: what it throws must not end the loop.
 void Loans::run(RunOnLoan& run) {
+  const TraceSpan span(&endpoint_.tables().trace(),
+                       {.name = "combine",
+                        .device = endpoint_.traced_name(),
+                        .lane = run.lane,
+                        .track = TraceTrack::collectives});
   try {
     run.work();
   } catch (...) {
@@ -157,6 +163,7 @@ void Loans::end(const EndLoan& end) {
   if (lane == nullptr) {
     return;  // it was made by a generation that is gone
   }
+  dispatch_.trace_loan(lane->loan, lane->id);
   Status outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
   if (outcome.has_value() && lane->loan.copy) {
     outcome = dispatch_.copy_back(*lane->loan.storage, std::exchange(lane->loan.copy, nullptr));
@@ -203,6 +210,7 @@ void Loans::expire(LaneState& lane) {
 }
 
 void Loans::expire(LaneState& lane, const ErrorRef& error) {
+  dispatch_.trace_loan(lane.loan, lane.id);
   HandleTable::share(*lane.loan.storage);
   quarantine_.push_back(lane.loan);
   dispatch_.finish_loan(

@@ -39,6 +39,10 @@ void MemoryJournal::note_present(Entry entry) {
 }
 
 void MemoryJournal::note(Entry entry) {
+  if (entries_.size() >= kMostEntries) {
+    ++dropped_count_;
+    return;
+  }
   entry.time = current_context().clock().now();
   entries_.push_back(entry);
 }
@@ -47,12 +51,17 @@ MemoryTrace MemoryJournal::read(const RuntimeTables& tables) const {
   MemoryTrace trace;
   trace.reserve(entries_.size());
   for (const Entry& entry : entries_) {
+    BlockOrigin origin = entry.origin;
+    if (const auto name = names_.find(entry.block);
+        name != names_.end() && origin.path.value == 0) {
+      origin.path = name->second;
+    }
     trace.push_back({.what = entry.what,
                      .block = entry.block,
                      .time = entry.time,
                      .tensor = {.size_bytes = entry.size_bytes,
                                 .is_exclusive = entry.is_exclusive,
-                                .origin = describe(entry.origin, tables)}});
+                                .origin = describe(origin, tables)}});
   }
   return trace;
 }

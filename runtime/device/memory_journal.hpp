@@ -4,7 +4,9 @@
 // most one `freed`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include <hearth/runtime/base/clock.hpp>
@@ -40,16 +42,24 @@ class MemoryJournal {
     detail::TimePoint time;
   };
 
+  /// Later changes are counted, not kept.
+  static constexpr std::size_t kMostEntries = std::size_t{1} << 20U;
+
   MemoryJournal();
   /// Cost: a look at the clock and a push_back.
   void note(Entry entry);
   /// A block that is there at the journal's beginning.
   void note_present(Entry entry);
+  /// What the block holds has a name, which the program gave it.
+  void name(std::uint64_t block, PathId path) { names_.insert_or_assign(block, path); }
+  [[nodiscard]] std::uint64_t dropped_count() const noexcept { return dropped_count_; }
   [[nodiscard]] MemoryTrace read(const RuntimeTables& tables) const;
 
  private:
   detail::TimePoint begin_;
   std::vector<Entry> entries_;
+  std::unordered_map<std::uint64_t, PathId> names_;
+  std::uint64_t dropped_count_ = 0;
 };
 
 }  // namespace hearth

@@ -97,8 +97,11 @@ namespace {
 
 }  // namespace
 
-ScalarAttributes scalar_of(std::string_view op, const Arg& number, const TensorImpl& tensor) {
-  if (is_float(tensor.dtype)) {
+ScalarAttributes scalar_of(std::string_view op,
+                           const Arg& number,
+                           const TensorImpl& beside,
+                           DType dtype) {
+  if (is_float(dtype)) {
     return {.real = number.real(), .integer = 0};
   }
   if (!number.is_integer()) [[unlikely]] {
@@ -106,18 +109,18 @@ ScalarAttributes scalar_of(std::string_view op, const Arg& number, const TensorI
                   ErrorCode::dtype_mismatch,
                   fmt::format("{} is a float and the tensor is {}",
                               number.real(),
-                              describe(tensor.dtype, tensor.layout->shape)),
+                              describe(beside.dtype, beside.layout->shape)),
                   number);
   }
   const std::int64_t value = number.integer();
-  if (number.is_beyond_i64() || !fits(value, tensor.dtype)) [[unlikely]] {
+  if (number.is_beyond_i64() || !fits(value, dtype)) [[unlikely]] {
     refuse_number(
         op,
         ErrorCode::invalid_argument,
         fmt::format("{} does not fit {}",
                     number.is_beyond_i64() ? fmt::format("{}", static_cast<std::uint64_t>(value))
                                            : fmt::format("{}", value),
-                    describe(tensor.dtype, tensor.layout->shape)),
+                    describe(beside.dtype, beside.layout->shape)),
         number);
   }
   return {.real = 0, .integer = value};

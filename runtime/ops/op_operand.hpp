@@ -115,12 +115,12 @@ template <class T>
   return impl;
 }
 
-/// The number as an element beside this tensor, for the op of that name: it takes the tensor's
-/// type, as in Python. Errors: DtypeError for a float beside integers; ArgumentError for an integer
-/// that the type does not hold.
+/// The number as an element of that type, beside this tensor, for the op of that name. Errors:
+/// DtypeError for a float as an integer; ArgumentError for an integer that the type does not hold.
 [[nodiscard]] ScalarAttributes scalar_of(std::string_view op,
                                          const Arg& number,
-                                         const TensorImpl& tensor);
+                                         const TensorImpl& beside,
+                                         DType dtype);
 
 /// The operand itself, for ops that have nothing to do; a moved-in tensor moves on.
 [[nodiscard]] inline Tensor take(const Arg& arg) {

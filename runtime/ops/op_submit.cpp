@@ -151,6 +151,12 @@ class RecordBuilder {
   std::vector<std::byte> heap_;
 };
 
+/// A view of a weight, or the weight in another type, is that weight to those who ask for its
+/// layer.
+bool shows_its_input(OpKind kind) noexcept {
+  return op_info(kind).op_class == OpClass::view || kind == OpKind::cast;
+}
+
 struct Output {
   DType dtype;
   ShapeId shape;
@@ -222,17 +228,24 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   }
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {
-    tape->will_record(
-        submission);  // first: a saved operand has one more reference, and is no last use
+    // First: a saved operand has one more reference, and is no last use.
+    tape->will_record(submission, stream.path());
   }
   RecordBuilder builder(submission, outputs.size());
   OpRecord& record = builder.record;
   record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
   record.source = stream.source(submission.location);
   const LastUses last_uses = add_inputs(builder, submission, stream);
+  const PathId own_path = record.path;
+  if (own_path.value == 0) {
+    record.path = stream.path();
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     results[i] =
         detail::TensorAccess::adopt(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
+    if (own_path.value != 0 && shows_its_input(submission.kind)) {
+      detail::TensorAccess::impl(results[i])->path.store(own_path, std::memory_order_release);
+    }
     builder.add(detail::TensorAccess::impl(results[i])->operand(Use::out));
   }
   builder.add_attributes(submission.attributes);

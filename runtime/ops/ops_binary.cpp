@@ -1,6 +1,7 @@
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
+#include "op_promotion.hpp"
 #include "op_submit.hpp"
 
 #include <hearth/runtime/tensor_access.hpp>
@@ -8,6 +9,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -15,6 +19,8 @@ namespace {
 DType result_dtype_of(const OpInfo& info, DType operands) noexcept {
   return info.dtype_rule == DtypeRule::comparison ? DType::boolean : operands;
 }
+
+Tensor binary(OpKind kind, const Arg& a, const Arg& b);
 
 Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
   if (a.is_scalar() && b.is_scalar()) [[unlikely]] {
@@ -25,8 +31,16 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
   }
   const bool is_left = a.is_scalar();
   const Arg& tensor = is_left ? b : a;
+  static_cast<void>(detail::operand(kind, tensor));
+  const std::array operands{a, b};
+  const DType common = detail::common_type(kind, operands);
+  if (common != detail::TensorAccess::impl(tensor.tensor())->dtype && accepts(kind, common))
+      [[unlikely]] {
+    const detail::PromotedArg promoted(tensor, common);
+    return is_left ? with_scalar(kind, a, promoted.arg()) : with_scalar(kind, promoted.arg(), b);
+  }
   const TensorImpl& impl = detail::accepted_operand(kind, tensor);
-  const ScalarAttributes scalar = detail::scalar_of(name(kind), is_left ? a : b, impl);
+  const ScalarAttributes scalar = detail::scalar_of(name(kind), is_left ? a : b, impl, impl.dtype);
   const RecordFlag flag = is_left ? RecordFlag::scalar_lhs : RecordFlag::scalar_rhs;
   return detail::submit({.kind = kind,
                          .location = tensor.location(),
@@ -37,6 +51,31 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
                         impl.layout->shape);
 }
 
+// Two tensors of different types: their rule is asked in the type that they meet in, and only then
+// are they cast, so that nothing is queued when it is broken.
+[[gnu::noinline]] Tensor mixed(OpKind kind, const Arg& a, const Arg& b) {
+  const std::array inputs{a, b};
+  const TensorSpec left = detail::spec_of(kind, a);
+  const TensorSpec right = detail::spec_of(kind, b);
+  const DType common = detail::common_type(kind, inputs);
+  if (!broadcast(left.shape, right.shape).has_value()) {
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           kind,
+                           fmt::format("shapes do not broadcast: lhs {}, rhs {}",
+                                       describe(left.dtype, left.shape),
+                                       describe(right.dtype, right.shape)),
+                           a.location(),
+                           inputs);
+  }
+  static_cast<void>(
+      detail::checked(rules::binary(kind, {common, left.shape}, {common, right.shape}),
+                      kind,
+                      std::span<const Arg>(inputs)));
+  const detail::PromotedArg lhs(a, common);
+  const detail::PromotedArg rhs(b, common);
+  return binary(kind, lhs.arg(), rhs.arg());
+}
+
 Tensor binary(OpKind kind, const Arg& a, const Arg& b) {
   if (a.is_scalar() || b.is_scalar()) {
     return with_scalar(kind, a, b);
@@ -44,10 +83,12 @@ Tensor binary(OpKind kind, const Arg& a, const Arg& b) {
   const TensorImpl& left = detail::operand(kind, a);
   const TensorImpl& right = detail::operand(kind, b);
   const std::array inputs{a, b};
+  if (left.dtype != right.dtype) [[unlikely]] {
+    return mixed(kind, a, b);
+  }
   const detail::Submission submission{.kind = kind, .location = a.location(), .inputs = inputs};
   // Interned layouts: equal pointers are equal shapes, which need no rule and no copy.
-  if (left.layout == right.layout && left.dtype == right.dtype && accepts(kind, left.dtype))
-      [[likely]] {
+  if (left.layout == right.layout && accepts(kind, left.dtype)) [[likely]] {
     return detail::submit(
         submission, result_dtype_of(op_info(kind), left.dtype), left.layout->shape);
   }
@@ -58,46 +99,74 @@ Tensor binary(OpKind kind, const Arg& a, const Arg& b) {
   return detail::submit(submission, spec.dtype, spec.shape);
 }
 
-// The result takes the name of the left operand, whose memory it may take too.
+[[noreturn]] void refuse_assignment(OpKind kind,
+                                    ErrorCode code,
+                                    std::string_view kept,
+                                    std::string_view changed,
+                                    const Arg& target,
+                                    const Arg& b) {
+  const std::array inputs{target, b};
+  const TensorSpec left = detail::spec_of(kind, target);
+  std::string beside =
+      b.is_integer() ? fmt::format("{}", b.integer()) : fmt::format("{}", b.real());
+  if (!b.is_scalar()) {
+    const TensorSpec right = detail::spec_of(kind, b);
+    beside = describe(right.dtype, right.shape);
+  }
+  detail::throw_op_error(
+      code,
+      kind,
+      fmt::format("an assignment keeps the {} of its left side: {} would become {} with {}",
+                  kept,
+                  describe(left.dtype, left.shape),
+                  changed,
+                  beside),
+      b.location(),
+      std::span(inputs).first(b.is_scalar() ? 1 : 2));
+}
+
+// Floats do not become integers behind the program's back.
+void check_assignment(OpKind kind, const Arg& target, const Arg& b) {
+  const TensorImpl& left = detail::operand(kind, target);
+  if (!b.is_scalar()) {
+    const Result<Shape> both =
+        broadcast(left.layout->shape, detail::operand(kind, b).layout->shape);
+    if (both.has_value() && both.value() != left.layout->shape) {
+      refuse_assignment(
+          kind, ErrorCode::shape_mismatch, "shape", both.value().to_string(), target, b);
+    }
+  }
+  const std::array operands{target, b};
+  const DType common = detail::common_type(kind, operands);
+  if (is_float(common) != is_float(left.dtype) || is_integer(common) != is_integer(left.dtype)) {
+    refuse_assignment(kind, ErrorCode::dtype_mismatch, "kind of type", name(common), target, b);
+  }
+}
+
+// The result takes the name and the type of the left operand, whose memory it may take too.
 Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
   const SourceLoc loc = b.location();
   const Arg target(std::move(a), loc);  // taken only once the op is queued
   const TensorImpl& left = detail::operand(kind, target);
   const PathId path = left.path.load(std::memory_order_acquire);
-  if (!b.is_scalar()) {
-    const TensorImpl& right = detail::operand(kind, b);
-    const std::array inputs{target, b};
-    const TensorSpec spec = detail::checked(
-        rules::binary(kind, {left.dtype, left.layout->shape}, {right.dtype, right.layout->shape}),
-        kind,
-        std::span<const Arg>(inputs));
-    if (spec.shape != left.layout->shape) {
-      detail::throw_op_error(
-          ErrorCode::shape_mismatch,
-          kind,
-          fmt::format("an assignment keeps the shape of its left side: {} would become {} with {}",
-                      describe(left.dtype, left.layout->shape),
-                      spec.shape.to_string(),
-                      describe(right.dtype, right.layout->shape)),
-          loc,
-          inputs);
-    }
-  }
+  const DType dtype = left.dtype;
+  check_assignment(kind, target, b);
   Tensor result = binary(kind, target, b);
+  result = cast(Arg(std::move(result), loc), dtype);
   detail::TensorAccess::impl(result)->path.store(path, std::memory_order_release);
   a = std::move(result);
   return a;
 }
 
-// where has no immediates: a number becomes a tensor of rank 0, of the other side's type.
-Tensor number_tensor(const Arg& number, const Arg& beside) {
-  const TensorImpl& impl = detail::operand(OpKind::where, beside);
-  const ScalarAttributes scalar = detail::scalar_of(name(OpKind::where), number, impl);
+// where has no immediates: a number becomes a tensor of rank 0.
+Tensor number_tensor(const Arg& number, const Arg& beside, DType dtype) {
+  const ScalarAttributes scalar = detail::scalar_of(
+      name(OpKind::where), number, *detail::TensorAccess::impl(beside.tensor()), dtype);
   const detail::Submission submission{.kind = OpKind::fill,
                                       .location = number.location(),
                                       .inputs = {},
                                       .attributes = detail::bytes_of(scalar)};
-  return detail::submit_on(beside.tensor().device(), submission, impl.dtype, {});
+  return detail::submit_on(beside.tensor().device(), submission, dtype, {});
 }
 
 }  // namespace
@@ -156,15 +225,16 @@ Tensor& operator/=(Tensor& a, Arg b) {
 }
 
 bool all_equal(Arg a, Arg b) {
-  const detail::CalledOp called("all_equal");
-  const TensorImpl& left = detail::operand(OpKind::equal, a);
-  const TensorImpl& right = detail::operand(OpKind::equal, b);
-  if (left.dtype != right.dtype || left.layout->shape != right.layout->shape) {
-    return false;
-  }
-  const SourceLoc loc = a.location();
-  const Tensor different = cast(Arg(not_equal(a, b), loc), DType::i64);
-  return sum(Arg(different, loc)).item<std::int64_t>(loc) == 0;
+  return detail::named_as("all_equal", [&] {
+    const TensorImpl& left = detail::operand(OpKind::equal, a);
+    const TensorImpl& right = detail::operand(OpKind::equal, b);
+    if (left.dtype != right.dtype || left.layout->shape != right.layout->shape) {
+      return false;
+    }
+    const SourceLoc loc = a.location();
+    const Tensor different = cast(Arg(not_equal(a, b), loc), DType::i64);
+    return sum(Arg(different, loc)).item<std::int64_t>(loc) == 0;
+  });
 }
 
 Tensor where(Arg condition, Arg a, Arg b) {
@@ -175,33 +245,31 @@ Tensor where(Arg condition, Arg a, Arg b) {
                            "both choices are numbers: make one a tensor, or cast the condition",
                            location);
   }
+  const std::array inputs{condition, a, b};
+  std::array<TensorSpec, 3> specs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i == 0 || !inputs[i].is_scalar()) {
+      static_cast<void>(detail::operand(OpKind::where, inputs[i]));
+      specs[i] = detail::spec_of(OpKind::where, inputs[i]);
+    }
+  }
+  // Checked in the type that both choices meet in, a number as a tensor of rank 0, so that nothing
+  // is queued when something does not fit.
+  const DType common = detail::common_type(OpKind::where, std::span(inputs).subspan(1));
+  specs[1].dtype = common;
+  specs[2].dtype = common;
+  const TensorSpec spec = detail::checked(
+      rules::where(specs[0], specs[1], specs[2]), OpKind::where, std::span<const Arg>(inputs));
   if (a.is_scalar() || b.is_scalar()) {
-    // Checked with a rank-0 stand-in first, so that nothing is queued when the condition does not
-    // fit.
-    const Arg& beside = a.is_scalar() ? b : a;
-    const TensorSpec spec = detail::spec_of(OpKind::where, beside);
-    const TensorSpec number{spec.dtype, {}};
-    static_cast<void>(detail::operand(OpKind::where, condition));
-    const std::array given{condition, a, b};
-    static_cast<void>(
-        detail::checked(rules::where(detail::spec_of(OpKind::where, condition), spec, number),
-                        OpKind::where,
-                        std::span<const Arg>(given)));
-    Tensor filled = number_tensor(a.is_scalar() ? a : b, beside);
+    Tensor filled = number_tensor(a.is_scalar() ? a : b, a.is_scalar() ? b : a, common);
     const Arg filled_arg(std::move(filled), location);
     return a.is_scalar() ? where(condition, filled_arg, b) : where(condition, a, filled_arg);
   }
-  const std::array inputs{condition, a, b};
-  for (const Arg& arg : inputs) {
-    static_cast<void>(detail::operand(OpKind::where, arg));
-  }
-  const TensorSpec spec = detail::checked(rules::where(detail::spec_of(OpKind::where, condition),
-                                                       detail::spec_of(OpKind::where, a),
-                                                       detail::spec_of(OpKind::where, b)),
-                                          OpKind::where,
-                                          std::span<const Arg>(inputs));
+  const detail::PromotedArg left(a, common);
+  const detail::PromotedArg right(b, common);
+  const std::array operands{condition, left.arg(), right.arg()};
   return detail::submit(
-      {.kind = OpKind::where, .location = location, .inputs = inputs}, spec.dtype, spec.shape);
+      {.kind = OpKind::where, .location = location, .inputs = operands}, spec.dtype, spec.shape);
 }
 
 }  // namespace hearth

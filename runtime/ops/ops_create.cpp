@@ -2,6 +2,7 @@
 
 #include "op_operand.hpp"
 #include "op_submit.hpp"
+#include "random_draw.hpp"
 
 #include <hearth/runtime/base/philox.hpp>
 
@@ -99,11 +100,12 @@ Tensor random(OpKind kind,
               DType dtype,
               SourceLoc location) {
   const bool is_wide = dtype == DType::f64 && kind != OpKind::random_bernoulli;
+  detail::RandomDraw draw(generator, philox::block_count(shape.element_count(), is_wide));
   RandomAttributes attributes = range;
-  attributes.seed = generator.seed();
-  attributes.counter = generator.counter();
+  attributes.seed = draw.seed();
+  attributes.counter = draw.counter();
   Tensor result = create(kind, device, attributes, dtype, shape, location);
-  generator.advance(philox::block_count(shape.element_count(), is_wide));
+  draw.take();
   return result;
 }
 

@@ -3,6 +3,8 @@
 
 #include "op_operand.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +45,7 @@ class Einsum final {
     for (const Tensor& tensor : tensors) {
       inputs_.emplace_back(tensor, loc);
       static_cast<void>(detail::operand(kEinsumKind, inputs_.back()));
+      require_type_of_first(inputs_.back());
     }
     parse();
   }
@@ -58,6 +61,18 @@ class Einsum final {
   }
 
  private:
+  // A product that is element by element would take two types, and a matmul would not.
+  void require_type_of_first(const Arg& input) const {
+    const TensorImpl& first = *detail::TensorAccess::impl(inputs_.front().tensor());
+    const TensorImpl& other = *detail::TensorAccess::impl(input.tensor());
+    if (other.dtype != first.dtype) {
+      fail(ErrorCode::dtype_mismatch,
+           fmt::format("element types differ: {}, {}",
+                       describe(first.dtype, first.layout->shape),
+                       describe(other.dtype, other.layout->shape)));
+    }
+  }
+
   [[noreturn]] void fail(ErrorCode code, std::string_view what) const {
     detail::throw_op_error(
         code, kEinsumKind, fmt::format("\"{}\": {}", equation_, what), loc_, inputs_);

@@ -2,6 +2,7 @@
 
 #include "op_operand.hpp"
 #include "op_submit.hpp"
+#include "random_draw.hpp"
 
 #include <hearth/runtime/base/philox.hpp>
 
@@ -107,15 +108,15 @@ Tensor dropout(Arg x, double p, Generator& generator) {
     return detail::take(x);
   }
   const Shape& shape = impl.layout->shape;
-  const RandomAttributes attributes{
-      .seed = generator.seed(), .counter = generator.counter(), .a = p, .b = 0};
+  detail::RandomDraw draw(generator, philox::block_count(shape.element_count(), false));
+  const RandomAttributes attributes{.seed = draw.seed(), .counter = draw.counter(), .a = p, .b = 0};
   Tensor result = detail::submit({.kind = OpKind::dropout,
                                   .location = x.location(),
                                   .inputs = {&x, 1},
                                   .attributes = detail::bytes_of(attributes)},
                                  impl.dtype,
                                  shape);
-  generator.advance(philox::block_count(result.element_count(), false));
+  draw.take();
   return result;
 }
 

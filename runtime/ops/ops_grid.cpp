@@ -59,6 +59,13 @@ Tensor eye(const Device& device,
            DType dtype,
            SourceLoc loc) {
   return detail::named_as("eye", [&] {
+    if (rows < 0 || columns.value_or(rows) < 0) {
+      detail::throw_op_error(
+          ErrorCode::shape_mismatch,
+          OpKind::arange,
+          fmt::format("a matrix of {} rows and {} columns", rows, columns.value_or(rows)),
+          loc);
+    }
     const Shape shape({rows, columns.value_or(rows)}, loc);
     const auto numbers = [&](std::int64_t count) {
       return arange(device, 0, static_cast<double>(count), 1, DType::i64, loc);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string>
 #include <utility>
 
 namespace hearth {
@@ -89,7 +90,53 @@ Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims
                                     : min(operand, axes, {.keep_dims = keep_dims});
 }
 
+// The operators of C++ mean bits beside integers, which these ops do not.
+void require_bools(OpKind kind, const Arg& a, const Arg& b) {
+  for (const Arg& operand : {a, b}) {
+    const bool is_bool = operand.is_scalar()
+                             ? operand.is_integer() && fits(operand.integer(), DType::boolean)
+                             : detail::operand(kind, operand).dtype == DType::boolean;
+    if (!is_bool) {
+      const std::string what = operand.is_scalar()
+                                   ? fmt::format("the number {}", operand.real())
+                                   : describe(operand.tensor().dtype(), operand.tensor().shape());
+      detail::throw_op_error(
+          ErrorCode::dtype_mismatch,
+          kind,
+          fmt::format("takes bools, not {}: compare first, or call logical_and and its kin, for "
+                      "which all but 0 is true; no op works on bits",
+                      what),
+          operand);
+    }
+  }
+}
+
 }  // namespace
+
+Tensor operator&(Arg a, Arg b) {
+  return detail::named_as("operator&", [&] {
+    require_bools(OpKind::min, a, b);
+    return joined_truth(OpKind::min, a, b);
+  });
+}
+Tensor operator|(Arg a, Arg b) {
+  return detail::named_as("operator|", [&] {
+    require_bools(OpKind::max, a, b);
+    return joined_truth(OpKind::max, a, b);
+  });
+}
+Tensor operator^(Arg a, Arg b) {
+  return detail::named_as("operator^", [&] {
+    require_bools(OpKind::not_equal, a, b);
+    return joined_truth(OpKind::not_equal, a, b);
+  });
+}
+Tensor operator!(Arg x) {
+  return detail::named_as("operator!", [&] {
+    require_bools(OpKind::equal, x, x);
+    return equal(x, Arg(0, x.location()));
+  });
+}
 
 Tensor logical_and(Arg a, Arg b) {
   return detail::named_as("logical_and", [&] { return joined_truth(OpKind::min, a, b); });

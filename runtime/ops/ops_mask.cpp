@@ -2,6 +2,9 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
+#include "op_promotion.hpp"
+
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <fmt/format.h>
 
@@ -9,29 +12,36 @@
 #include <array>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace hearth {
 namespace {
 
 // ---- clamp ----
 
-void check_bound(const Arg& x, const Arg& bound) {
+void check_bound(const Arg& x, const Arg& bound, DType common) {
   constexpr OpKind kKind = OpKind::less;
-  const TensorImpl& impl = detail::accepted_operand(kKind, x);
+  const TensorSpec value = detail::spec_of(kKind, x);
   if (!bound.is_scalar()) {
     const std::array inputs{x, bound};
-    static_cast<void>(detail::operand(kKind, bound));
-    static_cast<void>(detail::checked(
-        rules::binary(kKind, detail::spec_of(kKind, x), detail::spec_of(kKind, bound)),
-        kKind,
-        std::span<const Arg>(inputs)));
+    const TensorSpec limit = detail::spec_of(kKind, bound);
+    if (!broadcast(value.shape, limit.shape).has_value()) {
+      detail::throw_op_error(ErrorCode::shape_mismatch,
+                             kKind,
+                             fmt::format("shapes do not broadcast: lhs {}, rhs {}",
+                                         describe(value.dtype, value.shape),
+                                         describe(limit.dtype, limit.shape)),
+                             x.location(),
+                             inputs);
+    }
     return;
   }
   if (std::isnan(bound.real())) {
     detail::throw_op_error(
         ErrorCode::invalid_argument, kKind, "a bound is NaN", bound.location(), {&x, 1});
   }
-  static_cast<void>(detail::scalar_of(name(kKind), bound, impl));
+  static_cast<void>(
+      detail::scalar_of(name(kKind), bound, *detail::TensorAccess::impl(x.tensor()), common));
 }
 
 // The bound takes the place of what lies beyond it: what lies on it stays, with its gradient.
@@ -80,18 +90,28 @@ Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high) {
       detail::throw_op_error(
           ErrorCode::invalid_argument, OpKind::less, "needs a bound: low, high or both", x);
     }
+    std::vector<Arg> operands{x};
     for (const std::optional<Arg>& bound : {low, high}) {
       if (bound.has_value()) {
-        check_bound(x, *bound);
+        if (!bound->is_scalar()) {
+          static_cast<void>(detail::accepted_operand(OpKind::less, *bound));
+        }
+        operands.push_back(*bound);
       }
     }
+    const DType common = detail::common_type(OpKind::less, operands);
+    for (std::size_t i = 1; i < operands.size(); ++i) {
+      check_bound(x, operands[i], common);
+    }
     const SourceLoc loc = x.location();
-    Tensor value = detail::take(x);
+    Tensor value = cast(x, common);
     if (low.has_value()) {
-      value = bounded(std::move(value), *low, OpKind::less, loc);
+      const detail::PromotedArg limit(detail::shared_operand(*low), common);
+      value = bounded(std::move(value), limit.arg(), OpKind::less, loc);
     }
     if (high.has_value()) {
-      value = bounded(std::move(value), *high, OpKind::greater, loc);
+      const detail::PromotedArg limit(detail::shared_operand(*high), common);
+      value = bounded(std::move(value), limit.arg(), OpKind::greater, loc);
     }
     return value;
   });
@@ -118,6 +138,19 @@ Tensor masked_fill(Arg x, Arg mask, Arg value) {
                                          describe(value.tensor().dtype(), value.tensor().shape())),
                              value.location(),
                              inputs);
+    }
+    const TensorImpl& kept = *detail::TensorAccess::impl(x.tensor());
+    if (value.is_scalar()) {
+      static_cast<void>(detail::scalar_of(name(kKind), value, kept, kept.dtype));
+    } else if (value.tensor().dtype() != kept.dtype) {
+      const std::array both{x, value};
+      detail::throw_op_error(ErrorCode::dtype_mismatch,
+                             kKind,
+                             fmt::format("element types differ: x {}, value {}",
+                                         describe(kept.dtype, kept.layout->shape),
+                                         describe(value.tensor().dtype(), value.tensor().shape())),
+                             value.location(),
+                             both);
     }
     return where(mask, value, x);
   });

@@ -7,17 +7,17 @@
 namespace hearth {
 namespace {
 
-constexpr OpKind kKind = OpKind::slice;
+constexpr OpKind kPartKind = OpKind::slice;
 
 // The one place that a number names along an axis.
 Range range_of(std::int64_t place, int axis, const Arg& x) {
-  const TensorImpl& impl = detail::operand(kKind, x);
+  const TensorImpl& impl = detail::operand(kPartKind, x);
   const std::int64_t size = impl.layout->shape[axis];
   const std::int64_t start = place < 0 ? place + size : place;
   if (start < 0 || start >= size) {
     detail::throw_op_error(
         ErrorCode::invalid_argument,
-        kKind,
+        kPartKind,
         fmt::format(
             "{} is outside axis {} of {}", place, axis, describe(impl.dtype, impl.layout->shape)),
         x);
@@ -31,13 +31,13 @@ Tensor Tensor::operator[](const Indices& indices) const {
   return detail::named_as("index", [&] {
     const SourceLoc loc = indices.location();
     const Arg whole(*this, loc);
-    const TensorImpl& impl = detail::operand(kKind, whole);
+    const TensorImpl& impl = detail::operand(kPartKind, whole);
     const Shape& from = impl.layout->shape;
     const std::span<const Index> list = indices.list();
     if (list.size() > static_cast<std::size_t>(from.rank())) {
       detail::throw_op_error(
           ErrorCode::shape_mismatch,
-          kKind,
+          kPartKind,
           fmt::format("{} indices for the axes of {}", list.size(), describe(impl.dtype, from)),
           whole);
     }

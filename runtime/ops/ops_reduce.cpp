@@ -3,6 +3,10 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <hearth/runtime/tensor_access.hpp>
+
+#include <utility>
+
 namespace hearth {
 namespace {
 
@@ -36,13 +40,49 @@ Tensor position(OpKind kind, const Arg& x, int axis, bool keep_dims) {
                         shape);
 }
 
+// Integers and bools are summed and multiplied in i64, so that 300 ones of u8 make 300, as in
+// PyTorch. The cast is of the same kernel where ops are fused.
+Tensor accumulate(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
+  const TensorImpl& impl = detail::operand(kind, x);
+  if (is_float(impl.dtype) || impl.dtype == DType::i64) {
+    return reduce(kind, x, axes, keep_dims);
+  }
+  ReduceAttributes attributes;
+  static_cast<void>(detail::checked(
+      rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x));
+  Tensor wide = cast(x, DType::i64);
+  return reduce(kind, Arg(std::move(wide), x.location()), axes, keep_dims);
+}
+
+// Of integers and bools: their sum divided by their number, in f32.
+Tensor integer_mean(const Arg& x, std::span<const int> axes, bool keep_dims) {
+  constexpr OpKind kKind = OpKind::reduce_mean;
+  const Shape from = detail::TensorAccess::impl(x.tensor())->layout->shape;
+  ReduceAttributes attributes;
+  static_cast<void>(
+      detail::checked(rules::reduce(kKind, from, axes, keep_dims, &attributes), kKind, x));
+  double count = 1;
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    const bool is_folded = (attributes.axes >> static_cast<unsigned>(axis) & 1U) != 0;
+    count *= is_folded ? static_cast<double>(from[axis]) : 1;
+  }
+  const SourceLoc loc = x.location();
+  Tensor total = accumulate(OpKind::reduce_sum, x, axes, keep_dims);
+  Tensor real = cast(Arg(std::move(total), loc), DType::f32);
+  return div(Arg(std::move(real), loc), Arg(count, loc));
+}
+
 }  // namespace
 
 Tensor sum(Arg x, Axes axes, ReduceOptions options) {
-  return reduce(OpKind::reduce_sum, x, axes.list(), options.keep_dims);
+  return accumulate(OpKind::reduce_sum, x, axes.list(), options.keep_dims);
 }
 Tensor mean(Arg x, Axes axes, ReduceOptions options) {
-  return reduce(OpKind::reduce_mean, x, axes.list(), options.keep_dims);
+  const bool keep_dims = options.keep_dims;
+  const bool is_real = is_float(detail::operand(OpKind::reduce_mean, x).dtype);
+  return is_real
+             ? reduce(OpKind::reduce_mean, x, axes.list(), keep_dims)
+             : detail::named_as("mean", [&] { return integer_mean(x, axes.list(), keep_dims); });
 }
 Tensor max(Arg x, Axes axes, ReduceOptions options) {
   return reduce(OpKind::reduce_max, x, axes.list(), options.keep_dims);
@@ -52,7 +92,7 @@ Tensor min(Arg x, Axes axes, ReduceOptions options) {
   return reduce(OpKind::reduce_min, x, axes.list(), options.keep_dims);
 }
 Tensor prod(Arg x, Axes axes, ReduceOptions options) {
-  return reduce(OpKind::reduce_prod, x, axes.list(), options.keep_dims);
+  return accumulate(OpKind::reduce_prod, x, axes.list(), options.keep_dims);
 }
 
 Tensor argmax(Arg x, int axis, ReduceOptions options) {

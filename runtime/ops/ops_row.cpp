@@ -4,6 +4,7 @@
 #include "op_submit.hpp"
 
 #include <array>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -33,11 +34,15 @@ Tensor log_softmax(Arg x, int axis) {
 
 Tensor cumsum(Arg x, int axis) {
   constexpr OpKind kKind = OpKind::cumsum;
-  const TensorImpl& impl = detail::accepted_operand(kKind, x);
+  const TensorImpl& impl = detail::operand(kKind, x);
   const Shape& shape = impl.layout->shape;
   const ScanAttributes attributes{
       .axis = detail::checked(normalize_axis(name(kKind), axis, shape.rank()), kKind, x),
       .reverse = 0};
+  if (!is_float(impl.dtype) && impl.dtype != DType::i64) {
+    Tensor wide = cast(x, DType::i64);  // as in sum()
+    return cumsum(Arg(std::move(wide), x.location()), axis);
+  }
   return detail::submit({.kind = kKind,
                          .location = x.location(),
                          .inputs = {&x, 1},
@@ -74,7 +79,9 @@ TopK sort(Arg x, SortOptions options) {
   });
 }
 
-Tensor cross_entropy_per_row(Arg logits, Arg targets) {
+namespace {
+
+Tensor loss_of_rows(const Arg& logits, const Arg& targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   static_cast<void>(detail::operand(kKind, logits));
   static_cast<void>(detail::operand(kKind, targets));
@@ -94,9 +101,15 @@ Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   return std::move(results[0]);
 }
 
+}  // namespace
+
+Tensor cross_entropy_per_row(Arg logits, Arg targets) {
+  return detail::named_as("cross_entropy_per_row", [&] { return loss_of_rows(logits, targets); });
+}
+
 Tensor cross_entropy(Arg logits, Arg targets) {
   const SourceLoc location = logits.location();
-  Tensor losses = cross_entropy_per_row(logits, targets);
+  Tensor losses = loss_of_rows(logits, targets);
   return mean(Arg(std::move(losses), location));
 }
 

@@ -1,4 +1,5 @@
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 
 #include "op_operand.hpp"
 #include "op_submit.hpp"
@@ -241,6 +242,31 @@ Tensor contiguous(Arg x) {
   });
 }
 
+namespace {
+
+// The rule is asked in the type that all meet in before one of them is cast.
+Tensor concat_mixed(std::span<const Arg> inputs,
+                    std::vector<TensorSpec> specs,
+                    int axis,
+                    SourceLoc loc) {
+  DType common = specs[0].dtype;
+  for (const TensorSpec& spec : specs) {
+    common = promote_types(common, spec.dtype);
+  }
+  for (TensorSpec& spec : specs) {
+    spec.dtype = common;
+  }
+  static_cast<void>(detail::checked(rules::concat(specs, axis), OpKind::concat, loc, inputs));
+  std::vector<Tensor> promoted;
+  promoted.reserve(inputs.size());
+  for (const Arg& input : inputs) {
+    promoted.push_back(cast(input, common));
+  }
+  return concat(promoted, axis, loc);
+}
+
+}  // namespace
+
 Tensor concat(std::initializer_list<Tensor> tensors, int axis, SourceLoc loc) {
   return concat(std::span<const Tensor>(tensors.begin(), tensors.size()), axis, loc);
 }
@@ -253,6 +279,11 @@ Tensor concat(std::span<const Tensor> tensors, int axis, SourceLoc loc) {
     inputs.emplace_back(tensor, loc);
     const TensorImpl& impl = detail::operand(OpKind::concat, inputs.back());
     specs.push_back({impl.dtype, impl.layout->shape});
+  }
+  const bool is_mixed = std::ranges::any_of(
+      specs, [&](const TensorSpec& each) { return each.dtype != specs[0].dtype; });
+  if (is_mixed) [[unlikely]] {
+    return concat_mixed(inputs, specs, axis, loc);
   }
   const TensorSpec spec = detail::checked(
       rules::concat(specs, axis), OpKind::concat, loc, std::span<const Arg>(inputs));

@@ -4,7 +4,12 @@
 // its end.
 #include "tape.hpp"
 
+#include "checkpoint_record.hpp"
+#include "runtime/client/stream_state.hpp"
+#include "runtime/client/tensor_impl.hpp"
 #include "runtime/ops/op_operand.hpp"
+#include "tape_budget.hpp"
+#include "tape_context.hpp"
 #include "vjp_table.hpp"
 
 #include <hearth/runtime/base/thread_context.hpp>
@@ -31,6 +36,20 @@ Tensor untracked(const Tensor& tensor) {
   return copy;
 }
 
+/// What a gradient is made of counts to the layer of its op.
+class LayerOfGradient {
+ public:
+  LayerOfGradient(StreamState& stream, PathId path)
+      : stream_(stream), previous_(stream.exchange_path(path)) {}
+  LayerOfGradient(const LayerOfGradient&) = delete;
+  LayerOfGradient& operator=(const LayerOfGradient&) = delete;
+  ~LayerOfGradient() { static_cast<void>(stream_.exchange_path(previous_)); }
+
+ private:
+  StreamState& stream_;
+  PathId previous_;
+};
+
 std::uint32_t count32(std::size_t size) noexcept {
   return static_cast<std::uint32_t>(size);
 }
@@ -43,8 +62,14 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
   nodes_.reserve(kNodes);
   edges_.reserve(2 * kNodes);
   saved_.reserve(kNodes);
+  saved_nodes_.reserve(kNodes);
   attribute_bytes_.reserve(16 * kNodes);
+  if (std::shared_ptr<detail::RecomputeState> state = detail::recompute_state()) {
+    budget_ = std::make_unique<TapeBudget>(*this, std::move(state));
+  }
 }
+
+Tape::~Tape() = default;
 
 Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   if (!value.is_valid()) {
@@ -97,7 +122,10 @@ std::uint8_t Tape::save_operands(const detail::Submission& submission,
   for (std::size_t i = 0; i < submission.inputs.size() && first_operand + i < most; ++i) {
     const auto bit = static_cast<std::uint8_t>(1U << (first_operand + i));
     if ((needed & bit) != 0) {
-      saved_.push_back(untracked(submission.inputs[i].tensor()));
+      const Tensor& input = submission.inputs[i].tensor();
+      saved_.push_back(untracked(input));
+      saved_nodes_.push_back(
+          detail::TensorAccess::tape(input) == this ? detail::TensorAccess::node(input) : kNoNode);
       saved = static_cast<std::uint8_t>(saved | bit);
     }
   }
@@ -107,7 +135,11 @@ std::uint8_t Tape::save_operands(const detail::Submission& submission,
 // Phases: the edges to the inputs' nodes, and what their gradients need; the operands that are
 // needed; the attributes. An operand is saved only when a tracked input asks for it: x * w with a
 // tracked w saves x, not w.
-void Tape::will_record(const detail::Submission& submission) {
+void Tape::will_record(const detail::Submission& submission, PathId layer) {
+  if (region_ != kNoNode) [[unlikely]] {
+    note_in_region(submission);
+    return;
+  }
   const bool is_left_number =
       (submission.flags & static_cast<std::uint16_t>(RecordFlag::scalar_lhs)) != 0;
   const std::size_t first_operand =
@@ -115,6 +147,14 @@ void Tape::will_record(const detail::Submission& submission) {
   TapeNode node{
       .kind = submission.kind, .flags = submission.flags, .location = submission.location};
   node.leaf = kNoNode;
+  for (const Arg& input : submission.inputs) {
+    if (node.path.value == 0) {
+      node.path = detail::TensorAccess::impl(input.tensor())->path.load(std::memory_order_acquire);
+    }
+  }
+  if (node.path.value == 0) {
+    node.path = layer;
+  }
   node.first_edge = count32(edges_.size());
   node.edge_count = count32(submission.inputs.size());
   node.first_saved = count32(saved_.size());
@@ -141,11 +181,17 @@ void Tape::will_record(const detail::Submission& submission) {
 }
 
 void Tape::did_record(std::span<Tensor> results) {
+  if (region_ != kNoNode) [[unlikely]] {
+    if (is_float(results[0].dtype())) {
+      detail::TensorAccess::set_node(results[0], this, region_);
+    }
+    return;
+  }
   const std::uint32_t index = count32(nodes_.size() - 1);
   const TapeNode& node = nodes_.back();
   if (!is_float(results[0].dtype())) {
     // A cast to integers, say: nothing flows back through it.
-    saved_.resize(node.first_saved);
+    forget_saved(node.first_saved);
     edges_.resize(node.first_edge);
     attribute_bytes_.resize(node.first_attribute_byte);
     nodes_.pop_back();
@@ -154,6 +200,7 @@ void Tape::did_record(std::span<Tensor> results) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     if ((node.saved_outputs >> i & 1U) != 0) {
       saved_.push_back(results[i]);
+      saved_nodes_.push_back(i == 0 ? index : kNoNode);
     }
   }
   // The sweep passes a leaf's first consumer last, so that is when its gradient is complete.
@@ -168,6 +215,14 @@ void Tape::did_record(std::span<Tensor> results) {
     homes_.push_back(results[0].device());
   }
   detail::TensorAccess::set_node(results[0], this, index);
+  if (budget_ != nullptr) [[unlikely]] {
+    budget_->did_record(results[0]);
+  }
+}
+
+void Tape::forget_saved(std::size_t kept) {
+  saved_.resize(kept);
+  saved_nodes_.resize(kept);
 }
 
 // Moved into the sum, which so may be written in place.
@@ -199,13 +254,18 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
   if (node.leaf != kNoNode) {
     return;  // finished by its first consumer
   }
-  Tensor gradient = std::move(gradients_[index]);
+  if (node.checkpoint != 0) [[unlikely]] {
+    sweep_checkpoint(index, on_ready);
+  }
+  Tensor gradient = node.checkpoint != 0 ? Tensor() : std::move(gradients_[index]);
   if (gradient.is_valid()) {  // empty: the op did not lead to the result
+    const LayerOfGradient layer(current_stream(*detail::TensorAccess::impl(gradient)->endpoint),
+                                node.path);
     vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));
   }
   // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it
   // any more.
-  saved_.resize(node.first_saved);
+  forget_saved(node.first_saved);
   for (std::uint32_t i = 0; i < node.edge_count; ++i) {
     const std::uint32_t from = edges_[node.first_edge + i].node;
     if (from != kNoNode && nodes_[from].leaf != kNoNode && nodes_[from].first_consumer == index) {
@@ -262,6 +322,9 @@ void Tape::close() noexcept {
   nodes_.clear();
   edges_.clear();
   saved_.clear();
+  saved_nodes_.clear();
+  checkpoints_.clear();
+  budget_.reset();
   attribute_bytes_.clear();
   homes_.clear();
   leaves_.clear();

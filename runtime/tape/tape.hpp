@@ -4,11 +4,13 @@
 // the call; from then on the tape is closed, and such a tensor counts as untracked.
 // Threads: the one that opened it records and sweeps; references may be dropped by any.
 // Invariants: (1) recording order is topological order; (2) what is saved is untracked, so the tape
-// holds no reference to itself; (3) a node's saved tensors go as soon as its gradient was emitted.
+// holds no reference to itself, but for the arguments of a checkpoint, which close() drops; (3) a
+// node's saved tensors go as soon as its gradient was emitted.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,6 +25,10 @@
 namespace hearth {
 
 struct VjpNeeds;
+class TapeBudget;
+namespace detail {
+class CheckpointRecord;
+}
 
 /// An input of a recorded op: where its gradient goes, and what it looks like.
 struct TapeEdge {
@@ -31,8 +37,8 @@ struct TapeEdge {
   DType dtype = DType::f32;
 };
 
-/// One recorded op, or a leaf. Its edges, saved tensors and attribute bytes lie in the tape's
-/// lists.
+/// One recorded op, a leaf, a checkpoint or one of its results. Its edges, saved tensors and
+/// attribute bytes lie in the tape's lists.
 struct TapeNode {
   OpKind kind = OpKind::fill;
   std::uint16_t flags = 0;  ///< RecordFlag bits
@@ -44,7 +50,9 @@ struct TapeNode {
   std::uint32_t first_saved = 0;
   std::uint32_t first_attribute_byte = 0;
   std::uint32_t leaf = 0;            ///< kNoNode for an op
+  std::uint32_t checkpoint = 0;      ///< Of a checkpoint or its result: its number, from 1.
   std::uint32_t first_consumer = 0;  ///< of a leaf: the first node that uses it
+  PathId path = {};                  ///< of the op's record, and so of its gradient's
   SourceLoc location;
 };
 
@@ -53,6 +61,7 @@ class Tape final : public RefCounted<Tape> {
   static constexpr std::uint32_t kNoNode = 0xffffffffU;
 
   Tape();
+  ~Tape();
 
   /// The same values, tracked, as the next leaf. A tensor whose type has no gradients comes back
   /// untracked; its gradient is zeros. Errors: ArgumentError when it is empty, or tracked by an
@@ -60,9 +69,19 @@ class Tape final : public RefCounted<Tape> {
   [[nodiscard]] Tensor add_leaf(const Tensor& value, SourceLoc loc);
 
   /// Before the op's input references are given away: saves what its gradient needs of them.
-  void will_record(const detail::Submission& submission);
+  /// `layer`: the path of its record where none of its inputs has one.
+  void will_record(const detail::Submission& submission, PathId layer = {});
   /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
   void did_record(std::span<Tensor> results);
+
+  /// What is recorded from here on is noted as one node, whose gradient runs `record`'s function
+  /// again, until end_region(). Returns false where a region is open already.
+  [[nodiscard]] bool begin_region();
+  /// Tracks those of the results that depend on something tracked.
+  void end_region(std::span<Tensor* const> results,
+                  std::unique_ptr<detail::CheckpointRecord> record);
+  /// The function threw: nothing that it made has a gradient.
+  void abandon_region() noexcept { region_ = kNoNode; }
 
   /// See TapeScope::sweep.
   [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output,
@@ -80,6 +99,7 @@ class Tape final : public RefCounted<Tape> {
 
  private:
   friend class VjpNode;
+  friend class TapeBudget;
 
   /// An edge for each input; what the gradients of the tracked ones need.
   [[nodiscard]] VjpNeeds add_edges(const detail::Submission& submission, std::size_t first_operand);
@@ -90,18 +110,29 @@ class Tape final : public RefCounted<Tape> {
   /// Errors: ArgumentError, DtypeError or ShapeError when there is no gradient of this result here.
   void require_swept(const Tensor& output, SourceLoc loc) const;
   void sweep_node(std::uint32_t index, const GradientHook& on_ready);
+  /// In a region: where the op's gradients will go.
+  void note_in_region(const detail::Submission& submission);
+  /// Runs the function again behind the node, sweeps what it records, and forgets it.
+  void sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready);
+  /// Forgets all nodes behind this one, which is being swept.
+  void forget_behind(std::uint32_t index);
+  void forget_saved(std::size_t kept);
   void finish_leaf(TapeNode& leaf, const GradientHook& on_ready);
   void accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc);
 
   std::vector<TapeNode> nodes_;
   std::vector<TapeEdge> edges_;
   std::vector<Tensor> saved_;
+  std::vector<std::uint32_t> saved_nodes_;  ///< Who made each of them; kNoNode: untracked.
   std::vector<std::byte> attribute_bytes_;
   std::vector<Device> homes_;           ///< of transfers: the device before, the device after
   std::vector<Tensor> leaves_;          ///< untracked
   std::vector<Tensor> gradients_;       ///< by node, during the sweep
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
+  std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;
+  std::unique_ptr<TapeBudget> budget_;  ///< Null without a RecomputeScope.
+  std::uint32_t region_ = kNoNode;      ///< The node of the open region.
   SourceLoc sweep_location_;
   std::uint64_t owner_thread_ = 0;
   std::atomic<bool> is_open_{true};

@@ -1,5 +1,7 @@
 #include "vjp_node.hpp"
 
+#include "tape_budget.hpp"
+
 #include <bit>
 #include <vector>
 
@@ -67,15 +69,23 @@ const Device& VjpNode::home() const noexcept {
   return tape_->homes_[attributes<std::uint32_t>()];
 }
 
-Tensor& VjpNode::saved_operand(int operand) const noexcept {
+Tensor& VjpNode::saved_operand(int operand) const {
   HEARTH_ASSERT((node_->saved_operands >> operand & 1) != 0, "the row does not save this operand");
-  return tape_->saved_[node_->first_saved + rank_of(node_->saved_operands, operand)];
+  return saved(node_->first_saved + rank_of(node_->saved_operands, operand));
 }
 
-Tensor& VjpNode::saved_output(int output) const noexcept {
+Tensor& VjpNode::saved_output(int output) const {
   HEARTH_ASSERT((node_->saved_outputs >> output & 1) != 0, "the row does not save this output");
   const auto operands = static_cast<std::size_t>(std::popcount(node_->saved_operands));
-  return tape_->saved_[node_->first_saved + operands + rank_of(node_->saved_outputs, output)];
+  return saved(node_->first_saved + operands + rank_of(node_->saved_outputs, output));
+}
+
+Tensor& VjpNode::saved(std::size_t place) const {
+  Tensor& tensor = tape_->saved_[place];
+  if (!tensor.is_valid() && tape_->budget_ != nullptr) [[unlikely]] {
+    tape_->budget_->restore(place);
+  }
+  return tensor;
 }
 
 Arg VjpNode::operand(int operand) const {

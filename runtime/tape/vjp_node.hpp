@@ -64,8 +64,10 @@ class VjpNode {
 
  private:
   [[nodiscard]] const TapeEdge& edge(int operand) const noexcept;
-  [[nodiscard]] Tensor& saved_operand(int operand) const noexcept;
-  [[nodiscard]] Tensor& saved_output(int output) const noexcept;
+  [[nodiscard]] Tensor& saved_operand(int operand) const;
+  [[nodiscard]] Tensor& saved_output(int output) const;
+  /// Computed again where the tape has dropped it.
+  [[nodiscard]] Tensor& saved(std::size_t place) const;
 
   Tape* tape_;
   const TapeNode* node_;

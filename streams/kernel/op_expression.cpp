@@ -226,6 +226,31 @@ Value log1p(Value x) {
 Value expm1(Value x) {
   return tanh(x * 0.5) * (exp(x) + 1.0);
 }
+// Halves to even, by the adder's own rounding: beside 2^23 (2^52 in f64) there is no room for a
+// fraction. Numbers beyond it are whole. Of a number that is not below 0.
+Value nearest(Value x) {
+  const double whole = x.type == DType::f64 ? 0x1p52 : 0x1p23;
+  return select(less(x, whole), (x + whole) + -whole, x);
+}
+// `whole` with the sign of x; x itself where nothing changed, which keeps -0.
+Value with_sign_of(Value x, Value whole) {
+  return select(equal(whole, abs(x)), x, select(less(x, 0.0), -whole, whole));
+}
+Value round(Value x) {
+  return with_sign_of(x, nearest(abs(x)));
+}
+Value floor(Value x) {
+  const Value near = round(x);
+  return select(less(x, near), near + -1.0, near);
+}
+Value ceil(Value x) {
+  return -floor(-x);
+}
+Value trunc(Value x) {
+  const Value size = abs(x);
+  const Value near = nearest(size);
+  return with_sign_of(x, select(less(size, near), near + -1.0, near));
+}
 Value recip(Value x) {
   return 1 / x;
 }
@@ -312,6 +337,10 @@ constexpr Row kRows[] = {{OpKind::fill, one<fill>, fill_parameters},
                                {OpKind::adam_step, adam, adam_parameters},
                                {OpKind::log1p, unary<log1p>},
                                {OpKind::expm1, unary<expm1>},
+                               {OpKind::floor, unary<floor>},
+                               {OpKind::ceil, unary<ceil>},
+                               {OpKind::round, unary<round>},
+                               {OpKind::trunc, unary<trunc>},
                           };
 
 const Row* row_of(OpKind kind) noexcept {

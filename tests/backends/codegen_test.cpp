@@ -258,6 +258,7 @@ TEST(Codegen, PrintsKindsAsTheyWereReviewed) {
                                                     {OpKind::sigmoid, DType::f32},
                                                     {OpKind::sigmoid, DType::f16},
                                                     {OpKind::log1p, DType::f32},
+                                                    {OpKind::round, DType::f64},
                                                     {OpKind::where, DType::bf16},
                                                     {OpKind::cast, DType::f64},
                                                     {OpKind::dropout, DType::f32},

@@ -2,11 +2,16 @@
 // valid SPIR-V, with and without matrix units.
 #include "backends/vulkan/kernels/matrix_product.hpp"
 #include "backends/vulkan/kernels/window_product.hpp"
+#include "tests/streams/kernel/example_kernels.hpp"
 
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/spirv_compiler.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/kernel/kernel_builder.hpp>
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,21 +65,63 @@ constexpr DeviceLimits kGpu{.subgroup_size = 32,
                             .has_cooperative_bf16 = true,
                             .multiprocessors = 132};
 
+// A result at address 0, with what works on it before it is stored.
+class ProductCall final {
+ public:
+  ProductCall(DType dtype, const Shape& shape, const Epilogue* epilogue = nullptr)
+      : layout_(shape), view_{nullptr, &layout_, dtype}, epilogue_(epilogue) {}
+
+  KernelCall call() const noexcept {
+    return {OpView(record_, nullptr), {}, std::span(&view_, 1), nullptr, epilogue_};
+  }
+
+ private:
+  OpRecord record_;
+  Layout layout_;
+  TensorView view_;
+  const Epilogue* epilogue_;
+};
+
 // Contiguous, but for sides that are transposed.
-MatrixProduct product(DType dtype,
-                      std::int64_t rows,
-                      std::int64_t columns,
-                      std::int64_t depth,
-                      bool transposed_a,
-                      bool transposed_b) {
-  return {.dtype = dtype,
-          .rows = rows,
-          .columns = columns,
-          .depth = depth,
-          .a_row = transposed_a ? 1 : depth,
-          .a_depth = transposed_a ? rows : 1,
-          .b_depth = transposed_b ? 1 : columns,
-          .b_column = transposed_b ? depth : 1};
+Status encode(KernelEncoder& encoder,
+              DType dtype,
+              std::int64_t rows,
+              std::int64_t columns,
+              std::int64_t depth,
+              bool transposed_a,
+              bool transposed_b,
+              const Epilogue* epilogue = nullptr) {
+  const ProductCall result(dtype, {rows, columns}, epilogue);
+  return encode_product({.dtype = dtype,
+                         .rows = rows,
+                         .columns = columns,
+                         .depth = depth,
+                         .a_row = transposed_a ? 1 : depth,
+                         .a_depth = transposed_a ? rows : 1,
+                         .b_depth = transposed_b ? 1 : columns,
+                         .b_column = transposed_b ? depth : 1},
+                        result.call(),
+                        encoder);
+}
+
+// The product times a row, plus a column, through erf.
+Expression after(DType dtype) {
+  KernelBuilder b({0, 1});
+  const std::vector<AffineIndex> map{testing::axis(0), testing::axis(1)};
+  const auto wide = [&b](const KernelValue& x) { return b.convert(x, DType::f32); };
+  const bool converts = dtype == DType::f16 || dtype == DType::bf16;
+  std::vector<KernelValue> in;
+  for (int i = 0; i < 3; ++i) {
+    const KernelValue x = b.input(dtype, map);
+    in.push_back(converts ? wide(x) : x);
+  }
+  const KernelValue y = erf(in[0] * in[1] + in[2]);
+  b.output(converts ? b.convert(y, dtype) : y);
+  Expression out;
+  out.name = "after";
+  out.kernel = b.take();
+  out.hash = hash(out.kernel);
+  return out;
 }
 
 TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
@@ -82,9 +129,8 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
     for (const std::int64_t size : {1, 3, 31, 64, 300, 1000, 4096, 8192}) {
       for (const int transposed : {0, 1, 2, 3}) {
         TextEncoder encoder(kGpu);
-        const Status status = encode_product(
-            product(dtype, size, size, size, (transposed & 1) != 0, (transposed & 2) != 0),
-            encoder);
+        const Status status =
+            encode(encoder, dtype, size, size, size, (transposed & 1) != 0, (transposed & 2) != 0);
         EXPECT_TRUE(status.has_value())
             << name(dtype) << " " << size << " " << transposed << ": " << status.error().text;
       }
@@ -95,23 +141,51 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
 TEST(ProductText, UsesMatrixUnitsWhereBothSidesLieInEights) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     TextEncoder with(kGpu);
-    ASSERT_TRUE(encode_product(product(dtype, 64, 64, 64, false, true), with).has_value());
+    ASSERT_TRUE(encode(with, dtype, 64, 64, 64, false, true).has_value());
     EXPECT_EQ(with.cooperative, 1);
     TextEncoder odd(kGpu);
-    ASSERT_TRUE(encode_product(product(dtype, 64, 64, 63, false, true), odd).has_value());
+    ASSERT_TRUE(encode(odd, dtype, 64, 64, 63, false, true).has_value());
     EXPECT_EQ(odd.cooperative, 0);
   }
   TextEncoder f32(kGpu);
-  ASSERT_TRUE(encode_product(product(DType::f32, 64, 64, 64, false, false), f32).has_value());
+  ASSERT_TRUE(encode(f32, DType::f32, 64, 64, 64, false, false).has_value());
   EXPECT_EQ(f32.cooperative, 0);
 }
 
 TEST(ProductText, CutsALongDepthOfFewResults) {
   TextEncoder encoder(kGpu);
-  ASSERT_TRUE(
-      encode_product(product(DType::f32, 64, 64, 1 << 20, false, false), encoder).has_value());
+  ASSERT_TRUE(encode(encoder, DType::f32, 64, 64, 1 << 20, false, false).has_value());
   EXPECT_EQ(encoder.texts.size(), 2U);  // the parts, and their sum
   EXPECT_GT(encoder.groups, 132);
+}
+
+TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    const Expression expression = after(dtype);
+    for (const std::int64_t size : {3, 300, 4096}) {
+      const Layout row(Shape{size});
+      const Layout column(Shape{size, 1});
+      const std::array<TensorView, 2> inputs{TensorView{nullptr, &row, dtype},
+                                             TensorView{nullptr, &column, dtype}};
+      const Epilogue epilogue{.expression = &expression, .inputs = inputs};
+      TextEncoder encoder(kGpu);
+      const Status status = encode(encoder, dtype, size, size, size, false, false, &epilogue);
+      ASSERT_TRUE(status.has_value()) << name(dtype) << size << ": " << status.error().text;
+      EXPECT_NE(encoder.texts.back().find("epilogue("), std::string::npos);
+    }
+  }
+}
+
+// Sizes in the text, whole tiles and slices: nothing is asked before a load.
+TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    TextEncoder exact(kGpu);
+    ASSERT_TRUE(encode(exact, dtype, 4096, 4096, 4096, false, false).has_value());
+    EXPECT_NE(exact.texts[0].find("#define EXACT 1"), std::string::npos) << name(dtype);
+    TextEncoder ragged(kGpu);
+    ASSERT_TRUE(encode(ragged, dtype, 4096, 4096, 4104, false, false).has_value());
+    EXPECT_NE(ragged.texts[0].find("#define EXACT 0"), std::string::npos) << name(dtype);
+  }
 }
 
 TEST(ProductText, WindowsCompileForAGpu) {
@@ -130,14 +204,16 @@ TEST(ProductText, WindowsCompileForAGpu) {
                                   .rows = channels,
                                   .channels = channels,
                                   .axes = {axis, axis}};
-      Status status = encode_windows(windows, encoder);
+      const ProductCall result(dtype, {32, channels, 56, 56});
+      Status status = encode_windows(windows, result.call(), encoder);
       EXPECT_TRUE(status.has_value()) << status.error().text;
       const WeightProduct weights{.dtype = dtype,
                                   .images = 32,
                                   .rows = channels,
                                   .channels = channels,
                                   .axes = {axis, axis}};
-      status = encode_weight_product(weights, encoder);
+      const ProductCall gradient(dtype, {channels, channels, 3, 3});
+      status = encode_weight_product(weights, gradient.call(), encoder);
       EXPECT_TRUE(status.has_value()) << status.error().text;
     }
   }

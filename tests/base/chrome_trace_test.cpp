@@ -1,92 +1,185 @@
 #include <hearth/runtime/base/chrome_trace.hpp>
 
 #include <chrono>
-#include <cstddef>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <hearth/runtime/base/file.hpp>
 
 #include "temporary_folder.hpp"
+#include "tests/support/trace_schema.hpp"
 
 namespace hearth {
 namespace {
 
 using std::chrono::microseconds;
 
-TraceSpan span(std::string_view name, std::string_view device, int begin_us, int end_us) {
+TraceEvent span(std::string_view name, std::string_view device, int begin_us, int end_us) {
   return {.name = name,
           .device = device,
           .begin = detail::TimePoint(microseconds(begin_us)),
           .end = detail::TimePoint(microseconds(end_us))};
 }
 
-TEST(ChromeTrace, WritesSpansInMicrosecondsFromTheFirst) {
-  Trace trace;
-  const ChromeTrace chrome(trace);
-  trace.record(span("matmul", "cpu:0", 1005, 1025));
-  trace.record(span("upload", "", 1000, 1002));
-  const nlohmann::json json = nlohmann::json::parse(chrome.to_json());
-  std::vector<nlohmann::json> spans;
-  std::vector<std::string> devices;
-  for (const nlohmann::json& event : json.at("traceEvents")) {
-    if (event.at("ph") == "X") {
-      spans.push_back(event);
-    } else {
-      devices.push_back(event.at("args").at("name"));
+struct Tables {
+  ShapeTable shapes;
+  PathTable paths;
+};
+
+TraceLog log_of(std::vector<TraceEvent> events) {
+  TraceLog log{.begin = detail::TimePoint(microseconds(1000)), .threads = {}};
+  log.threads.push_back({.id = 1, .name = "main", .events = std::move(events)});
+  return log;
+}
+
+nlohmann::json written(const TraceLog& log, const Tables& tables) {
+  std::string text;
+  const Status status = write_chrome_trace(
+      log, {.shapes = tables.shapes, .paths = tables.paths}, [&](std::string_view piece) -> Status {
+        text += piece;
+        return {};
+      });
+  EXPECT_TRUE(status.has_value());
+  return nlohmann::json::parse(text);
+}
+
+std::vector<nlohmann::json> of_phase(const nlohmann::json& trace, const std::string& phase) {
+  std::vector<nlohmann::json> events;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == phase) {
+      events.push_back(event);
     }
   }
+  return events;
+}
+
+TEST(ChromeTrace, WritesSpansInMicrosecondsByTime) {
+  const Tables tables;
+  const nlohmann::json trace = written(
+      log_of({span("matmul", "cpu:0", 1005, 1025), span("add", "cpu:1", 1001, 1002)}), tables);
+  const std::vector<nlohmann::json> spans = of_phase(trace, "X");
   ASSERT_EQ(spans.size(), 2U);
-  EXPECT_EQ(spans[0].at("name"), "matmul");
-  EXPECT_EQ(spans[0].at("ts"), 5.0);
-  EXPECT_EQ(spans[0].at("dur"), 20.0);
-  EXPECT_EQ(spans[1].at("ts"), 0.0);
+  EXPECT_EQ(spans[0].at("name"), "add");
+  EXPECT_EQ(spans[1].at("ts"), 5.0);
+  EXPECT_EQ(spans[1].at("dur"), 20.0);
   EXPECT_NE(spans[0].at("pid"), spans[1].at("pid"));
-  EXPECT_EQ(devices, (std::vector<std::string>{"host", "cpu:0"}));
+  EXPECT_EQ(testing::schema_faults(trace), std::vector<std::string>{});
+}
+
+TEST(ChromeTrace, SaysWhatAKernelWas) {
+  Tables tables;
+  TraceEvent kernel = span("matmul", "cpu:0", 1000, 1001);
+  kernel.shape = tables.shapes.intern(Shape{64, 10}).value();
+  kernel.has_shape = true;
+  kernel.path = tables.paths.intern("blocks.0.linear.weight");
+  kernel.location = {"train.cpp", 12};
+  kernel.lane = LaneId{3};
+  kernel.op_count = 2;
+  const nlohmann::json facts = of_phase(written(log_of({kernel}), tables), "X").front().at("args");
+  EXPECT_EQ(facts.at("shape"), "f32[64, 10]");
+  EXPECT_EQ(facts.at("layer"), "blocks.0.linear");
+  EXPECT_EQ(facts.at("tensor"), "blocks.0.linear.weight");
+  EXPECT_EQ(facts.at("line"), "train.cpp:12");
+  EXPECT_EQ(facts.at("stream"), 3);
+  EXPECT_EQ(facts.at("ops"), 2);
+}
+
+TEST(ChromeTrace, GivesWhatOverlapsATrackBeside) {
+  const Tables tables;
+  const nlohmann::json trace = written(log_of({span("a", "cpu:0", 1000, 1010),
+                                               span("inside", "cpu:0", 1002, 1004),
+                                               span("b", "cpu:0", 1005, 1020),
+                                               span("c", "cpu:0", 1010, 1030)}),
+                                       tables);
+  EXPECT_EQ(testing::schema_faults(trace), std::vector<std::string>{});
+  const std::vector<nlohmann::json> spans = of_phase(trace, "X");
+  EXPECT_EQ(spans[0].at("tid"), spans[1].at("tid"));
+  EXPECT_NE(spans[0].at("tid"), spans[2].at("tid"));
+  EXPECT_EQ(spans[0].at("tid"), spans[3].at("tid"));
+}
+
+TEST(ChromeTrace, KeepsWaitsAndPartsOfAThreadApart) {
+  const Tables tables;
+  TraceEvent wait = span("sync", "", 1000, 1010);
+  wait.track = TraceTrack::waits;
+  TraceEvent part = span("validation", "", 1001, 1020);
+  part.track = TraceTrack::parts;
+  const nlohmann::json trace = written(log_of({wait, part}), tables);
+  EXPECT_EQ(testing::schema_faults(trace), std::vector<std::string>{});
+  std::vector<std::string> names;
+  for (const nlohmann::json& event : of_phase(trace, "M")) {
+    if (event.at("name") == "thread_name") {
+      names.push_back(event.at("args").at("name"));
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"main: parts", "main: waits"}));
+}
+
+TEST(ChromeTrace, WritesCountersOfADevice) {
+  const Tables tables;
+  TraceEvent memory = span("", "cpu:0", 1003, 1003);
+  memory.track = TraceTrack::memory;
+  memory.value = 4096;
+  memory.other = 8192;
+  const nlohmann::json trace = written(log_of({memory}), tables);
+  EXPECT_EQ(testing::schema_faults(trace), std::vector<std::string>{});
+  const nlohmann::json counter = of_phase(trace, "C").at(0);
+  EXPECT_EQ(counter.at("args").at("live"), 4096);
+  EXPECT_EQ(counter.at("args").at("reserved"), 8192);
 }
 
 TEST(ChromeTrace, EscapesWhateverANameHolds) {
-  Trace trace;
-  const ChromeTrace chrome(trace);
-  trace.record(span("a \"quoted\"\n\xff name", "cpu:0", 0, 1));
-  EXPECT_TRUE(nlohmann::json::accept(chrome.to_json()));
+  const Tables tables;
+  const nlohmann::json trace =
+      written(log_of({span("a \"quoted\"\n\xff name", "cpu:0", 1000, 1001)}), tables);
+  EXPECT_EQ(of_phase(trace, "X").size(), 1U);
 }
 
-TEST(ChromeTrace, WithoutSpansIsStillJson) {
-  Trace trace;
-  const ChromeTrace chrome(trace);
-  EXPECT_TRUE(nlohmann::json::parse(chrome.to_json()).at("traceEvents").empty());
-}
-
-TEST(ChromeTrace, CountsWhatItCouldNotKeep) {
-  Trace trace;
-  const ChromeTrace chrome(trace, 2);
-  for (int i = 0; i < 5; ++i) {
-    trace.record(span("add", "cpu:0", i, i + 1));
-  }
-  EXPECT_EQ(chrome.span_count(), 2U);
-  EXPECT_EQ(chrome.dropped_span_count(), 3U);
-}
-
-TEST(ChromeTrace, TurnsTheTraceOffWhenItDies) {
-  Trace trace;
-  {
-    const ChromeTrace chrome(trace);
-    EXPECT_TRUE(trace.is_on());
-  }
-  EXPECT_FALSE(trace.is_on());
+TEST(ChromeTrace, SaysWhatWasNotKept) {
+  const Tables tables;
+  TraceLog log = log_of({});
+  log.dropped_count = 7;
+  const nlohmann::json trace = written(log, tables);
+  EXPECT_TRUE(trace.at("traceEvents").empty());
+  EXPECT_EQ(trace.at("otherData").at("dropped_events"), 7);
 }
 
 TEST(ChromeTrace, WritesAFile) {
   const TemporaryFolder folder;
-  Trace trace;
-  const ChromeTrace chrome(trace);
-  trace.record(span("add", "cpu:0", 0, 1));
-  ASSERT_TRUE(chrome.write(folder.path() / "trace.json").has_value());
-  EXPECT_EQ(read_file(folder.path() / "trace.json").value().size(), chrome.to_json().size());
+  const Tables tables;
+  const std::filesystem::path path = folder.path() / "trace.json";
+  ASSERT_TRUE(write_chrome_trace(log_of({span("add", "cpu:0", 1000, 1001)}),
+                                 {.shapes = tables.shapes, .paths = tables.paths},
+                                 path)
+                  .has_value());
+  EXPECT_GT(read_file(path).value().size(), 100U);
+}
+
+// The rules themselves: each of these breaks one.
+TEST(TraceSchema, FindsWhatPerfettoWouldNotShow) {
+  const auto faults = [](const char* events) {
+    return testing::schema_faults(nlohmann::json::parse(fmt::format(R"({{"traceEvents":[
+      {{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{{"name":"p"}}}},
+      {{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{{"name":"t"}}}},{}]}})",
+                                                                    events)))
+        .size();
+  };
+  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5})"), 0U);
+  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0})"), 1U);
+  EXPECT_EQ(faults(R"({"ph":"X","pid":1,"tid":1,"ts":0,"dur":5})"), 1U);
+  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":2,"ts":0,"dur":5})"), 1U);
+  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5},
+                      {"ph":"X","name":"b","pid":1,"tid":1,"ts":3,"dur":5})"),
+            1U);
+  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":4,"dur":1},
+                      {"ph":"X","name":"b","pid":1,"tid":1,"ts":3,"dur":1})"),
+            1U);
+  EXPECT_EQ(faults(R"({"ph":"C","name":"m","pid":1,"tid":0,"ts":0,"args":{"live":"much"}})"), 1U);
+  EXPECT_EQ(faults(R"({"ph":"M","name":"nonsense","pid":1,"tid":0,"args":{}})"), 1U);
 }
 
 }  // namespace

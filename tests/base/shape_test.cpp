@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -38,6 +40,20 @@ TEST(Shape, RefusesMoreElementsThanItsBytesCanCount) {
   EXPECT_THROW((Shape{kHalf, kHalf}), ShapeError);
   EXPECT_THROW((Shape{kHalf, 0, kHalf}), ShapeError);
   EXPECT_NO_THROW((Shape{kHalf, kHalf / 2}));
+}
+
+TEST(Shape, PrintsItsSizes) {
+  std::ostringstream text;
+  text << Shape{4, 8} << ' ' << Shape{};
+  EXPECT_EQ(text.str(), "[4, 8] []");
+}
+
+TEST(Shape, ComesOfVectors) {
+  const Shape wide = std::vector<std::int64_t>{4, 8};
+  const Shape narrow = std::vector<int>{4, 8};
+  EXPECT_EQ(wide, (Shape{4, 8}));
+  EXPECT_EQ(narrow, (Shape{4, 8}));
+  EXPECT_THROW(Shape(std::vector<int>{-1}), ShapeError);
 }
 
 TEST(MakeShape, ReturnsWhatTheConstructorThrows) {

@@ -79,6 +79,10 @@ std::vector<OpCase> unary_cases() {
       unary(OpKind::relu, Precision::exact, Values::apart),
       unary(OpKind::log1p, Precision::function, Values::wide),
       unary(OpKind::expm1, Precision::function, Values::wide),
+      unary(OpKind::floor, Precision::exact, Values::quarters),
+      unary(OpKind::ceil, Precision::exact, Values::quarters),
+      unary(OpKind::round, Precision::exact, Values::quarters),
+      unary(OpKind::trunc, Precision::exact, Values::quarters),
       dropout_case(),
   };
 }

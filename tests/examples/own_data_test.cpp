@@ -37,14 +37,20 @@ TEST_F(OwnData, TextsAreClassified) {
   const Outcome outcome = run("text_classification");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("1200 texts to train, 300 to test"));
-  EXPECT_GT(figure(outcome.out, ", "), 90) << outcome.out;
+  EXPECT_GT(figure(outcome.out, "the other texts: "), 90) << outcome.out;
 }
 
 TEST_F(OwnData, TheGptLearnsToCount) {
-  const Outcome outcome = run("char_gpt", {"40"});
+  const Outcome outcome = run("char_gpt", {"--steps", "40"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_LT(figure(outcome.out, "held-out text: loss "), 2.3) << "of guessing it is 3";
   EXPECT_THAT(outcome.out, HasSubstr("it writes:\nt"));
+}
+
+TEST_F(OwnData, TheGptLearnsOnTwoDevicesToo) {
+  const Outcome outcome = run("char_gpt", {"--steps", "40", "--devices", "cpu:0,cpu:1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_LT(figure(outcome.out, "held-out text: loss "), 2.3) << "of guessing it is 3";
 }
 
 TEST_F(OwnData, ADataSetOfOnesOwnIsLearnedAndItsErrorsKeepTheirWords) {
@@ -54,6 +60,19 @@ TEST_F(OwnData, ADataSetOfOnesOwnIsLearnedAndItsErrorsKeepTheirWords) {
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("of MappedDataset of Spirals could not be read"),
                     HasSubstr("the spiral is broken")));
+}
+
+TEST_F(OwnData, ALoopOfOnesOwnLearnsAndGoesOnWhereItWasSaved) {
+  const TemporaryFolder folder;
+  const Outcome outcome = run("custom_training_loop", {folder.path().string()});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_GT(figure(outcome.out, "epoch 3: "), 80) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("trained; weights and state lie in "));
+  const Outcome again = run("custom_training_loop", {folder.path().string()});
+  EXPECT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_THAT(again.out, HasSubstr("going on at batch "));
+  EXPECT_EQ(figure(again.out, "epoch 3: "), figure(outcome.out, "epoch 3: "))
+      << outcome.out << again.out;
 }
 
 TEST_F(OwnData, AMissingFileIsNamed) {

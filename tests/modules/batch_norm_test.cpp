@@ -8,8 +8,10 @@
 #include "test_runtime.hpp"
 
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/recompute.hpp>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -186,6 +188,49 @@ TEST(StateUpdates, RefuseWhatIsNotLikeTheBuffer) {
   EXPECT_THROW(updates.blend(buffer, zeros(test.cpu, {2}, DType::f64), 0.5), DtypeError);
   EXPECT_THROW(updates.blend(buffer, zeros(test.cpu, {2}), 1.5), ArgumentError);
   EXPECT_EQ(updates.size(), 0U);
+}
+
+// The second run of a checkpointed function, in the backward pass, moves nothing: with updates of
+// its own, and where the scope of the forward pass has ended.
+TEST(BatchNorm2d, ACheckpointMovesTheRunningStatisticsOnce) {
+  TestRuntime test;
+  const Tensor x = pictures(test.reference);
+  const BatchNorm2d layer({.channels = 2}, test.reference, DType::f64);
+  const auto step = [&](const auto& forward) {
+    BatchNorm2d model = fork(layer, test.reference);
+    StateUpdates updates;
+    const auto result = value_and_grad(
+        model, [&](const BatchNorm2d& tracked) { return sum(square(forward(tracked, updates))); });
+    EXPECT_EQ(updates.size(), 2U);
+    updates.commit(model).get();
+    std::vector<std::vector<double>> values{model.running_mean.to_vector<double>(),
+                                            model.running_variance.to_vector<double>()};
+    for (std::size_t i = 0; i < result.gradients.size(); ++i) {
+      values.push_back(result.gradients[i].template to_vector<double>());
+    }
+    return values;
+  };
+  const auto plain = step([&](const BatchNorm2d& norm, StateUpdates& updates) {
+    return norm.forward(x, Mode::train, updates);
+  });
+  EXPECT_EQ(step([&](const BatchNorm2d& norm, StateUpdates& updates) {
+              return checkpoint(
+                  [](const BatchNorm2d& inner, const Tensor& in, StateUpdates& to) {
+                    return inner.forward(in, Mode::train, to);
+                  },
+                  norm,
+                  x,
+                  std::ref(updates));
+            }),
+            plain);
+  EXPECT_EQ(step([&](const BatchNorm2d& norm, StateUpdates& updates) {
+              const StateScope scope(updates);
+              return checkpoint([](const BatchNorm2d& inner,
+                                   const Tensor& in) { return inner.forward(in, Mode::train); },
+                                norm,
+                                x);
+            }),
+            plain);
 }
 
 }  // namespace

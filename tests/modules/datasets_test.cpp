@@ -61,6 +61,14 @@ ArrayDataset counting(std::int64_t count, std::int64_t first = 0) {
           {{"weight", HostArray::from(weights)}}};
 }
 
+TEST(HostArray, GoesToADeviceAndStaysWhereItIsKept) {
+  const TestRuntime runtime;
+  HostArray array = HostArray::from(std::vector<float>{1, 2, 3});
+  EXPECT_THAT(std::as_const(array).to(runtime.cpu).to_vector<float>(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(values<float>(array), ElementsAre(1, 2, 3));
+  EXPECT_THAT(std::move(array).to(runtime.cpu).to_vector<float>(), ElementsAre(1, 2, 3));
+}
+
 TEST(HostArray, TakesVectors) {
   const HostArray array = HostArray::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
   EXPECT_EQ(array.dtype(), DType::f32);

@@ -92,8 +92,8 @@ TEST_F(EvaluationMetrics, RSquaredOfPartsIsThatOfTheWhole) {
 
 // Sums of the squares of such targets would lose all digits of their distances.
 TEST_F(EvaluationMetrics, RSquaredOfTargetsFarFromZeroKeepsItsDigits) {
-  const Tensor targets = Tensor::from(test.cpu, {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 6}, {4});
-  const Tensor outputs = Tensor::from(test.cpu, {1e9 + 2, 1e9 + 2, 1e9 + 2, 1e9 + 7}, {4});
+  const Tensor targets = Tensor::from<double>(test.cpu, {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 6}, {4});
+  const Tensor outputs = Tensor::from<double>(test.cpu, {1e9 + 2, 1e9 + 2, 1e9 + 2, 1e9 + 7}, {4});
   EXPECT_NEAR(figure(r_squared_metric(), {{outputs, targets}}), 1 - 3.0 / 14, 1e-9);
   const Tensor equal = Tensor::from<double>(test.cpu, {5.0, 5.0}, {2});
   EXPECT_TRUE(std::isnan(figure(r_squared_metric(), {{equal, equal}})));

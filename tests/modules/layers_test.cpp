@@ -12,6 +12,9 @@
 #include "test_runtime.hpp"
 #include "tests/support/tolerance.hpp"
 
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/recompute.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -219,6 +222,27 @@ TEST(Dropout, DrawsFromTheInnermostScope) {
   }
   EXPECT_NE(layer.forward(x, Mode::train).to_vector<float>(), expected);
   EXPECT_EQ(inner.counter(), explicit_one.counter());
+}
+
+// The backward pass runs the function again, when the scope of the forward pass has ended.
+TEST(Dropout, DrawsAgainWhatItDrewInACheckpoint) {
+  TestRuntime test;
+  const Dropout layer({.p = 0.5});
+  Generator generator(4);
+  const auto gradient = [&](bool is_checkpointed) {
+    generator = Generator(4);
+    const auto run = [](const Dropout& of, const Tensor& x) {
+      return square(of.forward(x, Mode::train));
+    };
+    return grad(
+               [&](const std::vector<Tensor>& in) {
+                 const GeneratorScope scope(generator);
+                 return sum(is_checkpointed ? checkpoint(run, layer, in[0]) : run(layer, in[0]));
+               },
+               {ones(test.cpu, {64})})[0]
+        .to_vector<float>();
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
 }
 
 TEST(Dropout, SaysWhenThereIsNoGenerator) {

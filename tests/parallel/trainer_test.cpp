@@ -5,9 +5,11 @@
 #include "tests/base/temporary_folder.hpp"
 #include "training_support.hpp"
 
+#include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/digits.hpp>
 #include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
 #include <hearth/runtime/base/file.hpp>
 
 #include <csignal>
@@ -476,6 +478,29 @@ TEST(Trainer, TakesBatchesAndALossOfTheProgramsOwn) {
   EXPECT_EQ(result.history.epochs[0].sample_count, 24);
   EXPECT_LT(result.history.epochs[2].train_loss, result.history.epochs[0].train_loss);
   EXPECT_EQ(trainer.evaluate(judged).sample_count, 24);
+}
+
+TEST(Trainer, ALossSeesEveryArrayOfItsBatch) {
+  Digits digits(2);
+  TrainerOptions options = digits.options;
+  options.epochs = 1;
+  // Nothing but named arrays: inputs and targets are left out.
+  std::vector<float> values(160);
+  std::vector<float> weights(40, 0.5F);
+  const ArrayDataset data(Examples{
+      .inputs = {},
+      .targets = {},
+      .more = {{"value", HostArray::from(values, {40, 4})}, {"weight", HostArray::from(weights)}}});
+  Generator generator(1);
+  const auto loss = [](const Linear& model, const Batch& batch, const LossContext&) {
+    EXPECT_FALSE(batch.inputs.is_valid());
+    return mean(model.forward(batch.at("value")) * unsqueeze(batch.at("weight"), 1)) + 1;
+  };
+  Trainer trainer(digits.runtime,
+                  Linear({.in = 4, .out = 1, .bias = false}, options.devices.front(), generator),
+                  loss,
+                  options);
+  EXPECT_FLOAT_EQ(static_cast<float>(trainer.fit(data).history.epochs[0].train_loss), 1);
 }
 
 // The device is lost in the second epoch, in a step or in a validation, wherever its count ends.

@@ -1,6 +1,7 @@
 // Where things stand and how large they may grow.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -72,7 +73,7 @@ TEST_F(Layout, EveryRoomHasAShortReadme) {
     if (file.name() == "README.md" && !file.folder().empty()) {
       EXPECT_LE(file.lines.size(), kMaxReadmeLines) << file.path;
     }
-    if (file.is_cpp()) {
+    if (file.is_cpp() && !file.folder().empty()) {
       EXPECT_NE(readme_of(file), nullptr) << "no README.md for " << file.path;
     }
   }
@@ -112,7 +113,8 @@ TEST_F(Layout, ReadmesNameEveryLibraryFile) {
 
 TEST_F(Layout, EverySourceIsBuilt) {
   for (const SourceFile& file : tree) {
-    if (!file.is_source() || file.is_in("tests/install/consumer")) {
+    if (!file.is_source() || file.is_in("tests/install/consumer") ||
+        file.is_in("tests/newcomers")) {
       continue;
     }
     bool is_listed = false;
@@ -190,6 +192,69 @@ TEST_F(Layout, HeadersOpenWithTheirContract) {
       is_guarded = is_guarded || line == "#pragma once";
     }
     EXPECT_TRUE(is_guarded) << file.path << " lacks #pragma once";
+  }
+}
+
+// Examples are read. Those with more to do than fits have parts beside them.
+TEST_F(Layout, ExamplesStayShort) {
+  for (const SourceFile& file : tree) {
+    if (file.is_in("examples") && file.is_source()) {
+      EXPECT_LE(file.lines.size(), file.name() == "train_mnist.cpp" ? 250U : 150U) << file.path;
+    }
+  }
+}
+
+// all.hpp gives a program every public header of its folder.
+TEST_F(Layout, TheHeadersForProgramsLeaveNothingOut) {
+  const std::regex header(R"(\b\w+\.hpp\b)");
+  for (const std::string folder : {"runtime", "modules", "parallel"}) {
+    const SourceFile* const all = find(folder + "/all.hpp");
+    const SourceFile* const list = find(folder + "/CMakeLists.txt");
+    ASSERT_NE(all, nullptr);
+    ASSERT_NE(list, nullptr);
+    std::set<std::string> listed;
+    for (const std::string& line : list->lines) {
+      for (std::sregex_iterator it(line.begin(), line.end(), header), end; it != end; ++it) {
+        listed.insert(it->str());
+      }
+    }
+    listed.erase("all.hpp");
+    EXPECT_GT(listed.size(), 10U);
+    for (const std::string& name : listed) {
+      const SourceFile* const file = find(folder + "/" + name);
+      ASSERT_NE(file, nullptr) << folder << "/" << name;
+      std::string opening;
+      for (const std::string& line : file->lines) {
+        if (!line.starts_with("// ")) {
+          break;
+        }
+        opening += line.substr(2);
+      }
+      const bool is_internal = opening.find("eader-internal") != std::string::npos;
+      const bool is_in = std::ranges::any_of(all->lines, [&](const std::string& line) {
+        return included_path(line) == "<hearth/" + folder + "/" + name;
+      });
+      EXPECT_NE(is_internal, is_in) << all->path << ": " << name;
+    }
+  }
+}
+
+// Programs that teach include one header and nothing of the library's own; the library never
+// includes what is for programs.
+TEST_F(Layout, ExamplesIncludeOneHeaderAndTheLibraryNone) {
+  for (const SourceFile& file : tree) {
+    for (const std::string& line : file.code) {
+      const std::string_view path = included_path(line);
+      const bool is_for_programs = path == "<hearth/hearth.hpp" || path.ends_with("/all.hpp");
+      if (is_library(file)) {
+        EXPECT_FALSE(is_for_programs) << file.path << ": " << line;
+      } else if (file.is_in("examples") && path.starts_with("<hearth/")) {
+        EXPECT_EQ(path, "<hearth/hearth.hpp") << file.path;
+      }
+      if (file.is_in("examples")) {
+        EXPECT_EQ(line.find("hearth::detail"), std::string::npos) << file.path << ": " << line;
+      }
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <regex>
 
 #include <hearth/streams/op_table.hpp>
 
@@ -97,6 +98,37 @@ TEST_F(OpGaps, EveryKindIsDocumented) {
   for (const OpInfo& op : op_table()) {
     EXPECT_FALSE(op.doc.empty()) << op.name;
   }
+}
+
+// An error names the op that the user wrote, whatever it is made of: each public op has a mistake
+// in tests/runtime/ops/op_names_test.cpp.
+TEST_F(OpGaps, EveryPublicOpHasAMistakeThatNamesIt) {
+  const auto file = [&](std::string_view path) {
+    const auto found = std::ranges::find(tree, path, &SourceFile::path);
+    return found == tree.end() ? std::vector<std::string>() : found->lines;
+  };
+  const std::vector<std::string> mistakes = file("tests/runtime/ops/op_names_test.cpp");
+  const std::regex declared(
+      R"(^\[\[nodiscard\]\] (Tensor|TopK|bool|std::vector<Tensor>) (\w+)\(.*)");
+  int ops = 0;
+  std::vector<std::string> declarations = file("runtime/ops.hpp");
+  const std::vector<std::string> losses = file("runtime/losses.hpp");
+  declarations.insert(declarations.end(), losses.begin(), losses.end());
+  for (const std::string& line : declarations) {
+    std::smatch parts;
+    if (std::regex_match(line, parts, declared)) {
+      ++ops;
+      // zeros and ones take whatever they are given.
+      if (parts[2] == "full_integer" || parts[2] == "zeros" || parts[2] == "ones") {
+        continue;
+      }
+      const std::string entry = "{\"" + parts[2].str() + "\"";
+      EXPECT_TRUE(std::ranges::any_of(mistakes, [&](const std::string& mistake) {
+        return mistake.find(entry) != std::string::npos;
+      })) << parts[2].str();
+    }
+  }
+  EXPECT_GT(ops, 100) << "the header is not read";
 }
 
 TEST_F(OpGaps, EveryExcuseIsNeededAndSaysWhy) {

@@ -39,7 +39,8 @@ std::vector<Example> elementwise_examples() {
   for (int i = static_cast<int>(OpKind::cast); i <= static_cast<int>(OpKind::relu); ++i) {
     all.push_back({KernelExample(static_cast<OpKind>(i), {x}, {x})});
   }
-  for (const OpKind kind : {OpKind::log1p, OpKind::expm1}) {
+  for (const OpKind kind :
+       {OpKind::log1p, OpKind::expm1, OpKind::floor, OpKind::ceil, OpKind::round, OpKind::trunc}) {
     all.push_back({KernelExample(kind, {x}, {x})});
   }
   all.push_back(

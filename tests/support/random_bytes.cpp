@@ -89,7 +89,7 @@ Bytes run_seeded(const SeededPrograms& programs, const JudgedProgram& run) {
   if (const char* bytes = std::getenv("RANDOM_BYTES"); bytes != nullptr) {
     return judge("RANDOM_BYTES", from_hex(bytes));
   }
-  const std::uint64_t first = number_from("RANDOM_FIRST", 1);
+  const std::uint64_t first = number_from("RANDOM_FIRST", programs.first);
   const std::uint64_t count = number_from(programs.count_variable, programs.count);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     Bytes failed = judge("seed " + std::to_string(seed),

@@ -58,11 +58,12 @@ struct SeededPrograms {
   std::uint64_t count;
   std::size_t least_bytes;
   std::size_t most_bytes;
+  std::uint64_t first = 1;  ///< The seed of the first one.
 };
 
-/// Runs a program for each seed from RANDOM_FIRST (1) on, or the one whose bytes RANDOM_BYTES has
-/// in hexadecimal. The first that fails is a test failure: with its seed, what is wrong, and the
-/// bytes of the smallest program that fails too, which are returned.
+/// Runs a program for each seed from RANDOM_FIRST (programs.first) on, or the one whose bytes
+/// RANDOM_BYTES has in hexadecimal. The first that fails is a test failure: with its seed, what is
+/// wrong, and the bytes of the smallest program that fails too, which are returned.
 Bytes run_seeded(const SeededPrograms& programs, const JudgedProgram& run);
 
 }  // namespace hearth::testing

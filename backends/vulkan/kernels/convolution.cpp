@@ -7,6 +7,7 @@
 
 #include <hearth/streams/op_attributes.hpp>
 
+#include "product_result.hpp"
 #include "window_product.hpp"
 
 namespace hearth::vulkan {
@@ -49,7 +50,6 @@ Status forward(const KernelCall& call, const Operands& operands, KernelEncoder& 
   WindowProduct product{.dtype = x.dtype,
                         .source = x.data,
                         .weight = w.data,
-                        .out = operands.y->data,
                         .images = x.shape()[0],
                         .groups = groups,
                         .rows = rows,
@@ -68,7 +68,7 @@ Status forward(const KernelCall& call, const Operands& operands, KernelEncoder& 
     axis.weight_stride = stride(w, 2 + i);
     product.axes[static_cast<std::size_t>(i)] = axis;
   }
-  return encode_windows(product, encoder);
+  return encode_windows(product, call, encoder);
 }
 
 // The places of x with one remainder along an axis, and the first tap that falls on them.
@@ -109,14 +109,13 @@ Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noex
   return out;
 }
 
-Status backward_input(const Operands& operands, KernelEncoder& encoder) {
+Status backward_input(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
   const TensorView& w = *operands.w;
   const TensorView& grad = *operands.y;
   const std::int64_t groups = operands.conv.groups;
   const std::int64_t channels = w.shape()[0] / groups;
   WindowProduct product{.dtype = w.dtype,
                         .source = grad.data,
-                        .out = operands.x->data,
                         .images = grad.shape()[0],
                         .groups = groups,
                         .rows = w.shape()[1],
@@ -133,20 +132,19 @@ Status backward_input(const Operands& operands, KernelEncoder& encoder) {
       const Remainder across = remainder_of(operands, 1, x_first);
       product.axes = {down.axis, across.axis};
       product.weight = behind(w, down.first_tap * stride(w, 2) + across.first_tap * stride(w, 3));
-      HEARTH_TRY_STATUS(encode_windows(product, encoder));
+      HEARTH_TRY_STATUS(encode_windows(product, call, encoder));
     }
   }
   return {};
 }
 
-Status backward_weight(const Operands& operands, KernelEncoder& encoder) {
+Status backward_weight(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
   const TensorView& x = *operands.x;
   const TensorView& grad = *operands.y;
   const Shape& w = operands.w->shape();
   WeightProduct product{.dtype = x.dtype,
                         .source = x.data,
                         .grad = grad.data,
-                        .out = operands.w->data,
                         .images = x.shape()[0],
                         .groups = operands.conv.groups,
                         .rows = w[0] / operands.conv.groups,
@@ -160,16 +158,13 @@ Status backward_weight(const Operands& operands, KernelEncoder& encoder) {
     axis.weight_stride = stride(grad, 2 + i);
     product.axes[static_cast<std::size_t>(i)] = axis;
   }
-  return encode_weight_product(product, encoder);
+  return encode_weight_product(product, call, encoder);
 }
 
 }  // namespace
 
-Support supports_convolution(const KernelCall& call, const DeviceLimits& /*limits*/) {
-  if (call.epilogue != nullptr) {
-    return {.yes = false, .reason = "convolutions have no epilogues on vulkan devices yet"};
-  }
-  return {};
+Support supports_convolution(const KernelCall& call, const DeviceLimits& limits) {
+  return supports_epilogue(call, limits);
 }
 
 Status encode_convolution(const KernelCall& call, KernelEncoder& encoder) {
@@ -185,9 +180,9 @@ Status encode_convolution(const KernelCall& call, KernelEncoder& encoder) {
     return forward(call, {first, second, out, conv}, encoder);
   }
   if (call.op.kind() == OpKind::conv2d_backward_input) {
-    return backward_input({out, second, first, conv}, encoder);
+    return backward_input(call, {out, second, first, conv}, encoder);
   }
-  return backward_weight({first, out, second, conv}, encoder);
+  return backward_weight(call, {first, out, second, conv}, encoder);
 }
 
 }  // namespace hearth::vulkan

@@ -39,12 +39,19 @@ constexpr std::string_view kHead = R"(
 #define B_PITCH (B_LINE + 1)
 #define B_FIRST (A_LINES * A_PITCH)
 #define SLICE_WORDS (B_FIRST + B_LINES * B_PITCH)
-#define STRIP_WORDS (WARPS * 16 * WARP_COLUMNS / 4)
+#define STRIP_PITCH (WARP_COLUMNS / 4 + 1)
+#define STRIP_WORDS (WARPS * 16 * STRIP_PITCH)
 shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
-#define A_LOADS ((A_LINES * A_LINE + THREADS - 1) / THREADS)
-#define B_LOADS ((B_LINES * B_LINE + THREADS - 1) / THREADS)
-#define A_GOES(e) (A_LINES * A_LINE % THREADS == 0 || (e) < A_LINES * A_LINE)
-#define B_GOES(e) (B_LINES * B_LINE % THREADS == 0 || (e) < B_LINES * B_LINE)
+// Threads lie over lines and, A_ACROSS or B_ACROSS of them, along a line: each loads the words
+// (line i, word j) that are so many lines or words apart, so that one place and constants say where.
+#define A_APART (THREADS / A_ACROSS)
+#define B_APART (THREADS / B_ACROSS)
+#define A_DOWN ((A_LINES + A_APART - 1) / A_APART)
+#define B_DOWN ((B_LINES + B_APART - 1) / B_APART)
+#define A_WORDS (A_LINE / A_ACROSS)
+#define B_WORDS (B_LINE / B_ACROSS)
+#define A_GOES(i) (((i) + 1) * A_APART <= A_LINES || a_line + (i) * A_APART < A_LINES)
+#define B_GOES(i) (((i) + 1) * B_APART <= B_LINES || b_line + (i) * B_APART < B_LINES)
 )";
 
 constexpr std::string_view kHardware = R"(
@@ -105,48 +112,93 @@ void multiply(Fragment a, Fragment b, inout Fragment sum) {
 )";
 
 constexpr std::string_view kMain = R"(
-ASide a_sides[A_LOADS];
-BSide b_sides[B_LOADS];
-uvec4 a_next[A_LOADS];
-uvec4 b_next[B_LOADS];
+int a_line, a_word, b_line, b_word;
+uvec4 a_next[A_DOWN * A_WORDS];
+uvec4 b_next[B_DOWN * B_WORDS];
 FRAGMENT_SUM sums[FRAGMENTS_A][FRAGMENTS_B];
 FRAGMENT_A a_now[2][FRAGMENTS_A];
 FRAGMENT_B b_now[2][FRAGMENTS_B];
 
-// Word e of a slice: its line, and its place in there.
+// Where word j of line i begins, along the side and along the depth.
 #if A_ALONG_DEPTH
-#define A_SIDE(e) ((e) / A_LINE)
-#define A_DEPTH(e) ((e) % A_LINE * 8)
+#define A_SIDE(i, j) (a_line + (i) * A_APART)
+#define A_DEPTH(i, j) ((a_word + (j) * A_ACROSS) * 8)
+#define A_SIDES A_DOWN
+#define A_NUMBER(i, j) (i)
+#define A_LINE_BYTES A_SIDE_BYTES
 #else
-#define A_SIDE(e) ((e) % A_LINE * 8)
-#define A_DEPTH(e) ((e) / A_LINE)
+#define A_SIDE(i, j) ((a_word + (j) * A_ACROSS) * 8)
+#define A_DEPTH(i, j) (a_line + (i) * A_APART)
+#define A_SIDES A_WORDS
+#define A_NUMBER(i, j) (j)
+#define A_LINE_BYTES A_DEPTH_BYTES
 #endif
 #if B_ALONG_DEPTH
-#define B_SIDE(e) ((e) / B_LINE)
-#define B_DEPTH(e) ((e) % B_LINE * 8)
+#define B_SIDE(i, j) (b_line + (i) * B_APART)
+#define B_DEPTH(i, j) ((b_word + (j) * B_ACROSS) * 8)
+#define B_SIDES B_DOWN
+#define B_NUMBER(i, j) (i)
+#define B_LINE_BYTES B_SIDE_BYTES
 #else
-#define B_SIDE(e) ((e) % B_LINE * 8)
-#define B_DEPTH(e) ((e) / B_LINE)
+#define B_SIDE(i, j) ((b_word + (j) * B_ACROSS) * 8)
+#define B_DEPTH(i, j) (b_line + (i) * B_APART)
+#define B_SIDES B_WORDS
+#define B_NUMBER(i, j) (j)
+#define B_LINE_BYTES B_DEPTH_BYTES
+#endif
+
+#if EXACT
+uint a_first_bytes, b_first_bytes;
+// What lies behind the last slice is never used: the last one is fetched in its place.
+#define BEGIN_FETCH(k) \
+  const uint slice = uint(min(k, end - TILE_DEPTH)); \
+  const uint64_t a_at_slice = a_base + uint64_t(a_first_bytes + slice * uint(A_DEPTH_BYTES)); \
+  const uint64_t b_at_slice = b_base + uint64_t(b_first_bytes + slice * uint(B_DEPTH_BYTES));
+#define A_FETCHED(i, j, k) \
+  a_from(a_at_slice + uint64_t((i) * A_APART) * uint64_t(A_LINE_BYTES) + uint64_t((j) * A_ACROSS * 16))
+#define B_FETCHED(i, j, k) \
+  b_from(b_at_slice + uint64_t((i) * B_APART) * uint64_t(B_LINE_BYTES) + uint64_t((j) * B_ACROSS * 16))
+#else
+ASide a_sides[A_SIDES];
+BSide b_sides[B_SIDES];
+#define BEGIN_FETCH(k)
+#define A_FETCHED(i, j, k) a_at(a_sides[A_NUMBER(i, j)], (k) + A_DEPTH(i, j))
+#define B_FETCHED(i, j, k) b_at(b_sides[B_NUMBER(i, j)], (k) + B_DEPTH(i, j))
 #endif
 
 #define FETCH(k) { \
-  [[unroll]] for (int i = 0; i < A_LOADS; ++i) { \
-    const int e = int(THREAD) + i * THREADS; \
-    if (A_GOES(e)) { a_next[i] = a_at(a_sides[i], (k) + A_DEPTH(e)); } \
+  BEGIN_FETCH(k) \
+  [[unroll]] for (int i = 0; i < A_DOWN; ++i) { \
+    if (A_GOES(i)) { \
+      [[unroll]] for (int j = 0; j < A_WORDS; ++j) { \
+        a_next[i * A_WORDS + j] = A_FETCHED(i, j, k); \
+      } \
+    } \
   } \
-  [[unroll]] for (int i = 0; i < B_LOADS; ++i) { \
-    const int e = int(THREAD) + i * THREADS; \
-    if (B_GOES(e)) { b_next[i] = b_at(b_sides[i], (k) + B_DEPTH(e)); } \
+  [[unroll]] for (int i = 0; i < B_DOWN; ++i) { \
+    if (B_GOES(i)) { \
+      [[unroll]] for (int j = 0; j < B_WORDS; ++j) { \
+        b_next[i * B_WORDS + j] = B_FETCHED(i, j, k); \
+      } \
+    } \
   } \
 }
 #define LAY { \
-  [[unroll]] for (int i = 0; i < A_LOADS; ++i) { \
-    const int e = int(THREAD) + i * THREADS; \
-    if (A_GOES(e)) { slices[e / A_LINE * A_PITCH + e % A_LINE] = a_next[i]; } \
+  const int a_to = a_line * A_PITCH + a_word; \
+  const int b_to = B_FIRST + b_line * B_PITCH + b_word; \
+  [[unroll]] for (int i = 0; i < A_DOWN; ++i) { \
+    if (A_GOES(i)) { \
+      [[unroll]] for (int j = 0; j < A_WORDS; ++j) { \
+        slices[a_to + i * A_APART * A_PITCH + j * A_ACROSS] = a_next[i * A_WORDS + j]; \
+      } \
+    } \
   } \
-  [[unroll]] for (int i = 0; i < B_LOADS; ++i) { \
-    const int e = int(THREAD) + i * THREADS; \
-    if (B_GOES(e)) { slices[B_FIRST + e / B_LINE * B_PITCH + e % B_LINE] = b_next[i]; } \
+  [[unroll]] for (int i = 0; i < B_DOWN; ++i) { \
+    if (B_GOES(i)) { \
+      [[unroll]] for (int j = 0; j < B_WORDS; ++j) { \
+        slices[b_to + i * B_APART * B_PITCH + j * B_ACROSS] = b_next[i * B_WORDS + j]; \
+      } \
+    } \
   } \
 }
 #if A_ALONG_DEPTH
@@ -182,14 +234,24 @@ void main() {
   const int warp = int(THREAD) / 32;
   const int warp_row = warp % WARPS_DOWN * WARP_ROWS;
   const int warp_column = warp / WARPS_DOWN * WARP_COLUMNS;
-  const int first_row = tile_down * TILE_ROWS;
-  const int first_column = tile_across * TILE_COLUMNS;
-  [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
-    a_sides[i] = a_side(first_row + A_SIDE(int(THREAD) + i * THREADS));
+  find_tile();
+  a_line = int(THREAD) / A_ACROSS;
+  a_word = int(THREAD) % A_ACROSS;
+  b_line = int(THREAD) / B_ACROSS;
+  b_word = int(THREAD) % B_ACROSS;
+#if EXACT
+  a_first_bytes = uint(first_row + A_SIDE(0, 0)) * uint(A_SIDE_BYTES) +
+                  uint(A_DEPTH(0, 0)) * uint(A_DEPTH_BYTES);
+  b_first_bytes = uint(first_column + B_SIDE(0, 0)) * uint(B_SIDE_BYTES) +
+                  uint(B_DEPTH(0, 0)) * uint(B_DEPTH_BYTES);
+#else
+  [[unroll]] for (int i = 0; i < A_SIDES; ++i) {
+    a_sides[i] = a_side(first_row + A_SIDE(i, i));
   }
-  [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
-    b_sides[i] = b_side(first_column + B_SIDE(int(THREAD) + i * THREADS));
+  [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
+    b_sides[i] = b_side(first_column + B_SIDE(i, i));
   }
+#endif
   [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) {
     [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) {
       sums[i][j] = NO_SUM;
@@ -222,23 +284,44 @@ void main() {
     READ(0, 0)
     ADD(1, FRAGMENTS_B / 2, FRAGMENTS_B)
   }
+  const int strip = warp * 16 * STRIP_PITCH;
   [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) {
-    const int strip = warp * (16 * WARP_COLUMNS / 4);
     barrier();
     [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) {
-      STORE_FRAGMENT(sums[i][j], strip + j * 4, WARP_COLUMNS / 4);
+      STORE_FRAGMENT(sums[i][j], strip + j * 4, STRIP_PITCH);
     }
     barrier();
-    [[dont_unroll]] for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS; e += 32) {
-      const int row = first_row + warp_row + i * 16 + e / WARP_COLUMNS;
-      const int column = first_column + warp_column + e % WARP_COLUMNS;
-      if (row < p.rows && column < p.columns) {
-        keep(row, column, uintBitsToFloat(slices[strip + e / 4][e % 4]));
+    [[dont_unroll]] for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS / PUT_WIDTH; e += 32) {
+      const int down = e / (WARP_COLUMNS / PUT_WIDTH);
+      const int across = e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
+      const int row = first_row + warp_row + i * 16 + down;
+      const int column = first_column + warp_column + across;
+      if (IS_OWN(row, column)) {
+        const int at = strip + down * STRIP_PITCH + across / 4;
+#if PUT_WIDTH > 1
+        C many[PUT_WIDTH];
+        [[unroll]] for (int word = 0; word < PUT_WIDTH / 4; ++word) {
+          const vec4 four = uintBitsToFloat(slices[at + word]);
+          [[unroll]] for (int k = 0; k < 4; ++k) {
+            many[word * 4 + k] = four[k];
+          }
+        }
+        keep_many(row, column, many);
+#else
+        keep(row, column, uintBitsToFloat(slices[at][across % 4]));
+#endif
       }
     }
   }
 }
 )";
+
+// The largest power of two, up to 32, that divides the words of a line: so many threads lie along
+// it.
+int threads_across(int words) noexcept {
+  const int power = words & -words;
+  return power < 32 ? power : 32;
+}
 
 }  // namespace
 
@@ -249,21 +332,27 @@ std::string_view cooperative_extensions(bool is_emulated) noexcept {
                        "#pragma use_vulkan_memory_model\n";
 }
 
-std::string cooperative_main(const CooperativeTile& tile, DType dtype) {
-  // The compiling side looks for the name of the second macro, see cooperative_matrix.hpp.
+std::string cooperative_sizes(const ProductRequest& request, const CooperativeTile& tile) {
+  const int a_words = (request.a.along_depth ? tile.depth : tile.rows) / 8;
+  const int b_words = (request.b.along_depth ? tile.depth : tile.columns) / 8;
+  // The compiling side looks for the name of the last macro, see cooperative_matrix.hpp.
   return fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
-      "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define FACTOR(bits) {}(bits)\n{}{}{}{}",
+      "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"
+      "#define FACTOR(bits) {}(bits)\n{}",
       tile.rows,
       tile.columns,
       tile.depth,
       tile.warp_rows,
       tile.warp_columns,
-      dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
-      dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "",
-      kHead,
-      tile.is_emulated ? kEmulation : kHardware,
-      kMain);
+      threads_across(a_words),
+      threads_across(b_words),
+      request.dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
+      request.dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "");
+}
+
+std::string cooperative_main(bool is_emulated) {
+  return fmt::format("{}{}{}", kHead, is_emulated ? kEmulation : kHardware, kMain);
 }
 
 }  // namespace hearth::vulkan::detail

@@ -2,6 +2,7 @@
 #include "matmul.hpp"
 
 #include "matrix_product.hpp"
+#include "product_result.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -14,11 +15,8 @@ std::int64_t batch_stride(const TensorView& view, int from_end) noexcept {
 
 }  // namespace
 
-Support supports_matmul(const KernelCall& call, const DeviceLimits& /*limits*/) {
-  if (call.epilogue != nullptr) {
-    return {.yes = false, .reason = "products have no epilogues on vulkan devices yet"};
-  }
-  return {};
+Support supports_matmul(const KernelCall& call, const DeviceLimits& limits) {
+  return supports_epilogue(call, limits);
 }
 
 Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
@@ -32,10 +30,9 @@ Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
   const auto stride = [](const TensorView& view, int from_end) {
     return view.strides()[static_cast<std::size_t>(view.shape().rank() - from_end)];
   };
-  MatrixProduct product{.dtype = out.dtype,
+  MatrixProduct product{.dtype = a.dtype,
                         .a = a.data,
                         .b = b.data,
-                        .out = out.data,
                         .rows = shape[shape.rank() - 2],
                         .columns = shape[shape.rank() - 1],
                         .depth = a.shape()[a.shape().rank() - 1],
@@ -52,7 +49,7 @@ Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
                        .a = batch_stride(a, from_end),
                        .b = batch_stride(b, from_end)});
   }
-  return encode_product(product, encoder);
+  return encode_product(product, call, encoder);
 }
 
 }  // namespace hearth::vulkan

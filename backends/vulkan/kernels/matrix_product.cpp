@@ -12,22 +12,20 @@
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
 #include "product.hpp"
+#include "product_result.hpp"
 #include "quads.hpp"
 
 namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kFewColumns = 8;
-// Multiplications from which on sizes become part of the text: 4 to 33 % faster on an H200, and a
-// shader for each size.
-constexpr double kLongProduct = 0x1p33;
-
 // A product with what the kernel needs beside it.
 struct Layouts {
   MatrixProduct product;
   std::int64_t matrices = 1;
   std::int64_t out_row = 0;
   std::int64_t out_column = 1;
+  ProductResult result;
 };
 
 // The last batch axis becomes more rows, if each of its products takes the same b.
@@ -108,7 +106,16 @@ bool is_wide(const Layouts& layouts) noexcept {
     b += reach(axis.size, axis.b);
   }
   constexpr std::int64_t kMost = kMostProductAxis;
-  return a > kMost || b > kMost || layouts.matrices * p.rows * p.columns > kMost;
+  return a > kMost || b > kMost || layouts.result.reach() > kMost;
+}
+
+// Whether each place of a matrix lies at most 2^32 bytes behind its first.
+bool has_offsets(const MatrixProduct& p) noexcept {
+  constexpr std::int64_t kMost = std::int64_t{1} << 32U;
+  const std::int64_t size = size_bytes(p.dtype);
+  return p.a_row >= 0 && p.a_depth >= 0 && p.b_depth >= 0 && p.b_column >= 0 &&
+         (reach(p.rows, p.a_row) + reach(p.depth, p.a_depth) + 1) * size <= kMost &&
+         (reach(p.columns, p.b_column) + reach(p.depth, p.b_depth) + 1) * size <= kMost;
 }
 
 // Shaders for up to one axis and for all of them: those that are not there have one place.
@@ -119,13 +126,13 @@ int rank_class(const MatrixProduct& product) noexcept {
 std::string members(const Layouts& layouts, bool wide) {
   const std::string_view index = wide ? "int64_t" : "int";
   std::string out = fmt::format(
-      "uint64_t a; uint64_t b; uint64_t bias; uint64_t out_address; {0} a_row; {0} a_depth; "
+      "uint64_t a; uint64_t b; uint64_t bias; {0} a_row; {0} a_depth; "
       "{0} b_depth; {0} b_column; {0} out_row; {0} out_column; {0} bias_row; {0} bias_column; ",
       index);
   for (int i = 0; i < rank_class(layouts.product); ++i) {
     out += fmt::format("int size_{0}; {1} a_{0}; {1} b_{0}; {1} bias_{0}; ", i, index);
   }
-  return out;
+  return out + layouts.result.members(wide);
 }
 
 ParameterBlock parameters_of(const Layouts& layouts,
@@ -148,7 +155,6 @@ ParameterBlock parameters_of(const Layouts& layouts,
   address(p.a);
   address(p.b);
   address(p.bias);
-  address(p.out);
   for (const std::int64_t stride : {p.a_row,
                                     p.a_depth,
                                     p.b_depth,
@@ -166,6 +172,7 @@ ParameterBlock parameters_of(const Layouts& layouts,
     index(axis.b);
     index(axis.bias);
   }
+  layouts.result.add_parameters(out, request.is_wide);
   return out;
 }
 
@@ -190,34 +197,49 @@ BVALUE b_at(BSide side, int k) {{
 }}
 )";
 
+// {0} element type, {1} and {2}: of how many a and b are loaded, {3} to {6} strides in bytes.
+constexpr std::string_view kOffsets = R"(
+#define A_SIDE_BYTES {3}u
+#define B_SIDE_BYTES {4}u
+#define A_DEPTH_BYTES {5}u
+#define B_DEPTH_BYTES {6}u
+AVALUE a_from(uint64_t address) {{ return load{1}_{0}(address, INDEX(0)); }}
+BVALUE b_from(uint64_t address) {{ return load{2}_{0}(address, INDEX(0)); }}
+)";
+
 constexpr std::string_view kPut = R"(
 INDEX place_of(int row, int column) {{
   return out_first + INDEX(row) * p.out_row + INDEX(column) * p.out_column;
 }}
 C with_bias(int row, int column, C sum) {{
-  if (p.bias == 0ul) {{
-    return sum;
-  }}
+#if HAS_BIAS
   return sum + load_{0}(p.bias, bias_first + INDEX(row) * p.bias_row + INDEX(column) * p.bias_column);
+#else
+  return sum;
+#endif
 }}
 void put(int row, int column, C sum) {{
-  store_{0}(p.out_address, place_of(row, column), with_bias(row, column, sum));
+  store_result(place_of(row, column), with_bias(row, column, sum));
 }}
-#if QUADS
-void put4(int row, int column, V4 sums) {{
-  [[unroll]] for (int i = 0; i < 4; ++i) {{
+#if PUT_WIDTH > 1
+void put_many(int row, int column, C sums[PUT_WIDTH]) {{
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {{
     sums[i] = with_bias(row, column + i, sums[i]);
   }}
-  store4_{0}(p.out_address, place_of(row, column), sums);
+  store_results(place_of(row, column), sums);
 }}
 #endif
 )";
 
-ProductFunctions functions_of(const Layouts& layouts, const ProductRequest& request) {
+ProductFunctions functions_of(const Layouts& layouts,
+                              const ProductRequest& request,
+                              const ProductPlan& plan) {
   const MatrixProduct& p = layouts.product;
-  std::string text(glsl_quads(p.dtype));
+  std::string text = fmt::format("#define HAS_BIAS {}\n", p.bias == nullptr ? 0 : 1);
+  text += glsl_quads(p.dtype);
+  text += layouts.result.text(request.is_wide);
   text +=
-      "INDEX a_first, b_first, bias_first, out_first;\n"
+      "INDEX a_first, b_first, bias_first, out_first;\nuint64_t a_base, b_base;\n"
       "void set_matrix(int matrix) {\n"
       "  a_first = INDEX(0);\n  b_first = INDEX(0);\n  bias_first = INDEX(0);\n"
       "  out_first = INDEX(matrix) * INDEX(p.rows) * INDEX(p.columns);\n"
@@ -229,7 +251,24 @@ ProductFunctions functions_of(const Layouts& layouts, const ProductRequest& requ
         "p.bias_{0};\n",
         i);
   }
-  text += "}\n";
+  const std::int64_t size = size_bytes(p.dtype);
+  text += fmt::format(
+      "  a_base = p.a + uint64_t(int64_t(a_first) * {0}l);\n"
+      "  b_base = p.b + uint64_t(int64_t(b_first) * {0}l);\n}}\n",
+      size);
+  const std::string_view dtype = glsl_suffix(p.dtype);
+  if (plan.is_exact) {
+    text += fmt::format(fmt::runtime(kOffsets),
+                        dtype,
+                        request.a.width,
+                        request.b.width,
+                        p.a_row * size,
+                        p.b_column * size,
+                        p.a_depth * size,
+                        p.b_depth * size);
+    text += fmt::format(fmt::runtime(kPut), dtype);
+    return {.members = members(layouts, request.is_wide), .text = std::move(text)};
+  }
   const auto load = [](SideForm form) {
     return form.width == 1 ? std::string("load") : fmt::format("load{}", form.width);
   };
@@ -245,7 +284,6 @@ ProductFunctions functions_of(const Layouts& layouts, const ProductRequest& requ
   const auto depth = [&step](SideForm form, std::int64_t stride, const char* name) {
     return step(form.width > 1 && form.along_depth, stride, name);
   };
-  const std::string_view dtype = glsl_suffix(p.dtype);
   text += fmt::format(fmt::runtime(kSides),
                       dtype,
                       load(request.a),
@@ -275,15 +313,17 @@ void MatrixProduct::add_batch(const BatchAxis& axis) noexcept {
   batch[static_cast<std::size_t>(batch_rank++)] = axis;
 }
 
-Status encode_product(MatrixProduct product, KernelEncoder& encoder) {
+Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncoder& encoder) {
+  if (call.outputs[0].element_count() == 0) {
+    return {};
+  }
   join_rows(product);
-  Layouts layouts{.product = product, .out_row = product.columns};
+  Layouts layouts{.product = product,
+                  .out_row = product.columns,
+                  .result = ProductResult(call, product.dtype, encoder.limits())};
   MatrixProduct& p = layouts.product;
   for (int i = 0; i < p.batch_rank; ++i) {
     layouts.matrices *= p.batch[static_cast<std::size_t>(i)].size;
-  }
-  if (layouts.matrices * p.rows * p.columns == 0) {
-    return {};
   }
   if (p.rows > kMostProductAxis || p.columns > kMostProductAxis || p.depth > kMostProductAxis ||
       layouts.matrices > kMostProductAxis) {
@@ -307,14 +347,20 @@ Status encode_product(MatrixProduct product, KernelEncoder& encoder) {
     a = form_of(p, a_walk);
     b = form_of(p, b_walk);
   }
+  // Products on matrix units put as many at once as make 16 bytes of their type, if that goes.
+  int put_width = a.width == 8 && b.width == 8 ? 8 : 4;
+  while (put_width > 1 && (layouts.out_column != 1 || p.columns % put_width != 0 ||
+                           !layouts.result.takes(put_width))) {
+    put_width = put_width == 8 ? 4 : 1;
+  }
+  const double multiplications =
+      static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
   ProductRequest request{.dtype = p.dtype,
                          .is_wide = is_wide(layouts),
-                         .has_quads = layouts.out_column == 1 && p.columns % 4 == 0 &&
-                                      (p.dtype == DType::f32 || p.dtype == DType::f64) &&
-                                      is_aligned_to_quad(p.out, p.dtype),
-                         .is_baked = static_cast<double>(p.rows) * static_cast<double>(p.columns) *
-                                         static_cast<double>(p.depth) >=
-                                     kLongProduct,
+                         .is_baked = multiplications >= encoder.limits().baked_from,
+                         .has_offsets = has_offsets(p),
+                         .has_epilogue = layouts.result.has_epilogue(),
+                         .put_width = put_width,
                          .a = a,
                          .b = b,
                          .matrices = layouts.matrices,
@@ -322,12 +368,14 @@ Status encode_product(MatrixProduct product, KernelEncoder& encoder) {
                          .columns = p.columns,
                          .depth = p.depth};
   HEARTH_TRY(const ProductPlan plan, plan_product(request, encoder.limits()));
+  layouts.result.set_width(request.put_width);
   std::uint64_t partial = 0;
   if (plan.scratch_bytes > 0) {
     HEARTH_TRY(partial, encoder.scratch(plan.scratch_bytes));
   }
   ShaderKey key(ShaderFamily::matmul);
-  key.add(rank_class(p));
+  key.add(rank_class(p)).add(p.bias != nullptr);
+  layouts.result.add_words(key);
   if (request.is_baked) {
     for (const std::int64_t stride : {p.a_row, p.a_depth, p.b_depth, p.b_column}) {
       key.add(static_cast<std::uint64_t>(stride));
@@ -335,7 +383,7 @@ Status encode_product(MatrixProduct product, KernelEncoder& encoder) {
   }
   return dispatch_product(
       encoder, request, plan, key, parameters_of(layouts, request, plan, partial), [&] {
-        return functions_of(layouts, request);
+        return functions_of(layouts, request, plan);
       });
 }
 

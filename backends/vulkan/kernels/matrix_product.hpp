@@ -17,8 +17,8 @@ struct BatchAxis {
   std::int64_t bias = 0;
 };
 
-/// out[batch, row, column] = sum over depth of a[batch, row, depth] b[batch, depth, column] + bias.
-/// The result is contiguous; all strides count elements.
+/// result[batch, row, column] = sum over depth of a[batch, row, depth] b[batch, depth, column] +
+/// bias. All strides count elements.
 struct MatrixProduct {
   static constexpr int kMostBatchAxes = 6;
 
@@ -26,7 +26,6 @@ struct MatrixProduct {
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
   const std::byte* bias = nullptr;  ///< Null: none.
-  std::byte* out = nullptr;
   std::int64_t rows = 1;
   std::int64_t columns = 1;
   std::int64_t depth = 1;
@@ -43,7 +42,10 @@ struct MatrixProduct {
   void add_batch(const BatchAxis& axis) noexcept;
 };
 
+/// The result goes to the call's outputs, by way of its epilogue if it has one.
 /// Errors: unsupported, axes of 2^31 and more; those of the encoder.
-[[nodiscard]] Status encode_product(MatrixProduct product, KernelEncoder& encoder);
+[[nodiscard]] Status encode_product(MatrixProduct product,
+                                    const KernelCall& call,
+                                    KernelEncoder& encoder);
 
 }  // namespace hearth::vulkan

@@ -30,6 +30,7 @@ struct Candidate {
 constexpr std::array kFloatTiles{
     Candidate{{128, 128, 16, 8, 8, 2}, 1.0},
     Candidate{{128, 128, 8, 8, 8, 2}, 0.95},
+    Candidate{{128, 256, 8, 8, 16, 2}, 0.95},
     Candidate{{128, 64, 16, 8, 4, 2}, 0.85},
     Candidate{{64, 64, 16, 4, 4, 2}, 0.7},
     Candidate{{64, 64, 16, 8, 8, 2}, 0.6},
@@ -62,6 +63,9 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
     all = kDoubleTiles;
   }
   ProductTile best = all.back().tile;
+  if (limits.only_tile >= 0 && limits.only_tile < static_cast<int>(all.size())) {
+    return all[static_cast<std::size_t>(limits.only_tile)].tile;
+  }
   double best_time = 0;
   for (const Candidate& candidate : all) {
     const ProductTile& tile = candidate.tile;
@@ -86,15 +90,17 @@ struct CooperativeCandidate {
   double use;
 };
 
-// `use` is reasoned from probes, and was not measured tile by tile.
+// `use` is reasoned from probes; bench/gpu/tile_bench.cpp measures tile by tile.
 constexpr std::array kCooperativeTiles{
     CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0},
     CooperativeCandidate{{128, 256, 32, 64, 64}, 0.95},
+    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.94},
+    CooperativeCandidate{{128, 192, 64, 64, 48}, 0.9},
+    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.82},
     CooperativeCandidate{{128, 128, 32, 64, 32}, 0.8},
     CooperativeCandidate{{64, 64, 64, 32, 32}, 0.5},
     CooperativeCandidate{{64, 64, 32, 32, 32}, 0.45},
 };
-constexpr CooperativeTile kEmulatedTile{64, 64, 32, 32, 32, true};
 
 std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& request) noexcept {
   const auto words = [&tile](bool along_depth, int side) {
@@ -102,22 +108,29 @@ std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& req
     const int line = (along_depth ? tile.depth : side) / 8;
     return std::int64_t{lines} * (line + 1);
   };
-  const std::int64_t strips = std::int64_t{tile.threads()} / 32 * 4 * tile.warp_columns;
-  return 16 * std::max(strips,
-                       words(request.a.along_depth, tile.rows) +
-                           words(request.b.along_depth, tile.columns));
+  const std::int64_t warps = tile.threads() / 32;
+  const std::int64_t strips = warps * 16 * (tile.warp_columns / 4 + 1);
+  const std::int64_t factors = tile.is_emulated ? warps * 2048 : 0;
+  return factors + 16 * std::max(strips,
+                                 words(request.a.along_depth, tile.rows) +
+                                     words(request.b.along_depth, tile.columns));
 }
 
 // The last one where none fits: it is smaller than what every device has.
 CooperativeTile choose_cooperative(const ProductRequest& request,
                                    const DeviceLimits& limits) noexcept {
-  if (limits.is_cpu) {
-    return kEmulatedTile;
-  }
   CooperativeTile best = kCooperativeTiles.back().tile;
+  best.is_emulated = limits.emulates_matrix_units;
+  if (limits.is_cpu) {
+    return best;
+  }
+  if (limits.only_tile >= 0 && limits.only_tile < static_cast<int>(kCooperativeTiles.size())) {
+    return kCooperativeTiles[static_cast<std::size_t>(limits.only_tile)].tile;
+  }
   double best_time = 0;
   for (const CooperativeCandidate& candidate : kCooperativeTiles) {
-    const CooperativeTile& tile = candidate.tile;
+    CooperativeTile tile = candidate.tile;
+    tile.is_emulated = limits.emulates_matrix_units;
     if (shared_bytes(tile, request) > limits.shared_bytes ||
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
@@ -210,20 +223,23 @@ bool can_cooperate(DType dtype,
   const bool has_units = dtype == DType::bf16
                              ? limits.has_cooperative_matrix && limits.has_cooperative_bf16
                              : limits.has_cooperative_matrix && dtype == DType::f16;
-  const bool is_emulated = limits.is_cpu && (dtype == DType::f16 || dtype == DType::bf16);
+  const bool is_emulated =
+      limits.emulates_matrix_units && (dtype == DType::f16 || dtype == DType::bf16);
   return ((has_units && limits.subgroup_size == 32) || is_emulated) && rows > 8 && columns > 8;
 }
 
 Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits) {
   ProductPlan plan{.is_thin = request.rows <= 8, .is_rolled = limits.is_cpu};
   std::int64_t unit = 0;
+  int tile_rows = 0;
+  int tile_columns = 0;
   if (limits.is_cpu && request.a.width != 8) {
     limit_forms(request);
   }
   if (plan.is_thin) {
     const bool by_fours = request.a.along_depth && request.b.along_depth && request.b.width == 4;
     request.a.width = by_fours ? request.a.width : 1;
-    request.has_quads = false;
+    request.put_width = 1;
     plan.lanes = choose_lanes(request, limits);
     const int across = request.b.along_depth ? 1 : request.b.width;
     const int deep = request.b.along_depth ? request.b.width : 1;
@@ -234,15 +250,22 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
   } else if (request.a.width == 8) {
     plan.is_cooperative = true;
     plan.cooperative = choose_cooperative(request, limits);
-    request.has_quads = false;
-    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.cooperative.rows));
-    plan.tiles_across = static_cast<int>(divided_up(request.columns, plan.cooperative.columns));
+    tile_rows = plan.cooperative.rows;
+    tile_columns = plan.cooperative.columns;
     unit = plan.cooperative.depth;
   } else {
     plan.tile = choose_tile(request, limits);
-    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.tile.rows));
-    plan.tiles_across = static_cast<int>(divided_up(request.columns, plan.tile.columns));
+    tile_rows = plan.tile.rows;
+    tile_columns = plan.tile.columns;
     unit = plan.tile.depth;
+  }
+  if (!plan.is_thin) {
+    plan.tiles_down = static_cast<int>(divided_up(request.rows, tile_rows));
+    plan.tiles_across = static_cast<int>(divided_up(request.columns, tile_columns));
+    plan.is_exact = request.is_baked && request.has_offsets && request.a.width > 1 &&
+                    request.b.width > 1 && request.rows >= tile_rows &&
+                    request.columns >= tile_columns && request.depth > 0 &&
+                    request.depth % unit == 0;
   }
   choose_splits(request, unit, limits, plan);
   if (plan.groups > kMostProductAxis) {
@@ -275,7 +298,7 @@ namespace detail {
 
 void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan& plan) noexcept {
   const auto bit = [](bool is_set, unsigned place) { return (is_set ? 1U : 0U) << place; };
-  key.add(bit(request.is_wide, 0) | bit(request.has_quads, 1) | bit(request.a.along_depth, 2) |
+  key.add(bit(request.is_wide, 0) | bit(plan.is_exact, 1) | bit(request.a.along_depth, 2) |
           bit(request.b.along_depth, 3) | bit(request.a.width == 4, 4) |
           bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
           bit(plan.is_rolled, 16) | bit(plan.is_cooperative, 17) | bit(request.is_baked, 18) |

@@ -14,7 +14,17 @@
 //   ASide a_side(int row), AVALUE a_at(ASide side, int k)       zeros outside of rows and depth
 //   BSide b_side(int column), BVALUE b_at(BSide side, int k)    zeros outside of columns and depth
 //   void put(int row, int column, C sum)   row and column lie inside
-//   void put4(int row, int column, V4 sums)   where `quads`: four columns, aligned
+//   void put_many(int row, int column, C sums[PUT_WIDTH])   where put_width > 1: that many columns,
+//                                                           from a multiple of their number on
+// They end in store_result() and store_results() (product_result.hpp), whose text stands before.
+//
+// An exact product has whole tiles in both directions and whole slices: its last tiles are moved
+// back into the matrix, and store what is theirs alone. So nothing is read outside, nothing is
+// asked before a load, and an address is a base, an offset of 32 bits and a constant. Its family
+// gives, in place of the sides above:
+//   uint64_t a_base, b_base                set by set_matrix()
+//   A_SIDE_BYTES, A_DEPTH_BYTES, B_SIDE_BYTES, B_DEPTH_BYTES    strides
+//   AVALUE a_from(uint64_t address), BVALUE b_from(uint64_t address)
 #pragma once
 
 #include <cstdint>
@@ -34,9 +44,12 @@ struct SideForm {
 
 struct ProductRequest {
   DType dtype = DType::f32;
-  bool is_wide = false;  ///< Operands of 2^31 elements or more.
-  bool has_quads = false;
+  bool is_wide = false;   ///< Operands of 2^31 elements or more.
   bool is_baked = false;  ///< Sizes are part of the text: for products that take long.
+  /// Whether it may be exact, for its strides: none below 0, offsets of at most 32 bits.
+  bool has_offsets = false;
+  bool has_epilogue = false;
+  int put_width = 1;  ///< Columns that can be put at once: 1, 4 or 8.
   SideForm a = {};
   SideForm b = {};
   std::int64_t matrices = 1;
@@ -85,6 +98,7 @@ struct ProductPlan {
   bool is_thin = false;
   bool is_rolled = false;  ///< Loops stay loops: compiling is what costs a software driver time.
   bool is_cooperative = false;
+  bool is_exact = false;
   ProductTile tile = {};
   CooperativeTile cooperative = {};
   ThinLanes lanes = {};
@@ -116,8 +130,8 @@ inline constexpr std::int64_t kMostProductAxis = (std::int64_t{1} << 31U) - 4096
                                  std::int64_t columns,
                                  const DeviceLimits& limits) noexcept;
 
-/// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms to those
-/// that the kernel has. Errors: unsupported, more tiles than a launch can have.
+/// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms and what
+/// it puts to what the kernel has. Errors: unsupported, more tiles than a launch can have.
 [[nodiscard]] Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits);
 
 void add_product(ParameterBlock& parameters,
@@ -132,7 +146,9 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
                                        const ProductFunctions& functions,
                                        std::size_t parameter_bytes);
 [[nodiscard]] std::string_view cooperative_extensions(bool is_emulated) noexcept;
-[[nodiscard]] std::string cooperative_main(const CooperativeTile& tile, DType dtype);
+[[nodiscard]] std::string cooperative_sizes(const ProductRequest& request,
+                                            const CooperativeTile& tile);
+[[nodiscard]] std::string cooperative_main(bool is_emulated);
 [[nodiscard]] std::string fold_text(const ProductRequest& request,
                                     const ProductFunctions& functions,
                                     std::size_t parameter_bytes);
@@ -161,10 +177,8 @@ template <class MakeFunctions>
   fold_key.add(true);
   const auto fold = [&] { return detail::fold_text(request, functions(), bytes); };
   const std::int64_t sums = request.matrices * request.rows * request.columns;
-  return encoder.dispatch(fold_key,
-                          fold,
-                          parameters,
-                          encoder.linear((sums + detail::kFoldThreads - 1) / detail::kFoldThreads));
+  const std::int64_t taken = std::int64_t{detail::kFoldThreads} * request.put_width;
+  return encoder.dispatch(fold_key, fold, parameters, encoder.linear((sums + taken - 1) / taken));
 }
 
 }  // namespace hearth::vulkan

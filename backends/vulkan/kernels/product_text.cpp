@@ -46,15 +46,42 @@ void keep(int row, int column, C sum) {
   const int plane = part_number * matrices + matrix_number;
   Parts(p.partial).v[(plane * p.rows + row) * p.columns + column] = sum;
 }
-void keep4(int row, int column, V4 sums) {
-  [[unroll]] for (int i = 0; i < 4; ++i) {
-    keep(row, column + i, sums[i]);
+#if PUT_WIDTH > 1
+layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Parts4 { V4 v; };
+void keep_many(int row, int column, C sums[PUT_WIDTH]) {
+  const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
+  const int plane = part_number * matrices + matrix_number;
+  const int at = (plane * p.rows + row) * p.columns + column;
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; i += 4) {
+    Parts4(p.partial + uint64_t(at + i) * C_BYTES).v =
+        V4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
   }
 }
+#endif
 )";
 constexpr std::string_view kPutWhole = R"(
 #define keep put
-#define keep4 put4
+#define keep_many put_many
+)";
+// An exact product's last tiles are moved back; what they share with others is stored by those.
+constexpr std::string_view kTilePlace = R"(
+int own_row, own_column, first_row, first_column;
+void find_tile() {
+  own_row = tile_down * TILE_ROWS;
+  own_column = tile_across * TILE_COLUMNS;
+#if EXACT
+  first_row = min(own_row, p.rows - TILE_ROWS);
+  first_column = min(own_column, p.columns - TILE_COLUMNS);
+#else
+  first_row = own_row;
+  first_column = own_column;
+#endif
+}
+#if EXACT
+#define IS_OWN(row, column) ((row) >= own_row && (column) >= own_column)
+#else
+#define IS_OWN(row, column) ((row) < p.rows && (column) < p.columns)
+#endif
 )";
 
 constexpr std::string_view kTileHead = R"(
@@ -94,8 +121,23 @@ shared V4 b_tile[BUFFERS * B_BUFFER];
 #define A_GOES(i) (A_CHUNKS % THREADS == 0 || int(THREAD) + (i) * THREADS < A_CHUNKS)
 #define B_GOES(i) (B_CHUNKS % THREADS == 0 || int(THREAD) + (i) * THREADS < B_CHUNKS)
 
+#if EXACT
+#define A_FETCHED(i, k) \
+  a_from(a_base + uint64_t(a_sides[A_SIDES == 1 ? 0 : i] + uint(k) * uint(A_DEPTH_BYTES)))
+#define B_FETCHED(i, k) \
+  b_from(b_base + uint64_t(b_sides[B_SIDES == 1 ? 0 : i] + uint(k) * uint(B_DEPTH_BYTES)))
+#define A_SIDE_AT(row) uint(row) * uint(A_SIDE_BYTES)
+#define B_SIDE_AT(column) uint(column) * uint(B_SIDE_BYTES)
+uint a_sides[A_SIDES];
+uint b_sides[B_SIDES];
+#else
+#define A_FETCHED(i, k) a_at(a_sides[A_SIDES == 1 ? 0 : i], k)
+#define B_FETCHED(i, k) b_at(b_sides[B_SIDES == 1 ? 0 : i], k)
+#define A_SIDE_AT(row) a_side(row)
+#define B_SIDE_AT(column) b_side(column)
 ASide a_sides[A_SIDES];
 BSide b_sides[B_SIDES];
+#endif
 AVALUE a_next[A_LOADS];
 BVALUE b_next[B_LOADS];
 V4 sums[THREAD_ROWS][THREAD_COLUMNS / 4];
@@ -104,12 +146,12 @@ void fetch(int k) {
   const int t = int(THREAD);
   [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
     if (A_GOES(i)) {
-      a_next[i] = a_at(a_sides[A_SIDES == 1 ? 0 : i], k + A_DEPTH(t + i * THREADS));
+      a_next[i] = A_FETCHED(i, k + A_DEPTH(t + i * THREADS));
     }
   }
   [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
     if (B_GOES(i)) {
-      b_next[i] = b_at(b_sides[B_SIDES == 1 ? 0 : i], k + B_DEPTH(t + i * THREADS));
+      b_next[i] = B_FETCHED(i, k + B_DEPTH(t + i * THREADS));
     }
   }
 }
@@ -175,14 +217,15 @@ void multiply(int buffer_number, int tx, int ty) {
   }
 }
 
-#if QUADS
-void finish(int first_row, int first_column, int tx, int ty) {
+#if IS_DIRECT
+void finish(int tx, int ty) {
   [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
     const int row = first_row + (i / 4 * TY + ty) * 4 + i % 4;
     [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       const int column = first_column + (j * TX + tx) * 4;
-      if (row < p.rows && column < p.columns) {
-        keep4(row, column, sums[i][j]);
+      if (IS_OWN(row, column)) {
+        const V4 four = sums[i][j];
+        keep_many(row, column, C[4](four.x, four.y, four.z, four.w));
       }
     }
   }
@@ -190,18 +233,24 @@ void finish(int first_row, int first_column, int tx, int ty) {
 #else
 // By way of shared memory, so that the code of a store is there once for each row of a thread, and
 // neighbouring threads store neighbours.
-void finish(int first_row, int first_column, int tx, int ty) {
+void finish(int tx, int ty) {
   [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
     barrier();
     [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       stage[ty * (TILE_COLUMNS / 4) + tx + j * TX] = sums[i][j];
     }
     barrier();
-    [[dont_unroll]] for (int e = int(THREAD); e < TY * TILE_COLUMNS; e += THREADS) {
+    [[dont_unroll]] for (int e = int(THREAD) * PUT_WIDTH; e < TY * TILE_COLUMNS;
+                         e += THREADS * PUT_WIDTH) {
       const int row = first_row + (i / 4 * TY + e / TILE_COLUMNS) * 4 + i % 4;
       const int column = first_column + e % TILE_COLUMNS;
-      if (row < p.rows && column < p.columns) {
+      if (IS_OWN(row, column)) {
+#if PUT_WIDTH == 4
+        const V4 four = stage[e / 4];
+        keep_many(row, column, C[4](four.x, four.y, four.z, four.w));
+#else
         keep(row, column, stage[e / 4][e % 4]);
+#endif
       }
     }
   }
@@ -220,13 +269,12 @@ void main() {
   const int tx = t % TX;
   const int ty = t / TX;
 #endif
-  const int first_row = tile_down * TILE_ROWS;
-  const int first_column = tile_across * TILE_COLUMNS;
+  find_tile();
   [[unroll]] for (int i = 0; i < A_SIDES; ++i) {
-    a_sides[i] = a_side(first_row + A_SIDE(t + i * THREADS));
+    a_sides[i] = A_SIDE_AT(first_row + A_SIDE(t + i * THREADS));
   }
   [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
-    b_sides[i] = b_side(first_column + B_SIDE(t + i * THREADS));
+    b_sides[i] = B_SIDE_AT(first_column + B_SIDE(t + i * THREADS));
   }
   [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
     [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
@@ -257,7 +305,7 @@ void main() {
     }
     barrier();
   }
-  finish(first_row, first_column, tx, ty);
+  finish(tx, ty);
 }
 )";
 
@@ -360,16 +408,25 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Par
 void main() {
   const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
   const int plane = p.rows * p.columns;
-  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD);
+  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD) * PUT_WIDTH;
   if (at >= matrices * plane) {
     return;
   }
-  C sum = C(0);
+  C sums[PUT_WIDTH];
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+    sums[i] = C(0);
+  }
   for (int part = 0; part < p.splits; ++part) {
-    sum += Parts(p.partial).v[part * matrices * plane + at];
+    [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+      sums[i] += Parts(p.partial).v[part * matrices * plane + at + i];
+    }
   }
   set_matrix(at / plane);
-  put(at % plane / p.columns, at % plane % p.columns, sum);
+#if PUT_WIDTH > 1
+  put_many(at % plane / p.columns, at % plane % p.columns, sums);
+#else
+  put(at % plane / p.columns, at % plane % p.columns, sums[0]);
+#endif
 }
 )";
 
@@ -400,6 +457,7 @@ std::string head(const ProductRequest& request,
                  const ProductFunctions& functions,
                  int threads,
                  bool is_rolled,
+                 bool is_exact,
                  std::size_t parameter_bytes,
                  std::string_view more,
                  std::string_view extensions = {}) {
@@ -407,7 +465,7 @@ std::string head(const ProductRequest& request,
   return fmt::format(
       "{}{}#define C {}\n#define V4 {}\n#define A_WIDTH {}\n#define B_WIDTH {}\n"
       "#define A_ALONG_DEPTH {}\n#define B_ALONG_DEPTH {}\n#define AVALUE {}\n#define BVALUE {}\n"
-      "#define QUADS {}\n#define UNROLL {}\n{}{}",
+      "#define EXACT {}\n#define UNROLL {}\n#define C_BYTES {}ul\n{}{}",
       glsl_prelude(
           {.threads = threads, .wide_index = request.is_wide, .more_extensions = extensions}),
       glsl_parameters(fmt::format("{}{}", kProductMembers, functions.members), parameter_bytes),
@@ -419,8 +477,9 @@ std::string head(const ProductRequest& request,
       request.b.along_depth ? 1 : 0,
       value_of(request.a),
       value_of(request.b),
-      request.has_quads ? 1 : 0,
+      is_exact ? 1 : 0,
       is_rolled ? "dont_unroll" : "unroll",
+      is_double ? 8 : 4,
       more,
       functions.text);
 }
@@ -440,26 +499,29 @@ std::string product_text(const ProductRequest& request,
                     lanes.columns,
                     lanes.depth);
     const int threads = lanes.columns * lanes.depth;
-    return fmt::format("{}{}{}{}",
-                       head(request, functions, threads, plan.is_rolled, parameter_bytes, sizes),
-                       kWork,
-                       keep,
-                       kThinMain);
+    return fmt::format(
+        "{}{}{}{}",
+        head(request, functions, threads, plan.is_rolled, false, parameter_bytes, sizes),
+        kWork,
+        keep,
+        kThinMain);
   }
   if (plan.is_cooperative) {
     const CooperativeTile& tile = plan.cooperative;
     return with_sizes(request,
-                      fmt::format("{}{}{}{}",
+                      fmt::format("{}{}{}{}{}",
                                   head(request,
                                        functions,
                                        tile.threads(),
                                        plan.is_rolled,
+                                       plan.is_exact,
                                        parameter_bytes,
-                                       "",
+                                       cooperative_sizes(request, tile),
                                        cooperative_extensions(tile.is_emulated)),
                                   kWork,
                                   keep,
-                                  cooperative_main(tile, request.dtype)));
+                                  kTilePlace,
+                                  cooperative_main(tile.is_emulated)));
   }
   const ProductTile& tile = plan.tile;
   // The stage of finish() lies over one side's tiles, whichever is large enough.
@@ -467,28 +529,37 @@ std::string product_text(const ProductRequest& request,
   const bool a_is_enough = tile.buffers * tile.depth * (tile.rows / 4 + 1) >= stage;
   const std::string sizes = fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
-      "#define THREAD_ROWS {}\n#define THREAD_COLUMNS {}\n#define BUFFERS {}\n#define stage {}\n",
+      "#define THREAD_ROWS {}\n#define THREAD_COLUMNS {}\n#define BUFFERS {}\n#define stage {}\n"
+      "#define IS_DIRECT {}\n",
       tile.rows,
       tile.columns,
       tile.depth,
       tile.thread_rows,
       tile.thread_columns,
       tile.buffers,
-      a_is_enough ? "a_tile" : "b_tile");
-  return with_sizes(
-      request,
-      fmt::format("{}{}{}{}{}",
-                  head(request, functions, tile.threads(), plan.is_rolled, parameter_bytes, sizes),
-                  kWork,
-                  keep,
-                  kTileHead,
-                  kTileMain));
+      a_is_enough ? "a_tile" : "b_tile",
+      request.put_width == 4 && (plan.splits > 1 || !request.has_epilogue) ? 1 : 0);
+  return with_sizes(request,
+                    fmt::format("{}{}{}{}{}{}",
+                                head(request,
+                                     functions,
+                                     tile.threads(),
+                                     plan.is_rolled,
+                                     plan.is_exact,
+                                     parameter_bytes,
+                                     sizes),
+                                kWork,
+                                keep,
+                                kTilePlace,
+                                kTileHead,
+                                kTileMain));
 }
 
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  return head(request, functions, kFoldThreads, true, parameter_bytes, "") + std::string(kFoldMain);
+  return head(request, functions, kFoldThreads, true, false, parameter_bytes, "") +
+         std::string(kFoldMain);
 }
 
 }  // namespace hearth::vulkan::detail

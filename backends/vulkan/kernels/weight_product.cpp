@@ -12,6 +12,7 @@
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
 #include "product.hpp"
+#include "product_result.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -32,7 +33,7 @@ bool is_wide(const WeightProduct& p) noexcept {
 
 std::string members(bool wide) {
   return fmt::format(
-      "uint64_t source; uint64_t grad; uint64_t out_address; {0} source_image; {0} source_channel; "
+      "uint64_t source; uint64_t grad; {0} source_image; {0} source_channel; "
       "{0} source_y; {0} source_x; {0} grad_image; {0} grad_channel; {0} grad_y; {0} grad_x; "
       "int channels; int windows_y; int windows_x; int taps_y; int taps_x; int stride_y; "
       "int stride_x; int begin_y; int begin_x; int tap_y; int tap_x; int size_y; int size_x; ",
@@ -40,12 +41,13 @@ std::string members(bool wide) {
 }
 
 ParameterBlock parameters_of(const WeightProduct& p,
+                             const ProductResult& result,
                              const ProductRequest& request,
                              const ProductPlan& plan,
                              std::uint64_t partial) noexcept {
   ParameterBlock out;
   add_product(out, request, plan, partial);
-  for (const std::byte* const data : {p.source, p.grad, static_cast<const std::byte*>(p.out)}) {
+  for (const std::byte* const data : {p.source, p.grad}) {
     out.add(std::uint64_t{reinterpret_cast<std::uintptr_t>(data)});  // NOLINT: a device address
   }
   const auto& [y, x] = p.axes;
@@ -78,6 +80,7 @@ ParameterBlock parameters_of(const WeightProduct& p,
                                   x.source_size}) {
     out.add(static_cast<std::int32_t>(size));
   }
+  result.add_parameters(out, request.is_wide);
   return out;
 }
 
@@ -127,13 +130,15 @@ BVALUE b_at(BSide side, int k) {{
                       INDEX(x) * p.source_x);
 }}
 void put(int row, int column, C sum) {{
-  store_{0}(p.out_address, INDEX(channel_first + row) * INDEX(p.columns) + INDEX(column), sum);
+  store_result(INDEX(channel_first + row) * INDEX(p.columns) + INDEX(column), sum);
 }}
 )";
 
 }  // namespace
 
-Status encode_weight_product(const WeightProduct& p, KernelEncoder& encoder) {
+Status encode_weight_product(const WeightProduct& p,
+                             const KernelCall& call,
+                             KernelEncoder& encoder) {
   const auto& [y, x] = p.axes;
   const std::int64_t columns = p.channels * y.taps * x.taps;
   const std::int64_t depth = p.images * y.count * x.count;
@@ -151,8 +156,10 @@ Status encode_weight_product(const WeightProduct& p, KernelEncoder& encoder) {
                                        kMostProductAxis)};
     }
   }
+  const ProductResult result(call, p.dtype, encoder.limits());
   ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(p),
+                         .is_wide = is_wide(p) || result.reach() > kMostProductAxis,
+                         .has_epilogue = result.has_epilogue(),
                          .a = {.along_depth = true, .width = 1},
                          .b = {.along_depth = true, .width = 1},
                          .matrices = p.groups,
@@ -166,11 +173,13 @@ Status encode_weight_product(const WeightProduct& p, KernelEncoder& encoder) {
   }
   ShaderKey key(ShaderFamily::convolution);
   key.add(1U);
+  result.add_words(key);
   return dispatch_product(
-      encoder, request, plan, key, parameters_of(p, request, plan, partial), [&] {
+      encoder, request, plan, key, parameters_of(p, result, request, plan, partial), [&] {
         return ProductFunctions{
-            .members = members(request.is_wide),
-            .text = fmt::format(fmt::runtime(kFunctions), glsl_suffix(p.dtype))};
+            .members = members(request.is_wide) + result.members(request.is_wide),
+            .text = result.text(request.is_wide) +
+                    fmt::format(fmt::runtime(kFunctions), glsl_suffix(p.dtype))};
       });
 }
 

@@ -17,6 +17,7 @@
 
 #include "matrix_product.hpp"
 #include "product.hpp"
+#include "product_result.hpp"
 #include "quads.hpp"
 
 namespace hearth::vulkan {
@@ -39,14 +40,15 @@ bool is_matrix_product(const WindowProduct& p) noexcept {
          (y.count == 1 || x.count == 1 || y.source_stride == x.count * x.source_stride);
 }
 
-Status encode_matrix_product(const WindowProduct& p, KernelEncoder& encoder) {
+Status encode_matrix_product(const WindowProduct& p,
+                             const KernelCall& call,
+                             KernelEncoder& encoder) {
   const auto& [y, x] = p.axes;
   MatrixProduct product{
       .dtype = p.dtype,
       .a = p.weight,
       .b = p.source,
       .bias = p.bias,
-      .out = p.out,
       .rows = p.rows,
       .columns = y.count * x.count,
       .depth = p.channels,
@@ -61,7 +63,7 @@ Status encode_matrix_product(const WindowProduct& p, KernelEncoder& encoder) {
                      .a = p.weight_group,
                      .b = p.channels * p.source_channel,
                      .bias = p.rows * p.bias_stride});
-  return encode_product(product, encoder);
+  return encode_product(product, call, encoder);
 }
 
 // Whether channels and taps of a row lie side by side.
@@ -87,7 +89,7 @@ bool is_wide(const WindowProduct& p) noexcept {
 }
 
 constexpr std::string_view kMembers =
-    "uint64_t source; uint64_t weight; uint64_t bias; uint64_t out_address; "
+    "uint64_t source; uint64_t weight; uint64_t bias; "
     "INDEX source_image; INDEX source_channel; INDEX source_y; INDEX source_x; "
     "INDEX weight_group; INDEX weight_row; INDEX weight_channel; INDEX weight_y; INDEX weight_x; "
     "INDEX bias_stride; int channels; int out_channels; "
@@ -96,13 +98,13 @@ constexpr std::string_view kMembers =
     "int size_y; int size_x; int out_y; int out_x; ";
 
 ParameterBlock parameters_of(const WindowProduct& p,
+                             const ProductResult& result,
                              const ProductRequest& request,
                              const ProductPlan& plan,
                              std::uint64_t partial) noexcept {
   ParameterBlock out;
   add_product(out, request, plan, partial);
-  for (const std::byte* const data :
-       {p.source, p.weight, p.bias, static_cast<const std::byte*>(p.out)}) {
+  for (const std::byte* const data : {p.source, p.weight, p.bias}) {
     out.add(std::uint64_t{reinterpret_cast<std::uintptr_t>(data)});  // NOLINT: a device address
   }
   const auto& [y, x] = p.axes;
@@ -142,6 +144,7 @@ ParameterBlock parameters_of(const WindowProduct& p,
                                   x.out_size}) {
     out.add(static_cast<std::int32_t>(size));
   }
+  result.add_parameters(out, request.is_wide);
   return out;
 }
 
@@ -201,7 +204,7 @@ void put(int row, int column, C sum) {{
     sum += load_{0}(p.bias, INDEX(channel) * p.bias_stride);
   }}
   const INDEX row_of_planes = INDEX(uint(column) / plane) * INDEX(p.out_channels) + INDEX(channel);
-  store_{0}(p.out_address, (row_of_planes * INDEX(p.out_y) + INDEX(y)) * INDEX(p.out_x) + INDEX(x), sum);
+  store_result((row_of_planes * INDEX(p.out_y) + INDEX(y)) * INDEX(p.out_x) + INDEX(x), sum);
 }}
 )";
 
@@ -214,26 +217,31 @@ std::string members_of(std::string_view members, bool wide) {
   return out;
 }
 
-ProductFunctions functions_of(const WindowProduct& p, const ProductRequest& request, bool linear) {
+ProductFunctions functions_of(const WindowProduct& p,
+                              const ProductResult& result,
+                              const ProductRequest& request,
+                              bool linear) {
   std::string text = fmt::format("#define LINEAR {}\n#define TAPS_Y {}\n#define TAPS_X {}\n{}",
                                  linear ? 1 : 0,
                                  std::max<std::int64_t>(1, p.axes[0].taps),
                                  std::max<std::int64_t>(1, p.axes[1].taps),
                                  glsl_quads(p.dtype));
+  text += result.text(request.is_wide);
   text += fmt::format(
       fmt::runtime(kFunctions), glsl_suffix(p.dtype), request.a.width == 4 ? "load4" : "load");
-  return {.members = members_of(kMembers, request.is_wide), .text = std::move(text)};
+  return {.members = members_of(kMembers, request.is_wide) + result.members(request.is_wide),
+          .text = std::move(text)};
 }
 
 }  // namespace
 
-Status encode_windows(const WindowProduct& p, KernelEncoder& encoder) {
+Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEncoder& encoder) {
   const std::int64_t columns = p.images * p.axes[0].count * p.axes[1].count;
   if (p.groups * p.rows * columns == 0) {
     return {};
   }
   if (is_matrix_product(p)) {
-    return encode_matrix_product(p, encoder);
+    return encode_matrix_product(p, call, encoder);
   }
   const std::int64_t depth = p.channels * taps_of(p);
   for (const std::int64_t size :
@@ -251,8 +259,10 @@ Status encode_windows(const WindowProduct& p, KernelEncoder& encoder) {
   const bool by_fours = linear && depth % 4 == 0 && (p.rows == 1 || p.weight_row % 4 == 0) &&
                         (p.groups == 1 || p.weight_group % 4 == 0) &&
                         is_aligned_to_quad(p.weight, p.dtype);
+  const ProductResult result(call, p.dtype, encoder.limits());
   ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(p),
+                         .is_wide = is_wide(p) || result.reach() > kMostProductAxis,
+                         .has_epilogue = result.has_epilogue(),
                          .a = {.along_depth = true, .width = by_fours ? 4 : 1},
                          .b = {.along_depth = false, .width = 1},
                          .matrices = p.groups,
@@ -270,9 +280,10 @@ Status encode_windows(const WindowProduct& p, KernelEncoder& encoder) {
       .add(linear)
       .add(static_cast<std::uint32_t>(p.axes[0].taps))
       .add(static_cast<std::uint32_t>(p.axes[1].taps));
+  result.add_words(key);
   return dispatch_product(
-      encoder, request, plan, key, parameters_of(p, request, plan, partial), [&] {
-        return functions_of(p, request, linear);
+      encoder, request, plan, key, parameters_of(p, result, request, plan, partial), [&] {
+        return functions_of(p, result, request, linear);
       });
 }
 

@@ -30,7 +30,7 @@ struct WindowAxis {
   std::int64_t weight_stride = 0;
 };
 
-/// out[image, group * rows + row, y, x] = bias[group * rows + row] +
+/// result[image, group * rows + row, y, x] = bias[group * rows + row] +
 ///   sum over channel and taps of weight[group, row, channel, taps] * source[image, group *
 ///   channels + channel, ...].
 struct WindowProduct {
@@ -38,7 +38,6 @@ struct WindowProduct {
   const std::byte* source = nullptr;
   const std::byte* weight = nullptr;
   const std::byte* bias = nullptr;  ///< Null: none.
-  std::byte* out = nullptr;         ///< Contiguous.
   std::int64_t images = 1;
   std::int64_t groups = 1;
   std::int64_t rows = 1;
@@ -52,16 +51,19 @@ struct WindowProduct {
   std::array<WindowAxis, 2> axes{};
 };
 
+/// The result goes to the call's outputs, by way of its epilogue if it has one.
 /// Errors: unsupported, axes of 2^31 and more; those of the encoder.
-[[nodiscard]] Status encode_windows(const WindowProduct& product, KernelEncoder& encoder);
+[[nodiscard]] Status encode_windows(const WindowProduct& product,
+                                    const KernelCall& call,
+                                    KernelEncoder& encoder);
 
-/// out[row of group, channel, tap, tap] = sum over images and windows of grad[image, group * rows +
-/// row, window] * source[image, group * channels + channel, ...]: the gradient for the weight.
+/// result[row of group, channel, tap, tap] = sum over images and windows of grad[image, group *
+/// rows + row, window] * source[image, group * channels + channel, ...]: the gradient for the
+/// weight.
 struct WeightProduct {
   DType dtype = DType::f32;
   const std::byte* source = nullptr;
   const std::byte* grad = nullptr;
-  std::byte* out = nullptr;  ///< Contiguous.
   std::int64_t images = 1;
   std::int64_t groups = 1;
   std::int64_t rows = 1;
@@ -75,6 +77,8 @@ struct WeightProduct {
 };
 
 /// Errors: as encode_windows().
-[[nodiscard]] Status encode_weight_product(const WeightProduct& product, KernelEncoder& encoder);
+[[nodiscard]] Status encode_weight_product(const WeightProduct& product,
+                                           const KernelCall& call,
+                                           KernelEncoder& encoder);
 
 }  // namespace hearth::vulkan

@@ -56,6 +56,18 @@ precise const float v9 = v7 * v8;
 precise const float v10 = v6 ? v7 : v9;
 precise const float v11 = v3 ? x0 : v10;
 y0 = v11;
+// round f64[1] dense -> f64[1]
+precise const double v1 = abs(x0);
+const bool v3 = v1 < 4503599627370496.0lf;
+precise const double v4 = v1 + 4503599627370496.0lf;
+precise const double v6 = v4 + (-4503599627370496.0lf);
+precise const double v7 = v3 ? v6 : v1;
+const bool v8 = v7 == v1;
+const bool v10 = x0 < 0.0lf;
+precise const double v11 = -v7;
+precise const double v12 = v10 ? v11 : v7;
+precise const double v13 = v8 ? x0 : v12;
+y0 = v13;
 // where bool[1] dense, bf16[1] dense, bf16[1] dense -> bf16[1]
 precise const float v3 = x0 ? x1 : x2;
 y0 = v3;

@@ -56,8 +56,10 @@ TEST_F(MaskTest, ClampRefusesWhatIsNoBound) {
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)clamp(x, {}); }),
             "clamp: needs a bound: low, high or both");
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)clamp(x, NAN); }), "clamp: a bound is NaN");
-  EXPECT_EQ(thrown_text<DtypeError>([&] { (void)clamp(x, 0, f32({1}, {1})); }),
-            "clamp: element types differ: lhs f64[2], rhs f32[1]");
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)clamp(x, 0, f32({1, 2, 3}, {3}));
+            }),
+            "clamp: shapes do not broadcast: lhs f64[2], rhs f32[3]");
   EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)clamp(cast(x, DType::u8), -1); }),
               HasSubstr("clamp: the number -1 does not fit u8[2]"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)clamp(cast(x, DType::boolean), 0); }),

@@ -40,7 +40,7 @@ TEST_F(StatisticsTest, MinimumAndProductTakeAxesOrAll) {
   EXPECT_EQ(prod(x, -1, {.keep_dims = true}).shape(), (Shape{2, 1}));
   EXPECT_THAT(integers(min(i32({std::numeric_limits<std::int32_t>::min(), 3}, {2}))),
               ElementsAre(std::numeric_limits<std::int32_t>::min()));
-  EXPECT_THAT(integers(prod(i32({1 << 20, 1 << 12}, {2}))), ElementsAre(0)) << "integers wrap";
+  EXPECT_THAT(integers(prod(i32({1 << 20, 1 << 12}, {2}))), ElementsAre(std::int64_t{1} << 32));
   EXPECT_TRUE(std::isnan(reals(min(f64({1, NAN, 0}, {3})))[0]));
   EXPECT_THAT(reals(prod(zeros(device(), {2, 0}), 1)), ElementsAre(1, 1));
   EXPECT_EQ(thrown_text<ArgumentError>([&] {
@@ -188,12 +188,11 @@ TEST_F(StatisticsTest, RunningSumsGoAlongAnAxis) {
   EXPECT_THAT(reals(cumsum(x, 1)), ElementsAre(0, 1, 3, 3, 7, 12));
   EXPECT_THAT(reals(cumsum(x, -2)), ElementsAre(0, 1, 2, 3, 5, 7));
   EXPECT_THAT(reals(cumsum(transpose(x), 0)), ElementsAre(0, 3, 1, 7, 3, 12));
-  EXPECT_THAT(integers(cumsum(cast(f64({200, 100}, {2}), DType::u8), 0)), ElementsAre(200, 44));
+  EXPECT_THAT(integers(cumsum(cast(f64({200, 100}, {2}), DType::u8), 0)), ElementsAre(200, 300));
   EXPECT_EQ(cumsum(zeros(device(), {0, 2}), 0).shape(), (Shape{0, 2}));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)cumsum(x, 2); }),
             "cumsum: axis 2 is outside a tensor of rank 2");
-  EXPECT_THAT(thrown_text<DtypeError>([&] { (void)cumsum(cast(x, DType::boolean), 0); }),
-              HasSubstr("cumsum: does not take bool"));
+  EXPECT_THAT(integers(cumsum(cast(x, DType::boolean), 1)), ElementsAre(0, 1, 2, 1, 2, 3));
 }
 
 TEST_F(StatisticsTest, RunningSumsMatchDifferences) {

@@ -33,6 +33,18 @@ TEST_F(WindowTest, Conv1dSlidesAlongARow) {
               ElementsAre(10, 20, 300, 400));
 }
 
+TEST_F(WindowTest, OneNumberStandsForBothSides) {
+  HostRandom random(3);
+  const Tensor x = random.signed_values({1, 1, 5, 5}).on(device());
+  const Tensor weight = random.signed_values({1, 1, 2, 2}).on(device());
+  EXPECT_EQ(reals(conv2d(x, weight, {.stride = 2, .padding = 1})),
+            reals(conv2d(x, weight, {.stride = {2, 2}, .padding = {1, 1}})));
+  EXPECT_EQ(reals(max_pool2d(x, {.kernel = 3, .stride = 1})),
+            reals(max_pool2d(x, {.kernel = {3, 3}, .stride = Size2d{1, 1}})));
+  EXPECT_EQ(adaptive_avg_pool2d(x, 2).shape(), (Shape{1, 1, 2, 2}));
+  EXPECT_EQ(avg_pool2d(x, {.kernel = {3, 5}}).shape(), (Shape{1, 1, 1, 1}));
+}
+
 TEST_F(WindowTest, Conv1dHasGradients) {
   HostRandom random(12);
   check_gradients(

@@ -1,0 +1,71 @@
+// Where the sums of a product go: to memory as they are, or through the pointwise expression behind
+// it, an epilogue. The families of products (product.hpp) find a sum's place and add the bias; what
+// comes then is here, so that every product takes the same epilogues. A sum is rounded to the
+// product's type first: an epilogue gives the bits that the two ops give one after the other.
+// Values on the stack, which borrow the call. Threads: any.
+//
+// What the text gives to a family's put() and put_many(), with C the type of sums:
+//   void store_result(INDEX place, C sum)        place: of the element in the result, row-major
+//   void store_results(INDEX place, C sums[w])   w = width(), if above 1: neighbours, from there on
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include "backends/vulkan/device_limits.hpp"
+#include "backends/vulkan/parameter_block.hpp"
+#include "backends/vulkan/shader_key.hpp"
+#include "backends/vulkan/strided.hpp"
+
+#include "pointwise_text.hpp"
+
+namespace hearth::vulkan {
+
+/// Whether a product can end in the call's epilogue, if it has one.
+[[nodiscard]] Support supports_epilogue(const KernelCall& call, const DeviceLimits& limits);
+
+class ProductResult final {
+ public:
+  /// Of a call that supports_epilogue(), with elements; `dtype` is that of the op's own result.
+  ProductResult(const KernelCall& call, DType dtype, const DeviceLimits& limits) noexcept;
+
+  /// Whether so many neighbours can be stored at once where they lie in one row of the result and
+  /// begin at a multiple of their number.
+  [[nodiscard]] bool takes(int width) const noexcept;
+  /// Requires takes(width), or 1.
+  void set_width(int width) noexcept;
+  [[nodiscard]] int width() const noexcept { return width_; }
+  [[nodiscard]] bool has_epilogue() const noexcept { return call_->epilogue != nullptr; }
+  /// The farthest that an operand of the epilogue, or the result, reaches, in elements.
+  [[nodiscard]] std::int64_t reach() const noexcept { return reach_; }
+
+  void add_words(ShaderKey& key) const noexcept;
+  /// The parameters, in the order of members().
+  void add_parameters(ParameterBlock& to, bool is_wide) const noexcept;
+  [[nodiscard]] std::string members(bool is_wide) const;
+  [[nodiscard]] std::string text(bool is_wide) const;
+
+ private:
+  [[nodiscard]] std::string epilogue_text(bool is_wide) const;
+  [[nodiscard]] std::string find_function(bool is_wide) const;
+  [[nodiscard]] std::string store_one() const;
+  [[nodiscard]] std::string store_many() const;
+  [[nodiscard]] std::string find_call(std::string_view place) const;
+  [[nodiscard]] std::string rounded(std::string_view sum) const;
+  [[nodiscard]] bool has_strided() const noexcept;
+
+  const KernelCall* call_;
+  DType dtype_;
+  bool has_f16_arithmetic_;
+  bool is_rolled_;
+  int width_ = 1;
+  std::int64_t reach_ = 0;
+  StridedSpace<kMostExpressionInputs> space_;  // of the epilogue's operands
+  std::array<Access, kMostExpressionInputs> access_{};
+};
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,38 @@
+// hearth-bench trace FILE --by layer|op|line: what takes the time of a traced program.
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+#include "trace_table.hpp"
+
+namespace hearth::bench {
+
+int trace_command(int argc, char** argv) {
+  CLI::App app("Adds up what a traced program (TraceScope, HEARTH_TRACE_FILE) spent its time on.",
+               "hearth-bench trace");
+  std::string file;
+  std::string by = "layer";
+  std::string device;
+  std::size_t rows = 30;
+  app.add_option("FILE", file, "The file of the trace")->required();
+  app.add_option("--by", by, "layer, op or line")
+      ->check(CLI::IsMember({"layer", "op", "line"}))
+      ->capture_default_str();
+  app.add_option("--device", device, "Of this device alone, cpu:0 say");
+  app.add_option("--rows", rows, "The costliest so many")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const std::map<std::string, TraceKey> keys{
+      {"layer", TraceKey::layer}, {"op", TraceKey::op}, {"line", TraceKey::line}};
+  const TraceKey key = keys.at(by);
+  std::printf("%s", read_trace(file, key, device).to_text(key, rows).c_str());
+  return 0;
+}
+
+}  // namespace hearth::bench

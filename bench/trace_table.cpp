@@ -1,0 +1,227 @@
+#include "trace_table.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace hearth::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kHost = 1;
+
+/// Takes the events one by one, as they are read: a long trace has a million.
+class Reader {
+ public:
+  Reader(TraceKey key, std::string device) : key_(key), wanted_(std::move(device)) {}
+
+  void take(const Json& event) {
+    const std::string phase = event.value("ph", "");
+    if (phase == "M" && event.value("name", "") == "process_name" &&
+        event.at("pid").get<int>() != kHost) {
+      const std::string name = event.at("args").at("name").get<std::string>();
+      names_[event.at("pid").get<int>()] = name;
+      table_.devices.push_back(name);
+    }
+    if (phase != "X") {
+      return;
+    }
+    const double begin = event.at("ts").get<double>() * 1e-6;
+    const double seconds = event.at("dur").get<double>() * 1e-6;
+    first_ = std::min(first_, begin);
+    last_ = std::max(last_, begin + seconds);
+    const int process = event.at("pid").get<int>();
+    if (process != kHost && !wanted_.empty() && names_[process] != wanted_) {
+      return;
+    }
+    const std::string track = event.value("cat", "");
+    if (track == "kernels") {
+      take_kernel(event, seconds);
+    } else {
+      table_.other_seconds[track] += seconds;
+    }
+  }
+
+  TraceTable finish(const Json& rest) && {
+    if (!rest.contains("otherData") || rest.at("otherData").value("writer", "") != "hearth") {
+      throw std::runtime_error("no trace of Hearth");
+    }
+    if (!wanted_.empty() && std::ranges::find(table_.devices, wanted_) == table_.devices.end()) {
+      throw std::runtime_error(
+          fmt::format("no device '{}': there are {}", wanted_, fmt::join(table_.devices, ", ")));
+    }
+    table_.dropped_count = rest.at("otherData").at("dropped_events").get<std::int64_t>();
+    table_.wall_seconds = std::max(0.0, last_ - first_);
+    for (auto& [name, row] : rows_) {
+      table_.rows.push_back(std::move(row));
+    }
+    std::ranges::stable_sort(table_.rows, std::ranges::greater(), &TraceRow::seconds);
+    return std::move(table_);
+  }
+
+ private:
+  void take_kernel(const Json& event, double seconds) {
+    static const Json kNone = Json::object();
+    const Json& facts = event.contains("args") ? event.at("args") : kNone;
+    const std::string op = event.at("name").get<std::string>();
+    const std::string name = key_ == TraceKey::op      ? op
+                             : key_ == TraceKey::layer ? facts.value("layer", "")
+                                                       : facts.value("line", "");
+    TraceRow& row = rows_[name];
+    row.name = name;
+    row.seconds += seconds;
+    row.kernel_count += 1;
+    row.op_count += facts.value("ops", 1);
+    table_.kernel_seconds += seconds;
+    if (!facts.contains("layer")) {
+      table_.without_layer[op] += seconds;
+    }
+  }
+
+  const TraceKey key_;
+  const std::string wanted_;
+  TraceTable table_;
+  std::map<int, std::string> names_;
+  std::map<std::string, TraceRow> rows_;
+  double first_ = 1e300;
+  double last_ = 0;
+};
+
+std::string readable_time(double seconds) {
+  return seconds >= 1      ? fmt::format("{:.3f} s", seconds)
+         : seconds >= 1e-3 ? fmt::format("{:.3f} ms", seconds * 1e3)
+                           : fmt::format("{:.2f} us", seconds * 1e6);
+}
+
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+/// The end of a path, where a terminal has no room for all of it.
+std::string shortened(const std::string& text, std::size_t most) {
+  return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
+}
+
+const char* title_of(TraceKey key) {
+  switch (key) {
+    case TraceKey::layer:
+      return "layer";
+    case TraceKey::op:
+      return "op";
+    case TraceKey::line:
+      return "line";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string TraceTable::to_text(TraceKey key, std::size_t most_rows) const {
+  constexpr std::size_t kMostName = 60;
+  const std::size_t shown = std::min(most_rows, rows.size());
+  const auto name_of = [&](const TraceRow& row) {
+    return row.name.empty() ? fmt::format("(no {})", title_of(key))
+                            : shortened(row.name, kMostName);
+  };
+  std::size_t width = std::string("total, all kernels").size();
+  for (std::size_t i = 0; i < shown; ++i) {
+    width = std::max(width, name_of(rows[i]).size());
+  }
+  std::string text = fmt::format("{:<{}}  {:>11}  {:>7}  {:>9}  {:>9}\n",
+                                 title_of(key),
+                                 width,
+                                 "time",
+                                 "share",
+                                 "kernels",
+                                 "ops");
+  const auto line = [&](const std::string& name, const TraceRow& row) {
+    text += fmt::format("{:<{}}  {:>11}  {:>5.1f} %  {:>9}  {:>9}\n",
+                        name,
+                        width,
+                        readable_time(row.seconds),
+                        percent(row.seconds, kernel_seconds),
+                        row.kernel_count,
+                        row.op_count);
+  };
+  TraceRow all;
+  TraceRow rest;
+  const auto add = [](TraceRow& sum, const TraceRow& row) {
+    sum.seconds += row.seconds;
+    sum.kernel_count += row.kernel_count;
+    sum.op_count += row.op_count;
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (i < shown) {
+      line(name_of(rows[i]), rows[i]);
+    } else {
+      add(rest, rows[i]);
+    }
+    add(all, rows[i]);
+  }
+  if (shown < rows.size()) {
+    line(fmt::format("{} more", rows.size() - shown), rest);
+  }
+  line("total, all kernels", all);
+  text += fmt::format("\nThe program ran for {}; kernels took {:.1f} % of that on {} device{}.\n",
+                      readable_time(wall_seconds),
+                      percent(kernel_seconds, wall_seconds),
+                      devices.size(),
+                      devices.size() == 1 ? "" : "s");
+  for (const auto& [track, seconds] : other_seconds) {
+    text += fmt::format("{}: {}\n", track, readable_time(seconds));
+  }
+  double without = 0;
+  std::vector<std::pair<double, std::string>> ops;
+  for (const auto& [op, seconds] : without_layer) {
+    without += seconds;
+    ops.emplace_back(seconds, op);
+  }
+  if (key == TraceKey::layer && without > 0) {
+    std::ranges::sort(ops, std::greater());
+    text +=
+        fmt::format("Without a layer: {} ({:.1f} %), of ops that no layer's weight took part in:",
+                    readable_time(without),
+                    percent(without, kernel_seconds));
+    constexpr std::size_t kMostOps = 6;
+    for (std::size_t i = 0; i < std::min(kMostOps, ops.size()); ++i) {
+      text += fmt::format(
+          "{} {} {}", i == 0 ? "" : ",", shortened(ops[i].second, 40), readable_time(ops[i].first));
+    }
+    text += ops.size() > kMostOps ? fmt::format(", and {} more\n", ops.size() - kMostOps) : "\n";
+  }
+  if (dropped_count > 0) {
+    text += fmt::format("The file lacks {} events for which there was no room.\n", dropped_count);
+  }
+  return text;
+}
+
+TraceTable read_trace(const std::filesystem::path& file, TraceKey key, const std::string& device) {
+  std::ifstream input(file);
+  if (!input) {
+    throw std::runtime_error(fmt::format("cannot read {}", file.string()));
+  }
+  Reader reader(key, device);
+  // An event is an object in the list of the outer object; it is taken and let go.
+  constexpr int kEventDepth = 2;
+  const auto on_part = [&](int depth, Json::parse_event_t what, Json& part) {
+    if (what == Json::parse_event_t::object_end && depth == kEventDepth) {
+      reader.take(part);
+      return false;
+    }
+    return true;
+  };
+  try {
+    const Json rest = Json::parse(input, on_part);
+    return std::move(reader).finish(rest);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
+  }
+}
+
+}  // namespace hearth::bench

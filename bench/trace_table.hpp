@@ -1,0 +1,43 @@
+// What a traced program's devices spent their time on, added up. Reads the files of TraceScope and
+// HEARTH_TRACE_FILE. Values. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace hearth::bench {
+
+/// What rows are made of.
+enum class TraceKey : std::uint8_t { layer, op, line };
+
+struct TraceRow {
+  std::string name;  ///< Empty in a table by layer: ops without one.
+  double seconds = 0;
+  std::int64_t kernel_count = 0;
+  std::int64_t op_count = 0;
+};
+
+/// Kernels of one or all devices by layer, op or line, the costliest first.
+struct TraceTable {
+  std::vector<TraceRow> rows;
+  std::map<std::string, double> without_layer;  ///< Seconds by op.
+  std::map<std::string, double> other_seconds;  ///< By track: "waits", "uploads", …
+  std::vector<std::string> devices;             ///< All that the file knows.
+  double kernel_seconds = 0;
+  double wall_seconds = 0;  ///< From the first event to the last.
+  std::int64_t dropped_count = 0;
+
+  /// Lines for a person; `most_rows` of them, and one for the rest.
+  [[nodiscard]] std::string to_text(TraceKey key, std::size_t most_rows) const;
+};
+
+/// `device`: its name, or empty for all. Errors: std::runtime_error where it is no such file or
+/// knows no such device.
+[[nodiscard]] TraceTable read_trace(const std::filesystem::path& file,
+                                    TraceKey key,
+                                    const std::string& device);
+
+}  // namespace hearth::bench

@@ -1,0 +1,115 @@
+// A client of concurrent_inference: a thread that asks again and again. A part of
+// concurrent_inference.cpp.
+#pragma once
+
+#include "latencies.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hearth/hearth.hpp>
+
+namespace concurrent_inference {
+
+struct Client {
+  hearth::Device device;
+  Latencies latencies;  // of the requests answered in time
+  std::uint64_t right = 0;
+  std::uint64_t shed = 0;  // turned away before they ran
+  std::uint64_t late = 0;  // given up at their limit, or answered after it
+  std::string failure;
+};
+
+/// Sleeps: nobody ends the wait before its time.
+class Pause {
+ public:
+  void until(Clock::time_point time) const {
+    static_cast<void>(end_.wait({.deadline = hearth::Deadline::at(time)}));
+  }
+
+ private:
+  hearth::Promise<void> never_;
+  hearth::Pending<void> end_ = never_.pending();
+};
+
+/// When a client's requests come, and how long each may take.
+struct Schedule {
+  Clock::duration interval{};  // zero: each when the last answer is there
+  Clock::duration limit{};     // zero: none
+  Clock::time_point next;
+
+  /// Waits for the next request; when it came.
+  Clock::time_point take(Client& client, const Pause& pause, const std::atomic<bool>& is_over) {
+    if (interval == Clock::duration::zero()) {
+      return Clock::now();
+    }
+    for (Clock::time_point now = Clock::now(); now < next; now = Clock::now()) {
+      if (is_over.load(std::memory_order_acquire)) {
+        return next;
+      }
+      pause.until(std::min(next, now + std::chrono::milliseconds(100)));
+    }
+    // What has waited too long would be late, and would make those behind it late too.
+    for (const Clock::time_point oldest = Clock::now() - limit / 2; next < oldest;) {
+      next += interval;
+      ++client.shed;
+    }
+    return std::exchange(next, next + interval);
+  }
+};
+
+/// Asks again and again, until it is over.
+template <class Model>
+void ask(Client& client,
+         const hearth::Frozen<Model>& model,
+         const hearth::ImageDataset& pictures,
+         std::int64_t first,
+         Schedule schedule,
+         const std::atomic<bool>& is_over) try {
+  const bool has_limit = schedule.limit != Clock::duration::zero();
+  const Pause pause;
+  hearth::Stream stream(model.device());
+  const hearth::StreamScope scope(stream);
+  for (std::int64_t i = first;; i += 7) {
+    const std::array<std::int64_t, 1> index{i % pictures.size()};
+    hearth::Examples example = pictures.read(index);
+    const auto label = example.targets.template values<std::int64_t>()[0];
+    const Clock::time_point start = schedule.take(client, pause, is_over);
+    if (is_over.load(std::memory_order_acquire)) {
+      return;
+    }
+    std::vector<float> scores;
+    if (has_limit) {
+      stream.set_limits({.deadline = hearth::Deadline::at(start + schedule.limit)});
+    }
+    try {
+      const hearth::Tensor x = std::move(example.inputs).to(model.device());
+      scores = model->forward(x).template to_vector<float>();
+    } catch (const hearth::DeadlineExceeded&) {
+      if (!has_limit) {
+        throw;
+      }
+      ++client.late;  // what was queued of it does not run
+      continue;
+    }
+    const Clock::duration time = Clock::now() - start;
+    if (has_limit && time > schedule.limit) {
+      ++client.late;
+      continue;
+    }
+    client.latencies.add(time);
+    const auto best = std::max_element(scores.begin(), scores.end()) - scores.begin();
+    client.right += best == label ? 1 : 0;
+  }
+} catch (const std::exception& error) {
+  client.failure = error.what();
+}
+
+}  // namespace concurrent_inference

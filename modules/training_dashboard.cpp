@@ -1,0 +1,442 @@
+#include "training_dashboard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+namespace hearth::detail {
+namespace {
+
+struct Area {
+  int row = 0;
+  int column = 0;
+  int rows = 0;
+  int columns = 0;
+};
+
+struct Curve {
+  std::string name;
+  std::vector<double> values;  ///< Evenly along the axis; what is not finite leaves a gap.
+  TextStyle style = TextStyle::first;
+};
+
+std::size_t glyph_bytes(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  const std::size_t size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  return std::min(size, text.size() - at);
+}
+
+int columns_of(std::string_view text) {
+  int columns = 0;
+  for (std::size_t at = 0; at < text.size(); at += glyph_bytes(text, at)) {
+    ++columns;
+  }
+  return columns;
+}
+
+std::string utf8_of(unsigned code) {
+  return {static_cast<char>(0xe0U | (code >> 12U)),
+          static_cast<char>(0x80U | ((code >> 6U) & 0x3fU)),
+          static_cast<char>(0x80U | (code & 0x3fU))};
+}
+
+/// Dots in cells: eight to a cell in Braille patterns, one where there is only ASCII.
+class DotField {
+ public:
+  DotField(const Area& area, bool is_unicode)
+      : area_(area),
+        across_(is_unicode ? 2 : 1),
+        down_(is_unicode ? 4 : 1),
+        cells_(static_cast<std::size_t>(std::max(area.rows, 0) * std::max(area.columns, 0))),
+        is_unicode_(is_unicode) {}
+
+  [[nodiscard]] int width() const noexcept { return area_.columns * across_; }
+  [[nodiscard]] int height() const noexcept { return area_.rows * down_; }
+
+  void set(int x, int y, TextStyle style) {
+    if (x < 0 || y < 0 || x >= width() || y >= height()) {
+      return;
+    }
+    // Of a Braille cell: its left column from the top, its right one, then the lowest two.
+    static constexpr std::array<std::array<unsigned, 2>, 4> kBits{
+        {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
+    Cell& cell = cells_[static_cast<std::size_t>((y / down_) * area_.columns + x / across_)];
+    cell.dots |= kBits[static_cast<std::size_t>(y % down_)][static_cast<std::size_t>(x % across_)];
+    cell.style = style;
+  }
+  void line(int x0, int y0, int x1, int y1, TextStyle style) {
+    const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
+    for (int i = 0; i <= steps; ++i) {
+      set(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps, style);
+    }
+  }
+  void draw(TextPicture& picture) const {
+    for (int row = 0; row < area_.rows; ++row) {
+      for (int column = 0; column < area_.columns; ++column) {
+        const Cell& cell = cells_[static_cast<std::size_t>(row * area_.columns + column)];
+        if (cell.dots != 0) {
+          picture.put(area_.row + row,
+                      area_.column + column,
+                      is_unicode_ ? utf8_of(0x2800U + cell.dots) : "*",
+                      cell.style);
+        }
+      }
+    }
+  }
+
+ private:
+  struct Cell {
+    unsigned dots = 0;
+    TextStyle style = TextStyle::plain;
+  };
+
+  Area area_;
+  int across_;
+  int down_;
+  std::vector<Cell> cells_;
+  bool is_unicode_;
+};
+
+std::string number(double value) {
+  const double size = std::abs(value);
+  return size != 0 && (size < 1e-3 || size >= 1e5) ? fmt::format("{:.2e}", value)
+         : size >= 100                             ? fmt::format("{:.1f}", value)
+                                                   : fmt::format("{:.4f}", value);
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return bytes >= std::int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / (1 << 30))
+         : bytes >= 1 << 20             ? fmt::format("{:.1f} MiB", value / (1 << 20))
+                                        : fmt::format("{:.0f} KiB", value / (1 << 10));
+}
+
+std::string bar_of(double share, int columns, bool is_unicode) {
+  const int filled =
+      static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * std::max(columns, 0)));
+  std::string bar;
+  for (int i = 0; i < columns; ++i) {
+    bar += i < filled ? (is_unicode ? "█" : "#") : (is_unicode ? "░" : ".");
+  }
+  return bar;
+}
+
+void put_right(TextPicture& picture, int row, std::string_view text, TextStyle style) {
+  picture.put(row, picture.columns() - columns_of(text), text, style);
+}
+
+// A title with the curves' names and last values, figures of the range at the left, the curves.
+void draw_chart(TextPicture& picture,
+                const Area& area,
+                std::string_view title,
+                const std::vector<Curve>& curves,
+                std::string_view axis,
+                bool is_unicode) {
+  constexpr int kScale = 9;  // columns of the figures at the left
+  if (area.rows < 4 || area.columns < kScale + 8) {
+    return;
+  }
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (const Curve& curve : curves) {
+    for (const double value : curve.values) {
+      if (std::isfinite(value)) {
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    }
+  }
+  picture.put(area.row, area.column, title, TextStyle::strong);
+  int column = area.column + columns_of(title) + 2;
+  for (const Curve& curve : curves) {
+    const auto last = std::find_if(curve.values.rbegin(), curve.values.rend(), [](double value) {
+      return std::isfinite(value);
+    });
+    const std::string text = curve.name + (last == curve.values.rend() ? "" : " " + number(*last));
+    if (column + columns_of(text) > area.column + area.columns) {
+      break;
+    }
+    picture.put(area.row, column, text, curve.style);
+    column += columns_of(text) + 2;
+  }
+  const Area inner{.row = area.row + 1,
+                   .column = area.column + kScale + 1,
+                   .rows = area.rows - 2,
+                   .columns = area.columns - kScale - 2};
+  for (int row = 0; row < inner.rows; ++row) {
+    picture.put(inner.row + row, inner.column - 1, is_unicode ? "│" : "|", TextStyle::faint);
+  }
+  std::string base;
+  for (int i = 0; i < inner.columns; ++i) {
+    base += is_unicode ? "─" : "-";
+  }
+  picture.put(
+      inner.row + inner.rows, inner.column - 1, (is_unicode ? "└" : "+") + base, TextStyle::faint);
+  picture.put(inner.row + inner.rows, inner.column + 1, axis, TextStyle::faint);
+  if (!std::isfinite(low)) {
+    picture.put(inner.row + inner.rows / 2, inner.column + 2, "nothing yet", TextStyle::faint);
+    return;
+  }
+  if (high - low < 1e-12 * std::max(std::abs(high), 1.0)) {
+    high += std::max(std::abs(high) * 0.05, 1e-6);
+    low -= std::max(std::abs(low) * 0.05, 1e-6);
+  }
+  const auto scale = [&](int row, double value) {
+    picture.put(row, area.column, fmt::format("{:>{}}", number(value), kScale), TextStyle::faint);
+  };
+  scale(inner.row, high);
+  scale(inner.row + inner.rows - 1, low);
+  if (inner.rows >= 7) {
+    scale(inner.row + inner.rows / 2,
+          high - (high - low) * (inner.rows / 2) / std::max(inner.rows - 1, 1));
+  }
+  DotField field(inner, is_unicode);
+  const auto y_of = [&](double value) {
+    return static_cast<int>(std::lround((high - value) / (high - low) * (field.height() - 1)));
+  };
+  for (const Curve& curve : curves) {
+    const auto count = static_cast<int>(curve.values.size());
+    int last_x = -1;
+    int last_y = 0;
+    for (int i = 0; i < count; ++i) {
+      const double value = curve.values[static_cast<std::size_t>(i)];
+      if (!std::isfinite(value)) {
+        last_x = -1;
+        continue;
+      }
+      const int x = count == 1 ? field.width() / 2 : i * (field.width() - 1) / (count - 1);
+      const int y = y_of(value);
+      if (last_x >= 0) {
+        field.line(last_x, last_y, x, y, curve.style);
+      } else {
+        field.set(x, y, curve.style);
+      }
+      last_x = x;
+      last_y = y;
+    }
+  }
+  field.draw(picture);
+}
+
+std::vector<Curve> loss_curves(const DashboardFigures& figures) {
+  const TrainingHistory& history = *figures.history;
+  Curve steps{.name = "step", .values = history.steps.points(), .style = TextStyle::first};
+  if (history.steps.open_count() > 0) {
+    steps.values.push_back(history.steps.open_sum() /
+                           static_cast<double>(history.steps.open_count()));
+  }
+  std::vector<Curve> curves{std::move(steps)};
+  // Stretched to the steps: an epoch's figure stands where it ends.
+  Curve validation{.name = "validation", .values = {}, .style = TextStyle::second};
+  const double done = static_cast<double>(figures.place.epoch - 1) +
+                      static_cast<double>(figures.place.batch) /
+                          static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+  constexpr int kPlaces = 256;
+  const double until = std::max(done, static_cast<double>(history.epochs.size()));
+  for (int i = 1; i <= kPlaces && until > 0; ++i) {
+    const double at = until * i / kPlaces;
+    const auto epoch = static_cast<std::size_t>(at);
+    const bool is_known = epoch >= 1 && epoch <= history.epochs.size() &&
+                          history.epochs[epoch - 1].validation_loss.has_value();
+    validation.values.push_back(is_known ? *history.epochs[epoch - 1].validation_loss
+                                         : std::numeric_limits<double>::quiet_NaN());
+  }
+  if (std::ranges::any_of(validation.values, [](double value) { return std::isfinite(value); })) {
+    curves.push_back(std::move(validation));
+  }
+  return curves;
+}
+
+std::vector<Curve> metric_curves(const DashboardFigures& figures) {
+  constexpr std::array<TextStyle, 3> kStyles{TextStyle::first, TextStyle::second, TextStyle::third};
+  const TrainingHistory& history = *figures.history;
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < std::min(history.metrics.size(), kStyles.size()); ++i) {
+    Curve curve{.name = history.metrics[i].name, .values = {}, .style = kStyles[i]};
+    for (const EpochRecord& epoch : history.epochs) {
+      curve.values.push_back(i < epoch.metrics.size() ? epoch.metrics[i]
+                                                      : std::numeric_limits<double>::quiet_NaN());
+    }
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+double share_of_run(const DashboardFigures& figures) {
+  const auto batches = static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+  return (static_cast<double>(figures.place.epoch - 1) +
+          static_cast<double>(figures.place.batch) / batches) /
+         static_cast<double>(std::max<std::int64_t>(figures.epochs, 1));
+}
+
+// Rows 0 to 3: what runs, how far it is, the figures of now.
+int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_unicode) {
+  picture.put(0, 0, figures.title, TextStyle::strong);
+  const double share = share_of_run(figures);
+  const double done = share - figures.share_at_begin;
+  std::string time = readable_time(figures.seconds) + " so far";
+  if (done > 0 && share < 1) {
+    time += ", " + readable_time(figures.seconds * (1 - share) / done) + " to go";
+  }
+  put_right(picture, 0, time, TextStyle::plain);
+  const std::string label = fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs);
+  const std::string count =
+      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count);
+  const int width = picture.columns() - columns_of(label) - columns_of(count) - 4;
+  picture.put(1, 0, label);
+  if (width > 4) {
+    const double of_epoch =
+        static_cast<double>(figures.place.batch) /
+        static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+    picture.put(1, columns_of(label) + 2, bar_of(of_epoch, width, is_unicode), TextStyle::first);
+  }
+  put_right(picture, 1, count, TextStyle::plain);
+  const std::string whole = fmt::format("{:.1f} % of the run", 100 * share);
+  const int whole_width = picture.columns() - columns_of(label) - columns_of(count) - 4;
+  if (whole_width > 4) {
+    picture.put(2, 0, "all");
+    picture.put(
+        2, columns_of(label) + 2, bar_of(share, whole_width, is_unicode), TextStyle::second);
+  }
+  put_right(picture, 2, whole, TextStyle::plain);
+  std::string now = fmt::format("loss {}   {:.0f} samples/s   learning rate {:.3g}",
+                                number(figures.loss),
+                                figures.samples_per_s,
+                                figures.learning_rate);
+  if (figures.best_epoch) {
+    now += fmt::format("   best {} in epoch {}", number(figures.best_value), *figures.best_epoch);
+  }
+  picture.put(3, 0, now);
+  return 5;
+}
+
+int draw_devices(TextPicture& picture, const DashboardFigures& figures, int row, bool is_unicode) {
+  for (const DashboardDevice& device : figures.devices) {
+    const int end = picture.rows() - 1;
+    if (row >= end) {
+      break;
+    }
+    picture.put(row, 0, device.name, TextStyle::strong);
+    if (device.is_lost) {
+      picture.put(row, 10, "lost", TextStyle::warning);
+      ++row;
+      continue;
+    }
+    const std::string text = fmt::format("{} live, peak {}, of {}",
+                                         bytes_text(device.live_bytes),
+                                         bytes_text(device.peak_bytes),
+                                         bytes_text(device.budget_bytes));
+    picture.put(row, 10, text);
+    const int width = std::min(picture.columns() - 12 - columns_of(text) - 2, 40);
+    if (width > 4 && device.budget_bytes > 0) {
+      picture.put(
+          row,
+          12 + columns_of(text),
+          bar_of(static_cast<double>(device.live_bytes) / static_cast<double>(device.budget_bytes),
+                 width,
+                 is_unicode),
+          TextStyle::third);
+    }
+    ++row;
+  }
+  return row;
+}
+
+}  // namespace
+
+TextPicture::TextPicture(int rows, int columns)
+    : rows_(std::max(rows, 0)),
+      columns_(std::max(columns, 0)),
+      cells_(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_)) {}
+
+const TextCell& TextPicture::at(int row, int column) const {
+  return cells_[static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) +
+                static_cast<std::size_t>(column)];
+}
+
+void TextPicture::put(int row, int column, std::string_view text, TextStyle style) {
+  if (row < 0 || row >= rows_) {
+    return;
+  }
+  for (std::size_t at = 0; at < text.size() && column < columns_; ++column) {
+    const std::size_t size = glyph_bytes(text, at);
+    const std::string_view glyph = text.substr(at, size);
+    at += size;
+    if (column >= 0) {
+      const bool is_control = size == 1 && static_cast<unsigned char>(glyph[0]) < 0x20;
+      cells_[static_cast<std::size_t>(row) * static_cast<std::size_t>(columns_) +
+             static_cast<std::size_t>(column)] = {.glyph = is_control ? " " : std::string(glyph),
+                                                  .style = style};
+    }
+  }
+}
+
+std::string TextPicture::line(int row) const {
+  std::string text;
+  for (int column = 0; column < columns_; ++column) {
+    text += at(row, column).glyph;
+  }
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+TextPicture draw_dashboard(const DashboardFigures& figures,
+                           int rows,
+                           int columns,
+                           bool is_unicode) {
+  TextPicture picture(rows, columns);
+  const int top = draw_head(picture, figures, is_unicode);
+  const auto devices = static_cast<int>(figures.devices.size());
+  const int room = std::max(picture.rows() - top - 2, 0);  // without the message
+  constexpr int kLeastChart = 5;
+  const int device_rows = std::min(devices, std::max(room - kLeastChart, std::min(room, 1)));
+  const int chart_rows = room - device_rows - 1;
+  const std::vector<Curve> metrics = metric_curves(figures);
+  if (chart_rows >= kLeastChart) {
+    constexpr int kLeastWidth = 44;
+    const bool is_beside = !metrics.empty() && picture.columns() >= 2 * kLeastWidth;
+    const bool is_below = !metrics.empty() && !is_beside && chart_rows >= 2 * kLeastChart + 1;
+    const int width = is_beside ? picture.columns() / 2 - 1 : picture.columns();
+    const int height = is_below ? chart_rows / 2 : chart_rows;
+    draw_chart(picture,
+               {.row = top, .column = 0, .rows = height, .columns = width},
+               "loss",
+               loss_curves(figures),
+               "steps",
+               is_unicode);
+    if (is_beside || is_below) {
+      draw_chart(picture,
+                 {.row = is_below ? top + height : top,
+                  .column = is_beside ? width + 2 : 0,
+                  .rows = is_below ? chart_rows - height : height,
+                  .columns = width},
+                 "metrics",
+                 metrics,
+                 "epochs",
+                 is_unicode);
+    }
+  }
+  const int below = chart_rows >= kLeastChart ? top + chart_rows + 1 : top;
+  draw_devices(picture, figures, below, is_unicode);
+  picture.put(picture.rows() - 1, 0, figures.message, TextStyle::faint);
+  return picture;
+}
+
+std::string readable_time(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e8) {
+    return "a long time";
+  }
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole >= 3600) {
+    return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+  }
+  return whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
+                     : fmt::format("{} s", whole);
+}
+
+}  // namespace hearth::detail

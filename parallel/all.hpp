@@ -1,0 +1,23 @@
+// Training and serving on several devices, in one include. For programs: the library includes what
+// it names.
+#pragma once
+
+#include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/collective.hpp>
+#include <hearth/parallel/coordinator.hpp>
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/parallel/data_parallel_report.hpp>
+#include <hearth/parallel/frozen.hpp>
+#include <hearth/parallel/gradient_exchange.hpp>
+#include <hearth/parallel/hand_over.hpp>
+#include <hearth/parallel/inproc_collective.hpp>
+#include <hearth/parallel/rank_model.hpp>
+#include <hearth/parallel/replica.hpp>
+#include <hearth/parallel/replica_trainer.hpp>
+#include <hearth/parallel/served_model.hpp>
+#include <hearth/parallel/trainer.hpp>
+#include <hearth/parallel/trainer_loss.hpp>
+#include <hearth/parallel/trainer_options.hpp>
+#include <hearth/parallel/training_run.hpp>
+#include <hearth/parallel/worker.hpp>

@@ -1,0 +1,138 @@
+// Random whole numbers and draws by weights, made of uniform numbers.
+#include <hearth/runtime/ops.hpp>
+
+#include "op_operand.hpp"
+#include "op_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+constexpr OpKind kUniform = OpKind::random_uniform;
+constexpr std::int64_t kMostDraws = std::int64_t{1}
+                                    << 31U;  // beyond what a kernel can hold in memory
+
+Tensor uniform_like(const Tensor& beside, const Shape& shape, Generator& generator, SourceLoc loc) {
+  return random_uniform(beside.device(), shape, generator, 0, 1, beside.dtype(), loc);
+}
+
+// The one whose part of the sum a uniform number falls into: so many running sums end before it.
+// Those that are the whole sum end nothing, so that weights of 0 at the end are never drawn.
+Tensor draw_again(const Tensor& weights, std::int64_t count, Generator& generator, SourceLoc loc) {
+  const Shape shape = weights.shape();
+  const Tensor ends = cumsum(Arg(weights, loc), 1);
+  const Tensor whole = slice(Arg(ends, loc), 1, {.start = -1});
+  Tensor counted = less(Arg(ends, loc), Arg(whole, loc));
+  const Tensor inner = reshape(Arg(std::move(counted), loc), {shape[0], 1, shape[1]});
+  Tensor unit = uniform_like(weights, {shape[0], count}, generator, loc);
+  Tensor place = mul(Arg(std::move(unit), loc), Arg(whole, loc));
+  place = reshape(Arg(std::move(place), loc), {shape[0], count, 1});
+  const Tensor lined_up = reshape(Arg(ends, loc), {shape[0], 1, shape[1]});
+  Tensor passed = less_equal(Arg(lined_up, loc), Arg(std::move(place), loc));
+  passed = logical_and(Arg(std::move(passed), loc), Arg(inner, loc));
+  return sum(Arg(std::move(passed), loc), -1);
+}
+
+// Waiting times with the weights as rates: the order in which they end is the order of the draws.
+Tensor draw_once(const Tensor& weights, std::int64_t count, Generator& generator, SourceLoc loc) {
+  Tensor unit = uniform_like(weights, weights.shape(), generator, loc);
+  Tensor waited = neg(Arg(log1p(Arg(neg(Arg(std::move(unit), loc)), loc)), loc));
+  waited = maximum(Arg(std::move(waited), loc), Arg(1e-30, loc));  // 0 / 0 would come first
+  Tensor soonest = div(Arg(weights, loc), Arg(std::move(waited), loc));
+  return topk(Arg(std::move(soonest), loc), count, {.axis = 1}).positions;
+}
+
+// [rows, 1]: whether the row can be drawn from.
+Tensor is_drawable(const Tensor& weights, std::int64_t needed, SourceLoc loc) {
+  Tensor is_weight = logical_and(Arg(is_finite(Arg(weights, loc)), loc),
+                                 Arg(greater_equal(Arg(weights, loc), Arg(0, loc)), loc));
+  Tensor are_weights = all(Arg(std::move(is_weight), loc), 1);
+  Tensor positive = sum(Arg(greater(Arg(weights, loc), Arg(0, loc)), loc), 1);
+  Tensor are_enough = greater_equal(Arg(std::move(positive), loc), Arg(needed, loc));
+  Tensor both = logical_and(Arg(std::move(are_weights), loc), Arg(std::move(are_enough), loc));
+  return unsqueeze(Arg(std::move(both), loc), 1);
+}
+
+}  // namespace
+
+Tensor randint(const Device& device,
+               const Shape& shape,
+               Generator& generator,
+               std::int64_t low,
+               std::int64_t high,
+               DType dtype,
+               SourceLoc loc) {
+  return detail::named_as("randint", [&] {
+    const auto refuse = [&](ErrorCode code, std::string_view what) {
+      detail::throw_op_error(code, kUniform, fmt::format("[{}, {}) {}", low, high, what), loc);
+    };
+    if (dtype == DType::boolean) {
+      refuse(ErrorCode::dtype_mismatch, "makes numbers, not bool");
+    }
+    if (low >= high) {
+      refuse(ErrorCode::invalid_argument, "has no whole number");
+    }
+    constexpr std::int64_t kMost = std::int64_t{1} << 53U;
+    if (low < -kMost || high > kMost || high - low > kMost) {
+      refuse(ErrorCode::invalid_argument, "goes beyond 2^53, or has more numbers than that");
+    }
+    if (!fits(low, dtype) || !fits(high - 1, dtype)) {
+      refuse(ErrorCode::invalid_argument, fmt::format("goes beyond {}", name(dtype)));
+    }
+    Tensor real = random_uniform(device,
+                                 shape,
+                                 generator,
+                                 static_cast<double>(low),
+                                 static_cast<double>(high),
+                                 DType::f64,
+                                 loc);
+    return cast(Arg(floor(Arg(std::move(real), loc)), loc), dtype);
+  });
+}
+
+Tensor multinomial(Arg weights,
+                   std::int64_t count,
+                   Generator& generator,
+                   MultinomialOptions options) {
+  return detail::named_as("multinomial", [&] {
+    constexpr OpKind kKind = OpKind::log;
+    const TensorImpl& impl = detail::accepted_operand(kKind, weights);
+    const Shape shape = impl.layout->shape;
+    const SourceLoc loc = weights.location();
+    if (shape.rank() != 1 && shape.rank() != 2) {
+      detail::throw_op_error(ErrorCode::shape_mismatch,
+                             kKind,
+                             fmt::format("weights must be [classes] or [rows, classes], not {}",
+                                         describe(impl.dtype, shape)),
+                             weights);
+    }
+    const std::int64_t classes = shape[shape.rank() - 1];
+    const std::int64_t most = options.with_replacement && classes > 0 ? kMostDraws : classes;
+    if (count < 1 || count > most) {
+      detail::throw_op_error(ErrorCode::invalid_argument,
+                             kKind,
+                             fmt::format("{} draws of {} classes {} replacement",
+                                         count,
+                                         classes,
+                                         options.with_replacement ? "with" : "without"),
+                             weights);
+    }
+    Tensor rows = detail::wide(detail::shared_operand(weights)).detach();
+    rows = reshape(Arg(std::move(rows), loc), {-1, classes});
+    const Tensor is_usable =
+        is_drawable(rows, options.with_replacement ? std::int64_t{1} : count, loc);
+    const Tensor drawn = options.with_replacement ? draw_again(rows, count, generator, loc)
+                                                  : draw_once(rows, count, generator, loc);
+    // An index outside of the axis, where there is nothing to draw from, poisons the result.
+    const Tensor order = arange(rows.device(), 0, static_cast<double>(count), 1, DType::i64, loc);
+    Tensor places = where(Arg(is_usable, loc), Arg(order, loc), Arg(-1, loc));
+    Tensor result = gather(Arg(drawn, loc), 1, Arg(std::move(places), loc));
+    return shape.rank() == 1 ? squeeze(Arg(std::move(result), loc), 0) : result;
+  });
+}
+
+}  // namespace hearth

@@ -1,0 +1,40 @@
+#include <hearth/runtime/promotion.hpp>
+
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// By kind first, then by width.
+int order_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::boolean:
+      return 0;
+    case DType::u8:
+      return 1;
+    case DType::i32:
+      return 2;
+    case DType::i64:
+      return 3;
+    case DType::f16:
+      return 4;
+    case DType::bf16:
+      return 5;
+    case DType::f32:
+      return 6;
+    case DType::f64:
+    default:
+      return 7;
+  }
+}
+
+}  // namespace
+
+DType promote_types(DType a, DType b) noexcept {
+  const DType wider = order_of(a) < order_of(b) ? b : a;
+  const DType other = order_of(a) < order_of(b) ? a : b;
+  // Neither 16-bit float holds the other one's values.
+  return wider == DType::bf16 && other == DType::f16 ? DType::f32 : wider;
+}
+
+}  // namespace hearth

@@ -1,0 +1,31 @@
+// Which element type two others meet in, when an op is given both. Values. Threads: any.
+#pragma once
+
+#include <hearth/runtime/base/dtype.hpp>
+
+namespace hearth {
+
+/// The smallest type that both fit in, as torch.promote_types: bool below integers below floats,
+/// the wider one of a kind; f16 and bf16 meet in f32.
+///
+/// | | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// |---|---|---|---|---|---|---|---|---|
+/// | bool | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | u8 | u8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | i32 | i32 | i32 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | i64 | i64 | i64 | i64 | i64 | f16 | bf16 | f32 | f64 |
+/// | f16 | f16 | f16 | f16 | f16 | f16 | f32 | f32 | f64 |
+/// | bf16 | bf16 | bf16 | bf16 | bf16 | f32 | bf16 | f32 | f64 |
+/// | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
+/// | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
+///
+/// The ops of two operands, comparisons, where, clamp, concat and stack cast what has another type
+/// to the one that all meet in. There a number, or a tensor of rank 0 beside one with axes, does
+/// not widen within its kind: f16[3] + 1.5 is f16, i32[3] + 1 is i32, u8[3] plus an i64 of rank 0
+/// is u8. It only changes the kind: i32[3] + 1.5 is f32, a float number counting as f32, and
+/// bool[3] + 1 is i64, an integer number counting as i64. A number that the result's type does not
+/// hold is an error: u8[3] + 300. The integers 0 and 1 beside bools alone stay bool where the op
+/// takes bools: a mask == 1.
+[[nodiscard]] DType promote_types(DType a, DType b) noexcept;
+
+}  // namespace hearth

@@ -1,0 +1,238 @@
+#include "tape_budget.hpp"
+
+#include "runtime/client/tensor_impl.hpp"
+
+#include <hearth/runtime/tensor_access.hpp>
+#include <hearth/streams/kernel/op_expression.hpp>
+#include <hearth/streams/op_facts.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// A chain of more ops than this is not begun; what is longer by later drops still ends at a value
+// that is kept.
+constexpr int kLongestChain = 16;
+
+bool is_view(OpKind kind) noexcept {
+  return op_facts(kind).fusion == FusionClass::view;
+}
+
+// One result, made element by element, from attributes that say it all.
+bool is_cheap(OpKind kind) noexcept {
+  return is_view(kind) || (op_facts(kind).fusion == FusionClass::elementwise &&
+                           has_expression(kind) && op_info(kind).outputs == 1);
+}
+
+bool has_left_number(const TapeNode& node) noexcept {
+  return (node.flags & static_cast<std::uint16_t>(RecordFlag::scalar_lhs)) != 0;
+}
+
+// The bit of an input among the saved operands, which count a number on the left.
+unsigned operand_of(const TapeNode& node, std::uint32_t input) noexcept {
+  return input + (has_left_number(node) ? 1U : 0U);
+}
+
+// Behind all that the node saved.
+std::size_t end_of_saved(const TapeNode& node) noexcept {
+  return std::size_t{node.first_saved} +
+         static_cast<std::size_t>(std::popcount(node.saved_operands) +
+                                  std::popcount(node.saved_outputs));
+}
+
+Tensor without_node(const Tensor& tensor) {
+  Tensor copy(tensor);
+  detail::TensorAccess::set_node(copy, nullptr, 0);
+  return copy;
+}
+
+}  // namespace
+
+std::int64_t TapeBudget::size_bytes_of(std::uint32_t node) const noexcept {
+  const Value& value = values_[node];
+  return value.layout->shape.element_count() * size_bytes(value.dtype);
+}
+
+std::uint32_t TapeBudget::base_of(std::uint32_t node) const noexcept {
+  const auto is_view_of_tracked = [&](const TapeNode& each) {
+    return each.leaf == Tape::kNoNode && each.checkpoint == 0 && is_view(each.kind) &&
+           tape_->edges_[each.first_edge].node != Tape::kNoNode;
+  };
+  while (is_view_of_tracked(tape_->nodes_[node])) {
+    node = tape_->edges_[tape_->nodes_[node].first_edge].node;
+  }
+  return node;
+}
+
+// Whether an op up to `user` has saved what the node made, so that it is there as long as `user` is
+// not swept.
+bool TapeBudget::has_value_by(std::uint32_t node, std::uint32_t user) const noexcept {
+  const std::size_t end = end_of_saved(tape_->nodes_[user]);
+  return std::ranges::any_of(values_[node].places, [&](std::uint32_t place) {
+    return place < end && tape_->saved_[place].is_valid();
+  });
+}
+
+bool TapeBudget::can_recompute(std::uint32_t node, int depth) const noexcept {
+  const TapeNode& made = tape_->nodes_[node];
+  if (depth == 0 || made.leaf != Tape::kNoNode || made.checkpoint != 0 || !is_cheap(made.kind)) {
+    return false;
+  }
+  for (std::uint32_t input = 0; input < made.edge_count; ++input) {
+    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
+    if (maker == Tape::kNoNode) {
+      if ((made.saved_operands >> operand_of(made, input) & 1U) == 0) {
+        return false;
+      }
+    } else if (tape_->nodes_[maker].leaf == Tape::kNoNode && !has_value_by(maker, node) &&
+               !can_recompute(maker, depth - 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A leaf's bytes are the program's. The result of a checkpoint, which no op made, is as long as
+// what is saved of it.
+void TapeBudget::keep(std::uint32_t node, std::uint32_t place) {
+  values_[node].places.push_back(place);
+  const std::uint32_t base = base_of(node);
+  if (values_[base].layout == nullptr) {
+    const TensorImpl& saved = *detail::TensorAccess::impl(tape_->saved_[place]);
+    values_[base].layout = saved.layout;
+    values_[base].dtype = saved.dtype;
+  }
+  if (base != node && std::ranges::find(values_[base].views, node) == values_[base].views.end()) {
+    values_[base].views.push_back(node);
+  }
+  if (!values_[base].is_kept && tape_->nodes_[base].leaf == Tape::kNoNode) {
+    values_[base].is_kept = true;
+    kept_bytes_ += size_bytes_of(base);
+    next_candidate_ = std::min(next_candidate_, base);
+  }
+}
+
+void TapeBudget::did_record(const Tensor& result) {
+  values_.resize(tape_->nodes_.size());
+  values_.back().layout = detail::TensorAccess::impl(result)->layout;
+  values_.back().dtype = detail::TensorAccess::impl(result)->dtype;
+  for (; registered_places_ < tape_->saved_.size(); ++registered_places_) {
+    const std::uint32_t maker = tape_->saved_nodes_[registered_places_];
+    if (maker != Tape::kNoNode) {
+      keep(maker, registered_places_);
+    }
+  }
+  enforce();
+  state_->report.most_kept_bytes = std::max(state_->report.most_kept_bytes, kept_bytes_);
+}
+
+void TapeBudget::enforce() {
+  for (; kept_bytes_ > state_->kept_bytes && next_candidate_ < values_.size(); ++next_candidate_) {
+    if (values_[next_candidate_].is_kept && can_recompute(next_candidate_, kLongestChain)) {
+      drop(next_candidate_);
+    }
+  }
+}
+
+void TapeBudget::drop(std::uint32_t node) {
+  Value& value = values_[node];
+  const auto empty_places = [&](const Value& of) {
+    for (const std::uint32_t place : of.places) {
+      tape_->saved_[place] = Tensor();
+    }
+  };
+  empty_places(value);
+  for (const std::uint32_t view : value.views) {
+    empty_places(values_[view]);
+  }
+  value.is_kept = false;
+  kept_bytes_ -= size_bytes_of(node);
+  state_->report.dropped_bytes += value.was_dropped ? 0 : size_bytes_of(node);
+  value.was_dropped = true;
+}
+
+std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
+  const TapeNode made = tape_->nodes_[node];
+  std::vector<Tensor> inputs;
+  for (std::uint32_t input = 0; input < made.edge_count; ++input) {
+    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
+    if (maker != Tape::kNoNode) {
+      inputs.push_back(value_of(maker));
+      continue;
+    }
+    const auto below = (1U << operand_of(made, input)) - 1U;
+    const auto rank = static_cast<std::size_t>(std::popcount(made.saved_operands & below));
+    inputs.push_back(tape_->saved_[made.first_saved + rank]);
+  }
+  return inputs;
+}
+
+// Phases: where it is; else from its inputs, by the op that made it; and into all its places that
+// the sweep has still to pass.
+Tensor TapeBudget::value_of(std::uint32_t node) {
+  const TapeNode made = tape_->nodes_[node];
+  if (made.leaf != Tape::kNoNode) {
+    return tape_->leaves_[made.leaf];
+  }
+  for (const std::uint32_t place : values_[node].places) {
+    if (place < tape_->saved_.size() && tape_->saved_[place].is_valid()) {
+      return without_node(tape_->saved_[place]);
+    }
+  }
+  HEARTH_ASSERT(made.checkpoint == 0 && is_cheap(made.kind), "a dropped value can be made again");
+  const std::vector<Tensor> inputs = inputs_of(node);
+  std::vector<Arg> args;
+  args.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    args.emplace_back(input, made.location);
+  }
+  const Tensor value = detail::submit(
+      {.kind = made.kind,
+       .location = made.location,
+       .inputs = args,
+       .attributes = std::span(tape_->attribute_bytes_)
+                         .subspan(made.first_attribute_byte, made.attribute_size_bytes),
+       .flags = made.flags},
+      values_[node].dtype,
+      values_[node].layout->shape);
+  ++state_->report.recomputed_op_count;
+  for (const std::uint32_t place : values_[node].places) {
+    if (place < tape_->saved_.size()) {
+      tape_->saved_[place] = value;
+    }
+  }
+  return value;
+}
+
+void TapeBudget::restore(std::size_t place) {
+  const std::uint32_t maker = tape_->saved_nodes_[place];
+  HEARTH_ASSERT(maker != Tape::kNoNode, "what is dropped was made by a node");
+  tape_->saved_[place] = value_of(maker);
+}
+
+void TapeBudget::forget_behind(std::uint32_t node) {
+  values_.resize(std::min(values_.size(), std::size_t{node} + 1));
+  const std::size_t end = tape_->saved_.size();
+  kept_bytes_ = 0;
+  for (Value& value : values_) {
+    std::erase_if(value.places, [&](std::uint32_t place) { return place >= end; });
+    std::erase_if(value.views, [&](std::uint32_t view) { return view > node; });
+    value.is_kept = false;
+  }
+  registered_places_ = static_cast<std::uint32_t>(end);
+  for (std::uint32_t place = 0; place < registered_places_; ++place) {
+    const std::uint32_t maker = tape_->saved_nodes_[place];
+    Value* const base = maker != Tape::kNoNode ? &values_[base_of(maker)] : nullptr;
+    if (base != nullptr && !base->is_kept && tape_->saved_[place].is_valid() &&
+        tape_->nodes_[base_of(maker)].leaf == Tape::kNoNode) {
+      base->is_kept = true;
+      kept_bytes_ += size_bytes_of(base_of(maker));
+    }
+  }
+  next_candidate_ = 0;
+}
+
+}  // namespace hearth

@@ -1,0 +1,19 @@
+// The page of layers: their options and shapes as the headers say, their tensors as an instance has
+// them.
+// Threads: one.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <hearth/runtime/device.hpp>
+
+namespace hearth::docs {
+
+/// `headers`: the texts of modules/*.hpp and runtime/ops.hpp by name.
+/// Errors: std::runtime_error naming a module without an instance, and an instance without its
+/// module.
+[[nodiscard]] std::string layer_page(const Device& device,
+                                     const std::map<std::string, std::string>& headers);
+
+}  // namespace hearth::docs

@@ -1,0 +1,83 @@
+// write_pages ROOT: writes docs/ops.md and docs/layers.md of the sources there.
+// write_pages --check ROOT: fails, naming the page, when they are not what it would write.
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/runtime.hpp>
+
+#include "layer_page.hpp"
+#include "op_page.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  const std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    throw std::runtime_error("cannot read " + path.string());
+  }
+  return text.str();
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text << std::flush;
+  if (!file) {
+    throw std::runtime_error("cannot write " + path.string());
+  }
+}
+
+std::map<std::string, std::string> headers_of(const fs::path& root) {
+  std::map<std::string, std::string> texts{{"ops.hpp", read(root / "runtime/ops.hpp")}};
+  for (const auto& entry : fs::directory_iterator(root / "modules")) {
+    if (entry.path().extension() == ".hpp") {
+      texts.emplace(entry.path().filename().string(), read(entry.path()));
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  std::vector<std::string> arguments(words + 1, words + count);
+  const bool checks = !arguments.empty() && arguments[0] == "--check";
+  if (checks) {
+    arguments.erase(arguments.begin());
+  }
+  if (arguments.size() != 1) {
+    throw std::runtime_error("usage: write_pages [--check] ROOT");
+  }
+  const fs::path root = arguments[0];
+  const hearth::Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const std::map<std::string, std::string> headers = headers_of(root);
+  std::string ops = headers.at("ops.hpp");
+  if (fs::exists(root / "runtime/losses.hpp")) {
+    ops += "\n// ---- losses ----\n" + read(root / "runtime/losses.hpp");
+  }
+  const std::vector<std::pair<fs::path, std::string>> pages{
+      {root / "docs/ops.md", hearth::docs::op_page(runtime, ops)},
+      {root / "docs/layers.md", hearth::docs::layer_page(runtime.device(), headers)}};
+  for (const auto& [path, text] : pages) {
+    if (!checks) {
+      write(path, text);
+    } else if (read(path) != text) {
+      throw std::runtime_error(path.string() + " is not up to date: build the target docs_pages");
+    }
+  }
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "write_pages: %s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,261 @@
+#include "op_examples.hpp"
+
+#include <cstdint>
+#include <utility>
+
+#include <hearth/runtime/ops.hpp>
+
+namespace hearth::docs {
+
+const Tensor& OpInputs::kept(const std::string& what, DType type, const Shape& shape) {
+  Tensor& tensor = made_[what + shape.to_string()];
+  if (!tensor.is_valid()) {
+    std::vector<float> values(static_cast<std::size_t>(shape.element_count()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = what == "x" ? static_cast<float>(i % 7 + 1) / 8 : static_cast<float>(i % 2);
+    }
+    // Whole numbers for integers; floats lie between 0 and 1.
+    const bool is_whole = what == "x" && !is_float(type);
+    tensor = Tensor::from(device, values, shape);
+    tensor = (is_whole ? tensor * 8 : tensor).to(type);
+    tensor.device().sync();
+  }
+  return tensor;
+}
+
+Tensor OpInputs::x(const Shape& shape) {
+  const Tensor& tensor = kept("x", dtype, shape);
+  return factor ? tensor * *factor : tensor;
+}
+
+Tensor OpInputs::condition(const Shape& shape) {
+  return kept("condition", DType::boolean, shape);
+}
+
+Tensor OpInputs::index(const Shape& shape) {
+  return kept("index", DType::i64, shape);
+}
+
+const std::vector<OpExample>& op_examples() {
+  using In = OpInputs;
+  static const Shape kImage{1, 2, 4, 4};
+  static const Shape kHeads{1, 2, 3, 4};
+  static const std::vector<OpExample> examples{
+      // creation
+      {"full",
+       [](In& in) {
+         return full(in.device, {2, 3}, 1, in.dtype);
+       }},
+      {"zeros",
+       [](In& in) {
+         return zeros(in.device, {2, 3}, in.dtype);
+       },
+       "All elements 0."},
+      {"ones",
+       [](In& in) {
+         return ones(in.device, {2, 3}, in.dtype);
+       },
+       "All elements 1."},
+      {"zeros_like",
+       [](In& in) { return zeros_like(in.x()); },
+       "All elements 0, in the shape and type of another tensor."},
+      {"ones_like",
+       [](In& in) { return ones_like(in.x()); },
+       "All elements 1, in the shape and type of another tensor."},
+      {"arange", [](In& in) { return arange(in.device, 0, 2, 1, in.dtype); }},
+      {"linspace", [](In& in) { return linspace(in.device, 0, 1, 5, in.dtype); }},
+      {"eye", [](In& in) { return eye(in.device, 3, {}, in.dtype); }},
+      {"random_uniform",
+       [](In& in) { return random_uniform(in.device, {4}, in.generator, 0, 1, in.dtype); }},
+      {"random_normal",
+       [](In& in) { return random_normal(in.device, {4}, in.generator, 0, 1, in.dtype); }},
+      {"random_bernoulli",
+       [](In& in) { return random_bernoulli(in.device, {4}, in.generator, 0.5, in.dtype); }},
+      {"randint", [](In& in) { return randint(in.device, {4}, in.generator, 0, 9, in.dtype); }},
+      {"multinomial", [](In& in) { return multinomial(in.x(), 2, in.generator); }},
+      // element by element
+      {"cast", [](In& in) { return cast(in.x(), DType::f64); }},
+      {"neg", [](In& in) { return neg(in.x()); }},
+      {"abs", [](In& in) { return abs(in.x()); }, "The absolute value."},
+      {"exp", [](In& in) { return exp(in.x()); }},
+      {"expm1", [](In& in) { return expm1(in.x()); }},
+      {"log", [](In& in) { return log(in.x()); }},
+      {"log1p", [](In& in) { return log1p(in.x()); }},
+      {"sqrt", [](In& in) { return sqrt(in.x()); }},
+      {"rsqrt", [](In& in) { return rsqrt(in.x()); }},
+      {"square", [](In& in) { return square(in.x()); }},
+      {"sin", [](In& in) { return sin(in.x()); }},
+      {"cos", [](In& in) { return cos(in.x()); }},
+      {"tanh", [](In& in) { return tanh(in.x()); }},
+      {"erf", [](In& in) { return erf(in.x()); }},
+      {"sigmoid", [](In& in) { return sigmoid(in.x()); }},
+      {"recip", [](In& in) { return recip(in.x()); }},
+      {"relu", [](In& in) { return relu(in.x()); }},
+      {"leaky_relu", [](In& in) { return leaky_relu(in.x()); }},
+      {"silu", [](In& in) { return silu(in.x()); }},
+      {"gelu",
+       [](In& in) { return gelu(in.x()); },
+       "x·Φ(x), with the normal distribution function."},
+      {"clamp", [](In& in) { return clamp(in.x(), 0, 1); }},
+      {"is_finite", [](In& in) { return is_finite(in.x()); }},
+      {"dropout", [](In& in) { return dropout(in.x(), 0.5, in.generator); }},
+      {"floor", [](In& in) { return floor(in.x()); }},
+      {"ceil", [](In& in) { return ceil(in.x()); }},
+      {"round", [](In& in) { return round(in.x()); }},
+      {"trunc", [](In& in) { return trunc(in.x()); }},
+      {"sign", [](In& in) { return sign(in.x()); }},
+      // two operands
+      {"floor_divide", [](In& in) { return floor_divide(in.x(), in.x()); }},
+      {"remainder", [](In& in) { return remainder(in.x(), in.x()); }},
+      {"add", [](In& in) { return add(in.x(), in.x()); }},
+      {"sub", [](In& in) { return sub(in.x(), in.x()); }},
+      {"mul", [](In& in) { return mul(in.x(), in.x()); }},
+      {"div", [](In& in) { return div(in.x(), in.x()); }},
+      {"pow", [](In& in) { return pow(in.x(), in.x()); }},
+      {"minimum", [](In& in) { return minimum(in.x(), in.x()); }, "The smaller of the two."},
+      {"maximum", [](In& in) { return maximum(in.x(), in.x()); }, "The larger of the two."},
+      {"equal", [](In& in) { return equal(in.x(), in.x()); }},
+      {"not_equal", [](In& in) { return not_equal(in.x(), in.x()); }},
+      {"less", [](In& in) { return less(in.x(), in.x()); }},
+      {"less_equal", [](In& in) { return less_equal(in.x(), in.x()); }},
+      {"greater", [](In& in) { return greater(in.x(), in.x()); }},
+      {"greater_equal", [](In& in) { return greater_equal(in.x(), in.x()); }},
+      {"where", [](In& in) { return where(in.condition(), in.x(), in.x()); }},
+      {"masked_fill", [](In& in) { return masked_fill(in.x(), in.condition(), 1); }},
+      {"logical_and", [](In& in) { return logical_and(in.x(), in.x()); }},
+      {"logical_or",
+       [](In& in) { return logical_or(in.x(), in.x()); },
+       "As bool; whether one of them is not 0."},
+      {"logical_xor",
+       [](In& in) { return logical_xor(in.x(), in.x()); },
+       "As bool; whether just one of them is not 0."},
+      {"logical_not", [](In& in) { return logical_not(in.x()); }, "As bool; whether it is 0."},
+      // views
+      {"reshape",
+       [](In& in) {
+         return reshape(in.x(), {3, 2});
+       },
+       "The same elements in another shape, one entry of which may be -1: it is worked out."},
+      {"flatten", [](In& in) { return flatten(in.x()); }},
+      {"permute",
+       [](In& in) {
+         return permute(in.x(), {1, 0});
+       }},
+      {"transpose", [](In& in) { return transpose(in.x()); }},
+      {"slice",
+       [](In& in) { return slice(in.x(), 1, {.start = 1}); },
+       "A part of one axis, from a start to a stop in steps, which may be negative."},
+      {"expand",
+       [](In& in) {
+         return expand(in.x(), {4, 2, 3});
+       }},
+      {"unsqueeze", [](In& in) { return unsqueeze(in.x(), 0); }, "A new axis of size 1."},
+      {"squeeze",
+       [](In& in) {
+         return squeeze(in.x({1, 3}), 0);
+       },
+       "Without that axis, of size 1."},
+      {"split", [](In& in) { return split(in.x(), 1)[0]; }},
+      {"chunk", [](In& in) { return chunk(in.x(), 2)[0]; }},
+      {"tril", [](In& in) { return tril(in.x()); }},
+      {"triu", [](In& in) { return triu(in.x()); }},
+      {"contiguous", [](In& in) { return contiguous(transpose(in.x())); }},
+      {"concat",
+       [](In& in) {
+         return concat({in.x(), in.x()});
+       }},
+      {"stack",
+       [](In& in) {
+         return stack({in.x(), in.x()});
+       }},
+      {"repeat",
+       [](In& in) {
+         return repeat(in.x(), {2, 1});
+       }},
+      {"pad", [](In& in) { return pad(in.x(), {PadAxis{.axis = -1, .before = 1, .after = 1}}); }},
+      // by index
+      {"gather",
+       [](In& in) {
+         return gather(in.x(), 1, in.index({2, 2}));
+       }},
+      {"index_select", [](In& in) { return index_select(in.x(), 1, in.index({4})); }},
+      {"embedding", [](In& in) { return embedding(in.x(), in.index({4})); }},
+      {"scatter_add",
+       [](In& in) {
+         return scatter_add(in.x(), 1, in.index({2, 2}), in.x({2, 2}));
+       }},
+      {"index_add",
+       [](In& in) {
+         return index_add(in.x(), 1, in.index({2}), in.x({2, 2}));
+       }},
+      {"one_hot", [](In& in) { return one_hot(in.index({2}), 3, in.dtype); }},
+      // reductions
+      {"sum",
+       [](In& in) { return sum(in.x()); },
+       "The sum over axes; of integers and bools i64, which wraps."},
+      {"mean",
+       [](In& in) { return mean(in.x()); },
+       "The mean over axes; of integers and bools f32."},
+      {"max", [](In& in) { return max(in.x()); }, "The largest over axes."},
+      {"min", [](In& in) { return min(in.x()); }, "The smallest over axes."},
+      {"prod",
+       [](In& in) { return prod(in.x()); },
+       "The product over axes; integers wrap, and of no elements it is 1."},
+      {"any", [](In& in) { return any(in.x()); }},
+      {"all", [](In& in) { return all(in.x()); }},
+      {"var", [](In& in) { return var(in.x()); }},
+      {"stddev", [](In& in) { return stddev(in.x()); }},
+      {"logsumexp", [](In& in) { return logsumexp(in.x()); }},
+      {"argmax", [](In& in) { return argmax(in.x(), 1); }},
+      {"argmin", [](In& in) { return argmin(in.x(), 1); }, "The same of the smallest value."},
+      // contractions
+      {"matmul",
+       [](In& in) {
+         return matmul(in.x(), in.x({3, 2}));
+       }},
+      {"einsum",
+       [](In& in) {
+         return einsum("ij,jk->ik", {in.x(), in.x({3, 2})});
+       }},
+      {"conv2d",
+       [](In& in) {
+         return conv2d(in.x(kImage), in.x({3, 2, 3, 3}));
+       }},
+      {"conv1d",
+       [](In& in) {
+         return conv1d(in.x({1, 2, 5}), in.x({3, 2, 3}));
+       },
+       "The same along one axis."},
+      {"max_pool2d", [](In& in) { return max_pool2d(in.x(kImage)); }},
+      {"avg_pool2d", [](In& in) { return avg_pool2d(in.x(kImage)); }},
+      {"adaptive_avg_pool2d",
+       [](In& in) {
+         return adaptive_avg_pool2d(in.x(kImage), {2, 2});
+       }},
+      // rows and losses
+      {"softmax", [](In& in) { return softmax(in.x()); }},
+      {"log_softmax", [](In& in) { return log_softmax(in.x()); }},
+      {"cumsum", [](In& in) { return cumsum(in.x(), 1); }},
+      {"layer_norm", [](In& in) { return layer_norm(in.x()); }},
+      {"rms_norm", [](In& in) { return rms_norm(in.x()); }},
+      {"group_norm", [](In& in) { return group_norm(in.x(kImage), 2); }},
+      {"topk", [](In& in) { return topk(in.x(), 2).values; }},
+      {"sort", [](In& in) { return sort(in.x()).values; }},
+      {"attention", [](In& in) { return attention(in.x(kHeads), in.x(kHeads), in.x(kHeads)); }},
+      {"cross_entropy_per_row",
+       [](In& in) { return cross_entropy_per_row(in.x(), in.index({2})); },
+       "The loss of each row."},
+      {"cross_entropy", [](In& in) { return cross_entropy(in.x(), in.index({2})); }},
+      {"nll_loss", [](In& in) { return nll_loss(in.x(), in.index({2})); }},
+      {"mse_loss", [](In& in) { return mse_loss(in.x(), in.x()); }},
+      {"l1_loss", [](In& in) { return l1_loss(in.x(), in.x()); }},
+      {"huber_loss", [](In& in) { return huber_loss(in.x(), in.x()); }},
+      {"smooth_l1_loss", [](In& in) { return smooth_l1_loss(in.x(), in.x()); }},
+      {"kl_div_loss", [](In& in) { return kl_div_loss(in.x(), in.x()); }},
+      {"binary_cross_entropy_with_logits",
+       [](In& in) { return binary_cross_entropy_with_logits(in.x(), in.x()); }},
+  };
+  return examples;
+}
+
+}  // namespace hearth::docs

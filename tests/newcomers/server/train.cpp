@@ -1,0 +1,12 @@
+// A newcomer puts a model into a server, part one: train it, and keep the weights.
+#include "digits_model.hpp"
+
+int main() {
+  const hearth::Runtime runtime;
+  hearth::Generator generator(1);
+  const hearth::ImageDataset digits(hearth::make_digits({.count = 2000}));
+  hearth::TrainerOptions options{.epochs = 3, .folder = "digits"};
+  hearth::Trainer trainer(
+      runtime, DigitsModel(runtime.device(), generator), hearth::CrossEntropyLoss(), options);
+  trainer.fit(digits);
+}
