@@ -74,6 +74,28 @@ constexpr bool any_holds_tensors(std::type_identity<std::tuple<Parts...>> /*tupl
   return (holds_tensors<Parts>() || ...);
 }
 
+template <class... Parts>
+constexpr bool any_unnamed_layer(std::type_identity<std::tuple<Parts...>>);
+
+/// Whether a member of this type is a layer, or holds layers, without HEARTH_MODULE. Passed by, its
+/// weights would be neither trained nor saved; an empty struct has none.
+template <class T>
+constexpr bool is_unnamed_layer() {
+  if constexpr (std::derived_from<T, Tensor> || HasVisit<T>) {
+    return false;
+  } else if constexpr (IsOptional<T>::value || IsList<T>::value) {
+    return is_unnamed_layer<typename T::value_type>();
+  } else if constexpr (IsTuple<T>::value) {
+    return any_unnamed_layer(std::type_identity<T>{});
+  } else {
+    return HasForward<T> && !std::is_empty_v<T>;
+  }
+}
+template <class... Parts>
+constexpr bool any_unnamed_layer(std::type_identity<std::tuple<Parts...>> /*tuple*/) {
+  return (is_unnamed_layer<Parts>() || ...);
+}
+
 inline std::string join_path(const std::string& prefix, std::string_view name) {
   if (prefix.empty()) {
     return std::string(name);
@@ -103,10 +125,7 @@ void visit_part(const std::string& path, Part& part, Fn& fn) {
   } else if constexpr (HasVisit<Part>) {
     part.visit(path, fn);
   } else if constexpr (!holds_tensors<Plain>()) {
-    // Passed by, a layer's weights would be neither trained nor saved.
-    static_assert(!HasForward<Plain>,
-                  "this member has forward() and is no module: name its members with "
-                  "HEARTH_MODULE(Type, members...) inside of its struct");
+    return;
   } else if constexpr (IsOptional<Plain>::value) {
     if (part.has_value()) {
       visit_part(path, *part, fn);
@@ -129,6 +148,9 @@ void visit_members([[maybe_unused]] const std::string& prefix,
                    [[maybe_unused]] std::string_view names,
                    [[maybe_unused]] Fn& fn,
                    Members&... members) {
+  static_assert((!is_unnamed_layer<std::remove_cv_t<Members>>() && ...),
+                "a member has forward() and is no module: name its members with "
+                "HEARTH_MODULE(Type, members...) inside of its struct");
   (visit_part(join_path(prefix, take_name(names)), members, fn), ...);
 }
 

@@ -3,6 +3,7 @@
 #include "terminal_screen.hpp"
 #include "training_dashboard.hpp"
 
+#include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
 #include <unistd.h>
@@ -10,14 +11,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <optional>
+#include <string_view>
 
 namespace hearth {
 namespace {
 
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::chrono::milliseconds kDashboardPause{200};
+
+ConsoleStyle by_output(std::FILE* out) {
+  return isatty(fileno(out)) == 1 ? ConsoleStyle::live : ConsoleStyle::plain;
+}
 
 ConsoleStyle chosen(const ConsoleOptions& options) {
   if (options.out == nullptr) {
@@ -26,7 +34,12 @@ ConsoleStyle chosen(const ConsoleOptions& options) {
   if (options.style != ConsoleStyle::automatic) {
     return options.style;
   }
-  return isatty(fileno(options.out)) == 1 ? ConsoleStyle::live : ConsoleStyle::plain;
+  constexpr std::array<std::string_view, 4> kNames = {"live", "dashboard", "plain", "silent"};
+  constexpr std::array kStyles = {
+      ConsoleStyle::live, ConsoleStyle::dashboard, ConsoleStyle::plain, ConsoleStyle::silent};
+  const std::optional<std::size_t> place =
+      Settings::from_environment().choice(Setting::console, kNames).value();
+  return place ? kStyles[*place] : by_output(options.out);
 }
 
 }  // namespace
@@ -56,7 +69,7 @@ void TrainingConsole::open_screen() {
   std::string why;
   screen_ = detail::TerminalScreen::open(out_, why);
   if (!screen_) {
-    style_ = chosen({.style = ConsoleStyle::automatic, .out = out_});
+    style_ = by_output(out_);
     say("no dashboard: " + why);
   }
 }

@@ -18,7 +18,7 @@
 namespace hearth {
 
 enum class ConsoleStyle : std::uint8_t {
-  automatic,  ///< `live` on a terminal, else `plain`.
+  automatic,  ///< What HEARTH_CONSOLE says; without it `live` on a terminal, else `plain`.
   live,       ///< A line that is drawn again and again, and one an epoch.
   dashboard,  ///< A full screen with curves, throughput and devices, by ncurses; where that cannot
               ///< be had a line says why, and then it is `automatic`. When the run ends, by Ctrl-C

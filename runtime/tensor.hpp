@@ -243,15 +243,20 @@ class Tensor {
   /// Waits for the values with `wait`.
   template <class T, class Wait>
   [[nodiscard]] std::vector<T> read_values(SourceLoc loc, const Wait& wait) const {
-    static_assert(!std::is_same_v<T, bool>,
-                  "a std::vector<bool> has no elements in memory: read to_vector<std::uint8_t>()");
-    require_dtype(dtype_of<T>, loc);
-    // Shared with the device: when the wait ends at its deadline, the read that is queued still has
-    // somewhere to write.
-    const auto out = std::make_shared<std::vector<T>>(
-        host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
-    wait(read_into(std::as_writable_bytes(std::span<T>(*out)), out, loc));
-    return std::move(*out);
+    if constexpr (std::is_same_v<T, bool>) {
+      static_assert(
+          !std::is_same_v<T, bool>,
+          "a std::vector<bool> has no elements in memory: read to_vector<std::uint8_t>()");
+      return {};  // the sentence is enough
+    } else {
+      require_dtype(dtype_of<T>, loc);
+      // Shared with the device: when the wait ends at its deadline, the read that is queued still
+      // has somewhere to write.
+      const auto out = std::make_shared<std::vector<T>>(
+          host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
+      wait(read_into(std::as_writable_bytes(std::span<T>(*out)), out, loc));
+      return std::move(*out);
+    }
   }
   [[nodiscard]] ItemValue item_value(const WaitOptions& options, SourceLoc loc) const;
 

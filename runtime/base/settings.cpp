@@ -17,7 +17,7 @@ constexpr std::string_view kPrefix = "HEARTH_";
 constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::cache_dir,
      "HEARTH_CACHE_DIR",
-     "Folder for files that the library keeps between runs; nothing is kept yet."},
+     "Folder for files that the library keeps between runs: compiled kernels of GPUs."},
     {Setting::log_level,
      "HEARTH_LOG_LEVEL",
      "How much is logged: trace, debug, info, warn (the default), error or off."},
@@ -42,9 +42,8 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "on: sim devices are asynchronous, as a GPU is (off when not set)."},
     {Setting::fusion,
      "HEARTH_FUSION",
-     "on: neighbouring elementwise ops of one shape run as one kernel, with the same results; "
-     "single: devices look ahead as they do for that, and run the ops one by one (off when not "
-     "set)."},
+     "on: neighbouring ops run as one kernel; single: devices look ahead as they do for that, and "
+     "run the ops one by one; off: each op is a kernel of its own (on when not set)."},
     {Setting::fusion_limit,
      "HEARTH_FUSION_LIMIT",
      "How many groups of ops run as one kernel, counted from the start; the others run one by one: "
@@ -65,6 +64,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_VULKAN_DEVICES",
      "Numbers of the physical devices that vulkan:0, vulkan:1 and so on are, with commas between "
      "them (all that Vulkan shows, real GPUs first, when not set)."},
+    {Setting::console,
+     "HEARTH_CONSOLE",
+     "What a Trainer shows whose program does not say: live, dashboard, plain or silent (live on a "
+     "terminal, else plain, when not set)."},
     {Setting::xdg_cache_home,
      "XDG_CACHE_HOME",
      "Folder for caches of all programs; used when HEARTH_CACHE_DIR is not set."},

@@ -34,10 +34,11 @@ enum class Setting : std::uint8_t {
   deterministic,        ///< HEARTH_DETERMINISTIC
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
+  console,              ///< HEARTH_CONSOLE
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 16;
+inline constexpr int kSettingCount = 17;
 
 struct SettingInfo {
   Setting setting;

@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/watchdog.hpp>
 
+#include <new>
 #include <utility>
 
 #include <fmt/chrono.h>
@@ -20,16 +21,18 @@ void trace_wait(Trace& trace,
                 detail::TimePoint begin,
                 std::string_view subject,
                 SourceLoc location) noexcept {
+  std::string_view name;
   try {
-    trace.add({.name = trace.keep(subject),
-               .device = {},
-               .begin = begin,
-               .end = current_context().clock().now(),
-               .location = location,
-               .track = TraceTrack::waits});
-  } catch (...) {
-    return;  // no memory for the text: the event is missing
+    name = trace.keep(subject);
+  } catch (const std::bad_alloc&) {
+    name = "wait";  // without memory for whom it waited, the event still says when
   }
+  trace.add({.name = name,
+             .device = {},
+             .begin = begin,
+             .end = current_context().clock().now(),
+             .location = location,
+             .track = TraceTrack::waits});
 }
 
 Watchdog::Wait::Wait(Watchdog* watchdog,

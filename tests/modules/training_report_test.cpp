@@ -7,6 +7,9 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -191,6 +194,24 @@ TEST(TrainingConsole, OutsideOfATerminalThereIsALineAnEpoch) {
   EXPECT_EQ(written(ConsoleStyle::plain, use), line);
   EXPECT_EQ(written(ConsoleStyle::automatic, use), line) << "a file is no terminal";
   EXPECT_EQ(written(ConsoleStyle::silent, use), "");
+}
+
+TEST(TrainingConsole, TheEnvironmentSaysWhatIsShownWhereTheProgramDoesNot) {
+  const auto set = [](const char* value) {
+    return setenv("HEARTH_CONSOLE", value, 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  };
+  ASSERT_EQ(set("silent"), 0);
+  EXPECT_EQ(written(ConsoleStyle::automatic, use), "");
+  EXPECT_NE(written(ConsoleStyle::plain, use), "") << "the program comes first";
+  ASSERT_EQ(set("loud"), 0);
+  try {
+    static_cast<void>(written(ConsoleStyle::automatic, use));
+    ADD_FAILURE() << "took a style that there is not";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("HEARTH_CONSOLE=loud"));
+    EXPECT_THAT(error.what(), HasSubstr("dashboard"));
+  }
+  ASSERT_EQ(unsetenv("HEARTH_CONSOLE"), 0);  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
 TEST(TrainingConsole, OnATerminalALineIsDrawnAnewAndNeverWraps) {
