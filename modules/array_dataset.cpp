@@ -16,11 +16,6 @@ namespace {
       Error{.code = code, .text = "ArrayDataset: " + text, .op = "ArrayDataset", .location = loc});
 }
 
-// A HostArray that nobody filled.
-bool is_left_out(const HostArray& array) {
-  return array.shape() == Shape{0};
-}
-
 }  // namespace
 
 ArrayDataset::ArrayDataset(HostArray inputs,
@@ -51,10 +46,10 @@ ArrayDataset::ArrayDataset(Examples examples, SourceLoc loc) : examples_(std::mo
                     loc);
     }
   };
-  if (!may_leave_out || !is_left_out(examples_.inputs)) {
+  if (!may_leave_out || !examples_.inputs.is_left_out()) {
     count_rows("inputs", examples_.inputs);
   }
-  if (!may_leave_out || !is_left_out(examples_.targets)) {
+  if (!may_leave_out || !examples_.targets.is_left_out()) {
     count_rows("targets", examples_.targets);
   }
   for (std::size_t i = 0; i < examples_.more.size(); ++i) {
@@ -73,7 +68,7 @@ ArrayDataset::ArrayDataset(Examples examples, SourceLoc loc) : examples_(std::mo
 
 Examples ArrayDataset::read(std::span<const std::int64_t> indices) const {
   const auto chosen = [&](const HostArray& array) {
-    return is_left_out(array) && size_ != 0 ? HostArray() : array.rows(indices, SourceLoc{});
+    return array.is_left_out() && size_ != 0 ? HostArray() : array.rows(indices, SourceLoc{});
   };
   Examples examples{chosen(examples_.inputs), chosen(examples_.targets)};
   for (const NamedArray& named : examples_.more) {

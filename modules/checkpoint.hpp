@@ -4,6 +4,7 @@
 
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/safetensors.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <filesystem>
 #include <string>
@@ -37,6 +38,54 @@ void save_weights(const Model& model,
   detail::write_weights(where, named_tensors(model), metadata, loc);
 }
 
+/// What load_weights() with options found.
+struct LoadedWeights {
+  Metadata metadata;
+  std::vector<std::string> missing;  ///< Tensors of the model that the file lacks.
+  std::vector<std::string> unused;   ///< Tensors of the file that the model lacks.
+};
+
+/// Replaces tensors of a module by those of a file that may have other names, or more or fewer of
+/// them: a part of a network, another program's names. On the devices where they are; sets paths.
+///
+///   load_weights(model, "gpt2.safetensors",
+///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});
+///
+/// Errors: those of SafetensorsFile::read() and match(): what is not allowed to differ, and shapes,
+/// which never are. The module stays as it was then.
+template <Module Model>
+LoadedWeights load_weights(Model& model,
+                           const std::filesystem::path& where,
+                           const LoadWeightsOptions& options,
+                           SourceLoc loc = SourceLoc::current()) {
+  const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
+  WeightMatches matches = file.match(named_tensors(model), options, loc);
+  const std::vector<TensorRef> refs = tensor_refs(model);
+  std::vector<Tensor> loaded(refs.size());
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const auto found = matches.names.find(refs[i].path);
+    if (found == matches.names.end()) {
+      continue;
+    }
+    const Tensor& old = *refs[i].tensor;
+    const WeightScope weights(old.device());
+    loaded[i] = file.tensor(found->second, old.device(), loc).to(old.dtype(), loc);
+    loaded[i].set_path(refs[i].path);
+  }
+  if (!refs.empty()) {
+    file.note_load(refs.front().tensor->device());
+  }
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    if (loaded[i].is_valid()) {
+      const detail::SoleName sole(refs[i]);
+      *refs[i].tensor = std::move(loaded[i]);
+    }
+  }
+  return {.metadata = file.metadata(),
+          .missing = std::move(matches.missing),
+          .unused = std::move(matches.unused)};
+}
+
 /// Replaces a module's tensors by those of a file, on the devices where they are; sets paths.
 /// Returns the file's metadata.
 ///
@@ -46,22 +95,7 @@ template <Module Model>
 Metadata load_weights(Model& model,
                       const std::filesystem::path& where,
                       SourceLoc loc = SourceLoc::current()) {
-  const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
-  file.require_exactly(named_tensors(model), loc);
-  const std::vector<TensorRef> refs = tensor_refs(model);
-  std::vector<Tensor> loaded;
-  for (const TensorRef& ref : refs) {
-    loaded.push_back(file.tensor(ref.path, ref.tensor->device(), loc));
-    loaded.back().set_path(ref.path);
-  }
-  if (!loaded.empty()) {
-    file.note_load(loaded.front().device());
-  }
-  for (std::size_t i = 0; i < refs.size(); ++i) {
-    const detail::SoleName sole(refs[i]);
-    *refs[i].tensor = std::move(loaded[i]);
-  }
-  return file.metadata();
+  return load_weights(model, where, LoadWeightsOptions{}, loc).metadata;
 }
 
 // For what is no module: the compiler says so in one sentence.

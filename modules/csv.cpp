@@ -112,13 +112,10 @@ class CsvReader final {
 
   // ---- rows ----
 
-  [[nodiscard]] bool is_line_end() const {
-    return text_[at_] == '\n' ||
-           (text_[at_] == '\r' && (at_ + 1 == text_.size() || text_[at_ + 1] == '\n'));
-  }
+  [[nodiscard]] bool is_line_end() const { return text_[at_] == '\n' || text_[at_] == '\r'; }
   void pass_line_end() {
-    at_ += text_[at_] == '\r' ? 1U : 0U;
-    at_ += at_ < text_.size() ? 1U : 0U;
+    const bool is_return = text_[at_++] == '\r';
+    at_ += is_return && at_ < text_.size() && text_[at_] == '\n' ? 1U : 0U;
     ++line_;
   }
 
@@ -259,9 +256,8 @@ class CsvReader final {
       } else if (column.type == CsvType::real) {
         column.reals.push_back(misses ? kNoNumber
                                       : number_in<double>(field.text).value_or(kNoNumber));
-      } else {
-        column.texts.push_back(misses ? std::string() : std::move(field.text));
       }
+      column.texts.push_back(misses ? std::string() : std::move(field.text));
     }
   }
 
@@ -311,6 +307,18 @@ double CsvColumn::number(std::int64_t row) const {
   return type == CsvType::integer ? static_cast<double>(integers.at(at)) : reals.at(at);
 }
 
+std::string CsvColumn::text(std::int64_t row) const {
+  const auto at = static_cast<std::size_t>(row);
+  if (is_missing.at(at) != 0) {
+    return {};
+  }
+  if (!texts.empty()) {
+    return texts.at(at);
+  }
+  return type == CsvType::integer ? std::to_string(integers.at(at))
+                                  : fmt::format("{}", reals.at(at));
+}
+
 CsvTable::CsvTable(std::vector<CsvColumn> columns, SourceLoc loc) : columns_(std::move(columns)) {
   row_count_ = columns_.empty() ? 0 : static_cast<std::int64_t>(size_of(columns_.front()));
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -319,7 +327,10 @@ CsvTable::CsvTable(std::vector<CsvColumn> columns, SourceLoc loc) : columns_(std
     if (column.is_missing.empty()) {
       column.is_missing.resize(static_cast<std::size_t>(count), 0);
     }
-    if (count != row_count_ || static_cast<std::int64_t>(column.is_missing.size()) != count) {
+    const bool has_all_texts =
+        column.texts.empty() || static_cast<std::int64_t>(column.texts.size()) == count;
+    if (count != row_count_ || static_cast<std::int64_t>(column.is_missing.size()) != count ||
+        !has_all_texts) {
       refuse_call(fmt::format("column '{}' has {} rows, '{}' has {}",
                               columns_.front().name,
                               row_count_,

@@ -26,11 +26,14 @@ struct CsvColumn {
   CsvType type = CsvType::text;
   std::vector<std::int64_t> integers = {};    ///< Of type integer; 0 where it is missing.
   std::vector<double> reals = {};             ///< Of type real; NaN where it is missing.
-  std::vector<std::string> texts = {};        ///< Of type text; empty where it is missing.
+  std::vector<std::string> texts = {};        ///< Of type text; empty where it is missing. A table
+                                              ///< that was read has those of numbers too.
   std::vector<std::uint8_t> is_missing = {};  ///< One a row.
 
   /// The number in that row, of type integer or real; NaN where it is missing.
   [[nodiscard]] double number(std::int64_t row) const;
+  /// The value in that row as it was written ("007"), or else printed; empty where it is missing.
+  [[nodiscard]] std::string text(std::int64_t row) const;
 };
 
 struct CsvOptions {
@@ -74,9 +77,9 @@ class CsvTable final {
   std::int64_t row_count_ = 0;
 };
 
-/// Reads a table: RFC 4180, with any separator, and spaces around numbers. Line ends are `\n`
-/// or `\r\n`; empty lines are passed by. A column has the first of the types integer, real and text
-/// that fits all its fields; one of missing values alone is of type real.
+/// Reads a table: RFC 4180, with any separator, and spaces around numbers. Line ends are `\n`,
+/// `\r\n` or `\r`; empty lines are passed by. A column has the first of the types integer, real and
+/// text that fits all its fields; one of missing values alone is of type real.
 ///
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of another length, a quote that does

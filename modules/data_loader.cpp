@@ -95,10 +95,10 @@ class DataLoader::Assembler {
         static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
     Examples examples = dataset_.read(indices);
     const bool may_leave_out = !examples.more.empty();
-    if (!may_leave_out || !is_left_out(examples.inputs)) {
+    if (!may_leave_out || !examples.inputs.is_left_out()) {
       require_rows("inputs", examples.inputs.shape(), rows.size());
     }
-    if (!may_leave_out || !is_left_out(examples.targets)) {
+    if (!may_leave_out || !examples.targets.is_left_out()) {
       require_rows("targets", examples.targets.shape(), rows.size());
     }
     for (const NamedArray& named : examples.more) {
@@ -110,10 +110,6 @@ class DataLoader::Assembler {
                      .cursor = cursor};
   }
 
-  // A HostArray that nobody filled.
-  [[nodiscard]] static bool is_left_out(const HostArray& array) {
-    return array.shape() == Shape{0};
-  }
   // The first axis counts the examples.
   void require_rows(std::string_view what, const Shape& shape, std::int64_t asked) const {
     const std::int64_t got = shape.rank() == 0 ? 1 : shape[0];
@@ -287,7 +283,7 @@ std::optional<HostBatch> DataLoader::next() {
 
 Batch HostBatch::to(const Device& device, SourceLoc loc) && {
   const auto upload = [&](HostArray& array) {
-    const bool is_there = array.shape() != Shape{0} || size == 0;
+    const bool is_there = !array.is_left_out() || size == 0;
     return is_there ? std::move(array).to(device, loc) : Tensor();
   };
   Batch there{.inputs = upload(examples.inputs),

@@ -174,10 +174,10 @@ Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
                               names_in(some)));
     }
     const bool may_leave_out = !some.more.empty();
-    if (!may_leave_out || some.inputs.shape() != Shape{0}) {
+    if (!may_leave_out || !some.inputs.is_left_out()) {
       place_rows("inputs", some.inputs, places[part], count, all.inputs);
     }
-    if (!may_leave_out || some.targets.shape() != Shape{0}) {
+    if (!may_leave_out || !some.targets.is_left_out()) {
       place_rows("targets", some.targets, places[part], count, all.targets);
     }
     for (std::size_t i = 0; i < some.more.size(); ++i) {

@@ -50,9 +50,15 @@ class SubsetDataset final : public Dataset {
                                                       std::initializer_list<double> shares,
                                                       std::uint64_t seed = 0,
                                                       SourceLoc loc = SourceLoc::current());
+// The parts refer to the data set, which a temporary would not outlive.
+std::vector<SubsetDataset> random_split(const Dataset&& data,
+                                        std::span<const double> shares,
+                                        std::uint64_t seed = 0,
+                                        SourceLoc loc = SourceLoc::current()) = delete;
 std::vector<SubsetDataset> random_split(const Dataset&& data,
                                         std::initializer_list<double> shares,
-                                        std::uint64_t seed = 0) = delete;
+                                        std::uint64_t seed = 0,
+                                        SourceLoc loc = SourceLoc::current()) = delete;
 
 /// The examples of several data sets, one after another.
 class ConcatDataset final : public Dataset {

@@ -18,6 +18,8 @@ namespace hearth {
 class HostArray final {
  public:
   HostArray() = default;
+  /// Whether nobody filled it: examples may lack inputs or targets where they have other arrays.
+  [[nodiscard]] bool is_left_out() const noexcept { return shape() == Shape{0}; }
   /// All zero. Errors: OutOfMemory when the host has no room for it.
   HostArray(DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
 

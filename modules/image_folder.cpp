@@ -82,16 +82,30 @@ ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, Sou
 }
 
 void ImageFolder::list(const fs::path& folder, SourceLoc loc) {
+  const bool are_given = !options_.classes.empty();
+  classes_ = options_.classes;
   for (const fs::path& entry : entries_of(folder, loc)) {
     std::error_code ignored;
     if (!fs::is_directory(entry, ignored)) {
       continue;
     }
+    const std::string name = entry.filename().string();
+    const auto known = std::ranges::find(classes_, name);
+    const auto label = static_cast<std::int64_t>(known - classes_.begin());
+    if (known == classes_.end()) {
+      if (are_given) {
+        refuse_folder(
+            ErrorCode::bad_format,
+            fmt::format("{}: the class is not among {}", entry.string(), fmt::join(classes_, ", ")),
+            loc);
+      }
+      classes_.push_back(name);
+    }
     const std::size_t before = files_.size();
     for (const fs::path& file : entries_of(entry, loc)) {
       if (is_picture(file)) {
         files_.push_back(file);
-        labels_.push_back(static_cast<std::int64_t>(classes_.size()));
+        labels_.push_back(label);
       }
     }
     if (files_.size() == before) {
@@ -99,9 +113,8 @@ void ImageFolder::list(const fs::path& folder, SourceLoc loc) {
                     fmt::format("{}: the class has no .png, .jpg or .jpeg", entry.string()),
                     loc);
     }
-    classes_.push_back(entry.filename().string());
   }
-  if (classes_.empty()) {
+  if (files_.empty()) {
     refuse_folder(ErrorCode::not_found,
                   fmt::format("{}: there is no subfolder, expected one a class", folder.string()),
                   loc);

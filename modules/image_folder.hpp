@@ -22,6 +22,9 @@ struct ImageFolderOptions {
   /// Pixels are (value/255 - mean)/deviation; one number for all channels, or one for each.
   std::vector<float> mean = {0};
   std::vector<float> deviation = {1};
+  /// The numbers of classes, as another folder has them (`train.classes()`): a folder that lacks
+  /// one has none of its pictures, and one of another name is refused. Empty: the folder's own.
+  std::vector<std::string> classes = {};
 };
 
 class ImageFolder final : public Dataset {
@@ -30,8 +33,8 @@ class ImageFolder final : public Dataset {
   /// Classes are numbered in the order of their names, pictures in the order of classes and names.
   ///
   /// Errors: FileError: not_found for no such folder, or one without subfolders; bad_format for a
-  /// class without pictures, and what read_picture() says of the first picture when its size is
-  /// asked for; ArgumentError for options that do not fit.
+  /// class without pictures or one that is not among options.classes, and what read_picture() says
+  /// of the first picture when its size is asked for; ArgumentError for options that do not fit.
   explicit ImageFolder(const std::filesystem::path& folder,
                        ImageFolderOptions options = {},
                        SourceLoc loc = SourceLoc::current());
@@ -43,7 +46,7 @@ class ImageFolder final : public Dataset {
   /// Errors: FileError naming the picture: those of read_picture(); bad_format for another size.
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
 
-  /// The names of the subfolders.
+  /// The names of the subfolders, or options.classes.
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
   [[nodiscard]] const ImageFolderOptions& options() const noexcept { return options_; }

@@ -51,6 +51,27 @@ namespace detail {
 [[noreturn]] void throw_file_error(Error error, SourceLoc loc);
 }  // namespace detail
 
+/// Each match of `pattern` in a name becomes `replacement`: a regular expression as of ECMAScript
+/// (std::regex), where $1 stands for its first group.
+struct WeightRename {
+  std::string pattern;
+  std::string replacement;
+};
+/// What may differ between a file of weights and a model that is to have them.
+struct LoadWeightsOptions {
+  /// Of the names in the file, one after another, each on what those before it made.
+  std::vector<WeightRename> renames = {};
+  bool allow_missing = false;  ///< What the file lacks stays as it is in the model.
+  bool allow_unused = false;   ///< What the model lacks is passed by.
+  bool cast = false;           ///< Floats of another type take the model's.
+};
+/// Which tensors of a file are whose.
+struct WeightMatches {
+  std::map<std::string, std::string> names = {};  ///< The model's → the file's.
+  std::vector<std::string> missing = {};          ///< Of the model, that the file lacks.
+  std::vector<std::string> unused = {};           ///< Of the file, that the model lacks.
+};
+
 class SafetensorsFile final {
  public:
   struct Entry {
@@ -82,6 +103,13 @@ class SafetensorsFile final {
                               const Device& device,
                               SourceLoc loc = SourceLoc::current()) const;
 
+  /// Finds these tensors in the file.
+  /// Errors: FileError bad_format naming the first that is missing, differs or is too much where it
+  /// may not, two that get one name, or a file of which nothing is used; ArgumentError for a
+  /// pattern that is none.
+  [[nodiscard]] WeightMatches match(std::span<const NamedTensor> expected,
+                                    const LoadWeightsOptions& options,
+                                    SourceLoc loc = SourceLoc::current()) const;
   /// Checks that the file holds exactly these tensors: names, types and shapes.
   /// Errors: FileError bad_format naming the first that is missing, differs or is too much.
   void require_exactly(std::span<const NamedTensor> expected,

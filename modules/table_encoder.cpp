@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -24,12 +25,6 @@ constexpr int kVersion = 1;
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-// A value as text: what names a class or a category.
-std::string text_of(const CsvColumn& column, std::int64_t row) {
-  const auto at = static_cast<std::size_t>(row);
-  return column.type == CsvType::text ? column.texts[at] : std::to_string(column.integers[at]);
 }
 
 bool misses(const CsvColumn& column, std::int64_t row) {
@@ -69,10 +64,14 @@ struct Moments {
   double deviation = 1;
 };
 
-// Of the values that are there; a column that is always the same keeps its size.
+// Of the values that are there; a column that is always the same keeps its size. Sums are those of
+// the distances from the first value: a mean that is rounded would leave a constant column a
+// deviation.
 Moments moments_of(const CsvColumn& column, SourceLoc loc) {
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
+  std::optional<double> first;
   double sum = 0;
+  double squares = 0;
   double there = 0;
   for (std::int64_t row = 0; row < count; ++row) {
     if (misses(column, row)) {
@@ -82,18 +81,35 @@ Moments moments_of(const CsvColumn& column, SourceLoc loc) {
     if (!std::isfinite(value)) {
       refuse_table(fmt::format("row {} of column '{}' is {}", row, column.name, value), loc);
     }
-    sum += value;
+    first = first.value_or(value);
+    sum += value - *first;
     there += 1;
   }
-  const double mean = there > 0 ? sum / there : 0;
-  double squares = 0;
+  if (!first) {
+    return {};
+  }
+  const double shift = sum / there;
   for (std::int64_t row = 0; row < count; ++row) {
     if (!misses(column, row)) {
-      squares += (column.number(row) - mean) * (column.number(row) - mean);
+      const double distance = column.number(row) - *first - shift;
+      squares += distance * distance;
     }
   }
-  const double deviation = there > 0 ? std::sqrt(squares / there) : 0;
-  return {mean, deviation > 0 ? deviation : 1};
+  const double deviation = std::sqrt(squares / there);
+  return {*first + shift, deviation > 0 ? deviation : 1};
+}
+
+std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
+                                            const std::vector<std::string>& names,
+                                            SourceLoc loc) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < table.row_count(); ++row) {
+    if (std::ranges::none_of(
+            names, [&](const std::string& name) { return misses(table.column(name, loc), row); })) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
 }
 
 void require_number(const CsvColumn& column, SourceLoc loc) {
@@ -122,48 +138,63 @@ TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, S
       static_cast<void>(train.column(name, loc));
     }
   }
-  learn_features(train, options, loc);
-  if (!options.target.empty()) {
-    learn_target(train, options, loc);
-  }
-  if (numbers_.empty() && categories_.empty()) {
-    refuse_table("there are no columns to learn from", loc);
-  }
-}
-
-void TableEncoder::learn_features(const CsvTable& train,
-                                  const TableOptions& options,
-                                  SourceLoc loc) {
+  std::vector<std::string> names;
   for (const CsvColumn& column : train.columns()) {
     const bool is_asked = options.features.empty() || is_among(options.features, column.name);
-    if (!is_asked || column.name == options.target || is_among(options.leave_out, column.name)) {
-      continue;
+    if (is_asked && column.name != options.target && !is_among(options.leave_out, column.name)) {
+      names.push_back(column.name);
     }
-    if (column.type != CsvType::text) {
-      const Moments moments = moments_of(column, loc);
-      numbers_.push_back({.column = column.name,
-                          .mean = moments.mean,
-                          .deviation = options.standardise ? moments.deviation : 0});
-      continue;
+  }
+  if (names.empty()) {
+    refuse_table("there are no columns to learn from", loc);
+  }
+  std::optional<CsvTable> whole;  // what is dropped is not learned from either
+  if (missing_ == MissingValue::drop) {
+    std::vector<std::string> needed = names;
+    if (!options.target.empty()) {
+      needed.push_back(options.target);
     }
-    Category category{.column = column.name, .texts = distinct(column)};
-    if (static_cast<std::int64_t>(category.texts.size()) > options.most_categories) {
-      refuse_table(
-          fmt::format("column '{}' has {} different texts, '{}' and '{}' among them: leave "
-                      "it out, read it as another type, or raise most_categories ({})",
-                      column.name,
-                      category.texts.size(),
-                      category.texts.front(),
-                      category.texts.back(),
-                      options.most_categories),
-          loc);
+    whole = train.rows(rows_without_gaps(train, needed, loc), loc);
+    if (whole->row_count() == 0) {
+      refuse_table("every row lacks a value, and such rows are dropped", loc);
     }
-    categories_.push_back(std::move(category));
+  }
+  const CsvTable& from = whole ? *whole : train;
+  for (const std::string& name : names) {
+    learn_feature(from.column(name, loc), options, loc);
+  }
+  if (!options.target.empty()) {
+    learn_target(from.column(options.target, loc), options, loc);
   }
 }
 
-void TableEncoder::learn_target(const CsvTable& train, const TableOptions& options, SourceLoc loc) {
-  const CsvColumn& column = train.column(options.target, loc);
+void TableEncoder::learn_feature(const CsvColumn& column,
+                                 const TableOptions& options,
+                                 SourceLoc loc) {
+  if (column.type != CsvType::text) {
+    const Moments moments = moments_of(column, loc);
+    numbers_.push_back({.column = column.name,
+                        .mean = moments.mean,
+                        .deviation = options.standardise ? moments.deviation : 0});
+    return;
+  }
+  Category category{.column = column.name, .texts = distinct(column)};
+  if (static_cast<std::int64_t>(category.texts.size()) > options.most_categories) {
+    refuse_table(fmt::format("column '{}' has {} different texts, '{}' and '{}' among them: leave "
+                             "it out, read it as another type, or raise most_categories ({})",
+                             column.name,
+                             category.texts.size(),
+                             category.texts.front(),
+                             category.texts.back(),
+                             options.most_categories),
+                 loc);
+  }
+  categories_.push_back(std::move(category));
+}
+
+void TableEncoder::learn_target(const CsvColumn& column,
+                                const TableOptions& options,
+                                SourceLoc loc) {
   target_ = {.column = options.target};
   if (column.type == CsvType::text || options.target_is_class) {
     if (column.type == CsvType::real) {
@@ -209,12 +240,6 @@ std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
   }
   for (const Category& category : categories_) {
     columns.push_back(&table.column(category.column, loc));
-    if (columns.back()->type == CsvType::real) {
-      refuse_table(fmt::format("column '{}' had texts in the rows that trained, and has numbers "
-                               "here",
-                               category.column),
-                   loc);
-    }
   }
   const CsvColumn* const target = has_target ? &table.column(target_.column, loc) : nullptr;
   std::vector<std::int64_t> rows;
@@ -243,7 +268,7 @@ std::int64_t TableEncoder::code_in(const Category& category,
   if (misses(column, row)) {
     return -1;
   }
-  const std::string text = text_of(column, row);
+  const std::string text = column.text(row);
   const auto found = std::ranges::lower_bound(category.texts, text);
   return found == category.texts.end() || *found != text ? -1 : found - category.texts.begin();
 }
@@ -302,13 +327,14 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
     }
     return targets;
   }
-  if (column.type == CsvType::real) {
-    refuse_table(fmt::format("the classes in column '{}' are no whole numbers", column.name), loc);
-  }
   HostArray targets(DType::i64, {count}, loc);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string text = text_of(column, rows[i]);
-    const auto found = std::ranges::find(classes_, text);
+    const std::string text = column.text(rows[i]);
+    auto found = std::ranges::find(classes_, text);
+    if (found == classes_.end() && column.type == CsvType::integer) {  // "07" is the class 7
+      found = std::ranges::find(classes_,
+                                std::to_string(column.integers[static_cast<std::size_t>(rows[i])]));
+    }
     if (found == classes_.end()) {
       refuse_table(
           fmt::format("row {} has the class '{}' in column '{}'; those that trained are {}",

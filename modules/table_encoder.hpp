@@ -1,5 +1,6 @@
 // TableEncoder: the columns of a table as numbers for a network. It learns means, deviations and
-// categories from the rows that train, and does the same to every other table.
+// categories from the rows that train, and does the same to every other table. Categories and
+// classes are compared as they were written: "007" is not "7".
 // A value that owns what it learned. Threads: a value; const functions from any.
 // Invariant: the same table gives the same numbers, in whatever program the encoder is loaded.
 #pragma once
@@ -23,7 +24,7 @@ enum class CategoryCode : std::uint8_t {
 enum class MissingValue : std::uint8_t {
   mean,    ///< Numbers that are missing become the mean; texts, one that did not train.
   refuse,  ///< An error names the row.
-  drop,    ///< The row is left out.
+  drop,    ///< The row is left out, of what is learned too.
 };
 
 struct TableOptions {
@@ -54,8 +55,8 @@ class TableEncoder final {
   /// A table as examples: inputs f32 [n, width()], numbers first, in the order of the columns; each
   /// column of CategoryCode::index in Examples::more. Targets are f32 [n, 1], or classes, i64 [n].
   ///
-  /// Errors: ArgumentError for a column that is not there or of another type, a class that did not
-  /// train, or a missing value or target that may not be; it names the row.
+  /// Errors: ArgumentError for a column that is not there, texts where numbers trained, a class
+  /// that did not train, or a missing value or target that may not be; it names the row.
   [[nodiscard]] ArrayDataset encode(const CsvTable& table,
                                     SourceLoc loc = SourceLoc::current()) const;
   /// The same without a target, whose column need not be there: what a trained model is asked.
@@ -94,8 +95,8 @@ class TableEncoder final {
   };
 
   TableEncoder() = default;
-  void learn_features(const CsvTable& train, const TableOptions& options, SourceLoc loc);
-  void learn_target(const CsvTable& train, const TableOptions& options, SourceLoc loc);
+  void learn_feature(const CsvColumn& column, const TableOptions& options, SourceLoc loc);
+  void learn_target(const CsvColumn& column, const TableOptions& options, SourceLoc loc);
   [[nodiscard]] std::vector<std::int64_t> rows_of(const CsvTable& table,
                                                   bool has_target,
                                                   SourceLoc loc) const;

@@ -2,16 +2,38 @@
 
 #include <hearth/runtime/ops.hpp>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace hearth {
+namespace {
+
+std::vector<std::int64_t> without_ones(const Shape& shape) {
+  std::vector<std::int64_t> sizes;
+  std::ranges::copy_if(
+      shape.dims(), std::back_inserter(sizes), [](std::int64_t size) { return size != 1; });
+  return sizes;
+}
+
+}  // namespace
 
 Tensor CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
   return cross_entropy(outputs, targets);
 }
 
 Tensor MeanSquaredLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  return mse_loss(outputs, reshape(targets, outputs.shape().dims()).to(outputs.dtype()));
+  if (without_ones(outputs.shape()) != without_ones(targets.shape())) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("MeanSquaredLoss: outputs are {}, but targets {}: they "
+                                          "may differ in axes of 1 alone",
+                                          describe(outputs.dtype(), outputs.shape()),
+                                          describe(targets.dtype(), targets.shape())),
+                      .op = "MeanSquaredLoss"});
+  }
+  return mse_loss(outputs, reshape(targets, outputs.shape()).to(outputs.dtype()));
 }
 
 namespace detail {

@@ -40,7 +40,8 @@ struct LossOutputs {
 struct CrossEntropyLoss {
   [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
 };
-/// mse_loss(); targets take the outputs' shape and type, so a column may meet a list.
+/// mse_loss(); targets take the outputs' type, and a column may meet a list: shapes may differ in
+/// axes of 1. Errors: ShapeError for others.
 struct MeanSquaredLoss {
   [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
 };

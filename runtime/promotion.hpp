@@ -23,9 +23,9 @@ namespace hearth {
 /// to the one that all meet in. There a number, or a tensor of rank 0 beside one with axes, does
 /// not widen within its kind: f16[3] + 1.5 is f16, i32[3] + 1 is i32, u8[3] plus an i64 of rank 0
 /// is u8. It only changes the kind: i32[3] + 1.5 is f32, a float number counting as f32, and
-/// bool[3] + 1 is i64, an integer number counting as i64. A number that the result's type does not
-/// hold is an error: u8[3] + 300. The integers 0 and 1 beside bools alone stay bool where the op
-/// takes bools: a mask == 1.
+/// bool[3] + 1 is i64, an integer number counting as i64. A number that a
+/// result of integers does not hold is an error: u8[3] + 300 (floats become infinite). The integers
+/// 0 and 1 beside bools alone stay bool where the op takes bools: a mask == 1.
 [[nodiscard]] DType promote_types(DType a, DType b) noexcept;
 
 }  // namespace hearth

@@ -46,6 +46,13 @@ Tensor draw_once(const Tensor& weights, std::int64_t count, Generator& generator
   return topk(Arg(std::move(soonest), loc), count, {.axis = 1}).positions;
 }
 
+// Weights whose sum would be infinite are none the less weights.
+Tensor shares_of_largest(const Tensor& weights, SourceLoc loc) {
+  Tensor largest = max(Arg(weights, loc), 1, {.keep_dims = true});
+  largest = maximum(Arg(std::move(largest), loc), Arg(1e-37, loc));
+  return div(Arg(weights, loc), Arg(std::move(largest), loc));
+}
+
 // [rows, 1]: whether the row can be drawn from.
 Tensor is_drawable(const Tensor& weights, std::int64_t needed, SourceLoc loc) {
   Tensor is_weight = logical_and(Arg(is_finite(Arg(weights, loc)), loc),
@@ -83,14 +90,11 @@ Tensor randint(const Device& device,
     if (!fits(low, dtype) || !fits(high - 1, dtype)) {
       refuse(ErrorCode::invalid_argument, fmt::format("goes beyond {}", name(dtype)));
     }
-    Tensor real = random_uniform(device,
-                                 shape,
-                                 generator,
-                                 static_cast<double>(low),
-                                 static_cast<double>(high),
-                                 DType::f64,
-                                 loc);
-    return cast(Arg(floor(Arg(std::move(real), loc)), loc), dtype);
+    // low is added as a whole number: far from 0 a sum of f64 would be rounded before its floor.
+    Tensor real = random_uniform(
+        device, shape, generator, 0, static_cast<double>(high - low), DType::f64, loc);
+    Tensor above = cast(Arg(floor(Arg(std::move(real), loc)), loc), DType::i64);
+    return cast(Arg(add(Arg(std::move(above), loc), Arg(low, loc)), loc), dtype);
   });
 }
 
@@ -125,6 +129,7 @@ Tensor multinomial(Arg weights,
     rows = reshape(Arg(std::move(rows), loc), {-1, classes});
     const Tensor is_usable =
         is_drawable(rows, options.with_replacement ? std::int64_t{1} : count, loc);
+    rows = shares_of_largest(rows, loc);
     const Tensor drawn = options.with_replacement ? draw_again(rows, count, generator, loc)
                                                   : draw_once(rows, count, generator, loc);
     // An index outside of the axis, where there is nothing to draw from, poisons the result.

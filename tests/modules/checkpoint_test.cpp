@@ -127,6 +127,78 @@ TEST_F(Checkpoint, ANameThatEndsInSafetensorsIsAFile) {
   expect_equal(saved, loaded);
 }
 
+struct Renamed {
+  Linear first, last;
+  Tensor scale;
+  HEARTH_MODULE(Renamed, first, last, scale)
+};
+
+TEST_F(Checkpoint, AFileOfOtherNamesGivesAPart) {
+  const auto path = folder.path() / "weights.safetensors";
+  const Classifier saved = make(test.cpu, 1);
+  save_weights(saved, path, {{"epoch", "3"}});
+  Generator generator(2);
+  Renamed model{.first = Linear({.in = 4, .out = 8}, test.cpu, generator),
+                .last = Linear({.in = 8, .out = 3, .bias = false}, test.cpu, generator),
+                .scale = ones(test.cpu, {2})};
+  const LoadedWeights loaded =
+      load_weights(model,
+                   path,
+                   {.renames = {{"^in(ner)", "f$1"}, {"fner", "first"}, {"^outer", "last"}},
+                    .allow_missing = true,
+                    .allow_unused = true});
+  EXPECT_EQ(loaded.metadata.at("epoch"), "3");
+  EXPECT_EQ(loaded.missing, std::vector<std::string>{"scale"});
+  EXPECT_EQ(loaded.unused, std::vector<std::string>{"outer.bias"});
+  EXPECT_EQ(model.first.weight.to_vector<float>(), saved.inner.weight.to_vector<float>());
+  EXPECT_EQ(model.last.weight.to_vector<float>(), saved.outer.weight.to_vector<float>());
+  EXPECT_EQ(model.scale.to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+TEST_F(Checkpoint, WhatMayNotDifferIsRefused) {
+  const auto path = folder.path() / "weights.safetensors";
+  save_weights(make(test.cpu, 1), path);
+  Classifier model = make(test.cpu, 2);
+  const std::vector<float> before = model.inner.weight.to_vector<float>();
+  const auto refusal = [&](auto& to, const LoadWeightsOptions& options) -> std::string {
+    try {
+      load_weights(to, path, options);
+    } catch (const Exception& error) {
+      return error.what();
+    }
+    return "loaded";
+  };
+  EXPECT_THAT(refusal(model, {.renames = {{"inner", "outer"}}}),
+              HasSubstr("'inner.weight' and 'outer.weight' are both renamed to 'outer.weight'"));
+  EXPECT_THAT(refusal(model, {.renames = {{"inner", "first"}}, .allow_unused = true}),
+              HasSubstr("tensor 'inner.weight' is missing: expected f32[8, 4]"));
+  EXPECT_THAT(refusal(model, {.renames = {{"inner", "first"}}, .allow_missing = true}),
+              HasSubstr("tensor 'inner.weight' (f32[8, 4]) belongs to no parameter"));
+  EXPECT_THAT(
+      refusal(model, {.renames = {{"er\\.", "est."}}, .allow_missing = true, .allow_unused = true}),
+      HasSubstr("none of its 4 tensors is one of the model's"));
+  EXPECT_THAT(refusal(model, {.renames = {{"inner(", ""}}}),
+              HasSubstr("the pattern 'inner(' is no regular expression"));
+  EXPECT_THAT(refusal(model,
+                      {.renames = {{"^outer.bias", "outer.weight.x"},
+                                   {"^inner.bias", "outer.bias"},
+                                   {"outer.weight.x", "inner.bias"}}}),
+              HasSubstr("tensor 'outer.bias' is f32[3]: expected f32[8] of 'inner.bias'"));
+  EXPECT_EQ(model.inner.weight.to_vector<float>(), before);
+}
+
+TEST_F(Checkpoint, FloatsTakeTheModelsTypeWhenTold) {
+  const auto path = folder.path() / "weights.safetensors";
+  const Classifier saved = make(test.cpu, 1);
+  save_weights(saved, path);
+  Classifier half = to_dtype(make(test.cpu, 2), DType::bf16);
+  EXPECT_THROW(load_weights(half, path), FileError);
+  load_weights(half, path, {.cast = true});
+  EXPECT_EQ(half.inner.weight.dtype(), DType::bf16);
+  EXPECT_EQ(half.inner.weight.to(DType::f32).to_vector<float>(),
+            saved.inner.weight.to(DType::bf16).to(DType::f32).to_vector<float>());
+}
+
 TEST_F(Checkpoint, AModelThatDoesNotFitStaysAsItWas) {
   const auto path = folder.path() / "weights.safetensors";
   save_weights(make(test.cpu, 1), path);

@@ -57,6 +57,27 @@ TEST(Csv, ReadsQuotesLinesAndSpaces) {
   EXPECT_THAT(bare.column("1").integers, ElementsAre(2, 4));
 }
 
+TEST(Csv, KnowsEachLineEnd) {
+  for (const char* end : {"\n", "\r\n", "\r"}) {
+    const std::string line = end;
+    const CsvTable table = parse_csv("a,b" + line + "1,x" + line + line + "2,\"y" + line + "z\"");
+    EXPECT_EQ(table.row_count(), 2);
+    EXPECT_THAT(table.column("a").integers, ElementsAre(1, 2));
+    EXPECT_THAT(table.column("b").texts, ElementsAre("x", "y" + line + "z"));
+  }
+}
+
+TEST(Csv, KeepsWhatWasWritten) {
+  const CsvTable table = parse_csv("a,b\n007,1.50\n,2\n");
+  EXPECT_EQ(table.column("a").text(0), "007");
+  EXPECT_EQ(table.column("a").text(1), "");
+  EXPECT_EQ(table.column("b").text(0), "1.50");
+  const CsvTable made({{.name = "n", .type = CsvType::integer, .integers = {7}},
+                       {.name = "r", .type = CsvType::real, .reals = {0.5}}});
+  EXPECT_EQ(made.column("n").text(0), "7");
+  EXPECT_EQ(made.column("r").text(0), "0.5");
+}
+
 TEST(Csv, KnowsMissingValues) {
   const CsvTable table =
       parse_csv("a,b,c\n1,x,?\n,,2.5\nNA,\"NA\",\"\"\n", {.missing = {"", "NA", "?"}});

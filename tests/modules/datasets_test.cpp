@@ -15,6 +15,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -161,9 +162,16 @@ TEST(DatasetViews, SubsetsHaveAnOrderOfTheirOwn) {
               HasSubstr("there is no example 6 in hearth::ArrayDataset, which has 6"));
 }
 
+template <class Data>
+concept CanSplit = requires(Data&& data, std::vector<double> shares) {
+  random_split(std::forward<Data>(data), shares);
+};
+
 TEST(DatasetViews, RandomSplitsLeaveNothingOut) {
   const ArrayDataset data = counting(101);
   const std::vector<SubsetDataset> parts = random_split(data, {0.7, 0.2, 0.1}, 5);
+  static_assert(!CanSplit<ArrayDataset>, "the parts would outlive a temporary");
+  static_assert(CanSplit<const ArrayDataset&>);
   ASSERT_THAT(parts, SizeIs(3));
   EXPECT_EQ(parts[0].size(), 71);
   EXPECT_EQ(parts[1].size(), 20);
@@ -306,6 +314,17 @@ TEST_F(ImageFolderTest, NumbersClassesAndPicturesByName) {
   EXPECT_THAT(std::vector<float>(pixels.begin(), pixels.begin() + 12),
               ElementsAre(0, 0, 0, 0, 0.2F, 0.2F, 0.2F, 0.2F, 1, 1, 1, 1));
   EXPECT_THAT(std::vector<float>(pixels.begin() + 12, pixels.end()), Each(1.0F));
+}
+
+TEST_F(ImageFolderTest, TakesTheNumbersOfAnotherFolder) {
+  write("dog/a.png", testing::plain_picture(2, 2, {7}));
+  const ImageFolder data(folder.path(), {.classes = {"cat", "dog"}});
+  EXPECT_THAT(data.classes(), ElementsAre("cat", "dog"));
+  EXPECT_THAT(values<std::int64_t>(data.read(Numbers{0}).targets), ElementsAre(1));
+  EXPECT_THAT(refusal([&] {
+                ImageFolder(folder.path(), {.classes = {"cat", "cow"}});
+              }),
+              HasSubstr("dog: the class is not among cat, cow"));
 }
 
 TEST_F(ImageFolderTest, ScalesAndNormalises) {

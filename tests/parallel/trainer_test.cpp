@@ -544,6 +544,20 @@ TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   }
 }
 
+TEST(MeanSquaredLoss, AColumnMeetsAListAndNothingElse) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device();
+  const MeanSquaredLoss loss;
+  EXPECT_EQ(loss(ones(device, {4, 1}), zeros(device, {4}, DType::i64)).item(), 1);
+  try {
+    static_cast<void>(loss(ones(device, {2, 3}), ones(device, {3, 2})));
+    ADD_FAILURE() << "compared rows with columns";
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(),
+                StartsWith("MeanSquaredLoss: outputs are f32[2, 3], but targets f32[3, 2]"));
+  }
+}
+
 TEST(Trainer, WhatItSaysIsALineAnEpoch) {
   Digits digits;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);

@@ -43,6 +43,34 @@ TEST_F(RandomTest, RandintIsUniformOverTheRange) {
   EXPECT_EQ(integers(randint(device(), {7000}, again, -3, 4)), drawn);
 }
 
+TEST_F(RandomTest, RandintIsUniformFarFromZero) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 53U;
+  for (const std::int64_t low : {kFar - 4, -kFar, std::int64_t{1'000'000'000'000'000}}) {
+    Generator generator(kSeed);
+    const std::vector<std::int64_t> drawn =
+        randint(device(), {4000}, generator, low, low + 4).to_vector<std::int64_t>();
+    for (std::int64_t value = low; value < low + 4; ++value) {
+      expect_frequency(std::ranges::count(drawn, value), 4000, 1.0 / 4);
+    }
+  }
+}
+
+TEST_F(RandomTest, WeightsWhoseSumIsInfiniteAreDrawnEvenly) {
+  const Tensor weights = Tensor::from(device(), {3e38F, 3e38F, 3e38F}, {3}, DType::f32);
+  for (const bool with_replacement : {true, false}) {
+    Generator generator(kSeed);
+    std::vector<std::int64_t> counts(3);
+    for (int i = 0; i < 300; ++i) {
+      const Tensor drawn =
+          multinomial(weights, 1, generator, {.with_replacement = with_replacement});
+      ++counts.at(static_cast<std::size_t>(integers(drawn).front()));
+    }
+    for (const std::int64_t count : counts) {
+      expect_frequency(count, 300, 1.0 / 3);
+    }
+  }
+}
+
 TEST_F(RandomTest, RandintRefusesWhatItCannotDraw) {
   Generator generator(kSeed);
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)randint(device(), {2}, generator, 3, 3); }),
