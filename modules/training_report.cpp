@@ -100,10 +100,14 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
   add("Samples a second", false, {{"samples", column(history, [](const EpochRecord& epoch) {
                                      return epoch.samples_per_s();
                                    })}});
+  std::erase_if(charts, [](const LineChart& chart) { return chart.lines.front().values.empty(); });
   return charts;
 }
 
 std::string epoch_table(const TrainingReport& report) {
+  if (report.history.epochs.empty()) {
+    return "<p>None has ended.</p>\n";
+  }
   std::string text = "<div class=\"wide\"><table>\n<tr><th>epoch</th><th>training loss</th>";
   const bool has_losses = has_validation(report.history);
   text += has_losses ? "<th>validation loss</th>" : "";

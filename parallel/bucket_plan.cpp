@@ -12,15 +12,16 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
     if (!is_float(form.dtype)) {
       continue;
     }
-    if (!is_open || buckets_.back().dtype != form.dtype) {
+    const std::int64_t count = form.shape.element_count();
+    const bool stands_alone = 2 * count * size_bytes(form.dtype) >= bucket_bytes;
+    if (!is_open || stands_alone || buckets_.back().dtype != form.dtype) {
       buckets_.push_back({.dtype = form.dtype, .element_count = 0, .entries = {}});
     }
     Bucket& bucket = buckets_.back();
-    const std::int64_t count = form.shape.element_count();
     places_[index] = BucketPlace{buckets_.size() - 1, bucket.entries.size()};
     bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
     bucket.element_count += count;
-    is_open = bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
+    is_open = !stands_alone && bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
   }
 }
 

@@ -179,9 +179,6 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
                                                   LaneId lane) {
   const RuntimeTables& tables = endpoint_.tables();
   const KernelCall& call = launch.call;
-  const std::string_view name = call.epilogue != nullptr     ? call.epilogue->expression->name
-                                : call.expression != nullptr ? call.expression->name
-                                                             : tables.op_name(call.op.record());
   const auto run = [&] {
     Status status = run_call("the kernel", launch, rule);
     if (status.has_value()) {
@@ -192,7 +189,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   if (!tables.trace().is_on()) {
     return run();
   }
-  const TraceEvent event = event_of(call.op, name, op_count, lane);
+  const TraceEvent event = event_of(call.op, traced_name(call), op_count, lane);
   if (runs_inline_) {
     const TraceSpan span(&tables.trace(), event);
     return run();
@@ -201,6 +198,20 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   Status status = run();
   traced_.reset();
   return status;
+}
+
+// The name of a group is copied: when the trace is written its plan may be gone.
+std::string_view Dispatch::traced_name(const KernelCall& call) const {
+  const RuntimeTables& tables = endpoint_.tables();
+  const std::string_view first_op = tables.op_name(call.op.record());
+  const std::string* const group = call.epilogue != nullptr     ? &call.epilogue->expression->name
+                                   : call.expression != nullptr ? &call.expression->name
+                                                                : nullptr;
+  try {
+    return group == nullptr ? first_op : tables.trace().keep(*group);
+  } catch (const std::bad_alloc&) {
+    return first_op;
+  }
 }
 
 detail::TimePoint Dispatch::traced_now() const noexcept {

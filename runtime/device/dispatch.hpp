@@ -265,6 +265,7 @@ class Dispatch {
                                       OnShortage rule,
                                       LaneId lane);
   /// A kernel of this op as an event that begins now, in a trace.
+  [[nodiscard]] std::string_view traced_name(const KernelCall& call) const;
   [[nodiscard]] TraceEvent event_of(const OpView& op,
                                     std::string_view name,
                                     std::size_t op_count,

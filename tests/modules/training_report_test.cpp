@@ -164,7 +164,10 @@ TEST(TrainingReport, IsWellFormedAndNeedsNothingElse) {
 }
 
 TEST(TrainingReport, OfARunWithoutEpochsIsWellFormedToo) {
-  EXPECT_EQ(fault_of(html_of({})), "");
+  const std::string html = html_of({});
+  EXPECT_EQ(fault_of(html), "");
+  EXPECT_THAT(html, Not(HasSubstr("<svg"))) << "no curves of nothing";
+  EXPECT_THAT(html, HasSubstr("None has ended."));
 }
 
 /// What a console wrote.

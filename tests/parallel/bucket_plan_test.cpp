@@ -22,13 +22,21 @@ TEST(BucketPlan, FillsFromTheLastParameterToTheFirst) {
 }
 
 TEST(BucketPlan, ClosesABucketThatIsLargeEnough) {
-  const BucketPlan plan({form(1), form(10), form(3), form(2)}, 4 * 5);
-  ASSERT_EQ(plan.buckets().size(), 3U);
-  EXPECT_EQ(plan.buckets()[0].element_count, 5);
-  EXPECT_EQ(plan.buckets()[1].element_count, 10);
-  EXPECT_EQ(plan.buckets()[2].element_count, 1);
-  EXPECT_EQ(plan.place_of(2)->bucket, 0U);
-  EXPECT_EQ(plan.place_of(2)->entry, 1U);
+  const BucketPlan plan({form(1), form(2), form(2), form(2), form(2)}, 4 * 5);
+  ASSERT_EQ(plan.buckets().size(), 2U);
+  EXPECT_EQ(plan.buckets()[0].element_count, 6);
+  EXPECT_EQ(plan.buckets()[1].element_count, 3);
+  EXPECT_EQ(plan.place_of(3)->bucket, 0U);
+  EXPECT_EQ(plan.place_of(3)->entry, 1U);
+}
+
+TEST(BucketPlan, ALargeParameterIsABucketByItself) {
+  const BucketPlan plan({form(1), form(3), form(1), form(10), form(2)}, 4 * 6);
+  ASSERT_EQ(plan.buckets().size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(plan.buckets()[i].entries.size(), 1U);
+    EXPECT_EQ(plan.place_of(i)->bucket, 4 - i);
+  }
 }
 
 TEST(BucketPlan, KeepsTypesApart) {
