@@ -251,6 +251,9 @@ class Dispatch {
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
                               OnShortage rule);
+  [[nodiscard]] Status submit_custom(const ResolvedOp& op,
+                                     std::span<const HeldStorage> storages,
+                                     OnShortage rule);
   [[nodiscard]] Status submit_joined(std::span<LaneState* const> lanes,
                                      const Storage& in,
                                      const Storage& out,
@@ -297,6 +300,8 @@ class Dispatch {
   void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
+  /// The program's own code of an op of kind `custom`; null for the other kinds.
+  [[nodiscard]] const CustomCode* custom_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
   /// the gradient for the rest.
   [[nodiscard]] static constexpr int updated_input(int output_index) noexcept {
