@@ -32,12 +32,13 @@ enum class Setting : std::uint8_t {
   fusion_limit,         ///< HEARTH_FUSION_LIMIT
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
   deterministic,        ///< HEARTH_DETERMINISTIC
+  blocking_compiles,    ///< HEARTH_BLOCKING_COMPILES
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 16;
+inline constexpr int kSettingCount = 17;
 
 struct SettingInfo {
   Setting setting;

@@ -237,6 +237,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
     const TraceSpan span(&tables.trace(), event);
     return run();
   }
+  in_flight_.keep_times(*backend_);
   traced_ = event;
   Status status = run();
   traced_.reset();
@@ -327,10 +328,12 @@ Explanation Dispatch::take_journal() {
 }
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
+  is_compiling_ = false;
   may_have_begun_ = true;  // where something throws nobody knows
   const auto run = [&]() -> Status {
     Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
     may_have_begun_ = done.may_have_begun;
+    is_compiling_ = done.is_compiling;
     return std::move(done.status);
   };
   Status status = guarded(what, run);
