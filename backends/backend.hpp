@@ -7,11 +7,13 @@
 // with points that are done.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <hearth/backends/kernel.hpp>
 #include <hearth/backends/scratch_memory.hpp>
@@ -62,6 +64,9 @@ struct Launch {
   /// output i has the elements of input keeps[i] afterwards, which is as large.
   std::span<const ErrorCell> guards = {};
   std::span<const std::int8_t> keeps = {};
+  /// It may be refused for as long as its kernel is being compiled (Issue::is_compiling): the
+  /// caller has other kernels for the same work.
+  bool may_come_later = false;
 };
 
 /// What became of a submit: the first `issued` launches run or have run, up to `point`; launch
@@ -74,6 +79,23 @@ struct Issue {
   /// that knows better says so: then the op counts as never tried, and what it would have
   /// overwritten is whole.
   bool may_have_begun = true;
+  /// Launch number `issued` was refused because its kernel is being compiled, and was allowed to
+  /// come later.
+  bool is_compiling = false;
+};
+
+/// What a backend has compiled since it was opened.
+struct CompileCounts {
+  std::uint64_t kernels = 0;   ///< Made, by the driver or from what it keeps on disk.
+  std::uint64_t compiled = 0;  ///< Of these, from a text that was on no disk.
+};
+
+/// When the work of kOpStream up to `value`, behind the batch before, ran: by the device's clock,
+/// as times of the host's steady clock, to some ten microseconds.
+struct BatchTime {
+  std::uint64_t value = 0;
+  std::chrono::nanoseconds begin = {};
+  std::chrono::nanoseconds end = {};
 };
 
 class Backend {
@@ -162,6 +184,13 @@ class Backend {
     static_cast<void>(cell);
     return {};
   }
+  [[nodiscard]] virtual CompileCounts compile_counts() const noexcept { return {}; }
+  /// From here on, or no longer, a device with a clock of its own keeps when its batches ran, for
+  /// take_batch_times().
+  virtual void keep_batch_times(bool keeps) { static_cast<void>(keeps); }
+  /// When batches that have ended ran, each once, in their order. A device that keeps no times has
+  /// none.
+  [[nodiscard]] virtual std::vector<BatchTime> take_batch_times() { return {}; }
 };
 
 }  // namespace hearth

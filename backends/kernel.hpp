@@ -13,6 +13,7 @@
 namespace hearth {
 
 class Constant;
+struct CustomCode;
 struct Expression;
 struct ScalarAttributes;
 
@@ -58,6 +59,8 @@ struct KernelCall {
   std::span<const TensorView> outputs;
   const Expression* expression = nullptr;
   const Epilogue* epilogue = nullptr;
+  /// Of an op of kind `custom`, whose operands are all contiguous; else null.
+  const CustomCode* custom = nullptr;
 };
 
 /// yes, or no with a reason that a user understands.

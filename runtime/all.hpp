@@ -8,6 +8,7 @@
 #include <hearth/memory/page_provider.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/axes.hpp>
+#include <hearth/runtime/base/custom_code.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/error.hpp>
@@ -22,6 +23,7 @@
 #include <hearth/runtime/base/std_future.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/buffer.hpp>
+#include <hearth/runtime/custom_kernel.hpp>
 #include <hearth/runtime/custom_op.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/explanation.hpp>

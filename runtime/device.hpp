@@ -45,12 +45,14 @@ struct DeviceStatistics {
   std::uint64_t joined_ops = 0;     ///< ops that ran as one kernel with like ops of other streams
   std::uint64_t fused_ops = 0;      ///< ops that ran as one kernel with their neighbours
   std::uint64_t fused_kernels = 0;  ///< of `kernels`, those
-  std::uint64_t plans = 0;          ///< forms of such groups that the device knows
-  std::uint64_t plan_hits = 0;      ///< groups whose form it knew already
-  std::uint64_t plan_misses = 0;    ///< and those that were new to it
-  std::uint64_t given_up_ops = 0;   ///< of poisoned_ops, those that a cancel, a stop or a deadline
-                                    ///< of their stream kept from running
-  std::uint64_t streams = 0;        ///< streams with records so far that have not ended
+  std::uint64_t early_groups = 0;   ///< that ran op by op while their kernel was compiled
+  std::uint64_t compiled = 0;     ///< kernels made from a text that no earlier run has left on disk
+  std::uint64_t plans = 0;        ///< forms of such groups that the device knows
+  std::uint64_t plan_hits = 0;    ///< groups whose form it knew already
+  std::uint64_t plan_misses = 0;  ///< and those that were new to it
+  std::uint64_t given_up_ops = 0;  ///< of poisoned_ops, those that a cancel, a stop or a deadline
+                                   ///< of their stream kept from running
+  std::uint64_t streams = 0;       ///< streams with records so far that have not ended
   /// How often the device stopped looking ahead in a stream, by WindowEnd. All 0 with Fusion::off.
   std::array<std::uint64_t, kWindowEndCount> window_ends = {};
   /// Of these, how often it had looked at all ops between two program boundaries: such windows are

@@ -112,6 +112,7 @@ struct Runtime::Impl {
   std::vector<Node> nodes;
   const detail::BackendFactory* backend_factory = nullptr;  // while the constructor runs
   bool has_async_sims = false;
+  bool compiles_block = false;
   Fusion fusion = Fusion::on;
 
   Impl() = default;
@@ -181,6 +182,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .cores = options.cores,
       .is_serial = executor->is_manual(),
       .sim_computes = options.sim_computes,
+      .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
       .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 
@@ -321,6 +323,8 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   tables->between = options.round_intermediates || rounds || tables->is_deterministic
                         ? Between::rounded
                         : Between::wide;
+  compiles_block = tables->is_deterministic || options.blocking_compiles ||
+                   settings.boolean(Setting::blocking_compiles).value().value_or(false);
   tables->failures().open(std::shared_ptr<Log>(tables, &tables->log));
   for (const std::string& variable : unknown_settings()) {
     tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));

@@ -95,6 +95,11 @@ struct RuntimeOptions {
   /// every run, and where one thread submits, groups, their numbers and the device's counters are,
   /// too. An op that nobody asks for may run late. HEARTH_DETERMINISTIC=on sets it when false.
   bool deterministic = false;
+  /// Whether a device waits while the kernel of a group of ops is compiled. Else threads compile
+  /// it, and the ops run one by one until it is there: which bits of a GPU's results they get is a
+  /// matter of time, so `deterministic` makes devices wait. HEARTH_BLOCKING_COMPILES=on sets it
+  /// when false.
+  bool blocking_compiles = false;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

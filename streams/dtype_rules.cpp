@@ -158,6 +158,7 @@ Result<DType> result_dtype(OpKind kind, Specs inputs) {
     case DtypeRule::attention:
       return attention_dtype(info, inputs);
     case DtypeRule::expression:
+    case DtypeRule::custom:
     case DtypeRule::none:
       return inputs[0].dtype;
     case DtypeRule::given:

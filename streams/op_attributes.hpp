@@ -117,6 +117,11 @@ struct ExpressionAttributes {
   std::uint32_t row_axes =
       0;  ///< The last axes, which a row kernel takes whole; 0: it is pointwise.
 };
+/// custom. Its numbers, 8 bytes each, end the record's blob: the bits of an f64.
+struct CustomAttributes {
+  std::uint32_t custom = 0;  ///< Its number in its runtime's table.
+  std::uint32_t number_count = 0;
+};
 /// upload, readback, lend, sync: a pointer to the client's ticket, valid until the ticket is
 /// fulfilled.
 struct TicketAttributes {

@@ -102,6 +102,10 @@ constexpr AttributeField kExpression[] = {
     field("flops", offsetof(ExpressionAttributes, flops), Type::u32, Role::choice),
     field("row_axes", offsetof(ExpressionAttributes, row_axes), Type::u32, Role::choice),
 };
+constexpr AttributeField kCustom[] = {
+    field("custom", offsetof(CustomAttributes, custom), Type::u32, Role::choice),
+    field("number_count", offsetof(CustomAttributes, number_count), Type::u32, Role::choice),
+};
 constexpr AttributeField kLimit[] = {
     field("deadline", offsetof(LimitAttributes, deadline), Type::time, Role::ticket),
     field("stop", offsetof(LimitAttributes, stop), Type::pointer, Role::ticket),
@@ -277,6 +281,7 @@ constexpr OpFacts kRows[kOpKindCount] = {
     elementwise(OpKind::ceil, kSimple),
     elementwise(OpKind::round, kSimple),
     elementwise(OpKind::trunc, kSimple),
+    Row(OpKind::custom, FusionClass::opaque, IndexRule::none, kSimple).fields(kCustom),
 };
 
 constexpr bool is_in_order() {

@@ -26,6 +26,7 @@ enum class FusionClass : std::uint8_t {
   scan,    ///< Each element follows from all before it, or from all behind it: cumsum.
   gather,  ///< Elements go to other places: concat, slice_scatter, by index.
   attention,
+  opaque,   ///< A kernel of the program's own: nothing is known of it.
   barrier,  ///< Ends every group: a record that others wait for, or that changes what holds.
 };
 

@@ -120,7 +120,9 @@ enum class OpKind : std::uint16_t {
   ceil = 88,
   round = 89,  // halves to the even one
   trunc = 90,
+  // a kernel that the program brings itself: runtime/base/custom_code.hpp
+  custom = 91,  // (inputs...) -> outputs, as the program's rule says
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::trunc) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::custom) + 1;
 
 }  // namespace hearth

@@ -383,6 +383,12 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "The nearest whole number; of two as near the even one."),
     Row{OpKind::trunc, "trunc", OpClass::unary, kFloats}.no_gradient().doc(
         "The whole number towards zero."),
+    Row{OpKind::custom, "custom", OpClass::custom, kAll}
+        .inputs(1, kMostCustomInputs)
+        .outputs(kMostCustomOutputs)
+        .rule(DtypeRule::custom)
+        .attributes<CustomAttributes>()
+        .doc("A kernel that the program brings itself, with its own rule for shapes and types."),
 };
 
 namespace {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <hearth/runtime/base/custom_code.hpp>
 #include <hearth/runtime/base/shape.hpp>
 #include <hearth/streams/op_kind.hpp>
 #include <hearth/streams/op_record.hpp>
@@ -28,6 +29,7 @@ enum class OpClass : std::uint8_t {
   row,  ///< softmax and its kin, and scans
   optimizer,
   expression,  ///< An elementwise function that the program captured.
+  custom,      ///< A kernel of the program's own.
   indexing,    ///< Along an axis, where an index says: gather and its kin.
   attention,
   lifetime,  ///< upload, drop, publish, ...: handled by the actor, never a kernel
@@ -46,6 +48,7 @@ enum class DtypeRule : std::uint8_t {
   indexed,         ///< (t, i32 or i64 index) -> t
   attention,       ///< Floats of one type; logarithms of sums and the mask apart.
   expression,      ///< As its kernel says.
+  custom,          ///< As the program's rule says.
   none,            ///< lifetime records
 };
 

@@ -63,8 +63,10 @@ Made make_sim(const BackendRequest& request, int /*number*/) {
 
 #ifdef HEARTH_BACKEND_VULKAN
 Made make_vulkan(const BackendRequest& request, int number) {
-  return vulkan::VulkanBackend::open(
-      {.name = request.name, .index = number, .faults = request.faults});
+  return vulkan::VulkanBackend::open({.name = request.name,
+                                      .index = number,
+                                      .executor = request.compiler,
+                                      .faults = request.faults});
 }
 #else
 Made make_vulkan(const BackendRequest& request, int /*number*/) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/sim_schedule.hpp>
@@ -21,7 +22,9 @@ struct BackendRequest {
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
-  FaultPlan faults = {};        ///< sim, vulkan: what goes wrong
+  /// vulkan: for threads that compile kernels; null = they are compiled when they are needed
+  Executor* compiler = nullptr;
+  FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
   /// sim: its work is asynchronous, and ends in this way; empty = inline
   std::optional<SimSchedule> sim_schedule = {};
 };

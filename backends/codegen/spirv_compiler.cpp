@@ -1,5 +1,10 @@
 #include <hearth/backends/codegen/spirv_compiler.hpp>
 
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 #include <glslang/Public/ResourceLimits.h>
 #include <glslang/Public/ShaderLang.h>
@@ -37,6 +42,51 @@ std::string numbered(const std::string& text) {
   return out;
 }
 
+// Line `number` of a text, from 1; empty where it has fewer.
+std::string_view line_of(std::string_view text, int number) {
+  for (; number > 1 && !text.empty(); --number) {
+    const std::size_t end = text.find('\n');
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  return begin == std::string_view::npos
+             ? std::string_view()
+             : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+// The compiler writes "ERROR: STRING:LINE: words"; string 1 is the program's. What it says of other
+// lines follows from those, or, where there are none, is all that there is to say.
+std::optional<Error> wrong_program_text(std::string_view log, std::string_view text) {
+  const std::size_t begin = text.find(kProgramLines);
+  if (begin == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view own = text.substr(begin + kProgramLines.size());
+  constexpr std::string_view kMark = "ERROR: 1:";
+  std::string what;
+  for (std::string_view rest = log; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view said = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (!said.starts_with(kMark)) {
+      continue;
+    }
+    const std::size_t colon = std::min(said.find(':', kMark.size()), said.size());
+    const int number = std::atoi(std::string(said.substr(kMark.size(), colon)).c_str());  // NOLINT
+    what += fmt::format("\n  line {}: {}\n    {}",
+                        number,
+                        trimmed(said.substr(std::min(colon + 1, said.size()))),
+                        trimmed(line_of(own, number)));
+  }
+  return Error{.code = ErrorCode::kernel_failed,
+               .text = "the GLSL text does not compile:" +
+                       (what.empty() ? " " + std::string(trimmed(log)) : what)};
+}
+
 }  // namespace
 
 Result<SpirvModule> compile_glsl(std::string_view name,
@@ -51,11 +101,17 @@ Result<SpirvModule> compile_glsl(std::string_view name,
   shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_5);
   const auto messages = static_cast<EShMessages>(EShMsgSpvRules | EShMsgVulkanRules);
   if (!shader.parse(GetDefaultResources(), 460, false, messages)) {
+    if (std::optional<Error> own = wrong_program_text(shader.getInfoLog(), text)) {
+      return *std::move(own);
+    }
     return wrong(name, "glslang", fmt::format("{}{}", shader.getInfoLog(), numbered(text)));
   }
   glslang::TProgram program;
   program.addShader(&shader);
   if (!program.link(messages)) {
+    if (std::optional<Error> own = wrong_program_text(program.getInfoLog(), text)) {
+      return *std::move(own);
+    }
     return wrong(name, "glslang, linking", program.getInfoLog());
   }
   SpirvModule module;

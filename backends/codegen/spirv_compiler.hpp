@@ -19,9 +19,16 @@ struct SpirvOptions {
 
 using SpirvModule = std::vector<std::uint32_t>;
 
+/// Stands in a text in front of lines that a program wrote, whose numbers begin at 1 there; what
+/// follows them begins with `kProgramLinesEnd`.
+inline constexpr std::string_view kProgramLines = "\n#line 1 1\n";
+inline constexpr std::string_view kProgramLinesEnd = "\n#line 1 2\n";
+
 /// A module for Vulkan 1.2 with one entry point, `main`.
 ///
-/// Errors: internal, with what the compiler says and the lines of the text that it names.
+/// Errors: internal, with what the compiler says and the lines of the text that it names;
+/// kernel_failed for a text with kProgramLines: what it says of these, with their numbers and
+/// words.
 [[nodiscard]] Result<SpirvModule> compile_glsl(std::string_view name,
                                                const std::string& text,
                                                SpirvOptions options = {});

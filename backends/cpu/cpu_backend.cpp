@@ -42,7 +42,8 @@ struct CpuBackend::Machine {
                               conv_rows(),
                               pool_rows(),
                               indexing_rows(),
-                              attention_rows()}) {
+                              attention_rows(),
+                              custom_rows()}) {
       for (const KernelRow& row : group) {
         rows[static_cast<std::size_t>(row.kind)] = row;
       }

@@ -56,5 +56,6 @@ elementwise_rows() noexcept;  // creation, cast, unary, binary, where, copy, con
 [[nodiscard]] std::span<const KernelRow> pool_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> indexing_rows() noexcept;
 [[nodiscard]] std::span<const KernelRow> attention_rows() noexcept;
+[[nodiscard]] std::span<const KernelRow> custom_rows() noexcept;
 
 }  // namespace hearth::cpu

@@ -39,6 +39,8 @@ namespace hearth::reference {
     const KernelCall& call);  // indexing.cpp: gather, index_select and their adjoints
 [[nodiscard]] Status evaluate_expression(
     const KernelCall& call);  // expression.cpp, by the interpreter of KernelIR
+[[nodiscard]] Status evaluate_custom(
+    const KernelCall& call);  // custom.cpp, by the program's function
 [[nodiscard]] Status evaluate_with_epilogue(
     const KernelCall& call);  // epilogue.cpp: any op of one result, then an expression on it
 

@@ -103,6 +103,8 @@ Evaluator evaluator(OpKind kind) {
       return evaluate_optimizer;
     case OpKind::expression:
       return evaluate_expression;
+    case OpKind::custom:
+      return evaluate_custom;
     case OpKind::gather:
     case OpKind::index_select:
     case OpKind::scatter_add:
@@ -175,6 +177,9 @@ Support supports(const KernelCall& call) {
   }
   if (info.kind == OpKind::expression && call.expression == nullptr) {
     return {.yes = false, .reason = "expression without the function that it stands for"};
+  }
+  if (info.kind == OpKind::custom && call.custom == nullptr) {
+    return {.yes = false, .reason = "custom without the code that it stands for"};
   }
   const DType dtype = typed_operand(call).dtype;
   if (!accepts(info.kind, dtype)) {

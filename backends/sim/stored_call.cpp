@@ -16,7 +16,10 @@ bool share_bytes(const std::vector<ByteRange>& some, const std::vector<ByteRange
 }  // namespace
 
 StoredCall::StoredCall(const KernelCall& call)
-    : record_(call.op.record()), input_count_(call.inputs.size()), expression_(call.expression) {
+    : record_(call.op.record()),
+      input_count_(call.inputs.size()),
+      expression_(call.expression),
+      custom_(call.custom) {
   if (record_.blob_size_bytes > 0) {
     blob_.assign(call.op.blob(), call.op.blob() + record_.blob_size_bytes);
   }
@@ -49,7 +52,8 @@ KernelCall StoredCall::call() const noexcept {
           views.first(input_count_),
           views.subspan(input_count_ + beside_count_),
           expression_,
-          epilogue_ ? &*epilogue_ : nullptr};
+          epilogue_ ? &*epilogue_ : nullptr,
+          custom_};
 }
 
 bool Access::conflicts_with(const Access& other) const noexcept {

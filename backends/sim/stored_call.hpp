@@ -34,6 +34,7 @@ class StoredCall final {
   std::size_t input_count_;
   std::size_t beside_count_ = 0;  ///< Of the epilogue's inputs, between the others and the outputs.
   const Expression* expression_;
+  const CustomCode* custom_;
   std::vector<ScalarAttributes> parameters_ = {};  ///< Of the epilogue.
   std::optional<Epilogue> epilogue_ = {};
 };

@@ -42,6 +42,7 @@ CommandStream::~CommandStream() {
   const DeviceApi& api = device_->api();
   const auto destroy = [&](const Batch& batch) {
     if (batch.pool != VK_NULL_HANDLE) {
+      clock_.forget(batch.queries);
       api.vkDestroyCommandPool(device_->handle(), batch.pool, nullptr);
     }
   };
@@ -72,6 +73,7 @@ Status CommandStream::retire() {
   HEARTH_TRY(const std::uint64_t value, completed());
   while (!running_.empty() && running_.front().value <= value) {
     ring_begin_ = running_.front().parameters_end;
+    clock_.read(running_.front().value, std::exchange(running_.front().queries, {}));
     free_.push_back(running_.front());
     running_.pop_front();
   }
@@ -145,8 +147,14 @@ Status CommandStream::open_batch() {
     free_.push_back(std::exchange(open_, {}));
     return device_->failed("vkBeginCommandBuffer", result);
   }
+  open_.queries = clock_.begin(open_.commands);
   barrier();
   return {};
+}
+
+std::vector<BatchTime> CommandStream::take_times() {
+  static_cast<void>(retire());  // a loss is reported by who submits or waits
+  return clock_.take();
 }
 
 void CommandStream::wait_for(VkSemaphore semaphore, std::uint64_t value) {
@@ -160,6 +168,7 @@ Status CommandStream::flush() {
   }
   const DeviceApi& api = device_->api();
   barrier_for_host();
+  clock_.end(open_.commands, open_.queries);
   VkResult result = api.vkEndCommandBuffer(open_.commands);
   if (result != VK_SUCCESS) {
     return device_->failed("vkEndCommandBuffer", result);

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "batch_clock.hpp"
 #include "hazard_tracker.hpp"
 #include "kernel_encoder.hpp"
 #include "vulkan_device.hpp"
@@ -55,12 +56,17 @@ class CommandStream final {
   /// Submits the open batch. Errors: device_lost; what Vulkan refuses.
   [[nodiscard]] Status flush();
 
+  void keep_times(bool keeps) noexcept { clock_.keep(keeps); }
+  /// Of the batches that have ended since the last call.
+  [[nodiscard]] std::vector<BatchTime> take_times();
+
  private:
   struct Batch {
     VkCommandPool pool = VK_NULL_HANDLE;
     VkCommandBuffer commands = VK_NULL_HANDLE;
     std::uint64_t value = 0;
     std::uint64_t parameters_end = 0;  ///< Of the ring, when it has ended.
+    BatchQueries queries = {};
   };
   struct Wait {
     VkSemaphore semaphore;
@@ -70,7 +76,7 @@ class CommandStream final {
   CommandStream(std::shared_ptr<const VulkanDevice> device,
                 Work work,
                 VkPipelineLayout layout) noexcept
-      : device_(std::move(device)), work_(work), layout_(layout) {}
+      : device_(std::move(device)), work_(work), layout_(layout), clock_(*device_) {}
   [[nodiscard]] Status open_batch();
   [[nodiscard]] Result<Batch> take_batch();
   /// Takes back the batches that have ended.
@@ -89,6 +95,7 @@ class CommandStream final {
   std::uint32_t open_count_ = 0;
   VkPipeline bound_ = VK_NULL_HANDLE;
   std::vector<Wait> waits_;
+  BatchClock clock_;
   std::deque<Batch> running_;
   std::vector<Batch> free_;
   HazardTracker hazards_;

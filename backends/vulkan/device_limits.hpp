@@ -16,6 +16,8 @@ struct DeviceLimits {
   bool has_cooperative_matrix = false;     ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
   bool has_cooperative_bf16 = false;       ///< The same by KHR, with bfloat16 factors.
   bool emulates_matrix_units = false;      ///< Runs their kernels without them: see product.cpp.
+  std::uint32_t timestamp_bits = 0;        ///< Of the compute queue; 0: it has none.
+  double timestamp_ns = 1;                 ///< What one of their ticks is.
   int multiprocessors = 1;                 ///< About how many workgroups run at a time.
   /// Multiplications from which on a product's sizes become part of its text: 4 to 33 % faster on
   /// an H200, and a shader for each size.

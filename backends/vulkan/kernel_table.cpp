@@ -3,6 +3,7 @@
 #include "backends/vulkan/kernels/attention.hpp"
 #include "backends/vulkan/kernels/convolution.hpp"
 #include "backends/vulkan/kernels/cross_entropy.hpp"
+#include "backends/vulkan/kernels/custom.hpp"
 #include "backends/vulkan/kernels/expression.hpp"
 #include "backends/vulkan/kernels/indexing.hpp"
 #include "backends/vulkan/kernels/matmul.hpp"
@@ -34,6 +35,7 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
     }
   }
   set(OpKind::expression, {encode_expression, supports_expression, in_place});
+  set(OpKind::custom, {.encode = encode_custom});
   set(OpKind::copy, {.encode = encode_copy, .may_alias = copy_may_alias});
   set(OpKind::concat, {.encode = encode_concat});
   set(OpKind::slice_scatter, {.encode = encode_slice_scatter});

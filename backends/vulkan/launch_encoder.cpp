@@ -16,7 +16,15 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
                                ShaderText text,
                                const ParameterBlock& parameters,
                                Grid grid) {
-  HEARTH_TRY(const VkPipeline pipeline, shaders_.pipeline(key, text));
+  // Once it has recorded something the launch has to be whole: then it waits.
+  const bool may_come_later = terms_.may_come_later && dispatches_ == 0;
+  HEARTH_TRY(const VkPipeline pipeline,
+             may_come_later ? shaders_.pipeline_if_made(key, text) : shaders_.pipeline(key, text));
+  if (pipeline == VK_NULL_HANDLE) {
+    is_compiling_ = true;
+    terms_.records = false;  // what comes is asked for, and not recorded
+    return {};
+  }
   if (!terms_.records || grid.x == 0 || grid.y == 0 || grid.z == 0) {
     return {};
   }

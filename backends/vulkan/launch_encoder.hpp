@@ -15,6 +15,8 @@ namespace hearth::vulkan {
 /// What a launch brings beside its operands.
 struct LaunchTerms {
   bool records = true;  ///< false: it only makes pipelines.
+  /// It records nothing where its first pipeline is not made yet: is_compiling() then says so.
+  bool may_come_later = false;
   std::uint64_t cell = 0;
   std::uint64_t guard = 0;
   std::span<const std::int8_t> keeps = {};
@@ -25,7 +27,12 @@ class LaunchEncoder final : public KernelEncoder {
   LaunchEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops) noexcept
       : device_(device), shaders_(shaders), ops_(ops) {}
 
-  void begin(const LaunchTerms& terms) noexcept { terms_ = terms; }
+  void begin(const LaunchTerms& terms) noexcept {
+    terms_ = terms;
+    is_compiling_ = false;
+  }
+  /// Whether this launch waits for its pipelines.
+  [[nodiscard]] bool is_compiling() const noexcept { return is_compiling_; }
   void forget_dispatches() noexcept { dispatches_ = 0; }
   [[nodiscard]] std::uint64_t dispatches() const noexcept { return dispatches_; }
 
@@ -53,6 +60,7 @@ class LaunchEncoder final : public KernelEncoder {
   ShaderStore& shaders_;
   CommandStream& ops_;
   LaunchTerms terms_;
+  bool is_compiling_ = false;
   std::uint64_t dispatches_ = 0;
   Buffer scratch_;
   std::deque<Outgrown> outgrown_;

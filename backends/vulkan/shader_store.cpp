@@ -1,188 +1,42 @@
 #include "shader_store.hpp"
 
-#include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "cooperative_matrix.hpp"
-
-#include <hearth/backends/codegen/cooperative_rewrite.hpp>
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-#include <hearth/runtime/base/checked_file.hpp>
-
 namespace hearth::vulkan {
-namespace {
 
-constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
-constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
-
-std::span<const std::byte> bytes_of(std::string_view text) noexcept {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
-}  // namespace
-
-Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device) {
-  std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(device)));  // NOLINT
-  const VulkanDevice& d = *store->device_;
-  VkPushConstantRange range{};
-  range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
-  range.size = static_cast<std::uint32_t>(kPushBytes);
-  VkPipelineLayoutCreateInfo layout{};
-  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-  layout.pushConstantRangeCount = 1;
-  layout.pPushConstantRanges = &range;
-  const VkResult result =
-      d.api().vkCreatePipelineLayout(d.handle(), &layout, nullptr, &store->layout_);
-  if (result != VK_SUCCESS) {
-    return d.failed("vkCreatePipelineLayout", result);
+Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
+                                                       Executor* executor) {
+  HEARTH_TRY(std::shared_ptr<PipelineMaker> maker, PipelineMaker::make(std::move(device)));
+  std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker)));  // NOLINT
+  if (executor != nullptr) {
+    store->pool_ = std::make_unique<CompilePool>(*executor, store->maker_);
   }
-  store->load();
   return store;
-}
-
-// A driver looks at the header of a cache by itself, and takes none that is not its own. A file
-// that is not there, or is damaged, costs time and nothing else: what it would have held is made
-// anew.
-void ShaderStore::load() {
-  std::vector<std::byte> pipelines;
-  if (const auto cache = cache_dir(); cache.has_value()) {
-    folder_ = cache.value() / "vulkan";
-    if (auto file =
-            read_checked_file(folder_ / (device_->fingerprint() + ".pipelines"), kPipelines);
-        file.has_value()) {
-      pipelines = std::move(file).value();
-      saved_size_ = pipelines.size();
-    }
-  }
-  VkPipelineCacheCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
-  info.initialDataSize = pipelines.size();
-  info.pInitialData = pipelines.empty() ? nullptr : pipelines.data();
-  if (device_->api().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
-      VK_SUCCESS) {
-    cache_ = VK_NULL_HANDLE;  // the driver works without one
-  }
-}
-
-ShaderStore::~ShaderStore() {
-  static_cast<void>(save());  // the next process compiles again what is not there
-  const DeviceApi& api = device_->api();
-  for (const auto& [key, made] : made_) {
-    api.vkDestroyPipeline(device_->handle(), made.pipeline, nullptr);
-  }
-  api.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
-  api.vkDestroyPipelineLayout(device_->handle(), layout_, nullptr);
-}
-
-std::filesystem::path ShaderStore::path_of(std::uint64_t hash) const {
-  return folder_ / "spirv" / fmt::format("{:016x}", hash);
-}
-
-// Two processes that save at the same time write the same bytes.
-Status ShaderStore::save() {
-  if (folder_.empty() || !has_new_pipelines_) {
-    return {};
-  }
-  HEARTH_TRY_STATUS(make_folder(folder_ / "spirv"));
-  for (const auto& [hash, words] : unsaved_) {
-    HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, std::as_bytes(std::span(words))));
-  }
-  unsaved_.clear();
-  std::size_t size = 0;
-  const DeviceApi& api = device_->api();
-  if (cache_ != VK_NULL_HANDLE &&
-      api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) == VK_SUCCESS &&
-      size != saved_size_) {
-    std::vector<std::byte> data(size);
-    if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) == VK_SUCCESS) {
-      HEARTH_TRY_STATUS(write_checked_file(folder_ / (device_->fingerprint() + ".pipelines"),
-                                           kPipelines,
-                                           std::span(data).first(size)));
-      saved_size_ = size;
-    }
-  }
-  has_new_pipelines_ = false;
-  return {};
 }
 
 Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) {
   if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
-    if (found->second.pipeline == VK_NULL_HANDLE) {
-      return found->second.status;
+    if (found->second.job != nullptr) {
+      found->second = made_of(found->second.job->result(*maker_));
     }
-    return found->second.pipeline;
+    return found->second.answer();
   }
-  Result<VkPipeline> pipeline = make_pipeline(key, text());
-  made_.emplace(key,
-                pipeline.has_value()
-                    ? Made{.pipeline = pipeline.value(), .status = {}}
-                    : Made{.pipeline = VK_NULL_HANDLE, .status = pipeline.status()});
+  Result<VkPipeline> pipeline = maker_->pipeline(key.family(), text());
+  made_.emplace(key, made_of(pipeline));
   return pipeline;
 }
 
-Result<SpirvModule> ShaderStore::module_of(const ShaderKey& key, const std::string& text) {
-  const std::uint64_t hash = xxh64(bytes_of(text));
-  if (const auto found = unsaved_.find(hash); found != unsaved_.end()) {
-    return found->second;
-  }
-  if (!folder_.empty()) {
-    // A file that is damaged is written anew.
-    if (const auto file = read_checked_file(path_of(hash), kModules); file.has_value()) {
-      SpirvModule words(file.value().size() / sizeof(std::uint32_t));
-      std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
-      return words;
+Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderText text) {
+  if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
+    if (found->second.job != nullptr && found->second.job->is_done()) {
+      found->second = made_of(found->second.job->result(*maker_));
     }
+    return found->second.answer();
   }
-#ifdef HEARTH_ASSERTS
-  constexpr bool kValidates = true;
-#else
-  constexpr bool kValidates = false;
-#endif
-  HEARTH_TRY(SpirvModule module,
-             compile_glsl(fmt::format("family {}", static_cast<int>(key.family())),
-                          text,
-                          {.validate = kValidates}));
-  unsaved_.emplace(hash, module);
-  ++counts_.compiled;
-  return module;
-}
-
-Result<VkPipeline> ShaderStore::make_pipeline(const ShaderKey& key, const std::string& text) {
-  HEARTH_TRY(SpirvModule words, module_of(key, text));
-  if (has_cooperative_matrices(words)) {
-    HEARTH_TRY(
-        words,
-        rewrite_cooperative(
-            words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
-  }
-  const DeviceApi& api = device_->api();
-  VkShaderModuleCreateInfo module{};
-  module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module.codeSize = words.size() * sizeof(std::uint32_t);
-  module.pCode = words.data();
-  VkShaderModule handle = VK_NULL_HANDLE;
-  VkResult result = api.vkCreateShaderModule(device_->handle(), &module, nullptr, &handle);
-  if (result != VK_SUCCESS) {
-    return device_->failed("vkCreateShaderModule", result);
-  }
-  VkComputePipelineCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
-  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
-  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  info.stage.module = handle;
-  info.stage.pName = "main";
-  info.layout = layout_;
-  VkPipeline pipeline = VK_NULL_HANDLE;
-  result = api.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline);
-  api.vkDestroyShaderModule(device_->handle(), handle, nullptr);
-  if (result != VK_SUCCESS) {
-    return device_->failed("vkCreateComputePipelines", result);
-  }
-  ++counts_.pipelines;
-  has_new_pipelines_ = true;
-  return pipeline;
+  auto job = std::make_shared<PipelineJob>(key.family(), text());
+  pool_->add(job);
+  made_.emplace(key, Made{.job = std::move(job)});
+  return VkPipeline{VK_NULL_HANDLE};
 }
 
 }  // namespace hearth::vulkan

@@ -1,68 +1,54 @@
-// Compiled shaders: in this process by key, on disk by text, so that no shader is compiled by us
-// twice and none by the driver twice, across runs too. Files lie in the cache folder: one for each
-// text, and one for each card and driver version. Without such a folder nothing is kept. Threads:
-// owner only. Invariant: a pipeline stays as long as this store.
+// The pipelines of a device by key, made where they are asked for, or by a pool of threads while
+// the device goes on without them. Threads: owner only. Invariant: a pipeline stays as long as this
+// store.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
-#include <hearth/backends/codegen/spirv_compiler.hpp>
-
+#include "compile_pool.hpp"
+#include "pipeline_maker.hpp"
 #include "shader_key.hpp"
-#include "vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
-struct ShaderCounts {
-  std::uint64_t pipelines = 0;  ///< That this process made.
-  std::uint64_t compiled = 0;   ///< Of these, from a text that was on no disk.
-};
-
 class ShaderStore final {
  public:
+  /// Without an executor all is made where it is asked for. Lifetime: the executor outlives it.
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<ShaderStore>> make(
-      std::shared_ptr<const VulkanDevice> device);
-  /// Saves what is new.
-  ~ShaderStore();
-  ShaderStore(const ShaderStore&) = delete;
-  ShaderStore& operator=(const ShaderStore&) = delete;
+      std::shared_ptr<const VulkanDevice> device, Executor* executor);
 
-  [[nodiscard]] VkPipelineLayout layout() const noexcept { return layout_; }
+  [[nodiscard]] VkPipelineLayout layout() const noexcept { return maker_->layout(); }
   /// The pipeline of a key. `text` is made for one that is new. One that failed fails again.
   ///
-  /// Errors: internal, a text that does not compile; what Vulkan refuses.
+  /// Errors: those of PipelineMaker::pipeline.
   [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, ShaderText text);
-  [[nodiscard]] const ShaderCounts& counts() const noexcept { return counts_; }
-  /// Writes what is new to disk. Errors: io_error.
-  [[nodiscard]] Status save();
+  /// The same, but null while the pool makes it.
+  [[nodiscard]] Result<VkPipeline> pipeline_if_made(const ShaderKey& key, ShaderText text);
+  [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
+  [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
 
  private:
   struct Made {
     VkPipeline pipeline = VK_NULL_HANDLE;
     Status status = {};
+    std::shared_ptr<PipelineJob> job = nullptr;  ///< While it is made.
+
+    [[nodiscard]] Result<VkPipeline> answer() const {
+      return status.has_value() ? Result<VkPipeline>(pipeline) : Result<VkPipeline>(status);
+    }
   };
 
-  explicit ShaderStore(std::shared_ptr<const VulkanDevice> device) noexcept
-      : device_(std::move(device)) {}
-  void load();
-  [[nodiscard]] Result<VkPipeline> make_pipeline(const ShaderKey& key, const std::string& text);
-  [[nodiscard]] Result<SpirvModule> module_of(const ShaderKey& key, const std::string& text);
-  [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
+  explicit ShaderStore(std::shared_ptr<PipelineMaker> maker) noexcept : maker_(std::move(maker)) {}
+  [[nodiscard]] static Made made_of(const Result<VkPipeline>& pipeline) {
+    return {.pipeline = pipeline.has_value() ? pipeline.value() : VK_NULL_HANDLE,
+            .status = pipeline.status()};
+  }
 
-  std::shared_ptr<const VulkanDevice> device_;
-  VkPipelineLayout layout_ = VK_NULL_HANDLE;
-  VkPipelineCache cache_ = VK_NULL_HANDLE;
-  std::filesystem::path folder_;  ///< Empty: nothing is kept.
+  std::shared_ptr<PipelineMaker> maker_;
   std::unordered_map<ShaderKey, Made, ShaderKeyHash> made_;
-  std::unordered_map<std::uint64_t, SpirvModule> unsaved_;  ///< By the hash of their text.
-  bool has_new_pipelines_ = false;
-  std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
-  ShaderCounts counts_;
+  std::unique_ptr<CompilePool> pool_;  ///< Null: none.
 };
 
 }  // namespace hearth::vulkan

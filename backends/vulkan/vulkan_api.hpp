@@ -67,7 +67,12 @@ namespace hearth::vulkan {
   X(vkDestroyPipeline)                    \
   X(vkCreatePipelineCache)                \
   X(vkDestroyPipelineCache)               \
-  X(vkGetPipelineCacheData)
+  X(vkGetPipelineCacheData)               \
+  X(vkCreateQueryPool)                    \
+  X(vkDestroyQueryPool)                   \
+  X(vkCmdResetQueryPool)                  \
+  X(vkCmdWriteTimestamp)                  \
+  X(vkGetQueryPoolResults)
 
 #define HEARTH_VULKAN_MEMBER(function) PFN_##function function = nullptr;
 

@@ -126,7 +126,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                  .device = options.name};
   }
   HEARTH_TRY(parts->device, VulkanDevice::open(options.name, list.instance, list.devices[index]));
-  HEARTH_TRY(parts->shaders, ShaderStore::make(parts->device));
+  HEARTH_TRY(parts->shaders, ShaderStore::make(parts->device, options.executor));
   parts->pages = std::make_unique<DevicePages>(parts->device);
   HEARTH_TRY(
       parts->ops,
@@ -173,6 +173,18 @@ bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) const 
   const VkResult result = device->api().vkWaitSemaphores(
       device->handle(), &wait, static_cast<std::uint64_t>(within.count()));
   return result != VK_TIMEOUT;  // what is lost has ended
+}
+
+void VulkanBackend::keep_batch_times(bool keeps) {
+  parts_->ops->keep_times(keeps);
+}
+std::vector<BatchTime> VulkanBackend::take_batch_times() {
+  return parts_->ops->take_times();
+}
+
+CompileCounts VulkanBackend::compile_counts() const noexcept {
+  const ShaderCounts counts = parts_->shaders->counts();
+  return {.kernels = counts.pipelines, .compiled = counts.compiled};
 }
 
 const BackendInfo& VulkanBackend::info() const noexcept {
@@ -320,7 +332,10 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
     reads.push_back({guard, guard + 4});
   }
   HEARTH_TRY_STATUS(ops->begin_launch(reads, writes));
-  encoder->begin({.cell = cell, .guard = guard, .keeps = launch.keeps});
+  encoder->begin({.may_come_later = launch.may_come_later && shaders->has_pool(),
+                  .cell = cell,
+                  .guard = guard,
+                  .keeps = launch.keeps});
   return kernel_row(call.op.kind()).encode(call, *encoder);
 }
 
@@ -339,6 +354,13 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     }
     p.encoder->forget_dispatches();
     issue.status = p.note(p.encode(launch));
+    if (issue.status.has_value() && p.encoder->is_compiling()) {
+      issue.status = Error{.code = ErrorCode::unsupported,
+                           .text = "its kernel is being compiled",
+                           .device = p.info.name};
+      issue.is_compiling = true;
+      return issue;
+    }
     if (!issue.status.has_value()) {
       issue.may_have_begun = p.encoder->dispatches() > 0;
       return issue;

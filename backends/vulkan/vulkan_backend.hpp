@@ -12,13 +12,17 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 
 namespace hearth::vulkan {
 
 struct VulkanOptions {
   std::string name = "vulkan:0";
-  int index = 0;          ///< Which physical device, in the order of vulkan_devices().
+  int index = 0;  ///< Which physical device, in the order of vulkan_devices().
+  /// For the threads that compile while the device goes on; null: all is compiled where it is
+  /// needed first. Outlives the backend.
+  Executor* executor = nullptr;
   FaultPlan faults = {};  ///< lost_at_submit, failing_submits and failing_compiles of it.
 };
 
@@ -61,6 +65,9 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;
+  [[nodiscard]] CompileCounts compile_counts() const noexcept override;
+  void keep_batch_times(bool keeps) override;
+  [[nodiscard]] std::vector<BatchTime> take_batch_times() override;
 
  private:
   struct Parts;

@@ -209,6 +209,9 @@ void VulkanDevice::read_limits() {
       std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
   limits_.most_groups_x = std::min(limits.maxComputeWorkGroupCount[0], 0x7fffffffU);
   limits_.is_cpu = physical_.is_cpu();
+  limits_.timestamp_bits =
+      families_of(instance_->api(), physical_.handle)[compute_family_].timestampValidBits;
+  limits_.timestamp_ns = static_cast<double>(limits.timestampPeriod);
   limits_.emulates_matrix_units = physical_.is_cpu();
   constexpr int kUnknownCount = 128;
   limits_.multiprocessors = physical_.is_cpu()           ? 2

@@ -263,6 +263,9 @@ class Writer {
     if (event.value > 0) {
       fact("bytes", fmt::format("{}", event.value));
     }
+    if (event.has_device_time) {
+      fact("device_clock", "true");
+    }
     if (event.is_shared_out) {
       fact("shared_out", "true");
     }

@@ -56,6 +56,11 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_DETERMINISTIC",
      "on: what runs as one kernel, and each bit of a result, follows from the program, not from "
      "time (off when not set)."},
+    {Setting::blocking_compiles,
+     "HEARTH_BLOCKING_COMPILES",
+     "on: a device waits for the kernel of a group of ops, instead of running them one by one "
+     "until "
+     "it is compiled (off when not set)."},
     {Setting::devices,
      "HEARTH_DEVICES",
      "Names of the devices that a runtime opens where its program names none, with commas between "

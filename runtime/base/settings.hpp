@@ -32,6 +32,7 @@ enum class Setting : std::uint8_t {
   fusion_limit,         ///< HEARTH_FUSION_LIMIT
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
   deterministic,        ///< HEARTH_DETERMINISTIC
+  blocking_compiles,    ///< HEARTH_BLOCKING_COMPILES
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   console,              ///< HEARTH_CONSOLE

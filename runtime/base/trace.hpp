@@ -54,6 +54,7 @@ struct TraceEvent {
   bool has_shape = false;
   /// Of several that a device was seen to have ended together: their time is shared out.
   bool is_shared_out = false;
+  bool has_device_time = false;  ///< By the device's own clock.
 };
 
 /// What a trace has kept, thread by thread, each in the order of its events' ends.

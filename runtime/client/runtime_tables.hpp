@@ -17,6 +17,7 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
+#include "custom_table.hpp"
 #include "fusion_limit.hpp"
 #include "runtime/record/recorder.hpp"
 
@@ -36,6 +37,7 @@ struct RuntimeTables {
   SourceTable sources;
   PathTable paths;
   ExpressionTable expressions;
+  CustomTable customs{kMostCustomKernels};
   Log log;
   const IntrusivePtr<Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
@@ -46,11 +48,15 @@ struct RuntimeTables {
 
   /// What errors and traces call an op: the name of its kind, or of its expression.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {
-    return record.kind == OpKind::expression
-               ? expressions
-                     [ExprId{OpView(record, nullptr).attributes<ExpressionAttributes>().expression}]
-                         .name
-               : op_info(record.kind).name;
+    const OpView op(record, nullptr);
+    switch (record.kind) {
+      case OpKind::expression:
+        return expressions[ExprId{op.attributes<ExpressionAttributes>().expression}].name;
+      case OpKind::custom:
+        return customs[CustomId{op.attributes<CustomAttributes>().custom}]->code.name;
+      default:
+        return op_info(record.kind).name;
+    }
   }
   [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }
   [[nodiscard]] Trace& trace() const noexcept { return watchdog->trace(); }

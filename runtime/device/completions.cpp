@@ -17,7 +17,7 @@ void Completions::retire() {
   for (std::size_t stream = 0; stream < InFlight::kStreams; ++stream) {
     handles_.note_retired(stream, in_flight_.ended(stream));
   }
-  in_flight_.finish_traced(endpoint_.tables().trace());
+  in_flight_.finish_traced(endpoint_.tables().trace(), *memory_->backend);
   while (std::optional<WorkEnd> ended = in_flight_.take_ended()) {
     std::visit([this](auto& end) { finish(end); }, *ended);
   }

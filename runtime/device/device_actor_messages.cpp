@@ -184,6 +184,7 @@ MemoryReport DeviceActor::memory_report() const {
 
 DeviceStatistics DeviceActor::statistics() noexcept {
   DeviceStatistics figures = dispatch_.statistics();
+  figures.compiled = memory_->backend->compile_counts().compiled;
   figures.plans = groups_.plan_count();
   figures.plan_hits = groups_.plan_hits();
   figures.plan_misses = groups_.plan_misses();

@@ -115,6 +115,12 @@ const Expression* Dispatch::expression_of(const OpView& op) const noexcept {
              : nullptr;
 }
 
+const CustomCode* Dispatch::custom_of(const OpView& op) const noexcept {
+  return op.kind() == OpKind::custom
+             ? &endpoint_.tables().customs[CustomId{op.attributes<CustomAttributes>().custom}]->code
+             : nullptr;
+}
+
 KernelCall Dispatch::call_of(const ResolvedOp& op,
                              std::span<const HeldStorage> storages,
                              std::span<TensorView> views) const {
@@ -134,15 +140,49 @@ KernelCall Dispatch::call_of(const ResolvedOp& op,
     views[inputs + i] = TensorView{
         storages[i]->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype};
   }
-  return KernelCall{op.op(), views.first(inputs), views.subspan(inputs), expression_of(op.op())};
+  return KernelCall{.op = op.op(),
+                    .inputs = views.first(inputs),
+                    .outputs = views.subspan(inputs),
+                    .expression = expression_of(op.op()),
+                    .custom = custom_of(op.op())};
 }
 
 Status Dispatch::submit(const ResolvedOp& op,
                         std::span<const HeldStorage> storages,
                         OnShortage rule) {
+  if (op.kind() == OpKind::custom) [[unlikely]] {
+    return submit_custom(op, storages, rule);
+  }
   Launch launch{.call = call_of(op, storages, room_for_views(op.op()))};
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
+  }
+  Status status = submit_launch(launch, 1, rule, op.lane());
+  return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
+}
+
+// A kernel of the program's own reads elements one behind the other: what lies otherwise is copied.
+[[gnu::noinline]] Status Dispatch::submit_custom(const ResolvedOp& op,
+                                                 std::span<const HeldStorage> storages,
+                                                 OnShortage rule) {
+  std::vector<HeldStorage> copies;
+  std::vector<TensorView> views(static_cast<std::size_t>(op.op().record().operand_count()));
+  Launch launch{.call = call_of(op, storages, views)};
+  for (int i = 0; i < op.input_count(); ++i) {
+    const Slot& slot = op.slot(i);
+    if (!slot.layout->contiguous) {
+      const Operand operand = op.op().input(i);
+      HEARTH_TRY(HeldStorage copy, packed(op.op(), operand, slot, rule));
+      views[static_cast<std::size_t>(i)] = {
+          copy->block.data, &endpoint_.tables().shapes.layout(operand.shape), operand.dtype};
+      copies.push_back(std::move(copy));
+    }
+  }
+  if (!runs_inline_) {
+    touch(op, storages);
+    for (const HeldStorage& copy : copies) {
+      touched_.reads.push_back(copy.get());
+    }
   }
   Status status = submit_launch(launch, 1, rule, op.lane());
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
@@ -194,6 +234,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
     const TraceSpan span(&tables.trace(), event);
     return run();
   }
+  in_flight_.keep_times(*backend_);
   traced_ = event;
   Status status = run();
   traced_.reset();
@@ -298,10 +339,12 @@ Explanation Dispatch::take_journal() {
 }
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
+  is_compiling_ = false;
   may_have_begun_ = true;  // where something throws nobody knows
   const auto run = [&]() -> Status {
     Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
     may_have_begun_ = done.may_have_begun;
+    is_compiling_ = done.is_compiling;
     return std::move(done.status);
   };
   Status status = guarded(what, run);

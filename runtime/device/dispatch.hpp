@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -190,6 +191,8 @@ class Dispatch {
   /// Null: nobody asks.
   [[nodiscard]] KernelJournal* journal() const noexcept { return journal_.get(); }
   [[nodiscard]] std::uint64_t kernel_count() const noexcept { return statistics_.kernels; }
+  /// Whether the last launch was refused because its kernel is being compiled.
+  [[nodiscard]] bool is_compiling() const noexcept { return is_compiling_; }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
   /// Waits and refusals for want of memory; the strategy counts the other rungs.
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
@@ -236,6 +239,8 @@ class Dispatch {
   /// on which kernels its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
   void touch(const FusedGroup& group, LaneId lane);
+  /// A group did not run because its kernel is not there.
+  void note_unmade(const Expression& kernel, const Error& why);
   /// The layer of a group: of the first of its ops that has one.
   void note_layer(const FusedGroup& group) noexcept;
   /// An op's own points of what was touched, by stream.
@@ -251,6 +256,9 @@ class Dispatch {
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
                               OnShortage rule);
+  [[nodiscard]] Status submit_custom(const ResolvedOp& op,
+                                     std::span<const HeldStorage> storages,
+                                     OnShortage rule);
   [[nodiscard]] Status submit_joined(std::span<LaneState* const> lanes,
                                      const Storage& in,
                                      const Storage& out,
@@ -298,6 +306,8 @@ class Dispatch {
   void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
   /// What an op of kind `expression` computes; null for the other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
+  /// The program's own code of an op of kind `custom`; null for the other kinds.
+  [[nodiscard]] const CustomCode* custom_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
   /// the gradient for the rest.
   [[nodiscard]] static constexpr int updated_input(int output_index) noexcept {
@@ -433,7 +443,9 @@ class Dispatch {
   std::optional<TraceEvent> traced_;  // the launch that an asynchronous device is given now
   PathId group_layer_;                // of the group that runs now, in a trace
   ErrorRef lost_;
-  bool may_have_begun_ = false;  // the launch that failed last
+  bool may_have_begun_ = false;             // the launch that failed last
+  bool is_compiling_ = false;               // the same
+  std::set<std::uint64_t> failed_kernels_;  // of groups, that cannot be made
   bool has_aftermath_ = false;
   bool has_noted_ = false;
   MemoryRungs rungs_;

@@ -46,11 +46,15 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
       const Status status = group.has_anchor() ? submit_anchored(group, kernel, lane.id)
                                                : submit_fused(group, kernel, lane.id);
       group_layer_ = {};
-      is_unsupported = !status.has_value() && status.error().code == ErrorCode::unsupported;
+      is_unsupported =
+          !status.has_value() && !is_compiling_ && status.error().code == ErrorCode::unsupported;
       has_begun = status.has_value() ||
                   (may_have_begun_ && !is_short(status) && (fused_in_place_ || !runs_inline_));
       if (has_begun && !status.has_value()) {
         error = error_of(status, group.made.front().op, lane.id);
+      }
+      if (!has_begun && !is_unsupported && !is_short(status)) {
+        note_unmade(kernel, status.error());
       }
     }
   } catch (...) {
@@ -73,6 +77,22 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
   statistics_.fused_ops += group.op_count();
   statistics_.foreign_uses += group.foreign_uses;
   return Fused::ran;
+}
+
+// A kernel that is compiled is there soon. One that failed fails again, and its ops run one by one
+// from now on: the log says so once.
+void Dispatch::note_unmade(const Expression& kernel, const Error& why) {
+  if (is_compiling_) {
+    ++statistics_.early_groups;
+    return;
+  }
+  if (why.code != ErrorCode::device_lost && failed_kernels_.insert(kernel.text_hash).second) {
+    endpoint_.tables().log.warn(
+        fmt::format("{}: the kernel of {} cannot be made, and its ops run one by one: {}",
+                    endpoint_.name(),
+                    kernel.name,
+                    why.text));
+  }
 }
 
 void Dispatch::note_layer(const FusedGroup& group) noexcept {
@@ -151,7 +171,8 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
   Launch launch{.call = {OpView(record, fused_blob_.data()),
                          std::span(views_).first(group.inputs.size()),
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
-                         &kernel}};
+                         &kernel},
+                .may_come_later = true};
   return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
 }
 
@@ -207,7 +228,8 @@ Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kern
   Launch launch{.call = {.op = group.made.front().op,
                          .inputs = views.first(own),
                          .outputs = views.subspan(own + beside, output),
-                         .epilogue = &epilogue}};
+                         .epilogue = &epilogue},
+                .may_come_later = true};
   if (const Support support = backend_->supports(launch.call); !support.yes) {
     may_have_begun_ = false;
     return Error{.code = ErrorCode::unsupported, .text = support.reason};

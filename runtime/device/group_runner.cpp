@@ -265,7 +265,9 @@ void GroupRunner::note_alone(const OpView& first) const noexcept {
 
 void GroupRunner::note_refusal() const noexcept {
   if (KernelJournal* const journal = dispatch_.journal()) {
-    journal->expect_end("the kernel of its group was refused, or had no memory");
+    journal->expect_end(dispatch_.is_compiling()
+                            ? "the kernel of its group is being compiled"
+                            : "the kernel of its group was refused, or had no memory");
   }
 }
 

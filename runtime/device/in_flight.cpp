@@ -1,6 +1,7 @@
 #include "in_flight.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -38,28 +39,61 @@ void InFlight::trace(TimelinePoint point, const TraceEvent& event) {
   traced_[point.stream].push_back({point.value, event});
 }
 
-void InFlight::finish_traced(Trace& trace) {
+// What a device's own clock says of a batch is shared out among its events; without it, the time
+// up to now among all that were seen to have ended.
+void InFlight::finish_traced(Trace& trace, Backend& backend) {
+  std::map<std::uint64_t, BatchTime> times;
+  if (keeps_times_) {
+    for (const BatchTime& time : backend.take_batch_times()) {
+      times.emplace(time.value, time);
+    }
+    if (!trace.is_on()) {
+      backend.keep_batch_times(false);
+      keeps_times_ = false;
+    }
+  }
   for (std::size_t stream = 0; stream < kStreams; ++stream) {
     std::deque<Traced>& waiting = traced_[stream];
-    auto left = std::ranges::count_if(
-        waiting, [&](const Traced& each) { return each.value <= ended_[stream]; });
-    if (left == 0) {
-      continue;
+    while (!waiting.empty() && waiting.front().value <= ended_[stream]) {
+      const auto time = stream == kOpStream ? times.find(waiting.front().value) : times.end();
+      const bool is_known = time != times.end();
+      const auto is_alike = [&](const Traced& each) {
+        return is_known ? each.value == time->first
+                        : each.value <= ended_[stream] && !times.contains(each.value);
+      };
+      const std::int64_t count = std::ranges::find_if_not(waiting, is_alike) - waiting.begin();
+      const SpanOfTime span = is_known ? SpanOfTime{detail::TimePoint(time->second.begin),
+                                                    detail::TimePoint(time->second.end)}
+                                       : SpanOfTime{traced_until_[stream], now()};
+      share_out(stream, count, span, is_known, trace);
     }
-    const detail::TimePoint seen = now();
-    const bool is_shared_out = left > 1;
-    detail::TimePoint from = traced_until_[stream];
-    for (; left > 0; --left) {
-      TraceEvent& event = waiting.front().event;
-      event.begin = std::max(event.begin, from);
-      event.end = event.begin + (seen - event.begin) / left;
-      event.is_shared_out = is_shared_out;
-      from = event.end;
-      trace.add(event);
-      waiting.pop_front();
-    }
-    traced_until_[stream] = from;
   }
+}
+
+void InFlight::keep_times(Backend& backend) {
+  if (!keeps_times_) {
+    backend.keep_batch_times(true);
+    keeps_times_ = true;
+  }
+}
+
+// The first `count` events that wait, one behind the other.
+void InFlight::share_out(
+    std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, Trace& trace) {
+  std::deque<Traced>& waiting = traced_[stream];
+  const bool is_shared_out = count > 1;
+  detail::TimePoint from = span.begin;
+  for (std::int64_t left = count; left > 0; --left) {
+    TraceEvent& event = waiting.front().event;
+    event.begin = is_known ? from : std::max(event.begin, from);
+    event.end = event.begin + (span.end - event.begin) / left;
+    event.is_shared_out = is_shared_out;
+    event.has_device_time = is_known;
+    from = event.end;
+    trace.add(event);
+    waiting.pop_front();
+  }
+  traced_until_[stream] = from;
 }
 
 void InFlight::await(const LastUse& uses) {
@@ -170,6 +204,7 @@ void InFlight::restart() noexcept {
   HEARTH_ASSERT(is_empty(), "a lost generation leaves nothing in flight");
   issued_ = {};
   ended_ = {};
+  keeps_times_ = false;
 }
 
 std::optional<InFlight::Oldest> InFlight::oldest(std::uint64_t ended) const {

@@ -101,10 +101,12 @@ class InFlight final {
   // ---- what has ended ----
   /// Asks the device. True: something has ended since the last time.
   [[nodiscard]] bool look(Backend& backend);
-  /// The events of what has ended, as far as it can be seen from here: each begins when it was
-  /// given to the device or the one before it ended, and those that were seen to have ended
-  /// together share the time.
-  void finish_traced(Trace& trace);
+  /// The events of what has ended, by the device's own clock, where it has one, and else as far as
+  /// it can be seen from here: each begins when it was given to the device or the one before it
+  /// ended. Those of one batch, or that were seen to have ended together, share the time.
+  void finish_traced(Trace& trace, Backend& backend);
+  /// A trace is on: the device keeps times from here on.
+  void keep_times(Backend& backend);
   /// The next that has ended and was not taken yet.
   [[nodiscard]] std::optional<WorkEnd> take_ended();
   /// Everything, for a device that is lost or given up; nothing is in flight any more.
@@ -156,6 +158,14 @@ class InFlight final {
   std::array<std::vector<std::uint64_t>, kStreams> awaited_;
   std::deque<Op> ops_;
   std::array<std::deque<Traced>, kStreams> traced_;
+  struct SpanOfTime {
+    detail::TimePoint begin;
+    detail::TimePoint end;
+  };
+  void share_out(
+      std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, Trace& trace);
+
+  bool keeps_times_ = false;  ///< The device does, for the trace.
   std::array<detail::TimePoint, kStreams> traced_until_{};
   detail::TimePoint oldest_since_ = {};
 };

@@ -122,6 +122,11 @@ constexpr VjpRow make_row(OpKind kind) {
       constexpr VjpNeeds kAll{.operands = 0x0f};
       return {vjp::expression, {kAll, kAll, kAll, kAll}};
     }
+    case OpKind::custom: {
+      static_assert(kMostCustomInputs == 8 && kMostCustomOutputs <= 8);
+      constexpr VjpNeeds kAll{.operands = 0xff, .outputs = 0x0f};
+      return {vjp::custom, {kAll, kAll, kAll, kAll, kAll, kAll, kAll, kAll}};
+    }
     case OpKind::gather:
     case OpKind::index_select:
     case OpKind::scatter_add:

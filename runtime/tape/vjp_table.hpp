@@ -25,7 +25,7 @@ using VjpFunction = void (*)(const VjpNode& node, Tensor gradient);
 struct VjpRow {
   VjpFunction emit =
       nullptr;  ///< nullptr: the op contributes nothing, and its results are untracked.
-  std::array<VjpNeeds, 4> needs = {};  ///< by operand; later operands need nothing
+  std::array<VjpNeeds, 8> needs = {};  ///< by operand; later operands need nothing
 };
 
 /// The row of a kind.
@@ -63,6 +63,8 @@ void extremum(const VjpNode& node, Tensor gradient);
 void selection(const VjpNode& node, Tensor gradient);
 /// A custom op.
 void expression(const VjpNode& node, Tensor gradient);
+/// A custom kernel.
+void custom(const VjpNode& node, Tensor gradient);
 // Views and movement.
 /// reshape, copy and expand: the gradient in the shape of the operand.
 void same_values(const VjpNode& node, Tensor gradient);

@@ -514,6 +514,8 @@ Status check_record(const OpView& op, Specs inputs, Specs outputs, const Express
       return check_row(op, inputs, outputs);
     case OpClass::expression:
       return check_expression(op, inputs, outputs, expression);
+    case OpClass::custom:
+      return bad_attribute(op.kind(), "its code is no part of a trace");
     case OpClass::indexing:
       return check_indexing(op, inputs, outputs[0]);
     case OpClass::attention:

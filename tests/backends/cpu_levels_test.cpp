@@ -28,6 +28,7 @@ std::vector<OpKind> kinds_with_loops() {
       case OpClass::view:
       case OpClass::lifetime:
       case OpClass::expression:  // has no case: what it computes is a program's
+      case OpClass::custom:
         break;
       default:
         kinds.push_back(info.kind);

@@ -23,7 +23,8 @@ std::vector<OpKind> kernel_kinds() {
   std::vector<OpKind> kinds;
   for (const OpInfo& info : op_table()) {
     if (info.op_class != OpClass::view && info.op_class != OpClass::lifetime &&
-        info.op_class != OpClass::expression) {  // what it computes is a program's
+        info.op_class != OpClass::expression &&
+        info.op_class != OpClass::custom) {  // what they compute is a program's
       kinds.push_back(info.kind);
     }
   }

@@ -39,6 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("autodiff", "gradient of y =\n[["),
         std::pair("custom_module", "2128 parameters:\n  inner.weight f32[64, 16]\n"),
         std::pair("custom_optimizer", "step 600: loss 0.0"),
+        std::pair("custom_kernel", "cpu:0: as its reference; "),
         std::pair("streams", "sum of squares 3.32833e+08, mean of roots 21.0658"),
         std::pair("streams", "largest: 999.000000\n"),
         std::pair("streams", "the device works on: 499500\n"),

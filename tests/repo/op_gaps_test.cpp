@@ -26,6 +26,9 @@ const std::vector<Gap> kGaps{
     {OpKind::expression,
      "tests/conformance/",
      "what it computes is a program's: tests/runtime/ops/expression_test.cpp"},
+    {OpKind::custom,
+     "tests/conformance/",
+     "what it computes is a program's: tests/runtime/ops/custom_kernel_test.cpp"},
 };
 
 // The enumerator, where the program calls it by another name than ours.

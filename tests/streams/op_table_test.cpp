@@ -114,6 +114,7 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
                                         "max",
                                         "min",
                                         "expression",
+                                        "custom",
                                         "gather",
                                         "index_select"}));
 }

@@ -89,6 +89,8 @@ std::string_view name_of(FusionClass fusion) {
       return "gather";
     case FusionClass::attention:
       return "attention";
+    case FusionClass::opaque:
+      return "opaque";
     default:
       return "";
   }

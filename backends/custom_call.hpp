@@ -1,0 +1,94 @@
+// An op of kind `custom` as the program's function sees it, for backends whose bytes the host may
+// touch. Free functions. Threads: the one that runs the kernel.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <string>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/runtime/base/custom_code.hpp>
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+namespace hearth {
+
+/// The numbers of a call, as the program gave them.
+class CustomNumbers final {
+ public:
+  explicit CustomNumbers(const OpView& op) noexcept
+      : count_(op.attributes<CustomAttributes>().number_count) {
+    const std::span<const std::byte> bytes = op.last_blob_bytes(count_ * sizeof(double));
+    if (!bytes.empty()) {
+      std::memcpy(values_.data(), bytes.data(), bytes.size());
+    }
+  }
+  [[nodiscard]] std::span<const double> all() const noexcept { return {values_.data(), count_}; }
+
+ private:
+  std::array<double, kMostCustomNumbers> values_{};
+  std::size_t count_;
+};
+
+/// Whether the call can run: its code is there, and its operands lie without gaps.
+[[nodiscard]] inline Status check_custom(const KernelCall& call,
+                                         bool has_code,
+                                         std::string_view what,
+                                         std::string_view device) {
+  const auto refuse = [&](std::string text) {
+    const std::string& name = call.custom->name;
+    return Error{.code = ErrorCode::unsupported,
+                 .text = name + ": " + std::move(text),
+                 .op = name,
+                 .device = std::string(device)};
+  };
+  if (!has_code) {
+    return refuse(std::string("it has no ") + std::string(what) + ", which " + std::string(device) +
+                  " needs");
+  }
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i].layout->contiguous) {
+      return refuse("input '" + call.custom->inputs[i].name +
+                    "' is a view with gaps, in an update group: make it contiguous() before");
+    }
+  }
+  return {};
+}
+
+/// Runs the program's function. Errors: unsupported; what the function throws, as kernel_failed.
+[[nodiscard]] inline Status run_custom(const KernelCall& call,
+                                       HostKernelCall::Cores cores,
+                                       std::string_view device) {
+  const CustomCode& code = *call.custom;
+  Status status = check_custom(call, static_cast<bool>(code.host), "host function", device);
+  if (!status.has_value()) {
+    return status;
+  }
+  std::array<HostKernelCall::Operand, kMostCustomInputs + kMostCustomOutputs> operands;
+  std::size_t count = 0;
+  for (const std::span<const TensorView> views : {call.inputs, call.outputs}) {
+    for (const TensorView& view : views) {
+      operands[count++] = {view.data, view.dtype, &view.shape()};
+    }
+  }
+  const CustomNumbers numbers(call.op);
+  std::string what;
+  try {
+    code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));
+    return {};
+  } catch (const Exception& thrown) {
+    what = thrown.error().text;
+  } catch (const std::exception& thrown) {
+    what = thrown.what();
+  } catch (...) {
+    what = "something that is no std::exception";
+  }
+  return Error{.code = ErrorCode::kernel_failed,
+               .text = code.name + ": its host function threw: " + what,
+               .op = code.name,
+               .device = std::string(device)};
+}
+
+}  // namespace hearth

@@ -1,0 +1,78 @@
+#include "compile_pool.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <hearth/runtime/base/cores.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr std::size_t kMostThreads = 8;
+/// How long a driver may take for one pipeline.
+constexpr std::chrono::seconds kLongestJob{60};
+/// How long the end of a device waits for one that is under way.
+constexpr std::chrono::seconds kLongestRest{10};
+
+}  // namespace
+
+void PipelineJob::run(PipelineMaker& maker) {
+  if (has_begun_.exchange(true, std::memory_order_acq_rel)) {
+    return;
+  }
+  try {
+    made_ = maker.pipeline(family_, text_);
+  } catch (const std::exception& thrown) {
+    made_ = Error{.code = ErrorCode::out_of_memory,
+                  .text = std::string("making a pipeline: ") + thrown.what()};
+  }
+  is_done_.store(true, std::memory_order_release);  // partner: is_done
+  done_.set_value();
+}
+
+Result<VkPipeline> PipelineJob::result(PipelineMaker& maker) {
+  run(maker);
+  HEARTH_TRY_STATUS(ready_.wait({.deadline = Deadline::in(kLongestJob)}));
+  return made_;
+}
+
+CompilePool::~CompilePool() {
+  has_ended_->store(true, std::memory_order_release);  // partner: the threads
+  jobs_->close();
+  const Deadline deadline = Deadline::in(kLongestRest);
+  for (const std::unique_ptr<OwnedThread>& thread : threads_) {
+    thread->end(deadline);
+  }
+}
+
+void CompilePool::add(std::shared_ptr<PipelineJob> job) {
+  if (threads_.empty()) {
+    start();
+  }
+  jobs_->push(std::move(job));
+}
+
+// A core is left for the threads that submit; what the bodies touch is theirs, too.
+void CompilePool::start() {
+  const std::size_t cores = available_cores().size();
+  const std::size_t count = std::clamp<std::size_t>(cores - std::min<std::size_t>(cores, 1),  //
+                                                    1,
+                                                    kMostThreads);
+  for (std::size_t i = 0; i < count; ++i) {
+    threads_.push_back(std::make_unique<OwnedThread>(
+        executor_,
+        ThreadOptions{.name = "compile"},
+        OwnedThreadOptions{.subject = "a thread that makes pipelines",
+                           .observe = [] { return std::string("makes one"); },
+                           .limit = kLongestRest},
+        [maker = maker_, jobs = jobs_, has_ended = has_ended_] {
+          while (const auto job = jobs->pop(Deadline::never())) {
+            if (!has_ended->load(std::memory_order_acquire)) {  // partner: ~CompilePool
+              (*job)->run(*maker);
+            }
+          }
+        }));
+  }
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,12 @@
+// Kernels that the program brings itself, in GLSL. Threads: owner only.
+#pragma once
+
+#include <hearth/backends/kernel.hpp>
+
+#include "backends/vulkan/kernel_encoder.hpp"
+
+namespace hearth::vulkan {
+
+[[nodiscard]] Status encode_custom(const KernelCall& call, KernelEncoder& encoder);
+
+}  // namespace hearth::vulkan

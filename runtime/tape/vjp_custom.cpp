@@ -1,0 +1,64 @@
+// The gradient of a kernel that the program brings itself: what its own function says.
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/custom_kernel.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+#include "runtime/client/tensor_impl.hpp"
+#include "vjp_table.hpp"
+
+namespace hearth::vjp {
+
+void custom(const VjpNode& node, Tensor gradient) {
+  const std::span<const std::byte> bytes = node.attribute_bytes();
+  CustomAttributes attributes;
+  std::memcpy(&attributes, bytes.data(), sizeof attributes);
+  const CustomRef kernel =
+      detail::TensorAccess::impl(gradient)->endpoint->tables().customs[CustomId{attributes.custom}];
+  const CustomCode& code = kernel->code;
+  CustomGradient call{.inputs = {},
+                      .outputs = {},
+                      .gradient = std::move(gradient),
+                      .is_needed = {},
+                      .numbers = std::vector<double>(attributes.number_count)};
+  std::memcpy(
+      call.numbers.data(), bytes.data() + sizeof attributes, bytes.size() - sizeof attributes);
+  for (int i = 0; i < node.operand_count(); ++i) {
+    call.inputs.push_back(node.operand(i).tensor());
+    call.is_needed.push_back(node.needs(i));
+  }
+  for (int i = 0; i < static_cast<int>(code.outputs.size()); ++i) {
+    call.outputs.push_back(node.output(i).tensor());
+  }
+  const auto refuse = [&](std::string what) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: {}", code.name, what),
+                      .op = code.name,
+                      .location = node.location()});
+  };
+  std::vector<Tensor> gradients = kernel->vjp(call);
+  if (gradients.size() != call.inputs.size()) {
+    refuse(fmt::format(
+        "its vjp gives {} gradients for {} inputs", gradients.size(), call.inputs.size()));
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto operand = static_cast<int>(i);
+    if (!node.needs(operand) || !gradients[i].is_valid()) {
+      continue;
+    }
+    if (gradients[i].dtype() != node.dtype(operand) ||
+        gradients[i].shape() != node.shape(operand)) {
+      refuse(fmt::format("its vjp gives {} for '{}', which is {}",
+                         describe(gradients[i].dtype(), gradients[i].shape()),
+                         code.inputs[i].name,
+                         describe(node.dtype(operand), node.shape(operand))));
+    }
+    node.give(operand, std::move(gradients[i]));
+  }
+}
+
+}  // namespace hearth::vjp
