@@ -107,8 +107,9 @@ void tell_mended(const std::vector<Device>& devices) {
   });
 }
 
-void require_trainable(const BucketPlan& plan, SourceLoc where) {
-  if (plan.buckets().empty()) {
+void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where) {
+  const auto is_trained = [](const TensorRef& ref) { return is_float(ref.tensor->dtype()); };
+  if (std::ranges::none_of(parameters, is_trained)) {
     throw_argument("the model has no float parameter", where);
   }
 }

@@ -80,8 +80,8 @@ void GradientExchange::note_unused(std::size_t parameter) {
   }
 }
 
-void GradientExchange::add_zeros() {
-  for (std::size_t parameter = 0; parameter < plan_.parameters().size(); ++parameter) {
+void GradientExchange::add_zeros(std::size_t parameter_count) {
+  for (std::size_t parameter = 0; parameter < parameter_count; ++parameter) {
     note_unused(parameter);
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -116,22 +116,27 @@ void GradientExchange::lend_next(bool is_early) {
   filling.reduced.publish();
 }
 
-void GradientExchange::collect(Gradients& gradients) {
+std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   if (!unused_.empty()) {  // before the last bucket, with which the sweep ends
     used_by_none_ = coordinator_.ask_unused(step_, context_.rank, std::move(unused_));
   }
   while (next_ < buckets_.size()) {
     lend_next(false);
   }
+  std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
     reduced.adopt();
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
+      const std::size_t index = entry.parameter;
       const Tensor flat =
           slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
-      gradients[entry.parameter] = reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
+      Tensor& place =
+          index < gradients.size() ? gradients[index] : others[index - gradients.size()];
+      place = reshape(flat, plan_.parameters()[index].shape.dims());
     }
   }
+  return others;
 }
 
 ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit) {

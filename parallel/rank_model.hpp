@@ -6,6 +6,7 @@
 #pragma once
 
 #include <hearth/modules/module.hpp>
+#include <hearth/modules/state_updates.hpp>
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/device.hpp>
@@ -38,6 +39,7 @@ class RankModel {
 
   [[nodiscard]] virtual std::vector<TensorRef> tensors() = 0;
   [[nodiscard]] virtual std::vector<TensorRef> parameters() = 0;
+  [[nodiscard]] virtual std::vector<TensorRef> buffers() = 0;
   /// A deep copy on `device`.
   [[nodiscard]] virtual std::unique_ptr<RankModel> copy_to(const Device& device,
                                                            SourceLoc where) const = 0;
@@ -55,6 +57,7 @@ class RankShards {
   virtual void take() = 0;
   /// Behind take(): shards with samples.
   [[nodiscard]] virtual std::size_t count() const = 0;
+  [[nodiscard]] virtual std::int64_t sample_count() const = 0;
 };
 
 /// What a sweep over one micro-batch reports.
@@ -89,6 +92,7 @@ class ModelOf final : public RankModel {
   explicit ModelOf(Model model) : value(std::move(model)) {}
   [[nodiscard]] std::vector<TensorRef> tensors() override { return tensor_refs(value); }
   [[nodiscard]] std::vector<TensorRef> parameters() override { return parameter_refs(value); }
+  [[nodiscard]] std::vector<TensorRef> buffers() override { return buffer_refs(value); }
   [[nodiscard]] std::unique_ptr<RankModel> copy_to(const Device& device,
                                                    SourceLoc where) const override {
     return std::make_unique<ModelOf>(fork(value, device, where));
@@ -113,6 +117,13 @@ class ShardsOf final : public RankShards {
     std::erase_if(all, [](const Shard& shard) { return shard.size == 0; });
   }
   [[nodiscard]] std::size_t count() const override { return all.size(); }
+  [[nodiscard]] std::int64_t sample_count() const override {
+    std::int64_t sum = 0;
+    for (const Shard& shard : all) {
+      sum += shard.size;
+    }
+    return sum;
+  }
 
   std::vector<Shard> all;  ///< By micro-batch.
 };

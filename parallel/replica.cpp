@@ -5,6 +5,8 @@
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 #include <fmt/format.h>
 
@@ -57,6 +59,11 @@ ErrorRef outcome_of(const Pending<StepReport>& update,
                                              .op = "DataParallel"});
 }
 
+// buffer + move
+std::vector<Tensor> moved(const UpdateRule::Operands& given) {
+  return {given.parameter + given.gradient};
+}
+
 }  // namespace
 
 namespace detail {
@@ -88,6 +95,7 @@ void adopt_all(RankModel& model) {
 Replica::Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first)
     : optimizer_(std::move(optimizer)),
       loss_(std::move(loss)),
+      move_({.name = "move"}, moved),
       draws_{.before = first, .after = first} {}
 
 void Replica::place(std::unique_ptr<RankModel> model,
@@ -210,13 +218,15 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
     task.shards->take();
     GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
     Gradients gradients = differentiate(task, exchange, context);
-    exchange.collect(gradients);
+    std::vector<Tensor> moves = exchange.collect(gradients);
     note({.before = generator, .after = context.generator, .decision = task.decision});
     error = exchange.leave_out_unused(gradients, terms.update_limit);
     if (!error) {
       clip(gradients, terms.clip);
-      const Pending<StepReport> update = optimizer_.update(
-          model().parameters(), std::move(gradients), joint_update(task, terms, context.rank));
+      JointUpdate joint = joint_update(task, terms, context.rank);
+      joint.more = [&](UpdateGroup& group) { move_buffers(std::move(moves), group); };
+      const Pending<StepReport> update =
+          optimizer_.update(model().parameters(), std::move(gradients), std::move(joint));
       error = outcome_of(update, terms.update_limit, context.stop);
     }
   } catch (...) {
@@ -236,15 +246,41 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
   terms.coordinator.finish(task.step, context.rank, std::move(error));
 }
 
+void Replica::add_moves(StateUpdates& updates,
+                        const ReplicaTask& task,
+                        GradientExchange& exchange) {
+  const std::vector<TensorRef> buffers = model().buffers();
+  const std::size_t first = model().parameters().size();
+  const auto share =
+      static_cast<double>(task.shards->sample_count()) / static_cast<double>(task.sample_count);
+  std::vector<Tensor> moves = updates.take_moves(buffers, share);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    Tensor move = moves[i].is_valid() ? std::move(moves[i]) : zeros_like(*buffers[i].tensor);
+    exchange.add(first + i, move);
+  }
+}
+
+void Replica::move_buffers(std::vector<Tensor> moves, UpdateGroup& group) {
+  const std::vector<TensorRef> buffers = model().buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (moves[i].is_valid()) {
+      group.update(move_, *buffers[i].tensor, std::move(moves[i]), {}, {});
+      buffers[i].tensor->set_path(buffers[i].path);
+    }
+  }
+}
+
 Gradients Replica::differentiate(ReplicaTask& task,
                                  GradientExchange& exchange,
                                  WorkerContext& context) {
   RankModel& model = this->model();
   const std::size_t count = task.shards->count();
   if (count == 0) {
-    exchange.add_zeros();
+    exchange.add_zeros(model.parameters().size());
     return without_values(model.parameters());
   }
+  StateUpdates updates;
+  const StateScope scope(updates);
   const auto sweep = [&](std::size_t index, const SweepTerms& terms) {
     return loss_->differentiate(model, *task.shards, index, terms, context);
   };
@@ -257,6 +293,7 @@ Gradients Replica::differentiate(ReplicaTask& task,
   }
   const auto on_loss = [&](const Tensor& loss) {
     exchange.report_loss(!loss_before.is_valid() ? loss.detach() : add(loss_before, loss.detach()));
+    add_moves(updates, task, exchange);  // the last forward pass is over
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {

@@ -14,10 +14,13 @@
 namespace hearth {
 namespace {
 
+// Of the gradients, and of the moves of Buffers.
 std::vector<ParameterForm> forms_of(RankModel& model) {
   std::vector<ParameterForm> forms;
-  for (const TensorRef& parameter : model.parameters()) {
-    forms.push_back({parameter.tensor->dtype(), parameter.tensor->shape()});
+  for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
+    for (const TensorRef& ref : refs) {
+      forms.push_back({ref.tensor->dtype(), ref.tensor->shape()});
+    }
   }
   return forms;
 }
@@ -28,10 +31,10 @@ DataParallelOptions checked(DataParallelOptions options, SourceLoc where) {
 }
 
 BucketPlan checked_plan(RankModel& model, const DataParallelOptions& options, SourceLoc where) {
-  BucketPlan plan(forms_of(model), options.bucket_bytes);
-  detail::require_trainable(plan, where);
-  detail::require_groups(options.optimizer, model.parameters(), where);
-  return plan;
+  const std::vector<TensorRef> parameters = model.parameters();
+  detail::require_trainable(parameters, where);
+  detail::require_groups(options.optimizer, parameters, where);
+  return BucketPlan(forms_of(model), options.bucket_bytes);
 }
 
 // Throws what went wrong, if something did; a file's error as such, not as a worker's.
