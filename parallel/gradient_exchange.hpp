@@ -31,8 +31,13 @@ class GradientExchange final {
                    std::int64_t step,
                    std::chrono::nanoseconds limit);
 
-  /// This rank's part of the step's loss: one element, untracked. Without it the part is 0.
-  void report_loss(const Tensor& loss);
+  /// This rank's part of the step's loss: one element, untracked, and its weight, if it has one.
+  /// Without it the part is 0.
+  void report_loss(const Tensor& loss, const Tensor& weight = {});
+  /// Of what the plan has there.
+  [[nodiscard]] DType dtype_of(std::size_t parameter) const {
+    return plan_.parameters()[parameter].dtype;
+  }
   /// A gradient is final. Takes it, if its parameter lies in a bucket. What the plan has behind the
   /// parameters is added in the same way.
   void add(std::size_t parameter, Tensor& gradient);
@@ -50,7 +55,11 @@ class GradientExchange final {
   [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit);
 
  private:
-  using LossPart = std::optional<Result<double>>;
+  struct LossPart {
+    std::optional<Result<double>> loss = 0.0;
+    LossKind kind = LossKind::none;
+    double weight = 0;
+  };
   struct Filling {
     std::vector<Tensor> pieces;  ///< By entry, flat.
     std::size_t count = 0;

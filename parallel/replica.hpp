@@ -87,12 +87,19 @@ class Replica final {
   };
   [[nodiscard]] detail::TrainingParts parts();
   void note(Draws draws) HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Gradients differentiate(ReplicaTask& task,
-                                        GradientExchange& exchange,
-                                        WorkerContext& context);
+  /// A rank's sweeps over its part of a step.
+  struct Swept {
+    Gradients gradients;
+    bool has_mean_loss = false;  ///< A loss without a weight, over samples that there are.
+  };
+  [[nodiscard]] Swept differentiate(ReplicaTask& task,
+                                    GradientExchange& exchange,
+                                    WorkerContext& context);
   /// Gives `exchange` what this rank's loss wants to change in the model's Buffers, by its share of
   /// the samples.
   void add_moves(StateUpdates& updates, const ReplicaTask& task, GradientExchange& exchange);
+  /// Gives it the weight of the loss, where the plan has a place for one.
+  void add_weight(Tensor weight, GradientExchange& exchange, const WorkerContext& context);
   /// By Buffer, in the model's order; nothing for those of integers.
   void move_buffers(std::vector<Tensor> moves, UpdateGroup& group);
 

@@ -14,13 +14,17 @@
 namespace hearth {
 namespace {
 
-// Of the gradients, and of the moves of Buffers.
-std::vector<ParameterForm> forms_of(RankModel& model) {
+// Of the gradients, the moves of Buffers, and the weight of the loss.
+std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight) {
   std::vector<ParameterForm> forms;
   for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
     for (const TensorRef& ref : refs) {
       forms.push_back({ref.tensor->dtype(), ref.tensor->shape()});
     }
+  }
+  if (has_weight) {
+    const bool is_f64 = std::ranges::count(forms, DType::f64, &ParameterForm::dtype) > 0;
+    forms.push_back({is_f64 ? DType::f64 : DType::f32, Shape{1}});
   }
   return forms;
 }
@@ -30,11 +34,14 @@ DataParallelOptions checked(DataParallelOptions options, SourceLoc where) {
   return options;
 }
 
-BucketPlan checked_plan(RankModel& model, const DataParallelOptions& options, SourceLoc where) {
+BucketPlan checked_plan(RankModel& model,
+                        const RankLoss& loss,
+                        const DataParallelOptions& options,
+                        SourceLoc where) {
   const std::vector<TensorRef> parameters = model.parameters();
   detail::require_trainable(parameters, where);
   detail::require_groups(options.optimizer, parameters, where);
-  return BucketPlan(forms_of(model), options.bucket_bytes);
+  return BucketPlan(forms_of(model, loss.can_have_weight()), options.bucket_bytes);
 }
 
 // Throws what went wrong, if something did; a file's error as such, not as a worker's.
@@ -64,7 +71,7 @@ struct ReplicaTrainer::Parts {
         SourceLoc where)
       : options(checked(std::move(settings), where)),
         engine(options.engine != nullptr ? options.engine : inproc.get()),
-        plan(checked_plan(model, options, where)),
+        plan(checked_plan(model, *loss_of, options, where)),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
         ranks(runtime, model, std::move(loss_of), options, where) {}
 

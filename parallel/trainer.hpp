@@ -72,8 +72,10 @@ class Trainer {
 ///                                 where the model takes one;
 ///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
 ///                                 sources, their Shard&), context a LossContext.
-/// It returns the mean loss over the batch, or a LossOutputs, which metrics need of the second
-/// form.
+/// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
+/// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
+/// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
+/// the second form.
 template <Module Model, BatchShard Shard>
 class Trainer<Model, Shard> final {
  public:
@@ -89,7 +91,11 @@ class Trainer<Model, Shard> final {
         options_(with_devices(std::move(options), runtime)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(model_summary(model, where).to_string()),
-        parallel_(runtime, std::move(model), training_loss(), parallel_options(), where) {}
+        parallel_(runtime,
+                  std::move(model),
+                  training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
+                  parallel_options(),
+                  where) {}
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;
@@ -172,10 +178,15 @@ class Trainer<Model, Shard> final {
     all.seed = options_.seed;
     return all;
   }
+  template <bool kCanHaveWeight>
   [[nodiscard]] auto training_loss() const {
     return [loss = loss_](const Model& model, Shard& shard, WorkerContext& context) {
       const LossContext here{.device = context.device, .mode = Mode::train, .rank = context.rank};
-      return loss(model, shard, here).loss;
+      if constexpr (kCanHaveWeight) {
+        return loss(model, shard, here);
+      } else {
+        return loss(model, shard, here).loss;
+      }
     };
   }
   [[nodiscard]] ShardedLoader loader(const Dataset& data, bool shuffles, SourceLoc where) {

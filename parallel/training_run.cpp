@@ -261,7 +261,8 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   const double seconds = seconds_between(begin, now());
   step_seconds_.push_back(seconds);
   sample_count_ += report->sample_count;
-  sums_.loss += report->loss * static_cast<double>(report->sample_count);
+  sums_.loss += report->loss * report->weight;
+  sums_.weight += report->weight;
   sums_.sample_count += report->sample_count;
   sums_.seconds += seconds;
   history_.steps.add(report->loss);
@@ -275,7 +276,7 @@ std::optional<TrainingStep> TrainingRun::take_step() {
 
 EpochRecord TrainingRun::record_of_epoch() const {
   return {.epoch = epoch_,
-          .train_loss = sums_.loss / static_cast<double>(sums_.sample_count),
+          .train_loss = sums_.loss / sums_.weight,
           .learning_rate = rate_,
           .seconds = sums_.seconds,
           .sample_count = sums_.sample_count};

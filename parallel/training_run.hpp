@@ -55,7 +55,8 @@ class TrainingRun final {
  private:
   /// How far an epoch has come.
   struct EpochSums {
-    double loss = 0;  ///< Of all samples so far.
+    double loss = 0;    ///< The sum over all samples so far …
+    double weight = 0;  ///< … or over what DataParallelReport::weight counts.
     std::int64_t sample_count = 0;
     double seconds = 0;
   };

@@ -86,7 +86,8 @@ std::string TrainingRun::state_text() const {
         json_of(steps.points()),
         json_of(steps.open_sum()),
         steps.open_count()}},
-      {"sums", {json_of(sums_.loss), sums_.sample_count, json_of(sums_.seconds)}},
+      {"sums",
+       {json_of(sums_.loss), json_of(sums_.weight), sums_.sample_count, json_of(sums_.seconds)}},
       {"best", json_of(best_)},
       {"best_epoch", json_of(best_epoch_)},
       {"patience", json_of(patience_)},
@@ -111,8 +112,9 @@ void TrainingRun::take_state(const std::string& text) {
                              steps.at(3).get<std::int64_t>());
   const Json& sums = state.at("sums");
   sums_ = {.loss = double_of(sums.at(0)),
-           .sample_count = sums.at(1).get<std::int64_t>(),
-           .seconds = double_of(sums.at(2))};
+           .weight = double_of(sums.at(1)),
+           .sample_count = sums.at(2).get<std::int64_t>(),
+           .seconds = double_of(sums.at(3))};
   const Goal goal = best_.goal();
   best_ = best_of(state.at("best"), goal, 0);
   if (!state.at("best_epoch").is_null()) {
