@@ -211,16 +211,19 @@ class DataParallel<Model, Shard> final {
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
   /// asked for: weights, optimizer, average, and the generators of all ranks. `progress`: the rest
-  /// of what the program needs to go on; its generators are not looked at. One rank writes.
+  /// of what the program needs to go on; its generators are not looked at. One rank writes; when it
+  /// is lost or hangs and DeviceLossPolicy lets the others go on, another one does.
   ///
-  /// Errors: those of save_training(). The old file is kept, and the training can go on.
+  /// Errors: those of save_training(); deadline_exceeded when a rank does not come in time, or the
+  /// writing takes longer than DataParallelOptions::save_limit. The old file is kept, and the
+  /// training can go on.
   void save(const std::filesystem::path& file,
             TrainingProgress progress = {},
             SourceLoc where = SourceLoc::current()) {
     trainer_.save(file, std::move(progress), where);
   }
   /// Writes the weights alone, as hearth::save_weights() does: the averaged ones, where an average
-  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights().
+  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights(), else as save().
   void save_weights(const std::filesystem::path& file,
                     const Metadata& metadata = {},
                     SourceLoc where = SourceLoc::current()) {
@@ -281,9 +284,13 @@ class DataParallel<Model, Shard> final {
       is_late.push_back(!each.is_ready());
     }
     trainer_.note_late(is_late);
+    const Deadline now = Deadline::in(std::chrono::nanoseconds::zero());
+    for (const Pending<R>& each : pending) {
+      static_cast<void>(each.wait({.deadline = now}));  // the first failure stands for all: read
+    }
     std::vector<R> results;
     for (Pending<R>& each : pending) {
-      R result = std::move(each).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
+      R result = std::move(each).get({.deadline = now});
       take_over(result);
       results.push_back(std::move(result));
     }

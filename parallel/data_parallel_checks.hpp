@@ -31,6 +31,10 @@ void tell_hang(Log& log,
                std::string_view what);
 /// Tells the log at debug where the ranks are now. `devices`: at least one.
 void tell_mended(const std::vector<Device>& devices);
+/// Throws deadline_exceeded: a rank that was to save did not `what`.
+[[noreturn]] void throw_late_writer(const Worker& worker,
+                                    std::chrono::nanoseconds limit,
+                                    const char* what);
 /// Errors: ArgumentError when a model has nothing to train.
 void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where);
 /// Errors: ArgumentError when a group of the optimizer matches none of these parameters.

@@ -251,13 +251,15 @@ TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
     for (bool is_over = false; !is_over;) {
       RandomRun run(place);
       run.options.save_every = 1 + static_cast<std::int64_t>(random() % 3);
-      run.options.resume = std::filesystem::exists(place / "training.safetensors");
-      auto steps = 1 + random() % 12;
-      run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) {
-        if (--steps == 0) {
+      run.options.resume = true;
+      auto moments = 1 + random() % 12;
+      const auto kill = [&] {
+        if (--moments == 0) {
           throw Killed();
         }
-      }}};
+      };
+      run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) { kill(); },
+                                .on_epoch = [&](const EpochRecord&, RunControl&) { kill(); }}};
       try {
         const TrainingResult result = run.digits.fit<NormNet>(run.options);
         is_over = true;
@@ -325,9 +327,6 @@ TEST(Trainer, ARunOfOtherSettingsIsNotResumed) {
       EXPECT_THAT(error.what(), HasSubstr(text));
     }
   };
-  options.resume = true;
-  expect_refused(options, "training.safetensors");
-  options.resume = false;
   static_cast<void>(digits.fit(options));
   options.resume = true;
   TrainerOptions other = options;
@@ -366,6 +365,13 @@ TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
   expect_refused("the note 'hearth.x' begins", [](TrainerOptions& o) {
     o.notes = {{"hearth.x", ""}};
   });
+  expect_refused("the note 'seed' is one that the Trainer writes itself", [](TrainerOptions& o) {
+    o.notes = {{"seed", "mine"}};
+  });
+  expect_refused("the note 'batch_size' is one that the Trainer writes itself",
+                 [](TrainerOptions& o) {
+                   o.notes = {{"batch_size", "9"}};
+                 });
   expect_refused("end of the schedule is 2",
                  [](TrainerOptions& o) { o.schedule = CosineRate{.end = 2}; });
   std::ofstream(folder.path() / "file") << "x";
@@ -481,6 +487,7 @@ TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   } catch (const Exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("return a LossOutputs"));
   }
+  EXPECT_EQ(trainer.parallel().statistics().steps, 0U) << "it is found out before the first step";
 }
 
 TEST(Trainer, WhatItSaysIsALineAnEpoch) {
