@@ -199,8 +199,8 @@ class Trainer<Model, Shard> final {
     return {{"batch_size", std::to_string(options_.batch_size)}};
   }
 
-  /// Judges up to `most` batches. Whether fn() then goes through with what comes of it, or its
-  /// random numbers are as if it had not been.
+  /// Judges up to `most` batches. Behind a trial the ranks' random numbers go on as if it had not
+  /// been.
   template <class Source>
   [[nodiscard]] detail::FigureSums judge(Source& batches,
                                          std::int64_t most,

@@ -309,7 +309,7 @@ TEST(TrainerResume, DataWithoutABatchAreRefused) {
 
 // sim:0 writes all files; it is lost in a step or in a save, wherever its count ends.
 TEST(TrainerResume, TheLossOfTheDeviceThatSavesIsSurvived) {
-  for (std::uint64_t submit = 100; submit < 400; submit += 13) {
+  for (std::uint64_t submit = 105; submit < 400; submit += 31) {
     const TemporaryFolder folder;
     Digits digits;
     const Runtime runtime(
