@@ -14,8 +14,9 @@
 namespace hearth {
 
 /// In training the statistics are those of the batch, and the running ones move towards them; in
-/// evaluation the running ones serve. Replicas of data-parallel training take the statistics of
-/// their own part of a batch, and each commits its own.
+/// evaluation the running ones serve. In DataParallel and a Trainer each rank takes the statistics
+/// of its own part of a batch, and the running ones of all move by the mean of the ranks' moves,
+/// weighted by samples; a loop of one's own commits them (state_updates.hpp).
 ///
 /// Paper: Ioffe, Szegedy, Batch Normalization, arXiv:1502.03167.
 struct BatchNorm2d {

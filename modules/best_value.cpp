@@ -8,10 +8,7 @@
 
 namespace hearth {
 
-BestValue::BestValue(Goal goal, double min_change) : BestValue(goal, min_change, {}, 0) {}
-
-BestValue::BestValue(Goal goal, double min_change, std::optional<double> best, std::int64_t misses)
-    : goal_(goal), min_change_(min_change), best_(best), misses_(misses) {
+BestValue::BestValue(Goal goal, double min_change) : goal_(goal), min_change_(min_change) {
   if (!(min_change >= 0 && std::isfinite(min_change))) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,

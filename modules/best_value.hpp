@@ -20,8 +20,6 @@ class BestValue final {
   /// A value must be better than the best by more than `min_change` to take its place.
   /// Errors: ArgumentError when `min_change` is below 0 or not finite.
   explicit BestValue(Goal goal = Goal::lowest, double min_change = 0);
-  /// One that goes on where another was.
-  BestValue(Goal goal, double min_change, std::optional<double> best, std::int64_t misses);
 
   /// Takes the next value. Whether it is the best so far.
   bool observe(double value);

@@ -108,14 +108,8 @@ double rate_factor(const LearningRateSchedule& schedule,
       schedule);
 }
 
-Plateau::Plateau(const PlateauRate& settings, Goal goal) : Plateau(settings, goal, 1, {}, 0) {}
-
-Plateau::Plateau(const PlateauRate& settings,
-                 Goal goal,
-                 double factor,
-                 std::optional<double> best,
-                 std::int64_t misses)
-    : settings_(settings), factor_(factor), best_(goal, settings.min_change, best, misses) {}
+Plateau::Plateau(const PlateauRate& settings, Goal goal)
+    : settings_(settings), best_(goal, settings.min_change) {}
 
 bool Plateau::observe(double value) {
   if (best_.observe(value) || best_.misses() < settings_.patience) {

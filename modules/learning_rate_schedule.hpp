@@ -74,17 +74,10 @@ void require_sound(const LearningRateSchedule& schedule,
 class Plateau final {
  public:
   Plateau(const PlateauRate& settings, Goal goal);
-  /// One that goes on where another was.
-  Plateau(const PlateauRate& settings,
-          Goal goal,
-          double factor,
-          std::optional<double> best,
-          std::int64_t misses);
 
   /// Takes the figure of an epoch. Whether the factor has fallen.
   bool observe(double value);
   [[nodiscard]] double factor() const noexcept { return factor_; }
-  [[nodiscard]] const BestValue& best() const noexcept { return best_; }
 
  private:
   PlateauRate settings_;

@@ -131,6 +131,26 @@ Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, Sou
   return group.commit();
 }
 
+std::vector<Tensor> StateUpdates::take_moves(const std::vector<TensorRef>& buffers,
+                                             double factor,
+                                             SourceLoc loc) {
+  std::vector<Tensor> moves(buffers.size());
+  for (const Update& update : updates_) {
+    const TensorRef& owner = owner_among(buffers, update.buffer, loc);
+    if (!is_float(update.buffer.dtype())) {
+      refuse(ErrorCode::invalid_argument,
+             fmt::format("{} is {}, and only floats are moved on several ranks",
+                         owner.path,
+                         describe(update.buffer.dtype(), update.buffer.shape())),
+             loc);
+    }
+    moves[static_cast<std::size_t>(&owner - buffers.data())] =
+        (update.value - update.buffer) * (update.share * factor);
+  }
+  updates_.clear();
+  return moves;
+}
+
 StateScope::StateScope(StateUpdates& updates) : previous_(exchange_updates(&updates)) {}
 StateScope::~StateScope() {
   exchange_updates(previous_);

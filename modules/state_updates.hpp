@@ -8,6 +8,7 @@
 //   auto report = optimizer.step(model, std::move(gradients));
 //   auto running = updates.commit(model);
 //
+// DataParallel and Trainer do all this by themselves, and commit the mean over their ranks.
 // Owned by the training loop. Threads: one at a time; a scope lives and dies on one thread.
 // Invariants: (1) a commit happens whole or not at all: should the pass have failed, the buffers
 // keep their values; (2) after a commit, and after clear(), nothing waits.
@@ -26,6 +27,18 @@
 #include <vector>
 
 namespace hearth {
+
+/// The Buffers of a module, in visit order.
+template <Module Model>
+[[nodiscard]] std::vector<TensorRef> buffer_refs(Model& model) {
+  std::vector<TensorRef> all;
+  model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
+    if constexpr (std::is_same_v<Part, Buffer>) {
+      all.push_back({.path = path, .tensor = &tensor});
+    }
+  });
+  return all;
+}
 
 class StateUpdates final {
  public:
@@ -57,14 +70,16 @@ class StateUpdates final {
   /// DeviceMismatch when the buffers are on several devices. Then none is made, and all still wait.
   template <Module Model>
   Pending<void> commit(Model& model, SourceLoc loc = SourceLoc::current()) {
-    std::vector<TensorRef> buffers;
-    model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
-      if constexpr (std::is_same_v<Part, Buffer>) {
-        buffers.push_back({.path = path, .tensor = &tensor});
-      }
-    });
-    return commit_to(buffers, loc);
+    return commit_to(buffer_refs(model), loc);
   }
+
+  /// For trainers: how far each of these buffers is to move, times `factor`, in their order; an
+  /// empty tensor where nothing waits. Nothing waits then.
+  ///
+  /// Errors: ArgumentError as commit(), or for a buffer that is not of floats.
+  [[nodiscard]] std::vector<Tensor> take_moves(const std::vector<TensorRef>& buffers,
+                                               double factor,
+                                               SourceLoc loc = SourceLoc::current());
 
  private:
   struct Update {

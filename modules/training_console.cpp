@@ -137,11 +137,10 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
 
 void TrainingConsole::end_epoch(const TrainingHistory& history,
                                 const EpochRecord& epoch,
-                                const std::optional<RunPlace>& ended_at) {
+                                const std::string& ending) {
   std::string line = fmt::format("epoch {}/{}", epoch.epoch, epochs_);
-  if (ended_at) {
-    line += fmt::format(
-        " interrupted after {} of {} batches, saving:", ended_at->batch, ended_at->batch_count);
+  if (!ending.empty()) {
+    line += " " + ending;
   }
   line += fmt::format("  loss {:.4f}", epoch.train_loss);
   if (epoch.validation_loss) {

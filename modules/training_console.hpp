@@ -86,10 +86,11 @@ class TrainingConsole final {
 
   /// Draws the live line, unless it was drawn a moment ago. `loss`: the epoch's mean so far.
   void show(const RunPlace& place, double loss, double samples_per_s);
-  /// The line of an epoch; of one that was ended early, how far it came.
+  /// The line of an epoch; of one that was ended early, how far it came: "stopped after 3 of 7
+  /// batches:".
   void end_epoch(const TrainingHistory& history,
                  const EpochRecord& epoch,
-                 const std::optional<RunPlace>& ended_at = std::nullopt);
+                 const std::string& ending = {});
   /// A line of its own.
   void say(const std::string& line);
 

@@ -1,8 +1,10 @@
 // BucketPlan: which parameter's gradient lies where in which bucket. Gradients come out of a
 // backward sweep roughly in reverse visit order, so buckets are filled in that order.
-// A value, made once from a model; the same for all its replicas. Threads: any, after construction.
-// Invariants: (1) every float parameter lies in exactly one bucket, whole; (2) a bucket has one
-// type; (3) the plan depends on types, shapes and options alone, so all ranks have the same one.
+// Behind the parameters a plan may have more that is summed over the ranks with them: the moves of
+// Buffers, and the weight of the loss. A value, made once from a model; the same for all its
+// replicas. Threads: any, after construction. Invariants: (1) every float parameter lies in exactly
+// one bucket, whole; (2) a bucket has one type; (3) the plan depends on types, shapes and options
+// alone, so all ranks have the same one.
 #pragma once
 
 #include <hearth/runtime/base/dtype.hpp>
@@ -16,7 +18,7 @@
 
 namespace hearth {
 
-/// What a plan needs to know of a parameter.
+/// What a plan needs to know of a parameter, or of what else is summed.
 struct ParameterForm {
   DType dtype = DType::f32;
   Shape shape;

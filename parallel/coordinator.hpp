@@ -55,6 +55,13 @@ struct CoordinatorOptions {
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };
 
+/// What a rank's part of a step's loss is.
+enum class LossKind : std::uint8_t {
+  none,  ///< The rank has no samples.
+  mean,  ///< Over its samples, times their share.
+  sum,   ///< To be divided by the sum of all ranks' weights.
+};
+
 /// A rank's bucket, lent, or why there is none. Its part of the step's loss comes with the first
 /// bucket.
 struct BucketArrival {
@@ -64,6 +71,8 @@ struct BucketArrival {
   bool is_early = false;  ///< The rank's backward sweep went on when it lent this.
   std::optional<Result<double>> loss;
   Result<LentRegion> region;
+  LossKind loss_kind = LossKind::none;
+  double weight = 0;  ///< Of a sum.
 };
 
 /// What must be mended before the next step.

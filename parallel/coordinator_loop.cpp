@@ -135,7 +135,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     return;
   }
   if (arrival.loss) {
-    note_loss(arrival.step, step, arrival.rank, *arrival.loss);
+    note_loss(step, arrival);
   }
   if (!arrival.region.has_value()) {
     fail(step, arrival.region.shared_error());
@@ -154,6 +154,12 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   bucket.regions[static_cast<std::size_t>(arrival.rank)] = std::move(region);
   bucket.is_early = bucket.is_early && arrival.is_early;
   if (++bucket.count == step.ranks.size()) {
+    if (arrival.bucket == 0) {
+      check_weights(arrival.step, step);
+      if (step.failure) {
+        return;  // which has given the bucket back
+      }
+    }
     WaitingBucket complete = std::move(bucket);
     step.buckets.erase(arrival.bucket);
     if (arrival.bucket + 1 == options_.bucket_count) {
@@ -163,22 +169,57 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   }
 }
 
-void CoordinatorLoop::note_loss(std::int64_t number,
-                                Step& step,
-                                int rank,
-                                const Result<double>& loss) {
+void CoordinatorLoop::note_loss(Step& step, const BucketArrival& arrival) {
+  const Result<double>& loss = *arrival.loss;
   if (!loss.has_value()) {
     fail(step, loss.shared_error());
     return;
   }
-  const auto index = static_cast<std::size_t>(rank);
-  step.ranks[index].loss = loss.value();
-  if (!std::isfinite(loss.value())) {
+  const auto index = static_cast<std::size_t>(arrival.rank);
+  RankState& rank = step.ranks[index];
+  rank.loss = loss.value();
+  rank.loss_kind = arrival.loss_kind;
+  rank.weight = arrival.weight;
+  const bool is_loss_finite = std::isfinite(rank.loss);
+  if (!is_loss_finite || !std::isfinite(rank.weight)) {
     fail(step,
-         coordinator::shared(
-             {.code = ErrorCode::non_finite,
-              .text = fmt::format(
-                  "step {}: the loss of {} is {}", number, step.names->at(index), loss.value())}));
+         coordinator::shared({.code = ErrorCode::non_finite,
+                              .text = fmt::format("step {}: the loss{} of {} is {}",
+                                                  arrival.step,
+                                                  is_loss_finite ? "'s weight" : "",
+                                                  step.names->at(index),
+                                                  is_loss_finite ? rank.weight : rank.loss)}));
+  }
+}
+
+std::optional<double> CoordinatorLoop::weight_of(const Step& step) {
+  std::optional<double> weight;
+  for (const RankState& rank : step.ranks) {
+    if (rank.loss_kind == LossKind::sum) {
+      weight = weight.value_or(0) + rank.weight;
+    }
+  }
+  return weight;
+}
+
+void CoordinatorLoop::check_weights(std::int64_t number, Step& step) {
+  const std::optional<double> weight = weight_of(step);
+  if (!weight) {
+    return;
+  }
+  if (std::ranges::count(step.ranks, LossKind::mean, &RankState::loss_kind) > 0) {
+    fail(step,
+         coordinator::shared({.code = ErrorCode::invalid_argument,
+                              .text = fmt::format("step {}: the loss has a weight on some ranks, "
+                                                  "and none on others",
+                                                  number)}));
+  } else if (!(*weight > 0)) {
+    fail(step,
+         coordinator::shared({.code = ErrorCode::non_finite,
+                              .text = fmt::format("step {}: the weights of the loss add up to {}: "
+                                                  "there is no mean",
+                                                  number,
+                                                  *weight)}));
   }
 }
 
@@ -381,6 +422,9 @@ void CoordinatorLoop::decide(Step& step) {
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
   }
+  const std::optional<double> weight = weight_of(step);
+  step.report.loss /= weight.value_or(1);
+  step.report.weight = static_cast<double>(step.report.sample_count) * weight.value_or(1);
   step.report.late_failure = step.failure;
   if (step.failure) {
     mark_read(*step.failure);  // the step has happened, and its report says this

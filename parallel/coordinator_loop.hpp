@@ -152,6 +152,8 @@ class CoordinatorLoop final {
     bool is_given_up = false;  ///< It missed a deadline: the step is decided without it.
     ErrorRef error;
     double loss = 0;
+    LossKind loss_kind = LossKind::none;
+    double weight = 0;
     std::vector<std::size_t> unused = {};  ///< Parameters on which its loss does not depend, and
     std::optional<Promise<std::vector<std::size_t>>> asked = std::nullopt;  ///< whether others' do.
   };
@@ -187,7 +189,11 @@ class CoordinatorLoop final {
 
   /// What the open steps wait for.
   [[nodiscard]] std::string describe() const;
-  void note_loss(std::int64_t number, Step& step, int rank, const Result<double>& loss);
+  void note_loss(Step& step, const BucketArrival& arrival);
+  /// Fails a step whose ranks do not agree on what their losses are, or have nothing to divide by.
+  void check_weights(std::int64_t number, Step& step);
+  /// Of the step's sums; nothing where the losses are means.
+  [[nodiscard]] static std::optional<double> weight_of(const Step& step);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
   /// The first error ends the step: the rank that has it still gets time to come to the end.
   void fail(Step& step, const ErrorRef& error);

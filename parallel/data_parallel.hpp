@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <type_traits>
@@ -57,25 +58,30 @@ class DataParallel {
 template <Module Model, BatchShard Shard>
 class DataParallel<Model, Shard> final {
  public:
-  /// The mean loss over the shard's samples, on the context's device. Each worker calls a copy of
-  /// its own; the shard is its to consume. Never called with a shard of size 0. A call that does
-  /// not return may be left behind (DeviceLossPolicy, the destructor): what it refers to must
-  /// outlive it.
-  using LossFn = typename detail::LossOf<Model, Shard>::Fn;
+  /// The mean loss over the shard's samples, on the context's device; or, for a mean over something
+  /// else (targets that are not ignored, weights of classes), a LossSum or a LossOutputs with a
+  /// weight, so that the number of devices and micro-batches makes no difference. Each worker calls
+  /// a copy of its own; the shard is its to consume. Never called with a shard of size 0. A call
+  /// that does not return may be left behind (DeviceLossPolicy, the destructor): what it refers to
+  /// must outlive it.
+  using LossFn = std::function<Tensor(const Model& model, Shard& shard, WorkerContext& context)>;
   /// The shards of one micro-batch, by rank.
   using Shards = std::vector<Shard>;
 
-  /// Takes the model and gives each rank a copy of it.
+  /// Takes the model and gives each rank a copy of it. The loss: a LossFn, or one that returns a
+  /// LossSum or a LossOutputs.
   /// Errors: ArgumentError when the options make no sense, the model has no float parameter, or one
   /// of the optimizer's groups matches none.
-  DataParallel(const Runtime& runtime,
-               Model model,
-               LossFn loss,
-               DataParallelOptions options,
-               SourceLoc where = SourceLoc::current())
+  template <class Loss>
+  requires std::invocable<Loss&, const Model&, Shard&, WorkerContext&> DataParallel(
+      const Runtime& runtime,
+      Model model,
+      Loss loss,
+      DataParallelOptions options,
+      SourceLoc where = SourceLoc::current())
       : trainer_(runtime,
                  std::make_unique<detail::ModelOf<Model>>(std::move(model)),
-                 std::make_unique<detail::LossOf<Model, Shard>>(std::move(loss)),
+                 detail::LossOf<Model, Shard>::of(std::move(loss)),
                  std::move(options),
                  where) {}
   DataParallel(const DataParallel&) = delete;
@@ -89,12 +95,13 @@ class DataParallel<Model, Shard> final {
   ///
   /// Errors: the first thing that went wrong on any rank, and then no replica has changed:
   /// worker_failed with the cause when the loss function threw; non_finite, with the step's number,
-  /// for a loss that is NaN or infinite; deadline_exceeded naming the ranks that did not come; what
-  /// poisoned a gradient. After such an error elsewhere a rank has `deadline` and the time of the
-  /// last step to come to the end, or step_limit before there was one; then it is given up.
-  /// ArgumentError when there is not one shard a rank, no sample at all, or more than can be
-  /// counted. After a loss, whatever the policy: device_lost. A step that returns has happened,
-  /// even when a rank failed in committing it (see DataParallelReport::late_failure).
+  /// for a loss that is NaN or infinite, or whose weights add up to 0; deadline_exceeded naming the
+  /// ranks that did not come; what poisoned a gradient. After such an error elsewhere a rank has
+  /// `deadline` and the time of the last step to come to the end, or step_limit before there was
+  /// one; then it is given up. ArgumentError when there is not one shard a rank, no sample at all,
+  /// or more than can be counted. After a loss, whatever the policy: device_lost. A step that
+  /// returns has happened, even when a rank failed in committing it (see
+  /// DataParallelReport::late_failure).
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where));
   }
@@ -204,16 +211,19 @@ class DataParallel<Model, Shard> final {
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
   /// asked for: weights, optimizer, average, and the generators of all ranks. `progress`: the rest
-  /// of what the program needs to go on; its generators are not looked at. One rank writes.
+  /// of what the program needs to go on; its generators are not looked at. One rank writes; when it
+  /// is lost or hangs and DeviceLossPolicy lets the others go on, another one does.
   ///
-  /// Errors: those of save_training(). The old file is kept, and the training can go on.
+  /// Errors: those of save_training(); deadline_exceeded when a rank does not come in time, or the
+  /// writing takes longer than DataParallelOptions::save_limit. The old file is kept, and the
+  /// training can go on.
   void save(const std::filesystem::path& file,
             TrainingProgress progress = {},
             SourceLoc where = SourceLoc::current()) {
     trainer_.save(file, std::move(progress), where);
   }
   /// Writes the weights alone, as hearth::save_weights() does: the averaged ones, where an average
-  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights().
+  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights(), else as save().
   void save_weights(const std::filesystem::path& file,
                     const Metadata& metadata = {},
                     SourceLoc where = SourceLoc::current()) {
@@ -274,9 +284,13 @@ class DataParallel<Model, Shard> final {
       is_late.push_back(!each.is_ready());
     }
     trainer_.note_late(is_late);
+    const Deadline now = Deadline::in(std::chrono::nanoseconds::zero());
+    for (const Pending<R>& each : pending) {
+      static_cast<void>(each.wait({.deadline = now}));  // the first failure stands for all: read
+    }
     std::vector<R> results;
     for (Pending<R>& each : pending) {
-      R result = std::move(each).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
+      R result = std::move(each).get({.deadline = now});
       take_over(result);
       results.push_back(std::move(result));
     }

@@ -57,8 +57,9 @@ void require_sound(const DataParallelOptions& options, SourceLoc where) {
                    where);
   }
   if (options.deadline <= std::chrono::nanoseconds::zero() ||
-      options.step_limit <= std::chrono::nanoseconds::zero()) {
-    throw_argument("deadline and step_limit must be above 0", where);
+      options.step_limit <= std::chrono::nanoseconds::zero() ||
+      options.save_limit <= std::chrono::nanoseconds::zero()) {
+    throw_argument("deadline, step_limit and save_limit must be above 0", where);
   }
   if (options.hang_limit <= std::chrono::nanoseconds::zero() ||
       options.shutdown_limit < std::chrono::nanoseconds::zero()) {
@@ -84,6 +85,18 @@ void tell_hang(Log& log,
       what));
 }
 
+void throw_late_writer(const Worker& worker, std::chrono::nanoseconds limit, const char* what) {
+  throw_error(
+      Error{.code = ErrorCode::deadline_exceeded,
+            .text = fmt::format("DataParallel: rank {} on {} did not {} within {}",
+                                worker.rank(),
+                                worker.device().name(),
+                                what,
+                                std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
+            .op = "DataParallel",
+            .device = worker.device().name()});
+}
+
 void throw_no_replica() {
   throw_error(Error{.code = ErrorCode::device_lost,
                     .text = "DataParallel: no rank is left that has the model",
@@ -107,8 +120,9 @@ void tell_mended(const std::vector<Device>& devices) {
   });
 }
 
-void require_trainable(const BucketPlan& plan, SourceLoc where) {
-  if (plan.buckets().empty()) {
+void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where) {
+  const auto is_trained = [](const TensorRef& ref) { return is_float(ref.tensor->dtype()); };
+  if (std::ranges::none_of(parameters, is_trained)) {
     throw_argument("the model has no float parameter", where);
   }
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <hearth/modules/tensor_ref.hpp>
-#include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/worker.hpp>
@@ -32,8 +31,12 @@ void tell_hang(Log& log,
                std::string_view what);
 /// Tells the log at debug where the ranks are now. `devices`: at least one.
 void tell_mended(const std::vector<Device>& devices);
+/// Throws deadline_exceeded: a rank that was to save did not `what`.
+[[noreturn]] void throw_late_writer(const Worker& worker,
+                                    std::chrono::nanoseconds limit,
+                                    const char* what);
 /// Errors: ArgumentError when a model has nothing to train.
-void require_trainable(const BucketPlan& plan, SourceLoc where);
+void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where);
 /// Errors: ArgumentError when a group of the optimizer matches none of these parameters.
 void require_groups(const OptimizerConfig& config,
                     const std::vector<TensorRef>& parameters,

@@ -53,6 +53,8 @@ struct DataParallelOptions {
   std::chrono::nanoseconds hang_limit = std::chrono::seconds(3);
   /// How long a whole step may take.
   std::chrono::nanoseconds step_limit = kDefaultWait;
+  /// How long a rank may take to write a file, from when it begins.
+  std::chrono::nanoseconds save_limit = std::chrono::minutes(10);
   /// How long the destructor waits for the workers, and then for the engine's call. With 0 it waits
   /// for no rank: a rank that is at work then, healthy or not, is left behind.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;

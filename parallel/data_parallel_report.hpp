@@ -11,8 +11,9 @@ namespace hearth {
 /// What a data-parallel step has done.
 struct DataParallelReport {
   std::int64_t step = 0;  ///< From 1; failed steps count too.
-  double loss = 0;        ///< Mean over the samples of all ranks.
+  double loss = 0;        ///< Mean over the samples of all ranks, or by the loss's weights.
   std::int64_t sample_count = 0;
+  double weight = 0;  ///< What the loss is the mean over: samples, or the sum of the weights.
   /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
   /// else nullptr. The step has happened; a rank that failed gets the state of another before the
   /// next one.

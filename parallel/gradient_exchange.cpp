@@ -9,10 +9,10 @@
 namespace hearth {
 namespace {
 
-double read_scalar(const LentRegion& region) {
+double read_number(const LentRegion& region, std::size_t index) {
   return visit_dtype(region.dtype(), [&](auto zero) {
     decltype(zero) value{};
-    std::memcpy(&value, region.bytes().data(), sizeof value);
+    std::memcpy(&value, region.bytes().data() + index * sizeof value, sizeof value);
     if constexpr (std::is_same_v<decltype(zero), f16> || std::is_same_v<decltype(zero), bf16>) {
       return static_cast<double>(static_cast<float>(value));
     } else {
@@ -34,27 +34,35 @@ GradientExchange::GradientExchange(const BucketPlan& plan,
       step_(step),
       limit_(limit),
       buckets_(plan.buckets().size()),
-      loss_(std::make_shared<LossPart>(0.0)) {
+      loss_(std::make_shared<LossPart>()) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     buckets_[i].pieces.resize(plan.buckets()[i].entries.size());
   }
 }
 
-void GradientExchange::report_loss(const Tensor& loss) {
+void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
   if (loss.element_count() != 1 || !is_float(loss.dtype())) {
     return;  // the sweep is about to say what is wrong with it
   }
-  loss.publish();
+  const bool is_sum = weight.is_valid();
+  loss_->kind = is_sum ? LossKind::sum : LossKind::mean;
+  Tensor numbers = loss;
+  if (is_sum) {
+    const DType dtype = loss.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    numbers = concat({reshape(loss, {1}).to(dtype), reshape(weight, {1}).to(dtype)}, 0);
+  }
+  numbers.publish();
   const StreamScope scope(context_.communication);
   // Nothing waits for the lent copy: it is read and given back at once, on the device's loop.
   static_cast<void>(lend(
-      loss,
-      [loss_part = loss_](Result<LentRegion> region) {
+      numbers,
+      [part = loss_, is_sum](Result<LentRegion> region) {
         if (region.has_value()) {
-          *loss_part = read_scalar(region.value());
+          part->loss = read_number(region.value(), 0);
+          part->weight = is_sum ? read_number(region.value(), 1) : 0;
           region.value().done();
         } else {
-          *loss_part = region.shared_error();
+          part->loss = region.shared_error();
         }
       },
       Deadline::in(limit_)));
@@ -80,8 +88,8 @@ void GradientExchange::note_unused(std::size_t parameter) {
   }
 }
 
-void GradientExchange::add_zeros() {
-  for (std::size_t parameter = 0; parameter < plan_.parameters().size(); ++parameter) {
+void GradientExchange::add_zeros(std::size_t parameter_count) {
+  for (std::size_t parameter = 0; parameter < parameter_count; ++parameter) {
     note_unused(parameter);
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -109,29 +117,36 @@ void GradientExchange::lend_next(bool is_early) {
                         .bucket = index,
                         .rank = rank,
                         .is_early = is_early,
-                        .loss = index == 0 ? *loss : LossPart(),
-                        .region = std::move(region)});
+                        .loss = index == 0 ? loss->loss : std::nullopt,
+                        .region = std::move(region),
+                        .loss_kind = loss->kind,
+                        .weight = loss->weight});
   };
   filling.reduced = lend(std::move(bucket), hand_on, Deadline::in(limit_));
   filling.reduced.publish();
 }
 
-void GradientExchange::collect(Gradients& gradients) {
+std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   if (!unused_.empty()) {  // before the last bucket, with which the sweep ends
     used_by_none_ = coordinator_.ask_unused(step_, context_.rank, std::move(unused_));
   }
   while (next_ < buckets_.size()) {
     lend_next(false);
   }
+  std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
     reduced.adopt();
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
+      const std::size_t index = entry.parameter;
       const Tensor flat =
           slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
-      gradients[entry.parameter] = reshape(flat, plan_.parameters()[entry.parameter].shape.dims());
+      Tensor& place =
+          index < gradients.size() ? gradients[index] : others[index - gradients.size()];
+      place = reshape(flat, plan_.parameters()[index].shape.dims());
     }
   }
+  return others;
 }
 
 ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit) {

@@ -31,23 +31,35 @@ class GradientExchange final {
                    std::int64_t step,
                    std::chrono::nanoseconds limit);
 
-  /// This rank's part of the step's loss: one element, untracked. Without it the part is 0.
-  void report_loss(const Tensor& loss);
-  /// A gradient is final. Takes it, if its parameter lies in a bucket.
+  /// This rank's part of the step's loss: one element, untracked, and its weight, if it has one.
+  /// Without it the part is 0.
+  void report_loss(const Tensor& loss, const Tensor& weight = {});
+  /// Of what the plan has there.
+  [[nodiscard]] DType dtype_of(std::size_t parameter) const {
+    return plan_.parameters()[parameter].dtype;
+  }
+  /// A gradient is final. Takes it, if its parameter lies in a bucket. What the plan has behind the
+  /// parameters is added in the same way.
   void add(std::size_t parameter, Tensor& gradient);
   /// The loss of this rank does not depend on the parameter: its gradient is zeros.
   void note_unused(std::size_t parameter);
-  /// For a rank without samples: zeros for all that was not added, and none of it is used.
-  void add_zeros();
-  /// Lends the rest and gives `gradients`, which were taken, their sums over all ranks.
-  void collect(Gradients& gradients);
+  /// For a rank without samples: zeros for all, and none of the parameters, of which there are so
+  /// many, is used.
+  void add_zeros(std::size_t parameter_count);
+  /// Lends the rest and gives `gradients`, which were taken, their sums over all ranks. Returns the
+  /// sums of what the plan has behind the parameters.
+  std::vector<Tensor> collect(Gradients& gradients);
   /// Behind collect(): marks those gradients that no rank has, so that all ranks leave the same
   /// parameters alone. Waits for the ends of the other ranks' sweeps, if this rank does not use all
   /// parameters. Why the step fails, or null.
   [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit);
 
  private:
-  using LossPart = std::optional<Result<double>>;
+  struct LossPart {
+    std::optional<Result<double>> loss = 0.0;
+    LossKind kind = LossKind::none;
+    double weight = 0;
+  };
   struct Filling {
     std::vector<Tensor> pieces;  ///< By entry, flat.
     std::size_t count = 0;

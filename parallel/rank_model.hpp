@@ -6,9 +6,11 @@
 #pragma once
 
 #include <hearth/modules/module.hpp>
+#include <hearth/modules/state_updates.hpp>
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <concepts>
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,6 +32,14 @@ concept BatchShard = std::movable<T> && requires(const T& shard) {
   { shard.size } -> std::convertible_to<std::int64_t>;
 };
 
+/// What a loss function can return beside the loss.
+struct LossOutputs {
+  Tensor loss;          ///< The mean over the batch; where there is a weight, a sum, as in LossSum.
+  Tensor outputs = {};  ///< What a Trainer's metrics look at, with the targets.
+  Tensor targets = {};
+  Tensor weight = {};  ///< What the sum of all devices' losses is to be divided by: LossSum's.
+};
+
 class RankModel {
  public:
   RankModel() = default;
@@ -38,6 +49,7 @@ class RankModel {
 
   [[nodiscard]] virtual std::vector<TensorRef> tensors() = 0;
   [[nodiscard]] virtual std::vector<TensorRef> parameters() = 0;
+  [[nodiscard]] virtual std::vector<TensorRef> buffers() = 0;
   /// A deep copy on `device`.
   [[nodiscard]] virtual std::unique_ptr<RankModel> copy_to(const Device& device,
                                                            SourceLoc where) const = 0;
@@ -55,12 +67,14 @@ class RankShards {
   virtual void take() = 0;
   /// Behind take(): shards with samples.
   [[nodiscard]] virtual std::size_t count() const = 0;
+  [[nodiscard]] virtual std::int64_t sample_count() const = 0;
 };
 
 /// What a sweep over one micro-batch reports.
 struct SweepTerms {
-  std::int64_t sample_count = 0;                         ///< Of all ranks and micro-batches.
-  std::function<void(const Tensor& loss)> on_loss = {};  ///< Before the sweep; may be empty.
+  std::int64_t sample_count = 0;  ///< Of all ranks and micro-batches.
+  /// Before the sweep: the loss as it is swept, and its weight, if it has one, by the same measure.
+  std::function<void(const Tensor& loss, const Tensor& weight)> on_loss = {};
   GradientHook on_gradient = {};
 };
 
@@ -73,7 +87,10 @@ class RankLoss {
 
   /// One for another rank.
   [[nodiscard]] virtual std::unique_ptr<RankLoss> copy() const = 0;
-  /// The loss of one of the shards, weighted by its share of all samples, and its gradients.
+  /// Whether a loss may come with a weight.
+  [[nodiscard]] virtual bool can_have_weight() const = 0;
+  /// The loss of one of the shards, weighted by its share of all samples, and its gradients; of a
+  /// loss with a weight, both divided by the number of samples.
   [[nodiscard]] virtual ValueAndGradients<Tensor> differentiate(const RankModel& model,
                                                                 RankShards& shards,
                                                                 std::size_t index,
@@ -89,6 +106,7 @@ class ModelOf final : public RankModel {
   explicit ModelOf(Model model) : value(std::move(model)) {}
   [[nodiscard]] std::vector<TensorRef> tensors() override { return tensor_refs(value); }
   [[nodiscard]] std::vector<TensorRef> parameters() override { return parameter_refs(value); }
+  [[nodiscard]] std::vector<TensorRef> buffers() override { return buffer_refs(value); }
   [[nodiscard]] std::unique_ptr<RankModel> copy_to(const Device& device,
                                                    SourceLoc where) const override {
     return std::make_unique<ModelOf>(fork(value, device, where));
@@ -113,32 +131,70 @@ class ShardsOf final : public RankShards {
     std::erase_if(all, [](const Shard& shard) { return shard.size == 0; });
   }
   [[nodiscard]] std::size_t count() const override { return all.size(); }
+  [[nodiscard]] std::int64_t sample_count() const override {
+    std::int64_t sum = 0;
+    for (const Shard& shard : all) {
+      sum += shard.size;
+    }
+    return sum;
+  }
 
   std::vector<Shard> all;  ///< By micro-batch.
 };
 
+/// What loss functions return, as one type.
+template <class Result>
+inline constexpr bool kIsLossResult =
+    std::is_same_v<Result, Tensor> || std::is_same_v<Result, LossSum> ||
+    std::is_same_v<Result, LossOutputs>;
+[[nodiscard]] inline LossOutputs loss_outputs(Tensor mean) {
+  return {.loss = std::move(mean)};
+}
+[[nodiscard]] inline LossOutputs loss_outputs(LossSum parts) {
+  return {.loss = std::move(parts.sum), .weight = std::move(parts.weight)};
+}
+[[nodiscard]] inline LossOutputs loss_outputs(LossOutputs all) {
+  return all;
+}
+/// Errors: ArgumentError for a weight that is not one number.
+[[nodiscard]] Tensor checked_weight(const Tensor& weight);
+
 template <Module Model, BatchShard Shard>
 class LossOf final : public RankLoss {
  public:
-  using Fn = std::function<Tensor(const Model& model, Shard& shard, WorkerContext& context)>;
+  using Fn = std::function<LossOutputs(const Model& model, Shard& shard, WorkerContext& context)>;
 
-  explicit LossOf(Fn fn) : fn_(std::move(fn)) {}
-  [[nodiscard]] std::unique_ptr<RankLoss> copy() const override {
-    return std::make_unique<LossOf>(fn_);
+  LossOf(Fn fn, bool can_have_weight) : fn_(std::move(fn)), can_have_weight_(can_have_weight) {}
+  /// Of a user's loss function.
+  template <class Loss>
+  [[nodiscard]] static std::unique_ptr<LossOf> of(Loss loss) {
+    using Result = std::invoke_result_t<Loss&, const Model&, Shard&, WorkerContext&>;
+    static_assert(kIsLossResult<Result>,
+                  "a loss function returns a Tensor, a LossSum or a LossOutputs");
+    return std::make_unique<LossOf>(
+        [loss = std::move(loss)](const Model& model, Shard& shard, WorkerContext& context) mutable {
+          return loss_outputs(loss(model, shard, context));
+        },
+        !std::is_same_v<Result, Tensor>);
   }
+  [[nodiscard]] std::unique_ptr<RankLoss> copy() const override {
+    return std::make_unique<LossOf>(fn_, can_have_weight_);
+  }
+  [[nodiscard]] bool can_have_weight() const override { return can_have_weight_; }
   [[nodiscard]] ValueAndGradients<Tensor> differentiate(const RankModel& model,
                                                         RankShards& shards,
                                                         std::size_t index,
                                                         const SweepTerms& terms,
                                                         WorkerContext& context) override {
     Shard& shard = static_cast<ShardsOf<Shard>&>(shards).all[index];
-    const auto share = static_cast<double>(shard.size) / static_cast<double>(terms.sample_count);
+    const auto size = static_cast<double>(shard.size);
+    const auto count = static_cast<double>(terms.sample_count);
     const auto weighted = [&](const Model& tracked) {
-      Tensor loss = fn_(tracked, shard, context);
-      loss = share == 1 ? std::move(loss) : mul(std::move(loss), share);
-      if (terms.on_loss) {
-        terms.on_loss(loss);
-      }
+      LossOutputs result = fn_(tracked, shard, context);
+      const bool is_sum = result.weight.is_valid();
+      const double factor = is_sum ? 1 / count : size / count;
+      Tensor loss = factor == 1 ? std::move(result.loss) : mul(std::move(result.loss), factor);
+      terms.on_loss(loss, is_sum ? mul(checked_weight(result.weight), factor) : Tensor());
       return loss;
     };
     return value_and_grad(value_of<Model>(model), weighted, terms.on_gradient);
@@ -146,6 +202,7 @@ class LossOf final : public RankLoss {
 
  private:
   Fn fn_;
+  const bool can_have_weight_;
 };
 
 }  // namespace detail

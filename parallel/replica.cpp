@@ -5,6 +5,8 @@
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/update_group.hpp>
 
 #include <fmt/format.h>
 
@@ -57,6 +59,30 @@ ErrorRef outcome_of(const Pending<StepReport>& update,
                                              .op = "DataParallel"});
 }
 
+[[noreturn]] void throw_some_weights() {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = "DataParallel: the loss has a weight in some micro-batches, and none "
+                            "in others",
+                    .op = "DataParallel"});
+}
+
+// By the sum of all ranks' weights; by 1 where that is 0: a rank without samples does not know that
+// the losses are means, and the others do not divide.
+void divide(Gradients& gradients, const Tensor& weight) {
+  const Tensor divisor = reshape(where(equal(weight, 0.0), 1.0, weight), {});
+  const Tensor factor = div(1.0, divisor);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (is_float(gradients[i].dtype())) {
+      gradients[i] = mul(std::move(gradients[i]), factor);
+    }
+  }
+}
+
+// buffer + move
+std::vector<Tensor> moved(const UpdateRule::Operands& given) {
+  return {given.parameter + given.gradient};
+}
+
 }  // namespace
 
 namespace detail {
@@ -66,6 +92,17 @@ void throw_model_taken(SourceLoc where) {
                     .text = "DataParallel: the model was taken: the training has ended",
                     .op = "DataParallel",
                     .location = where});
+}
+
+Tensor checked_weight(const Tensor& weight) {
+  if (weight.element_count() != 1) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("DataParallel: the weight of a loss is one number, not {}",
+                                  describe(weight.dtype(), weight.shape())),
+              .op = "DataParallel"});
+  }
+  return reshape(weight.detach(), {1}).to(weight.dtype() == DType::f64 ? DType::f64 : DType::f32);
 }
 
 void publish_all(RankModel& model) {
@@ -88,6 +125,7 @@ void adopt_all(RankModel& model) {
 Replica::Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first)
     : optimizer_(std::move(optimizer)),
       loss_(std::move(loss)),
+      move_({.name = "move"}, moved),
       draws_{.before = first, .after = first} {}
 
 void Replica::place(std::unique_ptr<RankModel> model,
@@ -209,14 +247,22 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
   try {
     task.shards->take();
     GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
-    Gradients gradients = differentiate(task, exchange, context);
-    exchange.collect(gradients);
+    auto [gradients, has_mean_loss] = differentiate(task, exchange, context);
+    std::vector<Tensor> moves = exchange.collect(gradients);
+    if (loss_->can_have_weight()) {
+      if (!has_mean_loss) {
+        divide(gradients, moves.back());
+      }
+      moves.pop_back();
+    }
     note({.before = generator, .after = context.generator, .decision = task.decision});
     error = exchange.leave_out_unused(gradients, terms.update_limit);
     if (!error) {
       clip(gradients, terms.clip);
-      const Pending<StepReport> update = optimizer_.update(
-          model().parameters(), std::move(gradients), joint_update(task, terms, context.rank));
+      JointUpdate joint = joint_update(task, terms, context.rank);
+      joint.more = [&, this](UpdateGroup& group) { move_buffers(std::move(moves), group); };
+      const Pending<StepReport> update =
+          optimizer_.update(model().parameters(), std::move(gradients), std::move(joint));
       error = outcome_of(update, terms.update_limit, context.stop);
     }
   } catch (...) {
@@ -236,27 +282,76 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
   terms.coordinator.finish(task.step, context.rank, std::move(error));
 }
 
-Gradients Replica::differentiate(ReplicaTask& task,
-                                 GradientExchange& exchange,
-                                 WorkerContext& context) {
+void Replica::add_moves(StateUpdates& updates,
+                        const ReplicaTask& task,
+                        GradientExchange& exchange) {
+  const std::vector<TensorRef> buffers = model().buffers();
+  const std::size_t first = model().parameters().size();
+  const auto share =
+      static_cast<double>(task.shards->sample_count()) / static_cast<double>(task.sample_count);
+  std::vector<Tensor> moves = updates.take_moves(buffers, share);
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    Tensor move = moves[i].is_valid() ? std::move(moves[i]) : zeros_like(*buffers[i].tensor);
+    exchange.add(first + i, move);
+  }
+}
+
+void Replica::move_buffers(std::vector<Tensor> moves, UpdateGroup& group) {
+  const std::vector<TensorRef> buffers = model().buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (moves[i].is_valid()) {
+      group.update(move_, *buffers[i].tensor, std::move(moves[i]), {}, {});
+      buffers[i].tensor->set_path(buffers[i].path);
+    }
+  }
+}
+
+void Replica::add_weight(Tensor weight, GradientExchange& exchange, const WorkerContext& context) {
+  if (loss_->can_have_weight()) {
+    const std::size_t place = model().parameters().size() + model().buffers().size();
+    const DType dtype = exchange.dtype_of(place);
+    weight = weight.is_valid() ? weight.to(dtype) : zeros(context.device, {1}, dtype);
+    exchange.add(place, weight);
+  }
+}
+
+// Phases: all micro-batches but the last; the last one, whose gradients go out as they come.
+Replica::Swept Replica::differentiate(ReplicaTask& task,
+                                      GradientExchange& exchange,
+                                      WorkerContext& context) {
   RankModel& model = this->model();
   const std::size_t count = task.shards->count();
   if (count == 0) {
-    exchange.add_zeros();
-    return without_values(model.parameters());
+    exchange.add_zeros(model.parameters().size());
+    return {.gradients = without_values(model.parameters())};
   }
+  StateUpdates updates;
+  const StateScope scope(updates);
   const auto sweep = [&](std::size_t index, const SweepTerms& terms) {
     return loss_->differentiate(model, *task.shards, index, terms, context);
   };
-  Tensor loss_before;
+  Tensor loss_so_far;
+  Tensor weight_so_far;
+  const auto add_loss = [&](const Tensor& loss, const Tensor& weight) {
+    const bool is_first = !loss_so_far.is_valid();
+    if (!is_first && weight.is_valid() != weight_so_far.is_valid()) {
+      throw_some_weights();
+    }
+    loss_so_far = is_first ? loss.detach() : add(std::move(loss_so_far), loss.detach());
+    if (weight.is_valid()) {
+      weight_so_far = is_first ? weight.detach() : add(std::move(weight_so_far), weight.detach());
+    }
+  };
   Gradients before;
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    auto [loss, gradients] = sweep(i, {.sample_count = task.sample_count});
-    loss_before = i == 0 ? std::move(loss) : add(std::move(loss_before), std::move(loss));
-    before.accumulate(std::move(gradients));
+    const SweepTerms terms{.sample_count = task.sample_count, .on_loss = add_loss};
+    before.accumulate(sweep(i, terms).gradients);
   }
-  const auto on_loss = [&](const Tensor& loss) {
-    exchange.report_loss(!loss_before.is_valid() ? loss.detach() : add(loss_before, loss.detach()));
+  const auto on_loss = [&](const Tensor& loss, const Tensor& weight) {
+    add_loss(loss, weight);
+    exchange.report_loss(loss_so_far, weight_so_far);
+    add_weight(weight_so_far, exchange, context);
+    add_moves(updates, task, exchange);  // the last forward pass is over
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {
@@ -272,7 +367,7 @@ Gradients Replica::differentiate(ReplicaTask& task,
       exchange.note_unused(i);
     }
   }
-  return gradients;
+  return {.gradients = std::move(gradients), .has_mean_loss = !weight_so_far.is_valid()};
 }
 
 }  // namespace hearth

@@ -2,10 +2,11 @@
 // part in a step. Shared by a trainer and the functions of its worker, of which one may not come
 // back. Threads: its worker's only, where nothing else is said. Invariants: (1) run() notifies the
 // coordinator how its step ended, whatever happens in it; (2) a step that did not happen leaves no
-// trace: weights, optimizer and generator are as before.
+// trace: weights, Buffers, optimizer and generator are as before.
 #pragma once
 
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/state_updates.hpp>
 #include <hearth/modules/training_state.hpp>
 #include <hearth/modules/weight_average.hpp>
 #include <hearth/parallel/rank_model.hpp>
@@ -13,6 +14,7 @@
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/update_decision.hpp>
+#include <hearth/runtime/update_rule.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +24,7 @@
 namespace hearth {
 
 class GradientExchange;
+class UpdateGroup;
 struct StepTerms;
 struct WorkerContext;
 
@@ -84,14 +87,27 @@ class Replica final {
   };
   [[nodiscard]] detail::TrainingParts parts();
   void note(Draws draws) HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Gradients differentiate(ReplicaTask& task,
-                                        GradientExchange& exchange,
-                                        WorkerContext& context);
+  /// A rank's sweeps over its part of a step.
+  struct Swept {
+    Gradients gradients;
+    bool has_mean_loss = false;  ///< A loss without a weight, over samples that there are.
+  };
+  [[nodiscard]] Swept differentiate(ReplicaTask& task,
+                                    GradientExchange& exchange,
+                                    WorkerContext& context);
+  /// Gives `exchange` what this rank's loss wants to change in the model's Buffers, by its share of
+  /// the samples.
+  void add_moves(StateUpdates& updates, const ReplicaTask& task, GradientExchange& exchange);
+  /// Gives it the weight of the loss, where the plan has a place for one.
+  void add_weight(Tensor weight, GradientExchange& exchange, const WorkerContext& context);
+  /// By Buffer, in the model's order; nothing for those of integers.
+  void move_buffers(std::vector<Tensor> moves, UpdateGroup& group);
 
   std::unique_ptr<RankModel> model_;
   Optimizer optimizer_;
   std::optional<WeightAverage> average_;
   const std::unique_ptr<RankLoss> loss_;
+  UpdateRule move_;
   mutable Mutex mutex_;
   Draws draws_ HEARTH_GUARDED_BY(mutex_);
 };

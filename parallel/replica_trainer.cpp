@@ -14,10 +14,17 @@
 namespace hearth {
 namespace {
 
-std::vector<ParameterForm> forms_of(RankModel& model) {
+// Of the gradients, the moves of Buffers, and the weight of the loss.
+std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight) {
   std::vector<ParameterForm> forms;
-  for (const TensorRef& parameter : model.parameters()) {
-    forms.push_back({parameter.tensor->dtype(), parameter.tensor->shape()});
+  for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
+    for (const TensorRef& ref : refs) {
+      forms.push_back({ref.tensor->dtype(), ref.tensor->shape()});
+    }
+  }
+  if (has_weight) {
+    const bool is_f64 = std::ranges::count(forms, DType::f64, &ParameterForm::dtype) > 0;
+    forms.push_back({is_f64 ? DType::f64 : DType::f32, Shape{1}});
   }
   return forms;
 }
@@ -27,11 +34,14 @@ DataParallelOptions checked(DataParallelOptions options, SourceLoc where) {
   return options;
 }
 
-BucketPlan checked_plan(RankModel& model, const DataParallelOptions& options, SourceLoc where) {
-  BucketPlan plan(forms_of(model), options.bucket_bytes);
-  detail::require_trainable(plan, where);
-  detail::require_groups(options.optimizer, model.parameters(), where);
-  return plan;
+BucketPlan checked_plan(RankModel& model,
+                        const RankLoss& loss,
+                        const DataParallelOptions& options,
+                        SourceLoc where) {
+  const std::vector<TensorRef> parameters = model.parameters();
+  detail::require_trainable(parameters, where);
+  detail::require_groups(options.optimizer, parameters, where);
+  return BucketPlan(forms_of(model, loss.can_have_weight()), options.bucket_bytes);
 }
 
 // Throws what went wrong, if something did; a file's error as such, not as a worker's.
@@ -61,7 +71,7 @@ struct ReplicaTrainer::Parts {
         SourceLoc where)
       : options(checked(std::move(settings), where)),
         engine(options.engine != nullptr ? options.engine : inproc.get()),
-        plan(checked_plan(model, options, where)),
+        plan(checked_plan(model, *loss_of, options, where)),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
         ranks(runtime, model, std::move(loss_of), options, where) {}
 
@@ -207,34 +217,75 @@ void ReplicaTrainer::change_replicas(
   }
 }
 
+template <class Fn>
+auto ReplicaTrainer::with_ranks_left(const Fn& fn) {
+  for (std::size_t left = most_repeats();; --left) {
+    try {
+      return fn();
+    } catch (const Exception& exception) {
+      const bool is_of_rank =
+          detail::is_device_loss(exception.error()) || !parts_->ranks.is_whole();
+      if (left == 0 || !is_of_rank || parts_->options.on_loss == DeviceLossPolicy::stop) {
+        throw;
+      }
+    }
+  }
+}
+
+std::vector<Generator> ReplicaTrainer::generators() {
+  std::vector<Pending<Generator>> pending;
+  for (std::size_t index = 0; index < size(); ++index) {
+    pending.push_back(worker(index).run([](WorkerContext& context) { return context.generator; }));
+  }
+  const Deadline deadline = step_deadline();
+  std::vector<Generator> all;
+  for (std::size_t index = 0; index < size(); ++index) {
+    RankGroup::Rank& rank = parts_->ranks[index];
+    rank.is_late = rank.is_late || !detail::PendingAccess::is_ready_by(pending[index], deadline);
+    all.push_back(std::move(pending[index]).get({.deadline = deadline}));
+  }
+  return all;
+}
+
 void ReplicaTrainer::save(const std::filesystem::path& file,
                           TrainingProgress progress,
                           SourceLoc where) {
-  require_all();
-  progress.generators.clear();
-  for (std::size_t index = 0; index < size(); ++index) {
-    progress.generators.push_back(worker(index)
-                                      .run([](WorkerContext& context) { return context.generator; })
-                                      .get({.deadline = step_deadline()}));
-  }
-  write([file, progress = std::move(progress), where](Replica& replica) {
-    replica.save(file, progress, where);
+  with_ranks_left([&] {
+    require_all();
+    progress.generators = generators();
+    write([file, progress, where](Replica& replica) { replica.save(file, progress, where); });
   });
 }
 
 void ReplicaTrainer::save_weights(const std::filesystem::path& file,
                                   const Metadata& metadata,
                                   SourceLoc where) {
-  mend();
-  write([file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); });
+  with_ranks_left([&] {
+    mend();
+    write(
+        [file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); });
+  });
 }
 
-// All replicas hold the same.
+// All replicas hold the same. A rank that does not begin hangs; a disk that is slow is no fault of
+// the rank's, and no other one would be faster.
 void ReplicaTrainer::write(std::function<void(Replica& replica)> fn) {
   RankGroup::Rank& rank = parts_->ranks.good();
-  throw_file_error(
-      rank.worker.run([place = rank.replica, fn = std::move(fn)](WorkerContext&) { fn(*place); })
-          .wait({.deadline = Deadline::never()}));
+  Promise<void> begin;
+  const Pending<void> begun = begin.pending();
+  const Pending<void> done = rank.worker.run(
+      [place = rank.replica, fn = std::move(fn), begin = std::move(begin)](WorkerContext&) mutable {
+        begin.set_value();
+        fn(*place);
+      });
+  if (!detail::PendingAccess::is_ready_by(begun, step_deadline())) {
+    rank.is_late = true;
+    detail::throw_late_writer(rank.worker, parts_->step_wait(), "begin to write");
+  }
+  if (!detail::PendingAccess::is_ready_by(done, Deadline::in(parts_->options.save_limit))) {
+    detail::throw_late_writer(rank.worker, parts_->options.save_limit, "end writing");
+  }
+  throw_file_error(done.wait());
 }
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
@@ -251,9 +302,11 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
 }
 
 std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
-  mend();
-  return retrieve([where](Replica& replica, WorkerContext& context) {
-    return replica.model().copy_to(context.device, where);
+  return with_ranks_left([&] {
+    mend();
+    return retrieve([where](Replica& replica, WorkerContext& context) {
+      return replica.model().copy_to(context.device, where);
+    });
   });
 }
 
@@ -268,11 +321,13 @@ void ReplicaTrainer::require_average(SourceLoc where) const {
 
 std::unique_ptr<RankModel> ReplicaTrainer::averaged(SourceLoc where) {
   require_average(where);
-  mend();
-  return retrieve([where](Replica& replica, WorkerContext& context) {
-    std::unique_ptr<RankModel> model = replica.model().copy_to(context.device, where);
-    replica.average()->apply_to(model->parameters(), where);
-    return model;
+  return with_ranks_left([&] {
+    mend();
+    return retrieve([where](Replica& replica, WorkerContext& context) {
+      std::unique_ptr<RankModel> model = replica.model().copy_to(context.device, where);
+      replica.average()->apply_to(model->parameters(), where);
+      return model;
+    });
   });
 }
 

@@ -79,8 +79,13 @@ class ReplicaTrainer final {
  private:
   struct Parts;
 
-  /// fn(replica) on one rank, and waits as long as it takes: a disk may be slow.
+  /// fn(replica), which writes a file, on one rank that has the model.
   void write(std::function<void(Replica& replica)> fn);
+  [[nodiscard]] std::vector<Generator> generators();
+  /// fn(), and once more with the ranks that are left when one is lost or hangs in it, as far as
+  /// the policy lets them go on.
+  template <class Fn>
+  auto with_ranks_left(const Fn& fn);
 
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();

@@ -20,6 +20,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,8 +73,10 @@ class Trainer {
 ///                                 where the model takes one;
 ///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
 ///                                 sources, their Shard&), context a LossContext.
-/// It returns the mean loss over the batch, or a LossOutputs, which metrics need of the second
-/// form.
+/// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
+/// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
+/// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
+/// the second form.
 template <Module Model, BatchShard Shard>
 class Trainer<Model, Shard> final {
  public:
@@ -89,18 +92,24 @@ class Trainer<Model, Shard> final {
         options_(with_devices(std::move(options), runtime)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(model_summary(model, where).to_string()),
-        parallel_(runtime, std::move(model), training_loss(), parallel_options(), where) {}
+        parallel_(runtime,
+                  std::move(model),
+                  training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
+                  parallel_options(),
+                  where) {}
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;
 
   /// Trains on a data set, with batches of TrainerOptions::batch_size, and judges the model on
-  /// another one after each epoch. Ctrl-C and SIGTERM finish the step under way, save, and end it;
-  /// a second one ends the program.
+  /// another one after each epoch; before the first step it tries loss and metrics on a batch of
+  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; a second one ends the
+  /// program.
   ///
-  /// Errors: ArgumentError for options that make no sense, or when the run to be resumed had others
-  /// (TrainerOptions::notes); FileError when a file cannot be written or read; those of
-  /// DataParallel::step(), of the data and of the callbacks. What was saved before stays.
+  /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
+  /// be resumed had other options (TrainerOptions::notes); FileError when a file cannot be written
+  /// or read; those of DataParallel::step(), of the data and of the callbacks. What was saved
+  /// before stays: of an epoch that is trained, also when its validation or a callback fails.
   TrainingResult fit(
       const Dataset& train,
       const Dataset& validation,
@@ -135,17 +144,8 @@ class Trainer<Model, Shard> final {
   }
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
-    // After the loss of a device: once more, from the start, on those that are left.
-    for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
-      try {
-        return evaluate_once(batches, where);
-      } catch (const Exception& exception) {
-        const bool goes_on = options_.parallel.on_loss != DeviceLossPolicy::stop && left > 0;
-        if (!goes_on || !detail::is_device_loss(exception.error())) {
-          throw;
-        }
-      }
-    }
+    constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+    return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
   }
 
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
@@ -172,10 +172,15 @@ class Trainer<Model, Shard> final {
     all.seed = options_.seed;
     return all;
   }
+  template <bool kCanHaveWeight>
   [[nodiscard]] auto training_loss() const {
     return [loss = loss_](const Model& model, Shard& shard, WorkerContext& context) {
       const LossContext here{.device = context.device, .mode = Mode::train, .rank = context.rank};
-      return loss(model, shard, here).loss;
+      if constexpr (kCanHaveWeight) {
+        return loss(model, shard, here);
+      } else {
+        return loss(model, shard, here).loss;
+      }
     };
   }
   [[nodiscard]] ShardedLoader loader(const Dataset& data, bool shuffles, SourceLoc where) {
@@ -185,6 +190,7 @@ class Trainer<Model, Shard> final {
                           .seed = options_.seed,
                           .shuffle = shuffles,
                           .worker_count = options_.loader_workers,
+                          .deadline = options_.loader_deadline,
                           .log = &runtime_.log()},
                          parallel_.world(),
                          where);
@@ -193,27 +199,55 @@ class Trainer<Model, Shard> final {
     return {{"batch_size", std::to_string(options_.batch_size)}};
   }
 
+  /// Judges up to `most` batches. Behind a trial the ranks' random numbers go on as if it had not
+  /// been.
   template <class Source>
-  [[nodiscard]] EvaluationFigures evaluate_once(Source& batches, SourceLoc where) {
+  [[nodiscard]] detail::FigureSums judge(Source& batches,
+                                         std::int64_t most,
+                                         bool is_trial,
+                                         SourceLoc where) {
     detail::FigureSums sums(options_.metrics);
     batches.set_world(parallel_.world());
     batches.seek({});
-    for (std::vector<Shard> shards = batches.next(); !shards.empty(); shards = batches.next()) {
+    for (std::int64_t i = 0; i < most; ++i) {
+      std::vector<Shard> shards = batches.next();
+      if (shards.empty()) {
+        break;
+      }
       hand_over(shards);
       const auto parts = std::make_shared<std::vector<Shard>>(std::move(shards));
-      const auto judge = [parts, loss = loss_, metrics = options_.metrics](const Model& model,
-                                                                           WorkerContext& context) {
+      const auto judge_part = [parts, is_trial, loss = loss_, metrics = options_.metrics](
+                                  const Model& model, WorkerContext& context) {
+        const Generator before = context.generator;
         Shard& shard = parts->at(static_cast<std::size_t>(context.rank));
         take_over(shard);
-        return detail::figures_of(model, shard, loss, metrics, context);
+        detail::FigurePart part = detail::figures_of(model, shard, loss, metrics, context);
+        if (is_trial) {
+          context.generator = before;
+        }
+        return part;
       };
       for (const detail::FigurePart& part : options_.average_decay > 0
-                                                ? parallel_.evaluate_averaged(judge, where)
-                                                : parallel_.evaluate(judge)) {
+                                                ? parallel_.evaluate_averaged(judge_part, where)
+                                                : parallel_.evaluate(judge_part)) {
         sums.add(part);
       }
     }
-    return sums.figures();
+    return sums;
+  }
+  /// fn(); after the loss of a device once more, from the start, on those that are left.
+  template <class Fn>
+  [[nodiscard]] auto with_devices_left(const Fn& fn) {
+    for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
+      try {
+        return fn();
+      } catch (const Exception& exception) {
+        const bool goes_on = options_.parallel.on_loss != DeviceLossPolicy::stop && left > 0;
+        if (!goes_on || !detail::is_device_loss(exception.error())) {
+          throw;
+        }
+      }
+    }
   }
   template <class Source, class Judged>
   TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where) {
@@ -235,6 +269,9 @@ class Trainer<Model, Shard> final {
             }};
     if (validation != nullptr) {
       ports.validate = [&] { return evaluate(*validation, where); };
+      ports.try_validation = [&] {
+        static_cast<void>(with_devices_left([&] { return judge(*validation, 1, true, where); }));
+      };
     }
     return TrainingRun(options_, std::move(ports), where).run();
   }
@@ -243,9 +280,14 @@ class Trainer<Model, Shard> final {
   [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source) const {
     std::vector<std::vector<Shard>> batches;
     const auto wanted = static_cast<std::size_t>(options_.accumulate);
-    // The end of an epoch is told when nothing of it is left to train.
-    while (batches.size() < wanted &&
-           (batches.empty() || source.cursor().batch < source.batch_count())) {
+    const std::int64_t epoch = source.cursor().epoch;
+    // The end of an epoch is told when nothing of it is left to train; behind the last batch the
+    // cursor may be in the next one.
+    const auto has_more = [&] {
+      const LoaderCursor cursor = source.cursor();
+      return cursor.epoch == epoch && cursor.batch < source.batch_count();
+    };
+    while (batches.size() < wanted && (batches.empty() || has_more())) {
       std::vector<Shard> shards = source.next();
       if (shards.empty()) {
         break;

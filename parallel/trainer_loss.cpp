@@ -20,8 +20,35 @@ std::vector<std::int64_t> without_ones(const Shape& shape) {
 
 }  // namespace
 
-Tensor CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  return cross_entropy(outputs, targets);
+namespace {
+
+// On the rank's device, which need not know f64.
+Tensor weights_like(const Tensor& outputs, const std::vector<double>& weights) {
+  const Shape shape{static_cast<std::int64_t>(weights.size())};
+  if (outputs.dtype() == DType::f64) {
+    return Tensor::from(outputs.device(), weights, shape);
+  }
+  return Tensor::from(outputs.device(), std::vector<float>(weights.begin(), weights.end()), shape);
+}
+
+}  // namespace
+
+CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options) : options_(std::move(options)) {
+  if (options_.class_weights.is_valid()) {
+    class_weights_ = options_.class_weights.to(DType::f64).to_vector<double>();
+    options_.class_weights = {};
+  }
+}
+
+LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  if (!options_.ignore_index && class_weights_.empty()) {
+    return {.loss = cross_entropy(outputs, targets, options_)};
+  }
+  CrossEntropyOptions here = options_;
+  if (!class_weights_.empty()) {
+    here.class_weights = weights_like(outputs, class_weights_);
+  }
+  return detail::loss_outputs(cross_entropy_sum(outputs, targets, here));
 }
 
 Tensor MeanSquaredLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
@@ -47,7 +74,10 @@ FigurePart figures_of(const LossOutputs& result,
                               "returns the loss alone: return a LossOutputs",
                       .op = "Trainer"});
   }
-  FigurePart part{.loss = result.loss.item() * static_cast<double>(sample_count),
+  const bool is_sum = result.weight.is_valid();
+  const double factor = is_sum ? 1 : static_cast<double>(sample_count);
+  FigurePart part{.loss = result.loss.item() * factor,
+                  .weight = is_sum ? checked_weight(result.weight).item() : factor,
                   .sample_count = sample_count};
   for (const EvaluationMetric& metric : metrics) {
     part.statistics.push_back(metric.measure(result.outputs, result.targets));
@@ -60,6 +90,7 @@ void FigureSums::add(const FigurePart& part) {
     return;
   }
   loss_ += part.loss;
+  weight_ += part.weight;
   sample_count_ += part.sample_count;
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
     merge_statistics(metrics_[i], statistics_[i], part.statistics.at(i));
@@ -67,8 +98,7 @@ void FigureSums::add(const FigurePart& part) {
 }
 
 EvaluationFigures FigureSums::figures() const {
-  EvaluationFigures all{.loss = loss_ / static_cast<double>(sample_count_),
-                        .sample_count = sample_count_};
+  EvaluationFigures all{.loss = loss_ / weight_, .sample_count = sample_count_};
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
     all.metrics.push_back(statistics_[i].empty() ? std::nan("")
                                                  : metrics_[i].value(statistics_[i]));

@@ -1,5 +1,5 @@
 // How a Trainer calls a user's loss function, and adds up the figures of a data set. What it needs
-// of a user is LossContext and LossOutputs.
+// of a user is LossContext; LossOutputs is in rank_model.hpp.
 // Values. Threads: those of a rank's worker; FigureSums: the Trainer's.
 // Invariant: figures are added up in the order of batches and ranks, so they have the same bits in
 // every run.
@@ -29,16 +29,18 @@ struct LossContext {
   int rank = 0;
 };
 
-/// What a loss function can return: the mean loss over the batch, and what metrics look at.
-struct LossOutputs {
-  Tensor loss;
-  Tensor outputs;
-  Tensor targets;
-};
+/// cross_entropy(), for Trainer's constructor. With an ignore_index or class_weights the mean is
+/// that of all devices' targets that count: it has a weight.
+class CrossEntropyLoss final {
+ public:
+  CrossEntropyLoss() = default;
+  /// Reads the class weights. Errors: those of the read.
+  explicit CrossEntropyLoss(CrossEntropyOptions options);
+  [[nodiscard]] LossOutputs operator()(const Tensor& outputs, const Tensor& targets) const;
 
-/// cross_entropy(), for Trainer's constructor.
-struct CrossEntropyLoss {
-  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
+ private:
+  CrossEntropyOptions options_;
+  std::vector<double> class_weights_;  ///< Each rank has them on its own device.
 };
 /// mse_loss(); targets take the outputs' type, and a column may meet a list: shapes may differ in
 /// axes of 1. Errors: ShapeError for others.
@@ -71,16 +73,22 @@ concept WholeLoss = std::invocable < const Loss&,
 template <class Loss>
 concept OutputLoss = std::invocable<const Loss&, const Tensor&, const Tensor&>;
 
-template <class Result>
-[[nodiscard]] LossOutputs loss_outputs(Result result) {
-  static_assert(std::is_same_v<Result, Tensor> || std::is_same_v<Result, LossOutputs>,
-                "a Trainer's loss function returns a Tensor or a LossOutputs");
-  if constexpr (std::is_same_v<Result, LossOutputs>) {
-    return result;
+/// What the loss function returns in one of the two forms; void if it can be called in neither.
+template <class Model, class Shard, class Loss>
+[[nodiscard]] constexpr auto loss_result() {
+  if constexpr (WholeLoss<Loss, Model, Shard>) {
+    return std::type_identity<
+        std::invoke_result_t<const Loss&, const Model&, LossBatch<Shard>&, const LossContext&>>();
+  } else if constexpr (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>) {
+    return std::type_identity<std::invoke_result_t<const Loss&, const Tensor&, const Tensor&>>();
   } else {
-    return {.loss = std::move(result), .outputs = {}, .targets = {}};
+    return std::type_identity<void>();
   }
 }
+/// Whether a user's loss function may return a weight.
+template <class Model, class Shard, class Loss>
+inline constexpr bool kCanHaveWeight =
+    !std::is_same_v<typename decltype(loss_result<Model, Shard, Loss>())::type, Tensor>;
 
 template <class Model, class Shard, class Loss>
 [[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss) {
@@ -88,6 +96,8 @@ template <class Model, class Shard, class Loss>
   static_assert(kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>),
                 "a Trainer's loss function is called as loss(outputs, targets) or as "
                 "loss(model, batch, context)");
+  static_assert(kIsLossResult<typename decltype(loss_result<Model, Shard, Loss>())::type>,
+                "a Trainer's loss function returns a Tensor, a LossSum or a LossOutputs");
   return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
     if constexpr (!std::is_same_v<Shard, HostBatch>) {
       return loss_outputs(loss(model, shard, context));
@@ -96,10 +106,10 @@ template <class Model, class Shard, class Loss>
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
       } else {
-        LossOutputs result{.loss = {},
-                           .outputs = forward_of(model, batch.inputs, context.mode),
-                           .targets = std::move(batch.targets)};
-        result.loss = loss(std::as_const(result.outputs), std::as_const(result.targets));
+        const Tensor outputs = forward_of(model, batch.inputs, context.mode);
+        LossOutputs result = loss_outputs(loss(outputs, std::as_const(batch.targets)));
+        result.outputs = outputs;
+        result.targets = std::move(batch.targets);
         return result;
       }
     }
@@ -108,7 +118,8 @@ template <class Model, class Shard, class Loss>
 
 /// What one rank says of its part of a batch.
 struct FigurePart {
-  double loss = 0;  ///< Of all its samples.
+  double loss = 0;  ///< The sum over all its samples, or all that its weight stands for.
+  double weight = 0;
   std::int64_t sample_count = 0;
   std::vector<EvaluationMetric::Statistics> statistics = {};
 };
@@ -138,12 +149,13 @@ class FigureSums final {
       : metrics_(metrics), statistics_(metrics.size()) {}
 
   void add(const FigurePart& part);
-  /// NaN without samples.
+  /// NaN without samples, or without any that counts.
   [[nodiscard]] EvaluationFigures figures() const;
 
  private:
   const std::vector<EvaluationMetric>& metrics_;
   double loss_ = 0;
+  double weight_ = 0;
   std::int64_t sample_count_ = 0;
   std::vector<EvaluationMetric::Statistics> statistics_;
 };

@@ -11,6 +11,7 @@
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/runtime/device.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -44,7 +45,8 @@ struct RunControl {
 /// Called on the thread of fit(), between two steps. What they throw ends fit().
 struct TrainerCallback {
   std::function<void(const TrainingStep& step, RunControl& control)> on_step = {};
-  /// After each whole epoch, before its state is saved.
+  /// After each whole epoch, before what came of it is saved. A run that ends in it goes on with
+  /// the same epoch's validation.
   std::function<void(const EpochRecord& epoch, RunControl& control)> on_epoch = {};
 };
 
@@ -63,26 +65,31 @@ struct TrainerOptions {
   /// For fit() with data sets: examples in a batch, over all devices.
   std::int64_t batch_size = 32;
   int loader_workers = 1;  ///< For each device, as LoaderOptions::worker_count.
+  std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
 
   // ---- how it is judged ----
   std::vector<EvaluationMetric> metrics = {};  ///< Of the validation data.
   /// The figure that early stopping, the best weights and PlateauRate go by: the name of a metric,
-  /// or empty: the loss, of the validation data if there are any.
+  /// or empty: the loss, of the validation data if there are any. Where a run is resumed with
+  /// another one, the best is chosen anew.
   std::string watch = {};
   std::optional<EarlyStopping> early_stopping = std::nullopt;
 
   // ---- what it writes ----
   /// A folder, made if need be, that gets model.safetensors (the weights at the end),
   /// best.safetensors (those with the best figure), training.safetensors (all that is needed to go
-  /// on), metrics.csv and report.html. Empty: nothing is written.
+  /// on), metrics.csv and report.html. It is one run's: a new one replaces the files of an old one
+  /// when it first saves. Empty: nothing is written.
   std::filesystem::path folder = {};
   std::int64_t save_every = 0;  ///< Steps between two saves of the state; 0: after each epoch.
   /// Of so many epochs the state is kept, as epoch-12.safetensors, beside the newest one.
   std::int64_t keep_epochs = 0;
   /// Go on with the run in the folder, in mid-epoch too, to the bits of a run that never stopped.
+  /// Where there is none, begin one.
   bool resume = false;
   /// What a run is: saved with its state, and to be the same where it is resumed; shown in the
-  /// report. Without "hearth." and "trainer." in front.
+  /// report. Without "hearth." and "trainer." in front, and none of those that the Trainer writes
+  /// itself: seed, devices, accumulate, batch_size.
   Metadata notes = {};
   std::string title = "Training";  ///< Of the report.
   ConsoleOptions console = {};

@@ -1,48 +1,26 @@
 #include <hearth/parallel/training_run.hpp>
 
-#include <hearth/modules/safetensors.hpp>
-#include <hearth/modules/training_report.hpp>
-#include <hearth/runtime/base/file.hpp>
-#include <hearth/runtime/base/thread_context.hpp>
+#include "training_run_parts.hpp"
+
 #include <hearth/runtime/trace_scope.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <span>
-#include <stdexcept>
-#include <system_error>
 #include <utility>
 #include <variant>
 
 namespace hearth {
 namespace {
 
-constexpr const char* kStateNote = "trainer.state";
-constexpr const char* kStateFile = "training.safetensors";
-
-[[noreturn]] void refuse(std::string text, SourceLoc where) {
-  throw_error(Error{.code = ErrorCode::invalid_argument,
-                    .text = "Trainer: " + std::move(text),
-                    .op = "Trainer",
-                    .location = where});
-}
+using training::now;
+using training::refuse;
 
 void require_at_least(std::int64_t least, const char* name, std::int64_t value, SourceLoc where) {
   if (value < least) {
     refuse(fmt::format("{} is {}, but must be {} or more", name, value, least), where);
   }
-}
-
-void require_written(const Status& status, SourceLoc where) {
-  if (!status.has_value()) {
-    detail::throw_file_error(status.error(), where);
-  }
-}
-
-detail::TimePoint now() {
-  return current_context().clock().now();
 }
 
 double seconds_between(detail::TimePoint begin, detail::TimePoint end) {
@@ -112,24 +90,9 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
       best_(goal_of(options, watched_metric_)),
       patience_(goal_of(options, watched_metric_),
                 options.early_stopping ? options.early_stopping->min_change : 0) {
-  require_at_least(1, "epochs", options.epochs, where);
-  require_at_least(1, "accumulate", options.accumulate, where);
-  require_at_least(0, "save_every", options.save_every, where);
-  require_at_least(0, "keep_epochs", options.keep_epochs, where);
-  if (options.early_stopping) {
-    require_at_least(1, "early_stopping.patience", options.early_stopping->patience, where);
-  }
-  require_sound(options.schedule, "Trainer", where);
+  require_sound_options();
   if (const auto* plateau = std::get_if<PlateauRate>(&options.schedule)) {
     plateau_.emplace(*plateau, best_.goal());
-  }
-  for (const auto& [note, value] : options.notes) {
-    if (note.starts_with("hearth.") || note.starts_with("trainer.")) {
-      refuse(fmt::format("the note '{}' begins with a word of the library", note), where);
-    }
-  }
-  if (options.folder.empty() && (options.resume || options.save_every > 0)) {
-    refuse("resume and save_every need a folder", where);
   }
   if (ports_.validate) {
     for (const EvaluationMetric& metric : options.metrics) {
@@ -137,88 +100,47 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
           {.name = metric.name, .goal = metric.goal, .in_percent = metric.in_percent});
     }
   }
-  if (options.resume) {
+  const bool resumes = options.resume && has_state();
+  if (resumes) {
     require_same_run();
   }
   prepare_folder();
-  if (options.resume) {
+  if (ports_.try_validation) {
+    ports_.try_validation();
+  }
+  if (resumes) {
     resume();
+  } else if (options.resume) {
+    console_.say(fmt::format("nothing to resume in {}: a new run begins", options.folder.string()));
   }
 }
 
-std::filesystem::path TrainingRun::file(const char* name) const {
-  return options_.folder / name;
-}
-
-// What cannot be written is found out before the training.
-void TrainingRun::prepare_folder() const {
-  if (options_.folder.empty()) {
-    return;
+void TrainingRun::require_sound_options() const {
+  const TrainerOptions& options = options_;
+  require_at_least(1, "epochs", options.epochs, where_);
+  require_at_least(1, "accumulate", options.accumulate, where_);
+  require_at_least(0, "save_every", options.save_every, where_);
+  require_at_least(0, "keep_epochs", options.keep_epochs, where_);
+  if (options.early_stopping) {
+    require_at_least(1, "early_stopping.patience", options.early_stopping->patience, where_);
   }
-  require_written(make_folder(options_.folder), where_);
-  for (const char* name : {"model.safetensors", kStateFile, "metrics.csv", "report.html"}) {
-    require_written(check_writable(file(name)), where_);
-  }
-}
-
-// ---------------------------------------------------------------------------------- the state
-
-Metadata TrainingRun::run_notes() const {
-  Metadata notes = ports_.notes;
-  notes["devices"] = std::to_string(ports_.world());
-  notes["seed"] = std::to_string(options_.seed);
-  notes["accumulate"] = std::to_string(options_.accumulate);
-  for (const auto& [note, value] : options_.notes) {
-    notes[note] = value;
-  }
-  return notes;
-}
-
-void TrainingRun::require_same_run() const {
-  const SafetensorsFile saved = SafetensorsFile::read(file(kStateFile), where_);
-  for (const auto& [note, wanted] : run_notes()) {
-    const auto found = saved.metadata().find(note);
-    const std::string was = found == saved.metadata().end() ? "unknown" : found->second;
-    if (was != wanted) {
-      refuse(fmt::format("the run in {} had {} {}, this one has {}",
-                         file(kStateFile).string(),
-                         note,
-                         was,
-                         wanted),
-             where_);
+  require_sound(options.schedule, "Trainer", where_);
+  const Metadata own = own_notes();
+  for (const auto& [note, value] : options.notes) {
+    if (note.starts_with("hearth.") || note.starts_with("trainer.")) {
+      refuse(fmt::format("the note '{}' begins with a word of the library", note), where_);
+    }
+    if (own.contains(note)) {
+      refuse(fmt::format("the note '{}' is one that the Trainer writes itself", note), where_);
     }
   }
-}
-
-void TrainingRun::resume() {
-  const TrainingProgress progress = ports_.load(file(kStateFile));
-  const auto text = progress.notes.find(kStateNote);
-  try {
-    if (text == progress.notes.end()) {
-      throw std::invalid_argument(fmt::format("'{}' is missing", kStateNote));
-    }
-    take_state(text->second);
-  } catch (const std::exception& error) {  // of the JSON library, too
-    throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("file {}: not the state of a Trainer's run: {}",
-                                              file(kStateFile).string(),
-                                              error.what()),
-                          .op = "Trainer",
-                          .location = where_});
+  if (options.folder.empty() && (options.resume || options.save_every > 0)) {
+    refuse("resume and save_every need a folder", where_);
   }
-  ports_.seek(progress.cursor);
-  epoch_ = progress.cursor.epoch + 1;
-  result_.resumed_at =
-      RunPlace{.epoch = epoch_, .batch = progress.cursor.batch, .batch_count = ports_.batch_count};
-  console_.say(
-      epoch_ > options_.epochs
-          ? fmt::format("nothing left to train: the run in {} has had {} epochs",
-                        options_.folder.string(),
-                        epoch_ - 1)
-          : fmt::format("resumed at epoch {}, batch {}", epoch_, progress.cursor.batch + 1));
+  if (ports_.batch_count < 1) {
+    refuse("there is no batch to train on", where_);
+  }
 }
-
-// ---------------------------------------------------------------------------------- the course
 
 RunPlace TrainingRun::place() const {
   const LoaderCursor cursor = ports_.cursor();
@@ -249,7 +171,7 @@ void TrainingRun::set_rate() {
 }
 
 std::optional<TrainingStep> TrainingRun::take_step() {
-  if (ports_.cursor().batch < ports_.batch_count) {
+  if (place().batch < ports_.batch_count) {
     set_rate();
   }
   const TracePart part(options_.devices.front(), "step", where_);
@@ -261,28 +183,34 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   const double seconds = seconds_between(begin, now());
   step_seconds_.push_back(seconds);
   sample_count_ += report->sample_count;
-  sums_.loss += report->loss * static_cast<double>(report->sample_count);
+  sums_.loss += report->loss * report->weight;
+  sums_.weight += report->weight;
   sums_.sample_count += report->sample_count;
   sums_.seconds += seconds;
+  sums_.learning_rate = rate_.value_or(sums_.learning_rate);
   history_.steps.add(report->loss);
   return TrainingStep{.step = steps_before(ports_.cursor()),
                       .place = place(),
                       .loss = report->loss,
                       .sample_count = report->sample_count,
-                      .learning_rate = rate_,
+                      .learning_rate = sums_.learning_rate,
                       .seconds = seconds};
 }
 
 EpochRecord TrainingRun::record_of_epoch() const {
   return {.epoch = epoch_,
-          .train_loss = sums_.loss / static_cast<double>(sums_.sample_count),
-          .learning_rate = rate_,
+          .train_loss = sums_.loss / sums_.weight,
+          .learning_rate = sums_.learning_rate,
           .seconds = sums_.seconds,
           .sample_count = sums_.sample_count};
 }
 
 bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
-  while (const std::optional<TrainingStep> step = take_step()) {
+  while (!is_epoch_trained_) {
+    const std::optional<TrainingStep> step = take_step();
+    if (!step) {
+      break;
+    }
     const EpochRecord so_far = record_of_epoch();
     console_.show(step->place, so_far.train_loss, so_far.samples_per_s());
     if (console_.wants_dashboard()) {
@@ -301,6 +229,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
       save_state();
     }
   }
+  is_epoch_trained_ = false;
   end_epoch();
   if (control_.stop || is_stopping_early()) {
     result_.reason = control_.stop ? EndReason::stopped : EndReason::no_progress;
@@ -310,7 +239,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
     result_.reason = EndReason::interrupted;
     result_.ended_at = RunPlace{
         .epoch = epoch_ - 1, .batch = ports_.batch_count, .batch_count = ports_.batch_count};
-    console_.end_epoch(history_, history_.epochs.back(), result_.ended_at);
+    say_end(history_.epochs.back());
     return false;
   }
   return epoch_ <= options_.epochs;
@@ -323,7 +252,7 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
                            .epochs = options_.epochs,
                            .loss = so_far.train_loss,
                            .samples_per_s = so_far.samples_per_s(),
-                           .learning_rate = rate_,
+                           .learning_rate = so_far.learning_rate,
                            .seconds = seconds_between(begun_at_, now()),
                            .share_at_begin = share_at_begin_,
                            .history = &history_,
@@ -350,6 +279,25 @@ double TrainingRun::share_done() const {
          static_cast<double>(options_.epochs);
 }
 
+std::string TrainingRun::watched_name() const {
+  if (watched_metric_) {
+    return "the metric " + options_.watch;
+  }
+  return ports_.validate ? "the validation loss" : "the training loss";
+}
+
+void TrainingRun::note_confusion(const EvaluationFigures& figures) {
+  for (std::size_t i = 0; i < options_.metrics.size(); ++i) {
+    const EvaluationMetric& metric = options_.metrics[i];
+    if (metric.class_count > 0 && i < figures.statistics.size()) {
+      confusion_ = Confusion{.metric = metric.name,
+                             .class_count = metric.class_count,
+                             .statistics = figures.statistics[i]};
+      return;
+    }
+  }
+}
+
 double TrainingRun::watched(const EpochRecord& epoch) const {
   return watched_metric_ ? epoch.metrics[*watched_metric_]
                          : epoch.validation_loss.value_or(epoch.train_loss);
@@ -359,30 +307,46 @@ bool TrainingRun::is_stopping_early() const {
   return options_.early_stopping && patience_.misses() >= options_.early_stopping->patience;
 }
 
-void TrainingRun::end_epoch() {
-  EpochRecord epoch = record_of_epoch();
-  if (ports_.validate) {
-    const TracePart part(options_.devices.front(), "validation", where_);
-    figures_ = ports_.validate();
-    epoch.validation_loss = figures_->loss;
-    epoch.metrics = figures_->metrics;
-  }
-  history_.epochs.push_back(epoch);
-  sums_ = {};
-  ++epoch_;
+bool TrainingRun::observe(const EpochRecord& epoch) {
   const double value = watched(epoch);
   static_cast<void>(patience_.observe(value));
   if (plateau_) {
     static_cast<void>(plateau_->observe(value));
+  }
+  if (!best_.observe(value)) {
+    return false;
+  }
+  best_epoch_ = epoch.epoch;
+  return true;
+}
+
+// Whatever goes wrong in the program's own code, a metric or a callback, the epoch is saved before.
+void TrainingRun::end_epoch() {
+  if (sums_.sample_count == 0) {
+    refuse(fmt::format("there was no batch in epoch {}", epoch_), where_);
+  }
+  const auto has_own_code = [](const TrainerCallback& each) { return each.on_epoch != nullptr; };
+  if (ports_.validate || std::ranges::any_of(options_.callbacks, has_own_code)) {
+    save_state();
+  }
+  EpochRecord epoch = record_of_epoch();
+  if (ports_.validate) {
+    const TracePart part(options_.devices.front(), "validation", where_);
+    const EvaluationFigures figures = ports_.validate();
+    epoch.validation_loss = figures.loss;
+    epoch.metrics = figures.metrics;
+    note_confusion(figures);
   }
   for (const TrainerCallback& callback : options_.callbacks) {
     if (callback.on_epoch) {
       callback.on_epoch(epoch, control_);
     }
   }
-  if (best_.observe(value)) {
-    best_epoch_ = epoch.epoch;
-    save_best(value);
+  history_.epochs.push_back(epoch);
+  sums_ = {};
+  ++epoch_;
+  if (observe(epoch)) {
+    save_best(*best_.best());
   }
   save_state();
   keep_epoch();
@@ -401,7 +365,17 @@ void TrainingRun::end_early(EndReason reason) {
   result_.reason = reason;
   result_.ended_at = place();
   result_.partial = record_of_epoch();
-  console_.end_epoch(history_, *result_.partial, result_.ended_at);
+  say_end(*result_.partial);
+}
+
+void TrainingRun::say_end(const EpochRecord& epoch) {
+  console_.end_epoch(history_,
+                     epoch,
+                     fmt::format("{} after {} of {} batches{}:",
+                                 name(result_.reason),
+                                 result_.ended_at->batch,
+                                 result_.ended_at->batch_count,
+                                 options_.folder.empty() ? "" : ", saved"));
 }
 
 TrainingResult TrainingRun::run() {
@@ -430,84 +404,6 @@ TrainingResult TrainingRun::run() {
   console_.close();  // while a signal is still a wish
   result_.history = std::move(history_);
   return std::move(result_);
-}
-
-// ---------------------------------------------------------------------------------- files
-
-void TrainingRun::save_state() const {
-  if (options_.folder.empty()) {
-    return;
-  }
-  const TracePart part(options_.devices.front(), "save", where_);
-  TrainingProgress progress{.cursor = ports_.cursor(), .notes = run_notes()};
-  progress.notes[kStateNote] = state_text();
-  ports_.save(file(kStateFile), progress);
-}
-
-void TrainingRun::save_best(double value) {
-  if (options_.folder.empty()) {
-    return;
-  }
-  Metadata metadata = options_.notes;
-  metadata["epoch"] = std::to_string(*best_epoch_);
-  metadata["watched"] = options_.watch.empty() ? "loss" : options_.watch;
-  metadata["value"] = fmt::format("{}", value);
-  ports_.save_weights(file("best.safetensors"), metadata);
-}
-
-void TrainingRun::keep_epoch() const {
-  if (options_.folder.empty() || options_.keep_epochs == 0) {
-    return;
-  }
-  const auto name_of = [&](std::int64_t epoch) {
-    return options_.folder / fmt::format("epoch-{}.safetensors", epoch);
-  };
-  const std::int64_t last = epoch_ - 1;
-  TrainingProgress progress{.cursor = ports_.cursor(), .notes = run_notes()};
-  progress.notes[kStateNote] = state_text();
-  ports_.save(name_of(last), progress);
-  std::error_code error;
-  std::filesystem::remove(name_of(last - options_.keep_epochs), error);
-  if (error) {
-    require_written(Error{.code = ErrorCode::io_error,
-                          .text = fmt::format("file {}: cannot be removed: {}",
-                                              name_of(last - options_.keep_epochs).string(),
-                                              error.message())},
-                    where_);
-  }
-}
-
-// A report grows with the run, so one of many short epochs is not written after each of them.
-void TrainingRun::write_figures(bool is_last) {
-  constexpr std::chrono::seconds kPause{2};
-  const detail::TimePoint time = now();
-  if (options_.folder.empty() || (!is_last && written_at_ && time - *written_at_ < kPause)) {
-    return;
-  }
-  written_at_ = time;
-  const auto write = [&](const char* name, const std::string& text) {
-    require_written(write_file_atomically(file(name), std::as_bytes(std::span(text))), where_);
-  };
-  write("metrics.csv", csv_of(history_));
-  TrainingReport report{
-      .title = options_.title,
-      .facts = {{"state", std::string(is_last ? name(result_.reason) : "under way")},
-                {"epochs", fmt::format("{} of {}", history_.epochs.size(), options_.epochs)}},
-      .history = history_,
-      .best_epoch = best_epoch_,
-      .model = ports_.model};
-  if (best_epoch_) {
-    report.facts.emplace_back("best epoch", std::to_string(*best_epoch_));
-  }
-  for (const auto& [note, value] : run_notes()) {
-    report.facts.emplace_back(note, value);
-  }
-  for (std::size_t i = 0; figures_ && i < options_.metrics.size(); ++i) {
-    if (options_.metrics[i].class_count > 0 && !report.confusion) {
-      report.confusion = confusion_matrix_of(options_.metrics[i], figures_->statistics.at(i));
-    }
-  }
-  write("report.html", html_of(report));
 }
 
 }  // namespace hearth

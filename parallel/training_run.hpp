@@ -37,6 +37,8 @@ struct TrainingPorts {
   std::function<std::optional<DataParallelReport>()> step;
   std::function<void(double)> set_learning_rate;
   std::function<EvaluationFigures()> validate = {};  ///< Empty: there is nothing to validate.
+  /// The same on a batch alone, with nothing coming of it but errors.
+  std::function<void()> try_validation = {};
   std::function<void(const std::filesystem::path&, const TrainingProgress&)> save;
   std::function<TrainingProgress(const std::filesystem::path&)> load;
   std::function<void(const std::filesystem::path&, const Metadata&)> save_weights;
@@ -46,7 +48,7 @@ class TrainingRun final {
  public:
   /// Looks at the options, makes the folder, and, if the run is resumed, loads its state.
   /// Errors: ArgumentError for options that make no sense, or when the saved run had other notes;
-  /// FileError when the folder cannot be written, or the state not be read.
+  /// FileError when the folder cannot be written, or the state not be read; those of a validation.
   TrainingRun(const TrainerOptions& options, TrainingPorts ports, SourceLoc where);
 
   /// Errors: what a step, a save or a callback throws.
@@ -55,17 +57,36 @@ class TrainingRun final {
  private:
   /// How far an epoch has come.
   struct EpochSums {
-    double loss = 0;  ///< Of all samples so far.
+    double loss = 0;    ///< The sum over all samples so far …
+    double weight = 0;  ///< … or over what DataParallelReport::weight counts.
     std::int64_t sample_count = 0;
     double seconds = 0;
+    double learning_rate = 0;  ///< Of the last step.
+  };
+  /// Of a metric that has classes, for the report.
+  struct Confusion {
+    std::string metric;
+    std::int64_t class_count = 0;
+    EvaluationMetric::Statistics statistics;
   };
 
+  void require_sound_options() const;
   void prepare_folder() const;
+  /// Whether there is a run to go on with.
+  [[nodiscard]] bool has_state() const;
   void resume();
   void require_same_run() const;
+  /// What this class and the Trainer say of a run.
+  [[nodiscard]] Metadata own_notes() const;
   [[nodiscard]] Metadata run_notes() const;
   [[nodiscard]] std::string state_text() const;
   void take_state(const std::string& text);
+  /// What the run goes by, in words that tell one figure from another.
+  [[nodiscard]] std::string watched_name() const;
+  /// Lets the figure of an epoch decide on the best one, early stopping and the rate. Whether it is
+  /// the best.
+  bool observe(const EpochRecord& epoch);
+  void note_confusion(const EvaluationFigures& figures);
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t steps_before(const LoaderCursor& cursor) const;
@@ -80,12 +101,18 @@ class TrainingRun final {
   [[nodiscard]] double share_done() const;
   void end_epoch();
   void end_early(EndReason reason);
+  /// The line of an epoch that is not followed by another, because of that.
+  void say_end(const EpochRecord& epoch);
   [[nodiscard]] double watched(const EpochRecord& epoch) const;
   [[nodiscard]] bool is_stopping_early() const;
 
-  void save_state() const;
+  void save_state();
+  void save_state_to(const std::filesystem::path& file);
   void save_best(double value);
-  void keep_epoch() const;
+  void keep_epoch();
+  /// Removes the files of a run that was here before, once there is something in their place.
+  void replace_old_run();
+  void remove_kept_epochs(const std::function<bool(std::int64_t epoch)>& is_wanted) const;
   void write_figures(bool is_last);
   [[nodiscard]] std::filesystem::path file(const char* name) const;
 
@@ -104,14 +131,16 @@ class TrainingRun final {
   std::optional<std::int64_t> best_epoch_;
   BestValue patience_;
   std::optional<Plateau> plateau_;
+  std::optional<Confusion> confusion_;  ///< Of the last validation.
 
   // Of this call.
   RunControl control_;
   TrainingResult result_;
-  double rate_ = -1;  ///< That the optimizer has; below 0: not known.
+  std::optional<double> rate_;         ///< That the optimizer has, if that is known.
+  bool is_epoch_trained_ = false;      ///< All that the first epoch needs is its validation.
+  bool has_replaced_old_run_ = false;  ///< Or is that run itself, which goes on.
   std::vector<double> step_seconds_;
   std::int64_t sample_count_ = 0;
-  std::optional<EvaluationFigures> figures_;  ///< Of the last validation.
   std::optional<detail::TimePoint> written_at_;
   detail::TimePoint begun_at_;
   double share_at_begin_ = 0;

@@ -1,12 +1,18 @@
-// The state of a run as text: part of the file that a run goes on from.
+// The state of a run as text, part of the file that a run goes on from; and how it goes on.
 #include <hearth/parallel/training_run.hpp>
+
+#include "training_run_parts.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <variant>
 #include <vector>
 
@@ -23,11 +29,7 @@ double double_of(const Json& json) {
   return json.is_string() ? std::strtod(json.get_ref<const std::string&>().c_str(), nullptr)
                           : json.get<double>();
 }
-Json json_of(std::int64_t value) {
-  return Json(value);
-}
-template <class T>
-Json json_of(const std::optional<T>& value) {
+Json json_of(const std::optional<double>& value) {
   return value ? json_of(*value) : Json(nullptr);
 }
 std::optional<double> optional_of(const Json& json) {
@@ -67,8 +69,17 @@ EpochRecord epoch_of(const Json& json) {
           .sample_count = json.at(6).get<std::int64_t>()};
 }
 
-Json json_of(const BestValue& best) {
-  return {json_of(best.best()), best.misses()};
+// The figures of a run that may have had other metrics, or in another order; NaN: none.
+std::vector<double> in_columns(const std::vector<MetricColumn>& columns,
+                               const std::vector<std::string>& names,
+                               const std::vector<double>& figures) {
+  std::vector<double> all;
+  for (const MetricColumn& column : columns) {
+    const auto found = std::ranges::find(names, column.name);
+    const auto place = static_cast<std::size_t>(found - names.begin());
+    all.push_back(place < figures.size() ? figures[place] : std::nan(""));
+  }
+  return all;
 }
 
 }  // namespace
@@ -78,6 +89,10 @@ std::string TrainingRun::state_text() const {
   for (const EpochRecord& epoch : history_.epochs) {
     epochs.push_back(json_of(epoch));
   }
+  Json metrics = Json::array();
+  for (const MetricColumn& metric : history_.metrics) {
+    metrics.push_back(metric.name);
+  }
   const LossCurve& steps = history_.steps;
   const Json state = {
       {"epochs", epochs},
@@ -86,23 +101,32 @@ std::string TrainingRun::state_text() const {
         json_of(steps.points()),
         json_of(steps.open_sum()),
         steps.open_count()}},
-      {"sums", {json_of(sums_.loss), sums_.sample_count, json_of(sums_.seconds)}},
-      {"best", json_of(best_)},
-      {"best_epoch", json_of(best_epoch_)},
-      {"patience", json_of(patience_)},
-      {"plateau",
-       plateau_ ? Json{json_of(plateau_->factor()), json_of(plateau_->best())} : Json(nullptr)}};
+      {"sums",
+       {json_of(sums_.loss),
+        json_of(sums_.weight),
+        sums_.sample_count,
+        json_of(sums_.seconds),
+        json_of(sums_.learning_rate)}},
+      {"epoch", epoch_},
+      {"metrics", metrics},
+      {"watched", {watched_name(), best_.goal() == Goal::highest}},
+      {"confusion",
+       confusion_
+           ? Json{confusion_->metric, confusion_->class_count, json_of(confusion_->statistics)}
+           : Json(nullptr)}};
   return state.dump();
 }
 
+// What decides how the run goes on follows from the figures of its epochs, as it did when they
+// came.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
-  const auto best_of = [](const Json& json, Goal goal, double min_change) {
-    return BestValue(goal, min_change, optional_of(json.at(0)), json.at(1).get<std::int64_t>());
-  };
-  for (const Json& epoch : state.at("epochs")) {
-    history_.epochs.push_back(epoch_of(epoch));
-    history_.epochs.back().metrics.resize(history_.metrics.size(), std::nan(""));
+  epoch_ = state.at("epoch").get<std::int64_t>();
+  const auto names = state.at("metrics").get<std::vector<std::string>>();
+  for (const Json& saved : state.at("epochs")) {
+    EpochRecord epoch = epoch_of(saved);
+    epoch.metrics = in_columns(history_.metrics, names, epoch.metrics);
+    history_.epochs.push_back(std::move(epoch));
   }
   const Json& steps = state.at("steps");
   history_.steps = LossCurve(steps.at(0).get<std::int64_t>(),
@@ -111,23 +135,105 @@ void TrainingRun::take_state(const std::string& text) {
                              steps.at(3).get<std::int64_t>());
   const Json& sums = state.at("sums");
   sums_ = {.loss = double_of(sums.at(0)),
-           .sample_count = sums.at(1).get<std::int64_t>(),
-           .seconds = double_of(sums.at(2))};
-  const Goal goal = best_.goal();
-  best_ = best_of(state.at("best"), goal, 0);
-  if (!state.at("best_epoch").is_null()) {
-    best_epoch_ = state.at("best_epoch").get<std::int64_t>();
+           .weight = double_of(sums.at(1)),
+           .sample_count = sums.at(2).get<std::int64_t>(),
+           .seconds = double_of(sums.at(3)),
+           .learning_rate = double_of(sums.at(4))};
+  if (const Json& confusion = state.at("confusion"); !confusion.is_null()) {
+    confusion_ = Confusion{.metric = confusion.at(0).get<std::string>(),
+                           .class_count = confusion.at(1).get<std::int64_t>(),
+                           .statistics = doubles_of(confusion.at(2))};
   }
-  const double min_change = options_.early_stopping ? options_.early_stopping->min_change : 0;
-  patience_ = best_of(state.at("patience"), goal, min_change);
-  if (plateau_ && !state.at("plateau").is_null()) {
-    const Json& plateau = state.at("plateau");
-    plateau_.emplace(std::get<PlateauRate>(options_.schedule),
-                     goal,
-                     double_of(plateau.at(0)),
-                     optional_of(plateau.at(1).at(0)),
-                     plateau.at(1).at(1).get<std::int64_t>());
+  const Json& watched = state.at("watched");
+  const auto name = watched.at(0).get<std::string>();
+  if (name == watched_name() && watched.at(1).get<bool>() == (best_.goal() == Goal::highest)) {
+    for (const EpochRecord& epoch : history_.epochs) {
+      static_cast<void>(observe(epoch));
+    }
+  } else {
+    console_.say(
+        fmt::format("the run went by {}, and goes by {} now: the best epoch is chosen anew",
+                    name,
+                    watched_name()));
   }
+}
+
+Metadata TrainingRun::own_notes() const {
+  Metadata notes = ports_.notes;
+  notes["devices"] = std::to_string(ports_.world());
+  notes["seed"] = std::to_string(options_.seed);
+  notes["accumulate"] = std::to_string(options_.accumulate);
+  return notes;
+}
+
+Metadata TrainingRun::run_notes() const {
+  Metadata notes = own_notes();
+  notes.insert(options_.notes.begin(), options_.notes.end());
+  return notes;
+}
+
+void TrainingRun::require_same_run() const {
+  const SafetensorsFile saved = SafetensorsFile::read(file(training::kStateFile), where_);
+  for (const auto& [note, wanted] : run_notes()) {
+    const auto found = saved.metadata().find(note);
+    const std::string was = found == saved.metadata().end() ? "unknown" : found->second;
+    if (was != wanted) {
+      training::refuse(fmt::format("the run in {} had {} {}, this one has {}",
+                                   file(training::kStateFile).string(),
+                                   note,
+                                   was,
+                                   wanted),
+                       where_);
+    }
+  }
+}
+
+void TrainingRun::resume() {
+  const TrainingProgress progress = ports_.load(file(training::kStateFile));
+  const auto text = progress.notes.find(training::kStateNote);
+  try {
+    if (text == progress.notes.end()) {
+      throw std::invalid_argument(fmt::format("'{}' is missing", training::kStateNote));
+    }
+    take_state(text->second);
+  } catch (const std::exception& error) {  // of the JSON library, too
+    throw FileError(Error{.code = ErrorCode::bad_format,
+                          .text = fmt::format("file {}: not the state of a Trainer's run: {}",
+                                              file(training::kStateFile).string(),
+                                              error.what()),
+                          .op = "Trainer",
+                          .location = where_});
+  }
+  ports_.seek(progress.cursor);
+  has_replaced_old_run_ = true;
+  const RunPlace at = place();
+  if (at.batch == ports_.batch_count) {
+    is_epoch_trained_ = true;
+    ports_.seek({.epoch = epoch_, .batch = 0});
+  }
+  result_.resumed_at = at;
+  if (epoch_ > options_.epochs) {
+    console_.say(fmt::format("nothing left to train: the run in {} has had {} epochs",
+                             options_.folder.string(),
+                             epoch_ - 1));
+  } else if (is_epoch_trained_) {
+    console_.say(fmt::format("resumed at the end of epoch {}", epoch_));
+  } else {
+    console_.say(fmt::format("resumed at epoch {}, batch {}", epoch_, at.batch + 1));
+  }
+}
+
+bool TrainingRun::has_state() const {
+  std::error_code error;
+  const bool is_there = std::filesystem::exists(file(training::kStateFile), error);
+  if (error) {
+    training::require_written(Error{.code = ErrorCode::io_error,
+                                    .text = fmt::format("file {}: cannot be looked for: {}",
+                                                        file(training::kStateFile).string(),
+                                                        error.message())},
+                              where_);
+  }
+  return is_there;
 }
 
 }  // namespace hearth

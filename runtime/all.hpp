@@ -35,6 +35,7 @@
 #include <hearth/runtime/item_value.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/memory_trace.hpp>
 #include <hearth/runtime/ops.hpp>

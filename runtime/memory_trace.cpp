@@ -1,5 +1,6 @@
 #include <hearth/runtime/memory_trace.hpp>
 
+#include <span>
 #include <utility>
 
 #include <hearth/runtime/base/file.hpp>
@@ -10,8 +11,25 @@
 namespace hearth {
 namespace {
 
-Trace& traced_by(const Device& device) {
-  return device.endpoint().tables().trace();
+RuntimeTables& tables_of(const Device& device) {
+  return device.endpoint().tables();
+}
+
+[[noreturn]] void throw_at(Error error, SourceLoc loc) {
+  error.op = "MemoryTraceScope";
+  error.location = loc;
+  throw_error(std::move(error));
+}
+
+// Of devices that gather them, when nobody wants them any more.
+void drop_events(std::span<const Device> devices) {
+  for (const Device& device : devices) {
+    try {
+      static_cast<void>(device.take_memory_trace());
+    } catch (const Exception& error) {
+      device.log().debug([&] { return error.shared_error()->to_string(); });
+    }
+  }
 }
 
 }  // namespace
@@ -21,17 +39,33 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
                                    SourceLoc loc)
     : devices_(runtime.every_device()), file_(std::move(file)) {
   if (const Status writable = check_writable(file_); !writable.has_value()) {
-    Error error = writable.error();
-    error.op = "MemoryTraceScope";
-    error.location = loc;
-    throw_error(std::move(error));
+    throw_at(writable.error(), loc);
   }
-  for (const Device& device : devices_) {
-    device.sync(loc);
-    device.start_memory_trace();
+  RuntimeTables& tables = tables_of(devices_.front());
+  if (tables.has_memory_trace.exchange(true, std::memory_order_acq_rel)) {  // partner: give_up
+    throw_at({.code = ErrorCode::invalid_argument,
+              .text = "memory trace: the runtime's memory is traced already"},
+             loc);
   }
-  traced_by(devices_.front()).add_reader();  // layers of ops that have no tensor of one
+  tables.trace().add_reader();  // layers of ops that have no tensor of one
+  std::size_t begun = 0;
+  try {
+    for (; begun < devices_.size(); ++begun) {
+      devices_[begun].sync(loc);
+      devices_[begun].start_memory_trace();
+    }
+  } catch (...) {
+    drop_events({devices_.data(), begun});
+    give_up();
+    throw;
+  }
   is_open_ = true;
+}
+
+void MemoryTraceScope::give_up() noexcept {
+  RuntimeTables& tables = tables_of(devices_.front());
+  tables.trace().remove_reader();
+  tables.has_memory_trace.store(false, std::memory_order_release);  // partner: the constructor
 }
 
 MemoryTraceScope::~MemoryTraceScope() {
@@ -47,12 +81,16 @@ Status MemoryTraceScope::stop() {
   if (!std::exchange(is_open_, false)) {
     return Error{.code = ErrorCode::invalid_argument, .text = "memory trace: it has ended already"};
   }
-  traced_by(devices_.front()).remove_reader();
-  try {
-    return write();
-  } catch (const Exception& error) {
-    return error.shared_error();
-  }
+  const Status status = [&]() -> Status {
+    try {
+      return write();
+    } catch (const Exception& error) {
+      drop_events(devices_);
+      return error.shared_error();
+    }
+  }();
+  give_up();
+  return status;
 }
 
 Status MemoryTraceScope::write() const {

@@ -7,7 +7,7 @@
 //   }
 //
 // Owned by the code that traces. Threads: one; what is traced is the work of all.
-// Invariant: the file is whole or not there.
+// Invariants: (1) one memory trace at a time in a runtime; (2) the file is whole or not there.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ class Runtime;
 class MemoryTraceScope final {
  public:
   /// Begins, on all devices of the runtime, once what was submitted before has run.
-  /// Errors: FileError when the file cannot be written; those of Device::sync().
+  /// Errors: ArgumentError when the runtime's memory is traced already; FileError when the file
+  /// cannot be written; those of Device::sync(). Then nothing is traced.
   MemoryTraceScope(const Runtime& runtime,
                    std::filesystem::path file,
                    SourceLoc loc = SourceLoc::current());
@@ -45,6 +46,8 @@ class MemoryTraceScope final {
 
  private:
   [[nodiscard]] Status write() const;
+  /// Nothing is traced any more, and another one may begin.
+  void give_up() noexcept;
 
   std::vector<Device> devices_;
   std::filesystem::path file_;

@@ -360,6 +360,9 @@ void UpdateGroup::commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdat
                               "call once it is prepared",
                       .location = loc_});
   }
+  if (joint.more) {
+    std::exchange(joint.more, {})(*this);
+  }
   auto ticket = std::make_unique<GroupTicket>(GroupTicket{std::move(finish), std::move(joint)});
   OpRecord record;
   record.kind = OpKind::group_end;

@@ -26,6 +26,7 @@ namespace hearth {
 
 class StreamState;
 struct OpenGroup;
+class UpdateGroup;
 
 struct SgdUpdate {
   double learning_rate = 0;
@@ -59,6 +60,8 @@ struct JointUpdate {
   /// said no); nothing when the decision was there first. It must only hand this on.
   UniqueFunction<void(Result<PreparedUpdate> prepared)> prepared = {};
   Deadline deadline = Deadline::never();  ///< When the group says no by itself.
+  /// Called when the group is complete but for this: adds what is to happen with it or not at all.
+  UniqueFunction<void(UpdateGroup& group)> more = {};
 };
 
 class UpdateGroup {
@@ -99,7 +102,7 @@ class UpdateGroup {
   /// when the step is done, else with the reason why not. It runs on the device's loop and must not
   /// block; it is dropped uncalled when the commit itself throws. With `joint`, the group is
   /// prepared and then waits for its decision, as does what comes behind it on this stream. Errors:
-  /// those of commit(); ArgumentError for a decision without `prepared`.
+  /// those of commit(); ArgumentError for a decision without `prepared`; what `joint.more` throws.
   void commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdate joint = {});
   /// For those promises: their readers may run the device's loop meanwhile, as with commit().
   [[nodiscard]] PendingOptions pending_options() const;

@@ -1,13 +1,12 @@
 // InterruptScope: Ctrl-C and SIGTERM as a wish that a program looks at where it can end well, a
 // training between two steps, say. A second signal ends the program as it does without a scope.
-// Owned by whoever can look at it. Threads: construction and destruction by one at a time, in
-// nested order; is_requested() from any. What the signals do belongs to the process, so the scopes
-// of a process share one count; each sees the signals that came since it began.
-// Invariants: (1) the handler only counts; (2) when the outermost scope ends, the signals do what
-// they did before it.
+// Owned by whoever can look at it. Threads: any; scopes of several threads may end in any order.
+// What the signals do belongs to the process, so the scopes of a process share one count; each sees
+// the signals that came since it began.
+// Invariants: (1) the handler only counts; (2) when the last scope ends, the signals do what they
+// did before the first one; (3) a signal that was ignored then is left alone.
 #pragma once
 
-#include <csignal>
 #include <cstdint>
 
 namespace hearth {
@@ -24,8 +23,6 @@ class InterruptScope final {
 
  private:
   std::uint32_t count_before_;
-  struct sigaction interrupt_before_ {};
-  struct sigaction terminate_before_ {};
 };
 
 }  // namespace hearth

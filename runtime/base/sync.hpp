@@ -7,7 +7,7 @@
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
 //   runtime/base/trace.hpp                who traces; a thread's events, once in a thousand
-//   runtime/base/last_act.cpp             acts of the terminate handler
+//   runtime/base/last_act.cpp, interrupt.cpp   acts of the terminate handler; who counts signals
 //   runtime/base/log.cpp                  the sink of all loggers (inside spdlog): std::mutex
 //   runtime/base/failure_book.hpp, lost_reports.hpp   failures that nobody has read
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names

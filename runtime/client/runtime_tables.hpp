@@ -2,6 +2,7 @@
 // endpoint keeps them alive. Private to runtime. Threads: any; each member has its own rule.
 #pragma once
 
+#include <atomic>
 #include <string_view>
 #include <utility>
 
@@ -43,8 +44,9 @@ struct RuntimeTables {
   Recorder recorder{shapes, sources, paths, expressions};
   const std::chrono::nanoseconds wait_limit;  ///< Of a wait that names none.
   FusionLimit fusion_limit;
-  Between between = Between::wide;  ///< Set before the first op.
-  bool is_deterministic = false;    ///< The same.
+  std::atomic<bool> has_memory_trace{false};  ///< There is a MemoryTraceScope.
+  Between between = Between::wide;            ///< Set before the first op.
+  bool is_deterministic = false;              ///< The same.
 
   /// What errors and traces call an op: the name of its kind, or of its expression.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {

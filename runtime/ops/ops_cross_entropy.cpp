@@ -1,3 +1,4 @@
+#include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
@@ -82,10 +83,15 @@ Tensor spread_over_classes(const Tensor& logits, const Tensor& weights, SourceLo
   return neg(Arg(sum(Arg(std::move(logs), loc), -1), loc));
 }
 
-// Phases: rows; what each row's target is, if it counts; each row's loss; their weighted mean.
-Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
+// Of each row; without weights all count alike.
+struct RowLosses {
+  Tensor losses;
+  Tensor weights;
+};
+
+// Phases: rows; what each row's target is, if it counts; each row's loss, weighted.
+RowLosses row_losses(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
   const SourceLoc loc = logits.location();
-  const DType dtype = detail::accepted_operand(kCrossEntropyKind, logits).dtype;
   Rows rows = rows_of(logits, targets, options.class_axis);
   const std::int64_t class_count = rows.logits.shape()[1];
   check(logits, options, class_count);
@@ -118,23 +124,43 @@ Tensor with_options(const Arg& logits, const Arg& targets, const CrossEntropyOpt
     losses =
         add(Arg(std::move(losses), loc), Arg(mul(Arg(std::move(all), loc), Arg(part, loc)), loc));
   }
-  losses = without_ignored(std::move(losses));
-
-  if (!row_weights.is_valid()) {
-    if (!counts.is_valid()) {
-      return cast(Arg(mean(Arg(std::move(losses), loc)), loc), dtype);
-    }
+  if (!row_weights.is_valid() && counts.is_valid()) {
     row_weights = cast(Arg(counts, loc), inside);
   }
-  Tensor total = sum(Arg(std::move(losses), loc));
-  Tensor divisor = sum(Arg(std::move(row_weights), loc));
-  return cast(Arg(div(Arg(std::move(total), loc), Arg(std::move(divisor), loc)), loc), dtype);
+  return {without_ignored(std::move(losses)), std::move(row_weights)};
+}
+
+LossSum sum_of(RowLosses rows, SourceLoc loc) {
+  return {.sum = sum(Arg(std::move(rows.losses), loc)),
+          .weight = sum(Arg(std::move(rows.weights), loc))};
+}
+
+Tensor mean_of(RowLosses rows, DType dtype, SourceLoc loc) {
+  if (!rows.weights.is_valid()) {
+    return cast(Arg(mean(Arg(std::move(rows.losses), loc)), loc), dtype);
+  }
+  LossSum parts = sum_of(std::move(rows), loc);
+  return cast(Arg(div(Arg(std::move(parts.sum), loc), Arg(std::move(parts.weight), loc)), loc),
+              dtype);
 }
 
 }  // namespace
 
 Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options) {
-  return detail::named_as("cross_entropy", [&] { return with_options(logits, targets, options); });
+  return detail::named_as("cross_entropy", [&] {
+    const DType dtype = detail::accepted_operand(kCrossEntropyKind, logits).dtype;
+    return mean_of(row_losses(logits, targets, options), dtype, logits.location());
+  });
+}
+
+LossSum cross_entropy_sum(Arg logits, Arg targets, const CrossEntropyOptions& options) {
+  return detail::named_as("cross_entropy_sum", [&] {
+    RowLosses rows = row_losses(logits, targets, options);
+    if (!rows.weights.is_valid()) {
+      rows.weights = ones_like(rows.losses, logits.location());
+    }
+    return sum_of(std::move(rows), logits.location());
+  });
 }
 
 }  // namespace hearth

@@ -360,6 +360,34 @@ TEST_F(LookingInside, MemoryOfAModelThatIsOnlyUsedHasNamesToo) {
   EXPECT_THAT(names_of(traces.at(0).events), IsSupersetOf({"inner.weight", "outer.bias"}));
 }
 
+TEST_F(LookingInside, OneMemoryTraceAtATime) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Device device = runtime.device("cpu:0");
+  {
+    MemoryTraceScope trace(runtime, file("outer.memory.json"));
+    EXPECT_THROW(MemoryTraceScope(runtime, file("inner.memory.json")), ArgumentError);
+    const Tensor held = ones(device, {64});
+    device.sync();
+    ASSERT_TRUE(trace.stop().has_value());
+    EXPECT_FALSE(trace.stop().has_value());
+  }
+  EXPECT_EQ(read_memory_traces(file("outer.memory.json")).value().size(), 1U);
+  EXPECT_TRUE(MemoryTraceScope(runtime, file("next.memory.json")).stop().has_value());
+}
+
+// The failure of the second device ends what has begun on the first.
+TEST_F(LookingInside, AMemoryTraceThatDoesNotBeginLeavesNothing) {
+  const Runtime runtime({.devices = {{.name = "sim:0"},
+                                     {.name = "sim:1", .faults = FaultPlan{.lost_at_submit = 1}}}});
+  const Device first = runtime.device("sim:0");
+  const Tensor lost = ones(runtime.device("sim:1"), {4});
+  EXPECT_THROW(MemoryTraceScope(runtime, file("none.memory.json")), Exception);
+  const Tensor held = ones(first, {64});
+  first.sync();
+  EXPECT_TRUE(first.take_memory_trace().empty()) << "it goes on gathering";
+  static_cast<void>(lost.item_later().wait());
+}
+
 TEST_F(LookingInside, AMemoryFileComesBackAsItWas) {
   const MemoryTrace events{
       {.what = MemoryEvent::What::made,

@@ -230,11 +230,10 @@ TEST(TrainingConsole, AnInterruptedEpochSaysHowFarItCame) {
   const TrainingHistory history = make_history();
   EXPECT_THAT(written(ConsoleStyle::plain,
                       [&](TrainingConsole& console) {
-                        console.end_epoch(history,
-                                          history.epochs[1],
-                                          RunPlace{.epoch = 2, .batch = 3, .batch_count = 9});
+                        console.end_epoch(
+                            history, history.epochs[1], "interrupted after 3 of 9 batches, saved:");
                       }),
-              StartsWith("epoch 2/3 interrupted after 3 of 9 batches, saving:  loss 0.3333"));
+              StartsWith("epoch 2/3 interrupted after 3 of 9 batches, saved:  loss 0.3333"));
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/weight_average.hpp>
+#include <hearth/runtime/base/failure_book.hpp>
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -107,6 +110,61 @@ TEST(DataParallelState, ASaveThatFailsLeavesTheTrainingAsItWas) {
   EXPECT_EQ(weights_of(run.trainer.snapshot()), before);
   run.step(1);
   EXPECT_TRUE(has_equal_replicas(run.trainer));
+}
+
+// A rank that is in a loss when the file is to be written.
+TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
+  const TemporaryFolder folder;
+  Promise<void> release;
+  const auto released = std::make_shared<Pending<void>>(release.pending());
+  const Runtime runtime(cpu_devices(1));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(3);
+  Trained trainer(runtime,
+                  TinyNet(device, generator, DType::f32),
+                  [released](const TinyNet& model, Samples& samples, WorkerContext& context) {
+                    static_cast<void>(released->wait({.deadline = Deadline::never()}));
+                    return mean_loss(model, samples, context.device, DType::f32);
+                  },
+                  {.devices = {device},
+                   .deadline = std::chrono::milliseconds(50),
+                   .step_limit = std::chrono::milliseconds(100)});
+  const Pending<DataParallelReport> step =
+      trainer.step_later({random_samples(4, TinyNet::kSide, 1)});
+  try {
+    trainer.save_weights(folder.path() / "weights.safetensors");
+    ADD_FAILURE() << "it was written";
+  } catch (const Exception& error) {
+    EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 on cpu:0 did not begin to write within 200ms"));
+  }
+  release.set_value();
+  static_cast<void>(step.wait());
+}
+
+TEST(DataParallelState, WritingHasALimit) {
+  const TemporaryFolder folder;
+  StateRun run(1, {.optimizer = Adam::Config{}, .save_limit = std::chrono::nanoseconds(1)});
+  try {
+    run.trainer.save_weights(folder.path() / "weights.safetensors");
+    ADD_FAILURE() << "it was written in no time";
+  } catch (const Exception& error) {
+    EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
+    EXPECT_THAT(error.what(), HasSubstr("did not end writing"));
+  }
+  run.step(1);  // the training goes on
+  EXPECT_THROW(StateRun(1, {.save_limit = std::chrono::nanoseconds(0)}), ArgumentError);
+}
+
+// The error of the first is thrown; the others say the same.
+TEST(DataParallelState, AnEvaluationThatFailsOnAllRanksIsRead) {
+  StateRun run(2);
+  EXPECT_THROW(run.trainer.evaluate([](const TinyNet& model, WorkerContext& context) {
+    const Tensor classes = Tensor::from<std::int64_t>(context.device, {99}, {1});
+    return cross_entropy(model.forward(ones(context.device, {1, 1, 4, 4})), classes).item();
+  }),
+               Exception);
+  EXPECT_EQ(run.runtime.device("cpu:0").failures().unread_count(), 0U);
 }
 
 TEST(DataParallelState, TheAverageIsThatOfTheWeightsAfterEachStep) {

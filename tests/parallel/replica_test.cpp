@@ -28,6 +28,7 @@ class NoShards final : public RankShards {
  public:
   void take() override { throw std::runtime_error("there are none"); }
   [[nodiscard]] std::size_t count() const override { return 0; }
+  [[nodiscard]] std::int64_t sample_count() const override { return 0; }
 };
 
 // With a decision may die a failure that nobody read; the log, which is the program's, says so and
@@ -100,7 +101,7 @@ TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
                               .subject = "worker"};
         GradientExchange exchange(plan, coordinator.inbox(), context, 1, std::chrono::minutes(1));
         Gradients gradients({"p"}, {Tensor()});
-        exchange.add_zeros();
+        exchange.add_zeros(plan.parameters().size());
         exchange.collect(gradients);
         const ErrorRef error = exchange.leave_out_unused(gradients, limit);
         EXPECT_EQ(error == nullptr, !gradients.has_gradient(0))

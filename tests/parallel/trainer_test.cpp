@@ -2,8 +2,8 @@
 // and go on.
 #include <hearth/parallel/trainer.hpp>
 
+#include "digits_run.hpp"
 #include "tests/base/temporary_folder.hpp"
-#include "training_support.hpp"
 
 #include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -29,67 +29,6 @@ using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-/// Pixels-8-10, with a dropout in between.
-struct DigitNet {
-  Linear inner, outer;
-  Dropout dropout;
-
-  explicit DigitNet(const Device& device, double drop = 0.2, DType dtype = DType::f32)
-      : DigitNet(device, Generator(1), drop, dtype) {}
-  DigitNet(const Device& device, Generator generator, double drop, DType dtype)
-      : inner({.in = 784, .out = 8}, device, generator, dtype),
-        outer({.in = 8, .out = 10}, device, generator, dtype),
-        dropout({.p = drop}) {}
-  [[nodiscard]] Tensor forward(const Tensor& x, Mode mode) const {
-    const Tensor pixels = flatten(x, 1).to(inner.weight.dtype());
-    return outer.forward(dropout.forward(relu(inner.forward(pixels)), mode));
-  }
-  HEARTH_MODULE(DigitNet, inner, outer, dropout)
-};
-
-const auto kLoss = [](const Tensor& outputs, const Tensor& targets) {
-  return cross_entropy(outputs, targets);
-};
-
-/// Digits, and quiet options for training on them.
-struct Digits {
-  explicit Digits(int world = 1) : runtime(cpu_devices(world)) {
-    for (int i = 0; i < world; ++i) {
-      options.devices.push_back(runtime.device("cpu:" + std::to_string(i)));
-    }
-    options.epochs = 3;
-    options.optimizer = Adam::Config{.learning_rate = 5e-3};
-    options.seed = 5;
-    options.batch_size = 10;
-    options.console.style = ConsoleStyle::silent;
-  }
-  [[nodiscard]] Trainer<DigitNet> trainer(const TrainerOptions& with) const {
-    return Trainer<DigitNet>(runtime, DigitNet(with.devices.front()), kLoss, with);
-  }
-  TrainingResult fit(const TrainerOptions& with) const { return trainer(with).fit(train, test); }
-
-  Runtime runtime;
-  ImageDataset train{make_digits({.count = 64})};
-  ImageDataset test{make_digits({.count = 30, .first = 64})};
-  TrainerOptions options;
-};
-
-std::string text_of(const std::filesystem::path& file) {
-  const std::vector<std::byte> bytes = read_file(file).value();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-/// All of a run that does not depend on time.
-std::vector<std::vector<double>> figures_of(const TrainingResult& result) {
-  std::vector<std::vector<double>> all;
-  for (const EpochRecord& epoch : result.history.epochs) {
-    all.push_back({epoch.train_loss, epoch.validation_loss.value_or(-1), epoch.learning_rate});
-    all.back().insert(all.back().end(), epoch.metrics.begin(), epoch.metrics.end());
-  }
-  all.push_back(result.history.steps.points());
-  return all;
-}
 
 TEST(Trainer, LearnsDigitsAndLeavesAModelAFigureFileAndAReport) {
   const TemporaryFolder folder;
@@ -273,7 +212,7 @@ TEST(Trainer, WithAnAverageItIsWhatIsJudgedAndSaved) {
   EXPECT_EQ(result.history.epochs.back().validation_loss, trainer.evaluate(digits.test).loss);
 }
 
-/// A run with all that a state has to keep, saved every few steps.
+/// A run with all that a state has to keep, running statistics too, saved every few steps.
 struct RandomRun {
   explicit RandomRun(const std::filesystem::path& folder) : digits(2) {
     options = digits.options;
@@ -305,22 +244,24 @@ TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
   std::mt19937 random(seed);
   const TemporaryFolder folder;
   RandomRun whole(folder.path() / "whole");
-  const TrainingResult wanted = whole.digits.fit(whole.options);
+  const TrainingResult wanted = whole.digits.fit<NormNet>(whole.options);
   for (int killed = 0; killed < kills;) {
     const auto place = folder.path() / ("run" + std::to_string(killed));
     std::filesystem::remove_all(place);
     for (bool is_over = false; !is_over;) {
       RandomRun run(place);
       run.options.save_every = 1 + static_cast<std::int64_t>(random() % 3);
-      run.options.resume = std::filesystem::exists(place / "training.safetensors");
-      auto steps = 1 + random() % 12;
-      run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) {
-        if (--steps == 0) {
+      run.options.resume = true;
+      auto moments = 1 + random() % 12;
+      const auto kill = [&] {
+        if (--moments == 0) {
           throw Killed();
         }
-      }}};
+      };
+      run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) { kill(); },
+                                .on_epoch = [&](const EpochRecord&, RunControl&) { kill(); }}};
       try {
-        const TrainingResult result = run.digits.fit(run.options);
+        const TrainingResult result = run.digits.fit<NormNet>(run.options);
         is_over = true;
         EXPECT_EQ(result.reason, wanted.reason);
         EXPECT_EQ(figures_of(result), figures_of(wanted));
@@ -336,14 +277,14 @@ TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
 TEST(Trainer, CtrlCSavesAndARunThatIsResumedEndsWithTheSameBits) {
   const TemporaryFolder folder;
   RandomRun whole(folder.path() / "whole");
-  static_cast<void>(whole.digits.fit(whole.options));
+  static_cast<void>(whole.digits.fit<NormNet>(whole.options));
   RandomRun stopped(folder.path() / "stopped");
   stopped.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl&) {
     if (step.step == 6) {
       std::raise(SIGINT);
     }
   }}};
-  const TrainingResult result = stopped.digits.fit(stopped.options);
+  const TrainingResult result = stopped.digits.fit<NormNet>(stopped.options);
   EXPECT_EQ(result.reason, EndReason::interrupted);
   ASSERT_TRUE(result.ended_at);
   EXPECT_EQ(result.ended_at->epoch, 2);
@@ -353,7 +294,7 @@ TEST(Trainer, CtrlCSavesAndARunThatIsResumedEndsWithTheSameBits) {
   EXPECT_EQ(result.partial->sample_count, 40);
   RandomRun resumed(folder.path() / "stopped");
   resumed.options.resume = true;
-  const TrainingResult rest = resumed.digits.fit(resumed.options);
+  const TrainingResult rest = resumed.digits.fit<NormNet>(resumed.options);
   ASSERT_TRUE(rest.resumed_at);
   EXPECT_EQ(rest.resumed_at->epoch, 2);
   EXPECT_EQ(rest.resumed_at->batch, 4);
@@ -386,9 +327,6 @@ TEST(Trainer, ARunOfOtherSettingsIsNotResumed) {
       EXPECT_THAT(error.what(), HasSubstr(text));
     }
   };
-  options.resume = true;
-  expect_refused(options, "training.safetensors");
-  options.resume = false;
   static_cast<void>(digits.fit(options));
   options.resume = true;
   TrainerOptions other = options;
@@ -427,6 +365,13 @@ TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
   expect_refused("the note 'hearth.x' begins", [](TrainerOptions& o) {
     o.notes = {{"hearth.x", ""}};
   });
+  expect_refused("the note 'seed' is one that the Trainer writes itself", [](TrainerOptions& o) {
+    o.notes = {{"seed", "mine"}};
+  });
+  expect_refused("the note 'batch_size' is one that the Trainer writes itself",
+                 [](TrainerOptions& o) {
+                   o.notes = {{"batch_size", "9"}};
+                 });
   expect_refused("end of the schedule is 2",
                  [](TrainerOptions& o) { o.schedule = CosineRate{.end = 2}; });
   std::ofstream(folder.path() / "file") << "x";
@@ -542,6 +487,7 @@ TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   } catch (const Exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("return a LossOutputs"));
   }
+  EXPECT_EQ(trainer.parallel().statistics().steps, 0U) << "it is found out before the first step";
 }
 
 TEST(MeanSquaredLoss, AColumnMeetsAListAndNothingElse) {

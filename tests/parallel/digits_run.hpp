@@ -1,0 +1,108 @@
+// A small network that learns digits, and options for training it quietly: what the Trainer's tests
+// run. Threads: values.
+#pragma once
+
+#include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/dropout.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/parallel/trainer.hpp>
+#include <hearth/runtime/base/file.hpp>
+
+#include "training_support.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace hearth::testing {
+
+/// Pixels-8-10, with a dropout in between.
+struct DigitNet {
+  Linear inner, outer;
+  Dropout dropout;
+
+  explicit DigitNet(const Device& device, double drop = 0.2, DType dtype = DType::f32)
+      : DigitNet(device, Generator(1), drop, dtype) {}
+  DigitNet(const Device& device, Generator generator, double drop, DType dtype)
+      : inner({.in = 784, .out = 8}, device, generator, dtype),
+        outer({.in = 8, .out = 10}, device, generator, dtype),
+        dropout({.p = drop}) {}
+  [[nodiscard]] Tensor forward(const Tensor& x, Mode mode) const {
+    const Tensor pixels = flatten(x, 1).to(inner.weight.dtype());
+    return outer.forward(dropout.forward(relu(inner.forward(pixels)), mode));
+  }
+  HEARTH_MODULE(DigitNet, inner, outer, dropout)
+};
+
+/// A convolution with a BatchNorm2d behind it, and a dropout.
+struct NormNet {
+  Conv2d conv;
+  BatchNorm2d norm;
+  Dropout dropout;
+  Linear head;
+
+  explicit NormNet(const Device& device, double drop = 0.2, DType dtype = DType::f32)
+      : NormNet(device, Generator(1), drop, dtype) {}
+  NormNet(const Device& device, Generator generator, double drop, DType dtype)
+      : conv({.in = 1, .out = 4, .kernel = 5, .stride = 3}, device, generator, dtype),
+        norm({.channels = 4}, device, dtype),
+        dropout({.p = drop}),
+        head({.in = 256, .out = 10}, device, generator, dtype) {}
+  [[nodiscard]] Tensor forward(const Tensor& x, Mode mode) const {
+    const Tensor y = relu(norm.forward(conv.forward(x.to(conv.weight.dtype())), mode));
+    return head.forward(dropout.forward(flatten(y, 1), mode));
+  }
+  HEARTH_MODULE(NormNet, conv, norm, dropout, head)
+};
+
+inline const auto kLoss = [](const Tensor& outputs, const Tensor& targets) {
+  return cross_entropy(outputs, targets);
+};
+
+/// Digits, and quiet options for training on them.
+struct Digits {
+  explicit Digits(int world = 1) : runtime(cpu_devices(world)) {
+    for (int i = 0; i < world; ++i) {
+      options.devices.push_back(runtime.device("cpu:" + std::to_string(i)));
+    }
+    options.epochs = 3;
+    options.optimizer = Adam::Config{.learning_rate = 5e-3};
+    options.seed = 5;
+    options.batch_size = 10;
+    options.console.style = ConsoleStyle::silent;
+  }
+  template <class Model = DigitNet>
+  [[nodiscard]] Trainer<Model> trainer(const TrainerOptions& with) const {
+    return Trainer<Model>(runtime, Model(with.devices.front()), kLoss, with);
+  }
+  template <class Model = DigitNet>
+  TrainingResult fit(const TrainerOptions& with) const {
+    return trainer<Model>(with).fit(train, test);
+  }
+
+  Runtime runtime;
+  ImageDataset train{make_digits({.count = 64})};
+  ImageDataset test{make_digits({.count = 30, .first = 64})};
+  TrainerOptions options;
+};
+
+inline std::string text_of(const std::filesystem::path& file) {
+  const std::vector<std::byte> bytes = read_file(file).value();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// All of a run that does not depend on time.
+inline std::vector<std::vector<double>> figures_of(const TrainingResult& result) {
+  std::vector<std::vector<double>> all;
+  for (const EpochRecord& epoch : result.history.epochs) {
+    all.push_back({epoch.train_loss, epoch.validation_loss.value_or(-1), epoch.learning_rate});
+    all.back().insert(all.back().end(), epoch.metrics.begin(), epoch.metrics.end());
+  }
+  all.push_back(result.history.steps.points());
+  return all;
+}
+
+}  // namespace hearth::testing

@@ -1,0 +1,340 @@
+// A Trainer's runs that end at awkward moments, and those that go on with other options.
+#include <hearth/parallel/trainer.hpp>
+
+#include "digits_run.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/checkpoint.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsNan;
+using ::testing::Not;
+
+/// What a run says.
+class Console {
+ public:
+  [[nodiscard]] ConsoleOptions options() const {
+    return {.style = ConsoleStyle::plain, .out = file_.get()};
+  }
+  [[nodiscard]] std::string text() const {
+    std::rewind(file_.get());
+    std::string all(4096, '\0');
+    all.resize(std::fread(all.data(), 1, all.size(), file_.get()));
+    return all;
+  }
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{std::tmpfile(), std::fclose};
+};
+
+/// A run of two epochs with metrics, in a folder.
+struct WatchedRun {
+  explicit WatchedRun(const std::filesystem::path& folder) {
+    options = digits.options;
+    options.epochs = 2;
+    options.folder = folder;
+    options.metrics = {accuracy_metric(), top_k_metric(3)};
+    options.watch = "accuracy";
+  }
+  [[nodiscard]] TrainingResult fit() const { return digits.fit<NormNet>(options); }
+
+  Digits digits;
+  TrainerOptions options;
+};
+
+std::string weights_in(const std::filesystem::path& folder) {
+  return text_of(folder / "model.safetensors");
+}
+
+TEST(TrainerResume, AStopInTheLastBatchOfAnEpochIsFollowedByItsValidation) {
+  const TemporaryFolder folder;
+  const WatchedRun whole(folder.path() / "whole");
+  const TrainingResult wanted = whole.fit();
+  WatchedRun run(folder.path() / "stopped");
+  run.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl& control) {
+    control.stop = step.step == 7;
+  }}};
+  const TrainingResult stopped = run.fit();
+  EXPECT_EQ(stopped.reason, EndReason::stopped);
+  EXPECT_EQ(stopped.ended_at->batch, 7);
+  run.options.callbacks = {};
+  run.options.resume = true;
+  const TrainingResult rest = run.fit();
+  EXPECT_EQ(rest.resumed_at->epoch, 1);
+  EXPECT_EQ(rest.resumed_at->batch, 7);
+  EXPECT_EQ(figures_of(rest), figures_of(wanted)) << "its rate, too";
+  EXPECT_EQ(weights_in(run.options.folder), weights_in(whole.options.folder));
+}
+
+TEST(TrainerResume, AnErrorInAValidationOrACallbackCostsNoStep) {
+  const TemporaryFolder folder;
+  const WatchedRun whole(folder.path() / "whole");
+  const TrainingResult wanted = whole.fit();
+  const auto expect_no_loss = [&](const char* name, auto spoil) {
+    WatchedRun run(folder.path() / name);
+    spoil(run.options);
+    EXPECT_THROW(static_cast<void>(run.fit()), std::exception) << name;
+    WatchedRun again(folder.path() / name);
+    again.options.resume = true;
+    std::int64_t steps = 0;
+    again.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) { ++steps; }}};
+    const TrainingResult rest = again.fit();
+    EXPECT_EQ(steps, 7) << name << ": those of the second epoch";
+    EXPECT_EQ(figures_of(rest), figures_of(wanted)) << name;
+    EXPECT_EQ(weights_in(again.options.folder), weights_in(whole.options.folder)) << name;
+  };
+  expect_no_loss("metric", [](TrainerOptions& options) {
+    const auto measure = options.metrics[0].measure;
+    // Behind the batch that is tried first.
+    options.metrics[0].measure = [measure, left = std::make_shared<int>(1)](const Tensor& outputs,
+                                                                            const Tensor& targets) {
+      if ((*left)-- == 0) {
+        throw std::runtime_error("for a test");
+      }
+      return measure(outputs, targets);
+    };
+  });
+  expect_no_loss("callback", [](TrainerOptions& options) {
+    options.callbacks = {{.on_epoch = [](const EpochRecord&, RunControl&) {
+      throw std::runtime_error("for a test");
+    }}};
+  });
+}
+
+TEST(TrainerResume, AMetricThatDoesNotFitIsFoundBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.metrics.push_back(binary_f1_metric());
+  std::int64_t steps = 0;
+  run.options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl&) { ++steps; }}};
+  EXPECT_THROW(static_cast<void>(run.fit()), Exception);
+  EXPECT_EQ(steps, 0);
+}
+
+TEST(TrainerResume, FiguresStayWithTheirMetrics) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.epochs = 1;
+  const TrainingResult first = run.fit();
+  run.options.epochs = 2;
+  run.options.resume = true;
+  const EvaluationMetric half{
+      .name = "half",
+      .measure = [](const Tensor&, const Tensor&) { return std::vector<double>{1}; },
+      .value = [](const std::vector<double>&) { return 0.5; }};
+  run.options.metrics = {half, top_k_metric(3), accuracy_metric()};
+  const TrainingResult rest = run.fit();
+  const std::vector<double>& before = first.history.epochs[0].metrics;
+  EXPECT_THAT(rest.history.epochs.at(0).metrics, ElementsAre(IsNan(), before[1], before[0]));
+  EXPECT_EQ(rest.history.epochs.at(1).metrics[0], 0.5);
+  EXPECT_GE(*rest.best_value, *first.best_value) << "accuracy is watched still";
+}
+
+TEST(TrainerResume, WithAnotherFigureToWatchTheBestIsChosenAnew) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.epochs = 1;
+  static_cast<void>(run.fit());
+  const Console console;
+  run.options.console = console.options();
+  run.options.epochs = 2;
+  run.options.resume = true;
+  run.options.watch = {};
+  run.options.early_stopping = EarlyStopping{.patience = 1};
+  const TrainingResult rest = run.fit();
+  EXPECT_EQ(rest.best_epoch, 2);
+  EXPECT_EQ(rest.best_value, rest.history.epochs.at(1).validation_loss);
+  EXPECT_THAT(console.text(),
+              HasSubstr("the run went by the metric accuracy, and goes by the validation loss "
+                        "now: the best epoch is chosen anew"));
+}
+
+TEST(TrainerResume, WhereThereIsNothingToResumeANewRunBegins) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  const Console console;
+  run.options.console = console.options();
+  run.options.resume = true;
+  const TrainingResult result = run.fit();
+  EXPECT_FALSE(result.resumed_at);
+  EXPECT_EQ(result.history.epochs.size(), 2U);
+  EXPECT_THAT(console.text(), HasSubstr("nothing to resume in"));
+  EXPECT_EQ(run.fit().resumed_at->epoch, 3) << "the same program again";
+}
+
+TEST(TrainerResume, AFinishedRunKeepsItsReport) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.metrics[0] = confusion_metric(10);
+  static_cast<void>(run.fit());
+  const std::string before = text_of(run.options.folder / "report.html");
+  EXPECT_THAT(before, HasSubstr("<th>as 9</th>"));
+  run.options.resume = true;
+  static_cast<void>(run.fit());
+  EXPECT_EQ(text_of(run.options.folder / "report.html"), before);
+}
+
+TEST(TrainerResume, ANewRunReplacesTheFilesOfAnOldOne) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.epochs = 3;
+  run.options.keep_epochs = 2;
+  static_cast<void>(run.fit());
+  const auto exists = [&](const char* name) {
+    return std::filesystem::exists(run.options.folder / name);
+  };
+  EXPECT_TRUE(exists("epoch-3.safetensors"));
+  run.options.epochs = 1;
+  static_cast<void>(run.fit());
+  EXPECT_TRUE(exists("epoch-1.safetensors"));
+  EXPECT_FALSE(exists("epoch-2.safetensors"));
+  EXPECT_FALSE(exists("epoch-3.safetensors"));
+  // One that is resumed keeps them.
+  run.options.epochs = 2;
+  run.options.resume = true;
+  static_cast<void>(run.fit());
+  EXPECT_TRUE(exists("epoch-1.safetensors"));
+  EXPECT_TRUE(exists("epoch-2.safetensors"));
+  // Of an old run without epochs of its own.
+  run.options.resume = false;
+  run.options.keep_epochs = 0;
+  static_cast<void>(run.fit());
+  EXPECT_FALSE(exists("epoch-1.safetensors"));
+}
+
+TEST(TrainerResume, ARunThatIsStoppedSaysSo) {
+  Digits digits;
+  const Console console;
+  TrainerOptions options = digits.options;
+  options.console = console.options();
+  options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl& control) {
+    control.stop = step.step == 2;
+  }}};
+  static_cast<void>(digits.fit(options));
+  EXPECT_THAT(console.text(), HasSubstr("epoch 1/3 stopped after 2 of 7 batches:  loss"));
+  const TemporaryFolder folder;
+  options.folder = folder.path();
+  static_cast<void>(digits.fit(options));
+  EXPECT_THAT(console.text(), HasSubstr("epoch 1/3 stopped after 2 of 7 batches, saved:  loss"));
+}
+
+/// Batches whose cursor is in the next epoch as soon as the last one was read.
+class WrappingBatches {
+ public:
+  explicit WrappingBatches(std::int64_t count = 4) : count_(count) {}
+  [[nodiscard]] std::vector<HostBatch> next() {
+    if (is_over_ || count_ == 0) {
+      is_over_ = false;
+      return {};
+    }
+    cursor_.batch++;
+    if (cursor_.batch == count_) {
+      cursor_ = {.epoch = cursor_.epoch + 1, .batch = 0};
+      is_over_ = true;
+    }
+    loader_.seek({});
+    return loader_.next();
+  }
+  [[nodiscard]] LoaderCursor cursor() const { return cursor_; }
+  [[nodiscard]] std::int64_t batch_count() const { return count_; }
+  void seek(LoaderCursor cursor) {
+    cursor_ = cursor;
+    is_over_ = false;
+  }
+  void set_world(int world) { loader_.set_world(world); }
+
+ private:
+  const Digits digits_;
+  ShardedLoader loader_{
+      digits_.train, digits_.runtime.executor(), {.batch_size = 8, .worker_count = 0}, 1};
+  std::int64_t count_;
+  LoaderCursor cursor_;
+  bool is_over_ = false;
+};
+
+TEST(TrainerResume, ACursorMayBeInTheNextEpochBehindTheLastBatch) {
+  const TemporaryFolder folder;
+  for (const std::int64_t accumulate : {1, 2, 3}) {
+    Digits digits;
+    TrainerOptions options = digits.options;
+    options.accumulate = accumulate;
+    options.epochs = 2;
+    WrappingBatches train;
+    std::int64_t steps = 0;
+    options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl& control) {
+      control.stop = ++steps > 20;
+    }}};
+    const TrainingResult result = digits.trainer(options).fit(train);
+    EXPECT_EQ(result.reason, EndReason::finished) << accumulate;
+    ASSERT_EQ(result.history.epochs.size(), 2U);
+    EXPECT_EQ(result.history.epochs[0].sample_count, 32);
+    EXPECT_EQ(steps, 2 * ((4 + accumulate - 1) / accumulate));
+    // Stopped in the last step of the first epoch, and resumed.
+    options.folder = folder.path() / std::to_string(accumulate);
+    steps = 0;
+    const std::int64_t last = (4 + accumulate - 1) / accumulate;
+    options.callbacks = {{.on_step = [&](const TrainingStep&, RunControl& control) {
+      control.stop = ++steps == last;
+    }}};
+    WrappingBatches stopped;
+    static_cast<void>(digits.trainer(options).fit(stopped));
+    options.callbacks = {};
+    options.resume = true;
+    WrappingBatches resumed;
+    EXPECT_EQ(figures_of(digits.trainer(options).fit(resumed)), figures_of(result)) << accumulate;
+  }
+}
+
+TEST(TrainerResume, DataWithoutABatchAreRefused) {
+  Digits digits;
+  WrappingBatches none(0);
+  EXPECT_THROW(static_cast<void>(digits.trainer(digits.options).fit(none)), ArgumentError);
+}
+
+// sim:0 writes all files; it is lost in a step or in a save, wherever its count ends.
+TEST(TrainerResume, TheLossOfTheDeviceThatSavesIsSurvived) {
+  for (std::uint64_t submit = 105; submit < 400; submit += 31) {
+    const TemporaryFolder folder;
+    Digits digits;
+    const Runtime runtime(
+        {.devices = {{.name = "sim:0", .faults = FaultPlan{.lost_at_submit = submit}},
+                     {.name = "sim:1"}}});
+    TrainerOptions options = digits.options;
+    options.devices = {runtime.device("sim:0"), runtime.device("sim:1")};
+    options.epochs = 2;
+    options.average_decay = 0.9;
+    options.save_every = 1;
+    options.folder = folder.path() / "run";
+    options.parallel.on_loss = DeviceLossPolicy::shrink;
+    Trainer<DigitNet> trainer(
+        runtime, DigitNet(options.devices.front()), CrossEntropyLoss(), options);
+    const TrainingResult result = trainer.fit(digits.train, digits.test);
+    EXPECT_EQ(result.reason, EndReason::finished) << submit;
+    EXPECT_EQ(trainer.parallel().world(), 1) << submit;
+    // The state is that of the devices that are left.
+    options.devices = {runtime.device("sim:1")};
+    options.resume = true;
+    Trainer<DigitNet> again(
+        runtime, DigitNet(options.devices.front()), CrossEntropyLoss(), options);
+    EXPECT_EQ(again.fit(digits.train, digits.test).resumed_at->epoch, 3) << submit;
+  }
+}
+
+}  // namespace
+}  // namespace hearth
