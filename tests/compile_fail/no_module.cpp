@@ -1,4 +1,6 @@
 // A struct without HEARTH_MODULE, where a module is needed.
+#include <vector>
+
 #include <hearth/hearth.hpp>
 
 struct Net {
@@ -41,8 +43,13 @@ void use(const hearth::Runtime& runtime, const Net& net, std::vector<hearth::Hos
 }
 #else
 struct Whole {
+#ifdef HEARTH_LISTED
+  std::vector<Net> nets;
+  HEARTH_MODULE(Whole, nets)
+#else
   Net net;
   HEARTH_MODULE(Whole, net)
+#endif
 };
 void use(const Whole& whole) {
   hearth::save_weights(whole, "folder");
