@@ -40,7 +40,8 @@ struct Sizes {
   }
 };
 
-// Single queries, groups, several blocks of queries and of keys, heads enough for one task each.
+// Single queries, groups, several blocks of queries and of keys, heads enough for one task each,
+// rows of eights for matrix units.
 const std::vector<Sizes>& all_sizes() {
   static const std::vector<Sizes> kAll{{{2}, 3, 3, 7, 7, 8, 8},
                                        {{1}, 4, 2, 5, 9, 16, 6},
@@ -48,6 +49,8 @@ const std::vector<Sizes>& all_sizes() {
                                        {{1}, 6, 2, 2, 300, 24, 17},
                                        {{}, 2, 1, 34, 258, 12, 20},
                                        {{2}, 8, 8, 66, 6, 5, 9},
+                                       {{}, 4, 2, 20, 70, 16, 24},
+                                       {{1}, 1, 1, 40, 36, 8, 72},
                                        {{2, 1}, 2, 2, 3, 4, 1, 1},
                                        {{1}, 2, 2, 4, 0, 3, 3},
                                        {{1}, 2, 2, 0, 4, 3, 3},

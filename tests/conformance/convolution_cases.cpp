@@ -46,6 +46,7 @@ const std::vector<Convolution>& convolutions() {
       {{3, 1, 28, 28}, {8, 1, 3, 3}, {.padding = {1, 1}}},
       {{5, 8, 14, 14}, {16, 8, 3, 3}, {.padding = {1, 1}}},
       {{1, 17, 14, 14}, {33, 17, 3, 3}, {.padding = {1, 1}}},
+      {{1, 32, 6, 7}, {32, 16, 3, 2}, {.stride = {2, 1}, .padding = {1, 1}, .groups = 2}},
   };
   return all;
 }

@@ -2,13 +2,18 @@
 // with their rows side by side, so that a thread reads 4 rows of each at once for 16 products; the
 // weights go through shared memory to the second product, which has the columns of the result,
 // up to 128, in registers. Wider results are cut among workgroups, which make the scores each.
+// Loads are of four elements where operands lie so.
 // Tiles are 64 rows (32 of doubles: half the shared memory of lavapipe), fewer where there are no
-// more rows: single queries have tiles of 16.
+// more rows: single queries have tiles of 16. Where 16-bit operands lie in eights, tiles of 64 take
+// matrix units (attention_units_text.hpp).
 #include "attention_shader.hpp"
 
 #include "attention_text.hpp"
 #include "attention_tiles_text.hpp"
+#include "attention_units_text.hpp"
 #include "packs.hpp"
+#include "product.hpp"
+#include "quads.hpp"
 
 #include <hearth/backends/codegen/glsl_math.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
@@ -16,6 +21,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace hearth::vulkan {
@@ -40,6 +46,8 @@ struct Tiling {
   std::int64_t column_blocks = 1;
   std::int64_t splits = 1;
   std::int64_t chunk = 0;
+  bool on_units = false;  ///< Products on matrix units.
+  bool by_fours = false;  ///< Loads and stores of four elements.
 
   [[nodiscard]] int threads() const noexcept { return own / 4 * (other / 4); }
   [[nodiscard]] int columns() const noexcept { return other * blocks; }
@@ -53,7 +61,35 @@ int tile_of(std::int64_t rows, int most) noexcept {
   return rows <= 16 ? 16 : std::min(rows <= 32 ? 32 : 64, most);
 }
 
-Tiling tiling_of(AttentionPass pass, const Operands& operands, const DeviceLimits& limits) {
+// Of the shared memory of attention_units_text.hpp.
+std::int64_t unit_bytes(int blocks) noexcept {
+  constexpr std::int64_t kLine = 9 * 16;
+  return (blocks > 1 ? 256 : 192) * kLine + 16 * 17 * 16;
+}
+
+// Whether what is loaded and stored lies in packs of so many elements.
+bool lies_in(std::int64_t pack,
+             AttentionPass pass,
+             const Operands& operands,
+             const AttentionResults& results) noexcept {
+  const bool is_forward = pass == AttentionPass::forward;
+  if (operands.width % pack != 0 || operands.value_width % pack != 0 || results.first % 16 != 0 ||
+      (!is_forward && results.second % 16 != 0)) {
+    return false;
+  }
+  constexpr Operands::Place kLoaded[] = {Operands::q, Operands::k, Operands::v, Operands::grad};
+  const std::size_t loaded = is_forward ? 3 : 4;
+  return std::all_of(std::begin(kLoaded), std::begin(kLoaded) + loaded, [&](Operands::Place place) {
+    const AttentionMatrix& matrix = operands.matrix(place);
+    return matrix.address % 16 == 0 && matrix.head % pack == 0 && matrix.row % pack == 0 &&
+           matrix.column == 1 && operands.heads.steps_packs(static_cast<int>(place), pack);
+  });
+}
+
+Tiling tiling_of(AttentionPass pass,
+                 const Operands& operands,
+                 const AttentionResults& results,
+                 const DeviceLimits& limits) {
   const bool is_forward = pass == AttentionPass::forward;
   const bool has_keys = pass == AttentionPass::key_grads;
   const std::int64_t own = has_keys ? operands.keys : operands.rows();
@@ -70,6 +106,12 @@ Tiling tiling_of(AttentionPass pass, const Operands& operands, const DeviceLimit
     tiling.blocks = std::min(tiling.blocks, 2);
   }
   tiling.blocks = tiling.blocks == 3 ? 4 : tiling.blocks;
+  tiling.on_units = tiling.own == 64 && tiling.other == 64 && !operands.wide &&
+                    unit_bytes(tiling.blocks) <= limits.shared_bytes &&
+                    can_cooperate(operands.dtype, own, other, limits) &&
+                    lies_in(8, pass, operands, results);
+  tiling.by_fours = (operands.dtype == DType::f32 || operands.dtype == DType::f64) &&
+                    lies_in(4, pass, operands, results);
   tiling.tiles = quotient_up(own, tiling.own);
   tiling.column_blocks = std::max<std::int64_t>(1, quotient_up(columns, tiling.columns()));
   tiling.chunk = std::max<std::int64_t>(operands.keys, 1);
@@ -173,25 +215,64 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
       operands.wide ? "((r) / p.queries)" : "int(divide(uint(r), p.queries_m, p.queries_h))");
 }
 
+// Shared memory and products on matrix units.
+std::string unit_tiles(const Operands& operands, const DeviceLimits& limits) {
+  const bool is_f16 = operands.dtype == DType::f16;
+  return fmt::format(
+             "#define load_eight load8_{}\n#define FACTOR(bits) {}_to_f32(bits)\n"
+             "#define PACKED(xy) {}\n#define KEPT_BITS {}\n"
+             "#define ROUNDED(x) f32_to_{}(x)\n#define UNROLL {}\n{}",
+             glsl_suffix(operands.dtype),
+             glsl_suffix(operands.dtype),
+             is_f16 ? "packHalf2x16(xy)"
+                    : "(floatBitsToUint((xy).x) >> 16 | floatBitsToUint((xy).y) & 0xffff0000u)",
+             is_f16 ? "0xffffe000u" : "0xffff0000u",
+             glsl_suffix(operands.dtype),
+             limits.is_cpu ? "dont_unroll" : "unroll",
+             is_f16 ? "" : "#define COOPERATIVE_BF16\n") +
+         std::string(glsl_quads(operands.dtype)) + std::string(attention_text::kUnitWords) +
+         std::string(limits.emulates_matrix_units ? attention_text::kEmulatedUnits
+                                                  : attention_text::kUnits) +
+         std::string(attention_text::kUnitTiles);
+}
+
 std::string shader_text(const Operands& operands,
                         const Tiling& tiling,
                         Kernel kernel,
                         int threads,
+                        const DeviceLimits& limits,
                         std::size_t parameter_bytes) {
   const bool has_tiles = kernel != Kernel::join && kernel != Kernel::means;
   MathUse math;
   for (const MathFunction function : {MathFunction::exp, MathFunction::log, MathFunction::div}) {
     math.add(function, operands.dtype == DType::f64);
   }
-  std::string text = glsl_prelude({.threads = threads, .wide_index = operands.wide});
+  const bool on_units = has_tiles && tiling.on_units;
+  std::string text = glsl_prelude(
+      {.threads = threads,
+       .wide_index = operands.wide,
+       .more_extensions = on_units ? detail::cooperative_extensions(limits.emulates_matrix_units)
+                                   : std::string_view()});
   text += defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
       std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);
   text += glsl_divide();
   text += glsl_math(math);
   text += operands.heads.glsl_places("head", operands.wide);
-  text += has_tiles ? attention_text::kTiles : "";
+  if (on_units) {
+    text += unit_tiles(operands, limits);
+  } else {
+    if (has_tiles && tiling.by_fours) {
+      text += fmt::format("#define load_four load4_{0}\n#define store_four store4_{0}\n{1}",
+                          glsl_suffix(operands.dtype),
+                          glsl_quads(operands.dtype));
+    }
+    text += fmt::format("#define FOURS {:d}\n", tiling.by_fours);
+    text += has_tiles ? attention_text::kTiles : "";
+  }
   text += has_tiles ? attention_text::kScores : "";
+  // A device's limits are the same for all of its shaders, so the key does not have them.
+  text += fmt::format("#define HAS_SHUFFLES {:d}\n", limits.subgroup_size == 32 && !limits.is_cpu);
   switch (kernel) {
     case Kernel::query_grads:
       return text += attention_text::kQueryGrads;
@@ -224,13 +305,14 @@ Status dispatch(Kernel kernel,
       .add(operands.dtype)
       .add(static_cast<std::uint32_t>(operands.mask_kind))
       .add((operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
-           (operands.wide ? 4U : 0U))
+           (operands.wide ? 4U : 0U) | (tiling.on_units ? 8U : 0U) | (tiling.by_fours ? 16U : 0U))
       .add(tiling.own)
       .add(tiling.other)
       .add(tiling.blocks)
       .add(operands.heads.rank());
   const auto text = [&] {
-    return shader_text(operands, tiling, kernel, threads, parameters.size_bytes());
+    return shader_text(
+        operands, tiling, kernel, threads, encoder.limits(), parameters.size_bytes());
   };
   return encoder.dispatch(key, text, parameters, encoder.linear(groups));
 }
@@ -241,7 +323,7 @@ Status encode_attention_pass(AttentionPass pass,
                              const Operands& operands,
                              const AttentionResults& results,
                              KernelEncoder& encoder) {
-  const Tiling tiling = tiling_of(pass, operands, encoder.limits());
+  const Tiling tiling = tiling_of(pass, operands, results, encoder.limits());
   const std::int64_t heads = operands.heads.count();
   const std::int64_t groups = heads * tiling.tiles * tiling.column_blocks * tiling.splits;
   if (tiling.splits == 1) {

@@ -38,6 +38,19 @@ INDEX row_place(Matrix m, INDEX r) {
 
 // A slice of columns of `4 * quads` rows, rows side by side.
 void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column) {
+#if FOURS
+  for (int i = int(THREAD); i < quads * SLICE; i += THREADS) {
+    const int column = i % (SLICE / 4) * 4;
+    const int row = i / (SLICE / 4);
+    VALUE4 v = VALUE4(0);
+    if (first_row + INDEX(row) < m.rows && first_column + INDEX(column) < m.width) {
+      v = load_four(m.at, row_place(m, first_row + INDEX(row)) + first_column + INDEX(column));
+    }
+    [[unroll]] for (int j = 0; j < 4; ++j) {
+      tiles[to + (column + j) * (quads + 1) + row / 4][row % 4] = v[j];
+    }
+  }
+#else
   for (int i = int(THREAD); i < quads * 4 * SLICE; i += THREADS) {
     const int column = i % SLICE;
     const int row = i / SLICE;
@@ -48,6 +61,7 @@ void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column
     }
     tiles[to + column * (quads + 1) + row / 4][row % 4] = v;
   }
+#endif
 }
 
 // s[j][i]: row i of the thread's own ones times row j of its other ones.
@@ -91,6 +105,18 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
       break;
     }
     barrier();
+#if FOURS
+    for (int i = int(THREAD); i < SLICE * COLUMNS / 4; i += THREADS) {
+      const int column = i % (COLUMNS / 4);
+      const int row = i / (COLUMNS / 4);
+      const INDEX r = first_row + INDEX(o + row);
+      VALUE4 v = VALUE4(0);
+      if (r < m.rows && first_column + INDEX(column * 4) < m.width) {
+        v = load_four(m.at, row_place(m, r) + first_column + INDEX(column * 4));
+      }
+      tiles[row * (COLUMNS / 4 + 1) + column] = v;
+    }
+#else
     for (int i = int(THREAD); i < SLICE * COLUMNS; i += THREADS) {
       const int column = i % COLUMNS;
       const int row = i / COLUMNS;
@@ -101,6 +127,7 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
       }
       tiles[row * (COLUMNS / 4 + 1) + column / 4][column % 4] = v;
     }
+#endif
     barrier();
     [[unroll]] for (int j = 0; j < SLICE; ++j) {
       const VALUE4 w = weights[(o + j) * (TY + 1) + ty];
@@ -120,12 +147,19 @@ void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX fi
   [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
     [[unroll]] for (int i = 0; i < 4; ++i) {
       const INDEX r = first_row + INDEX(i);
+#if FOURS
+      const INDEX column = first_column + INDEX((b * TX + tx) * 4);
+      if (r < rows && column < width) {
+        store_four(to, r * width + column, values[b * 4 + i]);
+      }
+#else
       [[unroll]] for (int j = 0; j < 4; ++j) {
         const INDEX column = first_column + INDEX((b * TX + tx) * 4 + j);
         if (r < rows && column < width) {
           store_element(to, r * width + column, values[b * 4 + i][j]);
         }
       }
+#endif
     }
   }
 }

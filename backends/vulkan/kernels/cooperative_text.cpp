@@ -1,9 +1,11 @@
 // Products of 16-bit factors on matrix units, in the frame of product_text.cpp. What was measured
 // on an H200 to matter: one padded buffer of slices in shared memory, loads of 16 bytes, the next
 // slice's fragments read before this one's products, and the last products of a slice around the
-// two barriers between which the next slice is laid down. Sums go to memory by way of shared
-// memory, strip by strip, so that rows and columns of each are known there: edges, bias and
-// epilogues are as in the other kernels.
+// two barriers between which the next slice is laid down. The loads of the slice behind that one
+// come between these barriers or after both, as a tile's registers have it. Sums go to memory
+// by way of shared memory, strip by strip, so that rows and columns of each are known there: edges,
+// bias and epilogues are as in the other kernels. Each warp has a strip of its own, and waits for
+// no other.
 //
 // Without the hardware the same text runs with fragments in the registers of 32 threads in a row,
 // which multiply by way of shared memory: slow, but each index is the one that the hardware gets.
@@ -44,6 +46,9 @@ constexpr std::string_view kHead = R"(
 shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
 // Threads lie over lines and, A_ACROSS or B_ACROSS of them, along a line: each loads the words
 // (line i, word j) that are so many lines or words apart, so that one place and constants say where.
+// Four threads a line: eight of them, which store at once, take lines that are four apart, for two
+// in a row would share banks.
+#define TURNED(line) ((line) / 8 * 8 + (line) % 8 / 2 + (line) % 2 * 4)
 #define A_APART (THREADS / A_ACROSS)
 #define B_APART (THREADS / B_ACROSS)
 #define A_DOWN ((A_LINES + A_APART - 1) / A_APART)
@@ -65,6 +70,7 @@ layout(constant_id = 102) const uint kDepth = 16u;
 #define LOAD_FRAGMENT(to, at, pitch, by_columns) coopMatLoadNV(to, slices, uint(at), uint(pitch), by_columns)
 #define STORE_FRAGMENT(from, at, pitch) coopMatStoreNV(from, slices, uint(at), uint(pitch), false)
 #define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)
+#define WARP_BARRIER subgroupBarrier()
 )";
 
 // A thread has the elements lane, lane + 32, ... of a fragment's 16 x 16.
@@ -109,6 +115,7 @@ void multiply(Fragment a, Fragment b, inout Fragment sum) {
 #define LOAD_FRAGMENT(to, at, pitch, by_columns) load_fragment(to, at, pitch, by_columns)
 #define STORE_FRAGMENT(from, at, pitch) store_fragment(from, at, pitch)
 #define MULTIPLY(a, b, sum) multiply(a, b, sum)
+#define WARP_BARRIER barrier()
 )";
 
 constexpr std::string_view kMain = R"(
@@ -235,9 +242,9 @@ void main() {
   const int warp_row = warp % WARPS_DOWN * WARP_ROWS;
   const int warp_column = warp / WARPS_DOWN * WARP_COLUMNS;
   find_tile();
-  a_line = int(THREAD) / A_ACROSS;
+  a_line = A_ACROSS == 4 ? TURNED(int(THREAD) / A_ACROSS) : int(THREAD) / A_ACROSS;
   a_word = int(THREAD) % A_ACROSS;
-  b_line = int(THREAD) / B_ACROSS;
+  b_line = B_ACROSS == 4 ? TURNED(int(THREAD) / B_ACROSS) : int(THREAD) / B_ACROSS;
   b_word = int(THREAD) % B_ACROSS;
 #if EXACT
   a_first_bytes = uint(first_row + A_SIDE(0, 0)) * uint(A_SIDE_BYTES) +
@@ -278,20 +285,31 @@ void main() {
 #endif
     barrier();
     LAY
+#if !FETCHES_LATE
     FETCH(k + 2 * TILE_DEPTH)
+#endif
     ADD(1, 0, FRAGMENTS_B / 2)
     barrier();
+#if FETCHES_LATE
+    FETCH(k + 2 * TILE_DEPTH)
+#endif
     READ(0, 0)
     ADD(1, FRAGMENTS_B / 2, FRAGMENTS_B)
   }
   const int strip = warp * 16 * STRIP_PITCH;
+  barrier();
   [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) {
-    barrier();
+    WARP_BARRIER;
     [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) {
       STORE_FRAGMENT(sums[i][j], strip + j * 4, STRIP_PITCH);
     }
-    barrier();
-    [[dont_unroll]] for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS / PUT_WIDTH; e += 32) {
+    WARP_BARRIER;
+#if HAS_EPILOGUE
+    [[dont_unroll]]
+#else
+    [[UNROLL]]
+#endif
+    for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS / PUT_WIDTH; e += 32) {
       const int down = e / (WARP_COLUMNS / PUT_WIDTH);
       const int across = e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
       const int row = first_row + warp_row + i * 16 + down;
@@ -339,6 +357,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
   return fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
       "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"
+      "#define FETCHES_LATE {}\n"
       "#define FACTOR(bits) {}(bits)\n{}",
       tile.rows,
       tile.columns,
@@ -347,6 +366,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
       tile.warp_columns,
       threads_across(a_words),
       threads_across(b_words),
+      tile.fetches_late ? 1 : 0,
       request.dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
       request.dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "");
 }

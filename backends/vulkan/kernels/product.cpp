@@ -1,5 +1,6 @@
 // How products are cut. A tile is chosen by how long the whole grid takes: rounds of workgroups
-// over the multiprocessors, times the area of a tile, over how well its threads are used. Few
+// over the multiprocessors, times the area of a tile and its part of the depth, over how well its
+// threads are used, and what joining the parts takes. Few
 // groups and a long depth: the depth is cut too, so that about two groups for each multiprocessor
 // are there; what is cut depends on sizes and the device alone, so sums have the same order every
 // time.
@@ -22,19 +23,86 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
 
+/// How the depth is cut into parts of whole units.
+struct Cut {
+  std::int64_t splits = 1;
+  std::int64_t part = 0;
+};
+
+enum class Unit : std::uint8_t { thin, tile, cooperative };
+
+// How many groups a multiprocessor works on at a time: what is thin waits for memory, a tile on
+// matrix units fills it, and the small tiles of the others leave room. Parts cost a pass over all
+// sums.
+Cut cut_of(const ProductRequest& request,
+           std::int64_t groups,
+           std::int64_t unit,
+           Unit kind,
+           const DeviceLimits& limits) noexcept {
+  const bool is_thin = kind == Unit::thin;
+  const std::int64_t at_a_time = is_thin || limits.is_cpu ? 2 : kind == Unit::tile ? 3 : 1;
+  const std::int64_t wanted = at_a_time * std::max(1, limits.multiprocessors);
+  const std::int64_t sums = request.matrices * request.rows * request.columns;
+  std::int64_t splits = 1;
+  if (groups < wanted) {
+    splits = std::min(is_thin ? divided_up(wanted, groups) : wanted / groups,
+                      std::max<std::int64_t>(1, request.depth / std::max(kLeastPart, unit)));
+    splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
+  }
+  const std::int64_t part = divided_up(divided_up(request.depth, splits), unit) * unit;
+  return {.splits = part == 0 ? 1 : divided_up(request.depth, part), .part = part};
+}
+
+/// What a tile costs beside its multiplications, in multiplications of one multiprocessor.
+struct Pace {
+  Unit kind;
+  double byte;    // of parts' sums
+  double launch;  // of the kernel that adds them
+};
+constexpr Pace kFloatPace{.kind = Unit::tile, .byte = 0.07, .launch = 5e5};
+constexpr Pace kCooperativePace{.kind = Unit::cooperative, .byte = 0.5, .launch = 4e6};
+
+struct TileUse {
+  int rows;
+  int columns;
+  int unit;
+  double use;         // of the arithmetic, against the best tile
+  double more_depth;  // that beginning and storing take as long as
+};
+
+// Of the whole product, in multiplications of one multiprocessor.
+double time_of(const ProductRequest& request,
+               const TileUse& tile,
+               const Pace& pace,
+               const DeviceLimits& limits) noexcept {
+  const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
+                             divided_up(request.columns, tile.columns);
+  const Cut cut = cut_of(request, tiles, tile.unit, pace.kind, limits);
+  const auto rounds =
+      static_cast<double>(divided_up(tiles * cut.splits, std::max(1, limits.multiprocessors)));
+  const double time = rounds * tile.rows * tile.columns *
+                      (static_cast<double>(cut.part) + tile.more_depth) / tile.use;
+  if (cut.splits == 1) {
+    return time;
+  }
+  const double bytes = 8.0 * static_cast<double>(cut.splits) *
+                       static_cast<double>(request.matrices * request.rows * request.columns);
+  return time + bytes * pace.byte + pace.launch;
+}
+
 struct Candidate {
   ProductTile tile;
   double use;  // of the arithmetic, against the best tile
 };
 
+// Measured on an H100 by bench/gpu/tile_bench.cpp, at 4096 x 4096 x 4096.
 constexpr std::array kFloatTiles{
-    Candidate{{128, 128, 16, 8, 8, 2}, 1.0},
-    Candidate{{128, 128, 8, 8, 8, 2}, 0.95},
-    Candidate{{128, 256, 8, 8, 16, 2}, 0.95},
-    Candidate{{128, 64, 16, 8, 4, 2}, 0.85},
-    Candidate{{64, 64, 16, 4, 4, 2}, 0.7},
-    Candidate{{64, 64, 16, 8, 8, 2}, 0.6},
-    Candidate{{32, 32, 16, 4, 4, 2}, 0.45},
+    Candidate{{128, 64, 16, 8, 8, 2}, 1.0},
+    Candidate{{96, 128, 16, 12, 8, 2}, 1.0},
+    Candidate{{64, 128, 16, 8, 8, 2}, 0.98},
+    Candidate{{64, 64, 16, 8, 8, 2}, 0.95},
+    Candidate{{64, 64, 16, 4, 4, 2}, 0.78},
+    Candidate{{32, 32, 16, 4, 4, 2}, 0.65},
 };
 constexpr std::array kSoftwareTiles{
     Candidate{{32, 32, 16, 4, 4, 1}, 1.0},
@@ -54,14 +122,19 @@ std::int64_t shared_bytes(const ProductTile& tile, DType dtype) noexcept {
          quad;
 }
 
+std::span<const Candidate> tiles_of(DType dtype, const DeviceLimits& limits) noexcept {
+  if (limits.is_cpu) {
+    return kSoftwareTiles;
+  }
+  if (dtype == DType::f64) {
+    return kDoubleTiles;
+  }
+  return kFloatTiles;
+}
+
 // The last one where none fits: every device has room for it.
 ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limits) noexcept {
-  std::span<const Candidate> all = kFloatTiles;
-  if (limits.is_cpu) {
-    all = kSoftwareTiles;
-  } else if (request.dtype == DType::f64) {
-    all = kDoubleTiles;
-  }
+  const std::span<const Candidate> all = tiles_of(request.dtype, limits);
   ProductTile best = all.back().tile;
   if (limits.only_tile >= 0 && limits.only_tile < static_cast<int>(all.size())) {
     return all[static_cast<std::size_t>(limits.only_tile)].tile;
@@ -73,10 +146,14 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
     }
-    const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
-                               divided_up(request.columns, tile.columns);
-    const auto rounds = static_cast<double>(divided_up(tiles, std::max(1, limits.multiprocessors)));
-    const double time = rounds * tile.rows * tile.columns / candidate.use;
+    const double time = time_of(request,
+                                {.rows = tile.rows,
+                                 .columns = tile.columns,
+                                 .unit = tile.depth,
+                                 .use = candidate.use,
+                                 .more_depth = 32},
+                                kFloatPace,
+                                limits);
     if (best_time == 0 || time < best_time) {
       best = tile;
       best_time = time;
@@ -88,18 +165,23 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
 struct CooperativeCandidate {
   CooperativeTile tile;
   double use;
+  double more_depth;
 };
 
-// `use` is reasoned from probes; bench/gpu/tile_bench.cpp measures tile by tile.
+// Measured on an H100 by bench/gpu/tile_bench.cpp: `use` at 8192 x 8192 x 8192, `more_depth` at
+// 8192 x 2048 x 512. When to fetch is worth 40 TFLOP/s of 350 to the first tile, and costs the
+// second 15.
 constexpr std::array kCooperativeTiles{
-    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0},
-    CooperativeCandidate{{128, 256, 32, 64, 64}, 0.95},
-    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.94},
-    CooperativeCandidate{{128, 192, 64, 64, 48}, 0.9},
-    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.82},
-    CooperativeCandidate{{128, 128, 32, 64, 32}, 0.8},
-    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.5},
-    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.45},
+    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0, 200},
+    CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200},
+    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200},
+    CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200},
+    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150},
+    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120},
+    CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80},
+    CooperativeCandidate{{128, 64, 64, 64, 32}, 0.73, 80},
+    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.6, 80},
+    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.5, 80},
 };
 
 std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& request) noexcept {
@@ -135,10 +217,14 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
     }
-    const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
-                               divided_up(request.columns, tile.columns);
-    const auto rounds = static_cast<double>(divided_up(tiles, std::max(1, limits.multiprocessors)));
-    const double time = rounds * tile.rows * tile.columns / candidate.use;
+    const double time = time_of(request,
+                                {.rows = tile.rows,
+                                 .columns = tile.columns,
+                                 .unit = tile.depth,
+                                 .use = candidate.use,
+                                 .more_depth = candidate.more_depth},
+                                kCooperativePace,
+                                limits);
     if (best_time == 0 || time < best_time) {
       best = tile;
       best_time = time;
@@ -196,20 +282,16 @@ void choose_splits(const ProductRequest& request,
                    const DeviceLimits& limits,
                    ProductPlan& plan) noexcept {
   const std::int64_t groups = std::int64_t{plan.tiles_down} * plan.tiles_across * request.matrices;
-  const std::int64_t wanted = 2LL * std::max(1, limits.multiprocessors);
   const std::int64_t sums = request.matrices * request.rows * request.columns;
-  std::int64_t splits = 1;
-  if (groups < wanted) {
-    splits = std::min(divided_up(wanted, groups),
-                      std::max<std::int64_t>(1, request.depth / std::max(kLeastPart, unit)));
-    splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
-  }
-  const std::int64_t part = divided_up(divided_up(request.depth, splits), unit) * unit;
-  splits = part == 0 ? 1 : divided_up(request.depth, part);
-  plan.splits = static_cast<int>(splits);
-  plan.split_depth = static_cast<int>(part);
-  plan.groups = groups * splits;
-  plan.scratch_bytes = splits == 1 ? 0 : splits * sums * (request.dtype == DType::f64 ? 8 : 4);
+  const Unit kind = plan.is_thin          ? Unit::thin
+                    : plan.is_cooperative ? Unit::cooperative
+                                          : Unit::tile;
+  const Cut cut = cut_of(request, groups, unit, kind, limits);
+  plan.splits = static_cast<int>(cut.splits);
+  plan.split_depth = static_cast<int>(cut.part);
+  plan.groups = groups * cut.splits;
+  plan.scratch_bytes =
+      cut.splits == 1 ? 0 : cut.splits * sums * (request.dtype == DType::f64 ? 8 : 4);
 }
 
 }  // namespace
@@ -226,6 +308,10 @@ bool can_cooperate(DType dtype,
   const bool is_emulated =
       limits.emulates_matrix_units && (dtype == DType::f16 || dtype == DType::bf16);
   return ((has_units && limits.subgroup_size == 32) || is_emulated) && rows > 8 && columns > 8;
+}
+
+int tile_count(DType dtype, bool cooperates, const DeviceLimits& limits) noexcept {
+  return static_cast<int>(cooperates ? kCooperativeTiles.size() : tiles_of(dtype, limits).size());
 }
 
 Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits) {
@@ -301,8 +387,8 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
   key.add(bit(request.is_wide, 0) | bit(plan.is_exact, 1) | bit(request.a.along_depth, 2) |
           bit(request.b.along_depth, 3) | bit(request.a.width == 4, 4) |
           bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
-          bit(plan.is_rolled, 16) | bit(plan.is_cooperative, 17) | bit(request.is_baked, 18) |
-          static_cast<std::uint32_t>(request.dtype) << 8U);
+          bit(plan.is_rolled, 16) | bit(request.has_slices, 19) | bit(plan.is_cooperative, 17) |
+          bit(request.is_baked, 18) | static_cast<std::uint32_t>(request.dtype) << 8U);
   if (request.is_baked) {
     key.add(static_cast<std::uint32_t>(request.rows))
         .add(static_cast<std::uint32_t>(request.columns))
@@ -313,7 +399,8 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
     key.add(static_cast<std::uint32_t>(tile.rows) | static_cast<std::uint32_t>(tile.columns) << 16U)
         .add(static_cast<std::uint32_t>(tile.depth) |
              static_cast<std::uint32_t>(tile.warp_rows) << 8U |
-             static_cast<std::uint32_t>(tile.warp_columns) << 16U | bit(tile.is_emulated, 31));
+             static_cast<std::uint32_t>(tile.warp_columns) << 16U | bit(tile.fetches_late, 30) |
+             bit(tile.is_emulated, 31));
     return;
   }
   if (plan.is_thin) {

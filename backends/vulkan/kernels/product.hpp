@@ -18,6 +18,10 @@
 //                                                           from a multiple of their number on
 // They end in store_result() and store_results() (product_result.hpp), whose text stands before.
 //
+// A family may have slices of the depth that share something (kLongestSlice and its divisors): then
+//   void begin_slice(int k)                comes before a_at() of the slice's places, and
+//   BSlice b_slice(BSide side), BVALUE b_in(BSlice slice, int k)    come in the place of b_at()
+//
 // An exact product has whole tiles in both directions and whole slices: its last tiles are moved
 // back into the matrix, and store what is theirs alone. So nothing is read outside, nothing is
 // asked before a load, and an address is a base, an offset of 32 bits and a constant. Its family
@@ -49,7 +53,8 @@ struct ProductRequest {
   /// Whether it may be exact, for its strides: none below 0, offsets of at most 32 bits.
   bool has_offsets = false;
   bool has_epilogue = false;
-  int put_width = 1;  ///< Columns that can be put at once: 1, 4 or 8.
+  bool has_slices = false;  ///< Of kLongestSlice, and not thin.
+  int put_width = 1;        ///< Columns that can be put at once: 1, 4 or 8.
   SideForm a = {};
   SideForm b = {};
   std::int64_t matrices = 1;
@@ -80,6 +85,7 @@ struct CooperativeTile {
   int depth = 32;
   int warp_rows = 64;
   int warp_columns = 64;
+  bool fetches_late = true;  ///< When registers are free, not as soon as those of the loads are.
   bool is_emulated = false;
 
   [[nodiscard]] int threads() const noexcept {
@@ -124,11 +130,17 @@ inline constexpr std::string_view kProductMembers =
 /// The largest size of an axis, so that a kernel's tile of it can end in an int.
 inline constexpr std::int64_t kMostProductAxis = (std::int64_t{1} << 31U) - 4096;
 
+/// Slices of tiles without matrix units divide it.
+inline constexpr int kLongestSlice = 16;
+
 /// Whether a product of these sizes may take `cooperative`, if its sides have forms of width 8.
 [[nodiscard]] bool can_cooperate(DType dtype,
                                  std::int64_t rows,
                                  std::int64_t columns,
                                  const DeviceLimits& limits) noexcept;
+
+/// How many tiles DeviceLimits::only_tile may choose from.
+[[nodiscard]] int tile_count(DType dtype, bool cooperates, const DeviceLimits& limits) noexcept;
 
 /// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms and what
 /// it puts to what the kernel has. Errors: unsupported, more tiles than a launch can have.

@@ -148,7 +148,9 @@ ParameterBlock parameters_of(const WindowProduct& p,
   return out;
 }
 
-// {0} element type, {1} how weights are loaded.
+// Depths are channels, then taps; or taps, then channels, if a slice of the depth is of one tap
+// (TAPS_FIRST): then what a tap moves is computed once a slice. {0} element type, {1} how weights
+// are loaded.
 constexpr std::string_view kFunctions = R"(
 INDEX weight_first, source_first;
 int channel_first;
@@ -157,13 +159,24 @@ void set_matrix(int group) {{
   source_first = INDEX(group) * INDEX(p.channels) * p.source_channel;
   channel_first = group * p.rows;
 }}
+#if TAPS_FIRST
+INDEX weight_of_tap;
+int slice_tap;
+void begin_slice(int k) {{
+  slice_tap = k / CHANNELS;
+  weight_of_tap = INDEX(slice_tap / TAPS_X) * p.weight_y + INDEX(slice_tap % TAPS_X) * p.weight_x -
+                  INDEX(slice_tap * CHANNELS) * p.weight_channel;
+}}
+#endif
 struct ASide {{ INDEX first; bool is_inside; }};
 ASide a_side(int row) {{ return ASide(weight_first + INDEX(row) * p.weight_row, row < p.rows); }}
 AVALUE a_at(ASide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return AVALUE(0);
   }}
-#if LINEAR
+#if TAPS_FIRST
+  return load_{0}(p.weight, side.first + weight_of_tap + INDEX(k) * p.weight_channel);
+#elif LINEAR
   return {1}_{0}(p.weight, side.first + INDEX(k));
 #else
   const int tap = k % (TAPS_Y * TAPS_X);
@@ -183,6 +196,22 @@ BSide b_side(int column) {{
                x * p.stride_x + p.begin_x,
                column < p.columns);
 }}
+#if TAPS_FIRST
+struct BSlice {{ INDEX first; bool is_inside; }};
+BSlice b_slice(BSide side) {{
+  const int y = side.y + slice_tap / TAPS_X * p.tap_y;
+  const int x = side.x + slice_tap % TAPS_X * p.tap_x;
+  return BSlice(side.first + INDEX(y) * p.source_y + INDEX(x) * p.source_x -
+                    INDEX(slice_tap * CHANNELS) * p.source_channel,
+                side.is_inside && uint(y) < uint(p.size_y) && uint(x) < uint(p.size_x));
+}}
+BVALUE b_in(BSlice slice, int k) {{
+  if (!slice.is_inside || k >= p.depth) {{
+    return C(0);
+  }}
+  return load_{0}(p.source, slice.first + INDEX(k) * p.source_channel);
+}}
+#else
 BVALUE b_at(BSide side, int k) {{
   const int tap = k % (TAPS_Y * TAPS_X);
   const int y = side.y + tap / TAPS_X * p.tap_y;
@@ -194,6 +223,7 @@ BVALUE b_at(BSide side, int k) {{
                   side.first + INDEX(k / (TAPS_Y * TAPS_X)) * p.source_channel +
                       INDEX(y) * p.source_y + INDEX(x) * p.source_x);
 }}
+#endif
 void put(int row, int column, C sum) {{
   const uint plane = uint(p.windows_y) * uint(p.windows_x);
   const uint place = uint(column) % plane;
@@ -220,12 +250,17 @@ std::string members_of(std::string_view members, bool wide) {
 ProductFunctions functions_of(const WindowProduct& p,
                               const ProductResult& result,
                               const ProductRequest& request,
-                              bool linear) {
-  std::string text = fmt::format("#define LINEAR {}\n#define TAPS_Y {}\n#define TAPS_X {}\n{}",
-                                 linear ? 1 : 0,
-                                 std::max<std::int64_t>(1, p.axes[0].taps),
-                                 std::max<std::int64_t>(1, p.axes[1].taps),
-                                 glsl_quads(p.dtype));
+                              bool linear,
+                              bool taps_first) {
+  std::string text = fmt::format(
+      "#define LINEAR {}\n#define TAPS_FIRST {}\n#define CHANNELS {}\n"
+      "#define TAPS_Y {}\n#define TAPS_X {}\n{}",
+      linear ? 1 : 0,
+      taps_first ? 1 : 0,
+      p.channels,
+      std::max<std::int64_t>(1, p.axes[0].taps),
+      std::max<std::int64_t>(1, p.axes[1].taps),
+      glsl_quads(p.dtype));
   text += result.text(request.is_wide);
   text += fmt::format(
       fmt::runtime(kFunctions), glsl_suffix(p.dtype), request.a.width == 4 ? "load4" : "load");
@@ -256,13 +291,16 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
     }
   }
   const bool linear = has_linear_weight(p);
-  const bool by_fours = linear && depth % 4 == 0 && (p.rows == 1 || p.weight_row % 4 == 0) &&
-                        (p.groups == 1 || p.weight_group % 4 == 0) &&
-                        is_aligned_to_quad(p.weight, p.dtype);
+  // Thin products have no slices, and few channels none of one tap.
+  const bool taps_first = p.rows > 8 && p.channels % kLongestSlice == 0 && taps_of(p) > 1;
+  const bool by_fours =
+      !taps_first && linear && depth % 4 == 0 && (p.rows == 1 || p.weight_row % 4 == 0) &&
+      (p.groups == 1 || p.weight_group % 4 == 0) && is_aligned_to_quad(p.weight, p.dtype);
   const ProductResult result(call, p.dtype, encoder.limits());
   ProductRequest request{.dtype = p.dtype,
                          .is_wide = is_wide(p) || result.reach() > kMostProductAxis,
                          .has_epilogue = result.has_epilogue(),
+                         .has_slices = taps_first,
                          .a = {.along_depth = true, .width = by_fours ? 4 : 1},
                          .b = {.along_depth = false, .width = 1},
                          .matrices = p.groups,
@@ -279,11 +317,12 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
   key.add(0U)
       .add(linear)
       .add(static_cast<std::uint32_t>(p.axes[0].taps))
-      .add(static_cast<std::uint32_t>(p.axes[1].taps));
+      .add(static_cast<std::uint32_t>(p.axes[1].taps))
+      .add(taps_first ? static_cast<std::uint32_t>(p.channels) : 0U);
   result.add_words(key);
   return dispatch_product(
       encoder, request, plan, key, parameters_of(p, result, request, plan, partial), [&] {
-        return functions_of(p, result, request, linear);
+        return functions_of(p, result, request, linear, taps_first);
       });
 }
 

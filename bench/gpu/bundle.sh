@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# bench/gpu/bundle.sh ARCHIVE.tgz PROGRAM...: packs these programs, stripped, the shared libraries that they need beside the C library's own,
+# and the scripts of this folder: all that measure.sh needs on a machine where nothing of Hearth was built.
+set -euo pipefail
+(($# >= 2)) || { echo "usage: $0 ARCHIVE.tgz PROGRAM..." >&2; exit 2; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+archive=$1
+shift
+to=$(mktemp -d)
+trap 'rm -rf "$to"' EXIT
+mkdir -p "$to/lib"
+for program in "$@"; do
+  strip -o "$to/$(basename "$program")" "$program"
+  # What belongs to the C library has to be the other machine's.
+  ldd "$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt)\.so' |
+    while IFS= read -r library; do
+      [[ -e $to/lib/$(basename "$library") ]] || cp -L "$library" "$to/lib/"
+    done
+done
+cp "$here/measure.sh" "$here/torch_figures.py" "$to/"
+tar -C "$to" -czf "$archive" .
+du -h "$archive"

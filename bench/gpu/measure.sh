@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# bench/gpu/measure.sh OUTPUT [SECTION...]: the GPU table, ours and PyTorch's beside each other, section by section; each takes less than
+# eight minutes. A section whose results lie in OUTPUT already is skipped, so that a second call goes on where the first was cut off.
+# Runs in a folder of bundle.sh's. HEARTH_GPU_DEVICE names the device (vulkan:0); without PyTorch only ours is measured.
+set -uo pipefail
+(($# >= 1)) || { echo "usage: $0 OUTPUT [SECTION...]" >&2; exit 2; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+output=$1
+shift
+sections=("$@")
+((${#sections[@]} > 0)) || sections=(copy gelu rows matmul layers launch train transformer)
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+mkdir -p "$output"
+
+# measure NAME COMMAND...: the lines of COMMAND, to NAME.jsonl once it has ended well.
+failures=0
+measure() {
+  local to="$output/$1.jsonl"
+  shift
+  [[ ! -e $to ]] || return 0
+  if timeout 470 "$@" > "$to.part"; then
+    mv "$to.part" "$to"
+  else
+    echo "failed ($?): $*" >&2
+    failures=$((failures + 1))
+  fi
+}
+
+for section in "${sections[@]}"; do
+  measure "hearth.$section" "$here/hearth-gpu-bench" "$section" --device "${HEARTH_GPU_DEVICE:-vulkan:0}"
+  if python3 -c 'import torch' 2> /dev/null; then
+    measure "torch.$section" python3 "$here/torch_figures.py" "$section"
+  fi
+done
+exit $((failures > 0))

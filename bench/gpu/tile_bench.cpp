@@ -1,0 +1,405 @@
+// hearth-gpu-tiles [--dtype f16] [--size ROWSxCOLUMNSxDEPTH] [--transposed a|b|ab] [--tile N]
+// [--dump FOLDER]
+// [--texts FOLDER]: what each tile of the tables in product.cpp gives for a product of one's
+// choice, one JSON line each, with the largest error among some thousand sums that are computed
+// anew. --dump writes each kernel's text to FOLDER (with --pretend 1 those that an H100 would get,
+// and nothing is measured), and --texts measures such texts, edited at will, in place of ours: a
+// file TILE.NAME.comp runs with the grid of that tile. Clocks are warmed by time, and factors are
+// random: a GPU multiplies zeros faster.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/kernels/matrix_product.hpp"
+#include "backends/vulkan/kernels/product.hpp"
+#include "backends/vulkan/launch_encoder.hpp"
+#include "backends/vulkan/physical_list.hpp"
+#include "backends/vulkan/shader_store.hpp"
+
+namespace hearth::vulkan {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+namespace fs = std::filesystem;
+
+struct Choice {
+  std::string device = "0";
+  std::string transposed;
+  std::string dump;
+  std::string texts;
+  DType dtype = DType::f16;
+  std::int64_t rows = 4096, columns = 4096, depth = 4096;
+  int tile = -1;
+  bool pretends = false;
+};
+
+constexpr std::int64_t kSamples = 4096;
+
+/// Forwards to the encoder of launches with other limits, and other texts where there are some.
+class TileEncoder final : public KernelEncoder {
+ public:
+  TileEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops, bool pretends)
+      : own_(device, shaders, ops), limits_(device.limits()), pretends_(pretends) {
+    if (pretends) {
+      limits_ = {.subgroup_size = 32,
+                 .shared_bytes = 49152,
+                 .most_group_threads = 1024,
+                 .most_groups_x = 2147483647,
+                 .has_f64 = true,
+                 .has_f16_arithmetic = true,
+                 .has_cooperative_matrix = true,
+                 .has_cooperative_bf16 = true,
+                 .multiprocessors = 132};
+    }
+    limits_.baked_from = 0;
+  }
+  [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
+  [[nodiscard]] Status dispatch(const ShaderKey& key,
+                                ShaderText text,
+                                const ParameterBlock& parameters,
+                                Grid grid) override {
+    const bool is_main = dispatches_++ == 0;
+    ShaderKey own = key;
+    own.add(number_).add(limits_.only_tile);
+    const auto make = [&]() -> std::string {
+      if (is_main && !text_.empty()) {
+        return text_;
+      }
+      std::string made = text();
+      if (is_main && !dump_.empty()) {
+        std::ofstream(dump_) << made;
+      }
+      return made;
+    };
+    if (pretends_) {
+      static_cast<void>(make());
+      return {};
+    }
+    return own_.dispatch(own, make, parameters, grid);
+  }
+  void barrier() override { own_.barrier(); }
+  [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override {
+    return own_.scratch(size_bytes);
+  }
+  [[nodiscard]] std::uint64_t error_cell() const noexcept override { return 0; }
+  [[nodiscard]] std::uint64_t guard() const noexcept override { return 0; }
+  [[nodiscard]] std::span<const std::int8_t> keeps() const noexcept override { return {}; }
+
+  /// What comes next: a tile of the table, and another text for it.
+  void set(int tile, std::string text, std::string dump) {
+    limits_.only_tile = tile;
+    text_ = std::move(text);
+    dump_ = std::move(dump);
+    ++number_;
+  }
+  void begin() noexcept { dispatches_ = 0; }
+
+ private:
+  LaunchEncoder own_;
+  DeviceLimits limits_;
+  bool pretends_;
+  std::string text_;
+  std::string dump_;
+  int dispatches_ = 0;
+  int number_ = 0;
+};
+
+class Tiles final {
+ public:
+  explicit Tiles(Choice choice) : choice_(std::move(choice)) {
+    const PhysicalList list = list_physical().value();
+    device_ = VulkanDevice::open("gpu", list.instance, list.devices.at(std::stoul(choice_.device)))
+                  .value();
+    shaders_ = ShaderStore::make(device_).value();
+    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
+    encoder_ = std::make_unique<TileEncoder>(*device_, *shaders_, *ops_, choice_.pretends);
+    const std::int64_t size = size_bytes(choice_.dtype);
+    a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
+    b_ = device_->make_buffer(choice_.depth * choice_.columns * size, BufferPlace::device).value();
+    y_ = device_->make_buffer(choice_.rows * choice_.columns * size, BufferPlace::device).value();
+    errors_ = device_->make_buffer(kSamples * 4, BufferPlace::host_read).value();
+    fill(a_, choice_.rows * choice_.depth, 1);
+    fill(b_, choice_.depth * choice_.columns, 2);
+    wait();
+  }
+
+  void run() {
+    if (!choice_.texts.empty()) {
+      std::vector<fs::path> files;
+      for (const fs::directory_entry& entry : fs::directory_iterator(choice_.texts)) {
+        files.push_back(entry.path());
+      }
+      std::ranges::sort(files);
+      for (const fs::path& file : files) {
+        std::ostringstream text;
+        text << std::ifstream(file).rdbuf();
+        measure(std::stoi(file.filename().string()), text.str(), file.stem().string());
+      }
+      return;
+    }
+    for (int tile = 0; tile < tile_count(choice_.dtype, has_units(), encoder_->limits()); ++tile) {
+      if (choice_.tile < 0 || choice_.tile == tile) {
+        measure(tile, "", std::to_string(tile));
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool has_units() const noexcept {
+    return can_cooperate(choice_.dtype, choice_.rows, choice_.columns, encoder_->limits());
+  }
+
+  void wait() {
+    ops_->flush().value();
+    const VkSemaphore semaphore = ops_->semaphore();
+    const std::uint64_t value = ops_->submitted();
+    VkSemaphoreWaitInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+    info.semaphoreCount = 1;
+    info.pSemaphores = &semaphore;
+    info.pValues = &value;
+    constexpr std::uint64_t kMost = 60'000'000'000U;
+    if (device_->api().vkWaitSemaphores(device_->handle(), &info, kMost) != VK_SUCCESS) {
+      throw std::runtime_error("the GPU does not come to an end");
+    }
+  }
+
+  // Sums of four uniform numbers: about normal.
+  void fill(const Buffer& buffer, std::int64_t count, int seed) {
+    constexpr int kThreads = 256;
+    ParameterBlock parameters;
+    parameters.add(buffer.address()).add(static_cast<std::int32_t>(count)).add(seed);
+    ShaderKey key(ShaderFamily::custom);
+    key.add(1U);
+    const auto text = [&] {
+      return glsl_prelude({.threads = kThreads}) +
+             glsl_parameters("uint64_t to; int count; int seed; ", parameters.size_bytes()) +
+             fmt::format(R"(
+uint mix_bits(uint x) {{
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}}
+void main() {{
+  const uint i = GROUP * 256u + THREAD;
+  if (i >= uint(p.count)) {{
+    return;
+  }}
+  float sum = -2.0;
+  for (uint k = 0u; k < 4u; ++k) {{
+    sum += float(mix_bits(mix_bits(i * 4u + k) + uint(p.seed) * 0x9e3779b9u) >> 8) / 16777216.0;
+  }}
+  store_{}(p.to, int(i), sum * 1.7320508);
+}})",
+                         glsl_suffix(choice_.dtype));
+    };
+    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    ops_->begin_launch({}, {}).value();
+    ops_->dispatch(pipeline, parameters, encoder_->linear((count + kThreads - 1) / kThreads))
+        .value();
+    ops_->barrier();
+  }
+
+  [[nodiscard]] MatrixProduct product() const {
+    const auto data = [](const Buffer& buffer) {
+      return reinterpret_cast<const std::byte*>(buffer.address());  // NOLINT: a device address
+    };
+    const bool turns_a = choice_.transposed.find('a') != std::string::npos;
+    const bool turns_b = choice_.transposed.find('b') != std::string::npos;
+    return {.dtype = choice_.dtype,
+            .a = data(a_),
+            .b = data(b_),
+            .rows = choice_.rows,
+            .columns = choice_.columns,
+            .depth = choice_.depth,
+            .a_row = turns_a ? 1 : choice_.depth,
+            .a_depth = turns_a ? choice_.rows : 1,
+            .b_depth = turns_b ? 1 : choice_.columns,
+            .b_column = turns_b ? choice_.depth : 1};
+  }
+
+  void encode() {
+    const OpRecord record;
+    const Layout layout(Shape{choice_.rows, choice_.columns});
+    const TensorView view{
+        reinterpret_cast<std::byte*>(y_.address()), &layout, choice_.dtype};  // NOLINT
+    const KernelCall call{OpView(record, nullptr), {}, std::span(&view, 1), nullptr, nullptr};
+    const ByteSpan span{y_.address(), y_.address() + static_cast<std::uint64_t>(y_.size_bytes())};
+    encoder_->begin();
+    ops_->begin_launch({}, {&span, 1}).value();
+    if (const Status status = encode_product(product(), call, *encoder_); !status.has_value()) {
+      throw std::runtime_error(status.error().text);
+    }
+  }
+
+  // Of each sample: a place of the result, spread over it, its sum anew and how far it is off.
+  double largest_error() {
+    constexpr int kThreads = 64;
+    const MatrixProduct p = product();
+    ParameterBlock parameters;
+    parameters.add(a_.address()).add(b_.address()).add(y_.address()).add(errors_.address());
+    for (const std::int64_t value :
+         {p.rows, p.columns, p.depth, p.a_row, p.a_depth, p.b_depth, p.b_column}) {
+      parameters.add(static_cast<std::int32_t>(value));
+    }
+    ShaderKey key(ShaderFamily::custom);
+    key.add(2U);
+    const auto text = [&] {
+      return glsl_prelude({.threads = kThreads}) +
+             glsl_parameters(
+                 "uint64_t a; uint64_t b; uint64_t y; uint64_t errors; int rows; int columns; "
+                 "int depth; int a_row; int a_depth; int b_depth; int b_column; ",
+                 parameters.size_bytes()) +
+             fmt::format(R"(
+void main() {{
+  const uint i = GROUP * {0}u + THREAD;
+  // Edges too: the first and the last rows and columns are half of all.
+  const uint far = i * 2654435761u;
+  const int row = (i & 3u) == 0u ? p.rows - 1 - int(far % 200u) % p.rows : int(far % uint(p.rows));
+  const uint more = far / 7u + i * 40503u;
+  const int column = (i & 3u) == 1u ? p.columns - 1 - int(more % 200u) % p.columns
+                                    : int(more % uint(p.columns));
+  float sum = 0.0;
+  for (int k = 0; k < p.depth; ++k) {{
+    sum += load_{1}(p.a, row * p.a_row + k * p.a_depth) *
+           load_{1}(p.b, k * p.b_depth + column * p.b_column);
+  }}
+  const float off = abs(load_{1}(p.y, row * p.columns + column) - sum);
+  store_f32(p.errors, int(i), off >= 0.0 ? off : 1e30);
+}})",
+                         kThreads,
+                         glsl_suffix(choice_.dtype));
+    };
+    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    ops_->barrier();
+    ops_->begin_launch({}, {}).value();
+    ops_->dispatch(pipeline, parameters, {.x = kSamples / kThreads}).value();
+    ops_->barrier();
+    wait();
+    const auto* const found = reinterpret_cast<const float*>(errors_.host());  // NOLINT
+    return *std::max_element(found, found + kSamples);
+  }
+
+  double microseconds(int count) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < count; ++i) {
+      encode();
+    }
+    wait();
+    return Seconds(std::chrono::steady_clock::now() - start).count() / count * 1e6;
+  }
+
+  void measure(int tile, const std::string& text, const std::string& label) {
+    const std::string dump =
+        choice_.dump.empty() ? "" : fmt::format("{}/{}.ours.comp", choice_.dump, tile);
+    encoder_->set(tile, text, dump);
+    try {
+      // Poison: what is not written is found.
+      fill(y_, choice_.rows * choice_.columns, 3);
+      encode();
+      if (choice_.pretends) {
+        return;
+      }
+      const double error = largest_error();
+      const double once = microseconds(2);
+      const int count = std::clamp(static_cast<int>(20000 / once), 2, 200);
+      for (double spent = 0; spent < 150000;) {
+        spent += microseconds(count) * count;
+      }
+      std::array<double, 9> times{};
+      for (double& time : times) {
+        time = microseconds(count);
+      }
+      std::ranges::sort(times);
+      const double median = times[times.size() / 2];
+      const double work = 2.0 * static_cast<double>(choice_.rows) *
+                          static_cast<double>(choice_.columns) * static_cast<double>(choice_.depth);
+      fmt::print(
+          "{{\"tile\": \"{}\", \"dtype\": \"{}\", \"size\": \"{}x{}x{}\", \"transposed\": \"{}\", "
+          "\"median_us\": {:.2f}, \"min_us\": {:.2f}, \"TFLOPs\": {:.1f}, \"error\": {:.3g}}}\n",
+          label,
+          name(choice_.dtype),
+          choice_.rows,
+          choice_.columns,
+          choice_.depth,
+          choice_.transposed,
+          median,
+          times.front(),
+          work / median / 1e6,
+          error);
+    } catch (const std::exception& error) {
+      fmt::print("{{\"tile\": \"{}\", \"failed\": \"{:.300}\"}}\n", label, error.what());
+    }
+    std::fflush(stdout);
+  }
+
+  Choice choice_;
+  std::shared_ptr<const VulkanDevice> device_;
+  std::unique_ptr<ShaderStore> shaders_;
+  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<TileEncoder> encoder_;
+  Buffer a_, b_, y_, errors_;
+};
+
+Choice parse(const std::vector<std::string>& arguments) {
+  Choice choice;
+  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+    const std::string& key = arguments[i];
+    const std::string& value = arguments[i + 1];
+    if (key == "--dtype") {
+      choice.dtype = value == "f32"    ? DType::f32
+                     : value == "f64"  ? DType::f64
+                     : value == "bf16" ? DType::bf16
+                                       : DType::f16;
+    } else if (key == "--size") {
+      const std::size_t x = value.find('x');
+      const std::size_t second = value.find('x', x + 1);
+      choice.rows = std::stoll(value);
+      choice.columns = std::stoll(value.substr(x + 1));
+      choice.depth = std::stoll(value.substr(second + 1));
+    } else if (key == "--transposed") {
+      choice.transposed = value;
+    } else if (key == "--tile") {
+      choice.tile = std::stoi(value);
+    } else if (key == "--dump") {
+      choice.dump = value;
+    } else if (key == "--texts") {
+      choice.texts = value;
+    } else if (key == "--pretend") {
+      choice.pretends = value == "1";
+    } else if (key == "--device") {
+      choice.device = value;
+    } else {
+      throw std::runtime_error("no option " + key);
+    }
+  }
+  return choice;
+}
+
+}  // namespace
+}  // namespace hearth::vulkan
+
+int main(int argc, char** argv) {
+  try {
+    hearth::vulkan::Tiles(hearth::vulkan::parse({argv + 1, argv + argc})).run();
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hearth-gpu-tiles: {}\n", error.what());
+    return 1;
+  }
+}
