@@ -39,7 +39,7 @@ enum class Setting : std::uint8_t {
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 17;
+inline constexpr int kSettingCount = 18;
 
 struct SettingInfo {
   Setting setting;
