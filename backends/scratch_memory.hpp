@@ -22,6 +22,12 @@ class ScratchMemory {
   /// Errors: out_of_memory; what a program's memory strategy throws.
   [[nodiscard]] virtual Result<std::byte*> take(std::int64_t size_bytes) = 0;
   virtual void give_back() noexcept = 0;
+  /// The same for a kernel that runs later: the bytes are in use up to this value of the ops'
+  /// stream.
+  virtual void give_back_after(std::uint64_t op_value) noexcept {
+    static_cast<void>(op_value);
+    give_back();
+  }
 };
 
 }  // namespace hearth

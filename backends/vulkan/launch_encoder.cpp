@@ -38,10 +38,19 @@ void LaunchEncoder::barrier() {
   }
 }
 
-// All launches share one piece, which orders those that use it.
+// A piece of the device's memory serves one launch after another: its bytes order those that use
+// it. A backend that is driven without a device has a piece of its own.
 Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   if (!terms_.records) {
     return kNowhere;
+  }
+  if (memory_ != nullptr) {
+    memory_->give_back_after(ops_.open_value());  // a second call of one launch
+    HEARTH_TRY(const std::byte* const bytes, memory_->take(size_bytes));
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes);  // NOLINT: a device address
+    const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
+    HEARTH_TRY_STATUS(ops_.begin_launch({}, {&span, 1}));
+    return address;
   }
   if (size_bytes > scratch_.size_bytes()) {
     HEARTH_TRY(const std::uint64_t ended, ops_.completed());

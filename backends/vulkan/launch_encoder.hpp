@@ -6,6 +6,8 @@
 #include <deque>
 #include <span>
 
+#include <hearth/backends/scratch_memory.hpp>
+
 #include "command_stream.hpp"
 #include "kernel_encoder.hpp"
 #include "shader_store.hpp"
@@ -27,6 +29,14 @@ class LaunchEncoder final : public KernelEncoder {
   LaunchEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops) noexcept
       : device_(device), shaders_(shaders), ops_(ops) {}
 
+  /// From here on scratch comes out of the device's own memory.
+  void use_scratch(ScratchMemory& memory) noexcept { memory_ = &memory; }
+  /// The launch's scratch is free once the open batch has ended.
+  void give_scratch_back() noexcept {
+    if (memory_ != nullptr) {
+      memory_->give_back_after(ops_.open_value());
+    }
+  }
   void begin(const LaunchTerms& terms) noexcept {
     terms_ = terms;
     is_compiling_ = false;
@@ -62,7 +72,8 @@ class LaunchEncoder final : public KernelEncoder {
   LaunchTerms terms_;
   bool is_compiling_ = false;
   std::uint64_t dispatches_ = 0;
-  Buffer scratch_;
+  ScratchMemory* memory_ = nullptr;
+  Buffer scratch_;  ///< Without such memory.
   std::deque<Outgrown> outgrown_;
 };
 

@@ -1,5 +1,6 @@
 #include "pipeline_maker.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -24,8 +25,9 @@ std::span<const std::byte> bytes_of(std::string_view text) noexcept {
 }  // namespace
 
 Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
-    std::shared_ptr<const VulkanDevice> device) {
+    std::shared_ptr<const VulkanDevice> device, std::vector<std::uint64_t> failing) {
   std::shared_ptr<PipelineMaker> store(new PipelineMaker(std::move(device)));  // NOLINT
+  store->failing_ = std::move(failing);
   const VulkanDevice& d = *store->device_;
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
@@ -148,7 +150,19 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family, const std::str
   return module;
 }
 
+// Whether this one may be made, by the plan of a test.
+Status PipelineMaker::begin() {
+  const MutexLock lock(mutex_);
+  ++begun_;
+  if (std::ranges::find(failing_, begun_) == failing_.end()) {
+    return {};
+  }
+  return Error{.code = ErrorCode::kernel_failed,
+               .text = fmt::format("compilation {} fails as planned", begun_)};
+}
+
 Result<VkPipeline> PipelineMaker::pipeline(ShaderFamily family, const std::string& text) {
+  HEARTH_TRY_STATUS(begin());
   HEARTH_TRY(SpirvModule words, module_of(family, text));
   if (has_cooperative_matrices(words)) {
     HEARTH_TRY(

@@ -27,9 +27,10 @@ struct ShaderCounts {
 
 class PipelineMaker final {
  public:
+  /// `failing`: these pipelines fail, counted from 1, for tests.
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<PipelineMaker>> make(
-      std::shared_ptr<const VulkanDevice> device);
+      std::shared_ptr<const VulkanDevice> device, std::vector<std::uint64_t> failing = {});
   /// Saves what is new.
   ~PipelineMaker();
   PipelineMaker(const PipelineMaker&) = delete;
@@ -48,6 +49,7 @@ class PipelineMaker final {
   explicit PipelineMaker(std::shared_ptr<const VulkanDevice> device) noexcept
       : device_(std::move(device)) {}
   void load();
+  [[nodiscard]] Status begin() HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] Result<SpirvModule> module_of(ShaderFamily family, const std::string& text)
       HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
@@ -62,6 +64,8 @@ class PipelineMaker final {
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);
   bool has_new_pipelines_ HEARTH_GUARDED_BY(mutex_) = false;
   std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
+  std::vector<std::uint64_t> failing_;
+  std::uint64_t begun_ HEARTH_GUARDED_BY(mutex_) = 0;
   ShaderCounts counts_ HEARTH_GUARDED_BY(mutex_);
 };
 

@@ -5,8 +5,10 @@
 namespace hearth::vulkan {
 
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
-                                                       Executor* executor) {
-  HEARTH_TRY(std::shared_ptr<PipelineMaker> maker, PipelineMaker::make(std::move(device)));
+                                                       Executor* executor,
+                                                       std::vector<std::uint64_t> failing) {
+  HEARTH_TRY(std::shared_ptr<PipelineMaker> maker,
+             PipelineMaker::make(std::move(device), std::move(failing)));
   std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker)));  // NOLINT
   if (executor != nullptr) {
     store->pool_ = std::make_unique<CompilePool>(*executor, store->maker_);

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "compile_pool.hpp"
 #include "pipeline_maker.hpp"
@@ -17,7 +19,9 @@ class ShaderStore final {
   /// Without an executor all is made where it is asked for. Lifetime: the executor outlives it.
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<ShaderStore>> make(
-      std::shared_ptr<const VulkanDevice> device, Executor* executor);
+      std::shared_ptr<const VulkanDevice> device,
+      Executor* executor,
+      std::vector<std::uint64_t> failing = {});
 
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return maker_->layout(); }
   /// The pipeline of a key. `text` is made for one that is new. One that failed fails again.

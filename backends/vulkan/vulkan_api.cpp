@@ -69,6 +69,10 @@ Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device) {
   HEARTH_TRY_STATUS(load(api.function, instance.vkGetDeviceProcAddr(device, #function), #function));
   HEARTH_VULKAN_DEVICE_FUNCTIONS(HEARTH_VULKAN_LOAD)
 #undef HEARTH_VULKAN_LOAD
+#define HEARTH_VULKAN_LOAD(name_) \
+  HEARTH_TRY_STATUS(load(api.name_.function, instance.vkGetDeviceProcAddr(device, #name_), #name_));
+  HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_LOAD)
+#undef HEARTH_VULKAN_LOAD
   return api;
 }
 

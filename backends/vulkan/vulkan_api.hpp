@@ -6,9 +6,13 @@
 #define VK_NO_PROTOTYPES 1
 #include <vulkan/vulkan_core.h>
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <hearth/runtime/base/result.hpp>
 
@@ -54,11 +58,8 @@ namespace hearth::vulkan {
   X(vkCmdDispatch)                        \
   X(vkCmdPipelineBarrier)                 \
   X(vkCmdCopyBuffer)                      \
-  X(vkQueueSubmit)                        \
   X(vkCreateSemaphore)                    \
   X(vkDestroySemaphore)                   \
-  X(vkGetSemaphoreCounterValue)           \
-  X(vkWaitSemaphores)                     \
   X(vkCreateShaderModule)                 \
   X(vkDestroyShaderModule)                \
   X(vkCreatePipelineLayout)               \
@@ -71,7 +72,13 @@ namespace hearth::vulkan {
   X(vkCreateQueryPool)                    \
   X(vkDestroyQueryPool)                   \
   X(vkCmdResetQueryPool)                  \
-  X(vkCmdWriteTimestamp)                  \
+  X(vkCmdWriteTimestamp)
+
+/// Those that may answer that the device is lost.
+#define HEARTH_VULKAN_LOSS_FUNCTIONS(X) \
+  X(vkQueueSubmit)                      \
+  X(vkGetSemaphoreCounterValue)         \
+  X(vkWaitSemaphores)                   \
   X(vkGetQueryPoolResults)
 
 #define HEARTH_VULKAN_MEMBER(function) PFN_##function function = nullptr;
@@ -97,8 +104,53 @@ class VulkanLibrary final {
 struct InstanceApi {
   HEARTH_VULKAN_INSTANCE_FUNCTIONS(HEARTH_VULKAN_MEMBER)
 };
+
+/// For tests: from one call on the driver seems to have lost the device. Threads: any.
+class CallFaults final {
+ public:
+  /// `settle` ends what the device really does at that moment.
+  CallFaults(std::uint64_t lost_at_call, std::function<void()> settle)
+      : lost_at_call_(lost_at_call), settle_(std::move(settle)) {}
+  [[nodiscard]] bool loses_device() {
+    const std::uint64_t call = calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (call == lost_at_call_) {
+      settle_();
+    }
+    return call >= lost_at_call_;
+  }
+
+ private:
+  const std::uint64_t lost_at_call_;
+  const std::function<void()> settle_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+/// A function that may answer that the device is lost.
+template <class Function>
+struct LossCall;
+template <class... Parameters>
+struct LossCall<VkResult (*)(Parameters...)> {
+  VkResult (*function)(Parameters...) = nullptr;
+  std::shared_ptr<CallFaults> faults = nullptr;  ///< Null: none.
+
+  VkResult operator()(Parameters... parameters) const {
+    return faults != nullptr && faults->loses_device() ? VK_ERROR_DEVICE_LOST
+                                                       : function(parameters...);
+  }
+};
+
 struct DeviceApi {
   HEARTH_VULKAN_DEVICE_FUNCTIONS(HEARTH_VULKAN_MEMBER)
+#define HEARTH_VULKAN_LOSS_MEMBER(function) LossCall<PFN_##function> function;
+  HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_LOSS_MEMBER)
+#undef HEARTH_VULKAN_LOSS_MEMBER
+
+  /// From here on.
+  void inject(const std::shared_ptr<CallFaults>& faults) {
+#define HEARTH_VULKAN_INJECT(function) function.faults = faults;
+    HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_INJECT)
+#undef HEARTH_VULKAN_INJECT
+  }
 };
 #undef HEARTH_VULKAN_MEMBER
 

@@ -125,8 +125,11 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                      describe(list)),
                  .device = options.name};
   }
-  HEARTH_TRY(parts->device, VulkanDevice::open(options.name, list.instance, list.devices[index]));
-  HEARTH_TRY(parts->shaders, ShaderStore::make(parts->device, options.executor));
+  HEARTH_TRY(parts->device,
+             VulkanDevice::open(
+                 options.name, list.instance, list.devices[index], options.faults.lost_at_call));
+  HEARTH_TRY(parts->shaders,
+             ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
   parts->pages = std::make_unique<DevicePages>(parts->device);
   HEARTH_TRY(
       parts->ops,
@@ -170,6 +173,10 @@ bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) const 
   wait.semaphoreCount = static_cast<std::uint32_t>(semaphores.size());
   wait.pSemaphores = semaphores.data();
   wait.pValues = values.data();
+  if (options.faults.lost_at_call != 0) {
+    device->api().vkDeviceWaitIdle(
+        device->handle());  // it may still run what it seems to have lost
+  }
   const VkResult result = device->api().vkWaitSemaphores(
       device->handle(), &wait, static_cast<std::uint64_t>(within.count()));
   return result != VK_TIMEOUT;  // what is lost has ended
@@ -354,6 +361,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     }
     p.encoder->forget_dispatches();
     issue.status = p.note(p.encode(launch));
+    p.encoder->give_scratch_back();
     if (issue.status.has_value() && p.encoder->is_compiling()) {
       issue.status = Error{.code = ErrorCode::unsupported,
                            .text = "its kernel is being compiled",
@@ -384,6 +392,10 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
 
 Status VulkanBackend::flush() {
   return parts_->has_lost() ? Status(parts_->lost()) : parts_->note(parts_->ops->flush());
+}
+
+void VulkanBackend::use_scratch(ScratchMemory& scratch) noexcept {
+  parts_->encoder->use_scratch(scratch);
 }
 
 // ---- copies ----

@@ -23,7 +23,7 @@ struct VulkanOptions {
   /// For the threads that compile while the device goes on; null: all is compiled where it is
   /// needed first. Outlives the backend.
   Executor* executor = nullptr;
-  FaultPlan faults = {};  ///< lost_at_submit, failing_submits and failing_compiles of it.
+  FaultPlan faults = {};  ///< lost_at_submit, lost_at_call and failing_compiles of it.
 };
 
 /// What vulkan_devices() tells of a physical device.
@@ -61,6 +61,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
                                                const std::byte* from,
                                                std::span<const TimelinePoint> after) override;
+  void use_scratch(ScratchMemory& scratch) noexcept override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;

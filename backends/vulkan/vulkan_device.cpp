@@ -133,7 +133,8 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
 Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
     std::string name,
     std::shared_ptr<const VulkanInstance> instance,
-    const PhysicalDevice& physical) {
+    const PhysicalDevice& physical,
+    std::uint64_t lost_at_call) {
   if (!physical.lack.empty()) {
     return Error{.code = ErrorCode::unsupported,
                  .text = fmt::format(
@@ -145,6 +146,11 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
   device->read_limits();
   HEARTH_TRY_STATUS(device->create());
   HEARTH_TRY_STATUS(device->pick_memory_types());
+  if (lost_at_call != 0) {
+    device->api_.inject(std::make_shared<CallFaults>(
+        lost_at_call,
+        [wait = device->api_.vkDeviceWaitIdle, handle = device->handle_] { wait(handle); }));
+  }
   return std::shared_ptr<const VulkanDevice>(std::move(device));
 }
 

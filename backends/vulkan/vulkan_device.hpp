@@ -52,11 +52,13 @@ enum class BufferPlace : std::uint8_t {
 
 class VulkanDevice final {
  public:
+  /// `lost_at_call`: as FaultPlan has it.
   /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
-      const PhysicalDevice& physical);
+      const PhysicalDevice& physical,
+      std::uint64_t lost_at_call = 0);
 
   VulkanDevice(std::string name,
                std::shared_ptr<const VulkanInstance> instance,

@@ -17,6 +17,9 @@ struct FaultPlan {
   /// the failure later; elsewhere, and for ops that cannot fail there, as failing_submits.
   std::vector<std::uint64_t> late_failures = {};
   std::uint64_t lost_at_submit = 0;  ///< This submit and all later work is device_lost; 0 = never.
+  /// vulkan: from this call on the driver answers that the device is lost, where it is asked to run
+  /// work, waits for it or says how far it is; 0 = never.
+  std::uint64_t lost_at_call = 0;
   std::int64_t failing_allocation = 0;        ///< This page is out_of_memory; 0 = none.
   std::int64_t failing_allocation_count = 1;  ///< As many pages in a row.
   /// These compilations are kernel_failed. A kernel is compiled when its kind, types and shapes

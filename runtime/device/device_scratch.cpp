@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <hearth/backends/backend.hpp>
+
 namespace hearth {
 
 Result<std::byte*> DeviceScratch::take(std::int64_t size_bytes) {
@@ -20,9 +22,11 @@ Result<std::byte*> DeviceScratch::take(std::int64_t size_bytes) {
   return taken_.data;
 }
 
-void DeviceScratch::give_back() noexcept {
+void DeviceScratch::give_back_after(std::uint64_t op_value) noexcept {
   if (taken_.data != nullptr) {
-    memory_.release(std::exchange(taken_, {}), LastUse{});
+    LastUse use;
+    use.add(kOpStream, op_value);
+    memory_.release(std::exchange(taken_, {}), use);
   }
 }
 

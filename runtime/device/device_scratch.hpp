@@ -27,7 +27,8 @@ class DeviceScratch final : public ScratchMemory {
   ~DeviceScratch() override = default;
 
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override;
-  void give_back() noexcept override;
+  void give_back() noexcept override { give_back_after(0); }
+  void give_back_after(std::uint64_t op_value) noexcept override;
 
   /// While one lives, kernels that need no more than these bytes, which were got before, have them.
   class Reservation {

@@ -6,6 +6,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/tested_devices.hpp"
+
 namespace hearth {
 namespace {
 
@@ -30,7 +32,7 @@ class BackendsAgree : public ::testing::TestWithParam<const char*> {
   }
 
  private:
-  Runtime runtime_{{.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}}};
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = GetParam()}}}};
 };
 
 TEST_P(BackendsAgree, ZeroHasNoNegativePowerAmongIntegers) {
@@ -77,7 +79,7 @@ TEST_P(BackendsAgree, AnUpdateReadsWhatALaterOneOfItsGroupReplaces) {
 
 INSTANTIATE_TEST_SUITE_P(Devices,
                          BackendsAgree,
-                         ::testing::Values("cpu:0", "reference:0"),
+                         HEARTH_TESTED_DEVICES("cpu:0", "reference:0"),
                          [](const auto& param) { return std::string(param.param).substr(0, 3); });
 
 }  // namespace

@@ -18,6 +18,8 @@
 #include <hearth/runtime/recording.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "tests/support/tested_devices.hpp"
+
 namespace hearth {
 namespace {
 
@@ -397,11 +399,7 @@ TEST(CustomKernelConfigs, AreCheckedWhenTheyAreMade) {
             "my_product: 2000 threads in a workgroup; 1 to 1024 are possible");
 }
 
-#ifdef HEARTH_TEST_VULKAN
-INSTANTIATE_TEST_SUITE_P(Gpus, CustomKernels, ::testing::Values("vulkan:0"));
-#else
-INSTANTIATE_TEST_SUITE_P(Hosts, CustomKernels, ::testing::Values("cpu:0", "reference:0"));
-#endif
+INSTANTIATE_TEST_SUITE_P(Devices, CustomKernels, HEARTH_TESTED_DEVICES("cpu:0", "reference:0"));
 
 }  // namespace
 }  // namespace hearth

@@ -17,6 +17,7 @@
 #include <hearth/runtime/update_rule.hpp>
 
 #include "tests/runtime/gradient_check.hpp"
+#include "tests/support/tested_devices.hpp"
 
 namespace hearth {
 namespace {
@@ -190,7 +191,7 @@ TEST_P(CustomOps, MayRunInPlace) {
 
 INSTANTIATE_TEST_SUITE_P(On,
                          CustomOps,
-                         ::testing::Values("reference:0", "cpu:0", "sim:0"),
+                         HEARTH_TESTED_DEVICES("reference:0", "cpu:0", "sim:0"),
                          [](const auto& tested) {
                            const std::string name = tested.param;
                            return name.substr(0, name.find(':'));

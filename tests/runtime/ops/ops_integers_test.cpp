@@ -10,6 +10,8 @@
 #include <cmath>
 #include <string>
 
+#include "tests/support/tested_devices.hpp"
+
 namespace hearth {
 namespace {
 
@@ -21,7 +23,7 @@ class IntegersTest : public ::testing::TestWithParam<const char*> {
   [[nodiscard]] Device device() const { return runtime_.device(GetParam()); }
 
  private:
-  Runtime runtime_{{.devices = {{.name = "cpu:0"}, {.name = "reference:0"}, {.name = "sim:0"}}}};
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = GetParam()}}}};
 };
 
 TEST_P(IntegersTest, SumsAreOf64Bits) {
@@ -89,7 +91,7 @@ TEST_P(IntegersTest, BitsHaveNone) {
 
 INSTANTIATE_TEST_SUITE_P(Devices,
                          IntegersTest,
-                         ::testing::Values("cpu:0", "reference:0", "sim:0"),
+                         HEARTH_TESTED_DEVICES("cpu:0", "reference:0", "sim:0"),
                          [](const auto& param) {
                            const std::string name = param.param;
                            return name.substr(0, name.find(':'));

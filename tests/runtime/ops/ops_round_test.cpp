@@ -13,6 +13,8 @@
 #include <limits>
 #include <string>
 
+#include "tests/support/tested_devices.hpp"
+
 namespace hearth {
 namespace {
 
@@ -32,7 +34,7 @@ class RoundTest : public ::testing::TestWithParam<const char*> {
   }
 
  private:
-  Runtime runtime_{{.devices = {{.name = "cpu:0"}, {.name = "reference:0"}, {.name = "sim:0"}}}};
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = GetParam()}}}};
 };
 
 // Python's, whose rest has the sign of b.
@@ -186,7 +188,7 @@ TEST_P(RoundTest, BoolsHaveNoRest) {
 
 INSTANTIATE_TEST_SUITE_P(Devices,
                          RoundTest,
-                         ::testing::Values("cpu:0", "reference:0", "sim:0"),
+                         HEARTH_TESTED_DEVICES("cpu:0", "reference:0", "sim:0"),
                          [](const auto& param) {
                            const std::string name = param.param;
                            return name.substr(0, name.find(':'));

@@ -1,0 +1,253 @@
+// What goes wrong on Vulkan devices, on purpose: drivers that lose the device at any of their
+// calls, kernels that cannot be compiled, too little memory; and that nothing is left behind.
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/adam.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/trace_scope.hpp>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/base/temporary_folder.hpp"
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Net {
+  Linear inner, outer;
+  Net(const Device& device, Generator& generator)
+      : inner({.in = 6, .out = 16}, device, generator),
+        outer({.in = 16, .out = 3}, device, generator) {}
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return outer.forward(gelu(inner.forward(x)));
+  }
+  HEARTH_MODULE(Net, inner, outer)
+};
+
+std::vector<double> losses_on(const Device& device, int steps) {
+  Generator generator(3);
+  Net net(device, generator);
+  Adam adam({.learning_rate = 0.02});
+  const Tensor x = random_normal(device, {8, 6}, generator);
+  const Tensor y = Tensor::from(device, std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, 1}, {8});
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    auto [loss, gradients] = value_and_grad(
+        net, [&](const Net& tracked) { return cross_entropy(tracked.forward(x), y); });
+    adam.step(net, std::move(gradients)).get();
+    losses.push_back(loss.item());
+  }
+  return losses;
+}
+
+// A variable of the environment for one test.
+class Variable final {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { unsetenv(name_); }  // NOLINT(concurrency-mt-unsafe)
+
+ private:
+  const char* name_;
+};
+
+RuntimeOptions blocking(FaultPlan faults = {}) {
+  return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}},
+          .blocking_compiles = true};
+}
+
+// ---- loss ----
+
+// The driver says so at call k of those that may: for every k up to where the program ends before
+// it, the first ones one by one.
+TEST(VulkanFaults, ALossAtAnyCallIsTheDevicesOwnAndTheProgramGoesOn) {
+  const Variable twice("HEARTH_VULKAN_DEVICES", "0,0");
+  std::vector<double> want;
+  int lost = 0;
+  for (std::uint64_t call = 1;; call += call < 16 ? 1 : call / 4) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    RuntimeOptions options = blocking({.lost_at_call = call});
+    options.devices.push_back({.name = "vulkan:1"});
+    const Runtime runtime(options);
+    const Device device = runtime.device("vulkan:0");
+    if (want.empty()) {
+      want = losses_on(runtime.device("vulkan:1"), 2);
+    }
+    bool is_lost = false;
+    try {
+      EXPECT_EQ(losses_on(device, 2), want);
+    } catch (const DeviceError& error) {
+      is_lost = true;
+      EXPECT_EQ(error.code(), ErrorCode::device_lost) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("vulkan:0"));
+      EXPECT_TRUE(device.is_lost());
+    }
+    EXPECT_FALSE(runtime.device("vulkan:1").is_lost());
+    if (call % 4 == 0 || !is_lost) {
+      EXPECT_EQ(losses_on(runtime.device("vulkan:1"), 2), want);
+    }
+    if (!is_lost) {
+      break;
+    }
+    ++lost;
+    device.restart();
+    EXPECT_EQ(losses_on(device, 2), want);
+  }
+  EXPECT_GE(lost, 16);
+}
+
+struct Held {
+  std::size_t descriptors = 0;
+  std::size_t threads = 0;
+  std::int64_t resident_bytes = 0;
+};
+
+Held held() {
+  const auto count = [](const char* folder) {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+  };
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return {.descriptors = count("/proc/self/fd"),
+          .threads = count("/proc/self/task"),
+          .resident_bytes = pages * sysconf(_SC_PAGESIZE)};
+}
+
+TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+  const Device device = runtime.device();
+  const auto live = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const Tensor x = full(device, {256, 256}, 1.0);
+      EXPECT_EQ(sum(gelu(x) * 0 + x).item(), 65536.0);
+      device.restart();
+      EXPECT_EQ(device.memory().live_bytes, 0);
+    }
+  };
+  live(10);  // what the driver keeps for good is there
+  const Held before = held();
+  live(100);
+  const Held after = held();
+  EXPECT_EQ(after.descriptors, before.descriptors);
+  EXPECT_EQ(after.threads, before.threads);
+  // A life has 256 KiB of tensors, 4 MiB of parameters and more of staging.
+  EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
+}
+
+// ---- compilation ----
+
+TEST(VulkanCompiles, ASecondRunCompilesNothing) {
+  const TemporaryFolder folder;
+  const Variable cache("HEARTH_CACHE_DIR", folder.path().string());
+  std::vector<double> want;
+  for (const bool is_first : {true, false}) {
+    const Runtime runtime(blocking());
+    const std::vector<double> losses = losses_on(runtime.device(), 2);
+    EXPECT_EQ(runtime.device().statistics().compiled > 0, is_first);
+    if (is_first) {
+      want = losses;
+    }
+    EXPECT_EQ(losses, want);
+  }
+}
+
+TEST(VulkanCompiles, AGroupRunsOpByOpUntilItsKernelIsThere) {
+  const TemporaryFolder folder;
+  const Variable cache("HEARTH_CACHE_DIR", folder.path().string());
+  const auto gelu_of_one = [](const Device& device) {
+    return sum(gelu(full(device, {64}, 1.0) * 2 - 1)).item();
+  };
+  {
+    const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+    const Device device = runtime.device();
+    EXPECT_NEAR(gelu_of_one(device), 64 * 0.841345, 1e-3);
+    EXPECT_GE(device.statistics().early_groups, 1U);
+    const Deadline limit = Deadline::in(std::chrono::seconds(60));
+    while (device.statistics().fused_kernels == 0 && !limit.has_passed()) {
+      EXPECT_NEAR(gelu_of_one(device), 64 * 0.841345, 1e-3);
+    }
+    EXPECT_GE(device.statistics().fused_kernels, 1U);
+  }
+  const Runtime runtime(blocking());
+  EXPECT_NEAR(gelu_of_one(runtime.device()), 64 * 0.841345, 1e-3);
+  EXPECT_EQ(runtime.device().statistics().early_groups, 0U);
+  EXPECT_GE(runtime.device().statistics().fused_kernels, 1U);
+}
+
+TEST(VulkanCompiles, AKernelThatFailsIsItsOpsErrorAndAGroupsOpsGoOn) {
+  const Runtime alone(blocking({.failing_compiles = {1}}));
+  const Tensor x = Tensor::from(alone.device(), std::vector<float>{1, 2}, {2});
+  try {
+    static_cast<void>(cumsum(x, 0).to_vector<float>());
+    FAIL() << "a kernel ran that could not be compiled";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kernel_failed);
+    EXPECT_THAT(error.what(), HasSubstr("compilation 1 fails as planned"));
+    EXPECT_THAT(error.what(), HasSubstr("cumsum"));
+  }
+  EXPECT_EQ(sum(x).item(), 3.0);
+
+  const Runtime grouped(blocking({.failing_compiles = {1}}));
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    const Tensor y = Tensor::from(grouped.device(), std::vector<float>{1, 2}, {2});
+    EXPECT_THAT((exp(y * 0) + y * 2).to_vector<float>(), ::testing::ElementsAre(3, 5));
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("cannot be made, and its ops run one by one: "));
+  EXPECT_EQ(said.find("cannot be made"), said.rfind("cannot be made")) << said;
+  EXPECT_EQ(grouped.device().statistics().fused_kernels, 0U);
+}
+
+// ---- memory and time ----
+
+TEST(VulkanMemory, ScratchOfKernelsIsOfTheBudget) {
+  RuntimeOptions options = blocking();
+  options.devices[0].memory_budget_bytes = std::int64_t{18} << 20;
+  const Runtime runtime(options);
+  const Device device = runtime.device();
+  const Tensor x = arange(device, 0, 1 << 20, 1.0, DType::f32);  // 4 MiB; sorted, 12 more
+  try {
+    static_cast<void>(topk(x, 1 << 20).values.to_vector<float>());
+    FAIL() << "there was memory for it after all";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+    EXPECT_THAT(error.what(), HasSubstr("scratch memory of the kernel"));
+    EXPECT_THAT(error.what(), HasSubstr("topk"));
+  }
+  EXPECT_EQ(topk(slice(x, 0, {.start = 0, .stop = 100}), 2).values.to_vector<float>().front(), 99);
+}
+
+TEST(VulkanTraces, HaveTheDevicesOwnTimes) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "trace.json";
+  const Runtime runtime(blocking());
+  {
+    const TraceScope scope(runtime, file);
+    losses_on(runtime.device(), 3);
+  }
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("\"device_clock\":true"));
+}
+
+}  // namespace
+}  // namespace hearth

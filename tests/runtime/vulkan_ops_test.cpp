@@ -1,0 +1,95 @@
+// Ops of integers, and ops made of others, on a Vulkan device against the reference: the same
+// elements, also where sums wrap, and the same random numbers.
+#include <hearth/runtime/generator.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+class VulkanOps : public ::testing::Test {
+ protected:
+  /// What a function gives on the Vulkan device is what it gives on the reference.
+  template <class Make>
+  void expect_alike(const Make& make, const std::string& what) const {
+    const Tensor got = make(runtime_.device("vulkan:0"));
+    const Tensor want = make(runtime_.device("reference:0"));
+    ASSERT_EQ(describe(got.dtype(), got.shape()), describe(want.dtype(), want.shape())) << what;
+    EXPECT_EQ(got.read_bytes().get(), want.read_bytes().get()) << what;
+  }
+
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = "vulkan:0"}, {.name = "reference:0"}},
+                                  .blocking_compiles = true}};
+};
+
+// Large values, so that sums and products wrap. Drawn numbers have 53 bits.
+Tensor integers(const Device& device, const Shape& shape, DType dtype) {
+  Generator generator(7);
+  if (dtype == DType::u8) {
+    return randint(device, shape, generator, 0, 256, dtype);
+  }
+  const std::int64_t most = dtype == DType::i32 ? std::int64_t{1} << 31 : std::int64_t{1} << 51;
+  const Tensor drawn = randint(device, shape, generator, -most, most, dtype);
+  return dtype == DType::i32 ? drawn : drawn * 4099;
+}
+
+TEST_F(VulkanOps, SumsOfIntegersWrap) {
+  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+    for (const Shape& shape : {Shape{1, 7}, Shape{40, 33}, Shape{3, 5000}, Shape{5000, 3}}) {
+      for (const std::vector<int>& axes : {std::vector<int>{0}, {1}, {0, 1}}) {
+        const std::string what = describe(dtype, shape);
+        expect_alike([&](const Device& d) { return sum(integers(d, shape, dtype), axes); }, what);
+        expect_alike([&](const Device& d) { return max(integers(d, shape, dtype), axes); }, what);
+        expect_alike([&](const Device& d) { return min(integers(d, shape, dtype), axes); }, what);
+      }
+      expect_alike([&](const Device& d) { return prod(integers(d, shape, dtype), {1}); }, "prod");
+      expect_alike([&](const Device& d) { return cumsum(integers(d, shape, dtype), 1); }, "cumsum");
+      expect_alike([&](const Device& d) { return argmax(integers(d, shape, dtype), 0); }, "argmax");
+    }
+  }
+}
+
+TEST_F(VulkanOps, DivideByPythonsRules) {
+  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+    const auto divisor = [&](const Device& d) {
+      const Tensor x = integers(d, {30, 20}, dtype);
+      return where(x == 0, x + 3, x);
+    };
+    const auto dividend = [&](const Device& d) { return transpose(integers(d, {20, 30}, dtype)); };
+    expect_alike([&](const Device& d) { return floor_divide(dividend(d), divisor(d)); }, "//");
+    expect_alike([&](const Device& d) { return remainder(dividend(d), divisor(d)); }, "%");
+    expect_alike([&](const Device& d) { return remainder(dividend(d), 7); }, "% 7");
+  }
+  const auto halves = [](const Device& d) { return arange(d, -40, 40, 1.0, DType::f32) * 0.5; };
+  expect_alike([&](const Device& d) { return floor_divide(halves(d), 1.5); }, "// of floats");
+  expect_alike([&](const Device& d) { return remainder(halves(d), -2); }, "% of floats");
+}
+
+TEST_F(VulkanOps, DrawTheReferencesNumbers) {
+  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+    expect_alike([&](const Device& d) { return integers(d, {77, 13}, dtype); }, "randint");
+  }
+  expect_alike(
+      [](const Device& d) {
+        Generator generator(3);
+        const Tensor weights =
+            Tensor::from(d, std::vector<float>{1, 0, 3, 4, 0.5F, 8, 2, 2}, {2, 4});
+        return multinomial(weights, 50, generator, {.with_replacement = true});
+      },
+      "multinomial");
+  expect_alike(
+      [](const Device& d) {
+        Generator generator(3);
+        const Tensor weights = arange(d, 1, 101, 1.0, DType::f32);
+        return multinomial(weights, 40, generator);
+      },
+      "multinomial without replacement");
+}
+
+}  // namespace
+}  // namespace hearth
