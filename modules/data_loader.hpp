@@ -97,6 +97,11 @@ class DataLoader final {
              Executor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current());
+  /// The loader reads from the data set, which a temporary would not outlive.
+  DataLoader(const Dataset&& dataset,
+             Executor& executor,
+             LoaderOptions options,
+             SourceLoc where = SourceLoc::current()) = delete;
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   /// Waits for the workers, and so for a Dataset::read() that is under way: they use the data set.

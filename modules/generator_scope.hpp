@@ -13,7 +13,7 @@
 namespace hearth {
 
 /// Makes `generator` the calling thread's current one until the scope ends.
-class GeneratorScope final {
+class [[nodiscard]] GeneratorScope final {
  public:
   explicit GeneratorScope(Generator& generator);
   GeneratorScope(const GeneratorScope&) = delete;

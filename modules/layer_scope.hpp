@@ -20,7 +20,7 @@
 
 namespace hearth {
 
-class LayerScope final {
+class [[nodiscard]] LayerScope final {
  public:
   /// `tensor`: any of the layer's own.
   template <Module Layer>

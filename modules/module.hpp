@@ -198,6 +198,15 @@ void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
   }
 }
 
+// For what is no module: the compiler says so in one sentence.
+template <class Model>
+requires(!Module<Model>) Model fork(const Model& model, const Device& /*device*/) {
+  static_assert(sizeof(Model) == 0,
+                "this model is no module: name its members with HEARTH_MODULE(Type, "
+                "members...) inside of its struct");
+  return model;
+}
+
 /// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
 ///
 /// Errors: ArgumentError naming a tensor that is empty; DeviceError when the copy is read.

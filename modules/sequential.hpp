@@ -48,6 +48,9 @@ template <class... Layers>
 class Sequential final {
  public:
   static constexpr std::string_view kModuleName = "Sequential";
+  static_assert((!detail::is_unnamed_layer<Layers>() && ...),
+                "a layer has forward() and is no module: name its members with "
+                "HEARTH_MODULE(Type, members...) inside of its struct");
 
   explicit Sequential(Layers... layers) : layers_(std::move(layers)...) {}
 

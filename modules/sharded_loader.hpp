@@ -26,6 +26,12 @@ class ShardedLoader final {
                 const LoaderOptions& options,
                 int world,
                 SourceLoc where = SourceLoc::current());
+  /// The loader reads from the data set, which a temporary would not outlive.
+  ShardedLoader(const Dataset&& dataset,
+                Executor& executor,
+                const LoaderOptions& options,
+                int world,
+                SourceLoc where = SourceLoc::current()) = delete;
   ShardedLoader(const ShardedLoader&) = delete;
   ShardedLoader& operator=(const ShardedLoader&) = delete;
   /// As DataLoader's.

@@ -96,7 +96,7 @@ class StateUpdates final {
 
 /// Makes `updates` what layers on the calling thread find, until the scope ends. Scopes nest; the
 /// updates outlive the scope.
-class StateScope final {
+class [[nodiscard]] StateScope final {
  public:
   explicit StateScope(StateUpdates& updates);
   StateScope(const StateScope&) = delete;

@@ -97,6 +97,13 @@ class Trainer<Model, Shard> final {
                   training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
                   parallel_options(),
                   where) {}
+  /// A trainer uses the runtime, which a temporary would not outlive.
+  template <class Loss>
+  Trainer(const Runtime&& runtime,
+          Model model,
+          Loss loss,
+          TrainerOptions options,
+          SourceLoc where = SourceLoc::current()) = delete;
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;

@@ -25,6 +25,16 @@ std::vector<Tensor> TapeScope::sweep(const Tensor& output,
   return tape_->sweep(output, on_ready, loc);
 }
 
+void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc) {
+  if (has_parameters && loss.is_valid() && !loss.is_tracked()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "value_and_grad: the loss comes from none of the model's parameters: "
+                              "compute it with the model that the function is given",
+                      .op = "value_and_grad",
+                      .location = loc});
+  }
+}
+
 std::vector<Tensor> TapeScope::take_unreached() {
   return tape_->take_unreached();
 }

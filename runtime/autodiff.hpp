@@ -60,6 +60,8 @@ void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& 
     }
   });
 }
+/// Errors: ArgumentError when there are parameters, and the loss depends on none.
+void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc);
 template <class Value>
 const Tensor& loss_of(const Value& value) {
   if constexpr (std::is_same_v<Value, Tensor>) {
@@ -104,6 +106,9 @@ template <class Fn>
 /// anything else. `on_ready` is called on this thread as each gradient becomes final, last layers
 /// first.
 ///
+/// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function that
+/// uses another model than the one it is given does; ShapeError and DtypeError as grad().
+///
 /// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
 /// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),
 /// and require_finite(gradients, step) names the parameter where it began (modules/metrics.hpp). A
@@ -120,6 +125,7 @@ template <class Model, class Fn>
   auto value = std::forward<Fn>(fn)(std::as_const(tracked));
   using Value = decltype(value);
   const Tensor loss = detail::loss_of(value);
+  detail::require_tracked(loss, !paths.empty(), loc);
   tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
   if constexpr (std::is_same_v<Value, Tensor>) {
     value = value.detach();

@@ -38,6 +38,10 @@ FailureBook& Device::failures() const {
 const std::string& Device::name() const {
   return endpoint().name();
 }
+
+std::ostream& operator<<(std::ostream& out, const Device& device) {
+  return out << (device.is_valid() ? std::string_view(device.name()) : "(no device)");
+}
 const std::string& Device::description() const {
   return endpoint().description();
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,9 @@ class Device {
   Device& operator=(Device&&) noexcept;
   ~Device();
 
-  /// "cpu:0"
+  /// "cpu:0"; `out << device` prints it.
   [[nodiscard]] const std::string& name() const;
+  friend std::ostream& operator<<(std::ostream& out, const Device& device);
   /// Cores, instruction set, libraries, in one line.
   [[nodiscard]] const std::string& description() const;
   /// The logical CPUs that the device works on; empty = wherever the system likes. Threads that

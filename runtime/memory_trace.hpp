@@ -26,7 +26,7 @@ namespace hearth {
 
 class Runtime;
 
-class MemoryTraceScope final {
+class [[nodiscard]] MemoryTraceScope final {
  public:
   /// Begins, on all devices of the runtime, once what was submitted before has run.
   /// Errors: ArgumentError when the runtime's memory is traced already; FileError when the file

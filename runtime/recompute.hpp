@@ -127,7 +127,7 @@ struct RecomputeReport {
 ///
 ///   const RecomputeScope recompute({.kept_bytes = 64 << 20});
 ///   auto [loss, gradients] = value_and_grad(model, loss_of);
-class RecomputeScope final {
+class [[nodiscard]] RecomputeScope final {
  public:
   /// Errors: ArgumentError when kept_bytes is negative.
   explicit RecomputeScope(RecomputeOptions options, SourceLoc loc = SourceLoc::current());

@@ -55,12 +55,12 @@ class Tensor {
       : impl_(std::exchange(other.impl_, nullptr)),
         tape_(std::exchange(other.tape_, nullptr)),
         node_(std::exchange(other.node_, 0)) {}
-  Tensor& operator=(const Tensor& other) noexcept {
+  Tensor& operator=(const Tensor& other) & noexcept {
     Tensor copy(other);
     swap(copy);
     return *this;
   }
-  Tensor& operator=(Tensor&& other) noexcept {
+  Tensor& operator=(Tensor&& other) & noexcept {
     Tensor taken(std::move(other));
     swap(taken);
     return *this;
@@ -91,12 +91,11 @@ class Tensor {
     return from_bytes(device, std::as_bytes(values), dtype_of<std::remove_cv_t<T>>, shape, loc);
   }
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device,
-                                   const std::vector<T>& values,
-                                   const Shape& shape,
+  requires(!std::is_same_v<T, bool>) [[nodiscard]] static Tensor
+      from(const Device& device,
+           const std::vector<T>& values,
+           const Shape& shape,
                                    SourceLoc loc = SourceLoc::current()) {
-    static_assert(!std::is_same_v<T, bool>,
-                  "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     return from(device, std::span<const T>(values), shape, loc);
   }
   template <class T>
@@ -117,15 +116,45 @@ class Tensor {
                                    SourceLoc loc = SourceLoc::current());
   /// The same, taking the vector over: its bytes are copied once, by the device.
   template <class T>
-  [[nodiscard]] static Tensor from(const Device& device,
-                                   std::vector<T>&& values,
-                                   const Shape& shape,
+  requires(!std::is_same_v<T, bool>) [[nodiscard]] static Tensor
+      from(const Device& device,
+           std::vector<T>&& values,
+           const Shape& shape,
                                    SourceLoc loc = SourceLoc::current()) {
-    static_assert(!std::is_same_v<T, bool>,
-                  "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     auto owner = std::make_shared<const std::vector<T>>(std::move(values));
     const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
     return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
+  }
+  /// Without a shape values are one axis.
+  template <class T>
+  requires(!std::is_same_v<T, bool>) [[nodiscard]] static Tensor
+      from(const Device& device,
+           const std::vector<T>& values,
+           SourceLoc loc = SourceLoc::current()) {
+    return from(device, values, Shape{static_cast<std::int64_t>(values.size())}, loc);
+  }
+  template <class T>
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::initializer_list<T> values,
+                                   SourceLoc loc = SourceLoc::current()) {
+    return from(device, values, Shape{static_cast<std::int64_t>(values.size())}, loc);
+  }
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   std::initializer_list<double> values,
+                                   SourceLoc loc = SourceLoc::current()) {
+    return from(
+        device, values, Shape{static_cast<std::int64_t>(values.size())}, DType::f32, loc);
+  }
+  /// For a std::vector<bool>: says in one sentence that there is none.
+  template <std::same_as<bool> T>
+  [[nodiscard]] static Tensor from(const Device& /*device*/,
+                                   const std::vector<T>& /*values*/,
+                                   const Shape& /*shape*/ = {},
+                                   SourceLoc /*loc*/ = SourceLoc::current()) {
+    static_assert(
+        !std::is_same_v<T, bool>,
+        "a std::vector<bool> has no elements in memory: give {true, false} or an array");
+    return {};
   }
   /// The same from bytes, as they lie in memory; bool has a byte an element.
   /// Errors: as from; ArgumentError when a byte of a bool tensor is neither 0 nor 1.

@@ -30,7 +30,7 @@ struct TraceOptions {
   std::size_t most_events = Trace::kDefaultMostEvents;
 };
 
-class TraceScope final {
+class [[nodiscard]] TraceScope final {
  public:
   /// Begins. Errors: ArgumentError when the runtime is traced already; FileError when the file
   /// cannot be written.
@@ -55,7 +55,7 @@ class TraceScope final {
 
 /// A part of the program, from here to the end of the scope, on the calling thread's own track.
 /// Parts nest. Threads: one. Cost: one load while nothing is traced.
-class TracePart final {
+class [[nodiscard]] TracePart final {
  public:
   TracePart(const Runtime& runtime, std::string_view name, SourceLoc loc = SourceLoc::current());
   TracePart(const Device& device, std::string_view name, SourceLoc loc = SourceLoc::current());

@@ -1,5 +1,7 @@
 #include <hearth/runtime/base/dtype.hpp>
 
+#include <ostream>
+
 #include <cmath>
 #include <cstddef>
 #include <iterator>
@@ -11,6 +13,10 @@ std::string_view name(DType dtype) noexcept {
   constexpr std::string_view kNames[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
   const auto number = static_cast<std::size_t>(dtype);
   return number < std::size(kNames) ? kNames[number] : "no dtype";  // of a damaged file
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name(dtype);
 }
 
 bool fits(std::int64_t value, DType dtype) noexcept {

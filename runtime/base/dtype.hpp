@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string_view>
 #include <type_traits>
 
@@ -25,6 +26,7 @@ inline constexpr int kDTypeCount = 8;
 }
 /// "f32", "bool", ...
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
+std::ostream& operator<<(std::ostream& out, DType dtype);
 
 // NOLINTBEGIN(readability-identifier-naming): element types are written as users write them
 

@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/error.hpp>
 
+#include <ostream>
 #include <array>
 #include <utility>
 
@@ -70,6 +71,10 @@ std::string_view describe(ErrorCode code) noexcept {
 }
 std::string_view name(ErrorCode code) noexcept {
   return row(code).name;
+}
+
+std::ostream& operator<<(std::ostream& out, ErrorCode code) {
+  return out << name(code);
 }
 
 std::string Error::to_string() const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -45,6 +46,7 @@ enum class ErrorCode : std::uint8_t {
 [[nodiscard]] std::string_view describe(ErrorCode code) noexcept;
 /// The enumerator's name, for logs and tests.
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
+std::ostream& operator<<(std::ostream& out, ErrorCode code);
 
 /// Who waits for whom, in many lines, for an error of a deadline that passed (see Watchdog). To ask
 /// everybody takes time, so the program makes it when it wants it: it says how things stand then.
