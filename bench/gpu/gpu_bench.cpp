@@ -67,19 +67,29 @@ class Figures {
     }
   }
 
-  /// `call` returns what it computes.
   void time(const std::string& name,
             const std::string& more,
             Work work,
             int inner,
             const std::function<Tensor()>& call) const {
+    time_all(name, more, work, inner, [&call] { return std::vector<Tensor>{call()}; });
+  }
+
+  /// `call` returns all that it computes.
+  void time_all(const std::string& name,
+                const std::string& more,
+                Work work,
+                int inner,
+                const std::function<std::vector<Tensor>()>& call) const {
     const auto run = [&](int count) {
       std::vector<Tensor> results;
       results.reserve(static_cast<std::size_t>(count));
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < count; ++i) {
-        results.push_back(call());
-        results.back().publish();  // or several calls would become one kernel
+        for (Tensor& result : call()) {
+          result.publish();  // or several calls would become one kernel
+          results.push_back(std::move(result));
+        }
       }
       device_.sync();
       return seconds_since(start);
@@ -205,6 +215,41 @@ void products(const Figures& figures) {
   figures.time("conv2d_64_56_3x3_b16", "", {2.0 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs"}, 20, [&] {
     return conv2d(x, w, {.padding = {1, 1}});
   });
+}
+
+/// The parts of a layer of the encoder below: forward, and forward with backward.
+void layers(const Figures& figures) {
+  const Device& device = figures.device();
+  using Inputs = std::vector<Tensor>;
+  const auto both = [&](const std::string& name,
+                        DType dtype,
+                        const Inputs& inputs,
+                        const std::function<Tensor(const Inputs&)>& layer) {
+    const std::string more = with("dtype", hearth::name(dtype));
+    figures.time(name, more, {}, 20, [&] { return layer(inputs); });
+    const Tensor weight = normal(device, layer(inputs).shape(), dtype);
+    figures.time_all(name + "_grad", more, {}, 10, [&] {
+      return grad([&](const Inputs& in) { return sum(layer(in) * weight); }, inputs);
+    });
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto make = [&](const Shape& shape) { return normal(device, shape, dtype); };
+    const Tensor heads = make({32, 8, 256, 64});
+    both("attention_b32_h8_s256_w64",
+         dtype,
+         {heads, heads + 0.5, heads + 0.25},
+         [](const Inputs& in) { return attention(in[0], in[1], in[2]); });
+    const Tensor rows = make({8192, 512});
+    const Tensor wide = make({8192, 2048});
+    const auto linear = [](const Inputs& in) { return matmul(in[0], transpose(in[1]), in[2]); };
+    both("linear_512_2048", dtype, {rows, make({2048, 512}), make({2048})}, linear);
+    both("linear_2048_512", dtype, {wide, make({512, 2048}), make({512})}, linear);
+    both("linear_512_512", dtype, {rows, make({512, 512}), make({512})}, linear);
+    both("gelu_8192_2048", dtype, {wide}, [](const Inputs& in) { return gelu(in[0]); });
+    both("layer_norm_8192_512", dtype, {rows, make({512}), make({512})}, [](const Inputs& in) {
+      return layer_norm(in[0], in[1], in[2]);
+    });
+  }
 }
 
 /// Many small ops: nanoseconds an op, of `threads` threads with a stream each.
@@ -383,6 +428,7 @@ int run(std::vector<std::string> arguments) {
       {"gelu", [&] { gelus(figures); }},
       {"rows", [&] { rows(figures); }},
       {"matmul", [&] { products(figures); }},
+      {"layers", [&] { layers(figures); }},
       {"launch", [&] { launches(figures, name); }},
       {"train", [&] { trainings(figures); }},
       {"transformer", [&] { transformers(figures); }},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side of the GPU table: the measurements of gpu_bench.cpp under the same names, one JSON line each.
 
-torch_figures.py [SECTION ...]: copy gelu rows matmul launch train transformer. Times are medians of many calls that are queued back to back,
+torch_figures.py [SECTION ...]: copy gelu rows matmul layers launch train transformer. Times are medians of many calls that are queued back to back,
 by events of the device, with clocks that were warmed by time.
 """
 import json
@@ -86,7 +86,30 @@ def matmul():
             measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype=name, n=n)
     x = torch.randn(16, 64, 56, 56, device=DEVICE)
     conv = nn.Conv2d(64, 64, 3, padding=1, bias=False).to(DEVICE)
-    measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs")
+    for tf32 in (False, True):  # PyTorch's own choice is tf32, which Vulkan does not have
+        torch.backends.cudnn.allow_tf32 = tf32
+        measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs", tf32=tf32)
+
+
+def layers():
+    def both(bench, name, call, *inputs):
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        measure(bench, lambda: call(*inputs), inner=20, dtype=name)
+        weight = torch.randn_like(call(*inputs))
+        measure(bench + "_grad", lambda: torch.autograd.grad(call(*leaves), leaves, weight), dtype=name)
+
+    for name in ("f32", "bf16"):
+        def make(*shape):
+            return torch.randn(*shape, device=DEVICE, dtype=FLOATS[name])
+
+        heads = make(32, 8, 256, 64)
+        both("attention_b32_h8_s256_w64", name, nn.functional.scaled_dot_product_attention, heads, heads + 0.5, heads + 0.25)
+        rows, wide = make(8192, 512), make(8192, 2048)
+        both("linear_512_2048", name, nn.functional.linear, rows, make(2048, 512), make(2048))
+        both("linear_2048_512", name, nn.functional.linear, wide, make(512, 2048), make(512))
+        both("linear_512_512", name, nn.functional.linear, rows, make(512, 512), make(512))
+        both("gelu_8192_2048", name, nn.functional.gelu, wide)
+        both("layer_norm_8192_512", name, lambda x, w, b: nn.functional.layer_norm(x, (512,), w, b), rows, make(512), make(512))
 
 
 def launch():
@@ -151,7 +174,7 @@ def transformer():
         steps("encoder_L12_d512_b32_s256_step", Encoder().to(FLOATS[name]), x, y, dtype=name)
 
 
-SECTIONS = [copy, gelu, rows, matmul, launch, train, transformer]
+SECTIONS = [copy, gelu, rows, matmul, layers, launch, train, transformer]
 
 if __name__ == "__main__":
     print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}))

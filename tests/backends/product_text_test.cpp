@@ -1,5 +1,6 @@
-// The texts of products for devices that are not here: what a large GPU would get compiles to
-// valid SPIR-V, with and without matrix units.
+// The texts of products and of attention for devices that are not here: what a large GPU would get
+// compiles to valid SPIR-V, with and without matrix units.
+#include "backends/vulkan/kernels/attention.hpp"
 #include "backends/vulkan/kernels/matrix_product.hpp"
 #include "backends/vulkan/kernels/window_product.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
@@ -8,9 +9,11 @@
 #include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -215,6 +218,39 @@ TEST(ProductText, WindowsCompileForAGpu) {
       const ProductCall gradient(dtype, {channels, channels, 3, 3});
       status = encode_weight_product(weights, gradient.call(), encoder);
       EXPECT_TRUE(status.has_value()) << status.error().text;
+    }
+  }
+}
+
+// Forward and backward of 8 heads of 300 queries and 200 keys, at address 0.
+void encode_attention_calls(TextEncoder& encoder, DType dtype, std::int64_t width, bool is_causal) {
+  const DType of_sums = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const AttentionAttributes attributes{.scale = 0.125, .causal = is_causal ? 1 : 0};
+  OpRecord record;
+  std::memcpy(&record.immediate, &attributes, sizeof(attributes));
+  const Layout queries(Shape{8, 300, width});
+  const Layout keys(Shape{8, 200, width});
+  const Layout rows(Shape{8, 300});
+  const TensorView q{nullptr, &queries, dtype};
+  const TensorView k{nullptr, &keys, dtype};
+  const TensorView sums{nullptr, &rows, of_sums};
+  const std::array<TensorView, 3> in{q, k, k};
+  const std::array<TensorView, 2> out{q, sums};
+  ASSERT_TRUE(encode_attention({OpView(record, nullptr), in, out}, encoder).has_value());
+  const std::array<TensorView, 6> in_back{q, q, k, k, q, sums};
+  const std::array<TensorView, 3> out_back{q, k, k};
+  const Status status =
+      encode_attention_backward({OpView(record, nullptr), in_back, out_back}, encoder);
+  ASSERT_TRUE(status.has_value()) << status.error().text;
+}
+
+TEST(AttentionText, CompilesForAGpuOnMatrixUnitsWhereRowsLieInEights) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const std::int64_t width : {64, 96, 63}) {
+      TextEncoder encoder(kGpu);
+      encode_attention_calls(encoder, dtype, width, width == 96);
+      const bool on_units = (dtype == DType::f16 || dtype == DType::bf16) && width != 63;
+      EXPECT_EQ(encoder.cooperative, on_units ? 3 : 0) << name(dtype) << " " << width;
     }
   }
 }

@@ -271,6 +271,8 @@ std::string shader_text(const Operands& operands,
     text += has_tiles ? attention_text::kTiles : "";
   }
   text += has_tiles ? attention_text::kScores : "";
+  // A device's limits are the same for all of its shaders, so the key does not have them.
+  text += fmt::format("#define HAS_SHUFFLES {:d}\n", limits.subgroup_size == 32 && !limits.is_cpu);
   switch (kernel) {
     case Kernel::query_grads:
       return text += attention_text::kQueryGrads;

@@ -7,7 +7,15 @@
 namespace hearth::vulkan::attention_text {
 
 inline constexpr std::string_view kForward = R"(
+// Of the TX threads that have the same rows.
 VALUE4 over_threads(VALUE4 own, bool is_max) {
+#if HAS_SHUFFLES
+  [[unroll]] for (uint apart = 1u; apart < uint(TX); apart *= 2u) {
+    const VALUE4 other = subgroupShuffleXor(own, apart);
+    own = is_max ? max(own, other) : own + other;
+  }
+  return own;
+#else
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   barrier();
@@ -19,6 +27,7 @@ VALUE4 over_threads(VALUE4 own, bool is_max) {
     all = is_max ? max(all, other) : all + other;
   }
   return all;
+#endif
 }
 
 void main() {

@@ -29,14 +29,19 @@ struct Cut {
   std::int64_t part = 0;
 };
 
-// A thin product waits for memory, which two groups hide better than one; a tile fills its
-// multiprocessor, and parts cost a pass over all sums.
+enum class Unit : std::uint8_t { thin, tile, cooperative };
+
+// How many groups a multiprocessor works on at a time: what is thin waits for memory, a tile on
+// matrix units fills it, and the small tiles of the others leave room. Parts cost a pass over all
+// sums.
 Cut cut_of(const ProductRequest& request,
            std::int64_t groups,
            std::int64_t unit,
-           bool is_thin,
+           Unit kind,
            const DeviceLimits& limits) noexcept {
-  const std::int64_t wanted = (is_thin ? 2LL : 1LL) * std::max(1, limits.multiprocessors);
+  const bool is_thin = kind == Unit::thin;
+  const std::int64_t at_a_time = is_thin || limits.is_cpu ? 2 : kind == Unit::tile ? 3 : 1;
+  const std::int64_t wanted = at_a_time * std::max(1, limits.multiprocessors);
   const std::int64_t sums = request.matrices * request.rows * request.columns;
   std::int64_t splits = 1;
   if (groups < wanted) {
@@ -50,11 +55,12 @@ Cut cut_of(const ProductRequest& request,
 
 /// What a tile costs beside its multiplications, in multiplications of one multiprocessor.
 struct Pace {
+  Unit kind;
   double byte;    // of parts' sums
   double launch;  // of the kernel that adds them
 };
-constexpr Pace kFloatPace{.byte = 0.07, .launch = 5e5};
-constexpr Pace kCooperativePace{.byte = 0.5, .launch = 4e6};
+constexpr Pace kFloatPace{.kind = Unit::tile, .byte = 0.07, .launch = 5e5};
+constexpr Pace kCooperativePace{.kind = Unit::cooperative, .byte = 0.5, .launch = 4e6};
 
 struct TileUse {
   int rows;
@@ -71,7 +77,7 @@ double time_of(const ProductRequest& request,
                const DeviceLimits& limits) noexcept {
   const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
                              divided_up(request.columns, tile.columns);
-  const Cut cut = cut_of(request, tiles, tile.unit, false, limits);
+  const Cut cut = cut_of(request, tiles, tile.unit, pace.kind, limits);
   const auto rounds =
       static_cast<double>(divided_up(tiles * cut.splits, std::max(1, limits.multiprocessors)));
   const double time = rounds * tile.rows * tile.columns *
@@ -170,7 +176,7 @@ constexpr std::array kCooperativeTiles{
     CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200},
     CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200},
     CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200},
-    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 100},
+    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150},
     CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120},
     CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80},
     CooperativeCandidate{{128, 64, 64, 64, 32}, 0.73, 80},
@@ -277,7 +283,10 @@ void choose_splits(const ProductRequest& request,
                    ProductPlan& plan) noexcept {
   const std::int64_t groups = std::int64_t{plan.tiles_down} * plan.tiles_across * request.matrices;
   const std::int64_t sums = request.matrices * request.rows * request.columns;
-  const Cut cut = cut_of(request, groups, unit, plan.is_thin, limits);
+  const Unit kind = plan.is_thin          ? Unit::thin
+                    : plan.is_cooperative ? Unit::cooperative
+                                          : Unit::tile;
+  const Cut cut = cut_of(request, groups, unit, kind, limits);
   plan.splits = static_cast<int>(cut.splits);
   plan.split_depth = static_cast<int>(cut.part);
   plan.groups = groups * cut.splits;
