@@ -210,11 +210,17 @@ void products(const Figures& figures) {
       }
     }
   }
-  const Tensor x = normal(device, {16, 64, 56, 56});
-  const Tensor w = normal(device, {64, 64, 3, 3});
-  figures.time("conv2d_64_56_3x3_b16", "", {2.0 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs"}, 20, [&] {
-    return conv2d(x, w, {.padding = {1, 1}});
-  });
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = normal(device, {16, 64, 56, 56}, dtype);
+    const Tensor w = normal(device, {64, 64, 3, 3}, dtype);
+    figures.time("conv2d_64_56_3x3_b16",
+                 with("dtype", name(dtype)),
+                 {2.0 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs"},
+                 20,
+                 [&] {
+                   return conv2d(x, w, {.padding = {1, 1}});
+                 });
+  }
 }
 
 /// The parts of a layer of the encoder below: forward, and forward with backward.

@@ -84,11 +84,12 @@ def matmul():
             a = torch.randn(n, n, device=DEVICE, dtype=dtype)
             b = torch.randn(n, n, device=DEVICE, dtype=dtype)
             measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype=name, n=n)
-    x = torch.randn(16, 64, 56, 56, device=DEVICE)
-    conv = nn.Conv2d(64, 64, 3, padding=1, bias=False).to(DEVICE)
-    for tf32 in (False, True):  # PyTorch's own choice is tf32, which Vulkan does not have
+    for name, tf32 in (("f32", False), ("f32", True), ("bf16", True)):
+        # PyTorch's own choice for f32 is tf32, which Vulkan does not have.
         torch.backends.cudnn.allow_tf32 = tf32
-        measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs", tf32=tf32)
+        x = torch.randn(16, 64, 56, 56, device=DEVICE, dtype=FLOATS[name])
+        conv = nn.Conv2d(64, 64, 3, padding=1, bias=False).to(DEVICE, FLOATS[name])
+        measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs", dtype=name, tf32=tf32)
 
 
 def layers():
