@@ -98,7 +98,7 @@ double time_of(const ProductRequest& request,
 
 struct Candidate {
   ProductTile tile;
-  double use;  // of the arithmetic, against the best tile
+  double use = 1;  // of the arithmetic, against the best tile
 };
 
 // Measured on an H100 by bench/gpu/tile_bench.cpp, at 4096 x 4096 x 4096.
@@ -171,8 +171,8 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
 
 struct CooperativeCandidate {
   CooperativeTile tile;
-  double use;
-  double more_depth;
+  double use = 1;
+  double more_depth = 0;
 };
 
 // Measured on an H100 by bench/gpu/tile_bench.cpp: `use` at 8192 x 8192 x 8192, `more_depth` at
