@@ -45,8 +45,8 @@ struct BucketPlace {
 
 class BucketPlan final {
  public:
-  /// A bucket is closed as soon as it holds `bucket_bytes` or more, or the type changes. A parameter
-  /// of half of that or more is a bucket by itself, whose gradient need not be copied.
+  /// A bucket is closed as soon as it holds `bucket_bytes` or more, or the type changes. A
+  /// parameter of half of that or more is a bucket by itself, whose gradient need not be copied.
   BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes);
 
   /// In the order in which they are filled.

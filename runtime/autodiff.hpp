@@ -106,8 +106,8 @@ template <class Fn>
 /// anything else. `on_ready` is called on this thread as each gradient becomes final, last layers
 /// first.
 ///
-/// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function that
-/// uses another model than the one it is given does; ShapeError and DtypeError as grad().
+/// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
+/// that uses another model than the one it is given does; ShapeError and DtypeError as grad().
 ///
 /// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
 /// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),

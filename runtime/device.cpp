@@ -1,6 +1,8 @@
 #include <hearth/runtime/device.hpp>
 
 #include <memory>
+#include <ostream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

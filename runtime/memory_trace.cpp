@@ -44,8 +44,8 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
   RuntimeTables& tables = tables_of(devices_.front());
   if (tables.has_memory_trace.exchange(true, std::memory_order_acq_rel)) {  // partner: give_up
     refuse_trace({.code = ErrorCode::invalid_argument,
-              .text = "memory trace: the runtime's memory is traced already"},
-             loc);
+                  .text = "memory trace: the runtime's memory is traced already"},
+                 loc);
   }
   tables.trace().add_reader();  // layers of ops that have no tensor of one
   std::size_t begun = 0;

@@ -95,7 +95,7 @@ class Tensor {
       from(const Device& device,
            const std::vector<T>& values,
            const Shape& shape,
-                                   SourceLoc loc = SourceLoc::current()) {
+           SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values), shape, loc);
   }
   template <class T>
@@ -120,7 +120,7 @@ class Tensor {
       from(const Device& device,
            std::vector<T>&& values,
            const Shape& shape,
-                                   SourceLoc loc = SourceLoc::current()) {
+           SourceLoc loc = SourceLoc::current()) {
     auto owner = std::make_shared<const std::vector<T>>(std::move(values));
     const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
     return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
@@ -142,8 +142,7 @@ class Tensor {
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::initializer_list<double> values,
                                    SourceLoc loc = SourceLoc::current()) {
-    return from(
-        device, values, Shape{static_cast<std::int64_t>(values.size())}, DType::f32, loc);
+    return from(device, values, Shape{static_cast<std::int64_t>(values.size())}, DType::f32, loc);
   }
   /// For a std::vector<bool>: says in one sentence that there is none.
   template <std::same_as<bool> T>
@@ -151,9 +150,8 @@ class Tensor {
                                    const std::vector<T>& /*values*/,
                                    const Shape& /*shape*/ = {},
                                    SourceLoc /*loc*/ = SourceLoc::current()) {
-    static_assert(
-        !std::is_same_v<T, bool>,
-        "a std::vector<bool> has no elements in memory: give {true, false} or an array");
+    static_assert(!std::is_same_v<T, bool>,
+                  "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     return {};
   }
   /// The same from bytes, as they lie in memory; bool has a byte an element.

@@ -1,11 +1,10 @@
 #include <hearth/runtime/base/dtype.hpp>
 
-#include <ostream>
-
 #include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <limits>
+#include <ostream>
 
 namespace hearth {
 

@@ -1,7 +1,7 @@
 #include <hearth/runtime/base/error.hpp>
 
-#include <ostream>
 #include <array>
+#include <ostream>
 #include <utility>
 
 #include <fmt/format.h>
