@@ -2,6 +2,7 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -30,6 +31,19 @@ Linear::Linear(
 
 Tensor Linear::forward(Arg x) const {
   const SourceLoc loc = x.location();
+  if (!x.is_scalar()) {
+    const Shape& shape = x.tensor().shape(loc);
+    const std::int64_t in = weight.shape(loc)[1];
+    if (shape.rank() == 0 || shape[shape.rank() - 1] != in) {
+      throw_error(Error{.code = ErrorCode::shape_mismatch,
+                        .text = fmt::format("Linear: needs [..., {}], got {}",
+                                            in,
+                                            describe(x.tensor().dtype(), shape)),
+                        .op = "Linear",
+                        .module_path = detail::layer_of(weight),
+                        .location = loc});
+    }
+  }
   const Tensor columns = transpose(Arg(weight, loc));
   return bias ? matmul(x, Arg(columns, loc), Arg(*bias, loc)) : matmul(x, Arg(columns, loc));
 }

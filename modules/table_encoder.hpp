@@ -46,8 +46,7 @@ class TableEncoder final {
   /// Learns from these rows.
   ///
   /// Errors: ArgumentError for columns that are not there, no features, a column of more categories
-  /// than most_categories, a number that is infinite, or a target that is missing in a row (unless
-  /// such rows are dropped); also what encode() says.
+  /// than most_categories, a number that is infinite, or when every row is dropped.
   explicit TableEncoder(const CsvTable& train,
                         const TableOptions& options,
                         SourceLoc loc = SourceLoc::current());

@@ -19,6 +19,12 @@ std::string_view path_of(const Tensor& tensor) noexcept {
              : impl->endpoint->tables().paths.path(impl->path.load(std::memory_order_acquire));
 }
 
+std::string layer_of(const Tensor& tensor) {
+  const std::string_view path = path_of(tensor);
+  const std::size_t end = path.rfind('.');
+  return std::string(path.substr(0, end == std::string_view::npos ? 0 : end));
+}
+
 LayerLabel::LayerLabel(const Device& device, std::string_view path)
     : stream_(&current_stream(device.endpoint())),
       previous_(stream_->exchange_path(device.endpoint().tables().paths.intern(path))) {}

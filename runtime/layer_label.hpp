@@ -5,6 +5,7 @@
 // device. Labels nest.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <hearth/runtime/base/ids.hpp>
@@ -20,6 +21,8 @@ namespace detail {
 [[nodiscard]] bool wants_layers(const Tensor& tensor) noexcept;
 /// The path that the tensor was given last; empty: none.
 [[nodiscard]] std::string_view path_of(const Tensor& tensor) noexcept;
+/// The layer that the tensor lies in, for errors: "blocks.0" of "blocks.0.weight".
+[[nodiscard]] std::string layer_of(const Tensor& tensor);
 
 class LayerLabel final {
  public:

@@ -287,7 +287,15 @@ class Writer {
 
 }  // namespace
 
+// An optimizer's state counts to the layer of its parameter: "mean.inner.weight" to "inner".
 std::string_view layer_of(std::string_view path) noexcept {
+  for (const std::string_view state : {"mean.", "variance.", "momentum."}) {
+    const std::string_view parameter = path.substr(std::min(path.size(), state.size()));
+    if (path.starts_with(state) && parameter.find('.') != std::string_view::npos) {
+      path = parameter;
+      break;
+    }
+  }
   const std::size_t point = path.find_last_of('.');
   return point == std::string_view::npos ? path : path.substr(0, point);
 }
