@@ -15,7 +15,7 @@ RuntimeTables& tables_of(const Device& device) {
   return device.endpoint().tables();
 }
 
-[[noreturn]] void throw_at(Error error, SourceLoc loc) {
+[[noreturn]] void refuse_trace(Error error, SourceLoc loc) {
   error.op = "MemoryTraceScope";
   error.location = loc;
   throw_error(std::move(error));
@@ -39,13 +39,13 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
                                    SourceLoc loc)
     : devices_(runtime.every_device()), file_(std::move(file)) {
   if (const Status writable = check_writable(file_); !writable.has_value()) {
-    throw_at(writable.error(), loc);
+    refuse_trace(writable.error(), loc);
   }
   RuntimeTables& tables = tables_of(devices_.front());
   if (tables.has_memory_trace.exchange(true, std::memory_order_acq_rel)) {  // partner: give_up
-    throw_at({.code = ErrorCode::invalid_argument,
-              .text = "memory trace: the runtime's memory is traced already"},
-             loc);
+    refuse_trace({.code = ErrorCode::invalid_argument,
+                  .text = "memory trace: the runtime's memory is traced already"},
+                 loc);
   }
   tables.trace().add_reader();  // layers of ops that have no tensor of one
   std::size_t begun = 0;
