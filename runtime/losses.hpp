@@ -24,7 +24,8 @@ struct CrossEntropyOptions {
   int class_axis = 1;  ///< Which axis of the logits has the classes.
 };
 /// The mean over all targets that are not ignored, weighted by their classes; NaN when there is
-/// none.
+/// none. Of parts of a batch (devices, accumulation) their means cannot be added up: see
+/// cross_entropy_sum (loss_sum.hpp).
 ///
 /// Shapes: logits [n, classes, ...], targets the same without the axis of the classes; for
 /// sequences [n, length, classes] say {.class_axis = -1}. Dtypes: logits floats, targets i32 or

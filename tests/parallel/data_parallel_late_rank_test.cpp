@@ -285,7 +285,7 @@ TEST(RankGroup, NumbersItsRanksInTheNextMendWhenOneDidNotAnswerInThis) {
     RankGroup ranks(
         runtime,
         detail::ModelOf<TinyNet>(TinyNet(runtime.device("sim:0"), generator, DType::f32)),
-        std::make_unique<detail::LossOf<TinyNet, Samples>>(loss_in<TinyNet>(DType::f32)),
+        detail::LossOf<TinyNet, Samples>::of(loss_in<TinyNet>(DType::f32)),
         {.devices = runtime.devices(), .on_loss = DeviceLossPolicy::shrink},
         SourceLoc::current());
     Promise<void> release;

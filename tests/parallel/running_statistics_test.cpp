@@ -43,20 +43,24 @@ Samples samples_of(std::int64_t count, std::uint64_t seed) {
   return random_samples(count, 4, seed);
 }
 
-struct Normals {
-  explicit Normals(int world)
-      : runtime(cpu_devices(world)),
-        steps(runtime,
-              Normed(runtime.device("cpu:0")),
-              loss_in<Normed>(DType::f64),
-              {.devices = devices(world), .optimizer = Sgd::Config{.learning_rate = 0.1}}) {}
-  [[nodiscard]] std::vector<Device> devices(int world) const {
-    std::vector<Device> all;
-    for (int i = 0; i < world; ++i) {
-      all.push_back(runtime.device("cpu:" + std::to_string(i)));
-    }
-    return all;
+/// Devices that answer as a GPU does.
+RuntimeOptions late_devices(int count) {
+  RuntimeOptions options;
+  for (int i = 0; i < count; ++i) {
+    options.devices.push_back({.name = "sim:" + std::to_string(i),
+                               .sim_schedule = SimSchedule{.reorder_seed = 3, .cost_seed = 5}});
   }
+  return options;
+}
+
+struct Normals {
+  explicit Normals(int world) : Normals(cpu_devices(world)) {}
+  explicit Normals(const RuntimeOptions& options)
+      : runtime(options),
+        steps(runtime,
+              Normed(runtime.device()),
+              loss_in<Normed>(DType::f64),
+              {.devices = runtime.devices(), .optimizer = Sgd::Config{.learning_rate = 0.1}}) {}
   [[nodiscard]] std::vector<double> statistics() {
     const Normed model = steps.snapshot();
     return {model.norm.running_mean.item(), model.norm.running_variance.item()};
@@ -105,6 +109,23 @@ TEST(RunningStatistics, MoveByTheMeanOfTheRanksMoves) {
     EXPECT_TRUE(has_equal_replicas(run.steps)) << world;
     EXPECT_EQ(run.steps.snapshot().table.to_vector<double>(), std::vector<double>(3, 7.0));
   }
+}
+
+TEST(RunningStatistics, MoveOnDevicesThatAnswerLater) {
+  Normals run(late_devices(2));
+  std::vector<double> wanted = run.statistics();
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    std::vector<Samples> parts = divide(samples_of(7, step), 2);
+    if (step == 2) {
+      parts[0].pixels[0] = std::numeric_limits<double>::quiet_NaN();
+      EXPECT_THROW(run.steps.step(parts), Exception);
+    } else {
+      wanted = moved(wanted, parts);
+      run.steps.step(parts);
+    }
+    EXPECT_LE(largest_difference(run.statistics(), wanted), 1e-12) << step;
+  }
+  EXPECT_TRUE(has_equal_replicas(run.steps));
 }
 
 TEST(RunningStatistics, ARankWithoutSamplesHasNoPartInThem) {
