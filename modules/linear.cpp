@@ -35,13 +35,13 @@ Tensor Linear::forward(Arg x) const {
     const Shape& shape = x.tensor().shape(loc);
     const std::int64_t in = weight.shape(loc)[1];
     if (shape.rank() == 0 || shape[shape.rank() - 1] != in) {
-      throw_error(Error{.code = ErrorCode::shape_mismatch,
-                        .text = fmt::format("Linear: needs [..., {}], got {}",
-                                            in,
-                                            describe(x.tensor().dtype(), shape)),
-                        .op = "Linear",
-                        .module_path = detail::layer_of(weight),
-                        .location = loc});
+      throw_error(
+          Error{.code = ErrorCode::shape_mismatch,
+                .text = fmt::format(
+                    "Linear: needs [..., {}], got {}", in, describe(x.tensor().dtype(), shape)),
+                .op = "Linear",
+                .module_path = detail::layer_of(weight),
+                .location = loc});
     }
   }
   const Tensor columns = transpose(Arg(weight, loc));

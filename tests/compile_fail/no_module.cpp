@@ -1,4 +1,5 @@
 // A struct without HEARTH_MODULE, where a module is needed.
+#include <utility>
 #include <vector>
 
 #include <hearth/hearth.hpp>
@@ -40,6 +41,22 @@ void use(const hearth::Runtime& runtime, const Net& net, std::vector<hearth::Hos
       },
       {});
   trainer.step(std::move(batch));
+}
+#elif defined(HEARTH_FORKED)
+void use(const Net& net, const hearth::Device& device) {
+  const Net copy = hearth::fork(net, device);
+}
+#elif defined(HEARTH_FROZEN)
+void use(const Net& net) {
+  static_cast<void>(hearth::freeze(net));
+}
+#elif defined(HEARTH_STEPPED)
+void use(hearth::Sgd& sgd, Net& net, hearth::Gradients gradients) {
+  static_cast<void>(sgd.step(net, std::move(gradients)));
+}
+#elif defined(HEARTH_IN_SEQUENTIAL)
+void use(const Net& net) {
+  const hearth::Sequential layers(hearth::Flatten(), net);
 }
 #else
 struct Whole {
