@@ -17,7 +17,7 @@ constexpr std::string_view kPrefix = "HEARTH_";
 constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::cache_dir,
      "HEARTH_CACHE_DIR",
-     "Folder for files that the library keeps between runs; nothing is kept yet."},
+     "Folder for files that the library keeps between runs: compiled kernels of GPUs."},
     {Setting::log_level,
      "HEARTH_LOG_LEVEL",
      "How much is logged: trace, debug, info, warn (the default), error or off."},
