@@ -42,7 +42,7 @@ class KernelEncoder {
                                         Grid grid) = 0;
   /// What this launch dispatches from here on sees what it has written so far.
   virtual void barrier() = 0;
-  /// The address of memory that is this launch's until it ends; 256-aligned, not cleared. One piece
+  /// The address of memory that is this launch's until it ends; 64-aligned, not cleared. One piece
   /// a launch: a second call may give the same bytes.
   ///
   /// Errors: out_of_memory.

@@ -79,6 +79,24 @@ Needs Transfers::needs_of(std::uint64_t value) {
   return needs;
 }
 
+// Where the host reads the device's bytes by itself no queue can wait for it.
+Status Transfers::bring_down(std::uint64_t value) {
+  const auto is_read_by_host = [&] {
+    const MutexLock lock(mutex_);
+    return std::ranges::any_of(pending_, [&](const Download& download) {
+      return download.value <= value && download.ring_end == 0 && !download.to.empty();
+    });
+  };
+  if (!is_read_by_host()) {
+    return {};
+  }
+  const Needs needs = needs_of(value);
+  HEARTH_TRY_STATUS(wait_until(ops_.semaphore(), needs[kOpStream]));
+  HEARTH_TRY_STATUS(wait_until(uploads_->semaphore(), needs[kUploadStream]));
+  HEARTH_TRY_STATUS(wait_until(downloads_->semaphore(), needs[kDownloadStream]));
+  return settle().status();
+}
+
 Result<bool> Transfers::have_ended(std::span<const TimelinePoint> points) {
   HEARTH_TRY(const std::uint64_t ended_downloads, settle());
   HEARTH_TRY(const Needs reached, this->reached());

@@ -48,6 +48,9 @@ class Transfers final {
   ///
   /// Errors: device_lost.
   [[nodiscard]] Result<std::uint64_t> settle() HEARTH_EXCLUDES(mutex_);
+  /// Downloads up to this one need the device's bytes no more, where the host reads those by
+  /// itself. Blocks. Errors: device_lost.
+  [[nodiscard]] Status bring_down(std::uint64_t value) HEARTH_EXCLUDES(mutex_);
   /// What the timelines of the queues must reach before download `value` can end.
   [[nodiscard]] Needs needs_of(std::uint64_t value) HEARTH_EXCLUDES(mutex_);
   /// How far the timelines of the queues are.

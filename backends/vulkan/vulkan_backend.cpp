@@ -289,6 +289,7 @@ Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
       ops->wait_for(transfers->uploads().semaphore(), point.value);
       continue;
     }
+    HEARTH_TRY_STATUS(transfers->bring_down(point.value));
     const Needs needs = transfers->needs_of(point.value);
     ops->wait_for(transfers->uploads().semaphore(), needs[kUploadStream]);
     ops->wait_for(transfers->downloads().semaphore(), needs[kDownloadStream]);

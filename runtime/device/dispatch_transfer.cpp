@@ -72,8 +72,12 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
       trace_copy(op.op(), lane.id, TraceTrack::readbacks, ticket->target.size(), begin, point);
     }
   }
+  const LateFailures late = error ? nullptr : op.slot(0).late;
+  if (late != nullptr && ticket->target.empty()) {
+    // No bytes to wait for, and yet what they depend on may have failed.
+    point = {.value = in_flight_.issued_ops(), .stream = kOpStream};
+  }
   if (!point.is_done()) {
-    const LateFailures late = op.slot(0).late;
     in_flight_.add(point, ReadEnd{std::move(ticket), late, {op.op().record(), lane.id}});
     consume_inputs(op);
     return Ran::done;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -234,6 +235,24 @@ TEST(VulkanMemory, ScratchOfKernelsIsOfTheBudget) {
     EXPECT_THAT(error.what(), HasSubstr("topk"));
   }
   EXPECT_EQ(topk(slice(x, 0, {.start = 0, .stop = 100}), 2).values.to_vector<float>().front(), 99);
+}
+
+// Where the host reads the device's memory by itself, what writes over it waits for that.
+TEST(VulkanMemory, AReadHasTheValuesOfItsTime) {
+  const Runtime runtime(blocking());
+  const Device device = runtime.device();
+  for (int i = 0; i < 15; ++i) {
+    Tensor x = full(device, {300'000}, 1.0);
+    auto before = x.read_bytes();
+    for (int k = 0; k < 4; ++k) {
+      x = cumsum(std::move(x) * 2, 0) * 0 + 3;
+    }
+    const std::vector<std::byte> bytes = std::move(before).get();
+    std::vector<float> values(300'000);
+    ASSERT_EQ(bytes.size(), values.size() * sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F)) << i;
+  }
 }
 
 TEST(VulkanTraces, HaveTheDevicesOwnTimes) {

@@ -55,6 +55,17 @@ class OpsIndexTest : public ::testing::TestWithParam<const char*> {
   Runtime runtime_{RuntimeOptions{.devices = {tested(GetParam())}}};
 };
 
+// A GPU leaves numbers: the place in the index, counted through, and the index.
+auto says(const char* host, const std::string& gpu) {
+#ifdef HEARTH_TEST_VULKAN
+  static_cast<void>(host);
+  return HasSubstr(gpu + ", but the axis has ");
+#else
+  static_cast<void>(gpu);
+  return HasSubstr(std::string(host));
+#endif
+}
+
 TEST_P(OpsIndexTest, GatherTakesTheElementAtEachIndex) {
   const Tensor x = counting({2, 3});
   const Tensor columns = gather(x, -1, i64({2, 0, 1, 1}, {2, 2}));
@@ -112,23 +123,27 @@ TEST_P(OpsIndexTest, OneHotHasOneOneInEachRow) {
   EXPECT_THAT(reals(bools), ElementsAre(0, 1));
   EXPECT_EQ(one_hot(i64({}, {0}), 3, DType::f16).shape(), (Shape{0, 3}));
   EXPECT_THAT(failure(one_hot(i64({0, 3}, {2}), 3)),
-              HasSubstr("index 3 at [1, 0] is outside axis 1 of size 3"));
+              says("index 3 at [1, 0] is outside axis 1 of size 3", "index 1 is 3"));
 }
 
 TEST_P(OpsIndexTest, AnIndexOutsideTheAxisPoisonsTheResult) {
   const Tensor x = counting({2, 3});
   const Tensor below = gather(x, 1, i64({0, -1}, {1, 2}));
-  EXPECT_THAT(failure(below + 1),
-              HasSubstr("gather: index -1 at [0, 1] is outside axis 1 of size 3"));
+  EXPECT_THAT(
+      failure(below + 1),
+      says("gather: index -1 at [0, 1] is outside axis 1 of size 3", "gather: index 1 is -1"));
   EXPECT_THAT(failure(embedding(x, i64({0, 1, 2}, {3}))),
-              HasSubstr("index_select: index 2 at [2] is outside axis 0 of size 2"));
-  EXPECT_THAT(failure(index_add(x, 0, i64({2}, {1}), ones(device(), {1, 3}))),
-              HasSubstr("index_add: index 2 at [0] is outside axis 0 of size 2"));
+              says("index_select: index 2 at [2] is outside axis 0 of size 2",
+                   "index_select: index 2 is 2"));
+  EXPECT_THAT(
+      failure(index_add(x, 0, i64({2}, {1}), ones(device(), {1, 3}))),
+      says("index_add: index 2 at [0] is outside axis 0 of size 2", "index_add: index 0 is 2"));
   EXPECT_THAT(failure(scatter_add(x, 0, i64({5}, {1, 1}), ones(device(), {1, 1}))),
-              HasSubstr("scatter_add: index 5 at [0, 0] is outside axis 0 of size 2"));
+              says("scatter_add: index 5 at [0, 0] is outside axis 0 of size 2",
+                   "scatter_add: index 0 is 5"));
   // Even where there is nothing to pick.
   EXPECT_THAT(failure(index_select(zeros(device(), {2, 0}), 0, i64({7}, {1})) + 1),
-              HasSubstr("index 7"));
+              says("index 7", "index 0 is 7"));
   EXPECT_THAT(reals(x + 1), ElementsAre(1, 2, 3, 4, 5, 6)) << "others are as they were";
 }
 
