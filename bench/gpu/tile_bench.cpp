@@ -125,7 +125,7 @@ class Tiles final {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("gpu", list.instance, list.devices.at(std::stoul(choice_.device)))
                   .value();
-    shaders_ = ShaderStore::make(device_).value();
+    shaders_ = ShaderStore::make(device_, nullptr).value();
     ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
     encoder_ = std::make_unique<TileEncoder>(*device_, *shaders_, *ops_, choice_.pretends);
     const std::int64_t size = size_bytes(choice_.dtype);

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -166,7 +167,10 @@ TEST(DataLoader, DropsTheLastBatchOnlyWhenItIsSmaller) {
   const LoaderOptions options{.batch_size = 4, .drop_last = true};
   EXPECT_EQ(DataLoader(uneven, executor, options).batch_count(), 2);
   EXPECT_EQ(DataLoader(even, executor, options).batch_count(), 3);
-  EXPECT_THROW(DataLoader(Numbers(3), executor, options), ArgumentError);
+  const Numbers few(3);
+  EXPECT_THROW(DataLoader(few, executor, options), ArgumentError);
+  static_assert(!std::is_constructible_v<DataLoader, Numbers, ThreadExecutor&, LoaderOptions>,
+                "a temporary would not outlive the loader");
 }
 
 TEST(DataLoader, ShardsOfAllRanksAreTheGlobalBatch) {
