@@ -44,6 +44,7 @@ struct VulkanBackend::Parts {
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<LaunchEncoder> encoder;
   Guards guards;
+  bool has_guard_kernel = false;  ///< Made, whether or not the host knows too late what failed.
   Buffer cells;
   std::atomic<bool> is_losing{false};  ///< Somebody saw the loss first, and asks the driver why.
   std::atomic<bool> is_lost{false};
@@ -244,6 +245,13 @@ Status VulkanBackend::prepare(const KernelCall& call) {
   }();
   constexpr std::uint64_t kSomeGuard = 4;
   if (is_update(call.op.record())) {
+    if (!std::exchange(parts_->has_guard_kernel, true)) {
+      constexpr ErrorCell kSomeCell = 1;
+      parts_->encoder->begin({.records = false});
+      HEARTH_TRY_STATUS(
+          parts_->guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *parts_->encoder));
+      parts_->guards.forget();  // nothing was recorded
+    }
     parts_->encoder->begin({.records = false,
                             .guard = kSomeGuard,
                             .keeps = std::span(kReplaced).first(call.outputs.size())});

@@ -531,6 +531,7 @@ ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane)
   // op's place.
   if (error->code == ErrorCode::device_lost && !lost_) {
     lost_ = error;
+    endpoint_.mark_lost();  // before anybody reads the error, and asks
     has_aftermath_ = true;  // the actor lets go of who waits here
   }
   return error;

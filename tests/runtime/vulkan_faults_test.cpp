@@ -70,9 +70,9 @@ class Variable final {
   const char* name_;
 };
 
-RuntimeOptions blocking(FaultPlan faults = {}) {
-  return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}},
-          .blocking_compiles = true};
+// Groups are those of the program, whatever the time, and wait for their kernels.
+RuntimeOptions steady(FaultPlan faults = {}) {
+  return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}}, .deterministic = true};
 }
 
 // ---- loss ----
@@ -85,7 +85,7 @@ TEST(VulkanFaults, ALossAtAnyCallIsTheDevicesOwnAndTheProgramGoesOn) {
   int lost = 0;
   for (std::uint64_t call = 1;; call += call < 16 ? 1 : call / 4) {
     SCOPED_TRACE("call " + std::to_string(call));
-    RuntimeOptions options = blocking({.lost_at_call = call});
+    RuntimeOptions options = steady({.lost_at_call = call});
     options.devices.push_back({.name = "vulkan:1"});
     const Runtime runtime(options);
     const Device device = runtime.device("vulkan:0");
@@ -160,7 +160,7 @@ TEST(VulkanCompiles, ASecondRunCompilesNothing) {
   const Variable cache("HEARTH_CACHE_DIR", folder.path().string());
   std::vector<double> want;
   for (const bool is_first : {true, false}) {
-    const Runtime runtime(blocking());
+    const Runtime runtime(steady());
     const std::vector<double> losses = losses_on(runtime.device(), 2);
     EXPECT_EQ(runtime.device().statistics().compiled > 0, is_first);
     if (is_first) {
@@ -187,14 +187,14 @@ TEST(VulkanCompiles, AGroupRunsOpByOpUntilItsKernelIsThere) {
     }
     EXPECT_GE(device.statistics().fused_kernels, 1U);
   }
-  const Runtime runtime(blocking());
+  const Runtime runtime(steady());
   EXPECT_NEAR(gelu_of_one(runtime.device()), 64 * 0.841345, 1e-3);
   EXPECT_EQ(runtime.device().statistics().early_groups, 0U);
   EXPECT_GE(runtime.device().statistics().fused_kernels, 1U);
 }
 
 TEST(VulkanCompiles, AKernelThatFailsIsItsOpsErrorAndAGroupsOpsGoOn) {
-  const Runtime alone(blocking({.failing_compiles = {1}}));
+  const Runtime alone(steady({.failing_compiles = {1}}));
   const Tensor x = Tensor::from(alone.device(), std::vector<float>{1, 2}, {2});
   try {
     static_cast<void>(cumsum(x, 0).to_vector<float>());
@@ -206,7 +206,7 @@ TEST(VulkanCompiles, AKernelThatFailsIsItsOpsErrorAndAGroupsOpsGoOn) {
   }
   EXPECT_EQ(sum(x).item(), 3.0);
 
-  const Runtime grouped(blocking({.failing_compiles = {1}}));
+  const Runtime grouped(steady({.failing_compiles = {1}}));
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) {
     const Tensor y = Tensor::from(grouped.device(), std::vector<float>{1, 2}, {2});
@@ -221,7 +221,7 @@ TEST(VulkanCompiles, AKernelThatFailsIsItsOpsErrorAndAGroupsOpsGoOn) {
 // ---- memory and time ----
 
 TEST(VulkanMemory, ScratchOfKernelsIsOfTheBudget) {
-  RuntimeOptions options = blocking();
+  RuntimeOptions options = steady();
   options.devices[0].memory_budget_bytes = std::int64_t{18} << 20;
   const Runtime runtime(options);
   const Device device = runtime.device();
@@ -239,7 +239,7 @@ TEST(VulkanMemory, ScratchOfKernelsIsOfTheBudget) {
 
 // Where the host reads the device's memory by itself, what writes over it waits for that.
 TEST(VulkanMemory, AReadHasTheValuesOfItsTime) {
-  const Runtime runtime(blocking());
+  const Runtime runtime(steady());
   const Device device = runtime.device();
   for (int i = 0; i < 15; ++i) {
     Tensor x = full(device, {300'000}, 1.0);
@@ -258,7 +258,7 @@ TEST(VulkanMemory, AReadHasTheValuesOfItsTime) {
 TEST(VulkanTraces, HaveTheDevicesOwnTimes) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "trace.json";
-  const Runtime runtime(blocking());
+  const Runtime runtime(steady());
   {
     const TraceScope scope(runtime, file);
     losses_on(runtime.device(), 3);
