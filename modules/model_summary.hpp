@@ -31,7 +31,7 @@ struct ModelSummary {
   /// The table, with a line for the sums:
   ///
   ///   path         shape       type  parameters
-  ///   inner.weight [784, 128]  f32      100,352
+  ///   inner.weight [128, 784]  f32      100,352
   [[nodiscard]] std::string to_string() const;
 };
 

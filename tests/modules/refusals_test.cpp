@@ -70,15 +70,17 @@ TEST(Refusals, AWrongInputNamesTheParameterThatItMet) {
   set_paths(block, "encoder");
   const Error wide = refusal([&] { (void)block.inner.forward(zeros(test.cpu, {3, 5})); });
   EXPECT_EQ(wide.code, ErrorCode::shape_mismatch);
-  EXPECT_EQ(wide.module_path, "encoder.inner.weight")
-      << "the view of a parameter is called like it";
+  EXPECT_EQ(wide.text, "Linear: needs [..., 4], got f32[3, 5]");
+  EXPECT_EQ(wide.module_path, "encoder.inner");
   const Error deep = refusal([&] { (void)block.filter.forward(zeros(test.cpu, {1, 3, 8, 8})); });
-  EXPECT_EQ(deep.module_path, "encoder.filter.weight");
+  EXPECT_EQ(deep.text, "Conv2d: needs [n, 1, height, width], got f32[1, 3, 8, 8]");
+  EXPECT_EQ(deep.module_path, "encoder.filter");
   const Error type = refusal([&] {
     (void)block.inner.forward(zeros(test.cpu, {3, 4}, DType::f64));
   });
   EXPECT_EQ(type.code, ErrorCode::dtype_mismatch);
-  EXPECT_EQ(type.module_path, "encoder.inner.weight");
+  EXPECT_EQ(type.module_path, "encoder.inner.weight")
+      << "the view of a parameter is called like it";
   const Error away = refusal([&] { (void)block.inner.forward(zeros(test.reference, {3, 4})); });
   EXPECT_EQ(away.code, ErrorCode::device_mismatch);
   EXPECT_EQ(away.module_path, "encoder.inner.weight");
@@ -109,7 +111,22 @@ TEST(Refusals, InATrainingStepParametersHaveTheirPathsInTheWholeModel) {
       return sum(b.inner.forward(zeros(test.cpu, {3, 5})));
     });
   };
-  EXPECT_EQ(refusal([&] { (void)step(); }).module_path, "inner.weight");
+  EXPECT_EQ(refusal([&] { (void)step(); }).module_path, "inner");
+}
+
+TEST(Refusals, ALossOfAnotherModelIsRefused) {
+  TestRuntime test;
+  Generator generator(1);
+  const Linear model({.in = 4, .out = 2}, test.cpu, generator);
+  const std::uint32_t line = __LINE__ + 2;
+  const Error error = refusal([&] {
+    (void)value_and_grad(model, [&](const Linear& /*tracked*/) {
+      return sum(model.forward(ones(test.cpu, {1, 4})));
+    });
+  });
+  EXPECT_EQ(error.code, ErrorCode::invalid_argument);
+  EXPECT_THAT(error.text, ::testing::HasSubstr("comes from none of the model's parameters"));
+  EXPECT_EQ(error.location.line, line);
 }
 
 TEST(Refusals, AGradientThatIsNoNumberNamesItsParameterAndStep) {

@@ -85,14 +85,16 @@ class Training {
   Trainer trainer_;
 };
 
-TEST(DataParallelFailure, ALossThatDependsOnNoParameterGivesZeroGradients) {
+TEST(DataParallelFailure, ALossThatDependsOnNoParameterIsRefused) {
   const Loss cut_off = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
     const Tensor loss = mean_loss(model, shard, context.device, DType::f32);
     return loss.to(DType::i32).to(DType::f32);
   };
   Training training(cut_off);
   const std::vector<double> before = training.weights();
-  training.step(1);
+  const ErrorRef error = training.failing_step(1);
+  ASSERT_NE(error, nullptr);
+  EXPECT_THAT(error->to_string(), HasSubstr("comes from none of the model's parameters"));
   EXPECT_EQ(training.weights(), before);
 }
 

@@ -184,6 +184,7 @@ Trainer Hall::trainer_of(TinyNet model, int world, const TrainingOptions& option
 Trained train_in(Hall& hall, const TrainingOptions& options) {
   Trained result;
   bool has_late_failure = false;
+  bool loses_last = false;  // the last step happened, and a device was lost behind it
   {
     Trainer trainer = hall.trainer(options);
     for (int step = 0; step < kSteps; ++step) {
@@ -196,6 +197,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
         });
         EXPECT_EQ(report.sample_count, kBatch);
         has_late_failure = has_late_failure || report.late_failure != nullptr;
+        loses_last = report.late_failure != nullptr && detail::is_device_loss(*report.late_failure);
         result.happened.emplace_back(step, world);
       } catch (const Exception& error) {
         result.errors.push_back(error.shared_error());
@@ -204,6 +206,14 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
       if (!result.errors.empty() ||
           (has_late_failure && options.policy == DeviceLossPolicy::stop)) {
         hall.let_go();
+      }
+    }
+    if (loses_last && options.policy == DeviceLossPolicy::stop) {  // which the next call tells
+      try {
+        static_cast<void>(trainer.step(divide(batch_of(0), trainer.world())));
+        ADD_FAILURE() << "a step without a device that was lost";
+      } catch (const Exception& error) {
+        result.errors.push_back(error.shared_error());
       }
     }
     for (const Device& device : trainer.devices()) {
