@@ -226,8 +226,8 @@ TEST_F(LookingInside, IsOneTraceAtATimeAndNothingOutsideOfIt) {
   const Device device = runtime.device("cpu:0");
   static_cast<void>(sum(ones(device, {3})).item());
   TraceScope trace(runtime, file("first.json"));
-  EXPECT_THROW(TraceScope(runtime, file("second.json")), ArgumentError);
-  EXPECT_THROW(TraceScope(runtime, file("none") / "third.json"), FileError);
+  EXPECT_THROW(static_cast<void>(TraceScope(runtime, file("second.json"))), ArgumentError);
+  EXPECT_THROW(static_cast<void>(TraceScope(runtime, file("none") / "third.json")), FileError);
   EXPECT_TRUE(trace.stop().has_value());
   EXPECT_EQ(trace.stop().error().code, ErrorCode::invalid_argument);
   static_cast<void>(sum(ones(device, {3})).item());
@@ -365,7 +365,8 @@ TEST_F(LookingInside, OneMemoryTraceAtATime) {
   const Device device = runtime.device("cpu:0");
   {
     MemoryTraceScope trace(runtime, file("outer.memory.json"));
-    EXPECT_THROW(MemoryTraceScope(runtime, file("inner.memory.json")), ArgumentError);
+    EXPECT_THROW(static_cast<void>(MemoryTraceScope(runtime, file("inner.memory.json"))),
+                 ArgumentError);
     const Tensor held = ones(device, {64});
     device.sync();
     ASSERT_TRUE(trace.stop().has_value());
@@ -381,7 +382,7 @@ TEST_F(LookingInside, AMemoryTraceThatDoesNotBeginLeavesNothing) {
                                      {.name = "sim:1", .faults = FaultPlan{.lost_at_submit = 1}}}});
   const Device first = runtime.device("sim:0");
   const Tensor lost = ones(runtime.device("sim:1"), {4});
-  EXPECT_THROW(MemoryTraceScope(runtime, file("none.memory.json")), Exception);
+  EXPECT_THROW(static_cast<void>(MemoryTraceScope(runtime, file("none.memory.json"))), Exception);
   const Tensor held = ones(first, {64});
   first.sync();
   EXPECT_TRUE(first.take_memory_trace().empty()) << "it goes on gathering";
