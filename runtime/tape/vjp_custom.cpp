@@ -1,4 +1,5 @@
 // The gradient of a kernel that the program brings itself: what its own function says.
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -25,8 +26,8 @@ void custom(const VjpNode& node, Tensor gradient) {
                       .gradient = std::move(gradient),
                       .is_needed = {},
                       .numbers = std::vector<double>(attributes.number_count)};
-  std::memcpy(
-      call.numbers.data(), bytes.data() + sizeof attributes, bytes.size() - sizeof attributes);
+  std::ranges::copy(bytes.subspan(sizeof attributes),
+                    std::as_writable_bytes(std::span(call.numbers)).begin());
   for (int i = 0; i < node.operand_count(); ++i) {
     call.inputs.push_back(node.operand(i).tensor());
     call.is_needed.push_back(node.needs(i));
