@@ -37,29 +37,44 @@ bool fits(const SafetensorsFile::Entry& entry, const Tensor& wanted, bool may_ca
   return has_type && entry.shape == wanted.shape();
 }
 
-}  // namespace
+[[noreturn]] void refuse_weights(const std::filesystem::path& file,
+                                 const std::string& text,
+                                 SourceLoc loc) {
+  throw FileError(Error{.code = ErrorCode::bad_format,
+                        .text = fmt::format("file {}: {}", file.string(), text),
+                        .location = loc});
+}
 
-WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
-                                     const LoadWeightsOptions& options,
-                                     SourceLoc loc) const {
-  const auto refuse = [&](const std::string& text) {
-    throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("file {}: {}", path_.string(), text),
-                          .location = loc});
-  };
+using Entries = std::map<std::string, const SafetensorsFile::Entry*>;
+
+// By the names that they have then.
+Entries renamed(const SafetensorsFile& file, const LoadWeightsOptions& options, SourceLoc loc) {
   const std::vector<Rename> renames = compiled(options.renames, loc);
-  std::map<std::string, const Entry*> by_name;
-  for (const Entry& entry : entries_) {
+  Entries by_name;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
     std::string name = entry.name;
     for (const Rename& rename : renames) {
       name = std::regex_replace(name, rename.pattern, rename.replacement);
     }
     const auto [at, is_new] = by_name.try_emplace(name, &entry);
     if (!is_new) {
-      refuse(fmt::format(
-          "tensors '{}' and '{}' are both renamed to '{}'", at->second->name, entry.name, name));
+      refuse_weights(
+          file.path(),
+          fmt::format(
+              "tensors '{}' and '{}' are both renamed to '{}'", at->second->name, entry.name, name),
+          loc);
     }
   }
+  return by_name;
+}
+
+}  // namespace
+
+WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
+                                     const LoadWeightsOptions& options,
+                                     SourceLoc loc) const {
+  const auto refuse = [&](const std::string& text) { refuse_weights(path_, text, loc); };
+  Entries by_name = renamed(*this, options, loc);
   WeightMatches matches;
   for (const NamedTensor& named : expected) {
     if (!named.tensor.is_valid()) {

@@ -371,7 +371,7 @@ std::string place_of(std::size_t element, const Shape& shape) {
 // What is to be compared, and how.
 struct Comparison {
   const std::string& op;
-  double tolerance;
+  double tolerance = 0;
   SourceLoc loc;
 
   void operator()(std::string_view what, const Tensor& got, const Tensor& want) const {

@@ -183,7 +183,7 @@ Status encode_custom(const KernelCall& call, KernelEncoder& encoder) {
   }
   const ParameterBlock parameters = parameters_of(form, most);
   const auto make_text = [&] { return text_of(form, parameters.size_bytes()); };
-  const Status status =
+  Status status =
       encoder.dispatch(key_of(form), make_text, parameters, encoder.linear(form.groups));
   if (status.has_value() || status.error().code == ErrorCode::device_lost) {
     return status;

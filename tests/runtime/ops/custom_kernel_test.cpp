@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // x / (scale · its rows' largest absolute value + epsilon): a workgroup a row.
-CustomKernelConfig row_scale() {
+CustomKernelConfig row_scale() {  // NOLINT(readability-function-size): one kernel, whole
   CustomKernelConfig config{.name = "row_scale",
                             .inputs = {{"x", {DType::f32, DType::f16}}, {"scale", {DType::f32}}},
                             .outputs = {"y", "largest"},
@@ -52,8 +52,8 @@ CustomKernelConfig row_scale() {
           for (std::size_t i = 0; i < static_cast<std::size_t>(columns); ++i) {
             largest[at] = std::max(largest[at], std::abs(static_cast<float>(x[first + i])));
           }
-          const float divisor = static_cast<float>(
-              std::pow(scale[at] * largest[at], call.number(1)) + call.number(0));
+          const double power = std::pow(scale[at] * largest[at], call.number(1));
+          const auto divisor = static_cast<float>(power + call.number(0));
           for (std::size_t i = 0; i < static_cast<std::size_t>(columns); ++i) {
             y[first + i] = static_cast<std::remove_reference_t<decltype(y[0])>>(
                 static_cast<float>(x[first + i]) / divisor);
