@@ -1,5 +1,6 @@
 #include <hearth/runtime/layer_label.hpp>
 
+#include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
 #include "runtime/client/stream_state.hpp"
@@ -21,8 +22,8 @@ std::string_view path_of(const Tensor& tensor) noexcept {
 
 std::string layer_of(const Tensor& tensor) {
   const std::string_view path = path_of(tensor);
-  const std::size_t end = path.rfind('.');
-  return std::string(path.substr(0, end == std::string_view::npos ? 0 : end));
+  const std::string_view layer = hearth::layer_of(path);
+  return layer.size() == path.size() ? std::string() : std::string(layer);  // "weight" lies in none
 }
 
 LayerLabel::LayerLabel(const Device& device, std::string_view path)

@@ -25,7 +25,7 @@ struct TraceNames {
 };
 
 /// The layer of a tensor's path: "blocks.0.weight" is of "blocks.0". A path without a point stands
-/// for itself.
+/// for itself, and an optimizer's "mean.blocks.0.weight" for its parameter's.
 [[nodiscard]] std::string_view layer_of(std::string_view path) noexcept;
 
 /// Gives the file's text piece by piece. Errors: those of `write`.

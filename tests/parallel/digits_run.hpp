@@ -13,9 +13,14 @@
 
 #include "training_support.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace hearth::testing {
 
@@ -92,6 +97,35 @@ struct Digits {
 inline std::string text_of(const std::filesystem::path& file) {
   const std::vector<std::byte> bytes = read_file(file).value();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Twelve examples a step, however they are divided: the same run in f64, where only the order of
+/// sums differs. make_loss(device) is the Trainer's loss, change(options) the rest of the run.
+template <class MakeLoss, class Change>
+void expect_division_changes_nothing(const MakeLoss& make_loss, const Change& change) {
+  const auto train = [&](int world, std::int64_t batch_size, std::int64_t accumulate) {
+    Digits digits(world);
+    TrainerOptions options = digits.options;
+    options.batch_size = batch_size;
+    options.accumulate = accumulate;
+    options.epochs = 2;
+    change(options);
+    const Device& first = options.devices.front();
+    Trainer<DigitNet> trainer(
+        digits.runtime, DigitNet(first, 0, DType::f64), make_loss(first), options);
+    const TrainingResult result = trainer.fit(digits.train, digits.test);
+    return std::pair(weights_of(trainer.model()), result.history.epochs.back());
+  };
+  const auto [one, of_one] = train(1, 12, 1);
+  for (const auto& [world, batch, accumulate] :
+       std::vector<std::tuple<int, int, int>>{{2, 12, 1}, {1, 4, 3}, {2, 4, 3}, {3, 4, 3}}) {
+    const auto [many, of_many] = train(world, batch, accumulate);
+    EXPECT_LE(largest_difference(many, one), 1e-12) << world << " devices, " << accumulate;
+    EXPECT_NEAR(of_many.train_loss, of_one.train_loss, 1e-12);
+    EXPECT_NEAR(*of_many.validation_loss, *of_one.validation_loss, 1e-12);
+    EXPECT_EQ(of_many.metrics, of_one.metrics);
+    EXPECT_EQ(of_many.learning_rate, of_one.learning_rate);
+  }
 }
 
 /// All of a run that does not depend on time.

@@ -186,28 +186,9 @@ TEST(LossWeight, WithoutOneTheBitsAreThoseOfAMean) {
 
 // In training and in evaluation.
 TEST(LossWeight, ATrainersCrossEntropyLossHasIt) {
-  const auto train = [](int world, std::int64_t batch_size, std::int64_t accumulate) {
-    Digits digits(world);
-    TrainerOptions options = digits.options;
-    options.batch_size = batch_size;
-    options.accumulate = accumulate;
-    options.epochs = 2;
-    options.metrics = {accuracy_metric()};
-    Trainer<DigitNet> trainer(digits.runtime,
-                              DigitNet(options.devices.front(), 0, DType::f64),
-                              CrossEntropyLoss(options_on(options.devices.front())),
-                              options);
-    const TrainingResult result = trainer.fit(digits.train, digits.test);
-    return std::pair(weights_of(trainer.model()), result.history.epochs.back());
-  };
-  const auto [one, of_one] = train(1, 12, 1);
-  for (const auto& [world, batch, accumulate] :
-       std::vector<std::tuple<int, std::int64_t, std::int64_t>>{{2, 12, 1}, {1, 4, 3}, {3, 4, 3}}) {
-    const auto [many, of_many] = train(world, batch, accumulate);
-    EXPECT_LE(largest_difference(many, one), 1e-12) << world << " devices, " << accumulate;
-    EXPECT_NEAR(of_many.train_loss, of_one.train_loss, 1e-12);
-    EXPECT_NEAR(*of_many.validation_loss, *of_one.validation_loss, 1e-12);
-  }
+  expect_division_changes_nothing(
+      [](const Device& device) { return CrossEntropyLoss(options_on(device)); },
+      [](TrainerOptions& options) { options.metrics = {accuracy_metric()}; });
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Vulkan devices through the whole runtime, on whatever driver is there: Mesa's in software in CI.
-#include <hearth/modules/activations.hpp>
-#include <hearth/modules/adam.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/autodiff.hpp>
@@ -15,32 +13,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "vulkan_net.hpp"
+
 namespace hearth {
 namespace {
 
+using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
-
-struct Net {
-  Linear inner, outer;
-  Net(const Device& device, Generator& generator)
-      : inner({.in = 6, .out = 16}, device, generator),
-        outer({.in = 16, .out = 3}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    return outer.forward(gelu(inner.forward(x)));
-  }
-  HEARTH_MODULE(Net, inner, outer)
-};
-
-Tensor inputs_on(const Device& device) {
-  std::vector<float> values(8 * 6);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7));
-  }
-  return Tensor::from(device, values, {8, 6});
-}
-Tensor targets_on(const Device& device, std::int64_t last = 1) {
-  return Tensor::from(device, std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, last}, {8});
-}
 
 /// A rank's part of a batch.
 struct Part {
@@ -48,22 +27,6 @@ struct Part {
   std::vector<std::int64_t> classes;
   std::int64_t size = 0;
 };
-
-std::vector<double> losses_on(const Device& device, int steps) {
-  Generator generator(3);
-  Net net(device, generator);
-  Adam adam({.learning_rate = 0.02});
-  const Tensor x = inputs_on(device);
-  const Tensor y = targets_on(device);
-  std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) {
-    auto [loss, gradients] = value_and_grad(
-        net, [&](const Net& tracked) { return cross_entropy(tracked.forward(x), y); });
-    adam.step(net, std::move(gradients)).get();
-    losses.push_back(loss.item());
-  }
-  return losses;
-}
 
 RuntimeOptions one_vulkan(FaultPlan faults = {}) {
   return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}}};

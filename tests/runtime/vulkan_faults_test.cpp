@@ -23,38 +23,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/base/temporary_folder.hpp"
+#include "vulkan_net.hpp"
 
 namespace hearth {
 namespace {
 
+using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
-
-struct Net {
-  Linear inner, outer;
-  Net(const Device& device, Generator& generator)
-      : inner({.in = 6, .out = 16}, device, generator),
-        outer({.in = 16, .out = 3}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    return outer.forward(gelu(inner.forward(x)));
-  }
-  HEARTH_MODULE(Net, inner, outer)
-};
-
-std::vector<double> losses_on(const Device& device, int steps) {
-  Generator generator(3);
-  Net net(device, generator);
-  Adam adam({.learning_rate = 0.02});
-  const Tensor x = random_normal(device, {8, 6}, generator);
-  const Tensor y = Tensor::from(device, std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, 1}, {8});
-  std::vector<double> losses;
-  for (int i = 0; i < steps; ++i) {
-    auto [loss, gradients] = value_and_grad(
-        net, [&](const Net& tracked) { return cross_entropy(tracked.forward(x), y); });
-    adam.step(net, std::move(gradients)).get();
-    losses.push_back(loss.item());
-  }
-  return losses;
-}
 
 // A variable of the environment for one test.
 class Variable final {

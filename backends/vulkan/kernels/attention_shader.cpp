@@ -11,6 +11,7 @@
 #include "attention_text.hpp"
 #include "attention_tiles_text.hpp"
 #include "attention_units_text.hpp"
+#include "matrix_units_text.hpp"
 #include "packs.hpp"
 #include "product.hpp"
 #include "quads.hpp"
@@ -231,9 +232,9 @@ std::string unit_tiles(const Operands& operands, const DeviceLimits& limits) {
              limits.is_cpu ? "dont_unroll" : "unroll",
              is_f16 ? "" : "#define COOPERATIVE_BF16\n") +
          std::string(glsl_quads(operands.dtype)) + std::string(attention_text::kUnitWords) +
-         std::string(limits.emulates_matrix_units ? attention_text::kEmulatedUnits
-                                                  : attention_text::kUnits) +
-         std::string(attention_text::kUnitTiles);
+         (limits.emulates_matrix_units ? std::string(attention_text::kEmulatedUnits)
+                                       : "#define MEMORY words\n" + std::string(kMatrixUnits)) +
+         std::string(attention_text::kMatrix) + std::string(attention_text::kUnitTiles);
 }
 
 std::string shader_text(const Operands& operands,
@@ -268,7 +269,10 @@ std::string shader_text(const Operands& operands,
                           glsl_quads(operands.dtype));
     }
     text += fmt::format("#define FOURS {:d}\n", tiling.by_fours);
-    text += has_tiles ? attention_text::kTiles : "";
+    if (has_tiles) {
+      text += attention_text::kMatrix;
+      text += attention_text::kTiles;
+    }
   }
   text += has_tiles ? attention_text::kScores : "";
   // A device's limits are the same for all of its shaders, so the key does not have them.

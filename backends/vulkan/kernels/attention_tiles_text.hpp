@@ -10,12 +10,8 @@
 
 namespace hearth::vulkan::attention_text {
 
-/// Matrices, tiles in shared memory and their products.
-inline constexpr std::string_view kTiles = R"(
-#define SLICE 16
-shared VALUE4 tiles[TILES];
-shared VALUE4 weights[OTHER * (TY + 1)];
-
+/// Matrices, in front of tiles of either kind.
+inline constexpr std::string_view kMatrix = R"(
 struct Matrix {
   uint64_t at;
   INDEX head;
@@ -35,6 +31,13 @@ INDEX row_place(Matrix m, INDEX r) {
 #endif
   return r * m.row;
 }
+)";
+
+/// Tiles in shared memory and their products.
+inline constexpr std::string_view kTiles = R"(
+#define SLICE 16
+shared VALUE4 tiles[TILES];
+shared VALUE4 weights[OTHER * (TY + 1)];
 
 // A slice of columns of `4 * quads` rows, rows side by side.
 void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column) {

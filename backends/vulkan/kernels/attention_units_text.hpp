@@ -13,19 +13,6 @@
 
 namespace hearth::vulkan::attention_text {
 
-inline constexpr std::string_view kUnits = R"(
-layout(constant_id = 100) const uint kRows = 16u;
-layout(constant_id = 101) const uint kColumns = 16u;
-layout(constant_id = 102) const uint kDepth = 16u;
-#define FRAGMENT_A fcoopmatNV<16, gl_ScopeSubgroup, kRows, kDepth>
-#define FRAGMENT_B fcoopmatNV<16, gl_ScopeSubgroup, kDepth, kColumns>
-#define FRAGMENT_SUM fcoopmatNV<32, gl_ScopeSubgroup, kRows, kColumns>
-#define NO_SUM FRAGMENT_SUM(0.0)
-#define LOAD_FRAGMENT(to, at, pitch, by_columns) coopMatLoadNV(to, words, uint(at), uint(pitch), by_columns)
-#define STORE_FRAGMENT(from, at, pitch) coopMatStoreNV(from, words, uint(at), uint(pitch), false)
-#define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)
-)";
-
 inline constexpr std::string_view kEmulatedUnits = R"(
 struct Fragment { float v[8]; };
 #define FRAGMENT_A ivec3
@@ -71,26 +58,6 @@ shared VALUE4 tiles[TX * (TY + 1)];
 )";
 
 inline constexpr std::string_view kUnitTiles = R"(
-struct Matrix {
-  uint64_t at;
-  INDEX head;
-  INDEX row;
-  INDEX column;
-  INDEX rows;
-  INDEX width;
-  bool is_grouped;
-};
-
-INDEX row_place(Matrix m, INDEX r) {
-#if GROUPED
-  if (m.is_grouped) {
-    const INDEX head = QUERY_HEAD(r);
-    return head * m.head + (r - head * p.queries) * m.row;
-  }
-#endif
-  return r * m.row;
-}
-
 // 64 rows of 64 columns.
 void load_rows(int to, Matrix m, INDEX first_row, INDEX first_column) {
   [[UNROLL]] for (int i = 0; i < 512 / THREADS; ++i) {

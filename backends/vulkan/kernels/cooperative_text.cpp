@@ -9,6 +9,7 @@
 //
 // Without the hardware the same text runs with fragments in the registers of 32 threads in a row,
 // which multiply by way of shared memory: slow, but each index is the one that the hardware gets.
+#include "matrix_units_text.hpp"
 #include "product.hpp"
 
 #include <fmt/format.h>
@@ -60,16 +61,7 @@ shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
 )";
 
 constexpr std::string_view kHardware = R"(
-layout(constant_id = 100) const uint kRows = 16u;
-layout(constant_id = 101) const uint kColumns = 16u;
-layout(constant_id = 102) const uint kDepth = 16u;
-#define FRAGMENT_A fcoopmatNV<16, gl_ScopeSubgroup, kRows, kDepth>
-#define FRAGMENT_B fcoopmatNV<16, gl_ScopeSubgroup, kDepth, kColumns>
-#define FRAGMENT_SUM fcoopmatNV<32, gl_ScopeSubgroup, kRows, kColumns>
-#define NO_SUM FRAGMENT_SUM(0.0)
-#define LOAD_FRAGMENT(to, at, pitch, by_columns) coopMatLoadNV(to, slices, uint(at), uint(pitch), by_columns)
-#define STORE_FRAGMENT(from, at, pitch) coopMatStoreNV(from, slices, uint(at), uint(pitch), false)
-#define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)
+#define MEMORY slices
 #define WARP_BARRIER subgroupBarrier()
 )";
 
@@ -372,7 +364,8 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
 }
 
 std::string cooperative_main(bool is_emulated) {
-  return fmt::format("{}{}{}", kHead, is_emulated ? kEmulation : kHardware, kMain);
+  return is_emulated ? fmt::format("{}{}{}", kHead, kEmulation, kMain)
+                     : fmt::format("{}{}{}{}", kHead, kHardware, kMatrixUnits, kMain);
 }
 
 }  // namespace hearth::vulkan::detail
