@@ -36,6 +36,10 @@ class FusionWindow {
   [[nodiscard]] bool may_be_grouped(const OpRecord& record) const noexcept {
     return runs_singly(record) && record.sequence > ungrouped_through_;
   }
+  /// How many records of its window stand from this one on, if it was in one that has ended.
+  [[nodiscard]] std::uint64_t rest_from(const OpRecord& record) const noexcept {
+    return runs_singly(record) ? single_through_ - record.sequence + 1 : 0;
+  }
   /// Whether a plan may be made for it: its window was a whole one.
   [[nodiscard]] bool may_be_planned(const OpRecord& record) const noexcept {
     return record.sequence <= planned_through_;

@@ -85,6 +85,9 @@ struct FusedGroup {
     }
     return count;
   }
+  /// The most of its ops, the first ones, of which so many results at most are needed outside: by
+  /// others, or by those that stay behind.
+  [[nodiscard]] std::size_t ops_with_outputs(std::size_t most_outputs) const;
   /// Of which the kernel does the work.
   [[nodiscard]] std::size_t op_count() const noexcept {
     std::size_t count = 0;

@@ -40,6 +40,38 @@ bool may_be_anchor(const OpView& op) noexcept {
   return has_one_result(op.record()) && may_anchor_group(op.kind(), dtype_of_values(op));
 }
 
+// A result that ends in the group is needed outside of its first `i` values if it is made by them
+// and read by a later one; one that does not end in the group, as soon as it is made.
+std::size_t FusedGroup::ops_with_outputs(std::size_t most_outputs) const {
+  std::array<std::int32_t, (std::size_t{1} << 8U) + 2> change{};
+  std::array<std::size_t, std::size_t{1} << 8U> last_read{};
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    for (std::size_t s = 0; s < made[i].source_count; ++s) {
+      const GroupSource& source = sources[made[i].first_source + s];
+      if (source.is_made) {
+        last_read[source.number] = i;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (!made[i].is_left) {
+      ++change[i + 1];
+      --change[made[i].is_over ? std::max(last_read[i], i) + 1 : made.size() + 1];
+    }
+  }
+  std::size_t ops = 0;
+  std::size_t most_ops = 0;
+  std::int32_t outputs = 0;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    ops += made[i].role != Role::shows ? 1U : 0U;
+    outputs += change[i + 1];
+    if (outputs <= static_cast<std::int32_t>(most_outputs)) {
+      most_ops = ops;
+    }
+  }
+  return most_ops;
+}
+
 const Shape& GroupGather::shape_of(ShapeId id) const {
   return dispatch_.shape_of(id);
 }

@@ -36,6 +36,11 @@ std::uint64_t GroupRecall::key_of(Lane& lane) noexcept {
   return key;
 }
 
+std::uint64_t GroupRecall::key_of_cut(std::uint64_t key, const LaneState& lane) noexcept {
+  key = (key ^ lane.window.rest_from(lane.lane->at(0))) * 0x9e3779b97f4a7c15U;
+  return key ^ key >> 32U;
+}
+
 [[gnu::always_inline]] inline GroupRecall::Seen GroupRecall::look_at(const Operand& operand) {
   Seen seen;
   std::memcpy(&seen.traits,
@@ -150,13 +155,21 @@ void GroupRecall::fill(const Known& known, const LaneState& lane, FusedGroup& gr
   }
 }
 
+const GroupRecall::Known* GroupRecall::find(std::uint64_t key, const LaneState& lane) {
+  const Known* const known = known_[key % kEntries].get();
+  return known != nullptr && known->key == key && are_same(*known, lane) ? known : nullptr;
+}
+
 const PlanStore::Plan* GroupRecall::recall(const LaneState& lane, FusedGroup& group) {
   if (!dispatch_.guests.empty()) {
     return nullptr;
   }
   const std::uint64_t key = key_of(*lane.lane);
-  const Known* const known = known_[key % kEntries].get();
-  if (known == nullptr || known->key != key || !are_same(*known, lane)) {
+  const Known* known = find(key, lane);
+  if (known == nullptr) {
+    known = find(key_of_cut(key, lane), lane);
+  }
+  if (known == nullptr) {
     return nullptr;
   }
   fill(*known, lane, group);
@@ -243,7 +256,8 @@ void GroupRecall::learn(const LaneState& lane,
     return;
   }
   try {
-    const std::uint64_t key = key_of(*lane.lane);
+    const std::uint64_t first = key_of(*lane.lane);
+    const std::uint64_t key = is_cut ? key_of_cut(first, lane) : first;
     std::unique_ptr<Known>& place = known_[key % kEntries];
     std::unique_ptr<Known> known = place ? std::move(place) : std::make_unique<Known>();
     known->key = key;

@@ -75,6 +75,9 @@ class GroupRecall final {
   };
 
   [[nodiscard]] static std::uint64_t key_of(Lane& lane) noexcept;
+  /// That of a group that was cut: where it comes again, as many records are left of its window.
+  [[nodiscard]] static std::uint64_t key_of_cut(std::uint64_t key, const LaneState& lane) noexcept;
+  [[nodiscard]] const Known* find(std::uint64_t key, const LaneState& lane);
   [[nodiscard]] static std::uint64_t header_of(const OpRecord& record) noexcept;
   /// What there is to know of an operand; a tensor's number is given at its first coming.
   [[nodiscard]] Seen look_at(const Operand& operand);

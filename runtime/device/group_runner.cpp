@@ -125,12 +125,17 @@ Fused GroupRunner::run_planned(LaneState& lane, const Expression& kernel) {
   return fused;
 }
 
-// Fewer ops where they have too many results.
+// Where they have too many results, the most ops that do not: what that is was seen in all records
+// that were looked at.
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) {
   std::size_t most_ops = kMostGroupOps;
+  looked_ = 0;
+  is_cut_ = false;
+  is_plain_ = is_plain;
   while (most_ops >= kFewestOps) {
-    is_usual_ = most_ops == kMostGroupOps && !is_plain;
     gather_.gather(lane, most_ops, is_plain);
+    looked_ = std::max(looked_, gather_.record_count());
+    is_cut_ = is_cut_ || gather_.is_cut();
     const std::size_t outputs = group_.output_count();
     const std::size_t runs = group_.op_count();
     if (runs > 0 && outputs == 0) {
@@ -142,7 +147,7 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) 
     if (outputs <= kMostGroupOutputs) {
       return group_.row_axes == 0 || shows_space() ? Gathered::group : Gathered::nothing;
     }
-    most_ops = std::min(most_ops, runs) / 2;
+    most_ops = std::min(group_.ops_with_outputs(kMostGroupOutputs), std::min(most_ops, runs) - 1);
   }
   return Gathered::nothing;
 }
@@ -315,8 +320,8 @@ const PlanStore::Plan* GroupRunner::plan(const LaneState& lane, bool may_make) {
   write_form();
   if (const PlanStore::Plan* known = plans_.find(group_.form)) {
     ++plan_hits_;
-    if (is_usual_ && known->expression != nullptr) {
-      recall_.learn(lane, group_, gather_.record_count(), gather_.is_cut(), *known);
+    if (!is_plain_ && known->expression != nullptr) {
+      recall_.learn(lane, group_, looked_, is_cut_, *known);
     }
     return known;
   }

@@ -94,7 +94,9 @@ class GroupRunner final {
   FusedGroup group_;
   GroupGather gather_;
   GroupRecall recall_;
-  bool is_usual_ = true;  // what was gathered has all that a group may have
+  std::uint64_t looked_ = 0;  // records on which it depends what was gathered,
+  bool is_cut_ = false;       // and whether on their end too
+  bool is_plain_ = false;     // It is not all that a group may have.
 };
 
 }  // namespace hearth

@@ -1,0 +1,117 @@
+// Groups with more results than a kernel writes: which of their ops make the first kernel, and that
+// groups which are remembered are those that gathering would find. Counts are of sims, in virtual
+// time, so that no window ends before its program says so.
+#include <functional>
+#include <vector>
+
+#include "runtime/device/fused_group.hpp"
+#include "tests/runtime/stepped_runtime.hpp"
+
+namespace hearth {
+namespace {
+
+using ::testing::Each;
+using testing::stepped;
+using testing::SteppedOptions;
+using testing::World;
+
+/// A value of a group: what it is made of, and whether it ends there.
+struct Value {
+  std::vector<std::uint8_t> sources = {};
+  bool is_over = false;
+  GroupRole role = GroupRole::computes;
+};
+FusedGroup group_of(const std::vector<Value>& values) {
+  static const OpRecord kRecord = {};
+  FusedGroup group;
+  for (const Value& value : values) {
+    FusedGroup::Made made{.op = OpView(kRecord, nullptr), .operand = {}};
+    made.role = value.role;
+    made.is_over = value.is_over;
+    made.first_source = static_cast<std::uint8_t>(group.sources.size());
+    made.source_count = static_cast<std::uint8_t>(value.sources.size());
+    for (const std::uint8_t source : value.sources) {
+      group.sources.push_back({.is_made = true, .number = source});
+    }
+    group.made.push_back(made);
+  }
+  return group;
+}
+
+TEST(FusedResults, TheMostFirstOpsAreThoseWithFewEnoughValuesThatOthersNeed) {
+  const Value kept{};
+  EXPECT_EQ(group_of({kept, kept, kept}).ops_with_outputs(2), 2U);
+  EXPECT_EQ(group_of({kept, kept, kept}).ops_with_outputs(3), 3U);
+
+  // Of the first two, both are needed; of the first three, the last alone.
+  const FusedGroup joined = group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}});
+  EXPECT_EQ(joined.ops_with_outputs(1), 3U);
+  EXPECT_EQ(group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}, kept})
+                .ops_with_outputs(1),
+            3U);
+
+  // A value that goes unread is needed by nobody; a view is no op.
+  EXPECT_EQ(group_of({{.is_over = true}, kept, kept}).ops_with_outputs(1), 2U);
+  EXPECT_EQ(group_of({kept, {.sources = {0}, .is_over = true, .role = GroupRole::shows}, kept})
+                .ops_with_outputs(1),
+            1U);
+}
+
+SteppedOptions fusing() {
+  return {.devices = {{.name = "sim:0"}}, .fusion = Fusion::on};
+}
+std::uint64_t kernels_of(const World& world, const std::function<void()>& body) {
+  world.device.sync();
+  const std::uint64_t before = world.device.statistics().kernels;
+  body();
+  world.device.sync();
+  return world.device.statistics().kernels - before;
+}
+
+// Of 20 results of three ops each a kernel writes eight: 24 ops, not half of a half.
+TEST(FusedResults, AKernelTakesAsManyOpsAsItsResultsAllow) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = world.f32({1, 2});
+    for (int times = 0; times < 3; ++times) {
+      std::vector<Tensor> kept;
+      EXPECT_EQ(kernels_of(world,
+                           [&] {
+                             for (int i = 0; i < 20; ++i) {
+                               kept.push_back(neg(x * 2 + i));
+                             }
+                           }),
+                3U);
+      EXPECT_EQ(kept[19].to_vector<float>(), (std::vector<float>{-21, -23}));
+    }
+    EXPECT_EQ(world.device.statistics().plans, 2U) << "of eight results, and of four";
+  });
+}
+
+// Twelve results are two kernels; where six of them are dropped behind the last, they are one.
+TEST(FusedResults, AGroupIsRememberedWithWhatStandsBehindItsOps) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor a = full(world.device, {8}, 1);
+    const Tensor b = full(world.device, {8}, 2);
+    const auto run = [&](std::size_t dropped) {
+      std::vector<Tensor> kept;
+      const std::uint64_t kernels = kernels_of(world, [&] {
+        for (int i = 0; i < 12; ++i) {
+          kept.push_back(a + b);
+        }
+        kept.resize(kept.size() - dropped);
+      });
+      for (const Tensor& each : kept) {
+        EXPECT_THAT(each.to_vector<float>(), Each(3.0F));
+      }
+      return kernels;
+    };
+    for (int times = 0; times < 4; ++times) {
+      EXPECT_EQ(run(0), 2U);
+      EXPECT_EQ(run(6), 1U);
+      EXPECT_EQ(run(2), 2U);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hearth
