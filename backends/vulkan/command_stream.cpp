@@ -148,7 +148,8 @@ Status CommandStream::open_batch() {
     return device_->failed("vkBeginCommandBuffer", result);
   }
   open_.queries = clock_.begin(open_.commands);
-  barrier();
+  record_barrier();
+  hazards_.clear();
   return {};
 }
 
@@ -213,6 +214,12 @@ Status CommandStream::flush() {
 // ---- what is recorded ----
 
 void CommandStream::barrier() {
+  record_barrier();
+  hazards_.barrier();
+}
+
+void CommandStream::record_barrier() {
+  record_held();
   const bool is_kernels = work_ == Work::kernels;
   const VkPipelineStageFlags stage =
       is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
@@ -223,11 +230,11 @@ void CommandStream::barrier() {
                                     : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
   device_->api().vkCmdPipelineBarrier(
       open_.commands, stage, stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
-  hazards_.clear();
 }
 
 // What a batch has written the host may read once its value is reached.
 void CommandStream::barrier_for_host() {
+  record_held();
   const bool is_kernels = work_ == Work::kernels;
   VkMemoryBarrier memory{};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
@@ -249,36 +256,63 @@ void CommandStream::barrier_for_host() {
 Status CommandStream::begin_launch(std::span<const ByteSpan> reads,
                                    std::span<const ByteSpan> writes) {
   HEARTH_TRY_STATUS(open_batch());
-  if (hazards_.needs_barrier(reads, writes)) {
-    barrier();
+  if (hazards_.begin(reads, writes)) {
+    record_barrier();
   }
-  hazards_.add(reads, writes);
+  return {};
+}
+
+Status CommandStream::also_touches(std::span<const ByteSpan> reads,
+                                   std::span<const ByteSpan> writes) {
+  HEARTH_TRY_STATUS(open_batch());
+  if (hazards_.also(reads, writes)) {
+    record_barrier();
+  }
   return {};
 }
 
 Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid) {
-  const DeviceApi& api = device_->api();
   std::span<const std::byte> bytes = parameters.bytes();
   std::uint64_t address = 0;
   if (bytes.size() > kPushBytes) {
     HEARTH_TRY(address, store(bytes));
     bytes = std::as_bytes(std::span(&address, 1));
   }
+  if (shuffle_) [[unlikely]] {
+    held_.push_back({pipeline, {bytes.begin(), bytes.end()}, grid});
+  } else {
+    record(pipeline, bytes, grid);
+  }
+  ++open_count_;
+  return {};
+}
+
+void CommandStream::record(VkPipeline pipeline, std::span<const std::byte> parameters, Grid grid) {
+  const DeviceApi& api = device_->api();
   if (pipeline != bound_) {
     api.vkCmdBindPipeline(open_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     bound_ = pipeline;
   }
-  if (!bytes.empty()) {
+  if (!parameters.empty()) {
     api.vkCmdPushConstants(open_.commands,
                            layout_,
                            VK_SHADER_STAGE_COMPUTE_BIT,
                            0,
-                           static_cast<std::uint32_t>(bytes.size()),
-                           bytes.data());
+                           static_cast<std::uint32_t>(parameters.size()),
+                           parameters.data());
   }
   api.vkCmdDispatch(open_.commands, grid.x, grid.y, grid.z);
-  ++open_count_;
-  return {};
+}
+
+void CommandStream::record_held() {
+  if (held_.empty()) [[likely]] {
+    return;
+  }
+  std::ranges::shuffle(held_, *shuffle_);
+  for (const Held& each : held_) {
+    record(each.pipeline, each.parameters, each.grid);
+  }
+  held_.clear();
 }
 
 // A piece never runs over the end of the ring. Room that the open batch itself has filled comes

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -45,8 +47,12 @@ class CommandStream final {
   /// A launch comes that touches these bytes: orders it behind what it depends on.
   [[nodiscard]] Status begin_launch(std::span<const ByteSpan> reads,
                                     std::span<const ByteSpan> writes);
+  /// The launch at hand touches these too, from its next dispatch on.
+  [[nodiscard]] Status also_touches(std::span<const ByteSpan> reads,
+                                    std::span<const ByteSpan> writes);
+  /// Between two barriers dispatches run in any order.
   [[nodiscard]] Status dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid);
-  /// Everything behind sees what was written before.
+  /// What the launch at hand dispatches behind it sees what was written before.
   void barrier();
   [[nodiscard]] Status copy(VkBuffer from,
                             std::int64_t from_offset_bytes,
@@ -56,6 +62,9 @@ class CommandStream final {
   /// Submits the open batch. Errors: device_lost; what Vulkan refuses.
   [[nodiscard]] Status flush();
 
+  /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
+  /// that a device which runs one after the other shows where a barrier is missing.
+  void shuffle(std::uint64_t seed) { shuffle_.emplace(seed); }
   void keep_times(bool keeps) noexcept { clock_.keep(keeps); }
   /// Of the batches that have ended since the last call.
   [[nodiscard]] std::vector<BatchTime> take_times();
@@ -73,6 +82,13 @@ class CommandStream final {
     std::uint64_t value;
   };
 
+  /// A dispatch that waits for its place.
+  struct Held {
+    VkPipeline pipeline;
+    std::vector<std::byte> parameters;
+    Grid grid;
+  };
+
   CommandStream(std::shared_ptr<const VulkanDevice> device,
                 Work work,
                 VkPipelineLayout layout) noexcept
@@ -84,6 +100,9 @@ class CommandStream final {
   /// The address of a copy of the parameters, good until the open batch has ended.
   [[nodiscard]] Result<std::uint64_t> store(std::span<const std::byte> parameters);
   [[nodiscard]] Status wait_for_oldest();
+  void record(VkPipeline pipeline, std::span<const std::byte> parameters, Grid grid);
+  void record_held();
+  void record_barrier();
   void barrier_for_host();
 
   std::shared_ptr<const VulkanDevice> device_;
@@ -99,6 +118,8 @@ class CommandStream final {
   std::deque<Batch> running_;
   std::vector<Batch> free_;
   HazardTracker hazards_;
+  std::optional<std::mt19937_64> shuffle_;
+  std::vector<Held> held_;
   Buffer ring_;                   ///< Of parameters too long for push constants.
   std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.
   std::uint64_t ring_end_ = 0;

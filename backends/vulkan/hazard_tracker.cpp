@@ -39,8 +39,8 @@ ByteSpan span_of(const TensorView& view) noexcept {
           address + static_cast<std::uint64_t>((last + 1) * size)};
 }
 
-bool HazardTracker::needs_barrier(std::span<const ByteSpan> reads,
-                                  std::span<const ByteSpan> writes) const noexcept {
+bool HazardTracker::conflicts(std::span<const ByteSpan> reads,
+                              std::span<const ByteSpan> writes) const noexcept {
   return reads_.size() >= kMost || writes_.size() >= kMost || any_overlaps(writes_, reads) ||
          any_overlaps(writes_, writes) || any_overlaps(reads_, writes);
 }
@@ -48,6 +48,40 @@ bool HazardTracker::needs_barrier(std::span<const ByteSpan> reads,
 void HazardTracker::add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
   add_all(reads_, reads);
   add_all(writes_, writes);
+}
+
+bool HazardTracker::begin(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
+  const bool needs = conflicts(reads, writes);
+  if (needs) {
+    clear();
+  }
+  first_read_ = reads_.size();
+  first_write_ = writes_.size();
+  add(reads, writes);
+  return needs;
+}
+
+bool HazardTracker::also(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
+  const bool needs = conflicts(reads, writes);
+  if (needs) {
+    barrier();
+  }
+  add(reads, writes);
+  return needs;
+}
+
+void HazardTracker::barrier() {
+  reads_.erase(reads_.begin(), reads_.begin() + static_cast<std::ptrdiff_t>(first_read_));
+  writes_.erase(writes_.begin(), writes_.begin() + static_cast<std::ptrdiff_t>(first_write_));
+  first_read_ = 0;
+  first_write_ = 0;
+}
+
+void HazardTracker::clear() noexcept {
+  reads_.clear();
+  writes_.clear();
+  first_read_ = 0;
+  first_write_ = 0;
 }
 
 }  // namespace hearth::vulkan

@@ -30,22 +30,29 @@ struct ByteSpan {
 
 class HazardTracker final {
  public:
-  /// Whether a dispatch that touches these needs a barrier before it.
-  [[nodiscard]] bool needs_barrier(std::span<const ByteSpan> reads,
-                                   std::span<const ByteSpan> writes) const noexcept;
-  void add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
-  /// There was a barrier.
-  void clear() noexcept {
-    reads_.clear();
-    writes_.clear();
-  }
+  /// A launch comes whose dispatches touch these. True: it needs a barrier before it, which is
+  /// taken as recorded.
+  [[nodiscard]] bool begin(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
+  /// From its next dispatch on the launch touches these too. True: a barrier, as above.
+  [[nodiscard]] bool also(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
+  /// A barrier was recorded. The launch may go on behind it, so what it touches counts on.
+  void barrier();
+  /// A batch begins.
+  void clear() noexcept;
 
  private:
   /// Of each kind; with more a barrier costs less than the look.
   static constexpr std::size_t kMost = 64;
 
+  [[nodiscard]] bool conflicts(std::span<const ByteSpan> reads,
+                               std::span<const ByteSpan> writes) const noexcept;
+  void add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
+
+  // Since the last barrier; those of the launch at hand are the last ones.
   std::vector<ByteSpan> reads_;
   std::vector<ByteSpan> writes_;
+  std::size_t first_read_ = 0;  // of the launch at hand
+  std::size_t first_write_ = 0;
 };
 
 }  // namespace hearth::vulkan

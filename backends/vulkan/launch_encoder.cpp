@@ -49,7 +49,7 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
     HEARTH_TRY(const std::byte* const bytes, memory_->take(size_bytes));
     const auto address = reinterpret_cast<std::uintptr_t>(bytes);  // NOLINT: a device address
     const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
-    HEARTH_TRY_STATUS(ops_.begin_launch({}, {&span, 1}));
+    HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
     return address;
   }
   if (size_bytes > scratch_.size_bytes()) {
@@ -68,7 +68,7 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   }
   const ByteSpan span{scratch_.address(),
                       scratch_.address() + static_cast<std::uint64_t>(size_bytes)};
-  HEARTH_TRY_STATUS(ops_.begin_launch({}, {&span, 1}));
+  HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
   return scratch_.address();
 }
 

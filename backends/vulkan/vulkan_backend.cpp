@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -135,6 +137,12 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(
       parts->ops,
       CommandStream::make(parts->device, CommandStream::Work::kernels, parts->shaders->layout()));
+  HEARTH_TRY(const std::optional<std::int64_t> seed,
+             Settings::from_environment().integer(
+                 Setting::vulkan_shuffle, 0, std::numeric_limits<std::int64_t>::max()));
+  if (seed) {
+    parts->ops->shuffle(static_cast<std::uint64_t>(*seed));
+  }
   HEARTH_TRY(parts->transfers, Transfers::make(parts->device, *parts->ops, *parts->pages));
   parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
   HEARTH_TRY_STATUS(parts->guards.open(*parts->device));

@@ -16,13 +16,13 @@
 
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/embedding.hpp>
-#include <hearth/modules/transformer_encoder_layer.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
 #include "bench/bench_models.hpp"
+#include "bench/gpu/encoder.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -375,34 +375,6 @@ void trainings(const Figures& figures) {
     return cross_entropy(model.forward(planes), targets);
   });
 }
-
-struct Encoder {
-  std::vector<TransformerEncoderLayer> layers;
-  Linear head;
-
-  Encoder(int count, DType dtype, const Device& device, Generator& generator)
-      : head({.in = 512, .out = 10}, device, generator, dtype) {
-    for (int i = 0; i < count; ++i) {
-      layers.emplace_back(
-          TransformerEncoderLayer::Config{.width = 512,
-                                          .heads = 8,
-                                          .inner = 2048,
-                                          .dropout = 0.0,
-                                          .activation = TransformerEncoderLayer::Activation::gelu,
-                                          .norm_first = true},
-          device,
-          generator,
-          dtype);
-    }
-  }
-  [[nodiscard]] Tensor forward(Tensor x) const {
-    for (const TransformerEncoderLayer& layer : layers) {
-      x = layer.forward(x, Mode::eval);
-    }
-    return head.forward(mean(x, {1}));
-  }
-  HEARTH_MODULE(Encoder, layers, head)
-};
 
 void transformers(const Figures& figures) {
   const Device& device = figures.device();

@@ -69,6 +69,11 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_VULKAN_DEVICES",
      "Numbers of the physical devices that vulkan:0, vulkan:1 and so on are, with commas between "
      "them (all that Vulkan shows, real GPUs first, when not set)."},
+    {Setting::vulkan_shuffle,
+     "HEARTH_VULKAN_SHUFFLE",
+     "A number: Vulkan devices run the kernels that may run side by side in an order drawn from "
+     "it, "
+     "to find kernels that nothing keeps apart (off when not set)."},
     {Setting::console,
      "HEARTH_CONSOLE",
      "What a Trainer shows whose program does not say: live, dashboard, plain or silent (live on a "

@@ -35,11 +35,12 @@ enum class Setting : std::uint8_t {
   blocking_compiles,    ///< HEARTH_BLOCKING_COMPILES
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
+  vulkan_shuffle,       ///< HEARTH_VULKAN_SHUFFLE
   console,              ///< HEARTH_CONSOLE
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 18;
+inline constexpr int kSettingCount = 19;
 
 struct SettingInfo {
   Setting setting;

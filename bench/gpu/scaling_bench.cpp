@@ -1,0 +1,234 @@
+// hearth-gpu-scaling DEVICE...: data-parallel training on the first of these devices, and on all of
+// them, one JSON line a measurement. Weak scaling: each device has the same batch, whose bytes are
+// there already. `scaling` is the time of a step on one device by that on all of them: 1 is
+// perfect. And whether it is the same training: `loss_gap` is the largest difference, over 10
+// steps, between the losses of all devices and those of one with the whole batch.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/parallel/data_parallel.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include "bench/bench_models.hpp"
+#include "bench/gpu/encoder.hpp"
+
+namespace hearth::bench {
+namespace {
+
+constexpr int kCompared = 10;
+constexpr int kWarm = 10;
+constexpr int kTimed = 30;
+
+/// A shard of samples that lie on the device already.
+struct Part {
+  std::int64_t size = 0;
+};
+
+/// A model, and the samples of a rank: the same ones whatever number of devices they lie on.
+template <class Model>
+struct Case {
+  std::string name;
+  std::string dtype;
+  std::int64_t per_device = 0;
+  std::function<Model(const Device&, Generator&)> model;
+  std::function<Tensor(const Device&, std::int64_t count, Generator&)> samples;
+};
+
+struct Course {
+  std::vector<double> losses;
+  double median_us = 0;
+  double least_us = 0;
+};
+
+enum class Wanted : std::uint8_t { losses, times };
+
+/// Trains on these devices, `parts` shards of samples a device: by SGD for the losses, by Adam for
+/// the times.
+template <class Model>
+Course train(const Runtime& runtime,
+             const Case<Model>& of,
+             const std::vector<Device>& devices,
+             std::int64_t parts,
+             Wanted wanted) {
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> targets;
+  std::int64_t part = 0;
+  for (const Device& device : devices) {
+    std::vector<Tensor> shards;
+    std::vector<Tensor> classes;
+    for (std::int64_t i = 0; i < parts; ++i, ++part) {
+      Generator generator(static_cast<std::uint64_t>(7 + part));
+      shards.push_back(of.samples(device, of.per_device, generator));
+      std::vector<std::int64_t> labels(static_cast<std::size_t>(of.per_device));
+      for (std::size_t k = 0; k < labels.size(); ++k) {
+        labels[k] = static_cast<std::int64_t>((k * 7 + static_cast<std::size_t>(part)) % 10);
+      }
+      classes.push_back(Tensor::from(device, labels));
+    }
+    inputs.push_back(concat(shards, 0));
+    targets.push_back(concat(classes, 0));
+    inputs.back().publish();
+    targets.back().publish();
+  }
+  const auto loss = [&](const Model& model, Part&, WorkerContext& context) {
+    const auto rank = static_cast<std::size_t>(context.rank);
+    return cross_entropy(model.forward(inputs[rank]), targets[rank]);
+  };
+  Generator generator(1);
+  DataParallel<Model, Part> trainer(
+      runtime,
+      of.model(devices.front(), generator),
+      loss,
+      {.devices = devices,
+       .optimizer = wanted == Wanted::times ? OptimizerConfig(Adam::Config{})
+                                            : Sgd::Config{.learning_rate = 0.01}});
+  const std::vector<Part> shards(devices.size(), Part{of.per_device * parts});
+  Course course;
+  if (wanted == Wanted::losses) {
+    for (int i = 0; i < kCompared; ++i) {
+      course.losses.push_back(trainer.step(shards).loss);
+    }
+    return course;
+  }
+  for (int i = 0; i < kWarm; ++i) {
+    trainer.step(shards);
+  }
+  std::vector<double> times;
+  for (int i = 0; i < kTimed; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    trainer.step(shards);
+    times.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+            .count());
+  }
+  std::ranges::sort(times);
+  course.median_us = times[times.size() / 2];
+  course.least_us = times.front();
+  return course;
+}
+
+template <class Model>
+void measure(const Runtime& runtime, const Case<Model>& of) {
+  const std::vector<Device> all = runtime.devices();
+  const auto count = static_cast<std::int64_t>(all.size());
+  const std::vector<Device> first{all.front()};
+  const Course one = train(runtime, of, first, 1, Wanted::times);
+  const Course many = train(runtime, of, all, 1, Wanted::times);
+  const Course whole = train(runtime, of, first, count, Wanted::times);
+  const std::vector<double> losses = train(runtime, of, all, 1, Wanted::losses).losses;
+  const std::vector<double> of_whole = train(runtime, of, first, count, Wanted::losses).losses;
+  double gap = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    gap = std::max(gap, std::abs(losses[i] - of_whole[i]));
+  }
+  fmt::print(
+      "{{\"bench\": \"{}\", \"dtype\": \"{}\", \"devices\": {}, \"batch_per_device\": {}, "
+      "\"one_us\": {:.0f}, \"one_min_us\": {:.0f}, \"all_us\": {:.0f}, \"all_min_us\": {:.0f}, "
+      "\"whole_batch_on_one_us\": {:.0f}, \"scaling\": {:.3f}, \"first_loss\": {:.4f}, "
+      "\"last_loss\": {:.4f}, \"loss_gap\": {:.2e}}}\n",
+      of.name,
+      of.dtype,
+      all.size(),
+      of.per_device,
+      one.median_us,
+      one.least_us,
+      many.median_us,
+      many.least_us,
+      whole.median_us,
+      one.median_us / many.median_us,
+      losses.front(),
+      losses.back(),
+      gap);
+  std::fflush(stdout);
+}
+
+void measure_all(const std::vector<std::string>& names, const std::vector<std::string>& which) {
+  RuntimeOptions options;
+  for (const std::string& name : names) {
+    options.devices.push_back({.name = name});
+  }
+  const Runtime runtime(options);
+  for (const Device& device : runtime.devices()) {
+    fmt::print(
+        "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", device.name(), device.description());
+  }
+  const auto is_asked = [&](const std::string& name) {
+    return which.empty() || std::ranges::find(which, name) != which.end();
+  };
+  if (is_asked("mlp")) {
+    for (const std::int64_t batch : {64, 1024}) {
+      measure<Mlp>(runtime,
+                   {.name = "mlp",
+                    .dtype = "f32",
+                    .per_device = batch,
+                    .model = [](const Device& device,
+                                Generator& generator) { return Mlp(device, generator); },
+                    .samples =
+                        [](const Device& device, std::int64_t count, Generator& generator) {
+                          return random_uniform(device, Mlp::input_shape(count), generator);
+                        }});
+    }
+  }
+  if (is_asked("cnn")) {
+    for (const std::int64_t batch : {64, 512}) {
+      measure<Cnn>(runtime,
+                   {.name = "cnn",
+                    .dtype = "f32",
+                    .per_device = batch,
+                    .model = [](const Device& device,
+                                Generator& generator) { return Cnn(device, generator); },
+                    .samples =
+                        [](const Device& device, std::int64_t count, Generator& generator) {
+                          return random_uniform(device, Cnn::input_shape(count), generator);
+                        }});
+    }
+  }
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    if (is_asked("encoder")) {
+      measure<Encoder>(
+          runtime,
+          {.name = "encoder_L12_d512_s256",
+           .dtype = std::string(name(dtype)),
+           .per_device = 32,
+           .model = [dtype](const Device& device,
+                            Generator& generator) { return Encoder(12, dtype, device, generator); },
+           .samples =
+               [dtype](const Device& device, std::int64_t count, Generator& generator) {
+                 return cast(random_normal(device, {count, 256, 512}, generator), dtype);
+               }});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::bench
+
+int main(int argc, char** argv) {
+  try {
+    std::vector<std::string> devices;
+    std::vector<std::string> models;
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      (argument.find(':') != std::string::npos ? devices : models).push_back(argument);
+    }
+    if (devices.size() < 2) {
+      fmt::print(stderr, "usage: hearth-gpu-scaling DEVICE DEVICE... [mlp] [cnn] [encoder]\n");
+      return 2;
+    }
+    hearth::bench::measure_all(devices, models);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hearth-gpu-scaling: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,144 @@
+// Which dispatches a barrier keeps apart: by hand, and for random courses of launches against a
+// record of all that was dispatched.
+#include "backends/vulkan/hazard_tracker.hpp"
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace hearth::vulkan {
+namespace {
+
+constexpr ByteSpan kA{0, 64};
+constexpr ByteSpan kB{64, 128};
+constexpr ByteSpan kC{128, 192};
+
+std::span<const ByteSpan> one(const ByteSpan& span) {
+  return {&span, 1};
+}
+
+TEST(HazardTracker, ALaunchWaitsForWhatWritesItsBytesOrReadsWhatItWrites) {
+  HazardTracker tracker;
+  EXPECT_FALSE(tracker.begin(one(kA), one(kB)));
+  EXPECT_FALSE(tracker.begin(one(kA), one(kC))) << "both read it";
+  EXPECT_TRUE(tracker.begin(one(kB), one({192, 256}))) << "it was written";
+  EXPECT_FALSE(tracker.begin(one(kA), one({256, 320}))) << "what the barrier was for is over";
+  EXPECT_TRUE(tracker.begin({}, one(kA))) << "somebody reads it";
+  EXPECT_TRUE(tracker.begin({}, one(kA))) << "somebody writes it";
+  tracker.clear();
+  EXPECT_FALSE(tracker.begin(one(kA), {}));
+}
+
+// A product in parts: its sums are put together behind a barrier, and then its result is written.
+TEST(HazardTracker, WhatALaunchTouchesCountsBehindItsOwnBarriers) {
+  HazardTracker tracker;
+  EXPECT_FALSE(tracker.begin(one(kA), one(kB)));
+  EXPECT_FALSE(tracker.also({}, one(kC)));
+  tracker.barrier();
+  EXPECT_TRUE(tracker.begin(one(kB), {})) << "its last dispatch writes the result";
+}
+
+TEST(HazardTracker, ABarrierForScratchForgetsNothingOfTheLaunch) {
+  HazardTracker tracker;
+  EXPECT_FALSE(tracker.begin({}, one(kA)));
+  EXPECT_FALSE(tracker.also({}, one(kC)));
+  EXPECT_FALSE(tracker.begin({}, one(kB)));
+  EXPECT_TRUE(tracker.also({}, one(kC))) << "the other launch's scratch";
+  EXPECT_FALSE(tracker.begin(one(kA), {})) << "that was before the barrier";
+  EXPECT_TRUE(tracker.begin(one(kB), {}));
+}
+
+/// All dispatches, with the barrier that they stand behind.
+class Course {
+ public:
+  struct Dispatch {
+    int launch;
+    int behind;
+    std::vector<ByteSpan> reads;
+    std::vector<ByteSpan> writes;
+  };
+  void note(int launch, const std::vector<ByteSpan>& reads, const std::vector<ByteSpan>& writes) {
+    all_.push_back({launch, barriers_, reads, writes});
+  }
+  void barrier() { ++barriers_; }
+  [[nodiscard]] int barriers() const { return barriers_; }
+  [[nodiscard]] bool is_in_order() const {
+    const auto meet = [](const std::vector<ByteSpan>& a, const std::vector<ByteSpan>& b) {
+      return std::ranges::any_of(a, [&](const ByteSpan& span) {
+        return std::ranges::any_of(b, [&](const ByteSpan& other) { return span.overlaps(other); });
+      });
+    };
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      for (std::size_t k = i + 1; k < all_.size(); ++k) {
+        const bool is_apart = all_[i].behind != all_[k].behind || all_[i].launch == all_[k].launch;
+        if (!is_apart &&
+            (meet(all_[i].writes, all_[k].reads) || meet(all_[i].writes, all_[k].writes) ||
+             meet(all_[i].reads, all_[k].writes))) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::vector<Dispatch> all_;
+  int barriers_ = 0;
+};
+
+// Each dispatch of a launch may touch all of its bytes that were said before.
+TEST(HazardTracker, RandomLaunchesThatMeetAreKeptApart) {
+  std::mt19937 random(20251125);
+  const auto draw = [&random](unsigned below) { return random() % below; };
+  for (int round = 0; round < 300; ++round) {
+    HazardTracker tracker;
+    Course course;
+    const auto spans = [&] {
+      std::vector<ByteSpan> out(draw(3));
+      for (ByteSpan& span : out) {
+        span.begin = draw(4000);
+        span.end = span.begin + 1 + draw(300);
+      }
+      return out;
+    };
+    const int launches = 1 + static_cast<int>(draw(60));
+    for (int launch = 0; launch < launches; ++launch) {
+      std::vector<ByteSpan> reads = spans();
+      std::vector<ByteSpan> writes = spans();
+      if (tracker.begin(reads, writes)) {
+        course.barrier();
+      }
+      for (unsigned step = 0; step < 1 + draw(3); ++step) {
+        if (draw(3) == 0) {
+          const std::vector<ByteSpan> scratch = spans();
+          if (tracker.also({}, scratch)) {
+            course.barrier();
+          }
+          writes.insert(writes.end(), scratch.begin(), scratch.end());
+        }
+        if (draw(3) == 0) {
+          tracker.barrier();
+          course.barrier();
+        }
+        course.note(launch, reads, writes);
+      }
+    }
+    ASSERT_TRUE(course.is_in_order()) << "round " << round;
+    EXPECT_LE(course.barriers(), 4 * launches);
+  }
+}
+
+TEST(HazardTracker, FarMoreLaunchesThanItLooksAtAreKeptApartToo) {
+  HazardTracker tracker;
+  int barriers = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    barriers += tracker.begin(one({2 * i, 2 * i + 1}), one({2 * i + 1, 2 * i + 2})) ? 1 : 0;
+  }
+  EXPECT_GT(barriers, 5);
+  EXPECT_LT(barriers, 100);
+}
+
+}  // namespace
+}  // namespace hearth::vulkan
