@@ -65,6 +65,7 @@ class CommandStream final {
   /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
   /// that a device which runs one after the other shows where a barrier is missing.
   void shuffle(std::uint64_t seed) { shuffle_.emplace(seed); }
+  [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
   void keep_times(bool keeps) noexcept { clock_.keep(keeps); }
   /// Of the batches that have ended since the last call.
   [[nodiscard]] std::vector<BatchTime> take_times();

@@ -394,8 +394,8 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     ++issue.issued;
     const std::uint32_t open = p.ops->open_count();
     const bool is_long = open >= kMostOpen;
-    const bool is_idle = !is_long && open >= kFewOpen && open % kFewOpen == 0 &&
-                         completed(kOpStream) == p.ops->submitted();
+    const bool is_idle = !is_long && !p.ops->is_shuffled() && open >= kFewOpen &&
+                         open % kFewOpen == 0 && completed(kOpStream) == p.ops->submitted();
     if (is_long || is_idle) {
       if (Status status = p.note(p.ops->flush()); !status.has_value()) {
         issue.status = std::move(status);

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include <hearth/modules/adam.hpp>
-#include <hearth/modules/embedding.hpp>
+#include <hearth/modules/sgd.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -390,6 +390,86 @@ void transformers(const Figures& figures) {
   }
 }
 
+/// The losses of a course of training: those of a GPU have to be the CPU's, or no time counts.
+template <class MakeModel>
+std::vector<double> course_on(const Device& device,
+                              const MakeModel& make,
+                              const std::function<Tensor(Generator&)>& samples,
+                              std::int64_t count) {
+  constexpr int kSteps = 10;
+  Generator generator(11);
+  auto model = make(device, generator);
+  const Tensor x = samples(generator);
+  std::vector<std::int64_t> classes(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    classes[i] = static_cast<std::int64_t>(i * 7 % 10);
+  }
+  const Tensor targets = Tensor::from(device, classes);
+  Sgd sgd({.learning_rate = 0.01, .momentum = 0.9});
+  std::vector<double> losses;
+  for (int i = 0; i < kSteps; ++i) {
+    auto [loss, gradients] = value_and_grad(
+        model, [&](const auto& tracked) { return cross_entropy(tracked.forward(x), targets); });
+    sgd.step(model, std::move(gradients)).get();
+    losses.push_back(loss.item());
+  }
+  return losses;
+}
+
+template <class MakeModel>
+bool is_same_course(const Figures& figures,
+                    const std::string& name,
+                    const MakeModel& make,
+                    const Shape& shape) {
+  const Runtime host({.devices = {{.name = "cpu:0"}}});
+  const auto on = [&](const Device& device) {
+    return course_on(
+        device,
+        make,
+        [&](Generator& generator) { return random_uniform(device, shape, generator); },
+        shape[0]);
+  };
+  const std::vector<double> want = on(host.device());
+  const std::vector<double> got = on(figures.device());
+  double gap = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    gap = std::max(gap, std::isfinite(got[i]) ? std::abs(want[i] - got[i]) : HUGE_VAL);
+  }
+  fmt::print(
+      "{{\"bench\": \"check_{}\", \"last_loss\": {:.6f}, \"cpu\": {:.6f}, \"gap\": {:.2e}}}\n",
+      name,
+      got.back(),
+      want.back(),
+      gap);
+  std::fflush(stdout);
+  return gap < 1e-3;
+}
+
+void checks(const Figures& figures) {
+  bool are_same = is_same_course(
+      figures,
+      "mlp",
+      [](const Device& device, Generator& generator) { return Mlp(device, generator); },
+      Mlp::input_shape(64));
+  are_same = is_same_course(
+                 figures,
+                 "cnn",
+                 [](const Device& device, Generator& generator) { return Cnn(device, generator); },
+                 Cnn::input_shape(16)) &&
+             are_same;
+  are_same = is_same_course(figures,
+                            "encoder",
+                            [](const Device& device, Generator& generator) {
+                              return Encoder(2, DType::f32, device, generator);
+                            },
+                            {2, 128, 512}) &&
+             are_same;
+  if (!are_same) {
+    throw Exception({.code = ErrorCode::kernel_failed,
+                     .text = "this device trains otherwise than the CPU: no figure counts"});
+  }
+}
+
 int run(std::vector<std::string> arguments) {
   std::string name = "vulkan:0";
   const auto found = std::ranges::find(arguments, "--device");
@@ -402,6 +482,7 @@ int run(std::vector<std::string> arguments) {
   fmt::print(
       "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", name, figures.device().description());
   const std::vector<std::pair<std::string, std::function<void()>>> sections = {
+      {"check", [&] { checks(figures); }},
       {"copy", [&] { copies(figures); }},
       {"gelu", [&] { gelus(figures); }},
       {"rows", [&] { rows(figures); }},

@@ -8,7 +8,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 output=$1
 shift
 sections=("$@")
-((${#sections[@]} > 0)) || sections=(copy gelu rows matmul layers launch train transformer)
+((${#sections[@]} > 0)) || sections=(check copy gelu rows matmul layers launch train transformer)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 mkdir -p "$output"
 
@@ -28,7 +28,9 @@ measure() {
 
 for section in "${sections[@]}"; do
   measure "hearth.$section" "$here/hearth-gpu-bench" "$section" --device "${HEARTH_GPU_DEVICE:-vulkan:0}"
-  if python3 -c 'import torch' 2> /dev/null; then
+  if [[ $section == check ]]; then
+    ((failures == 0)) || { echo "the GPU's training differs from the CPU's: no figure would count" >&2; exit 1; }
+  elif python3 -c 'import torch' 2> /dev/null; then
     measure "torch.$section" python3 "$here/torch_figures.py" "$section"
   fi
 done

@@ -1,0 +1,145 @@
+// Kernels that depend on one another are kept apart, whatever order a device runs the others in: a
+// driver in software runs them as they come, so their order is drawn anew (HEARTH_VULKAN_SHUFFLE).
+// Each case has kernels of several dispatches (products in parts, sums in two passes, sorts, scans)
+// with others right behind them.
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using Case = std::function<std::vector<Tensor>(const Device&)>;
+
+Tensor normal(const Device& device, const Shape& shape, std::uint64_t seed) {
+  Generator generator(seed);
+  return random_normal(device, shape, generator);
+}
+
+/// The gradients of the sum of `fn`, and its value.
+std::vector<Tensor> with_gradients(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
+                                   const std::vector<Tensor>& inputs) {
+  Tensor value;
+  std::vector<Tensor> all = grad(
+      [&](const std::vector<Tensor>& tracked) {
+        const Tensor y = fn(tracked);
+        value = y.detach();
+        return sum(y);
+      },
+      inputs);
+  all.push_back(value);
+  return all;
+}
+
+std::vector<std::vector<float>> values_of(const Case& of) {
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}, .blocking_compiles = true});
+  const Device device = runtime.device();
+  std::vector<std::vector<float>> values;
+  for (int times = 0; times < 2; ++times) {  // the second time nothing is compiled in between
+    for (const Tensor& result : of(device)) {
+      values.push_back(cast(result, DType::f32).to_vector<float>());
+    }
+  }
+  return values;
+}
+
+void expect_the_same_in_any_order(const Case& of) {
+  const std::vector<std::vector<float>> want = values_of(of);
+  for (int seed = 1; seed <= 3; ++seed) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): between two runtimes
+    setenv("HEARTH_VULKAN_SHUFFLE", std::to_string(seed).c_str(), 1);
+    const std::vector<std::vector<float>> got = values_of(of);
+    unsetenv("HEARTH_VULKAN_SHUFFLE");
+    // NOLINTEND(concurrency-mt-unsafe)
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_TRUE(got[i] == want[i]) << "result " << i << ", seed " << seed;
+    }
+  }
+}
+
+TEST(VulkanOrder, ProductsInParts) {
+  expect_the_same_in_any_order([](const Device& device) {
+    const Tensor x = normal(device, {16, 784}, 1);
+    return with_gradients(
+        [&](const std::vector<Tensor>& w) {
+          return matmul(relu(matmul(x, w[0])), w[1]) * matmul(relu(matmul(x * 2.0, w[0])), w[1]);
+        },
+        {normal(device, {784, 64}, 2), normal(device, {64, 10}, 3)});
+  });
+}
+
+TEST(VulkanOrder, SumsInPasses) {
+  expect_the_same_in_any_order([](const Device& device) {
+    Tensor x = normal(device, {40000}, 1);
+    for (int i = 0; i < 6; ++i) {
+      const Tensor total = sum(x);
+      const Tensor most = max(x * 0.5 + total);
+      x = x / (abs(most) + abs(mean(x * x)));
+    }
+    return std::vector<Tensor>{x, sum(reshape(x, {200, 200}), {0})};
+  });
+}
+
+TEST(VulkanOrder, SortsAndScans) {
+  expect_the_same_in_any_order([](const Device& device) {
+    Tensor x = normal(device, {4, 3000}, 1);
+    for (int i = 0; i < 3; ++i) {
+      const TopK most = topk(x, 500, {.axis = 1});
+      const Tensor running = cumsum(most.values * 0.001, 1);
+      x = concat(std::vector<Tensor>{gather(x, 1, most.positions) + running, x}, 1);
+    }
+    return std::vector<Tensor>{x, cumsum(x, 1)};
+  });
+}
+
+TEST(VulkanOrder, ConvolutionsAndTheirGradients) {
+  expect_the_same_in_any_order([](const Device& device) {
+    const Tensor x = normal(device, {4, 3, 20, 20}, 1);
+    return with_gradients(
+        [&](const std::vector<Tensor>& in) {
+          Tensor y = max_pool2d(relu(conv2d(in[2], in[0], {.padding = {1, 1}})));
+          y = max_pool2d(relu(conv2d(y, in[1], {.padding = {1, 1}})));
+          return y * y;
+        },
+        {normal(device, {8, 3, 3, 3}, 2), normal(device, {16, 8, 3, 3}, 3), x});
+  });
+}
+
+TEST(VulkanOrder, AttentionAndItsGradients) {
+  expect_the_same_in_any_order([](const Device& device) {
+    const Shape shape{2, 2, 70, 16};
+    return with_gradients(
+        [](const std::vector<Tensor>& in) {
+          const Tensor once = attention(in[0], in[1], in[2]);
+          return attention(once, in[1], in[2] * 2.0) * once;
+        },
+        {normal(device, shape, 1), normal(device, shape, 2), normal(device, shape, 3)});
+  });
+}
+
+TEST(VulkanOrder, RowsByIndexAndTheirGradients) {
+  expect_the_same_in_any_order([](const Device& device) {
+    Generator generator(4);
+    const Tensor rows = cast(random_uniform(device, {600}, generator, 0, 50), DType::i64);
+    return with_gradients(
+        [&](const std::vector<Tensor>& in) {
+          const Tensor taken = embedding(in[0], rows);
+          const Tensor added =
+              scatter_add(in[0], 0, expand(reshape(rows, {600, 1}), {600, 8}), taken);
+          return log_softmax(added, 1) * added;
+        },
+        {normal(device, {50, 8}, 1)});
+  });
+}
+
+}  // namespace
+}  // namespace hearth
