@@ -8,6 +8,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -82,6 +83,20 @@ struct Issue {
   /// Launch number `issued` was refused because its kernel is being compiled, and was allowed to
   /// come later.
   bool is_compiling = false;
+};
+
+/// Host memory, for as long as somebody holds it. Threads: values.
+struct HostBytes {
+  std::shared_ptr<std::byte> first = {};
+  std::size_t size = 0;
+
+  [[nodiscard]] std::span<std::byte> span() const noexcept { return {first.get(), size}; }
+  explicit operator bool() const noexcept { return first != nullptr; }
+  /// Ordinary memory; its bytes are not set.
+  [[nodiscard]] static HostBytes make(std::size_t size) {
+    return {std::shared_ptr<std::byte>(new std::byte[size], std::default_delete<std::byte[]>()),
+            size};
+  }
 };
 
 /// What a backend has compiled since it was opened.
@@ -164,6 +179,9 @@ class Backend {
   [[nodiscard]] virtual Result<TimelinePoint> download(std::span<std::byte> to,
                                                        const std::byte* from,
                                                        std::span<const TimelinePoint> after) = 0;
+  /// Host memory that upload() and download() of this device reach without a copy of the host's;
+  /// its bytes are not set. It may outlive the backend, and may be let go on any thread.
+  [[nodiscard]] virtual HostBytes host_bytes(std::size_t size) { return HostBytes::make(size); }
   /// The value up to which the stream's work has ended. Never falls.
   [[nodiscard]] virtual std::uint64_t completed(std::uint8_t stream) noexcept {
     static_cast<void>(stream);

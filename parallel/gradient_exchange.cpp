@@ -104,6 +104,10 @@ void GradientExchange::lend_next(bool is_early) {
   Tensor bucket =
       filling.pieces.size() == 1 ? std::move(filling.pieces[0]) : concat(filling.pieces, 0);
   filling.pieces.clear();
+  if (is_alone()) {  // there is nobody to sum with: one element stands for all, and their errors
+    filling.own = bucket;
+    bucket = slice(bucket, 0, {.stop = 1});
+  }
   bucket.publish();
   const StreamScope scope(context_.communication);
   bucket.adopt();
@@ -136,7 +140,10 @@ std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
-    reduced.adopt();
+    reduced.adopt();  // waits until the coordinator has what it asks for, the loss too
+    if (is_alone()) {
+      reduced = std::move(buckets_[i].own);
+    }
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
       const std::size_t index = entry.parameter;
       const Tensor flat =

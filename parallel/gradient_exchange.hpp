@@ -63,10 +63,12 @@ class GradientExchange final {
   struct Filling {
     std::vector<Tensor> pieces;  ///< By entry, flat.
     std::size_t count = 0;
-    Tensor reduced;
+    Tensor reduced;  ///< Of the communication stream: the sums, or what stands for them.
+    Tensor own;      ///< Of a rank that is alone: its bucket, which are the sums.
   };
 
   void lend_next(bool is_early);
+  [[nodiscard]] bool is_alone() const noexcept { return context_.world == 1; }
 
   const BucketPlan& plan_;
   const CoordinatorInbox coordinator_;

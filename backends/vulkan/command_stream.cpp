@@ -199,7 +199,9 @@ Status CommandStream::flush() {
   submit.pCommandBuffers = &open_.commands;
   submit.signalSemaphoreCount = 1;
   submit.pSignalSemaphores = &semaphore_;
-  const VkQueue queue = work_ == Work::kernels ? device_->compute_queue() : device_->copy_queue();
+  const VkQueue queue = work_ == Work::kernels   ? device_->compute_queue()
+                        : work_ == Work::uploads ? device_->upload_queue()
+                                                 : device_->download_queue();
   result = api.vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) {
     return device_->failed("vkQueueSubmit", result);

@@ -22,7 +22,7 @@ namespace hearth::vulkan {
 
 class CommandStream final {
  public:
-  enum class Work : std::uint8_t { kernels, copies };
+  enum class Work : std::uint8_t { kernels, uploads, downloads };
 
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<CommandStream>> make(

@@ -31,14 +31,19 @@ Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanD
                                                    const CommandStream& ops,
                                                    const DevicePages& pages) {
   std::unique_ptr<Transfers> made(new Transfers(std::move(device), ops, pages));  // NOLINT
-  const auto work = CommandStream::Work::copies;
-  HEARTH_TRY(made->uploads_, CommandStream::make(made->device_, work, VK_NULL_HANDLE));
-  HEARTH_TRY(made->downloads_, CommandStream::make(made->device_, work, VK_NULL_HANDLE));
+  using Work = CommandStream::Work;
+  HEARTH_TRY(made->uploads_, CommandStream::make(made->device_, Work::uploads, VK_NULL_HANDLE));
+  HEARTH_TRY(made->downloads_, CommandStream::make(made->device_, Work::downloads, VK_NULL_HANDLE));
   if (!made->device_->is_unified()) {
+    made->pinned_ = std::make_shared<PinnedMemory>(made->device_);
     HEARTH_TRY(made->up_, made->device_->make_buffer(kRingBytes, BufferPlace::host_write));
     HEARTH_TRY(made->down_, made->device_->make_buffer(kRingBytes, BufferPlace::host_read));
   }
   return made;
+}
+
+HostBytes Transfers::host_bytes(std::size_t size) {
+  return pinned_ ? pinned_->take(size) : HostBytes::make(size);
 }
 
 // ---- time ----
@@ -165,17 +170,28 @@ Result<TimelinePoint> Transfers::upload(std::byte* to,
     std::memcpy(bytes.host, from.data(), from.size());
     return TimelinePoint{.value = 0, .stream = kUploadStream};
   }
-  HEARTH_TRY_STATUS(stage_up(bytes, from, after));
+  if (const auto place = pinned_->find(from)) {
+    HEARTH_TRY_STATUS(wait_for(*uploads_, after));
+    HEARTH_TRY_STATUS(uploads_->copy(place->buffer,
+                                     place->offset_bytes,
+                                     bytes.buffer,
+                                     bytes.offset_bytes,
+                                     static_cast<std::int64_t>(from.size())));
+    HEARTH_TRY_STATUS(uploads_->flush());
+  } else {
+    HEARTH_TRY_STATUS(stage_up(bytes, from, after));
+  }
   return TimelinePoint{.value = uploads_->submitted(), .stream = kUploadStream};
 }
 
-// Piece by piece: while the device copies one, the host fills the next.
+// Piece by piece: while the device copies one, the host fills the next. Each waits, as batches of
+// a queue may overlap.
 Status Transfers::stage_up(const PageBytes& to,
                            std::span<const std::byte> from,
                            std::span<const TimelinePoint> after) {
-  HEARTH_TRY_STATUS(wait_for(*uploads_, after));
   std::int64_t offset = 0;
   while (!from.empty()) {
+    HEARTH_TRY_STATUS(wait_for(*uploads_, after));
     const std::size_t size = std::min(from.size(), static_cast<std::size_t>(kPieceBytes));
     const std::uint64_t begin = piece_begin(up_end_, size);
     while (begin + size - up_begin_ > static_cast<std::uint64_t>(kRingBytes)) {
@@ -207,7 +223,9 @@ Result<TimelinePoint> Transfers::download(std::span<std::byte> to,
   }
   HEARTH_TRY(const PageBytes bytes, pages_.find(from));
   if (bytes.host == nullptr) {
-    HEARTH_TRY(const std::uint64_t value, stage_down(to, bytes, after));
+    const auto place = pinned_->find(to);
+    HEARTH_TRY(const std::uint64_t value,
+               place ? bring_to(*place, to.size(), bytes, after) : stage_down(to, bytes, after));
     return TimelinePoint{.value = value, .stream = kDownloadStream};
   }
   Needs needs{};
@@ -224,12 +242,26 @@ Result<TimelinePoint> Transfers::download(std::span<std::byte> to,
   return TimelinePoint{.value = issued_downloads_, .stream = kDownloadStream};
 }
 
+// The bytes come to where they are wanted: the host has nothing to copy.
+Result<std::uint64_t> Transfers::bring_to(const PinnedMemory::Place& to,
+                                          std::size_t size,
+                                          const PageBytes& from,
+                                          std::span<const TimelinePoint> after) {
+  HEARTH_TRY_STATUS(wait_for(*downloads_, after));
+  HEARTH_TRY_STATUS(downloads_->copy(
+      from.buffer, from.offset_bytes, to.buffer, to.offset_bytes, static_cast<std::int64_t>(size)));
+  const std::uint64_t value = downloads_->open_value();
+  HEARTH_TRY_STATUS(downloads_->flush());
+  add({.value = ++issued_downloads_, .needs = {0, 0, value}, .from = nullptr, .to = {}});
+  return issued_downloads_;
+}
+
 Result<std::uint64_t> Transfers::stage_down(std::span<std::byte> to,
                                             const PageBytes& from,
                                             std::span<const TimelinePoint> after) {
-  HEARTH_TRY_STATUS(wait_for(*downloads_, after));
   std::int64_t offset = 0;
   while (!to.empty()) {
+    HEARTH_TRY_STATUS(wait_for(*downloads_, after));
     const std::size_t size = std::min(to.size(), static_cast<std::size_t>(kPieceBytes));
     const std::uint64_t begin = piece_begin(down_end_, size);
     const auto has_room = [&] {

@@ -1,7 +1,8 @@
 // Copies between the host and the device. Where the host sees the device's memory it copies by
-// itself, at once or when what it needs has ended; else through two rings of host memory, with the
-// copy queue. Threads: upload() and download() owner only; settle() and needs_of() any.
-// Invariant: a download has ended when its bytes are in the caller's memory, not before.
+// itself, at once or when what it needs has ended; else with the copy queue, through two rings of
+// host memory where the host's bytes are not pinned. Threads: upload() and download() owner only;
+// settle() and needs_of() any. Invariant: a download has ended when its bytes are in the caller's
+// memory, not before.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 
 #include "command_stream.hpp"
 #include "device_pages.hpp"
+#include "pinned_memory.hpp"
 
 namespace hearth::vulkan {
 
@@ -36,6 +38,8 @@ class Transfers final {
   [[nodiscard]] const CommandStream& uploads() const noexcept { return *uploads_; }
   [[nodiscard]] const CommandStream& downloads() const noexcept { return *downloads_; }
 
+  /// As Backend's.
+  [[nodiscard]] HostBytes host_bytes(std::size_t size);
   /// As Backend's. Requires that all of `after` was flushed.
   [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
                                              std::span<const std::byte> from,
@@ -74,6 +78,10 @@ class Transfers final {
   [[nodiscard]] Status stage_up(const PageBytes& to,
                                 std::span<const std::byte> from,
                                 std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<std::uint64_t> bring_to(const PinnedMemory::Place& to,
+                                               std::size_t size,
+                                               const PageBytes& from,
+                                               std::span<const TimelinePoint> after);
   [[nodiscard]] Result<std::uint64_t> stage_down(std::span<std::byte> to,
                                                  const PageBytes& from,
                                                  std::span<const TimelinePoint> after);
@@ -85,6 +93,7 @@ class Transfers final {
   const DevicePages& pages_;
   std::unique_ptr<CommandStream> uploads_;
   std::unique_ptr<CommandStream> downloads_;
+  std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.
   Buffer up_;    ///< Ring of bytes on their way to the device; empty where memory is unified.
   Buffer down_;  ///< And from there.
   /// Where each batch of uploads ends in the ring; positions only grow.

@@ -435,6 +435,10 @@ Result<TimelinePoint> VulkanBackend::download(std::span<std::byte> to,
   return point;
 }
 
+HostBytes VulkanBackend::host_bytes(std::size_t size) {
+  return parts_->transfers->host_bytes(size);
+}
+
 // ---- time ----
 
 std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/settings.hpp>
+
 #include "cooperative_matrix.hpp"
 #include "device_fault.hpp"
 
@@ -326,15 +328,20 @@ Status VulkanDevice::create() {
     features.pNext = &faults;
   }
 
-  const float priority = 1.0F;
+  const std::array priorities{1.0F, 1.0F};
+  const std::uint32_t copy_queues =
+      copy_family_ == compute_family_
+          ? 1
+          : std::min(2U, families_of(instance_->api(), physical_.handle)[copy_family_].queueCount);
   std::array<VkDeviceQueueCreateInfo, 2> queues{};
   for (VkDeviceQueueCreateInfo& queue : queues) {
     queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
     queue.queueCount = 1;
-    queue.pQueuePriorities = &priority;
+    queue.pQueuePriorities = priorities.data();
   }
   queues[0].queueFamilyIndex = compute_family_;
   queues[1].queueFamilyIndex = copy_family_;
+  queues[1].queueCount = copy_queues;
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &features;
@@ -360,7 +367,8 @@ Status VulkanDevice::create() {
         instance_->api().vkGetDeviceProcAddr(handle_, "vkGetDeviceFaultInfoEXT"));
   }
   api_.vkGetDeviceQueue(handle_, compute_family_, 0, &compute_queue_);
-  api_.vkGetDeviceQueue(handle_, copy_family_, 0, &copy_queue_);
+  api_.vkGetDeviceQueue(handle_, copy_family_, 0, &upload_queue_);
+  api_.vkGetDeviceQueue(handle_, copy_family_, copy_queues - 1, &download_queue_);
   return {};
 }
 
@@ -391,7 +399,8 @@ std::string VulkanDevice::fault_text() const {
 }
 
 // Memory of the host that is coherent is always there, Vulkan says. What is unified needs no
-// copies: all memory of a software driver, and of a GPU that shares the host's.
+// copies: all memory of a software driver, and of a GPU that shares the host's; unless it is to
+// behave as a card.
 Status VulkanDevice::pick_memory_types() {
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
@@ -414,7 +423,8 @@ Status VulkanDevice::pick_memory_types() {
   const bool shares_memory =
       physical_.is_cpu() || physical_.type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
   const auto unified = find(kLocal | kCached, 0);
-  is_unified_ = shares_memory && unified.has_value();
+  const bool acts_as_card = Settings::from_environment().text(Setting::vulkan_shuffle).has_value();
+  is_unified_ = shares_memory && unified.has_value() && !acts_as_card;
   const auto local = is_unified_ ? unified : find(kLocal, 0);
   const auto host = find(kHost, kLocal);
   const auto any_host = host ? host : find(kHost, 0);

@@ -74,7 +74,10 @@ class VulkanDevice final {
   [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] VkQueue compute_queue() const noexcept { return compute_queue_; }
   /// The same as the compute queue where there is no other.
-  [[nodiscard]] VkQueue copy_queue() const noexcept { return copy_queue_; }
+  /// For copies to the device, and from there: two where the device has them, so that both run at
+  /// once.
+  [[nodiscard]] VkQueue upload_queue() const noexcept { return upload_queue_; }
+  [[nodiscard]] VkQueue download_queue() const noexcept { return download_queue_; }
   [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
   /// Whether the host sees what BufferPlace::device gives, at full speed.
@@ -119,7 +122,8 @@ class VulkanDevice final {
   PFN_vkGetDeviceFaultInfoEXT get_fault_ = nullptr;  ///< Null where the driver has none.
   DeviceLimits limits_;
   VkQueue compute_queue_ = VK_NULL_HANDLE;
-  VkQueue copy_queue_ = VK_NULL_HANDLE;
+  VkQueue upload_queue_ = VK_NULL_HANDLE;
+  VkQueue download_queue_ = VK_NULL_HANDLE;
   std::uint32_t compute_family_ = 0;
   std::uint32_t copy_family_ = 0;
   MemoryTypes types_;

@@ -78,7 +78,7 @@ void DeviceActor::restart() {
   queues_.for_each([](LaneState& lane) {
     lane.prepared.reset();
     lane.lending.reset();
-    lane.lending_copy.reset();
+    lane.lending_copy = {};
     lane.awaited_work.reset();
   });
   handles_.restart(*memory->strategy, lost);

@@ -120,8 +120,10 @@ class Dispatch {
   [[nodiscard]] bool lends_copies() const noexcept { return !backend_->info().has_host_memory; }
   /// Begins to bring a storage's first bytes into `copy`, or back; they are there once the
   /// storage's last use has ended.
-  [[nodiscard]] Status copy_out(Storage& storage, const HostCopy& copy);
-  [[nodiscard]] Status copy_back(Storage& storage, const HostCopy& copy);
+  [[nodiscard]] Status copy_out(Storage& storage, const HostBytes& copy);
+  [[nodiscard]] Status copy_back(Storage& storage, const HostBytes& copy);
+  /// Host memory for the two.
+  [[nodiscard]] HostBytes host_bytes(std::size_t size) { return backend_->host_bytes(size); }
   /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
   /// A loan ends now: an event, where there is a trace.

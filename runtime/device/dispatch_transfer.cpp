@@ -147,11 +147,11 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
 }
 
 // The ticket keeps the host's bytes as long as the device may touch them.
-Status Dispatch::copy_out(Storage& storage, const HostCopy& copy) {
+Status Dispatch::copy_out(Storage& storage, const HostBytes& copy) {
   return guarded("the copy of lent bytes", [&]() -> Status {
-    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = copy});
+    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = copy.first});
     HEARTH_TRY(const TimelinePoint point,
-               backend_->download(*copy, storage.block.data, {&storage.written, 1}));
+               backend_->download(copy.span(), storage.block.data, {&storage.written, 1}));
     if (!point.is_done()) {
       note_copy(storage, point, false);
       in_flight_.add(point, UploadEnd{std::move(ticket)});
@@ -160,9 +160,10 @@ Status Dispatch::copy_out(Storage& storage, const HostCopy& copy) {
   });
 }
 
-Status Dispatch::copy_back(Storage& storage, const HostCopy& copy) {
+Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
   return guarded("the return of lent bytes", [&]() -> Status {
-    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = *copy, .owner = copy});
+    auto ticket =
+        std::make_unique<UploadTicket>(UploadTicket{.bytes = copy.span(), .owner = copy.first});
     HEARTH_TRY(const TimelinePoint point,
                backend_->upload(storage.block.data, ticket->bytes, {&storage.written, 1}));
     if (!point.is_done()) {

@@ -52,14 +52,17 @@ void InFlight::finish_traced(Trace& trace, Backend& backend) {
       keeps_times_ = false;
     }
   }
+  const std::map<std::uint64_t, BatchTime> none;
   for (std::size_t stream = 0; stream < kStreams; ++stream) {
     std::deque<Traced>& waiting = traced_[stream];
+    // Copies have values of their own, which may be equal.
+    const std::map<std::uint64_t, BatchTime>& known = stream == kOpStream ? times : none;
     while (!waiting.empty() && waiting.front().value <= ended_[stream]) {
-      const auto time = stream == kOpStream ? times.find(waiting.front().value) : times.end();
-      const bool is_known = time != times.end();
+      const auto time = known.find(waiting.front().value);
+      const bool is_known = time != known.end();
       const auto is_alike = [&](const Traced& each) {
         return is_known ? each.value == time->first
-                        : each.value <= ended_[stream] && !times.contains(each.value);
+                        : each.value <= ended_[stream] && !known.contains(each.value);
       };
       const std::int64_t count = std::ranges::find_if_not(waiting, is_alike) - waiting.begin();
       const SpanOfTime span = is_known ? SpanOfTime{detail::TimePoint(time->second.begin),

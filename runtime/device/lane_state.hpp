@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 #include <hearth/runtime/priority.hpp>
@@ -40,10 +41,6 @@ struct GroupRecord {
   RecordBlob blob;
 };
 
-/// A tensor's bytes in host memory, where the device's own are out of the host's sight: what a loan
-/// lends then.
-using HostCopy = std::shared_ptr<std::vector<std::byte>>;
-
 /// Bytes on loan, and the tensor that they become when the loan ends.
 struct Loan {
   std::uint64_t number = 0;
@@ -51,7 +48,8 @@ struct Loan {
   Storage* storage = nullptr;
   OpRecord record = {};  ///< The lend, for errors.
   ErrorRef error = {};   ///< Of work on the bytes; poisons the tensor whatever the borrower says.
-  HostCopy copy = {};    ///< What was lent; null: the device's own bytes.
+  /// What was lent where the device's own bytes are out of the host's sight; else empty.
+  HostBytes copy = {};
   detail::TimePoint begin = {};  ///< In a trace.
 };
 
@@ -135,7 +133,7 @@ struct LaneState {
   std::optional<GroupMemory> prepared;   ///< while the group waits for its decision
   std::optional<LastUse> awaited_work;   ///< while the record at its front waits for the device
   HeldStorage lending = {};              ///< bytes to lend once the device has ended with them
-  HostCopy lending_copy = {};            ///< on its way from the device
+  HostBytes lending_copy = {};           ///< on its way from the device
   Loan loan;                             ///< the loan it waits for
   static constexpr std::size_t kMostFailures = 8;
   std::vector<NotedFailure> failures;  ///< of its ops since its last sync, not all of them read

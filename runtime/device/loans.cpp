@@ -32,7 +32,7 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   }
   const auto ticket = take_ticket<LendTicket>(op);
   if (error) {
-    lane.lending_copy.reset();
+    lane.lending_copy = {};
     dispatch_.fail(op, lane, error);
     notify(endpoint_, kTaker, ticket->ready, std::move(error));
     return Step::consumed;
@@ -42,7 +42,7 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
                    .out = op.output(0),
                    .storage = storage.release(),
                    .record = op.record(),
-                   .copy = std::exchange(lane.lending_copy, nullptr),
+                   .copy = std::exchange(lane.lending_copy, {}),
                    .begin = dispatch_.traced_now()};
   // The record is done: it leaves the lane now, and the lane waits before the next one.
   queues_.finish_record(lane);
@@ -95,11 +95,11 @@ bool Loans::await_copy(const ResolvedOp& op,
                        LaneState& lane,
                        HeldStorage& storage,
                        ErrorRef& error) {
-  if (lane.lending_copy == nullptr) {
+  if (!lane.lending_copy) {
     try {
       const Operand out = op.op().output(0);
       const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
-      lane.lending_copy = std::make_shared<std::vector<std::byte>>(
+      lane.lending_copy = dispatch_.host_bytes(
           static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype)));
       if (const Status status = dispatch_.copy_out(*storage, lane.lending_copy);
           !status.has_value()) {
@@ -119,13 +119,12 @@ void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
   const Operand out = lane.loan.out;
   const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
-  const HostCopy& copy = lane.loan.copy;
+  const HostBytes& copy = lane.loan.copy;
   LentRegion region(IntrusivePtr<DeviceEndpoint>(&endpoint_),
-                    copy ? std::shared_ptr<const void>(copy) : memory_,
+                    copy ? std::shared_ptr<const void>(copy.first) : memory_,
                     lane.id,
                     lane.loan.number,
-                    copy ? std::span<std::byte>(*copy)
-                         : std::span<std::byte>(lane.loan.storage->block.data, size),
+                    copy ? copy.span() : std::span<std::byte>(lane.loan.storage->block.data, size),
                     out.dtype);
   if (const ErrorRef thrown = notify(endpoint_, kTaker, ticket.ready, std::move(region))) {
     recall({lane.id, lane.loan.number, thrown});  // the taker may have kept the bytes
@@ -166,7 +165,7 @@ void Loans::end(const EndLoan& end) {
   dispatch_.trace_loan(lane->loan, lane->id);
   Status outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
   if (outcome.has_value() && lane->loan.copy) {
-    outcome = dispatch_.copy_back(*lane->loan.storage, std::exchange(lane->loan.copy, nullptr));
+    outcome = dispatch_.copy_back(*lane->loan.storage, std::exchange(lane->loan.copy, {}));
   }
   dispatch_.finish_loan(
       lane->loan.out, lane->id, dispatch_.hold(lane->loan.storage), outcome_of(*lane, outcome));

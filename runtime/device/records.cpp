@@ -170,7 +170,7 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
   }
   lane.awaited_work.reset();  // what the record has waited for is not what the next one waits for
   lane.lending.reset();
-  lane.lending_copy.reset();
+  lane.lending_copy = {};
   const ErrorRef error = dispatch_.give_up(op, lane, why);
   reject_ticket(endpoint_, op, error);
   return true;

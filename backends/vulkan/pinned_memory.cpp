@@ -1,0 +1,73 @@
+#include "pinned_memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace hearth::vulkan {
+
+// A block's deleter holds this memory, so that it is there as long as one of its blocks.
+HostBytes PinnedMemory::take(std::size_t size) {
+  const auto log = std::max<std::uint32_t>(
+      kLeastLog, static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(size, 1) - 1)));
+  Buffer buffer;
+  {
+    const MutexLock lock(mutex_);
+    if (!free_[log].empty()) {
+      buffer = std::move(free_[log].back());
+      free_[log].pop_back();
+      kept_bytes_ -= buffer.size_bytes();
+    }
+  }
+  if (buffer.is_empty()) {
+    Result<Buffer> made = device_->make_buffer(std::int64_t{1} << log, BufferPlace::host_read);
+    if (!made.has_value() || made.value().host() == nullptr) {
+      return HostBytes::make(size);
+    }
+    buffer = std::move(made).value();
+  }
+  std::byte* const first = buffer.host();
+  {
+    const MutexLock lock(mutex_);
+    held_.emplace(first, std::move(buffer));
+  }
+  return {std::shared_ptr<std::byte>(
+              first, [memory = shared_from_this()](std::byte* each) { memory->give_back(each); }),
+          size};
+}
+
+std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte> bytes) const {
+  const MutexLock lock(mutex_);
+  auto behind = held_.upper_bound(bytes.data());
+  if (behind == held_.begin()) {
+    return std::nullopt;
+  }
+  const auto& [first, buffer] = *--behind;
+  const std::ptrdiff_t offset = bytes.data() - first;
+  if (offset + static_cast<std::ptrdiff_t>(bytes.size()) > buffer.size_bytes()) {
+    return std::nullopt;
+  }
+  return Place{buffer.handle(), offset};
+}
+
+// Without host memory to remember it by, it goes.
+void PinnedMemory::give_back(const std::byte* first) noexcept {
+  Buffer buffer;
+  const MutexLock lock(mutex_);
+  const auto found = held_.find(first);
+  buffer = std::move(found->second);
+  held_.erase(found);
+  if (kept_bytes_ + buffer.size_bytes() > kMostKept) {
+    return;
+  }
+  const std::int64_t size = buffer.size_bytes();
+  try {
+    free_[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(size)) - 1)].push_back(
+        std::move(buffer));
+    kept_bytes_ += size;
+  } catch (...) {
+    // It is freed here.
+  }
+}
+
+}  // namespace hearth::vulkan
