@@ -3,6 +3,7 @@
 #pragma once
 
 #include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/collective.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
@@ -18,6 +19,7 @@
 #include <hearth/parallel/served_model.hpp>
 #include <hearth/parallel/trainer.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
+#include <hearth/parallel/trainer_losses.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/parallel/training_run.hpp>
 #include <hearth/parallel/worker.hpp>

@@ -67,6 +67,8 @@ class GradientExchange final {
   };
 
   void lend_next(bool is_early);
+  /// The call that the step belongs to.
+  [[nodiscard]] SourceLoc where() const noexcept { return context_.where; }
 
   const BucketPlan& plan_;
   const CoordinatorInbox coordinator_;

@@ -68,7 +68,7 @@ Pending<void> Device::catch_up_later(SourceLoc loc) const {
 }
 
 Pending<void> Device::sync_later(bool reports_failures, SourceLoc loc) const {
-  StreamState& stream = current_stream(endpoint());
+  StreamState& stream = current_stream(endpoint(), loc);
   Promise<void> promise(
       PendingOptions{.subject = "sync", .helper = helper_of(endpoint()), .location = loc});
   Pending<void> pending = promise.pending();

@@ -124,7 +124,8 @@ TEST(Trainer, TheRateFallsOnAPlateau) {
   options.schedule = PlateauRate{.factor = 0.5, .patience = 2};
   std::vector<double> rates;
   for (const EpochRecord& epoch : digits.fit(options).history.epochs) {
-    rates.push_back(epoch.learning_rate);
+    rates.push_back(epoch.last_learning_rate);
+    EXPECT_EQ(epoch.first_learning_rate, epoch.last_learning_rate);
   }
   EXPECT_THAT(rates, ElementsAre(1e-12, 1e-12, 1e-12, 5e-13, 5e-13));
 }
