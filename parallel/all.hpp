@@ -3,7 +3,6 @@
 #pragma once
 
 #include <hearth/parallel/bucket_plan.hpp>
-#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/collective.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>

@@ -17,9 +17,9 @@ namespace hearth {
 /// that count: it has a weight.
 class CrossEntropyLoss final {
  public:
-  explicit CrossEntropyLoss(SourceLoc where = SourceLoc::current()) : where_(where) {}
   /// Reads the class weights. Errors: those of the read.
-  explicit CrossEntropyLoss(CrossEntropyOptions options, SourceLoc where = SourceLoc::current());
+  explicit CrossEntropyLoss(CrossEntropyOptions options = {},
+                            SourceLoc where = SourceLoc::current());
   [[nodiscard]] LossOutputs operator()(const Tensor& outputs, const Tensor& targets) const;
 
  private:

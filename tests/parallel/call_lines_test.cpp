@@ -147,8 +147,8 @@ TEST_F(CallLines, OfALossThatDoesNotFitItIsWhereItWasMade) {
 TEST_F(CallLines, OfWhatDataParallelFinds) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "none.safetensors";
-  const auto file = folder.path() / "file";
-  { std::ofstream(file) << "x"; }
+  const auto below = folder.path() / "file" / "w.safetensors";
+  { std::ofstream(folder.path() / "file") << "x"; }
   TinyNet net(device, generator, DType::f32);
   const Samples batch = random_samples(4, TinyNet::kSide, 1);
   Samples foreign = batch;
@@ -168,30 +168,25 @@ TEST_F(CallLines, OfWhatDataParallelFinds) {
   DataParallel<TinyNet, Samples> steps(runtime, net, loss, {.devices = {device}});
   DataParallel<TinyNet, Samples> ended(runtime, net, loss, {.devices = {device}});
   static_cast<void>(ended.take_model());
-  const auto throws = [](const TinyNet&, WorkerContext&) -> int { throw std::runtime_error("no"); };
-  const auto spoils = [](TinyNet&, Optimizer&) { throw std::runtime_error("no"); };
+  const std::vector<Samples> two{batch, batch};
+  const auto throws = [](const TinyNet&, WorkerContext&) -> int {
+    throw std::runtime_error("no good");
+  };
+  const auto spoils = [](TinyNet&, Optimizer&) { throw std::runtime_error("no good"); };
   expect_lines({
-      {"2 shards for 1",
-       __LINE__,
-       __LINE__,
-       [&] {
-         steps.step({batch, batch});
-       }},
+      {"2 shards for 1", __LINE__, __LINE__, [&] { steps.step(two); }},
       {"the batch is empty", __LINE__, __LINE__, [&] { steps.step({cut(batch, 0, 0)}); }},
       {"of the program's own", __LINE__, __LINE__, [&] { steps.step({thrown}); }},
       {"class", loss_line, loss_line, [&] { steps.step({foreign}); }},
       {"was taken", __LINE__, __LINE__, [&] { ended.step({batch}); }},
       {"was taken", __LINE__, __LINE__, [&] { static_cast<void>(ended.snapshot()); }},
-      {"no", __LINE__, __LINE__, [&] { static_cast<void>(steps.evaluate(throws)); }},
+      {"no good", __LINE__, __LINE__, [&] { static_cast<void>(steps.evaluate(throws)); }},
       {"set average_decay", __LINE__, __LINE__, [&] { static_cast<void>(steps.averaged()); }},
-      {"no", __LINE__, __LINE__, [&] { steps.update_replicas(spoils); }},
+      {"no good", __LINE__, __LINE__, [&] { steps.update_replicas(spoils); }},
       {"learning_rate", __LINE__, __LINE__, [&] { steps.set_learning_rate(-1); }},
       {"none.safetensors", __LINE__, __LINE__, [&] { steps.load(missing); }},
       {"cannot write", __LINE__, __LINE__, [&] { steps.save(folder.path()); }},
-      {"cannot look at it",
-       __LINE__,
-       __LINE__,
-       [&] { steps.save_weights(file / "w.safetensors"); }},
+      {"cannot look at it", __LINE__, __LINE__, [&] { steps.save_weights(below); }},
   });
 }
 
