@@ -80,8 +80,9 @@ void divide(Gradients& gradients, const Tensor& weight, SourceLoc call) {
   }
 }
 
-Tensor sum_of(Tensor so_far, const Tensor& more, SourceLoc where) {
-  return so_far.is_valid() ? add(Arg(std::move(so_far), where), Arg(more, where)) : more;
+Tensor sum_of(Tensor so_far, Tensor more, SourceLoc where) {
+  return so_far.is_valid() ? add(Arg(std::move(so_far), where), Arg(std::move(more), where))
+                           : std::move(more);
 }
 
 // buffer + move
@@ -369,7 +370,7 @@ Replica::Swept Replica::differentiate(ReplicaTask& task,
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {
-      gradient = sum_of(std::move(before[index]), gradient, task.where);
+      gradient = sum_of(std::move(before[index]), std::move(gradient), task.where);
     }
     exchange.add(index, gradient);
   };
