@@ -269,7 +269,7 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
   for (const Device& device : options_.devices) {
     DashboardDevice shown{.name = device.name(), .is_lost = device.is_lost()};
     if (!shown.is_lost) {
-      const MemoryStatistics memory = device.memory();
+      const MemoryStatistics memory = device.memory(where_);
       shown.live_bytes = memory.live_bytes;
       shown.peak_bytes = memory.peak_live_bytes;
       shown.budget_bytes = memory.budget_bytes;
