@@ -1,5 +1,7 @@
 #include "trace_table.hpp"
 
+#include <hearth/runtime/base/json_fault.hpp>
+
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -220,7 +222,7 @@ TraceTable read_trace(const std::filesystem::path& file, TraceKey key, const std
     const Json rest = Json::parse(input, on_part);
     return std::move(reader).finish(rest);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), json_fault(error)));
   }
 }
 

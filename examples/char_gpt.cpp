@@ -3,6 +3,7 @@
 //   HEARTH_DATA_DIR=... char_gpt --devices cpu:0,cpu:1    reads shakespeare/input.txt there
 // Without the variable it learns to count in words. --help shows the options.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -134,8 +135,8 @@ int main(int argc, char** argv) try {
     return cross_entropy(outputs, targets, {.class_axis = -1});
   };
   hearth::Trainer trainer(runtime, std::move(model), loss, options);
-  const double step_ms = trainer.fit(train, held_out).median_step_seconds * 1000;
-  std::printf("a step takes %.1f ms\n", step_ms);
+  const std::chrono::duration<double, std::milli> step = trainer.fit(train, held_out).median_step;
+  std::printf("a step takes %.1f ms\n", step.count());
   std::printf("held-out text: loss %.4f\n", trainer.evaluate(held_out).loss);
   std::printf("it writes:\n%s\n", write(trainer.model(), letters, options.seed).c_str());
   return 0;

@@ -1,6 +1,7 @@
 // A CSV file becomes a model: what is a house worth? Numbers are standardised, texts become
 // categories, gaps are filled; a small network learns from four fifths of the rows.
 //   HEARTH_DATA_DIR=... housing    reads california_housing/housing.csv there
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -28,7 +29,8 @@ int main() try {
   hearth::Trainer trainer(runtime, model, hearth::MeanSquaredLoss(), options);
   const auto result = trainer.fit(encoder.encode(rows.train), encoder.encode(rows.test));
   std::cout << "held-out rows: R2 " << result.history.epochs.back().metrics.front()
-            << "\na step takes " << result.median_step_seconds * 1e3 << " ms\n";
+            << "\na step takes "
+            << std::chrono::duration<double, std::milli>(result.median_step).count() << " ms\n";
 } catch (const std::exception& error) {
   std::cerr << "housing: " << error.what() << "\n";
   return 1;

@@ -2,6 +2,7 @@
 // the first rows of a CSV file, and are tried on the others.
 //   HEARTH_DATA_DIR=... text_classification --devices cpu:0,cpu:1
 // reads ag_news/test.csv there: 6,000 rows train. Without the variable it makes up headlines.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -119,9 +120,9 @@ int main(int argc, char** argv) try {
     hearth::load_weights(model, weights);
   }
   hearth::Trainer trainer(runtime, std::move(model), hearth::CrossEntropyLoss(), options);
-  const double step_seconds = trainer.fit(train, test).median_step_seconds;
+  const std::chrono::duration<double, std::milli> step = trainer.fit(train, test).median_step;
   const double right = trainer.evaluate(test).metrics.front();
-  std::printf("a step takes %.2f ms\n", step_seconds * 1e3);
+  std::printf("a step takes %.2f ms\n", step.count());
   std::printf("the other texts: %.1f %% right\n", right * 100);
   return 0;
 } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 // --resume goes on from there, to the same bits.
 #include "train_mnist_options.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -116,6 +117,10 @@ hearth::TrainerOptions trainer_options(const Options& options) {
 }
 
 /// One JSON object with the figures of a run.
+double microseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
 nlohmann::json json_of(const hearth::Runtime& runtime,
                        const Options& options,
                        const hearth::TrainingResult& result,
@@ -136,7 +141,7 @@ nlohmann::json json_of(const hearth::Runtime& runtime,
                            {"train_loss", losses},
                            {"test_accuracy", accuracy},
                            {"samples_per_s", result.samples_per_s},
-                           {"step_us", result.median_step_seconds * 1e6},
+                           {"step_us", microseconds(result.median_step)},
                            {"peak_bytes", peaks},
                            {"interrupted", nullptr}};
   if (result.ended_at) {
@@ -164,7 +169,7 @@ void train(const hearth::Runtime& runtime, hearth::MnistData data, const Options
   std::printf("test accuracy %.2f %%, %.0f samples/s, median step %.0f us\n",
               accuracy * 100,
               result.samples_per_s,
-              result.median_step_seconds * 1e6);
+              microseconds(result.median_step));
   std::printf("weights: %s\n",
               (std::filesystem::path(options.checkpoint) / "model.safetensors").c_str());
   if (!options.json.empty()) {

@@ -21,7 +21,7 @@
 namespace hearth {
 namespace {
 
-void require(bool is_right, const std::string& text, SourceLoc where = {}) {
+void require(bool is_right, const std::string& text, SourceLoc where) {
   if (!is_right) {
     throw_error(Error{
         .code = ErrorCode::invalid_argument, .text = "DataLoader: " + text, .location = where});
@@ -176,6 +176,7 @@ DataLoader::DataLoader(const Dataset& dataset,
                        SourceLoc where)
     : dataset_(dataset),
       executor_(executor),
+      executor_life_(executor.life()),
       options_(options),
       batch_count_(checked_batch_count(dataset, options, where)) {}
 
@@ -183,7 +184,10 @@ DataLoader::~DataLoader() {
   stop_workers();
 }
 
-void DataLoader::start_workers() {
+void DataLoader::start_workers(SourceLoc where) {
+  require(!executor_life_.expired(),
+          "the Runtime whose executor it was given has ended; a loader must not outlive it",
+          where);
   const std::int64_t first = cursor_.epoch * batch_count_ + cursor_.batch;
   for (int i = 0; i < options_.worker_count; ++i) {
     const auto desk = std::make_shared<Worker::Desk>(static_cast<std::size_t>(options_.prefetch));
@@ -231,7 +235,7 @@ void DataLoader::stop_workers() noexcept {
   workers_.clear();
 }
 
-Result<HostBatch> DataLoader::take() {
+Result<HostBatch> DataLoader::take(SourceLoc where) {
   if (options_.worker_count == 0) {
     if (!own_) {
       own_ = std::make_unique<Assembler>(dataset_, options_, batch_count_);
@@ -240,7 +244,7 @@ Result<HostBatch> DataLoader::take() {
   }
   if (workers_.empty()) {
     try {
-      start_workers();
+      start_workers(where);
     } catch (...) {
       stop_workers();
       throw;
@@ -264,18 +268,23 @@ Result<HostBatch> DataLoader::take() {
   return *std::move(batch);
 }
 
-std::optional<HostBatch> DataLoader::next() {
+std::optional<HostBatch> DataLoader::next(SourceLoc where) {
+  const auto fail = [&] {
+    Error failure = *failure_;
+    failure.location = where;
+    throw_error(std::move(failure));
+  };
   if (failure_) {
-    throw_error(failure_);
+    fail();
   }
   if (cursor_.batch == batch_count_) {
     cursor_ = {cursor_.epoch + 1, 0};
     return std::nullopt;
   }
-  Result<HostBatch> batch = take();
+  Result<HostBatch> batch = take(where);
   if (!batch.has_value()) {
-    failure_ = batch.shared_error();
-    throw_error(failure_);
+    failure_ = batch.error();
+    fail();
   }
   ++cursor_.batch;
   return std::move(batch).value();
@@ -297,20 +306,20 @@ Batch HostBatch::to(const Device& device, SourceLoc loc) && {
   return there;
 }
 
-std::optional<Batch> DataLoader::next(const Device& device) {
-  std::optional<HostBatch> batch = next();
+std::optional<Batch> DataLoader::next(const Device& device, SourceLoc where) {
+  std::optional<HostBatch> batch = next(where);
   if (!batch) {
     return std::nullopt;
   }
   try {
-    return std::move(*batch).to(device);
+    return std::move(*batch).to(device, where);
   } catch (...) {
-    seek(batch->cursor);
+    seek(batch->cursor, where);
     throw;
   }
 }
 
-void DataLoader::seek(LoaderCursor cursor) {
+void DataLoader::seek(LoaderCursor cursor, SourceLoc where) {
   // Batches are counted through all epochs, so these may not be without end.
   const std::int64_t most_epochs = std::numeric_limits<std::int64_t>::max() / 2 / batch_count_;
   require(cursor.epoch >= 0 && cursor.epoch < most_epochs && cursor.batch >= 0 &&
@@ -318,9 +327,10 @@ void DataLoader::seek(LoaderCursor cursor) {
           fmt::format("there is no batch {} of epoch {}: an epoch has {}",
                       cursor.batch,
                       cursor.epoch,
-                      batch_count_));
+                      batch_count_),
+          where);
   stop_workers();
-  failure_ = nullptr;
+  failure_.reset();
   cursor_ = cursor;
 }
 

@@ -89,9 +89,10 @@ struct Batch {
 
 class DataLoader final {
  public:
-  /// The data set and the executor (Runtime::executor()) outlive the loader; the data set also
-  /// outlives a read() that does not return, with which a worker is left behind. Workers start with
-  /// the first batch. Errors: ArgumentError for an empty data set, for options out of range, and
+  /// The data set and the executor (Runtime::executor()) outlive the loader: one that has lost its
+  /// Runtime refuses to start workers, and can be destroyed. The data set also outlives a read()
+  /// that does not return, with which a worker is left behind. Workers start with the first batch.
+  /// Errors: ArgumentError for an empty data set, for options out of range, and
   /// when drop_last leaves no batch.
   DataLoader(const Dataset& dataset,
              Executor& executor,
@@ -113,36 +114,39 @@ class DataLoader final {
   ///
   /// Errors: what the data set threw, as an Exception worker_failed with its cause, as is a batch
   /// that has other sizes than were asked for, or no targets; DeadlineExceeded, whose report names
-  /// the worker that is late. Again at each further call, until seek().
-  [[nodiscard]] std::optional<HostBatch> next();
+  /// the worker that is late. Again at each further call, until seek(). ArgumentError when workers
+  /// are to start and the Runtime has ended.
+  [[nodiscard]] std::optional<HostBatch> next(SourceLoc where = SourceLoc::current());
   /// The same on a device; its upload is queued on the calling thread's stream.
   /// Errors: what the device says to an upload, too; the batch is the next one still.
-  [[nodiscard]] std::optional<Batch> next(const Device& device);
+  [[nodiscard]] std::optional<Batch> next(const Device& device,
+                                          SourceLoc where = SourceLoc::current());
 
   /// Batches in an epoch.
   [[nodiscard]] std::int64_t batch_count() const noexcept { return batch_count_; }
   [[nodiscard]] LoaderCursor cursor() const noexcept { return cursor_; }
   /// Goes on from another place. Errors: ArgumentError when there is no such batch; batch_count()
   /// stands for the end of the epoch.
-  void seek(LoaderCursor cursor);
+  void seek(LoaderCursor cursor, SourceLoc where = SourceLoc::current());
 
  private:
   struct Worker;
   class Assembler;
 
-  void start_workers();
+  void start_workers(SourceLoc where);
   void stop_workers() noexcept;
-  [[nodiscard]] Result<HostBatch> take();
+  [[nodiscard]] Result<HostBatch> take(SourceLoc where);
 
   const Dataset& dataset_;
   Executor& executor_;
+  const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
   const std::int64_t batch_count_;
   LoaderCursor cursor_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::size_t turn_ = 0;  ///< Whose mailbox has the next batch.
   std::unique_ptr<Assembler> own_;
-  ErrorRef failure_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace hearth

@@ -25,23 +25,28 @@ using Statistics = EvaluationMetric::Statistics;
                     .location = loc});
 }
 
-std::vector<double> doubles_of(const Tensor& tensor) {
-  return tensor.to(DType::f64).to_vector<double>();
+std::vector<double> doubles_of(const Tensor& tensor, SourceLoc loc) {
+  return tensor.to(DType::f64, loc).to_vector<double>(loc);
 }
 
 // The rows of a batch of classes. Errors: ShapeError for anything else.
-std::int64_t rows_of(std::string_view metric, const Tensor& logits, const Tensor& labels) {
+std::int64_t rows_of(std::string_view metric,
+                     const Tensor& logits,
+                     const Tensor& labels,
+                     SourceLoc loc) {
   if (logits.rank() != 2 || labels.rank() != 1 || logits.size(0) != labels.size(0)) {
     fail(ErrorCode::shape_mismatch,
          metric,
          fmt::format("outputs [n, classes] and targets [n] expected, got {} and {}",
                      logits.shape().to_string(),
-                     labels.shape().to_string()));
+                     labels.shape().to_string()),
+         loc);
   }
   if (labels.dtype() != DType::i32 && labels.dtype() != DType::i64) {
     fail(ErrorCode::dtype_mismatch,
          metric,
-         fmt::format("targets are classes in i32 or i64, got {}", name(labels.dtype())));
+         fmt::format("targets are classes in i32 or i64, got {}", name(labels.dtype())),
+         loc);
   }
   return logits.size(0);
 }
@@ -59,19 +64,21 @@ std::int64_t checked_class_count(std::string_view metric, std::int64_t count, So
 Statistics confusion_of(std::string_view metric,
                         std::int64_t class_count,
                         const Tensor& logits,
-                        const Tensor& labels) {
-  static_cast<void>(rows_of(metric, logits, labels));
+                        const Tensor& labels,
+                        SourceLoc loc) {
+  static_cast<void>(rows_of(metric, logits, labels, loc));
   if (logits.size(1) != class_count) {
     fail(ErrorCode::shape_mismatch,
          metric,
          fmt::format(
-             "made for {} classes, but outputs are {}", class_count, logits.shape().to_string()));
+             "made for {} classes, but outputs are {}", class_count, logits.shape().to_string()),
+         loc);
   }
-  const auto predicted = argmax(logits, 1).to_vector<std::int64_t>();
-  const auto actual = labels.to(DType::i64).to_vector<std::int64_t>();
+  const auto predicted = argmax(Arg(logits, loc), 1).to_vector<std::int64_t>(loc);
+  const auto actual = labels.to(DType::i64, loc).to_vector<std::int64_t>(loc);
   ConfusionMatrix matrix(class_count);
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    matrix.add(actual[i], predicted[i], 1, SourceLoc{});
+    matrix.add(actual[i], predicted[i], 1, loc);
   }
   return {matrix.counts().begin(), matrix.counts().end()};
 }
@@ -83,22 +90,24 @@ double share_of(const Statistics& all) {
 // Errors and targets, one to one.
 std::pair<std::vector<double>, std::vector<double>> values_of(std::string_view metric,
                                                               const Tensor& outputs,
-                                                              const Tensor& targets) {
+                                                              const Tensor& targets,
+                                                              SourceLoc loc) {
   if (outputs.element_count() != targets.element_count()) {
     fail(ErrorCode::shape_mismatch,
          metric,
          fmt::format("outputs and targets of equally many elements expected, got {} and {}",
                      outputs.shape().to_string(),
-                     targets.shape().to_string()));
+                     targets.shape().to_string()),
+         loc);
   }
-  return {doubles_of(outputs), doubles_of(targets)};
+  return {doubles_of(outputs, loc), doubles_of(targets, loc)};
 }
 
 // [count, mean of the targets, squared distances from it, squared errors]; the first three merged
 // as Chan, Golub, LeVeque, Updating Formulae for Sample Variances, 1979, say: sums of squares of
 // large targets would cancel.
-Statistics regression_of(const Tensor& outputs, const Tensor& targets) {
-  const auto [got, wanted] = values_of("R²", outputs, targets);
+Statistics regression_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc) {
+  const auto [got, wanted] = values_of("R²", outputs, targets, loc);
   Statistics all{0, 0, 0, 0};
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     all[0] += 1;
@@ -123,15 +132,19 @@ void merge_regression(Statistics& sum, const Statistics& more) {
 }
 
 // [true positives, false positives, false negatives]
-Statistics binary_of(const Tensor& outputs, const Tensor& targets) {
+Statistics binary_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc) {
   const bool has_two = outputs.rank() == 2 && outputs.size(1) == 2;
-  const Tensor is_one = has_two ? argmax(outputs, 1) : greater(outputs, 0).to(DType::i64);
-  const auto [got, wanted] = values_of("F1", is_one, targets);
+  const Arg given(outputs, loc);
+  const Tensor is_one =
+      has_two ? argmax(given, 1) : greater(given, Arg(0, loc)).to(DType::i64, loc);
+  const auto [got, wanted] = values_of("F1", is_one, targets, loc);
   Statistics counts{0, 0, 0};
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (wanted[i] != 0 && wanted[i] != 1) {
-      fail(
-          ErrorCode::out_of_range, "F1", fmt::format("a target is {}, expected 0 or 1", wanted[i]));
+      fail(ErrorCode::out_of_range,
+           "F1",
+           fmt::format("a target is {}, expected 0 or 1", wanted[i]),
+           loc);
     }
     const bool is_hit = got[i] == wanted[i];
     counts[0] += is_hit && got[i] == 1 ? 1 : 0;
@@ -174,13 +187,13 @@ ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric, const Statis
   return matrix;
 }
 
-EvaluationMetric accuracy_metric() {
+EvaluationMetric accuracy_metric(SourceLoc loc) {
   return {.name = "accuracy",
           .in_percent = true,
           .measure =
-              [](const Tensor& outputs, const Tensor& targets) {
-                const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets));
-                return Statistics{correct_count(outputs, targets).item(), rows};
+              [loc](const Tensor& outputs, const Tensor& targets) {
+                const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets, loc));
+                return Statistics{correct_count(outputs, targets, loc).item(loc), rows};
               },
           .value = share_of};
 }
@@ -193,17 +206,19 @@ EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
          fmt::format("k is {}, but must be 1 or more", k),
          loc);
   }
-  const auto measure = [k, title](const Tensor& outputs, const Tensor& targets) {
-    const std::int64_t rows = rows_of(title, outputs, targets);
+  const auto measure = [k, title, loc](const Tensor& outputs, const Tensor& targets) {
+    const std::int64_t rows = rows_of(title, outputs, targets, loc);
     if (k > outputs.size(1)) {
       fail(ErrorCode::invalid_argument,
            title,
-           fmt::format("outputs {} have fewer classes", outputs.shape().to_string()));
+           fmt::format("outputs {} have fewer classes", outputs.shape().to_string()),
+           loc);
     }
-    const Tensor best = topk(outputs, k, {.axis = 1}).positions;
-    const Tensor wanted = reshape(targets.to(DType::i64), {rows, 1});
-    const Tensor hits = sum(equal(best, wanted).to(DType::i64));
-    return Statistics{hits.item(), static_cast<double>(rows)};
+    const Tensor best = topk(Arg(outputs, loc), k, {.axis = 1}).positions;
+    const Tensor wanted = reshape(Arg(targets.to(DType::i64, loc), loc), {rows, 1});
+    const Tensor is_hit = equal(Arg(best, loc), Arg(wanted, loc));
+    const Tensor hits = sum(Arg(is_hit.to(DType::i64, loc), loc));
+    return Statistics{hits.item(loc), static_cast<double>(rows)};
   };
   return {.name = title, .in_percent = true, .measure = measure, .value = share_of};
 }
@@ -218,12 +233,16 @@ EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
   return metric;
 }
 
-EvaluationMetric binary_f1_metric() {
-  return {
-      .name = "F1", .in_percent = true, .measure = binary_of, .value = [](const Statistics& all) {
-        const double relevant = 2 * all[0] + all[1] + all[2];
-        return relevant == 0 ? 0 : 2 * all[0] / relevant;
-      }};
+EvaluationMetric binary_f1_metric(SourceLoc loc) {
+  return {.name = "F1",
+          .in_percent = true,
+          .measure = [loc](const Tensor& outputs,
+                           const Tensor& targets) { return binary_of(outputs, targets, loc); },
+          .value =
+              [](const Statistics& all) {
+                const double relevant = 2 * all[0] + all[1] + all[2];
+                return relevant == 0 ? 0 : 2 * all[0] / relevant;
+              }};
 }
 
 EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
@@ -231,9 +250,9 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
   EvaluationMetric metric{.name = "accuracy",
                           .in_percent = true,
                           .measure =
-                              [class_count](const Tensor& outputs, const Tensor& targets) {
+                              [class_count, loc](const Tensor& outputs, const Tensor& targets) {
                                 return confusion_of(
-                                    "confusion matrix", class_count, outputs, targets);
+                                    "confusion matrix", class_count, outputs, targets, loc);
                               },
                           .value = {},
                           .class_count = class_count};
@@ -243,21 +262,22 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
   return metric;
 }
 
-EvaluationMetric r_squared_metric() {
-  return {.name = "R²",
-          .measure = regression_of,
-          .merge = merge_regression,
-          .value = [](const Statistics& all) {
-            return all[2] > 0 ? 1 - all[3] / all[2] : std::nan("");
-          }};
+EvaluationMetric r_squared_metric(SourceLoc loc) {
+  return {
+      .name = "R²",
+      .measure = [loc](const Tensor& outputs,
+                       const Tensor& targets) { return regression_of(outputs, targets, loc); },
+      .merge = merge_regression,
+      .value =
+          [](const Statistics& all) { return all[2] > 0 ? 1 - all[3] / all[2] : std::nan(""); }};
 }
 
-EvaluationMetric mean_error_metric() {
+EvaluationMetric mean_error_metric(SourceLoc loc) {
   return {.name = "mean error",
           .goal = Goal::lowest,
           .measure =
-              [](const Tensor& outputs, const Tensor& targets) {
-                const auto [got, wanted] = values_of("mean error", outputs, targets);
+              [loc](const Tensor& outputs, const Tensor& targets) {
+                const auto [got, wanted] = values_of("mean error", outputs, targets, loc);
                 Statistics all{0, static_cast<double>(got.size())};
                 for (std::size_t i = 0; i < got.size(); ++i) {
                   all[0] += std::fabs(got[i] - wanted[i]);

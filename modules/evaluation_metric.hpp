@@ -45,8 +45,9 @@ void merge_statistics(const EvaluationMetric& metric,
 ///
 /// Shapes: outputs [n, classes], targets [n]; so for the next two.
 /// Dtypes: outputs numbers, targets i32 or i64.
-/// Errors: ShapeError, DtypeError when a batch does not fit; so for all.
-[[nodiscard]] EvaluationMetric accuracy_metric();
+/// Errors: ShapeError, DtypeError when a batch does not fit, at the line that made the metric; so
+/// for all.
+[[nodiscard]] EvaluationMetric accuracy_metric(SourceLoc loc = SourceLoc::current());
 /// The share of rows whose label is among their `k` largest logits: "top-5 accuracy".
 /// Errors: ArgumentError for a k below 1, and when a batch has fewer classes.
 [[nodiscard]] EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc = SourceLoc::current());
@@ -56,14 +57,14 @@ void merge_statistics(const EvaluationMetric& metric,
                                          SourceLoc loc = SourceLoc::current());
 /// The F1 of class 1 of two, "F1". Shapes: outputs [n, 2], or [n] or [n, 1]: one logit, positive
 /// for class 1; targets [n] or as outputs, 0 or 1 in any type.
-[[nodiscard]] EvaluationMetric binary_f1_metric();
+[[nodiscard]] EvaluationMetric binary_f1_metric(SourceLoc loc = SourceLoc::current());
 /// Accuracy with the whole table of which class was taken for which in the report: "accuracy".
 [[nodiscard]] EvaluationMetric confusion_metric(std::int64_t class_count,
                                                 SourceLoc loc = SourceLoc::current());
 /// 1 - (sum of squared errors) / (sum of squared distances of the targets from their mean): "R²".
 /// NaN where all targets are equal. Shapes: outputs and targets have equally many elements.
-[[nodiscard]] EvaluationMetric r_squared_metric();
+[[nodiscard]] EvaluationMetric r_squared_metric(SourceLoc loc = SourceLoc::current());
 /// The mean distance of outputs from targets: "mean error". Shapes: as r_squared_metric.
-[[nodiscard]] EvaluationMetric mean_error_metric();
+[[nodiscard]] EvaluationMetric mean_error_metric(SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -52,6 +53,14 @@ class Optimizer final {
     std::visit([&](auto& content) { content.prepare(parameters, loc); }, content_);
   }
 
+  /// What it is: "Sgd", "Sgd with momentum", "Adam" or "AdamW".
+  [[nodiscard]] std::string_view kind() const noexcept {
+    const Sgd* const sgd = std::get_if<Sgd>(&content_);
+    if (sgd != nullptr) {
+      return sgd->config().momentum == 0 ? "Sgd" : "Sgd with momentum";
+    }
+    return std::holds_alternative<AdamW>(content_) ? "AdamW" : "Adam";
+  }
   [[nodiscard]] double learning_rate() const noexcept {
     return std::visit([](const auto& content) { return content.learning_rate(); }, content_);
   }

@@ -1,5 +1,7 @@
 #include "safetensors_header.hpp"
 
+#include <hearth/runtime/base/json_fault.hpp>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -193,7 +195,7 @@ Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
   try {
     root = Json::parse(text, look);
   } catch (const Json::exception& error) {
-    return bad("the header is not JSON: {}", error.what());
+    return bad("the header is not JSON: {}", json_fault(error));
   }
   if (watch.is_deep) {
     return bad("the header is nested deeper than the format knows");
@@ -234,7 +236,8 @@ std::string print_header(const SafetensorsHeader& header, Spelling spelling, Sou
   try {
     text = spelling == Spelling::own ? root.dump() : Json(root).dump();
   } catch (const Json::exception& error) {
-    refuse(fmt::format("safetensors: a name or a metadata text is not UTF-8: {}", error.what()));
+    refuse(
+        fmt::format("safetensors: a name or a metadata text is not UTF-8: {}", json_fault(error)));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeaderBytes) {

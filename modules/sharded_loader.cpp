@@ -31,30 +31,30 @@ void ShardedLoader::set_world(int world, SourceLoc where) {
   for (int rank = 0; rank < world; ++rank) {
     loaders.push_back(
         std::make_unique<DataLoader>(dataset_, executor_, options_.shard(rank, world), where));
-    loaders.back()->seek(cursor);
+    loaders.back()->seek(cursor, where);
   }
   loaders_ = std::move(loaders);
 }
 
-std::vector<HostBatch> ShardedLoader::next() {
+std::vector<HostBatch> ShardedLoader::next(SourceLoc where) {
   const LoaderCursor before = cursor();
   std::vector<HostBatch> shards;
   try {
     for (const std::unique_ptr<DataLoader>& loader : loaders_) {
-      if (std::optional<HostBatch> shard = loader->next()) {
+      if (std::optional<HostBatch> shard = loader->next(where)) {
         shards.push_back(std::move(*shard));
       }
     }
   } catch (...) {
-    seek(before);  // some ranks may have read on
+    seek(before, where);  // some ranks may have read on
     throw;
   }
   return shards;
 }
 
-void ShardedLoader::seek(LoaderCursor cursor) {
+void ShardedLoader::seek(LoaderCursor cursor, SourceLoc where) {
   for (const std::unique_ptr<DataLoader>& loader : loaders_) {
-    loader->seek(cursor);
+    loader->seek(cursor, where);
   }
 }
 

@@ -40,14 +40,14 @@ class ShardedLoader final {
   /// The parts of the next batch by rank, some of them empty where it has fewer rows than there are
   /// ranks. An empty list at the end of the epoch, once, and then the next epoch begins.
   /// Errors: those of DataLoader::next(); the batch is the next one still.
-  [[nodiscard]] std::vector<HostBatch> next();
+  [[nodiscard]] std::vector<HostBatch> next(SourceLoc where = SourceLoc::current());
 
   [[nodiscard]] std::int64_t batch_count() const noexcept {
     return loaders_.front()->batch_count();
   }
   [[nodiscard]] LoaderCursor cursor() const noexcept { return loaders_.front()->cursor(); }
   /// Goes on from another place. Errors: those of DataLoader::seek().
-  void seek(LoaderCursor cursor);
+  void seek(LoaderCursor cursor, SourceLoc where = SourceLoc::current());
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(loaders_.size()); }
   /// From the next batch on, there are so many parts. Errors: ArgumentError when it is below 1.

@@ -3,6 +3,7 @@
 #include "whole_file.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/json_fault.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -405,7 +406,7 @@ void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const 
   try {
     text = all.dump(1) + "\n";
   } catch (const nlohmann::json::exception& error) {
-    refuse_table(fmt::format("a text of the table cannot be written: {}", error.what()), loc);
+    refuse_table(fmt::format("a text of the table cannot be written: {}", json_fault(error)), loc);
   }
   detail::write_whole(file, text, loc);
 }
@@ -446,7 +447,7 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
                                   .texts = category.at("texts").get<std::vector<std::string>>()});
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(error.what());
+    fail(json_fault(error));
   }
   return read;
 }

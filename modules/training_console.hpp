@@ -8,6 +8,7 @@
 
 #include <hearth/runtime/base/clock.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -56,8 +57,8 @@ struct DashboardFigures {
   double loss = 0;  ///< The epoch's mean so far.
   double samples_per_s = 0;
   double learning_rate = 0;
-  double seconds = 0;         ///< Since the run was begun, or resumed …
-  double share_at_begin = 0;  ///< … and what share of it was done then.
+  std::chrono::nanoseconds elapsed{0};  ///< Since the run was begun, or resumed …
+  double share_at_begin = 0;            ///< … and what share of it was done then.
   const TrainingHistory* history = nullptr;
   std::optional<std::int64_t> best_epoch = std::nullopt;
   double best_value = 0;

@@ -279,9 +279,9 @@ int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_uni
   picture.put(0, 0, figures.title, TextStyle::strong);
   const double share = share_of_run(figures);
   const double done = share - figures.share_at_begin;
-  std::string time = readable_time(figures.seconds) + " so far";
+  std::string time = readable_time(figures.elapsed) + " so far";
   if (done > 0 && share < 1) {
-    time += ", " + readable_time(figures.seconds * (1 - share) / done) + " to go";
+    time += ", " + readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
   }
   put_right(picture, 0, time, TextStyle::plain);
   const std::string label = fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs);
@@ -427,7 +427,8 @@ TextPicture draw_dashboard(const DashboardFigures& figures,
   return picture;
 }
 
-std::string readable_time(double seconds) {
+std::string readable_time(std::chrono::duration<double> time) {
+  const double seconds = time.count();
   if (!(seconds >= 0) || seconds > 1e8) {
     return "a long time";
   }

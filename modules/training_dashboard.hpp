@@ -6,6 +6,7 @@
 
 #include <hearth/modules/training_console.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,6 @@ class TextPicture final {
                                          bool is_unicode);
 
 /// "1 h 02 min", "3 min 20 s", "12 s"
-[[nodiscard]] std::string readable_time(double seconds);
+[[nodiscard]] std::string readable_time(std::chrono::duration<double> time);
 
 }  // namespace hearth::detail

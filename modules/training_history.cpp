@@ -20,7 +20,7 @@ std::string quoted(const std::string& name) {
 
 }  // namespace
 
-LossCurve::LossCurve(std::int64_t steps_per_point,
+StepCurve::StepCurve(std::int64_t steps_per_point,
                      std::vector<double> points,
                      double sum,
                      std::int64_t count)
@@ -29,8 +29,8 @@ LossCurve::LossCurve(std::int64_t steps_per_point,
       open_sum_(sum),
       open_count_(count) {}
 
-void LossCurve::add(double loss) {
-  open_sum_ += loss;
+void StepCurve::add(double figure) {
+  open_sum_ += figure;
   if (++open_count_ < steps_per_point_) {
     return;
   }
@@ -46,20 +46,28 @@ void LossCurve::add(double loss) {
   }
 }
 
+double rate_of(std::int64_t sample_count, std::chrono::nanoseconds time) noexcept {
+  const double seconds = std::chrono::duration<double>(time).count();
+  return seconds > 0 ? static_cast<double>(sample_count) / seconds : 0;
+}
+
 std::string csv_of(const TrainingHistory& history) {
   std::string text = "epoch,train_loss,validation_loss";
   for (const MetricColumn& metric : history.metrics) {
     text += "," + quoted(metric.name);
   }
-  text += ",learning_rate,seconds,samples_per_s\n";
+  text += ",first_learning_rate,last_learning_rate,seconds,samples_per_s\n";
   for (const EpochRecord& epoch : history.epochs) {
     text += fmt::format("{},{},", epoch.epoch, epoch.train_loss);
     text += epoch.validation_loss ? fmt::format("{}", *epoch.validation_loss) : "";
     for (const double value : epoch.metrics) {
       text += fmt::format(",{}", value);
     }
-    text += fmt::format(
-        ",{},{:.3f},{:.1f}\n", epoch.learning_rate, epoch.seconds, epoch.samples_per_s());
+    text += fmt::format(",{},{},{:.3f},{:.1f}\n",
+                        epoch.first_learning_rate,
+                        epoch.last_learning_rate,
+                        std::chrono::duration<double>(epoch.duration).count(),
+                        epoch.samples_per_s());
   }
   return text;
 }

@@ -5,6 +5,7 @@
 
 #include <hearth/modules/best_value.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,23 +14,23 @@
 
 namespace hearth {
 
-/// Losses of steps, thinned out: when there are too many points, neighbours become their mean. A
-/// loss that is not finite leaves a gap.
-class LossCurve final {
+/// Figures of steps, thinned out: when there are too many points, neighbours become their mean. One
+/// that is not finite leaves a gap.
+class StepCurve final {
  public:
   static constexpr std::size_t kMaxPoints = 512;
 
-  LossCurve() = default;
+  StepCurve() = default;
   /// One that goes on where another was.
-  LossCurve(std::int64_t steps_per_point,
+  StepCurve(std::int64_t steps_per_point,
             std::vector<double> points,
             double sum,
             std::int64_t count);
 
-  void add(double loss);
+  void add(double figure);
   [[nodiscard]] std::int64_t steps_per_point() const noexcept { return steps_per_point_; }
   [[nodiscard]] const std::vector<double>& points() const noexcept { return points_; }
-  /// Of the point that is not full yet: the losses of so many steps, added up.
+  /// Of the point that is not full yet: the figures of so many steps, added up.
   [[nodiscard]] double open_sum() const noexcept { return open_sum_; }
   [[nodiscard]] std::int64_t open_count() const noexcept { return open_count_; }
 
@@ -40,18 +41,22 @@ class LossCurve final {
   std::int64_t open_count_ = 0;
 };
 
+/// So many samples a second in this time; 0 in no time.
+[[nodiscard]] double rate_of(std::int64_t sample_count, std::chrono::nanoseconds time) noexcept;
+
 struct EpochRecord {
   std::int64_t epoch = 0;  ///< From 1.
   double train_loss = 0;   ///< Mean over the samples, each before the step that it was part of.
   std::optional<double> validation_loss = std::nullopt;
   std::vector<double> metrics = {};  ///< In the order of TrainingHistory::metrics.
-  double learning_rate = 0;          ///< Of the last step.
-  double seconds = 0;                ///< Of its steps; validation is not in it.
+  /// Of its first step and of its last one; where it changes in between, TrainingHistory::rates has
+  /// the steps.
+  double first_learning_rate = 0;
+  double last_learning_rate = 0;
+  std::chrono::nanoseconds duration{0};  ///< Of its steps; validation is not in it.
   std::int64_t sample_count = 0;
 
-  [[nodiscard]] double samples_per_s() const noexcept {
-    return seconds > 0 ? static_cast<double>(sample_count) / seconds : 0;
-  }
+  [[nodiscard]] double samples_per_s() const noexcept { return rate_of(sample_count, duration); }
 };
 
 struct MetricColumn {
@@ -63,7 +68,8 @@ struct MetricColumn {
 struct TrainingHistory {
   std::vector<MetricColumn> metrics;
   std::vector<EpochRecord> epochs;
-  LossCurve steps;
+  StepCurve steps;  ///< Their losses …
+  StepCurve rates;  ///< … and their learning rates.
 };
 
 /// A line of names, then a line an epoch: comma-separated values, names with quotes where they need

@@ -88,20 +88,29 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
             return i < epoch.metrics.size() ? epoch.metrics[i] : std::nan("");
           })}});
   }
-  const auto stride = static_cast<double>(history.steps.steps_per_point());
-  charts.push_back({.title = "Loss of the steps",
-                    .axis = "step",
-                    .first = stride,
-                    .stride = stride,
-                    .lines = {{"loss", history.steps.points()}}});
-  add("Learning rate",
-      false,
-      {{"rate", column(history, [](const EpochRecord& epoch) { return epoch.learning_rate; })}});
+  const auto add_steps = [&](std::string title, std::string name, const StepCurve& curve) {
+    const auto stride = static_cast<double>(curve.steps_per_point());
+    charts.push_back({.title = std::move(title),
+                      .axis = "step",
+                      .first = stride,
+                      .stride = stride,
+                      .lines = {{std::move(name), curve.points()}}});
+  };
+  add_steps("Loss of the steps", "loss", history.steps);
+  add_steps("Learning rate of the steps", "rate", history.rates);
   add("Samples a second", false, {{"samples", column(history, [](const EpochRecord& epoch) {
                                      return epoch.samples_per_s();
                                    })}});
   std::erase_if(charts, [](const LineChart& chart) { return chart.lines.front().values.empty(); });
   return charts;
+}
+
+// Of its first and its last step.
+std::string rates_of(const EpochRecord& epoch) {
+  const std::string last = fmt::format("{:.3g}", epoch.last_learning_rate);
+  return epoch.first_learning_rate == epoch.last_learning_rate
+             ? last
+             : fmt::format("{:.3g} to {}", epoch.first_learning_rate, last);
 }
 
 std::string epoch_table(const TrainingReport& report) {
@@ -127,9 +136,9 @@ std::string epoch_table(const TrainingReport& report) {
     for (std::size_t i = 0; i < epoch.metrics.size(); ++i) {
       text += "<td>" + figure_text(report.history.metrics.at(i), epoch.metrics[i]) + "</td>";
     }
-    text += fmt::format("<td>{:.3g}</td><td>{:.1f}</td><td>{:.0f}</td></tr>\n",
-                        epoch.learning_rate,
-                        epoch.seconds,
+    text += fmt::format("<td>{}</td><td>{:.1f}</td><td>{:.0f}</td></tr>\n",
+                        rates_of(epoch),
+                        std::chrono::duration<double>(epoch.duration).count(),
                         epoch.samples_per_s());
   }
   return text + "</table></div>\n";

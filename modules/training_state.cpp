@@ -103,6 +103,23 @@ std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
   return all;
 }
 
+// Two kinds may keep tensors of the same names. Files of version 0.1.0 do not say the kind.
+void require_same_optimizer(const TrainingParts& parts,
+                            const std::filesystem::path& file,
+                            const Metadata& metadata,
+                            SourceLoc loc) {
+  const auto saved = metadata.find(std::string(kOwnNames) + "optimizer");
+  if (saved != metadata.end() && saved->second != parts.optimizer.kind()) {
+    throw FileError(Error{.code = ErrorCode::bad_format,
+                          .text = fmt::format("file {}: the state of a training by {}, this one "
+                                              "is by {}",
+                                              file.string(),
+                                              saved->second,
+                                              parts.optimizer.kind()),
+                          .location = loc});
+  }
+}
+
 }  // namespace
 
 std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc) {
@@ -128,6 +145,7 @@ void save_parts(const TrainingParts& parts,
   const auto set = [&](const std::string& name, const auto& value) {
     metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);  // floats come back exactly
   };
+  set("optimizer", optimizer.kind());
   set("step_count", optimizer.step_count());
   set("learning_rate", optimizer.learning_rate());
   set("epoch", progress.cursor.epoch);
@@ -166,6 +184,7 @@ LoadedTraining read_parts(const TrainingParts& parts,
                             kChecksumName),
         .location = loc});
   }
+  require_same_optimizer(parts, file, content.metadata(), loc);
   content.require_exactly(expected, loc);
   const Numbers numbers(file, content.metadata(), loc);
   LoadedTraining loaded;

@@ -18,6 +18,7 @@
 #include <hearth/parallel/served_model.hpp>
 #include <hearth/parallel/trainer.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
+#include <hearth/parallel/trainer_losses.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/parallel/training_run.hpp>
 #include <hearth/parallel/worker.hpp>

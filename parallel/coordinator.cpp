@@ -68,11 +68,12 @@ Coordinator::~Coordinator() {
 
 Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
                                                std::int64_t sample_count,
-                                               std::shared_ptr<UpdateDecision> decision) {
-  Promise<DataParallelReport> outcome(awaiting("a data-parallel step"));
+                                               std::shared_ptr<UpdateDecision> decision,
+                                               SourceLoc where) {
+  Promise<DataParallelReport> outcome(awaiting("a data-parallel step", where));
   Pending<DataParallelReport> pending = outcome.pending();
   mailbox_->messages.push(
-      message::Begin{step, sample_count, std::move(decision), std::move(outcome)});
+      message::Begin{step, sample_count, std::move(decision), std::move(outcome), where});
   return pending;
 }
 

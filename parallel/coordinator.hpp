@@ -129,10 +129,11 @@ class Coordinator final {
 
   /// Opens a step; comes before the ranks' messages about it. The ranks' updates wait for
   /// `decision`. The Pending has the sum of the ranks' losses once every rank is through, or the
-  /// first error.
+  /// first error, which is at `where`, if it is nowhere else.
   [[nodiscard]] Pending<DataParallelReport> begin(std::int64_t step,
                                                   std::int64_t sample_count,
-                                                  std::shared_ptr<UpdateDecision> decision);
+                                                  std::shared_ptr<UpdateDecision> decision,
+                                                  SourceLoc where = {});
   /// Throws why an earlier step did not happen whose report was dropped unread, unless the failure
   /// was read elsewhere. Each is thrown once. Threads: any; waits for nothing. Errors: the
   /// failure's code, with the failure as the cause.
@@ -152,8 +153,10 @@ class Coordinator final {
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
-  [[nodiscard]] PendingOptions awaiting(std::string subject) const {
-    return {.subject = std::move(subject), .helper = {.watchdog = watchdog_, .limit = wait_limit_}};
+  [[nodiscard]] PendingOptions awaiting(std::string subject, SourceLoc where = {}) const {
+    return {.subject = std::move(subject),
+            .helper = {.watchdog = watchdog_, .limit = wait_limit_},
+            .location = where};
   }
   const IntrusivePtr<Watchdog> watchdog_;
   const std::chrono::nanoseconds wait_limit_;

@@ -1,5 +1,7 @@
 #include "coordinator_loop.hpp"
 
+#include <hearth/parallel/call_place.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,6 +53,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
   step.ranks.resize(names_->size());
   step.prepared.resize(names_->size());
   step.decision = std::move(begin.decision);
+  step.where = begin.where;
   if (refusal_) {
     fail(step, refusal_);
   }
@@ -267,7 +270,8 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
     }
     return;
   }
-  step.failure = options_.watchdog ? options_.watchdog->failures().enter(error) : error;
+  const ErrorRef placed = detail::placed(error, step.where);
+  step.failure = options_.watchdog ? options_.watchdog->failures().enter(placed) : placed;
   step.decision->abort(step.failure);  // without effect when the ranks have been told to commit
   step.prepared_deadline = Deadline::never();
   settle(step);

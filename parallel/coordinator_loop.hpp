@@ -26,6 +26,7 @@ struct Begin {
   std::int64_t sample_count = 0;
   std::shared_ptr<UpdateDecision> decision;
   Promise<DataParallelReport> outcome;
+  SourceLoc where;
 };
 struct AskUnused {
   std::int64_t step = 0;
@@ -161,6 +162,7 @@ class CoordinatorLoop final {
     DataParallelReport report;
     std::shared_ptr<UpdateDecision> decision;
     Promise<DataParallelReport> outcome;
+    SourceLoc where;                                        ///< The call that it belongs to.
     std::shared_ptr<const std::vector<std::string>> names;  ///< Of its ranks.
     std::vector<RankState> ranks;
     std::map<std::size_t, WaitingBucket> buckets;

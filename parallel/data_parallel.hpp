@@ -10,6 +10,7 @@
 #pragma once
 
 #include <hearth/modules/module.hpp>
+#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/parallel/rank_model.hpp>
@@ -103,7 +104,7 @@ class DataParallel<Model, Shard> final {
   /// returns has happened, even when a rank failed in committing it (see
   /// DataParallelReport::late_failure).
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
-    return wait(step_later(std::move(shards), where));
+    return wait(step_later(std::move(shards), where), where);
   }
   /// The same for shards that are written down in the call: `step({first, second})`. An empty list
   /// is no shard at all.
@@ -115,7 +116,7 @@ class DataParallel<Model, Shard> final {
   /// added up on each rank and reduced once.
   DataParallelReport step(std::vector<Shards> micro_batches,
                           SourceLoc where = SourceLoc::current()) {
-    return wait(step_later(std::move(micro_batches), where));
+    return wait(step_later(std::move(micro_batches), where), where);
   }
   /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
   /// these devices, or a list of micro-batches of such. When a device is lost or a rank hangs
@@ -125,11 +126,14 @@ class DataParallel<Model, Shard> final {
   template <BatchDivider<Shard> Divide>
   DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
     for (std::size_t left = trainer_.most_repeats();; --left) {
-      Pending<DataParallelReport> report = step_later(divide(devices()), where);
+      Pending<DataParallelReport> report = step_later(divide(devices(where)), where);
       const Status status = report.wait({.deadline = trainer_.step_deadline()});
       if (left == 0 || !trainer_.can_repeat(status)) {
-        status.value();
-        return std::move(report).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
+        return detail::at_call(where, [&] {
+          status.value();
+          const Deadline now = Deadline::in(std::chrono::nanoseconds::zero());
+          return std::move(report).get({.deadline = now});
+        });
       }
     }
   }
@@ -163,28 +167,32 @@ class DataParallel<Model, Shard> final {
       }
       parts.push_back(std::move(part));
     }
-    return trainer_.step(std::move(parts), sample_count);
+    return trainer_.step(std::move(parts), sample_count, where);
   }
 
   /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
   /// The results by rank. Errors: worker_failed with the cause; deadline_exceeded as for
   /// update_replicas().
   template <class Fn>
-  auto evaluate(Fn fn) {
-    return on_ranks([fn = std::move(fn)](Replica& replica, WorkerContext& context) mutable {
-      return fn(std::as_const(detail::value_of<Model>(replica.model())), context);
-    });
+  auto evaluate(Fn fn, SourceLoc where = SourceLoc::current()) {
+    return on_ranks(
+        [fn = std::move(fn)](Replica& replica, WorkerContext& context) mutable {
+          return fn(std::as_const(detail::value_of<Model>(replica.model(context.where))), context);
+        },
+        where);
   }
   /// The same with the averaged weights (DataParallelOptions::average_decay).
   /// Errors: ArgumentError when no average is kept.
   template <class Fn>
   auto evaluate_averaged(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.require_average(where);
-    return on_ranks([fn = std::move(fn), where](Replica& replica, WorkerContext& context) mutable {
-      const Model averaged =
-          replica.average()->applied_to(detail::value_of<Model>(replica.model()), where);
-      return fn(averaged, context);
-    });
+    return on_ranks(
+        [fn = std::move(fn), where](Replica& replica, WorkerContext& context) mutable {
+          const Model averaged =
+              replica.average()->applied_to(detail::value_of<Model>(replica.model(where)), where);
+          return fn(averaged, context);
+        },
+        where);
   }
 
   /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
@@ -196,17 +204,21 @@ class DataParallel<Model, Shard> final {
   /// one on which it did not fail: the update has happened. Where it failed on all, they get that
   /// of the first rank, as fn left it.
   template <class Fn>
-  void update_replicas(Fn fn) {
-    trainer_.change_replicas([fn = std::move(fn)](Replica& replica, WorkerContext&) mutable {
-      fn(detail::value_of<Model>(replica.model()), replica.optimizer());
-      replica.require_values();
-    });
+  void update_replicas(Fn fn, SourceLoc where = SourceLoc::current()) {
+    trainer_.change_replicas(
+        [fn = std::move(fn), where](Replica& replica, WorkerContext&) mutable {
+          fn(detail::value_of<Model>(replica.model(where)), replica.optimizer());
+          replica.require_values(where);
+        },
+        where);
   }
   /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
-    trainer_.change_replicas([rate, where](Replica& replica, WorkerContext&) {
-      replica.optimizer().set_learning_rate(rate, where);
-    });
+    trainer_.change_replicas(
+        [rate, where](Replica& replica, WorkerContext&) {
+          replica.optimizer().set_learning_rate(rate, where);
+        },
+        where);
   }
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
@@ -249,28 +261,33 @@ class DataParallel<Model, Shard> final {
   }
   /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
   /// steps that were asked for. The trainer can only be destroyed then.
-  [[nodiscard]] Model take_model() {
-    return std::move(detail::value_of<Model>(*trainer_.take_model()));
+  [[nodiscard]] Model take_model(SourceLoc where = SourceLoc::current()) {
+    return std::move(detail::value_of<Model>(*trainer_.take_model(where)));
   }
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
   /// Where the ranks of the next step are, in their order: after a loss, others than before.
-  [[nodiscard]] std::vector<Device> devices() { return trainer_.devices(); }
+  [[nodiscard]] std::vector<Device> devices(SourceLoc where = SourceLoc::current()) {
+    return trainer_.devices(where);
+  }
   [[nodiscard]] const BucketPlan& buckets() const noexcept { return trainer_.buckets(); }
   /// Waits for nothing but the coordinator.
-  [[nodiscard]] CoordinatorStatistics statistics() { return trainer_.statistics(); }
+  [[nodiscard]] CoordinatorStatistics statistics(SourceLoc where = SourceLoc::current()) {
+    return trainer_.statistics(where);
+  }
 
  private:
   /// A copy of fn(Replica&, WorkerContext&) on every rank; the results by rank.
   template <class Fn>
-  auto on_ranks(Fn fn) {
+  auto on_ranks(Fn fn, SourceLoc where) {
     using R = std::invoke_result_t<Fn&, Replica&, WorkerContext&>;
     static_assert(!std::is_void_v<R>, "evaluate() gathers what the function returns");
-    trainer_.require_all();
+    trainer_.require_all(where);
     std::vector<Pending<R>> pending;
     for (std::size_t index = 0; index < trainer_.size(); ++index) {
       pending.push_back(trainer_.worker(index).run(
-          [fn, place = trainer_.replica(index)](WorkerContext& context) mutable {
+          [fn, place = trainer_.replica(index), where](WorkerContext& context) mutable {
+            context.where = where;
             return fn(*place, context);
           }));
     }
@@ -288,16 +305,19 @@ class DataParallel<Model, Shard> final {
     for (const Pending<R>& each : pending) {
       static_cast<void>(each.wait({.deadline = now}));  // the first failure stands for all: read
     }
-    std::vector<R> results;
-    for (Pending<R>& each : pending) {
-      R result = std::move(each).get({.deadline = now});
-      take_over(result);
-      results.push_back(std::move(result));
-    }
-    return results;
+    return detail::at_call(where, [&] {
+      std::vector<R> results;
+      for (Pending<R>& each : pending) {
+        R result = std::move(each).get({.deadline = now});
+        take_over(result);
+        results.push_back(std::move(result));
+      }
+      return results;
+    });
   }
-  DataParallelReport wait(Pending<DataParallelReport> pending) {
-    return std::move(pending).get({.deadline = trainer_.step_deadline()});
+  DataParallelReport wait(Pending<DataParallelReport> pending, SourceLoc where) {
+    const Deadline limit = trainer_.step_deadline();
+    return detail::at_call(where, [&] { return std::move(pending).get({.deadline = limit}); });
   }
 
   ReplicaTrainer trainer_;

@@ -49,10 +49,13 @@ void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
   Tensor numbers = loss;
   if (is_sum) {
     const DType dtype = loss.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    numbers = concat({reshape(loss, {1}).to(dtype), reshape(weight, {1}).to(dtype)}, 0);
+    const auto row = [&](const Tensor& number) {
+      return reshape(Arg(number, where()), {1}).to(dtype, where());
+    };
+    numbers = concat({row(loss), row(weight)}, 0, where());
   }
-  numbers.publish();
-  const StreamScope scope(context_.communication);
+  numbers.publish(where());
+  const StreamScope scope(context_.communication, where());
   // Nothing waits for the lent copy: it is read and given back at once, on the device's loop.
   static_cast<void>(lend(
       numbers,
@@ -65,7 +68,8 @@ void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
           part->loss = region.shared_error();
         }
       },
-      Deadline::in(limit_)));
+      Deadline::in(limit_),
+      where()));
 }
 
 void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
@@ -75,7 +79,7 @@ void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
   }
   Filling& filling = buckets_[place->bucket];
   const std::int64_t count = plan_.buckets()[place->bucket].entries[place->entry].count;
-  filling.pieces[place->entry] = reshape(std::exchange(gradient, Tensor()), {count});
+  filling.pieces[place->entry] = reshape(Arg(std::exchange(gradient, Tensor()), where()), {count});
   ++filling.count;
   while (next_ + 1 < buckets_.size() && buckets_[next_].count == buckets_[next_].pieces.size()) {
     lend_next(true);
@@ -94,23 +98,24 @@ void GradientExchange::add_zeros(std::size_t parameter_count) {
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = plan_.buckets()[i];
-    buckets_[i].pieces.assign(1, zeros(context_.device, {bucket.element_count}, bucket.dtype));
+    buckets_[i].pieces.assign(
+        1, zeros(context_.device, {bucket.element_count}, bucket.dtype, where()));
   }
 }
 
 void GradientExchange::lend_next(bool is_early) {
   const std::size_t index = next_++;
   Filling& filling = buckets_[index];
-  Tensor bucket =
-      filling.pieces.size() == 1 ? std::move(filling.pieces[0]) : concat(filling.pieces, 0);
+  Tensor bucket = filling.pieces.size() == 1 ? std::move(filling.pieces[0])
+                                             : concat(filling.pieces, 0, where());
   filling.pieces.clear();
   if (is_alone()) {  // there is nobody to sum with: one element stands for all, and their errors
     filling.own = bucket;
-    bucket = slice(bucket, 0, {.stop = 1});
+    bucket = slice(Arg(bucket, where()), 0, {.stop = 1});
   }
-  bucket.publish();
-  const StreamScope scope(context_.communication);
-  bucket.adopt();
+  bucket.publish(where());
+  const StreamScope scope(context_.communication, where());
+  bucket.adopt(where());
   const auto hand_on = [coordinator = coordinator_,
                         step = step_,
                         index,
@@ -126,8 +131,8 @@ void GradientExchange::lend_next(bool is_early) {
                         .loss_kind = loss->kind,
                         .weight = loss->weight});
   };
-  filling.reduced = lend(std::move(bucket), hand_on, Deadline::in(limit_));
-  filling.reduced.publish();
+  filling.reduced = lend(std::move(bucket), hand_on, Deadline::in(limit_), where());
+  filling.reduced.publish(where());
 }
 
 std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
@@ -140,17 +145,17 @@ std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
-    reduced.adopt();  // waits until the coordinator has what it asks for, the loss too
+    reduced.adopt(where());  // waits until the coordinator has what it asks for, the loss too
     if (is_alone()) {
       reduced = std::move(buckets_[i].own);
     }
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
       const std::size_t index = entry.parameter;
-      const Tensor flat =
-          slice(reduced, 0, {.start = entry.offset, .stop = entry.offset + entry.count});
+      const Tensor flat = slice(
+          Arg(reduced, where()), 0, {.start = entry.offset, .stop = entry.offset + entry.count});
       Tensor& place =
           index < gradients.size() ? gradients[index] : others[index - gradients.size()];
-      place = reshape(flat, plan_.parameters()[index].shape.dims());
+      place = reshape(Arg(flat, where()), plan_.parameters()[index].shape.dims());
     }
   }
   return others;

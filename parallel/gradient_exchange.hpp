@@ -69,6 +69,8 @@ class GradientExchange final {
 
   void lend_next(bool is_early);
   [[nodiscard]] bool is_alone() const noexcept { return context_.world == 1; }
+  /// The call that the step belongs to.
+  [[nodiscard]] SourceLoc where() const noexcept { return context_.where; }
 
   const BucketPlan& plan_;
   const CoordinatorInbox coordinator_;

@@ -76,6 +76,7 @@ struct SweepTerms {
   /// Before the sweep: the loss as it is swept, and its weight, if it has one, by the same measure.
   std::function<void(const Tensor& loss, const Tensor& weight)> on_loss = {};
   GradientHook on_gradient = {};
+  SourceLoc where = {};  ///< The call that the step belongs to.
 };
 
 class RankLoss {
@@ -157,7 +158,7 @@ inline constexpr bool kIsLossResult =
   return all;
 }
 /// Errors: ArgumentError for a weight that is not one number.
-[[nodiscard]] Tensor checked_weight(const Tensor& weight);
+[[nodiscard]] Tensor checked_weight(const Tensor& weight, SourceLoc where);
 
 template <Module Model, BatchShard Shard>
 class LossOf final : public RankLoss {
@@ -189,15 +190,19 @@ class LossOf final : public RankLoss {
     Shard& shard = static_cast<ShardsOf<Shard>&>(shards).all[index];
     const auto size = static_cast<double>(shard.size);
     const auto count = static_cast<double>(terms.sample_count);
+    const SourceLoc where = terms.where;
+    const auto scaled = [where](Tensor value, double factor) {
+      return mul(Arg(std::move(value), where), Arg(factor, where));
+    };
     const auto weighted = [&](const Model& tracked) {
       LossOutputs result = fn_(tracked, shard, context);
       const bool is_sum = result.weight.is_valid();
       const double factor = is_sum ? 1 / count : size / count;
-      Tensor loss = factor == 1 ? std::move(result.loss) : mul(std::move(result.loss), factor);
-      terms.on_loss(loss, is_sum ? mul(checked_weight(result.weight), factor) : Tensor());
+      Tensor loss = factor == 1 ? std::move(result.loss) : scaled(std::move(result.loss), factor);
+      terms.on_loss(loss, is_sum ? scaled(checked_weight(result.weight, where), factor) : Tensor());
       return loss;
     };
-    return value_and_grad(value_of<Model>(model), weighted, terms.on_gradient);
+    return value_and_grad(value_of<Model>(model), weighted, terms.on_gradient, where);
   }
 
  private:

@@ -19,13 +19,13 @@ namespace hearth {
 namespace {
 
 // Gradients whose tensors come later; those of integers are zeros.
-Gradients without_values(const std::vector<TensorRef>& parameters) {
+Gradients without_values(const std::vector<TensorRef>& parameters, SourceLoc where) {
   std::vector<std::string> paths;
   std::vector<Tensor> tensors;
   for (const TensorRef& parameter : parameters) {
     paths.push_back(parameter.path);
     const bool comes_later = is_float(parameter.tensor->dtype());
-    tensors.push_back(comes_later ? Tensor() : zeros_like(*parameter.tensor));
+    tensors.push_back(comes_later ? Tensor() : zeros_like(*parameter.tensor, where));
   }
   return Gradients(std::move(paths), std::move(tensors));
 }
@@ -59,23 +59,30 @@ ErrorRef outcome_of(const Pending<StepReport>& update,
                                              .op = "DataParallel"});
 }
 
-[[noreturn]] void throw_some_weights() {
+[[noreturn]] void throw_some_weights(SourceLoc where) {
   throw_error(Error{.code = ErrorCode::invalid_argument,
                     .text = "DataParallel: the loss has a weight in some micro-batches, and none "
                             "in others",
-                    .op = "DataParallel"});
+                    .op = "DataParallel",
+                    .location = where});
 }
 
 // By the sum of all ranks' weights; by 1 where that is 0: a rank without samples does not know that
 // the losses are means, and the others do not divide.
-void divide(Gradients& gradients, const Tensor& weight) {
-  const Tensor divisor = reshape(where(equal(weight, 0.0), 1.0, weight), {});
-  const Tensor factor = div(1.0, divisor);
+void divide(Gradients& gradients, const Tensor& weight, SourceLoc call) {
+  const Tensor is_zero = equal(Arg(weight, call), Arg(0.0, call));
+  const Tensor divisor = where(Arg(is_zero, call), Arg(1.0, call), Arg(weight, call));
+  const Tensor factor = reshape(Arg(div(Arg(1.0, call), Arg(divisor, call)), call), {});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (is_float(gradients[i].dtype())) {
-      gradients[i] = mul(std::move(gradients[i]), factor);
+      gradients[i] = mul(Arg(std::move(gradients[i]), call), Arg(factor, call));
     }
   }
+}
+
+Tensor sum_of(Tensor so_far, Tensor more, SourceLoc where) {
+  return so_far.is_valid() ? add(Arg(std::move(so_far), where), Arg(std::move(more), where))
+                           : std::move(more);
 }
 
 // buffer + move
@@ -94,15 +101,17 @@ void throw_model_taken(SourceLoc where) {
                     .location = where});
 }
 
-Tensor checked_weight(const Tensor& weight) {
+Tensor checked_weight(const Tensor& weight, SourceLoc where) {
   if (weight.element_count() != 1) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
               .text = fmt::format("DataParallel: the weight of a loss is one number, not {}",
                                   describe(weight.dtype(), weight.shape())),
-              .op = "DataParallel"});
+              .op = "DataParallel",
+              .location = where});
   }
-  return reshape(weight.detach(), {1}).to(weight.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  return reshape(Arg(weight.detach(), where), {1})
+      .to(weight.dtype() == DType::f64 ? DType::f64 : DType::f32, where);
 }
 
 void publish_all(RankModel& model) {
@@ -136,9 +145,9 @@ void Replica::place(std::unique_ptr<RankModel> model,
   average_ = std::move(average);
 }
 
-RankModel& Replica::model() {
+RankModel& Replica::model(SourceLoc where) {
   if (!model_) {
-    detail::throw_model_taken();
+    detail::throw_model_taken(where);
   }
   return *model_;
 }
@@ -161,16 +170,17 @@ void Replica::note(Draws draws) {
   before = std::exchange(draws_, std::move(draws));
 }
 
-void Replica::require_values() {
+void Replica::require_values(SourceLoc where) {
   std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
   const auto ask = [&](const Tensor& tensor) {
     const std::int64_t count = tensor.shape().element_count();
     if (count > 0) {
       first_values.push_back(
-          slice(reshape(tensor, {count}), 0, {.start = 0, .stop = 1}).item_later());
+          slice(Arg(reshape(Arg(tensor, where), {count}), where), 0, {.start = 0, .stop = 1})
+              .item_later(where));
     }
   };
-  for (const TensorRef& ref : model().tensors()) {
+  for (const TensorRef& ref : model(where).tensors()) {
     ask(*ref.tensor);
   }
   for (const NamedTensor& state : named_tensors(optimizer_)) {
@@ -242,6 +252,8 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
     terms.coordinator.finish(task.step, context.rank, std::move(error));
     return;
   }
+  const SourceLoc where = task.where;
+  context.where = where;
   const Generator generator = context.generator;
   note({.before = generator, .after = generator, .decision = task.decision});
   try {
@@ -251,18 +263,18 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
     std::vector<Tensor> moves = exchange.collect(gradients);
     if (loss_->can_have_weight()) {
       if (!has_mean_loss) {
-        divide(gradients, moves.back());
+        divide(gradients, moves.back(), where);
       }
       moves.pop_back();
     }
     note({.before = generator, .after = context.generator, .decision = task.decision});
     error = exchange.leave_out_unused(gradients, terms.update_limit);
     if (!error) {
-      clip(gradients, terms.clip);
+      clip(gradients, terms.clip, where);
       JointUpdate joint = joint_update(task, terms, context.rank);
       joint.more = [&, this](UpdateGroup& group) { move_buffers(std::move(moves), group); };
       const Pending<StepReport> update =
-          optimizer_.update(model().parameters(), std::move(gradients), std::move(joint));
+          optimizer_.update(model().parameters(), std::move(gradients), std::move(joint), where);
       error = outcome_of(update, terms.update_limit, context.stop);
     }
   } catch (...) {
@@ -274,7 +286,7 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
   }
   if (!error && average_) {
     try {
-      average_->update(model().parameters());
+      average_->update(model().parameters(), where);
     } catch (...) {
       error = context.failure();  // the step has happened: this rank gets the state of another
     }
@@ -289,9 +301,10 @@ void Replica::add_moves(StateUpdates& updates,
   const std::size_t first = model().parameters().size();
   const auto share =
       static_cast<double>(task.shards->sample_count()) / static_cast<double>(task.sample_count);
-  std::vector<Tensor> moves = updates.take_moves(buffers, share);
+  std::vector<Tensor> moves = updates.take_moves(buffers, share, task.where);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    Tensor move = moves[i].is_valid() ? std::move(moves[i]) : zeros_like(*buffers[i].tensor);
+    Tensor move =
+        moves[i].is_valid() ? std::move(moves[i]) : zeros_like(*buffers[i].tensor, task.where);
     exchange.add(first + i, move);
   }
 }
@@ -310,7 +323,8 @@ void Replica::add_weight(Tensor weight, GradientExchange& exchange, const Worker
   if (loss_->can_have_weight()) {
     const std::size_t place = model().parameters().size() + model().buffers().size();
     const DType dtype = exchange.dtype_of(place);
-    weight = weight.is_valid() ? weight.to(dtype) : zeros(context.device, {1}, dtype);
+    weight = weight.is_valid() ? weight.to(dtype, context.where)
+                               : zeros(context.device, {1}, dtype, context.where);
     exchange.add(place, weight);
   }
 }
@@ -323,7 +337,7 @@ Replica::Swept Replica::differentiate(ReplicaTask& task,
   const std::size_t count = task.shards->count();
   if (count == 0) {
     exchange.add_zeros(model.parameters().size());
-    return {.gradients = without_values(model.parameters())};
+    return {.gradients = without_values(model.parameters(), task.where)};
   }
   StateUpdates updates;
   const StateScope scope(updates);
@@ -335,17 +349,18 @@ Replica::Swept Replica::differentiate(ReplicaTask& task,
   const auto add_loss = [&](const Tensor& loss, const Tensor& weight) {
     const bool is_first = !loss_so_far.is_valid();
     if (!is_first && weight.is_valid() != weight_so_far.is_valid()) {
-      throw_some_weights();
+      throw_some_weights(task.where);
     }
-    loss_so_far = is_first ? loss.detach() : add(std::move(loss_so_far), loss.detach());
+    loss_so_far = sum_of(std::move(loss_so_far), loss.detach(), task.where);
     if (weight.is_valid()) {
-      weight_so_far = is_first ? weight.detach() : add(std::move(weight_so_far), weight.detach());
+      weight_so_far = sum_of(std::move(weight_so_far), weight.detach(), task.where);
     }
   };
   Gradients before;
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    const SweepTerms terms{.sample_count = task.sample_count, .on_loss = add_loss};
-    before.accumulate(sweep(i, terms).gradients);
+    const SweepTerms terms{
+        .sample_count = task.sample_count, .on_loss = add_loss, .where = task.where};
+    before.accumulate(sweep(i, terms).gradients, task.where);
   }
   const auto on_loss = [&](const Tensor& loss, const Tensor& weight) {
     add_loss(loss, weight);
@@ -355,12 +370,14 @@ Replica::Swept Replica::differentiate(ReplicaTask& task,
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {
-      gradient = add(std::move(before[index]), std::move(gradient));
+      gradient = sum_of(std::move(before[index]), std::move(gradient), task.where);
     }
     exchange.add(index, gradient);
   };
-  const SweepTerms last{
-      .sample_count = task.sample_count, .on_loss = on_loss, .on_gradient = on_gradient};
+  const SweepTerms last{.sample_count = task.sample_count,
+                        .on_loss = on_loss,
+                        .on_gradient = on_gradient,
+                        .where = task.where};
   Gradients gradients = sweep(count - 1, last).gradients;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients.is_reached(i) && (before.empty() || !before.is_reached(i))) {

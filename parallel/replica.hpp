@@ -34,6 +34,7 @@ struct ReplicaTask {
   std::int64_t sample_count = 0;  ///< Of all ranks.
   std::shared_ptr<UpdateDecision> decision = nullptr;
   std::unique_ptr<RankShards> shards = nullptr;
+  SourceLoc where = {};  ///< The call of step().
 };
 
 class Replica final {
@@ -45,10 +46,11 @@ class Replica final {
              Optimizer optimizer,
              std::optional<WeightAverage> average = std::nullopt);
   /// Errors: ArgumentError when it was taken.
-  [[nodiscard]] RankModel& model();
+  [[nodiscard]] RankModel& model(SourceLoc where = {});
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
   /// Of the weights over the steps, where one is kept.
   [[nodiscard]] std::optional<WeightAverage>& average() noexcept { return average_; }
+  /// Errors: as model().
   [[nodiscard]] std::unique_ptr<RankModel> take();
 
   /// With which numbers a rank in its place goes on: those after the last step that has happened.
@@ -60,7 +62,7 @@ class Replica final {
 
   /// Waits for the values of model, optimizer and average. Errors: DeviceError when one is
   /// poisoned.
-  void require_values();
+  void require_values(SourceLoc where);
 
   /// Errors: those of save_training().
   void save(const std::filesystem::path& file, const TrainingProgress& progress, SourceLoc where);

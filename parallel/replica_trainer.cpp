@@ -5,6 +5,7 @@
 #include "step_terms.hpp"
 
 #include <hearth/parallel/bucket_plan.hpp>
+#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
 
@@ -122,7 +123,7 @@ std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int6
     detail::throw_model_taken(where);
   }
   parts_->coordinator.require_steps_told(where);
-  require_all();
+  require_all(where);
   std::int64_t sample_count = 0;
   for (const std::vector<std::int64_t>& shards : sizes) {
     detail::require_shard_count(shards.size(), size(), where);
@@ -135,15 +136,18 @@ std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int6
 }
 
 Pending<DataParallelReport> ReplicaTrainer::step(std::vector<std::unique_ptr<RankShards>> shards,
-                                                 std::int64_t sample_count) {
+                                                 std::int64_t sample_count,
+                                                 SourceLoc where) {
   const std::int64_t step = ++parts_->last_step;
   const auto decision = std::make_shared<UpdateDecision>();
-  Pending<DataParallelReport> report = parts_->coordinator.begin(step, sample_count, decision);
+  Pending<DataParallelReport> report =
+      parts_->coordinator.begin(step, sample_count, decision, where);
   for (std::size_t index = 0; index < size(); ++index) {
     ReplicaTask task{.step = step,
                      .sample_count = sample_count,
                      .decision = decision,
-                     .shards = std::move(shards[index])};
+                     .shards = std::move(shards[index]),
+                     .where = where};
     RankGroup::Rank& rank = parts_->ranks[index];
     rank.worker.post(
         [replica = rank.replica, terms = parts_->terms, task = std::move(task)](
@@ -161,12 +165,14 @@ std::size_t ReplicaTrainer::most_repeats() const {
   return size() + parts_->options.spares.size();
 }
 
-void ReplicaTrainer::require_all() {
-  mend();
-  if (parts_->loss) {
-    throw_error(parts_->loss);
-  }
-  parts_->ranks.require_answers();
+void ReplicaTrainer::require_all(SourceLoc where) {
+  detail::at_call(where, [&] {
+    mend();
+    if (parts_->loss) {
+      throw_error(parts_->loss);
+    }
+    parts_->ranks.require_answers();
+  });
 }
 
 std::size_t ReplicaTrainer::size() const noexcept {
@@ -190,12 +196,15 @@ Deadline ReplicaTrainer::step_deadline() const {
 }
 
 void ReplicaTrainer::change_replicas(
-    const std::function<void(Replica& replica, WorkerContext& context)>& fn) {
-  require_all();
+    const std::function<void(Replica& replica, WorkerContext& context)>& fn, SourceLoc where) {
+  require_all(where);
   std::vector<Pending<void>> pending;
   for (std::size_t index = 0; index < size(); ++index) {
-    pending.push_back(worker(index).run(
-        [fn, place = replica(index)](WorkerContext& context) mutable { fn(*place, context); }));
+    pending.push_back(
+        worker(index).run([fn, place = replica(index), where](WorkerContext& context) mutable {
+          context.where = where;
+          fn(*place, context);
+        }));
   }
   const Deadline deadline = step_deadline();
   std::vector<Status> outcomes;
@@ -209,19 +218,21 @@ void ReplicaTrainer::change_replicas(
     is_late.push_back(!each.is_ready());
   }
   note_late(is_late);
-  if (!std::ranges::all_of(outcomes, &Status::has_value)) {
-    parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
-  }
-  for (const Status& outcome : outcomes) {
-    outcome.value();
-  }
+  detail::at_call(where, [&] {
+    if (!std::ranges::all_of(outcomes, &Status::has_value)) {
+      parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
+    }
+    for (const Status& outcome : outcomes) {
+      outcome.value();
+    }
+  });
 }
 
 template <class Fn>
-auto ReplicaTrainer::with_ranks_left(const Fn& fn) {
+auto ReplicaTrainer::with_ranks_left(SourceLoc where, const Fn& fn) {
   for (std::size_t left = most_repeats();; --left) {
     try {
-      return fn();
+      return detail::at_call(where, fn);
     } catch (const Exception& exception) {
       const bool is_of_rank =
           detail::is_device_loss(exception.error()) || !parts_->ranks.is_whole();
@@ -250,31 +261,35 @@ std::vector<Generator> ReplicaTrainer::generators() {
 void ReplicaTrainer::save(const std::filesystem::path& file,
                           TrainingProgress progress,
                           SourceLoc where) {
-  with_ranks_left([&] {
-    require_all();
+  with_ranks_left(where, [&] {
+    require_all(where);
     progress.generators = generators();
-    write([file, progress, where](Replica& replica) { replica.save(file, progress, where); });
+    write([file, progress, where](Replica& replica) { replica.save(file, progress, where); },
+          where);
   });
 }
 
 void ReplicaTrainer::save_weights(const std::filesystem::path& file,
                                   const Metadata& metadata,
                                   SourceLoc where) {
-  with_ranks_left([&] {
+  with_ranks_left(where, [&] {
     mend();
     write(
-        [file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); });
+        [file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); },
+        where);
   });
 }
 
 // All replicas hold the same. A rank that does not begin hangs; a disk that is slow is no fault of
 // the rank's, and no other one would be faster.
-void ReplicaTrainer::write(std::function<void(Replica& replica)> fn) {
+void ReplicaTrainer::write(std::function<void(Replica& replica)> fn, SourceLoc where) {
   RankGroup::Rank& rank = parts_->ranks.good();
   Promise<void> begin;
   const Pending<void> begun = begin.pending();
-  const Pending<void> done = rank.worker.run(
-      [place = rank.replica, fn = std::move(fn), begin = std::move(begin)](WorkerContext&) mutable {
+  const Pending<void> done =
+      rank.worker.run([place = rank.replica, fn = std::move(fn), begin = std::move(begin), where](
+                          WorkerContext& context) mutable {
+        context.where = where;
         begin.set_value();
         fn(*place);
       });
@@ -291,10 +306,12 @@ void ReplicaTrainer::write(std::function<void(Replica& replica)> fn) {
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
   const auto loaded = std::make_shared<std::vector<TrainingProgress>>(size());
   try {
-    change_replicas([file, where, loaded](Replica& replica, WorkerContext& context) {
-      (*loaded)[static_cast<std::size_t>(context.rank)] = replica.load(file, context, where);
-      replica.require_values();
-    });
+    change_replicas(
+        [file, where, loaded](Replica& replica, WorkerContext& context) {
+          (*loaded)[static_cast<std::size_t>(context.rank)] = replica.load(file, context, where);
+          replica.require_values(where);
+        },
+        where);
   } catch (const Exception& exception) {
     throw_file_error(Status(exception.shared_error()));
   }
@@ -302,11 +319,13 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
 }
 
 std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
-  return with_ranks_left([&] {
+  return with_ranks_left(where, [&] {
     mend();
-    return retrieve([where](Replica& replica, WorkerContext& context) {
-      return replica.model().copy_to(context.device, where);
-    });
+    return retrieve(
+        [where](Replica& replica, WorkerContext& context) {
+          return replica.model(where).copy_to(context.device, where);
+        },
+        where);
   });
 }
 
@@ -321,27 +340,33 @@ void ReplicaTrainer::require_average(SourceLoc where) const {
 
 std::unique_ptr<RankModel> ReplicaTrainer::averaged(SourceLoc where) {
   require_average(where);
-  return with_ranks_left([&] {
+  return with_ranks_left(where, [&] {
     mend();
-    return retrieve([where](Replica& replica, WorkerContext& context) {
-      std::unique_ptr<RankModel> model = replica.model().copy_to(context.device, where);
-      replica.average()->apply_to(model->parameters(), where);
-      return model;
-    });
+    return retrieve(
+        [where](Replica& replica, WorkerContext& context) {
+          std::unique_ptr<RankModel> model = replica.model(where).copy_to(context.device, where);
+          replica.average()->apply_to(model->parameters(), where);
+          return model;
+        },
+        where);
   });
 }
 
-std::unique_ptr<RankModel> ReplicaTrainer::take_model() {
-  mend();
-  parts_->is_model_taken = true;
-  return retrieve([](Replica& replica, WorkerContext&) { return replica.take(); });
+std::unique_ptr<RankModel> ReplicaTrainer::take_model(SourceLoc where) {
+  return detail::at_call(where, [&] {
+    mend();
+    parts_->is_model_taken = true;
+    return retrieve([](Replica& replica, WorkerContext&) { return replica.take(); }, where);
+  });
 }
 
 std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
-    std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch) {
+    std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch,
+    SourceLoc where) {
   RankGroup::Rank& rank = parts_->ranks.good();
-  Pending<std::unique_ptr<RankModel>> pending =
-      rank.worker.run([place = rank.replica, fetch = std::move(fetch)](WorkerContext& context) {
+  Pending<std::unique_ptr<RankModel>> pending = rank.worker.run(
+      [place = rank.replica, fetch = std::move(fetch), where](WorkerContext& context) {
+        context.where = where;
         std::unique_ptr<RankModel> model = fetch(*place, context);
         detail::publish_all(*model);
         return model;
@@ -355,17 +380,19 @@ std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
   return model;
 }
 
-std::vector<Device> ReplicaTrainer::devices() {
-  mend();
-  return parts_->ranks.devices();
+std::vector<Device> ReplicaTrainer::devices(SourceLoc where) {
+  return detail::at_call(where, [&] {
+    mend();
+    return parts_->ranks.devices();
+  });
 }
 
 const BucketPlan& ReplicaTrainer::buckets() const noexcept {
   return parts_->plan;
 }
 
-CoordinatorStatistics ReplicaTrainer::statistics() {
-  return parts_->coordinator.statistics();
+CoordinatorStatistics ReplicaTrainer::statistics(SourceLoc where) {
+  return detail::at_call(where, [&] { return parts_->coordinator.statistics(); });
 }
 
 void ReplicaTrainer::mend() {

@@ -41,7 +41,8 @@ class ReplicaTrainer final {
                                          SourceLoc where);
   /// Queues a step. Behind begin_batch(), with its result and one RankShards a rank.
   [[nodiscard]] Pending<DataParallelReport> step(std::vector<std::unique_ptr<RankShards>> shards,
-                                                 std::int64_t sample_count);
+                                                 std::int64_t sample_count,
+                                                 SourceLoc where);
   /// Whether a step that ended so was lost with a device or a rank, and the policy lets the ranks
   /// that are left do it over.
   [[nodiscard]] bool can_repeat(const Status& step) const;
@@ -51,7 +52,7 @@ class ReplicaTrainer final {
   /// Mends, and refuses where no function can be run on all ranks.
   /// Errors: DeviceError device_lost when there was a loss and the policy is to stop, or
   /// deadline_exceeded when a rank hangs that may not have the weights of the others.
-  void require_all();
+  void require_all(SourceLoc where);
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] Worker& worker(std::size_t rank) const;
   [[nodiscard]] std::shared_ptr<Replica> replica(std::size_t rank) const;
@@ -61,7 +62,8 @@ class ReplicaTrainer final {
   [[nodiscard]] Deadline step_deadline() const;
 
   /// A copy of fn on every rank: see DataParallel::update_replicas().
-  void change_replicas(const std::function<void(Replica& replica, WorkerContext& context)>& fn);
+  void change_replicas(const std::function<void(Replica& replica, WorkerContext& context)>& fn,
+                       SourceLoc where);
   /// See DataParallel::save().
   void save(const std::filesystem::path& file, TrainingProgress progress, SourceLoc where);
   void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
@@ -70,27 +72,28 @@ class ReplicaTrainer final {
   /// Errors: ArgumentError when no average is kept.
   [[nodiscard]] std::unique_ptr<RankModel> averaged(SourceLoc where);
   void require_average(SourceLoc where) const;
-  [[nodiscard]] std::unique_ptr<RankModel> take_model();
+  [[nodiscard]] std::unique_ptr<RankModel> take_model(SourceLoc where);
 
-  [[nodiscard]] std::vector<Device> devices();
+  [[nodiscard]] std::vector<Device> devices(SourceLoc where);
   [[nodiscard]] const BucketPlan& buckets() const noexcept;
-  [[nodiscard]] CoordinatorStatistics statistics();
+  [[nodiscard]] CoordinatorStatistics statistics(SourceLoc where);
 
  private:
   struct Parts;
 
   /// fn(replica), which writes a file, on one rank that has the model.
-  void write(std::function<void(Replica& replica)> fn);
+  void write(std::function<void(Replica& replica)> fn, SourceLoc where);
   [[nodiscard]] std::vector<Generator> generators();
   /// fn(), and once more with the ranks that are left when one is lost or hangs in it, as far as
-  /// the policy lets them go on.
+  /// the policy lets them go on. Errors are at `where`.
   template <class Fn>
-  auto with_ranks_left(const Fn& fn);
+  auto with_ranks_left(SourceLoc where, const Fn& fn);
 
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();
   [[nodiscard]] std::unique_ptr<RankModel> retrieve(
-      std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch);
+      std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch,
+      SourceLoc where);
 
   std::unique_ptr<Parts> parts_;
 };

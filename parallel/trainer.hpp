@@ -14,6 +14,7 @@
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
+#include <hearth/parallel/trainer_losses.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/parallel/training_run.hpp>
 
@@ -182,7 +183,10 @@ class Trainer<Model, Shard> final {
   template <bool kCanHaveWeight>
   [[nodiscard]] auto training_loss() const {
     return [loss = loss_](const Model& model, Shard& shard, WorkerContext& context) {
-      const LossContext here{.device = context.device, .mode = Mode::train, .rank = context.rank};
+      const LossContext here{.device = context.device,
+                             .mode = Mode::train,
+                             .rank = context.rank,
+                             .where = context.where};
       if constexpr (kCanHaveWeight) {
         return loss(model, shard, here);
       } else {
@@ -217,7 +221,7 @@ class Trainer<Model, Shard> final {
     batches.set_world(parallel_.world());
     batches.seek({});
     for (std::int64_t i = 0; i < most; ++i) {
-      std::vector<Shard> shards = batches.next();
+      std::vector<Shard> shards = next_of(batches, where);
       if (shards.empty()) {
         break;
       }
@@ -236,7 +240,7 @@ class Trainer<Model, Shard> final {
       };
       for (const detail::FigurePart& part : options_.average_decay > 0
                                                 ? parallel_.evaluate_averaged(judge_part, where)
-                                                : parallel_.evaluate(judge_part)) {
+                                                : parallel_.evaluate(judge_part, where)) {
         sums.add(part);
       }
     }
@@ -282,9 +286,17 @@ class Trainer<Model, Shard> final {
     }
     return TrainingRun(options_, std::move(ports), where).run();
   }
+  template <class Source>
+  [[nodiscard]] static std::vector<Shard> next_of(Source& source, SourceLoc where) {
+    if constexpr (std::same_as<Source, ShardedLoader>) {
+      return source.next(where);
+    } else {
+      return source.next();
+    }
+  }
   /// The next batches of a step; none at the end of an epoch, once.
   template <class Source>
-  [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source) const {
+  [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source, SourceLoc where) const {
     std::vector<std::vector<Shard>> batches;
     const auto wanted = static_cast<std::size_t>(options_.accumulate);
     const std::int64_t epoch = source.cursor().epoch;
@@ -295,7 +307,7 @@ class Trainer<Model, Shard> final {
       return cursor.epoch == epoch && cursor.batch < source.batch_count();
     };
     while (batches.size() < wanted && (batches.empty() || has_more())) {
-      std::vector<Shard> shards = source.next();
+      std::vector<Shard> shards = next_of(source, where);
       if (shards.empty()) {
         break;
       }
@@ -308,7 +320,7 @@ class Trainer<Model, Shard> final {
     const LoaderCursor begin = source.cursor();
     int world = parallel_.world();
     source.set_world(world);
-    std::vector<std::vector<Shard>> batches = read(source);
+    std::vector<std::vector<Shard>> batches = read(source, where);
     if (batches.empty()) {
       return std::nullopt;
     }
@@ -320,7 +332,7 @@ class Trainer<Model, Shard> final {
             world = static_cast<int>(devices.size());
             source.set_world(world);
             source.seek(begin);
-            batches = read(source);
+            batches = read(source, where);
           }
           is_first = false;
           return std::move(batches);

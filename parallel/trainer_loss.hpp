@@ -9,6 +9,7 @@
 #include <hearth/modules/evaluation_metric.hpp>
 #include <hearth/modules/mode.hpp>
 #include <hearth/modules/module.hpp>
+#include <hearth/modules/sequential.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/parallel/worker.hpp>
@@ -27,25 +28,7 @@ struct LossContext {
   Device device;
   Mode mode = Mode::train;
   int rank = 0;
-};
-
-/// cross_entropy(), for Trainer's constructor. With an ignore_index or class_weights the mean is
-/// that of all devices' targets that count: it has a weight.
-class CrossEntropyLoss final {
- public:
-  CrossEntropyLoss() = default;
-  /// Reads the class weights. Errors: those of the read.
-  explicit CrossEntropyLoss(CrossEntropyOptions options);
-  [[nodiscard]] LossOutputs operator()(const Tensor& outputs, const Tensor& targets) const;
-
- private:
-  CrossEntropyOptions options_;
-  std::vector<double> class_weights_;  ///< Each rank has them on its own device.
-};
-/// mse_loss(); targets take the outputs' type, and a column may meet a list: shapes may differ in
-/// axes of 1. Errors: ShapeError for others.
-struct MeanSquaredLoss {
-  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
+  SourceLoc where = {};  ///< The call of fit() or evaluate() that it is for.
 };
 
 namespace detail {
@@ -58,11 +41,13 @@ template <class Shard>
 using LossBatch = std::conditional_t<std::is_same_v<Shard, HostBatch>, Batch, Shard>;
 
 template <class Model>
-[[nodiscard]] Tensor forward_of(const Model& model, const Tensor& inputs, Mode mode) {
-  if constexpr (requires { model.forward(inputs, mode); }) {
-    return model.forward(inputs, mode);
+[[nodiscard]] Tensor forward_of(const Model& model,
+                                const Tensor& inputs,
+                                const LossContext& context) {
+  if constexpr (requires { model.forward(inputs, context.mode); }) {
+    return apply_layer(model, inputs, context.where, context.mode);
   } else {
-    return model.forward(inputs);
+    return apply_layer(model, inputs, context.where);
   }
 }
 
@@ -102,11 +87,11 @@ template <class Model, class Shard, class Loss>
     if constexpr (!std::is_same_v<Shard, HostBatch>) {
       return loss_outputs(loss(model, shard, context));
     } else {
-      Batch batch = std::move(shard).to(context.device);
+      Batch batch = std::move(shard).to(context.device, context.where);
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
       } else {
-        const Tensor outputs = forward_of(model, batch.inputs, context.mode);
+        const Tensor outputs = forward_of(model, batch.inputs, context);
         LossOutputs result = loss_outputs(loss(outputs, std::as_const(batch.targets)));
         result.outputs = outputs;
         result.targets = std::move(batch.targets);
@@ -127,7 +112,8 @@ struct FigurePart {
 /// Errors: ArgumentError when there are metrics, and a loss function gives no outputs.
 [[nodiscard]] FigurePart figures_of(const LossOutputs& result,
                                     std::int64_t sample_count,
-                                    const std::vector<EvaluationMetric>& metrics);
+                                    const std::vector<EvaluationMetric>& metrics,
+                                    SourceLoc where);
 
 template <class Model, class Shard>
 [[nodiscard]] FigurePart figures_of(const Model& model,
@@ -139,8 +125,9 @@ template <class Model, class Shard>
   if (size == 0) {
     return {};
   }
-  const LossContext here{.device = context.device, .mode = Mode::eval, .rank = context.rank};
-  return figures_of(loss(model, shard, here), size, metrics);
+  const LossContext here{
+      .device = context.device, .mode = Mode::eval, .rank = context.rank, .where = context.where};
+  return figures_of(loss(model, shard, here), size, metrics, context.where);
 }
 
 class FigureSums final {

@@ -34,7 +34,7 @@ struct TrainingStep {
   double loss = 0;        ///< Of the step's batches, before it.
   std::int64_t sample_count = 0;
   double learning_rate = 0;
-  double seconds = 0;
+  std::chrono::nanoseconds duration{0};
 };
 
 /// What a callback can ask of the run.
@@ -127,7 +127,7 @@ struct TrainingResult {
   std::optional<std::int64_t> best_epoch = std::nullopt;
   std::optional<double> best_value = std::nullopt;  ///< Of the figure that is watched.
   double samples_per_s = 0;                         ///< In the steps of this call.
-  double median_step_seconds = 0;
+  std::chrono::nanoseconds median_step{0};
 };
 
 }  // namespace hearth

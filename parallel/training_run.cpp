@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -23,10 +24,6 @@ void require_at_least(std::int64_t least, const char* name, std::int64_t value, 
   }
 }
 
-double seconds_between(detail::TimePoint begin, detail::TimePoint end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
 double base_rate_of(const OptimizerConfig& config) {
   return std::visit([](const auto& each) { return each.learning_rate; }, config);
 }
@@ -38,26 +35,32 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
   if (options.watch.empty()) {
     return std::nullopt;
   }
-  std::string known;
-  for (std::size_t i = 0; i < options.metrics.size(); ++i) {
-    if (options.metrics[i].name == options.watch && has_validation) {
-      return i;
+  const auto found = std::ranges::find(options.metrics, options.watch, &EvaluationMetric::name);
+  if (found == options.metrics.end()) {
+    std::string known = "TrainerOptions::metrics is empty";
+    for (const EvaluationMetric& metric : options.metrics) {
+      const bool is_first = &metric == &options.metrics.front();
+      known = (is_first ? "there are: " : known + ", ") + metric.name;
     }
-    known += (known.empty() ? "" : ", ") + options.metrics[i].name;
+    refuse(fmt::format(
+               "there is no metric '{}' to watch; {}; with an empty watch a run goes by the loss",
+               options.watch,
+               known),
+           where);
   }
-  refuse(has_validation
-             ? fmt::format("there is no metric '{}' to watch; there are: {}", options.watch, known)
-             : fmt::format("'{}' cannot be watched without validation data", options.watch),
-         where);
+  if (!has_validation) {
+    refuse(fmt::format("'{}' cannot be watched without validation data", options.watch), where);
+  }
+  return static_cast<std::size_t>(found - options.metrics.begin());
 }
 
 Goal goal_of(const TrainerOptions& options, const std::optional<std::size_t>& metric) {
   return metric ? options.metrics[*metric].goal : Goal::lowest;
 }
 
-double median(std::vector<double> values) {
+std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> values) {
   if (values.empty()) {
-    return 0;
+    return {};
   }
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -180,28 +183,33 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   if (!report) {
     return std::nullopt;
   }
-  const double seconds = seconds_between(begin, now());
-  step_seconds_.push_back(seconds);
+  const std::chrono::nanoseconds duration = now() - begin;
+  step_times_.push_back(duration);
   sample_count_ += report->sample_count;
   sums_.loss += report->loss * report->weight;
   sums_.weight += report->weight;
+  sums_.duration += duration;
+  sums_.last_learning_rate = rate_.value_or(sums_.last_learning_rate);
+  if (sums_.sample_count == 0) {
+    sums_.first_learning_rate = sums_.last_learning_rate;
+  }
   sums_.sample_count += report->sample_count;
-  sums_.seconds += seconds;
-  sums_.learning_rate = rate_.value_or(sums_.learning_rate);
   history_.steps.add(report->loss);
+  history_.rates.add(sums_.last_learning_rate);
   return TrainingStep{.step = steps_before(ports_.cursor()),
                       .place = place(),
                       .loss = report->loss,
                       .sample_count = report->sample_count,
-                      .learning_rate = sums_.learning_rate,
-                      .seconds = seconds};
+                      .learning_rate = sums_.last_learning_rate,
+                      .duration = duration};
 }
 
 EpochRecord TrainingRun::record_of_epoch() const {
   return {.epoch = epoch_,
           .train_loss = sums_.loss / sums_.weight,
-          .learning_rate = sums_.learning_rate,
-          .seconds = sums_.seconds,
+          .first_learning_rate = sums_.first_learning_rate,
+          .last_learning_rate = sums_.last_learning_rate,
+          .duration = sums_.duration,
           .sample_count = sums_.sample_count};
 }
 
@@ -252,8 +260,8 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
                            .epochs = options_.epochs,
                            .loss = so_far.train_loss,
                            .samples_per_s = so_far.samples_per_s(),
-                           .learning_rate = so_far.learning_rate,
-                           .seconds = seconds_between(begun_at_, now()),
+                           .learning_rate = so_far.last_learning_rate,
+                           .elapsed = now() - begun_at_,
                            .share_at_begin = share_at_begin_,
                            .history = &history_,
                            .best_epoch = best_epoch_,
@@ -261,7 +269,7 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
   for (const Device& device : options_.devices) {
     DashboardDevice shown{.name = device.name(), .is_lost = device.is_lost()};
     if (!shown.is_lost) {
-      const MemoryStatistics memory = device.memory();
+      const MemoryStatistics memory = device.memory(where_);
       shown.live_bytes = memory.live_bytes;
       shown.peak_bytes = memory.peak_live_bytes;
       shown.budget_bytes = memory.budget_bytes;
@@ -392,12 +400,10 @@ TrainingResult TrainingRun::run() {
   if (!options_.folder.empty()) {
     ports_.save_weights(file("model.safetensors"), options_.notes);
   }
-  double seconds = 0;
-  for (const double each : step_seconds_) {
-    seconds += each;
-  }
-  result_.samples_per_s = seconds > 0 ? static_cast<double>(sample_count_) / seconds : 0;
-  result_.median_step_seconds = median(std::move(step_seconds_));
+  result_.samples_per_s =
+      rate_of(sample_count_,
+              std::accumulate(step_times_.begin(), step_times_.end(), std::chrono::nanoseconds(0)));
+  result_.median_step = median(std::move(step_times_));
   result_.best_epoch = best_epoch_;
   result_.best_value = best_.best();
   write_figures(true);

@@ -16,6 +16,7 @@
 #include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/interrupt.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -60,8 +61,9 @@ class TrainingRun final {
     double loss = 0;    ///< The sum over all samples so far …
     double weight = 0;  ///< … or over what DataParallelReport::weight counts.
     std::int64_t sample_count = 0;
-    double seconds = 0;
-    double learning_rate = 0;  ///< Of the last step.
+    std::chrono::nanoseconds duration{0};
+    double first_learning_rate = 0;
+    double last_learning_rate = 0;
   };
   /// Of a metric that has classes, for the report.
   struct Confusion {
@@ -139,7 +141,7 @@ class TrainingRun final {
   std::optional<double> rate_;         ///< That the optimizer has, if that is known.
   bool is_epoch_trained_ = false;      ///< All that the first epoch needs is its validation.
   bool has_replaced_old_run_ = false;  ///< Or is that run itself, which goes on.
-  std::vector<double> step_seconds_;
+  std::vector<std::chrono::nanoseconds> step_times_;
   std::int64_t sample_count_ = 0;
   std::optional<detail::TimePoint> written_at_;
   detail::TimePoint begun_at_;

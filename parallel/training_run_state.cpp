@@ -3,10 +3,13 @@
 
 #include "training_run_parts.hpp"
 
+#include <hearth/runtime/base/json_fault.hpp>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +23,8 @@ namespace hearth {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int kFormat = 2;  // of the state's text
 
 // Numbers in JSON come back bit by bit, but for those that are none.
 Json json_of(double value) {
@@ -55,8 +60,9 @@ Json json_of(const EpochRecord& epoch) {
           json_of(epoch.train_loss),
           json_of(epoch.validation_loss),
           json_of(epoch.metrics),
-          json_of(epoch.learning_rate),
-          json_of(epoch.seconds),
+          json_of(epoch.first_learning_rate),
+          json_of(epoch.last_learning_rate),
+          epoch.duration.count(),
           epoch.sample_count};
 }
 EpochRecord epoch_of(const Json& json) {
@@ -64,9 +70,23 @@ EpochRecord epoch_of(const Json& json) {
           .train_loss = double_of(json.at(1)),
           .validation_loss = optional_of(json.at(2)),
           .metrics = doubles_of(json.at(3)),
-          .learning_rate = double_of(json.at(4)),
-          .seconds = double_of(json.at(5)),
-          .sample_count = json.at(6).get<std::int64_t>()};
+          .first_learning_rate = double_of(json.at(4)),
+          .last_learning_rate = double_of(json.at(5)),
+          .duration = std::chrono::nanoseconds(json.at(6).get<std::int64_t>()),
+          .sample_count = json.at(7).get<std::int64_t>()};
+}
+
+Json json_of(const StepCurve& curve) {
+  return {curve.steps_per_point(),
+          json_of(curve.points()),
+          json_of(curve.open_sum()),
+          curve.open_count()};
+}
+StepCurve curve_of(const Json& json) {
+  return {json.at(0).get<std::int64_t>(),
+          doubles_of(json.at(1)),
+          double_of(json.at(2)),
+          json.at(3).get<std::int64_t>()};
 }
 
 // The figures of a run that may have had other metrics, or in another order; NaN: none.
@@ -93,20 +113,18 @@ std::string TrainingRun::state_text() const {
   for (const MetricColumn& metric : history_.metrics) {
     metrics.push_back(metric.name);
   }
-  const LossCurve& steps = history_.steps;
   const Json state = {
+      {"format", kFormat},
       {"epochs", epochs},
-      {"steps",
-       {steps.steps_per_point(),
-        json_of(steps.points()),
-        json_of(steps.open_sum()),
-        steps.open_count()}},
+      {"steps", json_of(history_.steps)},
+      {"rates", json_of(history_.rates)},
       {"sums",
        {json_of(sums_.loss),
         json_of(sums_.weight),
         sums_.sample_count,
-        json_of(sums_.seconds),
-        json_of(sums_.learning_rate)}},
+        sums_.duration.count(),
+        json_of(sums_.first_learning_rate),
+        json_of(sums_.last_learning_rate)}},
       {"epoch", epoch_},
       {"metrics", metrics},
       {"watched", {watched_name(), best_.goal() == Goal::highest}},
@@ -121,6 +139,9 @@ std::string TrainingRun::state_text() const {
 // came.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
+  if (state.at("format").get<int>() != kFormat) {
+    throw std::invalid_argument("another version of Hearth wrote it");
+  }
   epoch_ = state.at("epoch").get<std::int64_t>();
   const auto names = state.at("metrics").get<std::vector<std::string>>();
   for (const Json& saved : state.at("epochs")) {
@@ -128,17 +149,15 @@ void TrainingRun::take_state(const std::string& text) {
     epoch.metrics = in_columns(history_.metrics, names, epoch.metrics);
     history_.epochs.push_back(std::move(epoch));
   }
-  const Json& steps = state.at("steps");
-  history_.steps = LossCurve(steps.at(0).get<std::int64_t>(),
-                             doubles_of(steps.at(1)),
-                             double_of(steps.at(2)),
-                             steps.at(3).get<std::int64_t>());
+  history_.steps = curve_of(state.at("steps"));
+  history_.rates = curve_of(state.at("rates"));
   const Json& sums = state.at("sums");
   sums_ = {.loss = double_of(sums.at(0)),
            .weight = double_of(sums.at(1)),
            .sample_count = sums.at(2).get<std::int64_t>(),
-           .seconds = double_of(sums.at(3)),
-           .learning_rate = double_of(sums.at(4))};
+           .duration = std::chrono::nanoseconds(sums.at(3).get<std::int64_t>()),
+           .first_learning_rate = double_of(sums.at(4)),
+           .last_learning_rate = double_of(sums.at(5))};
   if (const Json& confusion = state.at("confusion"); !confusion.is_null()) {
     confusion_ = Confusion{.metric = confusion.at(0).get<std::string>(),
                            .class_count = confusion.at(1).get<std::int64_t>(),
@@ -198,9 +217,10 @@ void TrainingRun::resume() {
     take_state(text->second);
   } catch (const std::exception& error) {  // of the JSON library, too
     throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("file {}: not the state of a Trainer's run: {}",
+                          .text = fmt::format("file {}: no run can go on from it: {}; begin a new "
+                                              "one in another folder, or without resume",
                                               file(training::kStateFile).string(),
-                                              error.what()),
+                                              json_fault(error)),
                           .op = "Trainer",
                           .location = where_});
   }

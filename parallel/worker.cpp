@@ -79,6 +79,7 @@ void Worker::Desk::work(WorkerContext& context) {
   while (std::optional<Job> job = jobs.pop(Deadline::never())) {
     if (!context.stop.stop_requested()) {
       is_running.store(true, std::memory_order_release);  // partner: look
+      context.where = {};
       (*job)(context);
       is_running.store(false, std::memory_order_release);
     }
@@ -105,6 +106,7 @@ ErrorRef WorkerContext::failure() const {
       std::make_shared<const Error>(Error{.code = ErrorCode::worker_failed,
                                           .text = subject + ": its function threw",
                                           .device = device.name(),
+                                          .location = where,
                                           .cause = std::move(cause)}));
 }
 

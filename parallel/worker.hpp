@@ -48,6 +48,9 @@ struct WorkerContext {
   /// Requested when the worker is to end: for functions that wait (Pending::get) or go on for long.
   std::stop_token stop;
   std::string subject;  ///< How errors call this worker: "worker 1 on sim:1".
+  /// The program's call that the function is a part of, for errors. The caller's function sets it;
+  /// the next one finds it empty.
+  SourceLoc where = {};
 
   /// The exception being handled, as the worker_failed error of this worker.
   [[nodiscard]] ErrorRef failure() const;

@@ -68,7 +68,7 @@ Pending<void> Device::catch_up_later(SourceLoc loc) const {
 }
 
 Pending<void> Device::sync_later(bool reports_failures, SourceLoc loc) const {
-  StreamState& stream = current_stream(endpoint());
+  StreamState& stream = current_stream(endpoint(), loc);
   Promise<void> promise(
       PendingOptions{.subject = "sync", .helper = helper_of(endpoint()), .location = loc});
   Pending<void> pending = promise.pending();
@@ -103,24 +103,24 @@ std::uint64_t Device::generation() const {
   return endpoint().generation();
 }
 
-void Device::restart() const {
-  restart_later().get();
+void Device::restart(SourceLoc loc) const {
+  restart_later(loc).get();
   note_restart();
 }
 
-void Device::restart(std::chrono::nanoseconds limit) const {
-  restart_later().get({.deadline = Deadline::in(limit)});
+void Device::restart(std::chrono::nanoseconds limit, SourceLoc loc) const {
+  restart_later(loc).get({.deadline = Deadline::in(limit)});
   note_restart();
 }
 
-Pending<void> Device::restart_later() const {
+Pending<void> Device::restart_later(SourceLoc loc) const {
   DeviceEndpoint& endpoint = this->endpoint();
   const ErrorRef given_up = endpoint.tables().failures().enter(std::make_shared<const Error>(
       Error{.code = ErrorCode::device_lost,
             .text = fmt::format("device {} was restarted", endpoint.name()),
             .device = endpoint.name()}));
   mark_read(*given_up);  // nobody has to be told of it
-  return ask_later<RestartDevice>(endpoint, given_up);
+  return ask_later<RestartDevice>(endpoint, loc, given_up);
 }
 
 void Device::note_restart() const {
@@ -128,44 +128,44 @@ void Device::note_restart() const {
       [this] { return fmt::format("device {} restarted: generation {}", name(), generation()); });
 }
 
-MemoryStatistics Device::memory() const {
-  return ask<AskMemory>(endpoint(), std::nullopt);
+MemoryStatistics Device::memory(SourceLoc loc) const {
+  return ask<AskMemory>(endpoint(), std::nullopt, loc);
 }
 
-void Device::reset_peak_memory() const {
-  ask<ResetPeakMemory>(endpoint(), std::nullopt);
+void Device::reset_peak_memory(SourceLoc loc) const {
+  ask<ResetPeakMemory>(endpoint(), std::nullopt, loc);
 }
 
-MemoryReport Device::memory_report() const {
-  return ask<AskMemoryReport>(endpoint(), std::nullopt);
+MemoryReport Device::memory_report(SourceLoc loc) const {
+  return ask<AskMemoryReport>(endpoint(), std::nullopt, loc);
 }
 
-std::int64_t Device::trim() const {
-  return ask<TrimMemory>(endpoint(), std::nullopt);
+std::int64_t Device::trim(SourceLoc loc) const {
+  return ask<TrimMemory>(endpoint(), std::nullopt, loc);
 }
 
-std::vector<LiveTensor> Device::largest_tensors(int count) const {
-  return ask<AskLargestTensors>(endpoint(), std::nullopt, count);
+std::vector<LiveTensor> Device::largest_tensors(int count, SourceLoc loc) const {
+  return ask<AskLargestTensors>(endpoint(), std::nullopt, loc, count);
 }
 
-void Device::start_memory_trace() const {
-  ask<StartMemoryTrace>(endpoint(), std::nullopt);
+void Device::start_memory_trace(SourceLoc loc) const {
+  ask<StartMemoryTrace>(endpoint(), std::nullopt, loc);
 }
 
-MemoryTrace Device::take_memory_trace() const {
-  return ask<TakeMemoryTrace>(endpoint(), std::nullopt);
+MemoryTrace Device::take_memory_trace(SourceLoc loc) const {
+  return ask<TakeMemoryTrace>(endpoint(), std::nullopt, loc);
 }
 
-void Device::start_explanation() const {
-  ask<StartExplanation>(endpoint(), std::nullopt);
+void Device::start_explanation(SourceLoc loc) const {
+  ask<StartExplanation>(endpoint(), std::nullopt, loc);
 }
 
-Explanation Device::take_explanation() const {
-  return ask<TakeExplanation>(endpoint(), std::nullopt);
+Explanation Device::take_explanation(SourceLoc loc) const {
+  return ask<TakeExplanation>(endpoint(), std::nullopt, loc);
 }
 
-DeviceStatistics Device::statistics() const {
-  return ask<AskStatistics>(endpoint(), std::nullopt);
+DeviceStatistics Device::statistics(SourceLoc loc) const {
+  return ask<AskStatistics>(endpoint(), std::nullopt, loc);
 }
 
 }  // namespace hearth

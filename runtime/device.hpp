@@ -96,30 +96,31 @@ class Device {
   /// For the library: sync_later() that says nothing of failed ops, which are for the program to
   /// read.
   [[nodiscard]] Pending<void> catch_up_later(SourceLoc loc = SourceLoc::current()) const;
-  [[nodiscard]] MemoryStatistics memory() const;
+  [[nodiscard]] MemoryStatistics memory(SourceLoc loc = SourceLoc::current()) const;
   /// The same and more: by kind, by pool, the rungs of the ladder.
-  [[nodiscard]] MemoryReport memory_report() const;
+  [[nodiscard]] MemoryReport memory_report(SourceLoc loc = SourceLoc::current()) const;
   /// The peaks start again from what is live and reserved now.
-  void reset_peak_memory() const;
+  void reset_peak_memory(SourceLoc loc = SourceLoc::current()) const;
   /// Gives memory that no tensor needs back to the machine; how many bytes that were.
-  std::int64_t trim() const;
+  std::int64_t trim(SourceLoc loc = SourceLoc::current()) const;
   /// Who holds most of its memory, the largest first.
-  [[nodiscard]] std::vector<LiveTensor> largest_tensors(int count = 10) const;
+  [[nodiscard]] std::vector<LiveTensor> largest_tensors(int count = 10,
+                                                        SourceLoc loc = SourceLoc::current()) const;
   /// Records which op gets and frees memory from now on; starts anew when it was on.
   ///
   /// Cost: a look at the clock for each op, and 64 bytes.
-  void start_memory_trace() const;
+  void start_memory_trace(SourceLoc loc = SourceLoc::current()) const;
   /// What was written down; ends it. Empty when it was not on, or the device was restarted
   /// meanwhile.
-  [[nodiscard]] MemoryTrace take_memory_trace() const;
+  [[nodiscard]] MemoryTrace take_memory_trace(SourceLoc loc = SourceLoc::current()) const;
   /// For explain() (explanation.hpp): keeps which kernels run from now on; starts anew when it did.
   ///
   /// Cost: some allocations for each kernel.
-  void start_explanation() const;
+  void start_explanation(SourceLoc loc = SourceLoc::current()) const;
   /// What was kept; ends it. Empty when nothing was, the device was restarted meanwhile, or host
   /// memory ran out.
-  [[nodiscard]] Explanation take_explanation() const;
-  [[nodiscard]] DeviceStatistics statistics() const;
+  [[nodiscard]] Explanation take_explanation(SourceLoc loc = SourceLoc::current()) const;
+  [[nodiscard]] DeviceStatistics statistics(SourceLoc loc = SourceLoc::current()) const;
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with
   /// device_lost, until restart().
   [[nodiscard]] bool is_lost() const;
@@ -128,8 +129,8 @@ class Device {
   /// device_lost. Other devices notice nothing. Waits as sync() does. Errors: those of opening the
   /// device, which then stays lost; DeadlineExceeded when its actor does not answer; DeviceError
   /// device_closed.
-  void restart() const;
-  void restart(std::chrono::nanoseconds limit) const;
+  void restart(SourceLoc loc = SourceLoc::current()) const;
+  void restart(std::chrono::nanoseconds limit, SourceLoc loc = SourceLoc::current()) const;
   /// How often it was restarted.
   [[nodiscard]] std::uint64_t generation() const;
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
@@ -147,7 +148,7 @@ class Device {
   [[nodiscard]] FailureBook& failures() const;
 
  private:
-  [[nodiscard]] Pending<void> restart_later() const;
+  [[nodiscard]] Pending<void> restart_later(SourceLoc loc) const;
   void note_restart() const;
   [[nodiscard]] Pending<void> sync_later(bool reports_failures, SourceLoc loc) const;
 

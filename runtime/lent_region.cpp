@@ -113,7 +113,7 @@ Tensor lend(Tensor tensor,
             SourceLoc loc) {
   require_lendable(tensor, loc);
   TensorImpl& impl = *detail::TensorAccess::impl(tensor);
-  StreamState& stream = current_stream(*impl.endpoint);
+  StreamState& stream = current_stream(*impl.endpoint, loc);
   stream.require_made(impl, "lend", loc);
   auto ticket = std::make_unique<LendTicket>(LendTicket{std::move(ready), deadline});
   const bool is_last = impl.references.load(std::memory_order_acquire) == 1 &&

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/json_fault.hpp>
 
 namespace hearth {
 namespace {
@@ -151,7 +152,7 @@ Result<std::vector<DeviceMemoryTrace>> read_memory_traces(const std::filesystem:
   } catch (const std::exception& error) {  // of the JSON library, too
     return Error{
         .code = ErrorCode::bad_format,
-        .text = fmt::format("file {}: not a memory trace: {}", file.string(), error.what())};
+        .text = fmt::format("file {}: not a memory trace: {}", file.string(), json_fault(error))};
   }
 }
 

@@ -76,7 +76,7 @@ bool RecordScope::wait_for_reads(std::optional<std::chrono::nanoseconds> limit) 
     // will.
     if (!device.endpoint().is_closed()) {
       try {
-        ask<AwaitIdle>(device.endpoint(), limit);
+        ask<AwaitIdle>(device.endpoint(), limit, SourceLoc{});
       } catch (const Exception& error) {
         device.endpoint().tables().log.warn("record: " + error.error().to_string());
         have_all_answered = false;

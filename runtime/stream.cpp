@@ -12,9 +12,7 @@ namespace hearth {
 Stream::Stream(const Device& device, SourceLoc loc) {
   DeviceEndpoint& endpoint = device.endpoint();
   if (endpoint.is_closed()) {
-    Error closed = endpoint.closed_error();
-    closed.location = loc;
-    throw_error(std::move(closed));
+    throw_error(endpoint.closed_error(loc));
   }
   try {
     state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
@@ -68,7 +66,7 @@ StreamScope::StreamScope(Stream& stream, SourceLoc loc)
                       .text = "StreamScope: the stream was moved from",
                       .location = loc});
   }
-  client_ = &current_client(state_->endpoint());
+  client_ = &current_client(state_->endpoint(), loc);
   state_->enter(loc);
   previous_ = std::exchange(client_->current, state_);
 }

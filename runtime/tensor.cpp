@@ -53,7 +53,7 @@ void submit_read(const Tensor& tensor,
                  const char* op,
                  SourceLoc loc) {
   TensorImpl& impl = *detail::TensorAccess::impl(tensor);
-  StreamState& stream = current_stream(*impl.endpoint);
+  StreamState& stream = current_stream(*impl.endpoint, loc);
   stream.require_made(impl, op, loc);
   OpRecord record = record_about(stream, OpKind::readback, impl, loc);
   submit_ticket(stream, record, std::move(ticket));
@@ -77,7 +77,7 @@ void require_booleans(std::span<const std::byte> bytes, SourceLoc loc) {
 PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
   // First, because it may throw: a helper counts its device, and only the state that takes it
   // gives that back.
-  const Deadline work_ends = current_stream(*impl.endpoint).limits().deadline;
+  const Deadline work_ends = current_stream(*impl.endpoint, loc).limits().deadline;
   PendingHelper helper = helper_of(*impl.endpoint);
   helper.work_ends = work_ends;
   return PendingOptions{.subject = "a readback", .helper = std::move(helper), .location = loc};
@@ -177,7 +177,7 @@ Tensor Tensor::from_owned_bytes(const Device& device,
     require_booleans(bytes, loc);
   }
   DeviceEndpoint& endpoint = device.endpoint();
-  StreamState& stream = current_stream(endpoint);
+  StreamState& stream = current_stream(endpoint, loc);
   auto ticket = std::make_unique<UploadTicket>(UploadTicket{bytes, std::move(owner)});
   Tensor result = detail::TensorAccess::adopt(
       stream.make_tensor(dtype, endpoint.tables().shapes.intern(shape).value()));
@@ -373,7 +373,7 @@ void Tensor::publish(SourceLoc loc) const {
 void Tensor::publish(bool is_frozen, SourceLoc loc) const {
   TensorImpl& impl = const_cast<TensorImpl&>(
       impl_of(*this, "publish", loc));  // NOLINT: the tensor's values do not change
-  StreamState& stream = current_stream(*impl.endpoint);
+  StreamState& stream = current_stream(*impl.endpoint, loc);
   stream.require_made(impl, "publish", loc);
   OpRecord record = record_about(stream, OpKind::publish, impl, SourceLoc{});
   if (is_frozen) {
@@ -392,6 +392,7 @@ void Tensor::adopt(SourceLoc loc) {
   if (is_at_home || impl.references.load(std::memory_order_acquire) != 1) {
     return;
   }
+  require_open(*impl.endpoint, loc);
   stream.require_made(impl, "adopt", loc);
   OpRecord record = record_about(stream, OpKind::adopt, impl, SourceLoc{});
   LastUsesBlob uses = impl.last_uses(stream.id());

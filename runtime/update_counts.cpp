@@ -42,7 +42,7 @@ AdamFactors adam_factors(const Tensor& count,
                          DType dtype,
                          SourceLoc loc) {
   detail::require_count(count, loc);
-  StreamState& stream = current_stream(count.device().endpoint());
+  StreamState& stream = current_stream(count.device().endpoint(), loc);
   const ExpressionRef& expression =
       detail::update_of(stream, detail::UpdateForm::adam_factors, dtype);
   const std::array scalars{learning_rate, beta1, beta2};

@@ -160,7 +160,7 @@ StreamState& UpdateGroup::require_open() const {
   if (open_ == nullptr) {
     refuse("update group: commit() was called already");
   }
-  StreamState& stream = current_stream(device_.endpoint());
+  StreamState& stream = current_stream(device_.endpoint(), loc_);
   if (stream.open_group() != open_.get()) {
     refuse(fmt::format(
         "update group: it was opened on stream {} of {}, and the thread's current one is {}",
@@ -172,7 +172,7 @@ StreamState& UpdateGroup::require_open() const {
 }
 
 UpdateGroup::UpdateGroup(const Device& device, SourceLoc loc) : device_(device), loc_(loc) {
-  StreamState& stream = current_stream(device_.endpoint());
+  StreamState& stream = current_stream(device_.endpoint(), loc);
   if (const OpenGroup* other = stream.open_group()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("update group: another one is open on this stream, since "

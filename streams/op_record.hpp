@@ -38,10 +38,12 @@ static_assert(sizeof(Operand) == 16);
 enum class RecordFlag : std::uint16_t {
   scalar_lhs =
       1,  ///< The left operand is the immediate (ScalarAttributes), the one input is the right one.
-  scalar_rhs = 2,  ///< The right operand is the immediate.
-  exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
-  update = 8,      ///< Of an expression: it updates a parameter; an update group's.
-  frozen = 16,     ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
+  scalar_rhs = 2,     ///< The right operand is the immediate.
+  exclusive = 4,      ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
+  update = 8,         ///< Of an expression: it updates a parameter; an update group's.
+  frozen = 16,        ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
+  as_embedding = 32,  ///< Of an index_select: the program called embedding().
+  as_one_hot = 64,    ///< Of a scatter_add: the program called one_hot().
 };
 
 inline constexpr int kInlineOperands = 5;

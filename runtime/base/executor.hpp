@@ -53,6 +53,12 @@ class Executor {
   /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.
   [[nodiscard]] virtual bool is_manual() const noexcept = 0;
   [[nodiscard]] virtual detail::Clock& clock() noexcept = 0;
+
+  /// Expires with the executor: for who may be used after it, and is to say so.
+  [[nodiscard]] std::weak_ptr<const void> life() const noexcept { return life_; }
+
+ private:
+  const std::shared_ptr<const void> life_ = std::make_shared<char>();
 };
 
 }  // namespace hearth

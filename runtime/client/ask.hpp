@@ -31,11 +31,10 @@ void submit_ticket(StreamState& stream, OpRecord& record, std::unique_ptr<Ticket
 /// Asks the device a question of this kind, with these `fields` before its promise.
 /// Errors: DeviceError device_closed, now.
 template <class Question, class... Fields>
-[[nodiscard]] auto ask_later(DeviceEndpoint& endpoint, Fields&&... fields) {
-  if (endpoint.is_closed()) {
-    throw_error(endpoint.closed_error());
-  }
-  PendingOptions options{.subject = "an answer of the device", .helper = helper_of(endpoint)};
+[[nodiscard]] auto ask_later(DeviceEndpoint& endpoint, SourceLoc loc, Fields&&... fields) {
+  require_open(endpoint, loc);
+  PendingOptions options{
+      .subject = "an answer of the device", .helper = helper_of(endpoint), .location = loc};
   if constexpr (requires { Question::kSubject; }) {
     options.subject = Question::kSubject;
   }
@@ -49,8 +48,9 @@ template <class Question, class... Fields>
 template <class Question, class... Fields>
 auto ask(DeviceEndpoint& endpoint,
          std::optional<std::chrono::nanoseconds> limit,
+         SourceLoc loc,
          Fields&&... fields) {
-  auto answer = ask_later<Question>(endpoint, std::forward<Fields>(fields)...);
+  auto answer = ask_later<Question>(endpoint, loc, std::forward<Fields>(fields)...);
   return limit ? std::move(answer).get({.deadline = Deadline::in(*limit)})
                : std::move(answer).get();
 }

@@ -35,10 +35,13 @@ DeviceEndpoint::DeviceEndpoint(std::string name,
 
 DeviceEndpoint::~DeviceEndpoint() = default;
 
-Error DeviceEndpoint::closed_error() const {
-  return Error{.code = ErrorCode::device_closed,
-               .text = fmt::format("device {} is closed: its runtime was shut down", name_),
-               .device = name_};
+Error DeviceEndpoint::closed_error(SourceLoc loc) const {
+  return Error{
+      .code = ErrorCode::device_closed,
+      .text = fmt::format(
+          "device {} is closed: its Runtime has ended, and must outlive what uses it", name_),
+      .device = name_,
+      .location = loc};
 }
 
 DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
@@ -98,7 +101,7 @@ void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
 
 std::string DeviceEndpoint::what_holder_does() noexcept {
   if (doorbell.is_free()) {
-    return "nobody holds its token";
+    return "no thread works for it";
   }
   const std::uint64_t record =
       progress_.record.load(std::memory_order_acquire);  // partner: note_record
@@ -106,9 +109,8 @@ std::string DeviceEndpoint::what_holder_does() noexcept {
       SourceId{progress_.source.load(std::memory_order_acquire)});  // partner: note_record
   const std::chrono::duration<double> time = current_context().clock().now() - sight().since;
   return fmt::format(
-      "thread number {} holds its token and has been at op number {} of stream {}, {}{}, for "
-      "{:.3f} "
-      "s or longer",
+      "thread number {} works for it and has been at op number {} of stream {}, {}{}, for {:.3f} s "
+      "or longer",
       progress_.holder.load(std::memory_order_acquire),
       record & ((std::uint64_t{1} << kSequenceBits) - 1),
       progress_.lane.load(std::memory_order_acquire),

@@ -62,7 +62,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// No new work from here on.
   void close() noexcept { closed_.store(true, std::memory_order_release); }
   /// The error that a closed device answers with.
-  [[nodiscard]] Error closed_error() const;
+  [[nodiscard]] Error closed_error(SourceLoc loc = {}) const;
 
   /// The device stopped working; sticky until a new generation begins.
   [[nodiscard]] bool is_lost() const noexcept {

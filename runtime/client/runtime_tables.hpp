@@ -48,7 +48,8 @@ struct RuntimeTables {
   Between between = Between::wide;            ///< Set before the first op.
   bool is_deterministic = false;              ///< The same.
 
-  /// What errors and traces call an op: the name of its kind, or of its expression.
+  /// What errors and traces call an op: the name of its kind, of its expression, or of the function
+  /// that the program called.
   [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {
     const OpView op(record, nullptr);
     switch (record.kind) {
@@ -57,7 +58,9 @@ struct RuntimeTables {
       case OpKind::custom:
         return customs[CustomId{op.attributes<CustomAttributes>().custom}]->code.name;
       default:
-        return op_info(record.kind).name;
+        return record.has(RecordFlag::as_embedding) ? "embedding"
+               : record.has(RecordFlag::as_one_hot) ? "one_hot"
+                                                    : op_info(record.kind).name;
     }
   }
   [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }

@@ -112,8 +112,8 @@ bool StreamState::push(OpRecord& record, std::span<const std::byte> blob) {
 }
 
 void StreamState::submit(OpRecord& record, std::span<const std::byte> blob) {
-  if (endpoint_->is_closed()) {
-    throw_error(endpoint_->closed_error());
+  if (endpoint_->is_closed()) [[unlikely]] {
+    throw_closed(record);
   }
   if (endpoint_->tables().recorder.is_on()) {
     submit_recorded(record, blob);
@@ -208,9 +208,13 @@ void StreamState::wait_for_room(const OpRecord& record) {
       watched.renew(std::min(limit.deadline(), end));
     }
     if (endpoint_->is_closed()) {
-      throw_error(endpoint_->closed_error());
+      throw_closed(record);
     }
   }
+}
+
+void StreamState::throw_closed(const OpRecord& record) const {
+  throw_error(endpoint_->closed_error(endpoint_->tables().sources.location(record.source)));
 }
 
 void StreamState::throw_full(const OpRecord& record, Error error) {
@@ -361,9 +365,9 @@ void StreamState::leave() noexcept {
   }
 }
 
-DeviceClient& make_client(DeviceEndpoint& endpoint) {
+DeviceClient& make_client(DeviceEndpoint& endpoint, SourceLoc loc) {
   if (endpoint.is_closed()) {
-    throw_error(endpoint.closed_error());
+    throw_error(endpoint.closed_error(loc));
   }
   // A thread that outlives many runtimes must not keep a stream of each.
   current_context().drop_obsolete();
@@ -374,7 +378,8 @@ DeviceClient& make_client(DeviceEndpoint& endpoint) {
     throw_error(Error{
         .code = ErrorCode::out_of_memory,
         .text = fmt::format("the program has no memory for a stream of device {}", endpoint.name()),
-        .device = endpoint.name()});
+        .device = endpoint.name(),
+        .location = loc});
   }
 }
 

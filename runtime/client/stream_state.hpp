@@ -132,6 +132,7 @@ class StreamState final : public Sink {
   [[nodiscard]] bool flush() { return flush_drops() && (!has_new_limits_ || push_limits()); }
   /// Until there is room for `record`, or its limits end the wait.
   void wait_for_room(const OpRecord& record);
+  [[noreturn]] void throw_closed(const OpRecord& record) const;
   /// `error.text`: until when it stayed full, or nothing.
   [[noreturn]] void throw_full(const OpRecord& record, Error error);
   void discard_group();
@@ -176,14 +177,25 @@ class DeviceClient final : public ContextAttachment {
 };
 
 /// The calling thread's client of a device; made on first use. Errors: DeviceError device_closed.
-[[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint);
-[[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint) {
+[[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint, SourceLoc loc = {});
+[[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint, SourceLoc loc = {}) {
   auto* client = current_context().find<DeviceClient>(endpoint.key());
-  return client != nullptr ? *client : make_client(endpoint);
+  return client != nullptr ? *client : make_client(endpoint, loc);
 }
 /// The calling thread's current stream on a device.
 [[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) {
   return *current_client(endpoint).current;
+}
+/// Errors: DeviceError device_closed, at the call at `loc`.
+inline void require_open(const DeviceEndpoint& endpoint, SourceLoc loc) {
+  if (endpoint.is_closed()) [[unlikely]] {
+    throw_error(endpoint.closed_error(loc));
+  }
+}
+/// The same stream for the call at `loc`. Errors: DeviceError device_closed, which names that.
+[[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint, SourceLoc loc) {
+  require_open(endpoint, loc);
+  return *current_client(endpoint, loc).current;
 }
 
 }  // namespace hearth

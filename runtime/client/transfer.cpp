@@ -21,7 +21,7 @@ void submit_export(const Tensor& from,
                    const std::shared_ptr<Transfer>& transfer,
                    SourceLoc loc) {
   TensorImpl& impl = *detail::TensorAccess::impl(from);
-  StreamState& stream = current_stream(*impl.endpoint);
+  StreamState& stream = current_stream(*impl.endpoint, loc);
   stream.require_made(impl, "to", loc);
   auto ticket = std::make_unique<ReadTicket>();
   const auto size =
@@ -82,7 +82,7 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   if (tape != nullptr) {
     tape->will_record(submission);
   }
-  StreamState& stream = current_stream(destination);
+  StreamState& stream = current_stream(destination, loc);
   auto transfer = std::make_shared<Transfer>();
   transfer->source = impl_->endpoint;
   auto ticket = std::make_unique<UploadTicket>();

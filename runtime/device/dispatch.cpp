@@ -18,6 +18,7 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "guarded.hpp"
+#include "runtime/client/renamed.hpp"
 #include "runtime/client/tickets.hpp"
 #include "view_layout.hpp"
 
@@ -459,8 +460,9 @@ void Dispatch::release_slot(SlotId id) noexcept {
 // A copy of the error: the same one may come from several ops, each with a place of its own.
 ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
   const bool is_group = op.kind() == OpKind::group_begin || op.kind() == OpKind::group_end;
-  Error full = error;
-  full.op = is_group ? "update group" : endpoint_.tables().op_name(op.record());
+  const std::string_view called =
+      is_group ? "update group" : endpoint_.tables().op_name(op.record());
+  Error full = renamed(error, name(op.kind()), called);
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();
   full.stream = lane.value;

@@ -64,7 +64,7 @@ class GroupLegality::Tensors {
     } else if (!is_to_come(held, operand)) {
       breach(operand, "makes it a second time");
     } else if (is_group_ && start.is_pending && start.home != of_.lane_) {
-      breach(operand, "writes into a slot of another lane");
+      breach(operand, "writes into a slot of another stream");
     }
     held = {operand.generation, true};
   }
@@ -241,7 +241,7 @@ class GroupLegality::Check {
         ends_of(end.ahead, end.operand) != 1) {
       breach(end.ahead, "is no drop of this tensor that may be taken here");
     } else if (record.op.record().blob_size_bytes != 0) {
-      breach(end.ahead, "ends a tensor that other lanes may still use");
+      breach(end.ahead, "ends a tensor that other streams may still use");
     }
   }
   [[nodiscard]] static bool reads_last(const OpView& op, const Operand& operand) noexcept {

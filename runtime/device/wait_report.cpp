@@ -68,7 +68,8 @@ std::string WaitReport::describe(const LaneState& lane) const {
   }
   if (const OpRecord* next = lane.lane->front(); next != nullptr) {
     const SourceLoc source = endpoint_.tables().sources.location(next->source);
-    text += fmt::format("; next is op number {}, {}", next->sequence, op_info(next->kind).name);
+    text += fmt::format(
+        "; next is op number {}, {}", next->sequence, endpoint_.tables().op_name(*next));
     if (source.line != 0) {
       text += fmt::format(", called at {}:{}", source.file, source.line);
     }

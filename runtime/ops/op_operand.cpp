@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/client/renamed.hpp"
+
 namespace hearth::detail {
 
 std::string module_path_of(std::span<const Arg> operands) {
@@ -57,12 +59,7 @@ void throw_op_error(ErrorCode code, OpKind kind, std::string_view what, const Ar
 }
 
 void throw_named(const Error& mistake, std::string_view op) {
-  Error renamed = mistake;
-  if (renamed.text.starts_with(renamed.op + ": ")) {
-    renamed.text.replace(0, renamed.op.size(), op);
-  }
-  renamed.op = op;
-  throw_error(std::move(renamed));
+  throw_error(renamed(mistake, mistake.op, op));
 }
 
 void throw_no_tensor(OpKind kind, const Arg& arg) {

@@ -222,7 +222,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
                       const Submission& submission,
                       std::span<const Output> outputs,
                       std::span<Tensor> results) {
-  StreamState& stream = current_stream(endpoint);
+  StreamState& stream = current_stream(endpoint, submission.location);
   if (stream.has_open_group() && !is_update(submission.kind, submission.flags)) [[unlikely]] {
     require_made(stream, submission);
   }

@@ -12,8 +12,16 @@
 namespace hearth {
 namespace {
 
-Tensor submit_indexed(
-    OpKind kind, const Arg& values, const Arg& index, int axis, Result<TensorSpec> result) {
+// What the program called, where that is not the kind's own function.
+constexpr auto kEmbedding = static_cast<std::uint16_t>(RecordFlag::as_embedding);
+constexpr auto kOneHot = static_cast<std::uint16_t>(RecordFlag::as_one_hot);
+
+Tensor submit_indexed(OpKind kind,
+                      const Arg& values,
+                      const Arg& index,
+                      int axis,
+                      Result<TensorSpec> result,
+                      std::uint16_t flags) {
   const std::array inputs{values, index};
   const TensorSpec spec = detail::checked(std::move(result), kind, std::span<const Arg>(inputs));
   const int rank = spec.shape.rank();  // that of both sides
@@ -21,23 +29,34 @@ Tensor submit_indexed(
   return detail::submit({.kind = kind,
                          .location = values.location(),
                          .inputs = inputs,
-                         .attributes = detail::bytes_of(attributes)},
+                         .attributes = detail::bytes_of(attributes),
+                         .flags = flags},
                         spec.dtype,
                         spec.shape);
 }
 
 using PickRule = Result<TensorSpec> (*)(const TensorSpec&, const TensorSpec&, int);
-Tensor pick(OpKind kind, PickRule rule, const Arg& x, int axis, const Arg& index) {
+Tensor pick(
+    OpKind kind, PickRule rule, const Arg& x, int axis, const Arg& index, std::uint16_t flags = 0) {
   static_cast<void>(detail::accepted_operand(kind, x));
   static_cast<void>(detail::operand(kind, index));
-  return submit_indexed(
-      kind, x, index, axis, rule(detail::spec_of(kind, x), detail::spec_of(kind, index), axis));
+  return submit_indexed(kind,
+                        x,
+                        index,
+                        axis,
+                        rule(detail::spec_of(kind, x), detail::spec_of(kind, index), axis),
+                        flags);
 }
 
 // Zeros of the shape with the source added.
 using AddRule = Result<TensorSpec> (*)(const TensorSpec&, const TensorSpec&, const Shape&, int);
-Tensor add_at(
-    OpKind kind, AddRule rule, const Shape& whole, int axis, const Arg& index, const Arg& source) {
+Tensor add_at(OpKind kind,
+              AddRule rule,
+              const Shape& whole,
+              int axis,
+              const Arg& index,
+              const Arg& source,
+              std::uint16_t flags = 0) {
   static_cast<void>(detail::accepted_operand(kind, source));
   static_cast<void>(detail::operand(kind, index));
   return submit_indexed(
@@ -45,7 +64,8 @@ Tensor add_at(
       source,
       index,
       axis,
-      rule(detail::spec_of(kind, source), detail::spec_of(kind, index), whole, axis));
+      rule(detail::spec_of(kind, source), detail::spec_of(kind, index), whole, axis),
+      flags);
 }
 
 Tensor added(
@@ -97,7 +117,8 @@ Tensor embedding(Arg weight, Arg index) {
     const Shape table = detail::operand(kKind, weight).layout->shape;
     static_cast<void>(detail::checked(
         rules::index_select(detail::spec_of(kKind, weight), line, 0), kKind, weight));
-    Tensor rows = index_select(weight, 0, Arg(reshape(index, {-1}), loc));
+    Tensor rows =
+        pick(kKind, rules::index_select, weight, 0, Arg(reshape(index, {-1}), loc), kEmbedding);
     return reshape(Arg(std::move(rows), loc), joined(places.dims(), table.dims().subspan(1)));
   });
 }
@@ -138,7 +159,8 @@ Tensor one_hot(Arg index, std::int64_t classes, DType dtype) {
                         {count, classes},
                         1,
                         Arg(std::move(column), loc),
-                        Arg(std::move(one), loc));
+                        Arg(std::move(one), loc),
+                        kOneHot);
     hot = reshape(Arg(std::move(hot), loc), joined(places.dims(), std::array{classes}));
     return dtype == summed ? hot : cast(Arg(std::move(hot), loc), dtype);
   });

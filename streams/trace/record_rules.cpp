@@ -22,8 +22,10 @@ constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs)
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
 constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
 constexpr auto kFrozenFlag = static_cast<std::uint16_t>(RecordFlag::frozen);
-constexpr auto kKnownFlags =
-    kScalarFlags | kUpdateFlag | kFrozenFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
+constexpr auto kEmbeddingFlag = static_cast<std::uint16_t>(RecordFlag::as_embedding);
+constexpr auto kOneHotFlag = static_cast<std::uint16_t>(RecordFlag::as_one_hot);
+constexpr auto kKnownFlags = kScalarFlags | kUpdateFlag | kFrozenFlag | kEmbeddingFlag |
+                             kOneHotFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
 
 struct Counts {
   int least_inputs;
@@ -458,7 +460,9 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   if ((record.flags & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
       (scalars != 0 && !takes_scalar) ||
       ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression) ||
-      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish)) {
+      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) ||
+      ((record.flags & kEmbeddingFlag) != 0 && record.kind != OpKind::index_select) ||
+      ((record.flags & kOneHotFlag) != 0 && record.kind != OpKind::scatter_add)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);

@@ -5,15 +5,19 @@
 #include <hearth/modules/digits.hpp>
 #include <hearth/modules/epoch_order.hpp>
 #include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/sharded_loader.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
+#include <hearth/runtime/runtime.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -229,6 +233,36 @@ TEST(DataLoader, RefusesAnEmptyDataSet) {
   } catch (const ArgumentError& error) {
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("the data set is empty"), HasSubstr("program.cpp:7")));
+  }
+}
+
+TEST(DataLoader, OneThatOutlivesItsRuntimeSaysSo) {
+  const Numbers data(20);
+  for (const int workers : {0, 2}) {
+    std::optional<Runtime> runtime(std::in_place);
+    DataLoader fresh(data, runtime->executor(), {.batch_size = 4, .worker_count = workers});
+    DataLoader begun(data, runtime->executor(), {.batch_size = 4, .worker_count = workers});
+    ShardedLoader sharded(data, runtime->executor(), {.batch_size = 4, .worker_count = workers}, 2);
+    ASSERT_TRUE(begun.next());
+    runtime.reset();
+    EXPECT_TRUE(begun.next()) << "its workers have begun, or it needs none";
+    begun.seek({});
+    if (workers == 0) {
+      EXPECT_EQ(fresh.next()->size, 4);
+      continue;
+    }
+    const auto expect_refused = [](auto& loader, std::uint32_t line) {
+      try {
+        static_cast<void>(loader.next(SourceLoc{"program.cpp", line}));
+        ADD_FAILURE() << "a dead executor was asked for a thread";
+      } catch (const ArgumentError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("a loader must not outlive it"));
+        EXPECT_EQ(error.error().location.line, line);
+      }
+    };
+    expect_refused(fresh, 7);
+    expect_refused(begun, 8);
+    expect_refused(sharded, 9);
   }
 }
 

@@ -414,7 +414,10 @@ TEST_F(LookingInside, AMemoryFileComesBackAsItWas) {
 
 TEST_F(LookingInside, WhatIsNoMemoryFileIsRefused) {
   { std::ofstream(file("bad.json")) << R"({"traceEvents":[]})"; }
-  EXPECT_EQ(read_memory_traces(file("bad.json")).status().error().code, ErrorCode::bad_format);
+  const Error error = read_memory_traces(file("bad.json")).status().error();
+  EXPECT_EQ(error.code, ErrorCode::bad_format);
+  EXPECT_THAT(error.text,
+              ::testing::EndsWith("not a memory trace: key 'hearth_memory_trace' not found"));
   EXPECT_EQ(read_memory_traces(file("none.json")).status().error().code, ErrorCode::not_found);
 }
 

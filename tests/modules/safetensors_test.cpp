@@ -269,7 +269,7 @@ TEST_F(Safetensors, RefusesWrongLengths) {
 }
 
 TEST_F(Safetensors, RefusesHeadersThatAreNone) {
-  expect_header_refused("{\"a\":", "the header is not JSON");
+  expect_header_refused("{\"a\":", "the header is not JSON: parse error at line 1, column 6");
   expect_header_refused("[1]", "the header is not a JSON object");
   expect_header_refused("\"\xff\"", "the header is not JSON");
   expect_header_refused(std::string_view("{}\0x", 4), "the header is not JSON: it has a zero byte");

@@ -32,13 +32,16 @@
 namespace hearth {
 namespace {
 
+using namespace std::chrono_literals;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
 TrainingHistory made_history() {
-  TrainingHistory history{
-      .metrics = {{.name = "accuracy", .in_percent = true}}, .epochs = {}, .steps = {}};
+  TrainingHistory history{.metrics = {{.name = "accuracy", .in_percent = true}},
+                          .epochs = {},
+                          .steps = {},
+                          .rates = {}};
   for (int i = 1; i <= 40; ++i) {
     history.steps.add(2.0 / i);
   }
@@ -47,7 +50,7 @@ TrainingHistory made_history() {
                               .train_loss = 1.0 / i,
                               .validation_loss = 1.5 / i,
                               .metrics = {1 - 0.5 / i},
-                              .seconds = 2,
+                              .duration = 2s,
                               .sample_count = 100});
   }
   return history;
@@ -60,7 +63,7 @@ DashboardFigures made_figures(const TrainingHistory& history) {
           .loss = 0.25,
           .samples_per_s = 1234,
           .learning_rate = 1e-3,
-          .seconds = 85,
+          .elapsed = 85s,
           .share_at_begin = 0,
           .history = &history,
           .best_epoch = 4,
@@ -127,7 +130,7 @@ TEST(Dashboard, DrawsBrailleWhereTheTerminalHasIt) {
 }
 
 TEST(Dashboard, BearsWhatIsNotFiniteOrNotThere) {
-  TrainingHistory history{.metrics = {{.name = "R²"}}, .epochs = {}, .steps = {}};
+  TrainingHistory history{.metrics = {{.name = "R²"}}, .epochs = {}, .steps = {}, .rates = {}};
   DashboardFigures figures = made_figures(history);
   figures.place = {.epoch = 1, .batch = 0, .batch_count = 0};
   figures.loss = std::nan("");
@@ -140,10 +143,10 @@ TEST(Dashboard, BearsWhatIsNotFiniteOrNotThere) {
 }
 
 TEST(Dashboard, SaysTimesAsPeopleDo) {
-  EXPECT_EQ(detail::readable_time(12.4), "12 s");
-  EXPECT_EQ(detail::readable_time(200), "3 min 20 s");
-  EXPECT_EQ(detail::readable_time(3720), "1 h 02 min");
-  EXPECT_EQ(detail::readable_time(std::nan("")), "a long time");
+  EXPECT_EQ(detail::readable_time(12400ms), "12 s");
+  EXPECT_EQ(detail::readable_time(200s), "3 min 20 s");
+  EXPECT_EQ(detail::readable_time(62min), "1 h 02 min");
+  EXPECT_EQ(detail::readable_time(std::chrono::duration<double>(std::nan(""))), "a long time");
 }
 
 TEST(Dashboard, WithoutATerminalALineSaysWhy) {

@@ -5,6 +5,7 @@
 
 #include "modules/line_chart.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 namespace hearth {
 namespace {
 
+using namespace std::chrono_literals;  // NOLINT: a test's own words
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -31,40 +33,47 @@ TrainingHistory make_history() {
   TrainingHistory history{
       .metrics = {{.name = "accuracy", .in_percent = true}, {.name = "R², \"adjusted\""}},
       .epochs = {},
-      .steps = {}};
+      .steps = {},
+      .rates = {}};
   history.epochs.push_back({.epoch = 1,
                             .train_loss = 0.1,
                             .validation_loss = 0.2,
                             .metrics = {0.5, std::nan("")},
-                            .learning_rate = 1e-3,
-                            .seconds = 2,
+                            .first_learning_rate = 1e-3,
+                            .last_learning_rate = 5e-4,
+                            .duration = 2500ms,
                             .sample_count = 100});
-  history.epochs.push_back(
-      {.epoch = 2, .train_loss = 1.0 / 3, .metrics = {0.75, 0.25}, .learning_rate = 1e-4});
+  history.epochs.push_back({.epoch = 2,
+                            .train_loss = 1.0 / 3,
+                            .metrics = {0.75, 0.25},
+                            .first_learning_rate = 1e-4,
+                            .last_learning_rate = 1e-4});
   history.steps.add(0.5);
+  history.rates.add(1e-3);
   return history;
 }
 
 TEST(TrainingHistory, CsvHasALineAnEpochAndAllDigits) {
-  EXPECT_EQ(csv_of(make_history()),
-            "epoch,train_loss,validation_loss,accuracy,\"R², \"\"adjusted\"\"\",learning_rate,"
-            "seconds,samples_per_s\n"
-            "1,0.1,0.2,0.5,nan,0.001,2.000,50.0\n"
-            "2,0.3333333333333333,,0.75,0.25,0.0001,0.000,0.0\n");
+  EXPECT_EQ(
+      csv_of(make_history()),
+      "epoch,train_loss,validation_loss,accuracy,\"R², \"\"adjusted\"\"\",first_learning_rate,"
+      "last_learning_rate,seconds,samples_per_s\n"
+      "1,0.1,0.2,0.5,nan,0.001,0.0005,2.500,40.0\n"
+      "2,0.3333333333333333,,0.75,0.25,0.0001,0.0001,0.000,0.0\n");
 }
 
-TEST(LossCurve, JoinsNeighboursWhenThereAreTooMany) {
-  LossCurve curve;
-  const auto count = static_cast<int>(LossCurve::kMaxPoints);
+TEST(StepCurve, JoinsNeighboursWhenThereAreTooMany) {
+  StepCurve curve;
+  const auto count = static_cast<int>(StepCurve::kMaxPoints);
   for (int i = 0; i < count; ++i) {
     curve.add(i);
   }
   EXPECT_EQ(curve.steps_per_point(), 2);
-  ASSERT_EQ(curve.points().size(), LossCurve::kMaxPoints / 2);
+  ASSERT_EQ(curve.points().size(), StepCurve::kMaxPoints / 2);
   EXPECT_EQ(curve.points()[0], 0.5);
   EXPECT_EQ(curve.points().back(), count - 1.5);
   curve.add(10);
-  EXPECT_EQ(curve.points().size(), LossCurve::kMaxPoints / 2);
+  EXPECT_EQ(curve.points().size(), StepCurve::kMaxPoints / 2);
   EXPECT_EQ(curve.open_count(), 1);
   curve.add(20);
   EXPECT_EQ(curve.points().back(), 15);
@@ -156,6 +165,9 @@ TEST(TrainingReport, IsWellFormedAndNeedsNothingElse) {
   EXPECT_THAT(html, EndsWith("</html>\n"));
   EXPECT_THAT(html, HasSubstr("Digits &lt;1 &amp; &quot;2&quot;&gt;"));
   EXPECT_THAT(html, HasSubstr("<tr class=\"best\"><td>2</td><td>0.3333</td><td></td>"));
+  EXPECT_THAT(html, HasSubstr("<td>0.001 to 0.0005</td><td>2.5</td><td>40</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>0.0001</td><td>0.0</td>")) << "the same in all steps";
+  EXPECT_THAT(html, HasSubstr("Learning rate of the steps"));
   EXPECT_THAT(html, HasSubstr("<td>12</td>"));
   EXPECT_THAT(html, HasSubstr("inner.weight [1, 2] &lt;f32&gt;"));
   for (const char* reference : {"src=", "href=", "url(", "@import", "<script", "<link"}) {
@@ -192,7 +204,7 @@ void use(TrainingConsole& console) {
 
 TEST(TrainingConsole, OutsideOfATerminalThereIsALineAnEpoch) {
   const std::string line =
-      "epoch 1/3  loss 0.1000  validation loss 0.2000  accuracy 50.00 %  R², \"adjusted\" nan  50 "
+      "epoch 1/3  loss 0.1000  validation loss 0.2000  accuracy 50.00 %  R², \"adjusted\" nan  40 "
       "samples/s\n";
   EXPECT_EQ(written(ConsoleStyle::plain, use), line);
   EXPECT_EQ(written(ConsoleStyle::automatic, use), line) << "a file is no terminal";

@@ -137,6 +137,7 @@ TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
   } catch (const Exception& error) {
     EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
     EXPECT_THAT(error.what(), HasSubstr("rank 0 on cpu:0 did not begin to write within 200ms"));
+    EXPECT_THAT(error.error().location.file, ::testing::EndsWith("data_parallel_state_test.cpp"));
   }
   release.set_value();
   static_cast<void>(step.wait());

@@ -124,7 +124,7 @@ void expect_division_changes_nothing(const MakeLoss& make_loss, const Change& ch
     EXPECT_NEAR(of_many.train_loss, of_one.train_loss, 1e-12);
     EXPECT_NEAR(*of_many.validation_loss, *of_one.validation_loss, 1e-12);
     EXPECT_EQ(of_many.metrics, of_one.metrics);
-    EXPECT_EQ(of_many.learning_rate, of_one.learning_rate);
+    EXPECT_EQ(of_many.last_learning_rate, of_one.last_learning_rate);
   }
 }
 
@@ -132,10 +132,14 @@ void expect_division_changes_nothing(const MakeLoss& make_loss, const Change& ch
 inline std::vector<std::vector<double>> figures_of(const TrainingResult& result) {
   std::vector<std::vector<double>> all;
   for (const EpochRecord& epoch : result.history.epochs) {
-    all.push_back({epoch.train_loss, epoch.validation_loss.value_or(-1), epoch.learning_rate});
+    all.push_back({epoch.train_loss,
+                   epoch.validation_loss.value_or(-1),
+                   epoch.first_learning_rate,
+                   epoch.last_learning_rate});
     all.back().insert(all.back().end(), epoch.metrics.begin(), epoch.metrics.end());
   }
   all.push_back(result.history.steps.points());
+  all.push_back(result.history.rates.points());
   return all;
 }
 

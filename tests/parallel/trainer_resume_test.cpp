@@ -178,6 +178,63 @@ TEST(TrainerResume, WhereThereIsNothingToResumeANewRunBegins) {
   EXPECT_EQ(run.fit().resumed_at->epoch, 3) << "the same program again";
 }
 
+TEST(TrainerResume, ByAnotherOptimizerItSaysWhichTwo) {
+  const auto expect_refused = [](const OptimizerConfig& was, const OptimizerConfig& is, auto text) {
+    const TemporaryFolder folder;
+    WatchedRun run(folder.path() / "run");
+    run.options.epochs = 1;
+    run.options.optimizer = was;
+    static_cast<void>(run.fit());
+    run.options.resume = true;
+    run.options.epochs = 2;
+    run.options.optimizer = is;
+    try {
+      static_cast<void>(run.fit());
+      ADD_FAILURE() << text;
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+    run.options.optimizer = was;
+    EXPECT_EQ(run.fit().history.epochs.size(), 2U) << "what was there is as it was";
+  };
+  const Adam::Config adam;
+  const Sgd::Config momentum{.learning_rate = 0.01, .momentum = 0.9};
+  expect_refused(adam, AdamW::Config{}, "the state of a training by Adam, this one is by AdamW");
+  expect_refused(adam, Sgd::Config{}, "a training by Adam, this one is by Sgd");
+  expect_refused(Sgd::Config{}, momentum, "a training by Sgd, this one is by Sgd with momentum");
+}
+
+TEST(TrainerResume, AStateThatCannotBeReadSaysWhatToDo) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.epochs = 1;
+  static_cast<void>(run.fit());
+  run.options.resume = true;
+  const std::filesystem::path file = run.options.folder / "training.safetensors";
+  const auto refusal_of = [&](const std::string& state) {
+    TrainingProgress progress;
+    {
+      Trainer<NormNet> trainer = run.digits.trainer<NormNet>(run.options);
+      progress = trainer.parallel().load(file);
+      progress.notes["trainer.state"] = state;
+      trainer.parallel().save(file, progress);
+    }
+    try {
+      static_cast<void>(run.fit());
+    } catch (const FileError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  for (const char* state : {"{", "[1]", "{}", R"({"format":2,"epoch":"one"})"}) {
+    const std::string text = refusal_of(state);
+    EXPECT_THAT(text, HasSubstr("training.safetensors: no run can go on from it: "));
+    EXPECT_THAT(text, HasSubstr("begin a new one in another folder, or without resume"));
+    EXPECT_THAT(text, Not(HasSubstr("json."))) << state;
+  }
+  EXPECT_THAT(refusal_of(R"({"format":1})"), HasSubstr("another version of Hearth wrote it"));
+}
+
 TEST(TrainerResume, AFinishedRunKeepsItsReport) {
   const TemporaryFolder folder;
   WatchedRun run(folder.path() / "run");

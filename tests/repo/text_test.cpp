@@ -1,6 +1,7 @@
 // Habits that the tree keeps out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "source_tree.hpp"
@@ -62,6 +63,30 @@ TEST_F(Text, NoUsingNamespaceOutsideTests) {
       matches(R"(\busing namespace\b)",
               [](const SourceFile& file, const std::string&) { return !file.is_in("tests"); }),
       "");
+}
+
+// Users read streams, not lanes, and know of no token: of our own words only asserts have some.
+// Shaders have lanes of their own.
+TEST_F(Text, NoMessageHasWordsOfTheInside) {
+  const std::regex literal(R"re("([^"\\]|\\.)*")re", std::regex::optimize);
+  const std::regex inside(R"(\b(lanes?|token|doorbell|json\.exception)\b)");
+  const std::regex own(R"(^\s*$|#include|HEARTH_ASSERT|static_assert)", std::regex::optimize);
+  const auto has_word = [&](const std::string& line) {
+    const std::sregex_iterator literals(line.begin(), line.end(), literal);
+    return std::any_of(literals, std::sregex_iterator(), [&](const std::smatch& each) {
+      return std::regex_search(each.str(), inside);
+    });
+  };
+  std::string found;
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.code.size(); ++i) {
+      if (is_library(file) && !file.is_in("backends/vulkan/kernels") &&
+          !std::regex_search(file.code[i], own) && has_word(file.lines[i])) {
+        found += file.path + ":" + std::to_string(i + 1) + ": " + file.lines[i] + "\n";
+      }
+    }
+  }
+  EXPECT_EQ(found, "");
 }
 
 // Tests that need a user's folder take that of Ada, who has no machine.

@@ -10,6 +10,7 @@ namespace hearth {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::HeldStream;
 using testing::pass;
@@ -58,14 +59,20 @@ TEST(Shutdown, TensorsDevicesAndPendingsOutliveTheRuntime) {
       } catch (const DeviceError& error) {
         EXPECT_EQ(error.code(), ErrorCode::device_closed);
         EXPECT_THAT(error.what(), HasSubstr("sim:0 is closed"));
+        EXPECT_THAT(error.error().location.file, EndsWith("shutdown_test.cpp")) << error.what();
       }
     };
     is_closed([&] { static_cast<void>(x + 1); });
     is_closed([&] { static_cast<void>(x.to_vector<float>()); });
     is_closed([&] { static_cast<void>(zeros(device, {1})); });
-    is_closed([&] { static_cast<void>(device.memory()); });
+    is_closed([&] { static_cast<void>(Tensor::from(device, {1.0, 2.0})); });
+    is_closed([&] { x.publish(); });
     is_closed([&] { device.sync(); });
     is_closed([&] { const Stream stream(device); });
+    is_closed([&] { const UpdateGroup group(device); });
+    is_closed([&] { static_cast<void>(device.memory()); });
+    is_closed([&] { static_cast<void>(device.largest_tensors()); });
+    is_closed([&] { device.restart(); });
     const Tensor copy = x;
     device = Device();
   });

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing::thrown_text;
 
 class OpsIndexTest : public ::testing::TestWithParam<const char*> {
@@ -40,6 +41,7 @@ class OpsIndexTest : public ::testing::TestWithParam<const char*> {
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::out_of_range);
       EXPECT_NE(error.error().location.line, 0U);
+      EXPECT_THAT(error.error().text, StartsWith(error.error().op + ": "));
       return error.error().text;
     }
     return "none";
@@ -122,8 +124,9 @@ TEST_P(OpsIndexTest, OneHotHasOneOneInEachRow) {
   EXPECT_EQ(bools.dtype(), DType::boolean);
   EXPECT_THAT(reals(bools), ElementsAre(0, 1));
   EXPECT_EQ(one_hot(i64({}, {0}), 3, DType::f16).shape(), (Shape{0, 3}));
-  EXPECT_THAT(failure(one_hot(i64({0, 3}, {2}), 3)),
-              says("index 3 at [1, 0] is outside axis 1 of size 3", "index 1 is 3"));
+  EXPECT_THAT(
+      failure(one_hot(i64({0, 3}, {2}), 3)),
+      says("one_hot: index 3 at [1, 0] is outside axis 1 of size 3", "one_hot: index 1 is 3"));
 }
 
 TEST_P(OpsIndexTest, AnIndexOutsideTheAxisPoisonsTheResult) {
@@ -132,9 +135,11 @@ TEST_P(OpsIndexTest, AnIndexOutsideTheAxisPoisonsTheResult) {
   EXPECT_THAT(
       failure(below + 1),
       says("gather: index -1 at [0, 1] is outside axis 1 of size 3", "gather: index 1 is -1"));
-  EXPECT_THAT(failure(embedding(x, i64({0, 1, 2}, {3}))),
-              says("index_select: index 2 at [2] is outside axis 0 of size 2",
-                   "index_select: index 2 is 2"));
+  EXPECT_THAT(
+      failure(embedding(x, i64({0, 1, 2}, {3}))),
+      says("embedding: index 2 at [2] is outside axis 0 of size 2", "embedding: index 2 is 2"));
+  EXPECT_THAT(failure(index_select(x, 0, i64({2}, {1}))), HasSubstr("index_select: index"))
+      << "that is its own name";
   EXPECT_THAT(
       failure(index_add(x, 0, i64({2}, {1}), ones(device(), {1, 3}))),
       says("index_add: index 2 at [0] is outside axis 0 of size 2", "index_add: index 0 is 2"));

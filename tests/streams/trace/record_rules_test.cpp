@@ -110,6 +110,11 @@ TEST(RecordRules, RefuseKindsAndFlagsThatDoNotExist) {
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x1 do not fit it");
   record.flags = 0x4000;
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x4000 do not fit it");
+  for (const RecordFlag called : {RecordFlag::as_embedding, RecordFlag::as_one_hot}) {
+    record.flags = 0;
+    record.set(called);
+    EXPECT_TRUE(text(rules::check_form(record, 0)).ends_with("do not fit it"));
+  }
 }
 
 TEST(RecordRules, RefuseABlobOfAnotherSize) {

@@ -1,0 +1,37 @@
+// The place of a program's call, for errors from threads that do not know it. Header-internal.
+// Stateless. Threads: any.
+#pragma once
+
+#include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace hearth::detail {
+
+/// The same error, at `where` if it is nowhere else.
+[[nodiscard]] inline ErrorRef placed(const ErrorRef& error, SourceLoc where) {
+  if (!error || error->location.line != 0 || where.line == 0) {
+    return error;
+  }
+  Error copy = *error;
+  copy.location = where;
+  return std::make_shared<const Error>(std::move(copy));
+}
+
+/// What fn() returns; what it throws is at `where` if it is nowhere else.
+template <class Fn>
+auto at_call(SourceLoc where, Fn&& fn) {
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const Exception& exception) {
+    const ErrorRef error = placed(exception.shared_error(), where);
+    if (error == exception.shared_error()) {
+      throw;
+    }
+    throw_error(error);
+  }
+}
+
+}  // namespace hearth::detail

@@ -1,0 +1,125 @@
+#include <hearth/parallel/trainer_losses.hpp>
+
+#include <hearth/runtime/loss_sum.hpp>
+#include <hearth/runtime/ops.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+std::vector<std::int64_t> without_ones(const Shape& shape) {
+  std::vector<std::int64_t> sizes;
+  std::ranges::copy_if(
+      shape.dims(), std::back_inserter(sizes), [](std::int64_t size) { return size != 1; });
+  return sizes;
+}
+
+// The targets in the form of the outputs.
+Tensor fitted(const char* loss, const Tensor& outputs, const Tensor& targets, SourceLoc where) {
+  if (without_ones(outputs.shape(where)) != without_ones(targets.shape(where))) {
+    throw_error(Error{.code = ErrorCode::shape_mismatch,
+                      .text = fmt::format("{}: outputs are {}, but targets {}: they may differ in "
+                                          "axes of 1 alone",
+                                          loss,
+                                          describe(outputs.dtype(), outputs.shape()),
+                                          describe(targets.dtype(), targets.shape())),
+                      .op = loss,
+                      .location = where});
+  }
+  return reshape(Arg(targets, where), outputs.shape()).to(outputs.dtype(), where);
+}
+
+// On the rank's device, which need not know f64.
+Tensor weights_like(const Tensor& outputs, const std::vector<double>& weights, SourceLoc where) {
+  const Shape shape{static_cast<std::int64_t>(weights.size())};
+  if (outputs.dtype() == DType::f64) {
+    return Tensor::from(outputs.device(), weights, shape, where);
+  }
+  return Tensor::from(
+      outputs.device(), std::vector<float>(weights.begin(), weights.end()), shape, where);
+}
+
+[[noreturn]] void refuse(const char* loss, std::string text, SourceLoc where) {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = fmt::format("{}: {}", loss, text),
+                    .op = loss,
+                    .location = where});
+}
+
+}  // namespace
+
+CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options, SourceLoc where)
+    : options_(std::move(options)), where_(where) {
+  if (options_.class_weights.is_valid()) {
+    class_weights_ = options_.class_weights.to(DType::f64, where).to_vector<double>(where);
+    options_.class_weights = {};
+  }
+}
+
+LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Arg logits(outputs, where_);
+  const Arg classes(targets, where_);
+  if (!options_.ignore_index && class_weights_.empty()) {
+    return {.loss = cross_entropy(logits, classes, options_)};
+  }
+  CrossEntropyOptions here = options_;
+  if (!class_weights_.empty()) {
+    here.class_weights = weights_like(outputs, class_weights_, where_);
+  }
+  return detail::loss_outputs(cross_entropy_sum(logits, classes, here));
+}
+
+Tensor NegativeLogLikelihoodLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  return nll_loss(Arg(outputs, where_), Arg(targets, where_));
+}
+
+Tensor MeanSquaredLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Tensor wanted = fitted("MeanSquaredLoss", outputs, targets, where_);
+  return mse_loss(Arg(outputs, where_), Arg(wanted, where_));
+}
+
+Tensor L1Loss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Tensor wanted = fitted("L1Loss", outputs, targets, where_);
+  return l1_loss(Arg(outputs, where_), Arg(wanted, where_));
+}
+
+HuberLoss::HuberLoss(HuberOptions options, SourceLoc where) : options_(options), where_(where) {
+  if (!(options.delta > 0)) {
+    refuse("HuberLoss", fmt::format("delta is {}, but must be above 0", options.delta), where);
+  }
+}
+
+Tensor HuberLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Tensor wanted = fitted("HuberLoss", outputs, targets, where_);
+  return huber_loss(Arg(outputs, where_), Arg(wanted, where_), options_.delta);
+}
+
+SmoothL1Loss::SmoothL1Loss(SmoothL1Options options, SourceLoc where)
+    : options_(options), where_(where) {
+  if (!(options.beta >= 0)) {
+    refuse("SmoothL1Loss", fmt::format("beta is {}, but must be 0 or more", options.beta), where);
+  }
+}
+
+Tensor SmoothL1Loss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Tensor wanted = fitted("SmoothL1Loss", outputs, targets, where_);
+  return smooth_l1_loss(Arg(outputs, where_), Arg(wanted, where_), options_.beta);
+}
+
+Tensor KlDivergenceLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
+  const Tensor wanted = fitted("KlDivergenceLoss", outputs, targets, where_);
+  return kl_div_loss(Arg(outputs, where_), Arg(wanted, where_));
+}
+
+Tensor BinaryCrossEntropyWithLogitsLoss::operator()(const Tensor& outputs,
+                                                    const Tensor& targets) const {
+  const Tensor wanted = fitted("BinaryCrossEntropyWithLogitsLoss", outputs, targets, where_);
+  return binary_cross_entropy_with_logits(Arg(outputs, where_), Arg(wanted, where_));
+}
+
+}  // namespace hearth

@@ -1,0 +1,20 @@
+// An error under the name of what the program called. Private to runtime. Stateless. Threads: any.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <hearth/runtime/base/error.hpp>
+
+namespace hearth {
+
+/// Where its text begins with the name of `op`, the new one stands there too.
+[[nodiscard]] inline Error renamed(Error error, std::string_view op, std::string_view called) {
+  if (op != called && error.text.starts_with(op) && error.text.substr(op.size(), 2) == ": ") {
+    error.text.replace(0, op.size(), called);
+  }
+  error.op = called;
+  return error;
+}
+
+}  // namespace hearth

@@ -1,0 +1,220 @@
+// Whatever goes wrong in a training, on whichever thread: the error is at a line of the program,
+// that of its call, or that of its own loss or model.
+#include <hearth/parallel/trainer.hpp>
+
+#include "digits_run.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/activations.hpp>
+#include <hearth/modules/array_dataset.hpp>
+#include <hearth/modules/sequential.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+/// What fails, and where: the line of the call, and of the last cause.
+struct Row {
+  const char* text;
+  std::uint32_t line;
+  std::uint32_t cause_line;
+  std::function<void()> fails;
+};
+
+void expect_lines(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    try {
+      row.fails();
+      ADD_FAILURE() << row.text << ": nothing failed";
+    } catch (const Exception& thrown) {
+      EXPECT_THAT(thrown.what(), HasSubstr(row.text));
+      EXPECT_EQ(thrown.error().location.line, row.line) << thrown.what();
+      const Error* error = &thrown.error();
+      while (error->cause && error->cause->location.line != 0) {
+        EXPECT_THAT(error->location.file, EndsWith("call_lines_test.cpp")) << thrown.what();
+        error = error->cause.get();
+      }
+      EXPECT_THAT(error->location.file, EndsWith("call_lines_test.cpp")) << thrown.what();
+      EXPECT_EQ(error->location.line, row.cause_line) << thrown.what();
+    }
+  }
+}
+
+/// Rows of four numbers with three numbers each to be learned.
+ArrayDataset small_data() {
+  return ArrayDataset(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
+                      HostArray::from(std::vector<float>(36, 1.F), {12, 3}));
+}
+
+class Unreadable final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 12; }
+  [[nodiscard]] Examples read(std::span<const std::int64_t>) const override {
+    throw std::runtime_error("the disk is gone");
+  }
+  [[nodiscard]] std::string name() const override { return "Unreadable"; }
+};
+
+class CallLines : public ::testing::Test {
+ protected:
+  [[nodiscard]] Linear model(std::int64_t in = 4) {
+    return Linear({.in = in, .out = 3}, device, generator);
+  }
+  [[nodiscard]] TrainerOptions options() const {
+    return {.devices = {device},
+            .epochs = 1,
+            .batch_size = 6,
+            .console = {.style = ConsoleStyle::silent}};
+  }
+
+  const Runtime runtime{cpu_devices(1)};
+  const Device device = runtime.device("cpu:0");
+  Generator generator{1};
+  const ArrayDataset data = small_data();
+};
+
+TEST_F(CallLines, OfWhatATrainerFinds) {
+  const TemporaryFolder folder;
+  const auto whole = [](const Tensor& outputs, const Tensor&) { return outputs * 1; };
+  const auto constant = [](const Tensor& outputs, const Tensor&) { return sum(outputs.detach()); };
+  const auto nan = [](const Tensor& outputs, const Tensor&) {
+    return sum(outputs) * std::numeric_limits<double>::quiet_NaN();
+  };
+  const auto broken = [](const Tensor& outputs, const Tensor& targets) {
+    return sum(matmul(outputs, targets));
+  };
+  const std::uint32_t broken_line = __LINE__ - 2;
+  const MeanSquaredLoss squares;
+  const Unreadable unreadable;
+  TrainerOptions judged = options();
+  judged.metrics = {accuracy_metric()};
+  const std::uint32_t metric_line = __LINE__ - 1;
+  TrainerOptions kept = options();
+  { std::ofstream(folder.path() / "file") << "x"; }
+  kept.folder = folder.path() / "file" / "below";
+  TrainerOptions watching = options();
+  watching.watch = "acuracy";
+  Trainer narrow(runtime, model(5), squares, options());
+  Trainer layered(runtime, Sequential(model(5), Relu()), squares, options());
+  Trainer of_whole(runtime, model(), whole, options());
+  Trainer of_constant(runtime, model(), constant, options());
+  Trainer of_nan(runtime, model(), nan, options());
+  Trainer of_broken(runtime, model(), broken, options());
+  Trainer plain(runtime, model(), squares, options());
+  Trainer with_metric(runtime, model(), squares, judged);
+  Trainer with_folder(runtime, model(), squares, kept);
+  Trainer with_typo(runtime, model(), squares, watching);
+  expect_lines({
+      {"Linear", __LINE__, __LINE__, [&] { narrow.fit(data); }},
+      {"Linear", __LINE__, __LINE__, [&] { layered.fit(data); }},
+      {"Linear", __LINE__, __LINE__, [&] { static_cast<void>(narrow.evaluate(data)); }},
+      {"one element", __LINE__, __LINE__, [&] { of_whole.fit(data); }},
+      {"comes from none", __LINE__, __LINE__, [&] { of_constant.fit(data); }},
+      {"is nan", __LINE__, __LINE__, [&] { of_nan.fit(data); }},
+      {"matmul", __LINE__, broken_line, [&] { of_broken.fit(data); }},
+      {"could not be read", __LINE__, __LINE__, [&] { plain.fit(unreadable); }},
+      {"accuracy", __LINE__, metric_line, [&] { with_metric.fit(data, data); }},
+      {"below", __LINE__, __LINE__, [&] { with_folder.fit(data); }},
+      {"acuracy", __LINE__, __LINE__, [&] { with_typo.fit(data); }},
+  });
+}
+
+TEST_F(CallLines, OfALossThatDoesNotFitItIsWhereItWasMade) {
+  const MeanSquaredLoss loss;
+  const std::uint32_t made = __LINE__ - 1;
+  const ArrayDataset wide(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
+                          HostArray::from(std::vector<float>(24, 1.F), {12, 2}));
+  Trainer trainer(runtime, model(), loss, options());
+  expect_lines({{"MeanSquaredLoss: outputs are", __LINE__, made, [&] { trainer.fit(wide); }}});
+}
+
+TEST_F(CallLines, OfWhatDataParallelFinds) {
+  const TemporaryFolder folder;
+  const auto missing = folder.path() / "none.safetensors";
+  const auto below = folder.path() / "file" / "w.safetensors";
+  { std::ofstream(folder.path() / "file") << "x"; }
+  TinyNet net(device, generator, DType::f32);
+  const Samples batch = random_samples(4, TinyNet::kSide, 1);
+  Samples foreign = batch;
+  foreign.classes[2] = 77;
+  const auto loss = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
+    if (shard.classes.front() == -1) {
+      throw std::runtime_error("of the program's own");
+    }
+    const Tensor pixels =
+        Tensor::from(context.device, shard.pixels, {shard.size, 16}).to(DType::f32);
+    const Tensor classes = Tensor::from(context.device, shard.classes, {shard.size});
+    return cross_entropy(model.forward(pixels), classes);
+  };
+  const std::uint32_t loss_line = __LINE__ - 2;
+  Samples thrown = batch;
+  thrown.classes.front() = -1;
+  DataParallel<TinyNet, Samples> steps(runtime, net, loss, {.devices = {device}});
+  DataParallel<TinyNet, Samples> ended(runtime, net, loss, {.devices = {device}});
+  static_cast<void>(ended.take_model());
+  const std::vector<Samples> two{batch, batch};
+  const auto throws = [](const TinyNet&, WorkerContext&) -> int {
+    throw std::runtime_error("no good");
+  };
+  const auto spoils = [](TinyNet&, Optimizer&) { throw std::runtime_error("no good"); };
+  expect_lines({
+      {"2 shards for 1", __LINE__, __LINE__, [&] { steps.step(two); }},
+      {"the batch is empty", __LINE__, __LINE__, [&] { steps.step({cut(batch, 0, 0)}); }},
+      {"of the program's own", __LINE__, __LINE__, [&] { steps.step({thrown}); }},
+      {"class", loss_line, loss_line, [&] { steps.step({foreign}); }},
+      {"was taken", __LINE__, __LINE__, [&] { ended.step({batch}); }},
+      {"was taken", __LINE__, __LINE__, [&] { static_cast<void>(ended.snapshot()); }},
+      {"no good", __LINE__, __LINE__, [&] { static_cast<void>(steps.evaluate(throws)); }},
+      {"set average_decay", __LINE__, __LINE__, [&] { static_cast<void>(steps.averaged()); }},
+      {"no good", __LINE__, __LINE__, [&] { steps.update_replicas(spoils); }},
+      {"learning_rate", __LINE__, __LINE__, [&] { steps.set_learning_rate(-1); }},
+      {"none.safetensors", __LINE__, __LINE__, [&] { steps.load(missing); }},
+      {"cannot write", __LINE__, __LINE__, [&] { steps.save(folder.path()); }},
+      {"cannot look at it", __LINE__, __LINE__, [&] { steps.save_weights(below); }},
+  });
+}
+
+// What a device says later, in ops that are the trainer's own.
+TEST_F(CallLines, OfADeviceThatFailsInTheTrainersOwnOps) {
+  int failures = 0;
+  for (std::uint64_t submit = 40; submit < 240; submit += 5) {
+    const Runtime failing(
+        {.devices = {{.name = "sim:0", .faults = FaultPlan{.failing_submits = {submit}}}}});
+    const Device sim = failing.device("sim:0");
+    TinyNet net(sim, generator, DType::f32);
+    DataParallel<TinyNet, Samples> steps(
+        failing, net, loss_in<TinyNet>(DType::f32), {.devices = {sim}});
+    try {
+      for (int i = 0; i < 3; ++i) {
+        steps.step({random_samples(4, TinyNet::kSide, 1)});
+      }
+      static_cast<void>(weights_of(steps.snapshot()));
+    } catch (const Exception& thrown) {
+      ++failures;
+      EXPECT_THAT(
+          thrown.error().location.file,
+          ::testing::AnyOf(EndsWith("call_lines_test.cpp"), EndsWith("training_support.hpp")))
+          << submit << ": " << thrown.what();
+    }
+  }
+  EXPECT_GT(failures, 8);
+}
+
+}  // namespace
+}  // namespace hearth
