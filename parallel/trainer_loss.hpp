@@ -50,6 +50,24 @@ struct MeanSquaredLoss {
 
 namespace detail {
 
+/// Which of a loss function's overloads a Trainer takes: their name alone has no type.
+class LossFunction final {
+ public:
+  LossFunction(Tensor (*function)(Arg, Arg))  // NOLINT(google-explicit-constructor)
+      : function_([function](const Tensor& outputs, const Tensor& targets) {
+          return function(outputs, targets);
+        }) {}
+  LossFunction(Tensor (*function)(const Tensor&,
+                                  const Tensor&))  // NOLINT(google-explicit-constructor)
+      : function_(function) {}
+  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const {
+    return function_(outputs, targets);
+  }
+
+ private:
+  std::function<Tensor(const Tensor&, const Tensor&)> function_;
+};
+
 template <class Model, class Shard>
 using TrainerLoss = std::function<LossOutputs(const Model&, Shard&, const LossContext&)>;
 
