@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,8 @@ namespace {
 /// Goes through a trace once and says what each tensor is.
 class Judge {
  public:
-  explicit Judge(const MemoryTrace& trace) : trace_(trace), ends_(trace.size(), trace.size()) {
+  explicit Judge(const MemoryTrace& trace)
+      : trace_(trace), ends_(trace.size(), 2 * trace.size() + kSoon) {
     std::map<std::uint64_t, std::size_t> begins;
     for (std::size_t i = 0; i < trace.size(); ++i) {
       const MemoryEvent& event = trace[i];
@@ -27,6 +29,7 @@ class Judge {
       if (event.tensor.is_exclusive) {
         paths_.insert(event.tensor.origin.module_path);
         sizes_[layer_of_tensor(event.tensor)].insert(event.tensor.size_bytes);
+        has_updates_ = has_updates_ || is_update(event);
       }
     }
   }
@@ -35,8 +38,8 @@ class Judge {
   [[nodiscard]] BlockKind kind_of(std::size_t event) {
     const LiveTensor& tensor = trace_[event].tensor;
     if (tensor.is_exclusive) {
-      if (trace_[event].what == MemoryEvent::What::replaced) {
-        layers_met_.clear();  // an update ends a step
+      if (is_update(trace_[event])) {
+        layers_met_.clear();  // it ends a step
       }
       return kind_of_state(tensor.origin.module_path);
     }
@@ -50,6 +53,10 @@ class Judge {
   }
 
  private:
+  /// What lives long and was not there at the beginning.
+  [[nodiscard]] bool is_update(const MemoryEvent& event) const {
+    return event.tensor.is_exclusive && event.time != trace_.front().time;
+  }
   static std::string layer_of_tensor(const LiveTensor& tensor) {
     return std::string(layer_of(tensor.origin.module_path));
   }
@@ -69,15 +76,15 @@ class Judge {
   }
 
   // Backward ops say so. A product or a sum that has as many bytes as a weight of its layer is that
-  // one's gradient, unless it is the layer's first result in the step. Devices exchange joined
-  // ones.
+  // one's gradient, unless it is the layer's first result in the step; where weights are updated at
+  // all. Devices exchange gradients joined.
   [[nodiscard]] bool is_gradient(const LiveTensor& tensor) {
     const TensorOrigin& origin = tensor.origin;
     if (origin.op.find("_backward") != std::string::npos ||
         place_of(tensor).starts_with("gradient_exchange.cpp:")) {
       return true;
     }
-    if (origin.module_path.empty()) {
+    if (origin.module_path.empty() || !has_updates_) {
       return false;
     }
     const std::string layer = layer_of_tensor(tensor);
@@ -87,10 +94,11 @@ class Judge {
   }
 
   const MemoryTrace& trace_;
-  std::vector<std::size_t> ends_;  // by the event that made a tensor: the one that ended it
+  std::vector<std::size_t> ends_;  // by the event that made a tensor: its end, or far away
   std::set<std::string> paths_;    // of what lives long
   std::map<std::string, std::set<std::int64_t>> sizes_;  // of a layer's weights
   std::set<std::string> layers_met_;                     // in this step
+  bool has_updates_ = false;
 };
 
 }  // namespace
@@ -139,7 +147,7 @@ MemoryBlocks blocks_of(const MemoryTrace& trace) {
   Judge judge(trace);
   std::map<std::tuple<BlockKind, std::string, std::string, std::string>, std::size_t> known;
   MemoryBlocks blocks;
-  blocks.by_event.resize(trace.size());
+  blocks.by_event.assign(trace.size(), 0);
   for (std::size_t i = 0; i < trace.size(); ++i) {
     if (trace[i].what == MemoryEvent::What::freed) {
       continue;
@@ -161,15 +169,17 @@ MemoryBlocks blocks_of(const MemoryTrace& trace) {
   std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t group) {
     return blocks.groups[group].tensor.size_bytes;
   });
-  std::vector<BlockGroup> sorted;
+  std::vector<BlockGroup> sorted(order.size());
   std::vector<std::size_t> numbers(order.size());
-  for (const std::size_t group : order) {
-    numbers[group] = sorted.size();
-    sorted.push_back(blocks.groups[group]);
+  for (std::size_t number = 0; number < order.size(); ++number) {
+    numbers[order[number]] = number;
+    sorted[number] = std::move(blocks.groups[order[number]]);
   }
   blocks.groups = std::move(sorted);
-  for (std::size_t& group : blocks.by_event) {
-    group = group < numbers.size() ? numbers[group] : group;
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    if (trace[i].what != MemoryEvent::What::freed) {
+      blocks.by_event[i] = numbers[blocks.by_event[i]];
+    }
   }
   return blocks;
 }

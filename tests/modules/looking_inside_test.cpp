@@ -11,6 +11,7 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
+#include "bench/memory_blocks.hpp"
 #include "bench/memory_timeline.hpp"
 #include "bench/trace_table.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -437,7 +438,13 @@ TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
     event(MemoryEvent::What::freed, block, "inner.weight", false);
   }
   const std::string by_events = bench::draw_memory_timeline(events, "a title");
-  for (const char* text : {"mean.inner.weight",
+  for (const char* text : {"3: temporaries 1.00 MiB, f32[262144] fill in inner.weight",
+                           "Kinds",
+                           ">temporaries</text>",
+                           ">1 mean.inner.weight f32[262144] 1.00 MiB</text>",
+                           ">3</text>",
+                           "1.00 MiB x20 @0",
+                           "mean.inner.weight",
                            "variance.inner.weight",
                            "fill of inner",
                            "train.cpp:7",
@@ -450,6 +457,58 @@ TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
       bench::draw_memory_timeline(events, "a title", bench::MemoryAxis::time);
   EXPECT_THAT(by_time, HasSubstr(">milliseconds</text>"));
   EXPECT_THAT(by_time, Not(HasSubstr("allocations and releases")));
+}
+
+/// A tensor that lives from its event to that of its end.
+MemoryEvent made(std::uint64_t block, std::int64_t size, const char* op, const char* path) {
+  return {.what = MemoryEvent::What::made,
+          .block = block,
+          .time = {},
+          .tensor = {.size_bytes = size, .origin = {op, "f32", path, {"train.cpp", 7}}}};
+}
+
+TEST(MemoryBlocks, HaveAKindEach) {
+  MemoryTrace trace;
+  std::uint64_t block = 0;
+  for (const char* path :
+       {"inner.weight", "mean.inner.weight", "variance.inner.weight", "mean.weight"}) {
+    trace.push_back(made(++block, 64, "adam_step", path));
+    trace.back().tensor.is_exclusive = true;
+  }
+  trace.push_back(made(++block, 8, "upload", ""));
+  trace.push_back(made(++block, 64, "matmul", "inner.weight"));  // as large as the weight
+  trace.push_back(made(++block, 64, "matmul", "inner.weight"));
+  trace.push_back(made(++block, 128, "relu_backward", ""));
+  trace.push_back(made(++block, 128, "exp", ""));
+  trace.push_back(trace.back());
+  trace.back().what = MemoryEvent::What::freed;
+  for (std::size_t i = 0; i < bench::kSoon; ++i) {
+    trace.push_back(made(++block, 256, "relu", ""));
+  }
+  const auto kind_of = [](const bench::MemoryBlocks& all, std::size_t event) {
+    return bench::name_of(all.groups[all.by_event[event]].kind);
+  };
+  EXPECT_EQ(kind_of(bench::blocks_of(trace), 6), "activations") << "no update, no gradient";
+  trace.push_back(trace.front());
+  trace.back().what = MemoryEvent::What::replaced;
+  trace.back().time += std::chrono::milliseconds(1);
+  const bench::MemoryBlocks blocks = bench::blocks_of(trace);
+  std::vector<std::string_view> kinds;
+  for (std::size_t i = 0; i < 9; ++i) {
+    kinds.push_back(kind_of(blocks, i));
+  }
+  EXPECT_THAT(kinds,
+              ElementsAre("parameters",
+                          "optimizer mean",
+                          "optimizer variance",
+                          "parameters",
+                          "inputs",
+                          "activations",
+                          "gradients",
+                          "gradients",
+                          "temporaries"))
+      << "a layer may be called mean; a layer's first result is no gradient";
+  EXPECT_EQ(blocks.groups.front().count, bench::kSoon) << "one group of all that are alike";
 }
 
 TEST(RoundNumbers, AreOneTwoOrFiveTimesAPowerOfTen) {
