@@ -283,7 +283,7 @@ TEST_F(LookingInside, ATableAddsUpLayersOpsAndLines) {
     const TraceScope trace(runtime, file("step.json"));
     train_step(device, model, adam);
   }
-  const bench::TraceTable layers = bench::read_trace(file("step.json"), bench::TraceKey::layer, "");
+  const bench::TraceTable layers = bench::read_trace(file("step.json"), {});
   double sum = 0;
   std::set<std::string> names;
   for (const bench::TraceRow& row : layers.rows) {
@@ -296,14 +296,63 @@ TEST_F(LookingInside, ATableAddsUpLayersOpsAndLines) {
   const std::string text = layers.to_text(bench::TraceKey::layer, 30);
   EXPECT_THAT(text, HasSubstr("(no layer)"));
   EXPECT_THAT(text, HasSubstr("Without a layer: "));
-  const bench::TraceTable ops = bench::read_trace(file("step.json"), bench::TraceKey::op, "cpu:0");
+  const bench::TraceTable ops =
+      bench::read_trace(file("step.json"), {.key = bench::TraceKey::op, .device = "cpu:0"});
   EXPECT_THAT(ops.to_text(bench::TraceKey::op, 1), HasSubstr(" more"));
-  const bench::TraceTable lines = bench::read_trace(file("step.json"), bench::TraceKey::line, "");
+  const bench::TraceTable lines =
+      bench::read_trace(file("step.json"), {.key = bench::TraceKey::line});
   EXPECT_THAT(lines.to_text(bench::TraceKey::line, 30), HasSubstr("looking_inside_test.cpp:"));
-  EXPECT_THROW((void)bench::read_trace(file("step.json"), bench::TraceKey::op, "cpu:7"),
-               std::runtime_error);
-  EXPECT_THROW((void)bench::read_trace(file("none.json"), bench::TraceKey::op, ""),
-               std::runtime_error);
+  EXPECT_THROW((void)bench::read_trace(file("step.json"), {.device = "cpu:7"}), std::runtime_error);
+  EXPECT_THROW((void)bench::read_trace(file("none.json"), {}), std::runtime_error);
+}
+
+TEST_F(LookingInside, ATableByLayerAddsUpPathsToADepth) {
+  std::string events;
+  for (const char* layer : {"layers.0.norm", "layers.0.linear", "layers.1.norm", "head"}) {
+    events += std::string(events.empty() ? "" : ",") +
+              R"({"ph":"X","name":"add","cat":"kernels","pid":1,"tid":1,"ts":1,"dur":2,)" +
+              R"("args":{"layer":")" + layer + R"("}})";
+  }
+  {
+    std::ofstream(file("made.json"))
+        << R"({"traceEvents":[)" << events
+        << R"(],"otherData":{"writer":"hearth","version":1,"dropped_events":0}})";
+  }
+  const auto names = [&](std::size_t depth) {
+    std::map<std::string, std::int64_t> kernels;
+    for (const bench::TraceRow& row : bench::read_trace(file("made.json"), {.depth = depth}).rows) {
+      kernels[row.name] = row.kernel_count;
+    }
+    return kernels;
+  };
+  using Counts = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(names(1), (Counts{{"layers", 3}, {"head", 1}}));
+  EXPECT_EQ(names(2), (Counts{{"layers.0", 2}, {"layers.1", 1}, {"head", 1}}));
+  EXPECT_EQ(names(3), names(0));
+  EXPECT_EQ(names(0).size(), 4U);
+}
+
+TEST_F(LookingInside, AFileWithAZeroByteIsRefusedWithItsPlace) {
+  const std::string whole =
+      R"({"traceEvents":[],"otherData":{"writer":"hearth","dropped_events":0}})";
+  const auto said = [&](const std::string& text) -> std::string {
+    {
+      std::ofstream output(file("zero.json"), std::ios::binary);
+      output << text;
+    }
+    try {
+      (void)bench::read_trace(file("zero.json"), {});
+      return "nothing";
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said(whole), "nothing");
+  const std::string zero(1, '\0');
+  EXPECT_THAT(said(whole + zero + "[]"), HasSubstr("byte " + std::to_string(whole.size()) + " is"));
+  EXPECT_THAT(said(R"({"traceEvents":)" + zero + "[]}"), HasSubstr("byte 15 is zero"));
+  EXPECT_THAT(said(whole + "[]"), HasSubstr("column"));
+  EXPECT_THAT(said("{\"traceEvents\":[\"\xff\"]}"), HasSubstr("column 18"));
 }
 
 // ---- memory ----
@@ -417,6 +466,10 @@ TEST_F(LookingInside, WhatIsNoMemoryFileIsRefused) {
   { std::ofstream(file("bad.json")) << R"({"traceEvents":[]})"; }
   EXPECT_EQ(read_memory_traces(file("bad.json")).status().error().code, ErrorCode::bad_format);
   EXPECT_EQ(read_memory_traces(file("none.json")).status().error().code, ErrorCode::not_found);
+  ASSERT_TRUE(write_memory_traces(file("zero.json"), {}).has_value());
+  EXPECT_TRUE(read_memory_traces(file("zero.json")).has_value());
+  { std::ofstream(file("zero.json"), std::ios::app) << '\0'; }
+  EXPECT_THAT(read_memory_traces(file("zero.json")).status().error().text, HasSubstr("is zero"));
 }
 
 TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
