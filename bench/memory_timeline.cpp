@@ -463,8 +463,7 @@ std::string Timeline::table() const {
   const double kinds = kTop + 12;
   const double largest = end_of_kinds(blocks_, kinds) + 34;
   std::vector<std::size_t> groups = at_peak_;
-  const auto repeated = std::ranges::unique(groups);
-  groups.erase(repeated.begin(), repeated.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   const double room = kTop + height_ - largest - 30;
   return draw_kinds(blocks_, kinds_, left, kinds) +
          draw_largest(

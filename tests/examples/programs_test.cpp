@@ -12,6 +12,7 @@
 
 #include "program.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -145,13 +146,9 @@ TEST(Examples, MistakesNameTheLineOfTheProgram) {
 // From hardly any room for the program's code to hardly any for its threads. What OpenBLAS or the
 // loader says is a sentence too; signal 11 is none.
 TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
+  if (kSanitizerTakesAddresses) {
+    GTEST_SKIP() << "a sanitizer needs the address space";
+  }
   for (std::int64_t kibibytes = 40'000; kibibytes <= 76'000; kibibytes += 2'000) {
     const Outcome outcome = run("first_program", {}, kibibytes * 1024);
     EXPECT_NE(outcome.signal, SIGSEGV) << kibibytes << " kB: " << outcome.out;
@@ -163,13 +160,9 @@ TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
 // With more room the program would train, and never end: OpenBLAS's own thread asks for its memory
 // without end, and the program's end waits for it.
 TEST(Examples, AProgramThatWouldNeverEndDoesNotBegin) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
+  if (kSanitizerTakesAddresses) {
+    GTEST_SKIP() << "a sanitizer needs the address space";
+  }
   if (available_cores().size() < 2) {
     GTEST_SKIP() << "OpenBLAS starts no thread on one core";
   }
