@@ -148,7 +148,8 @@ std::string draw_list(const MemoryBlocks& blocks,
   const std::size_t rows = rows_in(blocks, width);
   for (std::size_t i = 0; i < blocks.groups.size(); ++i) {
     const BlockGroup& group = blocks.groups[i];
-    const double left = x + kListColumn * static_cast<double>(i / rows);
+    const std::size_t column = i / rows;
+    const double left = x + kListColumn * static_cast<double>(column);
     const double base = y + kListHead + kListRow * static_cast<double>(i % rows);
     const std::string what = fmt::format("{} {}", name_of(group.tensor), group.tensor.origin.type);
     const std::string rest = fmt::format("{}{}{}",

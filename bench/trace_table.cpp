@@ -99,11 +99,13 @@ class Reader {
 /// error here.
 class FileBytes {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): names of the standard library
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = char;
+  // NOLINTEND(readability-identifier-naming)
 
   FileBytes() = default;
   explicit FileBytes(std::istream& input) : place_(input) {}
