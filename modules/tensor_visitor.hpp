@@ -24,7 +24,13 @@ class VisitorCalls {
  public:
   template <class Fn>
   explicit VisitorCalls(Fn& fn) noexcept
-      : fn_(address_of(fn)), on_tensor_(&call<Fn, AnyTensor>), on_buffer_(&call<Fn, AnyBuffer>) {}
+      : fn_(address_of(fn)), on_tensor_(&call<Fn, AnyTensor>), on_buffer_(&call<Fn, AnyBuffer>) {
+    constexpr bool kCanBeCalled = std::is_invocable_v<Fn&, const std::string&, AnyTensor&> &&
+                                  std::is_invocable_v<Fn&, const std::string&, AnyBuffer&>;
+    static_assert(kCanBeCalled,
+                  "visit() calls a function of (const std::string& path, Tensor& tensor), of a "
+                  "const module with a const Tensor&");
+  }
 
   void operator()(const std::string& path, AnyTensor& tensor) const {
     on_tensor_(fn_, path, tensor);
@@ -43,8 +49,12 @@ class VisitorCalls {
     }
   }
   template <class Fn, class Part>
-  static void call(void* fn, const std::string& path, Part& part) {
-    if constexpr (std::is_function_v<Fn>) {
+  static void call([[maybe_unused]] void* fn,
+                   [[maybe_unused]] const std::string& path,
+                   [[maybe_unused]] Part& part) {
+    if constexpr (!std::is_invocable_v<Fn&, const std::string&, Part&>) {
+      return;  // the constructor says so
+    } else if constexpr (std::is_function_v<Fn>) {
       reinterpret_cast<Fn*>(fn)(path, part);
     } else {
       (*static_cast<Fn*>(fn))(path, part);

@@ -111,15 +111,22 @@ inline constexpr bool kCanHaveWeight =
 template <class Model, class Shard, class Loss>
 [[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss) {
   constexpr bool kIsWhole = WholeLoss<Loss, Model, Shard>;
-  static_assert(kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>),
+  constexpr bool kCanBeCalled = kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>);
+  constexpr bool kHasResult =
+      kIsLossResult<typename decltype(loss_result<Model, Shard, Loss>())::type>;
+  static_assert(kCanBeCalled,
                 "a Trainer's loss function is called as loss(outputs, targets) or as "
                 "loss(model, batch, context)");
-  static_assert(kIsLossResult<typename decltype(loss_result<Model, Shard, Loss>())::type>,
+  static_assert(kHasResult || !kCanBeCalled,
                 "a Trainer's loss function returns a Tensor, a LossSum or a LossOutputs");
-  return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
-    if constexpr (!std::is_same_v<Shard, HostBatch>) {
+  if constexpr (!kCanBeCalled || !kHasResult) {
+    return {};
+  } else if constexpr (!std::is_same_v<Shard, HostBatch>) {
+    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
       return loss_outputs(loss(model, shard, context));
-    } else {
+    };
+  } else {
+    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
       Batch batch = std::move(shard).to(context.device);
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
@@ -130,8 +137,8 @@ template <class Model, class Shard, class Loss>
         result.targets = std::move(batch.targets);
         return result;
       }
-    }
-  };
+    };
+  }
 }
 
 /// What one rank says of its part of a batch.

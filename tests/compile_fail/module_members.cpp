@@ -18,4 +18,9 @@ struct Net {
 
 void use(const Net& net) {
   hearth::save_weights(net, "folder");
+#ifdef HEARTH_VISITOR
+  net.visit("", [](const std::string&, hearth::Tensor& tensor) { tensor = hearth::Tensor(); });
+#else
+  net.visit("", [](const std::string&, const hearth::Tensor&) {});
+#endif
 }
