@@ -1,17 +1,17 @@
 #include "memory_timeline.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/base/chrome_trace.hpp>
-
+#include "memory_blocks.hpp"
+#include "memory_legend.hpp"
 #include "picture_text.hpp"
 
 namespace hearth::bench {
@@ -19,32 +19,22 @@ namespace {
 
 constexpr double kLeft = 76;
 constexpr double kTop = 64;
-constexpr double kWidth = 1060;
-constexpr double kHeight = 560;
-constexpr double kTableLeft = kLeft + kWidth + 28;
+constexpr double kLeastWidth = 1060;
+constexpr double kMostWidth = 2200;
+constexpr double kEventWidth = 9;
+constexpr double kLeastHeight = 560;
+constexpr double kMostHeight = 1400;
+constexpr double kBandHeight = 8;
 constexpr double kTableWidth = 400;
 constexpr double kBottom = 56;
 // Tensors below a share of the peak are drawn in a common band, where there are more than so many:
 // each band costs a step for each event that moves it.
 constexpr std::size_t kMostBands = 2000;
-constexpr double kGlyphWidth = 5.7;
-constexpr std::size_t kTableRows = 10;
-// Dark enough for white text.
-constexpr const char* kColors[] = {"#4e79a7",
-                                   "#d9741a",
-                                   "#4f9a3f",
-                                   "#c94a4d",
-                                   "#8f5f96",
-                                   "#3f8f8a",
-                                   "#a8841a",
-                                   "#c2566b",
-                                   "#84604b",
-                                   "#5a6fc0",
-                                   "#a04f78",
-                                   "#6d7f2e"};
-
-constexpr const char* kWeightColors[] = {"#5b6270", "#6d7688", "#4a5363"};
-constexpr const char* kSmallColor = "#c3c8d1";
+constexpr double kTextSize = 10.5;
+constexpr double kSmallTextSize = 7.5;
+constexpr double kMoved = 1.5;       // pixels: a label does not mind
+constexpr double kGlyphShare = 0.6;  // of a text's size: how wide a letter is
+constexpr double kThin = 3;          // pixels: below it a border would hide the band
 
 struct Piece {
   std::size_t begin = 0;  // events
@@ -55,39 +45,24 @@ struct Piece {
 /// A tensor's place in the picture: a step for each event that moved it.
 struct Band {
   LiveTensor tensor;
+  std::size_t group = 0;
   std::vector<Piece> pieces;
 };
-
-// What lives long is called by its name, "layers.0.weight" or "mean.layers.0.weight"; what a step
-// makes by its op and the layer that it is of.
-std::string name_of(const LiveTensor& tensor) {
-  const TensorOrigin& origin = tensor.origin;
-  if (origin.module_path.empty()) {
-    return origin.op;
-  }
-  return tensor.is_exclusive ? origin.module_path
-                             : fmt::format("{} of {}", origin.op, layer_of(origin.module_path));
-}
-
-std::string place_of(const LiveTensor& tensor) {
-  const SourceLoc location = tensor.origin.location;
-  if (location.line == 0) {
-    return {};
-  }
-  const std::string_view file = location.file;
-  return fmt::format("{}:{}", file.substr(file.find_last_of('/') + 1), location.line);
-}
 
 /// The trace, replayed: what lies where after each event.
 class Timeline {
  public:
-  Timeline(const MemoryTrace& trace, MemoryAxis axis) : trace_(trace), axis_(axis) {
+  Timeline(const MemoryTrace& trace, MemoryAxis axis)
+      : trace_(trace), axis_(axis), blocks_(blocks_of(trace)) {
     while (present_count_ < trace_.size() && trace_[present_count_].time == trace_.front().time) {
       ++present_count_;
     }
     find_peak();
     find_small();
     replay();
+    width_ = std::clamp(kEventWidth * shown_events(trace_.size()), kLeastWidth, kMostWidth);
+    height_ =
+        std::clamp(kBandHeight * static_cast<double>(at_peak_.size()), kLeastHeight, kMostHeight);
   }
 
   [[nodiscard]] std::string svg(const std::string& title) const;
@@ -106,20 +81,16 @@ class Timeline {
   [[nodiscard]] bool is_small(const LiveTensor& tensor) const {
     return tensor.size_bytes < least_bytes_;
   }
-  /// The same for the same op on the same shapes.
-  [[nodiscard]] const char* color_of(const LiveTensor& tensor) const {
-    if (tensor.is_exclusive) {
-      return kWeightColors[std::hash<std::string>()(tensor.origin.module_path) %
-                           std::size(kWeightColors)];
-    }
-    const auto known = colors_.find(tensor.origin.op + tensor.origin.type);
-    return known == colors_.end() ? kSmallColor : kColors[known->second % std::size(kColors)];
+  [[nodiscard]] BlockKind kind_of(const Band& band) const {
+    return blocks_.groups[band.group].kind;
   }
+  /// Where a new block lies: what lives long by kind, then the others as they come.
+  [[nodiscard]] std::vector<std::uint64_t>::iterator place_of_new(BlockKind kind);
   /// What was there at the beginning takes no room.
   [[nodiscard]] double x(std::size_t event) const {
     const double share = axis_ == MemoryAxis::time ? time_of(event) / std::max(last(), 1e-9)
                                                    : shown_events(event) / std::max(last(), 1.0);
-    return kLeft + kWidth * std::clamp(share, 0.0, 1.0);
+    return kLeft + width_ * std::clamp(share, 0.0, 1.0);
   }
   [[nodiscard]] double shown_events(std::size_t event) const {
     return static_cast<double>(event - std::min(event, present_count_));
@@ -137,25 +108,45 @@ class Timeline {
     return axis_ == MemoryAxis::time ? time_of(trace_.size()) : shown_events(trace_.size());
   }
   [[nodiscard]] double y(double bytes) const {
-    return kTop + kHeight * (1 - bytes / (1.06 * static_cast<double>(peak_bytes_)));
+    return kTop + height_ * (1 - bytes / (1.06 * static_cast<double>(peak_bytes_)));
   }
+  /// Pixels.
+  [[nodiscard]] double tall(double bytes) const { return y(0) - y(bytes); }
   [[nodiscard]] std::string polygon(const std::vector<Piece>& pieces,
                                     const std::vector<double>& heights,
                                     std::string_view color,
                                     const std::string& hover) const;
   [[nodiscard]] std::string band(const Band& band) const;
+  struct Box {
+    double left = 0;
+    double top = 0;
+    double width = 0;
+    double height = 0;
+  };
+  /// The widest stretch of a band that stays where it is.
+  [[nodiscard]] Box room_in(const Band& band) const;
+  /// What a band says of itself: all, its name or its number, as there is room; lying or upright.
+  [[nodiscard]] std::string label(const Band& band) const;
+  /// What lives long, where its bands are too thin for labels: one for each kind.
+  [[nodiscard]] std::string kind_labels() const;
   [[nodiscard]] std::string base_band() const;
   [[nodiscard]] std::string axes() const;
+  /// Where a group's first tensor is made, as the axis has it.
+  [[nodiscard]] std::vector<std::string> beginnings() const;
+  [[nodiscard]] std::string peak_lines() const;
   [[nodiscard]] std::string table() const;
 
   const MemoryTrace& trace_;
   const MemoryAxis axis_;
   std::int64_t least_bytes_ = 0;
   std::size_t present_count_ = 0;
-  std::map<std::string, std::size_t> colors_;
   std::int64_t peak_bytes_ = 1;
   std::size_t peak_event_ = 0;
-  std::vector<LiveTensor> at_peak_;
+  std::vector<std::size_t> at_peak_;  // groups, the largest first
+  MemoryBlocks blocks_;
+  BytesByKind kinds_ = {};
+  double width_ = kLeastWidth;
+  double height_ = kLeastHeight;
   std::vector<Band> bands_;
   std::vector<std::uint64_t> order_;  // live blocks with bands, from the lowest up
   std::map<std::uint64_t, Live> live_;
@@ -163,34 +154,48 @@ class Timeline {
 };
 
 void Timeline::find_peak() {
-  std::map<std::uint64_t, LiveTensor> live;
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < trace_.size(); ++i) {
+  const auto apply = [&](std::size_t i, std::map<std::uint64_t, std::size_t>& groups) {
     const MemoryEvent& event = trace_[i];
     if (event.what == MemoryEvent::What::freed) {
-      bytes -= event.tensor.size_bytes;
-      live.erase(event.block);
-      continue;
+      groups.erase(event.block);
+    } else {
+      groups.insert_or_assign(event.block, blocks_.by_event[i]);
     }
-    bytes += event.what == MemoryEvent::What::made ? event.tensor.size_bytes : 0;
-    live.insert_or_assign(event.block, event.tensor);
+  };
+  std::map<std::uint64_t, std::size_t> live;
+  std::array<std::int64_t, kBlockKinds> by_kind = {};
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < trace_.size(); ++i) {
+    const auto count = [&](std::int64_t sign) {
+      const auto found = live.find(trace_[i].block);
+      if (found != live.end()) {
+        const BlockGroup& group = blocks_.groups[found->second];
+        by_kind[static_cast<std::size_t>(group.kind)] += sign * group.tensor.size_bytes;
+        bytes += sign * group.tensor.size_bytes;
+      }
+    };
+    count(-1);
+    apply(i, live);
+    count(1);
+    for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
+      kinds_[kind].most = std::max(kinds_[kind].most, by_kind[kind]);
+    }
     if (bytes > peak_bytes_) {
       peak_bytes_ = bytes;
       peak_event_ = i;
+      for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
+        kinds_[kind].at_peak = by_kind[kind];
+      }
     }
   }
   live.clear();
   for (std::size_t i = 0; i < trace_.size() && i <= peak_event_; ++i) {
-    if (trace_[i].what == MemoryEvent::What::freed) {
-      live.erase(trace_[i].block);
-    } else {
-      live.insert_or_assign(trace_[i].block, trace_[i].tensor);
-    }
+    apply(i, live);
   }
-  for (const auto& [block, tensor] : live) {
-    at_peak_.push_back(tensor);
+  for (const auto& [block, group] : live) {
+    at_peak_.push_back(group);
   }
-  std::ranges::stable_sort(at_peak_, std::ranges::greater(), &LiveTensor::size_bytes);
+  std::ranges::sort(at_peak_);
 }
 
 void Timeline::find_small() {
@@ -205,6 +210,15 @@ void Timeline::find_small() {
         sizes, sizes.begin() + static_cast<std::ptrdiff_t>(kMostBands), std::ranges::greater());
     least_bytes_ = sizes[kMostBands] + 1;
   }
+}
+
+std::vector<std::uint64_t>::iterator Timeline::place_of_new(BlockKind kind) {
+  return lives_long(kind)
+             ? std::ranges::find_if(order_,
+                                    [&](std::uint64_t block) {
+                                      return kind_of(bands_[live_.at(block).band]) > kind;
+                                    })
+             : order_.end();
 }
 
 void Timeline::close_bands(std::size_t event) {
@@ -230,18 +244,10 @@ void Timeline::replay() {
       live_.erase(event.block);
     } else if (!in_base) {
       if (event.what == MemoryEvent::What::made) {
-        const auto place =
-            event.tensor.is_exclusive
-                ? std::ranges::find_if(order_,
-                                       [&](std::uint64_t block) {
-                                         return !bands_[live_.at(block).band].tensor.is_exclusive;
-                                       })
-                : order_.end();
-        order_.insert(place, event.block);
+        order_.insert(place_of_new(blocks_.groups[blocks_.by_event[i]].kind), event.block);
       }
       live_[event.block] = {.band = bands_.size(), .size_bytes = event.tensor.size_bytes};
-      bands_.push_back({.tensor = event.tensor, .pieces = {}});
-      colors_.try_emplace(event.tensor.origin.op + event.tensor.origin.type, colors_.size());
+      bands_.push_back({.tensor = event.tensor, .group = blocks_.by_event[i], .pieces = {}});
     }
     base_bytes_.push_back(base);
     double low = base;
@@ -272,31 +278,122 @@ std::string Timeline::polygon(const std::vector<Piece>& pieces,
     points += fmt::format(
         "{:.1f},{:.1f} {:.1f},{:.1f} ", x(pieces[i].end), bottom, x(pieces[i].begin), bottom);
   }
-  return fmt::format(
-      "<polygon points=\"{}\" fill=\"{}\"><title>{}</title></polygon>\n", points, color, hover);
+  const double thinnest = heights.empty() ? 0 : tall(std::ranges::min(heights));
+  return fmt::format("<polygon points=\"{}\" fill=\"{}\"{}><title>{}</title></polygon>\n",
+                     points,
+                     color,
+                     thinnest < kThin ? " stroke=\"none\"" : "",
+                     hover);
 }
 
 std::string Timeline::band(const Band& band) const {
   const auto bytes = static_cast<double>(band.tensor.size_bytes);
-  std::string text =
-      polygon(band.pieces,
-              std::vector<double>(band.pieces.size(), bytes),
-              color_of(band.tensor),
-              escaped(fmt::format("{}, {}", readable(bytes), band.tensor.origin.to_string())));
-  const auto widest = std::ranges::max_element(
-      band.pieces, {}, [](const Piece& piece) { return piece.end - piece.begin; });
-  const double room = x(widest->end) - x(widest->begin) - 8;
-  const double tall = y(widest->low_bytes) - y(widest->low_bytes + bytes);
-  std::string label =
-      fmt::format("{} {} {}", name_of(band.tensor), band.tensor.origin.type, readable(bytes));
-  if (static_cast<double>(label.size()) * kGlyphWidth > room) {
-    label = name_of(band.tensor);
+  return polygon(band.pieces,
+                 std::vector<double>(band.pieces.size(), bytes),
+                 color_of(kind_of(band), band.group),
+                 escaped(fmt::format("{}: {} {}, {}",
+                                     band.group + 1,
+                                     name_of(kind_of(band)),
+                                     readable(bytes),
+                                     band.tensor.origin.to_string())));
+}
+
+Timeline::Box Timeline::room_in(const Band& band) const {
+  const double height = tall(static_cast<double>(band.tensor.size_bytes));
+  Box best;
+  for (std::size_t i = 0; i < band.pieces.size(); ++i) {
+    double top = y(band.pieces[i].low_bytes) - height;
+    double bottom = top + height;
+    for (std::size_t end = i; end < band.pieces.size(); ++end) {
+      const double low = y(band.pieces[end].low_bytes);
+      top = std::max(top, low - height);
+      bottom = std::min(bottom, low);
+      if (bottom - top < height - kMoved) {
+        break;
+      }
+      const double left = x(band.pieces[i].begin);
+      if (const double width = x(band.pieces[end].end) - left; width > best.width) {
+        best = {.left = left, .top = top, .width = width, .height = bottom - top};
+      }
+    }
   }
-  if (tall >= 11 && static_cast<double>(label.size()) * kGlyphWidth <= room) {
-    text += fmt::format("<text class=\"in\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                        x(widest->begin) + 4,
-                        y(widest->low_bytes + bytes / 2) + 3.5,
-                        escaped(label));
+  return best;
+}
+
+std::string Timeline::label(const Band& band) const {
+  const Box room = room_in(band);
+  const std::string name = fmt::format("{} {}", band.group + 1, name_of(band.tensor));
+  const std::string texts[] = {fmt::format("{} {} {}",
+                                           name,
+                                           band.tensor.origin.type,
+                                           readable(static_cast<double>(band.tensor.size_bytes))),
+                               name,
+                               fmt::format("{}", band.group + 1)};
+  const auto length = [](const std::string& text, double size) {
+    return static_cast<double>(text.size()) * size * kGlyphShare;
+  };
+  const auto fits = [&](const std::string& text, double size, double along, double across) {
+    return across >= size + 0.5 && length(text, size) + 3 <= along;
+  };
+  for (const std::string& text : texts) {
+    for (const double size : {kTextSize, kSmallTextSize}) {
+      if (fits(text, size, room.width, room.height)) {
+        return fmt::format(
+            "<text class=\"in\" font-size=\"{:g}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+            size,
+            room.left + std::min(4.0, (room.width - length(text, size)) / 2),
+            room.top + room.height / 2 + size * 0.35,
+            escaped(text));
+      }
+      if (&text != texts && fits(text, size, room.height, room.width)) {
+        return fmt::format(
+            "<text class=\"in\" font-size=\"{0:g}\" text-anchor=\"middle\" "
+            "transform=\"rotate(-90 {1:.1f} {2:.1f})\" x=\"{1:.1f}\" y=\"{2:.1f}\">{3}</text>\n",
+            size,
+            room.left + room.width / 2 + size * 0.35,
+            room.top + room.height / 2,
+            escaped(text));
+      }
+    }
+  }
+  return {};
+}
+
+std::string Timeline::kind_labels() const {
+  struct Span {
+    double low = 1e300;
+    double high = 0;
+    std::size_t count = 0;
+    double tallest = 0;
+  };
+  std::map<BlockKind, Span> spans;
+  for (const Band& band : bands_) {
+    const auto piece = std::ranges::find_if(band.pieces, [&](const Piece& each) {
+      return each.begin <= peak_event_ && peak_event_ < each.end;
+    });
+    if (lives_long(kind_of(band)) && piece != band.pieces.end()) {
+      const auto bytes = static_cast<double>(band.tensor.size_bytes);
+      Span& span = spans[kind_of(band)];
+      span.low = std::min(span.low, piece->low_bytes);
+      span.high = std::max(span.high, piece->low_bytes + bytes);
+      span.tallest = std::max(span.tallest, tall(bytes));
+      span.count += 1;
+    }
+  }
+  std::string text;
+  for (const auto& [kind, span] : spans) {
+    const double room = tall(span.high - span.low);
+    if (span.tallest < kSmallTextSize + 0.5 && room >= kSmallTextSize + 0.5) {
+      text += fmt::format(
+          "<text class=\"in\" font-size=\"{:g}\" x=\"{:.1f}\" y=\"{:.1f}\">{}: {}, "
+          "{}</text>\n",
+          room >= kTextSize ? kTextSize : kSmallTextSize,
+          kLeft + 4,
+          y((span.low + span.high) / 2) + 3,
+          name_of(kind),
+          span.count,
+          readable(span.high - span.low));
+    }
   }
   return text;
 }
@@ -332,7 +429,7 @@ std::string Timeline::axes() const {
         "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n"
         "<text class=\"axis\" text-anchor=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5}</text>\n",
         kLeft,
-        kLeft + kWidth,
+        kLeft + width_,
         y(bytes),
         kLeft - 8,
         y(bytes) + 4,
@@ -341,20 +438,20 @@ std::string Timeline::axes() const {
   }
   constexpr int kTicks = 8;
   for (const double tick : round_numbers(last(), kTicks)) {
-    const double at = kLeft + kWidth * tick / std::max(last(), 1e-9);
+    const double at = kLeft + width_ * tick / std::max(last(), 1e-9);
     text += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>\n"
         "<text class=\"axis\" text-anchor=\"middle\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4:g}</text>\n",
         at,
         kTop,
-        kTop + kHeight + 4,
-        kTop + kHeight + 18,
+        kTop + height_ + 4,
+        kTop + height_ + 18,
         tick);
   }
   text += fmt::format(
       "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-      kLeft + kWidth / 2,
-      kTop + kHeight + 38,
+      kLeft + width_ / 2,
+      kTop + height_ + 38,
       axis_ == MemoryAxis::time
           ? std::string("milliseconds")
           : fmt::format("allocations and releases, in {:.2f} ms", time_of(trace_.size())));
@@ -362,71 +459,73 @@ std::string Timeline::axes() const {
 }
 
 std::string Timeline::table() const {
-  std::string text = fmt::format(
-      "<text class=\"head\" x=\"{0:.1f}\" y=\"{1:.1f}\">At the peak, the largest of {2}</text>\n",
-      kTableLeft,
-      kTop + 12,
-      at_peak_.size());
-  double row = kTop + 36;
-  for (std::size_t i = 0; i < std::min(kTableRows, at_peak_.size()); ++i, row += 46) {
-    const LiveTensor& tensor = at_peak_[i];
-    text += fmt::format(
-        "<rect x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{2}\"/>\n"
-        "<text class=\"row\" x=\"{3:.1f}\" y=\"{4:.1f}\"><tspan font-weight=\"600\">{5}</tspan> "
-        "{6}</text>\n"
-        "<text class=\"axis\" x=\"{3:.1f}\" y=\"{7:.1f}\">{8}  {9}</text>\n",
-        kTableLeft,
-        row,
-        color_of(tensor),
-        kTableLeft + 20,
-        row + 10.5,
-        readable(static_cast<double>(tensor.size_bytes)),
-        escaped(name_of(tensor)),
-        row + 26,
-        escaped(tensor.origin.type),
-        escaped(place_of(tensor)));
+  const double left = kLeft + width_ + 28;
+  const double kinds = kTop + 12;
+  const double largest = end_of_kinds(blocks_, kinds) + 34;
+  std::vector<std::size_t> groups = at_peak_;
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  const double room = kTop + height_ - largest - 30;
+  return draw_kinds(blocks_, kinds_, left, kinds) +
+         draw_largest(
+             blocks_, groups, static_cast<std::size_t>(std::max(room, 0.0) / 34), left, largest);
+}
+
+std::vector<std::string> Timeline::beginnings() const {
+  std::vector<std::string> all;
+  for (const BlockGroup& group : blocks_.groups) {
+    const std::size_t event = group.first_event;
+    all.push_back(event < present_count_        ? "start"
+                  : axis_ == MemoryAxis::events ? fmt::format("{}", event - present_count_)
+                                                : fmt::format("{:.2f} ms", time_of(event)));
   }
-  return text;
+  return all;
+}
+
+std::string Timeline::peak_lines() const {
+  const double peak = y(static_cast<double>(peak_bytes_));
+  return fmt::format(
+      "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" stroke=\"#c0392b\" "
+      "stroke-dasharray=\"5 4\"/>\n<text class=\"axis\" style=\"fill:#c0392b\" text-anchor=\"end\" "
+      "x=\"{2:.1f}\" y=\"{3:.1f}\">peak {4}</text>\n"
+      "<line x1=\"{5:.1f}\" y1=\"{1:.1f}\" x2=\"{5:.1f}\" y2=\"{6:.1f}\" stroke=\"#c0392b\" "
+      "stroke-dasharray=\"5 4\"/>\n",
+      kLeft,
+      peak,
+      kLeft + width_,
+      peak - 5,
+      readable(static_cast<double>(peak_bytes_)),
+      (x(peak_event_) + x(peak_event_ + 1)) / 2,
+      kTop + height_);
 }
 
 std::string Timeline::svg(const std::string& title) const {
+  const double width = kLeft + width_ + 28 + kTableWidth;
+  const double list_top = kTop + height_ + kBottom + 12;
+  const double list_width = width - kLeft;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" font-family=\"Helvetica, Arial, DejaVu Sans, sans-serif\">\n"
       "<style>.title{{font-size:18px;font-weight:600;fill:#1f2430}}"
       ".head{{font-size:14px;font-weight:600;fill:#1f2430}}.row{{font-size:12.5px;fill:#1f2430}}"
-      ".axis{{font-size:11px;fill:#5b6270}}.in{{font-size:10.5px;fill:#fff}}"
-      ".grid{{stroke:#e3e6eb;stroke-width:1}}polygon{{stroke:#fff;stroke-width:0.6}}</style>\n"
+      ".list{{font-size:10px;fill:#1f2430}}"
+      ".axis{{font-size:11px;fill:#5b6270}}.in{{fill:#fff;pointer-events:none}}"
+      ".grid{{stroke:#e3e6eb;stroke-width:1}}polygon{{stroke-width:0.6}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
       "<text class=\"title\" x=\"{2:.0f}\" y=\"34\">{3}</text>\n",
-      kTableLeft + kTableWidth,
-      kTop + kHeight + kBottom,
+      width,
+      list_top + height_of_list(blocks_, list_width),
       kLeft,
       escaped(title));
-  text += axes();
-  text += base_band();
+  text += axes() + "<g stroke=\"#fff\">\n" + base_band();
   for (const Band& each : bands_) {
-    if (!each.pieces.empty()) {
-      text += band(each);
-    }
+    text += each.pieces.empty() ? "" : band(each);
   }
-  const double peak = y(static_cast<double>(peak_bytes_));
-  text += fmt::format(
-      "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\" stroke=\"#c0392b\" "
-      "stroke-dasharray=\"5 4\"/>\n<text class=\"axis\" style=\"fill:#c0392b\" text-anchor=\"end\" "
-      "x=\"{2:.1f}\" y=\"{3:.1f}\">peak {4}</text>\n",
-      kLeft,
-      peak,
-      kLeft + kWidth,
-      peak - 5,
-      readable(static_cast<double>(peak_bytes_)));
-  text += fmt::format(
-      "<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"#c0392b\" "
-      "stroke-dasharray=\"5 4\"/>\n",
-      (x(peak_event_) + x(peak_event_ + 1)) / 2,
-      peak,
-      kTop + kHeight);
-  return text + table() + "</svg>\n";
+  text += "</g>\n" + peak_lines();
+  for (const Band& each : bands_) {
+    text += each.pieces.empty() ? "" : label(each);
+  }
+  return text + kind_labels() + table() +
+         draw_list(blocks_, beginnings(), kLeft, list_top, list_width) + "</svg>\n";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// hearth-bench trace FILE --by layer|op|line: what takes the time of a traced program.
+// hearth-bench trace FILE --by layer|op|line [--depth N]: what takes the time of a traced program.
 #include <cstdio>
 #include <map>
 #include <string>
@@ -16,22 +16,33 @@ int trace_command(int argc, char** argv) {
   std::string file;
   std::string by = "layer";
   std::string device;
+  std::size_t depth = 0;
   std::size_t rows = 30;
   app.add_option("FILE", file, "The file of the trace")->required();
   app.add_option("--by", by, "layer, op or line")
       ->check(CLI::IsMember({"layer", "op", "line"}))
       ->capture_default_str();
+  app.add_option("--depth",
+                 depth,
+                 "By layer: so many names of a path count, 1 for \"layers\" of \"layers.0.norm\"; "
+                 "without: all")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--device", device, "Of this device alone, cpu:0 say");
   app.add_option("--rows", rows, "The costliest so many")->capture_default_str();
   try {
     app.parse(argc, argv);
+    if (depth > 0 && by != "layer") {
+      throw CLI::ValidationError("--depth", "goes with --by layer");
+    }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const std::map<std::string, TraceKey> keys{
       {"layer", TraceKey::layer}, {"op", TraceKey::op}, {"line", TraceKey::line}};
   const TraceKey key = keys.at(by);
-  std::printf("%s", read_trace(file, key, device).to_text(key, rows).c_str());
+  std::printf(
+      "%s",
+      read_trace(file, {.key = key, .device = device, .depth = depth}).to_text(key, rows).c_str());
   return 0;
 }
 

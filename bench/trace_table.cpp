@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -21,7 +22,7 @@ constexpr int kHost = 1;
 /// Takes the events one by one, as they are read: a long trace has a million.
 class Reader {
  public:
-  Reader(TraceKey key, std::string device) : key_(key), wanted_(std::move(device)) {}
+  explicit Reader(TraceQuestion question) : question_(std::move(question)) {}
 
   void take(const Json& event) {
     const std::string phase = event.value("ph", "");
@@ -39,7 +40,7 @@ class Reader {
     first_ = std::min(first_, begin);
     last_ = std::max(last_, begin + seconds);
     const int process = event.at("pid").get<int>();
-    if (process != kHost && !wanted_.empty() && names_[process] != wanted_) {
+    if (process != kHost && !question_.device.empty() && names_[process] != question_.device) {
       return;
     }
     const std::string track = event.value("cat", "");
@@ -54,9 +55,10 @@ class Reader {
     if (!rest.contains("otherData") || rest.at("otherData").value("writer", "") != "hearth") {
       throw std::runtime_error("no trace of Hearth");
     }
-    if (!wanted_.empty() && std::ranges::find(table_.devices, wanted_) == table_.devices.end()) {
-      throw std::runtime_error(
-          fmt::format("no device '{}': there are {}", wanted_, fmt::join(table_.devices, ", ")));
+    if (!question_.device.empty() &&
+        std::ranges::find(table_.devices, question_.device) == table_.devices.end()) {
+      throw std::runtime_error(fmt::format(
+          "no device '{}': there are {}", question_.device, fmt::join(table_.devices, ", ")));
     }
     table_.dropped_count = rest.at("otherData").at("dropped_events").get<std::int64_t>();
     table_.wall_seconds = std::max(0.0, last_ - first_);
@@ -72,9 +74,10 @@ class Reader {
     static const Json kNone = Json::object();
     const Json& facts = event.contains("args") ? event.at("args") : kNone;
     const std::string op = event.at("name").get<std::string>();
-    const std::string name = key_ == TraceKey::op      ? op
-                             : key_ == TraceKey::layer ? facts.value("layer", "")
-                                                       : facts.value("line", "");
+    const std::string name = question_.key == TraceKey::op ? op
+                             : question_.key == TraceKey::layer
+                                 ? first_names(facts.value("layer", ""), question_.depth)
+                                 : facts.value("line", "");
     TraceRow& row = rows_[name];
     row.name = name;
     row.seconds += seconds;
@@ -86,13 +89,45 @@ class Reader {
     }
   }
 
-  const TraceKey key_;
-  const std::string wanted_;
+  const TraceQuestion question_;
   TraceTable table_;
   std::map<int, std::string> names_;
   std::map<std::string, TraceRow> rows_;
   double first_ = 1e300;
   double last_ = 0;
+};
+
+/// The bytes of a file, one by one. The reader of JSON takes a zero byte for the end: it is an
+/// error here.
+class FileBytes {
+ public:
+  // NOLINTBEGIN(readability-identifier-naming): names of the standard library
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+  // NOLINTEND(readability-identifier-naming)
+
+  FileBytes() = default;
+  explicit FileBytes(std::istream& input) : place_(input) {}
+  char operator*() const {
+    const char byte = *place_;
+    if (byte == '\0') {
+      throw std::runtime_error(fmt::format("byte {} is zero: this is no text", count_));
+    }
+    return byte;
+  }
+  FileBytes& operator++() {
+    ++place_;
+    ++count_;
+    return *this;
+  }
+  friend bool operator==(const FileBytes& a, const FileBytes& b) { return a.place_ == b.place_; }
+
+ private:
+  std::istreambuf_iterator<char> place_;
+  std::int64_t count_ = 0;
 };
 
 std::string readable_time(double seconds) {
@@ -203,12 +238,20 @@ std::string TraceTable::to_text(TraceKey key, std::size_t most_rows) const {
   return text;
 }
 
-TraceTable read_trace(const std::filesystem::path& file, TraceKey key, const std::string& device) {
-  std::ifstream input(file);
+std::string first_names(const std::string& path, std::size_t count) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count && end != std::string::npos; ++i) {
+    end = path.find('.', end + (i > 0 ? 1 : 0));
+  }
+  return count == 0 ? path : path.substr(0, end);
+}
+
+TraceTable read_trace(const std::filesystem::path& file, const TraceQuestion& question) {
+  std::ifstream input(file, std::ios::binary);
   if (!input) {
     throw std::runtime_error(fmt::format("cannot read {}", file.string()));
   }
-  Reader reader(key, device);
+  Reader reader(question);
   // An event is an object in the list of the outer object; it is taken and let go.
   constexpr int kEventDepth = 2;
   const auto on_part = [&](int depth, Json::parse_event_t what, Json& part) {
@@ -219,7 +262,7 @@ TraceTable read_trace(const std::filesystem::path& file, TraceKey key, const std
     return true;
   };
   try {
-    const Json rest = Json::parse(input, on_part);
+    const Json rest = Json::parse(FileBytes(input), FileBytes(), on_part);
     return std::move(reader).finish(rest);
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), json_fault(error)));

@@ -34,10 +34,19 @@ struct TraceTable {
   [[nodiscard]] std::string to_text(TraceKey key, std::size_t most_rows) const;
 };
 
-/// `device`: its name, or empty for all. Errors: std::runtime_error where it is no such file or
+/// What is added up.
+struct TraceQuestion {
+  TraceKey key = TraceKey::layer;
+  std::string device = {};  ///< Its name; empty: all.
+  std::size_t depth = 0;    ///< By layer: so many names of a path count; 0: all.
+};
+
+/// Errors: std::runtime_error where it is no such file, with the place at which it is none, or
 /// knows no such device.
 [[nodiscard]] TraceTable read_trace(const std::filesystem::path& file,
-                                    TraceKey key,
-                                    const std::string& device);
+                                    const TraceQuestion& question);
+
+/// The first so many names of a path: "layers.0" of "layers.0.attention" and 2; 0: all.
+[[nodiscard]] std::string first_names(const std::string& path, std::size_t count);
 
 }  // namespace hearth::bench

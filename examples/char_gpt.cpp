@@ -100,12 +100,16 @@ int main(int argc, char** argv) try {
                                  .schedule = hearth::LinearRate{},
                                  .seed = 1};
   CLI::App app{"A small GPT that learns a text letter by letter."};
+  app.option_defaults()->always_capture_default();
+  app.footer(
+      "HEARTH_DATA_DIR in the environment: its shakespeare/input.txt is learnt, else counting.");
   app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
-  app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1000));
-  app.add_option("--steps", steps, "end after so many; 0: all")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--seed", options.seed)->check(CLI::Range(0, 1'000'000));
-  app.add_option("--weights", weights, "begin with those of a file");
-  app.add_option("--folder", options.folder, "for weights, figures and a report");
+  app.add_option("--epochs", options.epochs, "times over the text")->check(CLI::Range(1, 1000));
+  app.add_option("--steps", steps, "end after so many; 0: never")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--seed", options.seed, "of weights, order and letters")
+      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--weights", weights, "a file to begin with; without: at random");
+  app.add_option("--folder", options.folder, "for weights, figures and a report; without: none");
   CLI11_PARSE(app, argc, argv);
   options.callbacks.push_back({.on_step = [&](const auto& step, hearth::RunControl& control) {
     control.stop = step.step == steps;

@@ -9,7 +9,7 @@
 // those that have waited for half of their limit, so that the others make it.
 #include "client_run.hpp"
 #include "concurrent_inference_options.hpp"
-#include "digit_networks.hpp"
+#include "digit_pictures.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -23,11 +23,11 @@
 
 namespace {
 
-using concurrent_inference::Cnn;
 using concurrent_inference::Figures;
-using concurrent_inference::Mlp;
 using concurrent_inference::Options;
 using concurrent_inference::Run;
+using digits::Cnn;
+using digits::Mlp;
 
 constexpr const char* kSavedWeights = "checkpoints/mnist";  // where train_mnist puts them
 
@@ -103,11 +103,11 @@ int run(const Options& options) {
               options.clients);
   hearth::Generator generator(1);
   if (name == "cnn") {
-    Cnn model(devices.front(), generator);
+    Cnn model(28, 28, devices.front(), generator);
     hearth::load_weights(model, file);
     return serve(model, devices, pictures, options);
   }
-  Mlp model(devices.front(), generator);
+  Mlp model(28, 28, devices.front(), generator);
   hearth::load_weights(model, file);
   return serve(model, devices, pictures, options);
 }

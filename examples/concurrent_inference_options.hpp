@@ -30,7 +30,7 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
     const double number = std::strtod(text.c_str(), nullptr);
     return number > 0 && number <= 1e6 ? "" : text + " is not above 0 and at most 1000000";
   };
-  app.add_option("--seconds", options.seconds, "how long")
+  app.add_option("--seconds", options.seconds, "how long, in seconds")
       ->check(is_positive)
       ->capture_default_str();
   CLI::Option* const limit =

@@ -1,84 +1,54 @@
-// The networks that train_mnist trains, and pictures of digits to ask them about. A part of
-// concurrent_inference.cpp.
+// The networks that train_mnist trains, and concurrent_inference asks.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
+#include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <hearth/hearth.hpp>
 
-namespace concurrent_inference {
+namespace digits {
 
-using hearth::Tensor;
-
-/// The two networks of train_mnist.
+/// Pixels-512-512-10 with relu.
 struct Mlp {
   hearth::Linear a, b, c;
-  Mlp(const hearth::Device& device, hearth::Generator& generator)
-      : a({.in = 784, .out = 512}, device, generator),
+  Mlp(std::int64_t height,
+      std::int64_t width,
+      const hearth::Device& device,
+      hearth::Generator& generator)
+      : a({.in = height * width, .out = 512}, device, generator),
         b({.in = 512, .out = 512}, device, generator),
         c({.in = 512, .out = 10}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
+  [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) const {
     return c.forward(relu(b.forward(relu(a.forward(flatten(x, 1))))));
   }
   HEARTH_MODULE(Mlp, a, b, c)
 };
+
+/// Two 3×3 convolutions with relu and 2×2 max pooling, and a linear layer.
 struct Cnn {
   hearth::Conv2d a, b;
   hearth::Linear c;
-  Cnn(const hearth::Device& device, hearth::Generator& generator)
+  Cnn(std::int64_t height,
+      std::int64_t width,
+      const hearth::Device& device,
+      hearth::Generator& generator)
       : a({.in = 1, .out = 32, .padding = {1, 1}}, device, generator),
         b({.in = 32, .out = 64, .padding = {1, 1}}, device, generator),
-        c({.in = 3136, .out = 10}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    Tensor y = max_pool2d(relu(a.forward(x)));
+        c({.in = 64 * pooled(height) * pooled(width), .out = 10}, device, generator) {}
+  [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) const {
+    hearth::Tensor y = max_pool2d(relu(a.forward(x)));
     y = max_pool2d(relu(b.forward(std::move(y))));
     return c.forward(flatten(std::move(y), 1));
+  }
+  /// What two poolings leave of a side.
+  static std::int64_t pooled(std::int64_t side) {
+    if (side < 4) {
+      throw std::runtime_error("--model cnn needs pictures of 4x4 pixels or more; mlp takes any");
+    }
+    return side / 2 / 2;
   }
   HEARTH_MODULE(Cnn, a, b, c)
 };
 
-/// Two epochs on built-in digits, for users who have not run train_mnist yet.
-inline Mlp trained_now(const hearth::Runtime& runtime, const hearth::Device& device) {
-  hearth::Generator generator(1);
-  Mlp model(device, generator);
-  const hearth::ImageDataset digits(hearth::make_digits({.count = 8000, .seed = 1}),
-                                    {.mean = 0.1307F, .deviation = 0.3081F});
-  hearth::DataLoader loader(digits, runtime.executor(), {.batch_size = 64});
-  hearth::Adam adam({.learning_rate = 1e-3});
-  for (int epoch = 0; epoch < 2; ++epoch) {
-    while (const auto batch = loader.next(device)) {
-      auto result = hearth::value_and_grad(model, [&](const Mlp& tracked) {
-        return cross_entropy(tracked.forward(batch->inputs), batch->targets);
-      });
-      adam.step(model, std::move(result.gradients)).get();
-    }
-  }
-  return model;
-}
-
-/// Pictures that train_mnist tests with, and does not train on.
-inline hearth::ImageDataset test_pictures(const std::string& data) {
-  constexpr hearth::ImageOptions kLikeTraining{.mean = 0.1307F, .deviation = 0.3081F};
-  if (data == "builtin") {
-    return hearth::ImageDataset(hearth::make_digits({.count = 2000, .seed = 1, .first = 12000}),
-                                kLikeTraining);
-  }
-  if (data != "mnist") {
-    return hearth::ImageDataset(hearth::find_mnist(data).test, kLikeTraining);
-  }
-  const char* root =
-      std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before the clients
-  if (root == nullptr) {
-    throw std::runtime_error(
-        "the pictures of 'mnist' are in mnist/ of the folder HEARTH_DATA_DIR, which is not set; "
-        "--data builtin asks about the built-in ones");
-  }
-  return hearth::ImageDataset(hearth::find_mnist(std::filesystem::path(root) / "mnist").test,
-                              kLikeTraining);
-}
-
-}  // namespace concurrent_inference
+}  // namespace digits

@@ -87,10 +87,13 @@ int main(int argc, char** argv) try {
                                  .batch_size = 64,
                                  .metrics = {hearth::accuracy_metric()}};
   CLI::App app{"Sorts news by the words in them."};
+  app.option_defaults()->always_capture_default();
+  app.footer(
+      "HEARTH_DATA_DIR in the environment: its ag_news/test.csv is read, else news are made up.");
   app.add_option("--devices", devices, "they share each batch")->delimiter(',');
-  app.add_option("--epochs", options.epochs)->check(CLI::Range(1, 1000));
-  app.add_option("--seed", options.seed)->check(CLI::Range(0, 1'000'000));
-  app.add_option("--weights", weights, "begin with those of a file");
+  app.add_option("--epochs", options.epochs, "times over the rows")->check(CLI::Range(1, 1000));
+  app.add_option("--seed", options.seed, "of weights and order")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--weights", weights, "a file to begin with; without: at random");
   CLI11_PARSE(app, argc, argv);
 
   const hearth::CsvTable news =

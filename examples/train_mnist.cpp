@@ -3,6 +3,7 @@
 //   --optimizer adam --json FILE
 // Ctrl-C, or SIGTERM, finishes the step under way, saves weights and training state and ends;
 // --resume goes on from there, to the same bits.
+#include "digit_networks.hpp"
 #include "train_mnist_options.hpp"
 
 #include <chrono>
@@ -24,47 +25,6 @@ namespace {
 
 using hearth::Tensor;
 using train_mnist::Options;
-
-/// Pixels-512-512-10 with relu.
-struct Mlp {
-  hearth::Linear a, b, c;
-  Mlp(const hearth::LabelledImages& images,
-      const hearth::Device& device,
-      hearth::Generator& generator)
-      : a({.in = images.height * images.width, .out = 512}, device, generator),
-        b({.in = 512, .out = 512}, device, generator),
-        c({.in = 512, .out = 10}, device, generator) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    return c.forward(relu(b.forward(relu(a.forward(flatten(x, 1))))));
-  }
-  HEARTH_MODULE(Mlp, a, b, c)
-};
-
-/// Two 3×3 convolutions with relu and 2×2 max pooling, and a linear layer.
-struct Cnn {
-  hearth::Conv2d a, b;
-  hearth::Linear c;
-  Cnn(const hearth::LabelledImages& images,
-      const hearth::Device& device,
-      hearth::Generator& generator)
-      : a({.in = 1, .out = 32, .padding = {1, 1}}, device, generator),
-        b({.in = 32, .out = 64, .padding = {1, 1}}, device, generator),
-        c({.in = 64 * pooled(images.height) * pooled(images.width), .out = 10}, device, generator) {
-  }
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    Tensor y = max_pool2d(relu(a.forward(x)));
-    y = max_pool2d(relu(b.forward(std::move(y))));
-    return c.forward(flatten(std::move(y), 1));
-  }
-  /// What two poolings leave of a side.
-  static std::int64_t pooled(std::int64_t side) {
-    if (side < 4) {
-      throw std::runtime_error("--model cnn needs pictures of 4x4 pixels or more; mlp takes any");
-    }
-    return side / 2 / 2;
-  }
-  HEARTH_MODULE(Cnn, a, b, c)
-};
 
 hearth::MnistData load_data(const Options& options) {
   if (options.data == "builtin") {
@@ -158,7 +118,7 @@ void train(const hearth::Runtime& runtime, hearth::MnistData data, const Options
     return cross_entropy(outputs, targets);
   };
   hearth::Generator generator(options.seed);
-  Model model(data.train, runtime.devices().front(), generator);
+  Model model(data.train.height, data.train.width, runtime.devices().front(), generator);
   const hearth::ImageOptions scale{.mean = 0.1307F, .deviation = 0.3081F};
   const hearth::ImageDataset train_set(std::move(data.train), scale);
   const hearth::ImageDataset test_set(std::move(data.test), scale);
@@ -207,9 +167,9 @@ void run(const Options& options) {
   hearth::MnistData data = load_data(options);
   std::printf("data: %s\n", data.description.c_str());
   if (options.model == "mlp") {
-    train<Mlp>(runtime, std::move(data), options);
+    train<digits::Mlp>(runtime, std::move(data), options);
   } else {
-    train<Cnn>(runtime, std::move(data), options);
+    train<digits::Cnn>(runtime, std::move(data), options);
   }
 }
 

@@ -36,10 +36,10 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--devices", options.devices, "devices, with commas between them")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--model", options.model)
+  app.add_option("--model", options.model, "the network")
       ->check(CLI::IsMember({"mlp", "cnn"}))
       ->capture_default_str();
-  app.add_option("--epochs", options.epochs)
+  app.add_option("--epochs", options.epochs, "times over the pictures")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")
@@ -54,7 +54,7 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
         return rate > 0 && rate <= 1e3 ? "" : text + " is not above 0 and at most 1000";
       })
       ->capture_default_str();
-  app.add_option("--seed", options.seed)
+  app.add_option("--seed", options.seed, "of weights and order")
       ->check([](const std::string& text) {
         const bool is_number =
             text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
@@ -67,7 +67,8 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_flag("--resume", options.resume, "go on with the run in the checkpoint folder");
-  app.add_option("--json", options.json, "file for one JSON object with the figures");
+  app.add_option(
+      "--json", options.json, "file for one JSON object with the figures; without: none");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -58,6 +58,7 @@
 #include <hearth/modules/state_updates.hpp>
 #include <hearth/modules/table_encoder.hpp>
 #include <hearth/modules/tensor_ref.hpp>
+#include <hearth/modules/tensor_visitor.hpp>
 #include <hearth/modules/token_windows.hpp>
 #include <hearth/modules/training_console.hpp>
 #include <hearth/modules/training_history.hpp>

@@ -98,21 +98,17 @@ Metadata load_weights(Model& model,
   return load_weights(model, where, LoadWeightsOptions{}, loc).metadata;
 }
 
-// For what is no module: the compiler says so in one sentence.
+// For what is no module.
 template <class Model>
 requires(!Module<Model>) void save_weights(const Model& /*model*/,
                                            const std::filesystem::path& /*where*/,
                                            const Metadata& /*metadata*/ = {}) {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
 }
 template <class Model>
 requires(!Module<Model>) Metadata
     load_weights(Model& /*model*/, const std::filesystem::path& /*where*/) {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
   return {};
 }
 

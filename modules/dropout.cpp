@@ -15,12 +15,12 @@ Dropout::Dropout(const Config& config, SourceLoc loc) : p(config.p) {
 }
 
 Tensor Dropout::forward(Arg x, Mode mode, Generator& generator) const {
-  return mode == Mode::train ? dropout(x, p, generator) : taken(x, kModuleName);
+  return mode == Mode::train ? dropout(x, p, generator) : taken(x, module_name());
 }
 
 Tensor Dropout::forward(Arg x, Mode mode) const {
   if (mode == Mode::eval || p == 0) {
-    return taken(x, kModuleName);
+    return taken(x, module_name());
   }
   return dropout(x, p, current_generator("Dropout", x.location()));
 }

@@ -52,7 +52,7 @@ GruResult Gru::run(Arg x, const std::optional<Tensor>& state) const {
     return output;
   };
   Tensor output =
-      detail::run_layers(layers, config.bidirectional, taken(x, kModuleName), loc, direction);
+      detail::run_layers(layers, config.bidirectional, taken(x, module_name()), loc, direction);
   return {std::move(output), stack(last, 0, loc)};
 }
 

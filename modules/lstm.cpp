@@ -53,7 +53,7 @@ LstmResult Lstm::run(Arg x, const std::optional<LstmState>& state) const {
     return output;
   };
   Tensor output =
-      detail::run_layers(layers, config.bidirectional, taken(x, kModuleName), loc, direction);
+      detail::run_layers(layers, config.bidirectional, taken(x, module_name()), loc, direction);
   return {std::move(output), {stack(last_hidden, 0, loc), stack(last_cell, 0, loc)}};
 }
 

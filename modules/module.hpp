@@ -13,6 +13,7 @@
 #include <hearth/modules/module_parts.hpp>
 #include <hearth/modules/named_tensor.hpp>
 #include <hearth/modules/tensor_ref.hpp>
+#include <hearth/modules/tensor_visitor.hpp>
 
 #include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/device.hpp>
@@ -40,19 +41,18 @@
 /// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
 /// std::tuple; a std::optional has its content's path, or none. The tensor is const where the
 /// module is; fn may take it as an auto&, and sees then which one is a Buffer: state that is not
-/// trained. Members of other types (options, numbers) are passed by; pointers do not compile, nor
-/// does a struct inside a function: C++ allows no templates there.
-#define HEARTH_MODULE(Type, ...)                                             \
-  [[maybe_unused]] static constexpr std::string_view kModuleName = #Type;    \
-  template <class HearthFn>                                                  \
-  void visit(const std::string& hearth_prefix, HearthFn&& hearth_fn) {       \
-    ::hearth::detail::visit_members(                                         \
-        hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);  \
-  }                                                                          \
-  template <class HearthFn>                                                  \
-  void visit(const std::string& hearth_prefix, HearthFn&& hearth_fn) const { \
-    ::hearth::detail::visit_members(                                         \
-        hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);  \
+/// trained. Members of other types (options, numbers) are passed by; pointers do not compile. The
+/// struct may stand inside a function. module_name() is "Classifier", for messages.
+#define HEARTH_MODULE(Type, ...)                                                               \
+  static constexpr std::string_view module_name() noexcept {                                   \
+    return #Type;                                                                              \
+  }                                                                                            \
+  void visit(const std::string& hearth_prefix, ::hearth::TensorVisitor hearth_fn) {            \
+    ::hearth::detail::visit_members(                                                           \
+        hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);                    \
+  }                                                                                            \
+  void visit(const std::string& hearth_prefix, ::hearth::ConstTensorVisitor hearth_fn) const { \
+    ::hearth::detail::visit_const(*this, hearth_prefix, hearth_fn);                            \
   }
 
 namespace hearth {
@@ -198,12 +198,10 @@ void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
   }
 }
 
-// For what is no module: the compiler says so in one sentence.
+// For what is no module.
 template <class Model>
 requires(!Module<Model>) Model fork(const Model& model, const Device& /*device*/) {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
   return model;
 }
 

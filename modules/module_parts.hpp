@@ -4,6 +4,8 @@
 // module always gives the same paths.
 #pragma once
 
+#include <hearth/modules/tensor_visitor.hpp>
+
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/visit.hpp>
 
@@ -143,15 +145,32 @@ void visit_part(const std::string& path, Part& part, Fn& fn) {
   }
 }
 
-template <class Fn, class... Members>
+template <class Member>
+void visit_member(const std::string& path, Member& member, const TensorVisitor& fn) {
+  if (fn.reader() != nullptr) {
+    visit_part(path, std::as_const(member), *fn.reader());
+  } else if constexpr (!std::is_const_v<Member>) {
+    visit_part(path, member, fn);
+  }
+}
+
+template <class... Members>
 void visit_members([[maybe_unused]] const std::string& prefix,
                    [[maybe_unused]] std::string_view names,
-                   [[maybe_unused]] Fn& fn,
+                   [[maybe_unused]] const TensorVisitor& fn,
                    Members&... members) {
   static_assert((!is_unnamed_layer<std::remove_cv_t<Members>>() && ...),
                 "a member has forward() and is no module: name its members with "
                 "HEARTH_MODULE(Type, members...) inside of its struct");
-  (visit_part(join_path(prefix, take_name(names)), members, fn), ...);
+  static_assert(((!std::is_const_v<Members> || !holds_tensors<std::remove_cv_t<Members>>()) && ...),
+                "a member with tensors is const: training, loading and moving replace them");
+  (visit_member(join_path(prefix, take_name(names)), members, fn), ...);
+}
+
+/// Names are said once, in the visit() of a module that is not const: nothing is written by it.
+template <class Part>
+void visit_const(const Part& part, const std::string& prefix, const ConstTensorVisitor& fn) {
+  const_cast<Part&>(part).visit(prefix, TensorVisitor::reading(fn));
 }
 
 }  // namespace hearth::detail

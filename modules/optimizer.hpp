@@ -20,12 +20,10 @@ class Optimizer final {
   Optimizer(Adam adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
   Optimizer(AdamW adam) : content_(std::move(adam)) {}  // NOLINT(google-explicit-constructor)
 
-  // For what is no module: the compiler says so in one sentence.
+  // For what is no module.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
-    static_assert(sizeof(Model) == 0,
-                  "this model is no module: name its members with HEARTH_MODULE(Type, "
-                  "members...) inside of its struct");
+    static_assert(detail::NoModule<Model>::kIsRefused);
   }
   /// As Sgd's and Adam's.
   template <Module Model>

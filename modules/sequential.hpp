@@ -47,7 +47,7 @@ concept Takes = TakesArg<Layer, More...> || TakesTensor<Layer, More...>;
 template <class... Layers>
 class Sequential final {
  public:
-  static constexpr std::string_view kModuleName = "Sequential";
+  static constexpr std::string_view module_name() noexcept { return "Sequential"; }
   static_assert((!detail::is_unnamed_layer<Layers>() && ...),
                 "a layer has forward() and is no module: name its members with "
                 "HEARTH_MODULE(Type, members...) inside of its struct");
@@ -105,7 +105,7 @@ class Sequential final {
   template <class Step>
   [[nodiscard]] Tensor run(const Arg& x, Step step) const {
     const SourceLoc loc = x.location();
-    Tensor value = taken(x, kModuleName);
+    Tensor value = taken(x, module_name());
     std::apply([&](const auto&... layers) { ((value = step(layers, std::move(value), loc)), ...); },
                layers_);
     return value;

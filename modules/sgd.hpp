@@ -32,12 +32,10 @@ class Sgd final {
   /// without momentum or with dampening, or a group sets nothing.
   explicit Sgd(const Config& config, SourceLoc loc = SourceLoc::current());
 
-  // For what is no module: the compiler says so in one sentence.
+  // For what is no module.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
-    static_assert(sizeof(Model) == 0,
-                  "this model is no module: name its members with HEARTH_MODULE(Type, "
-                  "members...) inside of its struct");
+    static_assert(detail::NoModule<Model>::kIsRefused);
   }
   /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
   /// at once; their memory is reused where nobody else holds them.

@@ -28,7 +28,7 @@ Tensor run(const Layer& layer, const Arg& input, const Attend& attend, const Dro
   const auto around = [&](const Tensor& x, Tensor branch) {
     return add(Arg(x, loc), arg(drop(std::move(branch))));
   };
-  Tensor x = taken(input, Layer::kModuleName);
+  Tensor x = taken(input, Layer::module_name());
   if (layer.norm_first) {
     x = around(x, attend(layer.norm1.forward(Arg(x, loc))));
     return around(x, feed_forward(layer.norm2.forward(Arg(x, loc))));

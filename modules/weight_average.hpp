@@ -27,7 +27,7 @@ namespace hearth {
 /// Optim. 30 (1992); with decay and its correction as in Kingma, Ba, Adam, arXiv:1412.6980.
 class WeightAverage final {
  public:
-  static constexpr std::string_view kModuleName = "WeightAverage";
+  static constexpr std::string_view module_name() noexcept { return "WeightAverage"; }
 
   /// Errors: ArgumentError when the decay is not in [0, 1).
   explicit WeightAverage(double decay, SourceLoc loc = SourceLoc::current());

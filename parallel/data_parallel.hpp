@@ -39,12 +39,10 @@ concept BatchDivider = requires(Divide& divide, const std::vector<Device>& devic
       std::same_as<decltype(divide(devices)), std::vector<std::vector<Shard>>>;
 };
 
-/// For a model that is no module: the compiler says so in one sentence.
+/// For a model that is no module.
 template <class Model, BatchShard Shard>
 class DataParallel {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
 
  public:
   template <class Loss>

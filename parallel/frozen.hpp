@@ -76,12 +76,10 @@ template <Module Model>
   return Frozen<Model>(std::move(copy), std::move(device));
 }
 
-// For what is no module: the compiler says so in one sentence.
+// For what is no module.
 template <class Model>
 requires(!Module<Model>) const Model* freeze(const Model& model) {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
   return &model;
 }
 

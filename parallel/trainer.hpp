@@ -46,15 +46,13 @@ concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
   source.set_world(1);
 };
 
-/// For a model that is no module: the compiler says so in one sentence.
+/// For a model that is no module.
 template <class Model, BatchShard Shard = HostBatch>
 class Trainer {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
 
  public:
-  template <class Loss>
+  template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,
           const Model& model,
           Loss loss,
@@ -74,6 +72,7 @@ class Trainer {
 ///                                 where the model takes one;
 ///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
 ///                                 sources, their Shard&), context a LossContext.
+/// A function of the first form may have overloads, as cross_entropy has.
 /// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
 /// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
 /// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
@@ -83,7 +82,7 @@ class Trainer<Model, Shard> final {
  public:
   /// Takes the model and gives each device a copy of it.
   /// Errors: those of DataParallel.
-  template <class Loss>
+  template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,
           Model model,
           Loss loss,
@@ -99,7 +98,7 @@ class Trainer<Model, Shard> final {
                   parallel_options(),
                   where) {}
   /// A trainer uses the runtime, which a temporary would not outlive.
-  template <class Loss>
+  template <class Loss = detail::LossFunction>
   Trainer(const Runtime&& runtime,
           Model model,
           Loss loss,
@@ -347,7 +346,7 @@ class Trainer<Model, Shard> final {
   DataParallel<Model, Shard> parallel_;
 };
 
-template <class Model, class Loss>
+template <class Model, class Loss = detail::LossFunction>
 Trainer(const Runtime&, Model, Loss, TrainerOptions, SourceLoc = SourceLoc::current())
     -> Trainer<Model, HostBatch>;
 

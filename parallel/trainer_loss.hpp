@@ -33,6 +33,24 @@ struct LossContext {
 
 namespace detail {
 
+/// Which of a loss function's overloads a Trainer takes: their name alone has no type.
+class LossFunction final {
+ public:
+  LossFunction(Tensor (*function)(Arg, Arg))  // NOLINT(google-explicit-constructor)
+      : function_([function](const Tensor& outputs, const Tensor& targets) {
+          return function(outputs, targets);
+        }) {}
+  LossFunction(Tensor (*function)(const Tensor&,
+                                  const Tensor&))  // NOLINT(google-explicit-constructor)
+      : function_(function) {}
+  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const {
+    return function_(outputs, targets);
+  }
+
+ private:
+  std::function<Tensor(const Tensor&, const Tensor&)> function_;
+};
+
 template <class Model, class Shard>
 using TrainerLoss = std::function<LossOutputs(const Model&, Shard&, const LossContext&)>;
 
@@ -78,15 +96,22 @@ inline constexpr bool kCanHaveWeight =
 template <class Model, class Shard, class Loss>
 [[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss) {
   constexpr bool kIsWhole = WholeLoss<Loss, Model, Shard>;
-  static_assert(kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>),
+  constexpr bool kCanBeCalled = kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>);
+  constexpr bool kHasResult =
+      kIsLossResult<typename decltype(loss_result<Model, Shard, Loss>())::type>;
+  static_assert(kCanBeCalled,
                 "a Trainer's loss function is called as loss(outputs, targets) or as "
                 "loss(model, batch, context)");
-  static_assert(kIsLossResult<typename decltype(loss_result<Model, Shard, Loss>())::type>,
+  static_assert(kHasResult || !kCanBeCalled,
                 "a Trainer's loss function returns a Tensor, a LossSum or a LossOutputs");
-  return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
-    if constexpr (!std::is_same_v<Shard, HostBatch>) {
+  if constexpr (!kCanBeCalled || !kHasResult) {
+    return {};
+  } else if constexpr (!std::is_same_v<Shard, HostBatch>) {
+    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
       return loss_outputs(loss(model, shard, context));
-    } else {
+    };
+  } else {
+    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
       Batch batch = std::move(shard).to(context.device, context.where);
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
@@ -97,8 +122,8 @@ template <class Model, class Shard, class Loss>
         result.targets = std::move(batch.targets);
         return result;
       }
-    }
-  };
+    };
+  }
 }
 
 /// What one rank says of its part of a batch.

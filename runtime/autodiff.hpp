@@ -137,16 +137,14 @@ template <class Model, class Fn>
       std::move(value), Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
 }
 
-/// For a model that is no module: says so in one sentence.
+/// For a model that is no module.
 template <class Model, class Fn>
 requires(!detail::HasVisit<Model>)
     ValueAndGradients<Tensor> value_and_grad(const Model& /*model*/,
                                              Fn&& /*fn*/,
                                              const GradientHook& /*on_ready*/ = {},
                                              SourceLoc /*loc*/ = SourceLoc::current()) {
-  static_assert(sizeof(Model) == 0,
-                "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+  static_assert(detail::NoModule<Model>::kIsRefused);
   return {};
 }
 

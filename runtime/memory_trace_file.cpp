@@ -137,6 +137,11 @@ Result<std::vector<DeviceMemoryTrace>> read_memory_traces(const std::filesystem:
   HEARTH_TRY(const std::vector<std::byte> bytes, read_file(file));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),  // NOLINT: bytes as text
                               bytes.size());
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return Error{
+        .code = ErrorCode::bad_format,  // the parser would take it for the end
+        .text = fmt::format("file {}: byte {} is zero: no memory trace", file.string(), zero)};
+  }
   try {
     const Json json = Json::parse(text);
     if (json.at("hearth_memory_trace").get<int>() != kVersion) {

@@ -1,4 +1,5 @@
-// Whether a type has visit(), which HEARTH_MODULE gives a struct. Header-internal.
+// Whether a type has visit(), which HEARTH_MODULE gives a struct; what the compiler says where it
+// is missing. Header-internal.
 // Threads: any.
 #pragma once
 
@@ -15,6 +16,15 @@ struct AnyVisitor {
 template <class T>
 concept HasVisit = requires(T& part, const std::string& prefix, AnyVisitor& visitor) {
   part.visit(prefix, visitor);
+};
+
+/// For overloads that take what is no module: the compiler says so in one sentence.
+template <class Model>
+struct NoModule {
+  static_assert(sizeof(Model) == 0,
+                "this model is no module: name its members with HEARTH_MODULE(Type, "
+                "members...) inside of its struct");
+  static constexpr bool kIsRefused = true;
 };
 
 }  // namespace hearth::detail

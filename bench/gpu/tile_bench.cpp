@@ -30,6 +30,7 @@
 #include "backends/vulkan/launch_encoder.hpp"
 #include "backends/vulkan/physical_list.hpp"
 #include "backends/vulkan/shader_store.hpp"
+#include "bench/gpu/large_gpu.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -56,15 +57,7 @@ class TileEncoder final : public KernelEncoder {
   TileEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops, bool pretends)
       : own_(device, shaders, ops), limits_(device.limits()), pretends_(pretends) {
     if (pretends) {
-      limits_ = {.subgroup_size = 32,
-                 .shared_bytes = 49152,
-                 .most_group_threads = 1024,
-                 .most_groups_x = 2147483647,
-                 .has_f64 = true,
-                 .has_f16_arithmetic = true,
-                 .has_cooperative_matrix = true,
-                 .has_cooperative_bf16 = true,
-                 .multiprocessors = 132};
+      limits_ = kLargeGpu;
     }
     limits_.baked_from = 0;
   }

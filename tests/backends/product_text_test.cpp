@@ -3,6 +3,7 @@
 #include "backends/vulkan/kernels/attention.hpp"
 #include "backends/vulkan/kernels/matrix_product.hpp"
 #include "backends/vulkan/kernels/window_product.hpp"
+#include "bench/gpu/large_gpu.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
@@ -57,16 +58,6 @@ class TextEncoder final : public KernelEncoder {
  private:
   DeviceLimits limits_;
 };
-
-constexpr DeviceLimits kGpu{.subgroup_size = 32,
-                            .shared_bytes = 49152,
-                            .most_group_threads = 1024,
-                            .most_groups_x = 2147483647,
-                            .has_f64 = true,
-                            .has_f16_arithmetic = true,
-                            .has_cooperative_matrix = true,
-                            .has_cooperative_bf16 = true,
-                            .multiprocessors = 132};
 
 // A result at address 0, with what works on it before it is stored.
 class ProductCall final {
@@ -131,7 +122,7 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const std::int64_t size : {1, 3, 31, 64, 300, 1000, 4096, 8192}) {
       for (const int transposed : {0, 1, 2, 3}) {
-        TextEncoder encoder(kGpu);
+        TextEncoder encoder(kLargeGpu);
         const Status status =
             encode(encoder, dtype, size, size, size, (transposed & 1) != 0, (transposed & 2) != 0);
         EXPECT_TRUE(status.has_value())
@@ -143,20 +134,20 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
 
 TEST(ProductText, UsesMatrixUnitsWhereBothSidesLieInEights) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    TextEncoder with(kGpu);
+    TextEncoder with(kLargeGpu);
     ASSERT_TRUE(encode(with, dtype, 64, 64, 64, false, true).has_value());
     EXPECT_EQ(with.cooperative, 1);
-    TextEncoder odd(kGpu);
+    TextEncoder odd(kLargeGpu);
     ASSERT_TRUE(encode(odd, dtype, 64, 64, 63, false, true).has_value());
     EXPECT_EQ(odd.cooperative, 0);
   }
-  TextEncoder f32(kGpu);
+  TextEncoder f32(kLargeGpu);
   ASSERT_TRUE(encode(f32, DType::f32, 64, 64, 64, false, false).has_value());
   EXPECT_EQ(f32.cooperative, 0);
 }
 
 TEST(ProductText, CutsALongDepthOfFewResults) {
-  TextEncoder encoder(kGpu);
+  TextEncoder encoder(kLargeGpu);
   ASSERT_TRUE(encode(encoder, DType::f32, 64, 64, 1 << 20, false, false).has_value());
   EXPECT_EQ(encoder.texts.size(), 2U);  // the parts, and their sum
   EXPECT_GT(encoder.groups, 132);
@@ -171,7 +162,7 @@ TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
       const std::array<TensorView, 2> inputs{TensorView{nullptr, &row, dtype},
                                              TensorView{nullptr, &column, dtype}};
       const Epilogue epilogue{.expression = &expression, .inputs = inputs};
-      TextEncoder encoder(kGpu);
+      TextEncoder encoder(kLargeGpu);
       const Status status = encode(encoder, dtype, size, size, size, false, false, &epilogue);
       ASSERT_TRUE(status.has_value()) << name(dtype) << size << ": " << status.error().text;
       EXPECT_NE(encoder.texts.back().find("epilogue("), std::string::npos);
@@ -182,10 +173,10 @@ TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
 // Sizes in the text, whole tiles and slices: nothing is asked before a load.
 TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
   for (const DType dtype : {DType::f32, DType::f16}) {
-    TextEncoder exact(kGpu);
+    TextEncoder exact(kLargeGpu);
     ASSERT_TRUE(encode(exact, dtype, 4096, 4096, 4096, false, false).has_value());
     EXPECT_NE(exact.texts[0].find("#define EXACT 1"), std::string::npos) << name(dtype);
-    TextEncoder ragged(kGpu);
+    TextEncoder ragged(kLargeGpu);
     ASSERT_TRUE(encode(ragged, dtype, 4096, 4096, 4104, false, false).has_value());
     EXPECT_NE(ragged.texts[0].find("#define EXACT 0"), std::string::npos) << name(dtype);
   }
@@ -201,7 +192,7 @@ TEST(ProductText, WindowsCompileForAGpu) {
                             .out_size = 56,
                             .source_stride = 1,
                             .weight_stride = 1};
-      TextEncoder encoder(kGpu);
+      TextEncoder encoder(kLargeGpu);
       const WindowProduct windows{.dtype = dtype,
                                   .images = 32,
                                   .rows = channels,
@@ -247,7 +238,7 @@ void encode_attention_calls(TextEncoder& encoder, DType dtype, std::int64_t widt
 TEST(AttentionText, CompilesForAGpuOnMatrixUnitsWhereRowsLieInEights) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const std::int64_t width : {64, 96, 63}) {
-      TextEncoder encoder(kGpu);
+      TextEncoder encoder(kLargeGpu);
       encode_attention_calls(encoder, dtype, width, width == 96);
       const bool on_units = (dtype == DType::f16 || dtype == DType::bf16) && width != 63;
       EXPECT_EQ(encoder.cooperative, on_units ? 3 : 0) << name(dtype) << " " << width;

@@ -161,25 +161,41 @@ TEST(ChromeTrace, WritesAFile) {
 
 // The rules themselves: each of these breaks one.
 TEST(TraceSchema, FindsWhatPerfettoWouldNotShow) {
-  const auto faults = [](const char* events) {
-    return testing::schema_faults(nlohmann::json::parse(fmt::format(R"({{"traceEvents":[
-      {{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{{"name":"p"}}}},
-      {{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{{"name":"t"}}}},{}]}})",
-                                                                    events)))
-        .size();
+  const auto faults = [](const std::string& events) {
+    const std::string names =
+        R"({"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"p"}},)"
+        R"({"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"t"}},)";
+    return testing::schema_faults(
+        nlohmann::json::parse(R"({"traceEvents":[)" + names + events + "]}"));
   };
-  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5})"), 0U);
-  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0})"), 1U);
-  EXPECT_EQ(faults(R"({"ph":"X","pid":1,"tid":1,"ts":0,"dur":5})"), 1U);
-  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":2,"ts":0,"dur":5})"), 1U);
-  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5},
-                      {"ph":"X","name":"b","pid":1,"tid":1,"ts":3,"dur":5})"),
-            1U);
-  EXPECT_EQ(faults(R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":4,"dur":1},
-                      {"ph":"X","name":"b","pid":1,"tid":1,"ts":3,"dur":1})"),
-            1U);
-  EXPECT_EQ(faults(R"({"ph":"C","name":"m","pid":1,"tid":0,"ts":0,"args":{"live":"much"}})"), 1U);
-  EXPECT_EQ(faults(R"({"ph":"M","name":"nonsense","pid":1,"tid":0,"args":{}})"), 1U);
+  const std::string span = R"({"ph":"X","name":"a","cat":"c","pid":1,"tid":1,)";
+  const std::string counter = R"({"ph":"C","name":"m","pid":1,"tid":0,)";
+  EXPECT_EQ(faults(span + R"("ts":0,"dur":5})"), std::vector<std::string>{});
+  EXPECT_EQ(faults(counter + R"("ts":0,"args":{"live":3}})"), std::vector<std::string>{});
+  const std::vector<std::string> wrong{
+      span + R"("ts":0})",
+      span + R"("ts":"0","dur":5})",
+      span + R"("ts":-1,"dur":5})",
+      span + R"("ts":0,"dur":-5})",
+      span + R"("ts":0,"dur":5,"args":[3]})",
+      span + R"("ts":0,"dur":5},)" + span + R"("ts":3,"dur":5})",
+      span + R"("ts":4,"dur":1},)" + span + R"("ts":3,"dur":1})",
+      R"({"ph":"X","cat":"c","pid":1,"tid":1,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"","cat":"c","pid":1,"tid":1,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"a","cat":"c","pid":"1","tid":1,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"a","cat":"c","pid":1,"tid":1.5,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"a","cat":"c","pid":1,"tid":2,"ts":0,"dur":5})",
+      R"({"ph":"X","name":"a","cat":"c","pid":7,"tid":1,"ts":0,"dur":5})",
+      R"({"ph":"B","name":"a","cat":"c","pid":1,"tid":1,"ts":0})",
+      R"({"ph":"s","name":"a","cat":"c","pid":1,"tid":1,"ts":0,"id":3})",
+      counter + R"("ts":0,"args":{}})",
+      counter + R"("ts":0,"args":{"live":"much"}})",
+      counter + R"("ts":0,"args":{"live":3}},)" + counter + R"("ts":1,"args":{"dead":3}})",
+      R"({"ph":"M","name":"nonsense","pid":1,"tid":0,"args":{}})"};
+  for (const std::string& events : wrong) {
+    EXPECT_FALSE(faults(events).empty()) << events;
+  }
 }
 
 }  // namespace

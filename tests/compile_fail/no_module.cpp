@@ -1,4 +1,5 @@
-// A struct without HEARTH_MODULE, where a module is needed.
+// A struct without HEARTH_MODULE, where a module is needed: one use a case, and all of them where
+// it is one.
 #include <utility>
 #include <vector>
 
@@ -9,30 +10,49 @@ struct Net {
   [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) const { return inner.forward(x); }
 #ifndef HEARTH_MUST_FAIL
   HEARTH_MODULE(Net, inner)
+#define HEARTH_SAVED
+#define HEARTH_LOADED
+#define HEARTH_DIFFERENTIATED
+#define HEARTH_TRAINED
+#define HEARTH_PARALLEL
+#define HEARTH_FORKED
+#define HEARTH_FROZEN
+#define HEARTH_STEPPED
+#define HEARTH_IN_SEQUENTIAL
+#define HEARTH_MEMBER
+#define HEARTH_LISTED
 #endif
 };
 
-#if defined(HEARTH_SAVED)
-void use(const Net& net) {
+#ifdef HEARTH_SAVED
+void save(const Net& net) {
   hearth::save_weights(net, "folder");
 }
-#elif defined(HEARTH_LOADED)
-void use(Net& net) {
+#endif
+
+#ifdef HEARTH_LOADED
+void load(Net& net) {
   hearth::load_weights(net, "folder");
 }
-#elif defined(HEARTH_DIFFERENTIATED)
-double use(const Net& net, const hearth::Tensor& x) {
+#endif
+
+#ifdef HEARTH_DIFFERENTIATED
+double differentiate(const Net& net, const hearth::Tensor& x) {
   auto [loss, gradients] =
       hearth::value_and_grad(net, [&](const Net& tracked) { return sum(tracked.forward(x)); });
   return loss.item() + gradients.norm().item();
 }
-#elif defined(HEARTH_TRAINED)
-void use(const hearth::Runtime& runtime, const Net& net, const hearth::Dataset& data) {
+#endif
+
+#ifdef HEARTH_TRAINED
+void train(const hearth::Runtime& runtime, const Net& net, const hearth::Dataset& data) {
   hearth::Trainer trainer(runtime, net, hearth::CrossEntropyLoss(), {.epochs = 2});
   trainer.fit(data);
 }
-#elif defined(HEARTH_PARALLEL)
-void use(const hearth::Runtime& runtime, const Net& net, std::vector<hearth::HostBatch> batch) {
+#endif
+
+#ifdef HEARTH_PARALLEL
+void step(const hearth::Runtime& runtime, const Net& net, std::vector<hearth::HostBatch> batch) {
   hearth::DataParallel<Net, hearth::HostBatch> trainer(
       runtime,
       net,
@@ -42,33 +62,48 @@ void use(const hearth::Runtime& runtime, const Net& net, std::vector<hearth::Hos
       {});
   trainer.step(std::move(batch));
 }
-#elif defined(HEARTH_FORKED)
-void use(const Net& net, const hearth::Device& device) {
-  const Net copy = hearth::fork(net, device);
+#endif
+
+#ifdef HEARTH_FORKED
+void copy(const Net& net, const hearth::Device& device) {
+  const Net forked = hearth::fork(net, device);
 }
-#elif defined(HEARTH_FROZEN)
-void use(const Net& net) {
+#endif
+
+#ifdef HEARTH_FROZEN
+void freeze_it(const Net& net) {
   static_cast<void>(hearth::freeze(net));
 }
-#elif defined(HEARTH_STEPPED)
-void use(hearth::Sgd& sgd, Net& net, hearth::Gradients gradients) {
+#endif
+
+#ifdef HEARTH_STEPPED
+void update(hearth::Sgd& sgd, Net& net, hearth::Gradients gradients) {
   static_cast<void>(sgd.step(net, std::move(gradients)));
 }
-#elif defined(HEARTH_IN_SEQUENTIAL)
-void use(const Net& net) {
+#endif
+
+#ifdef HEARTH_IN_SEQUENTIAL
+void put_in_line(const Net& net) {
   const hearth::Sequential layers(hearth::Flatten(), net);
 }
-#else
+#endif
+
+#ifdef HEARTH_MEMBER
 struct Whole {
-#ifdef HEARTH_LISTED
-  std::vector<Net> nets;
-  HEARTH_MODULE(Whole, nets)
-#else
   Net net;
   HEARTH_MODULE(Whole, net)
-#endif
 };
-void use(const Whole& whole) {
+void save_whole(const Whole& whole) {
   hearth::save_weights(whole, "folder");
+}
+#endif
+
+#ifdef HEARTH_LISTED
+struct Row {
+  std::vector<Net> nets;
+  HEARTH_MODULE(Row, nets)
+};
+void save_row(const Row& row) {
+  hearth::save_weights(row, "folder");
 }
 #endif

@@ -1,6 +1,10 @@
 // The small examples end by themselves and print what their comments promise.
 #include <csignal>
 #include <filesystem>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -8,6 +12,7 @@
 
 #include "program.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -51,6 +56,67 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(param.param.first) + "_" + std::to_string(param.index);
     });
 
+class ExampleHelp : public ::testing::TestWithParam<const char*> {};
+
+/// The options of a help text, each in one line.
+std::vector<std::string> options_of(const std::string& help) {
+  std::vector<std::string> options;
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  -")) {
+      options.push_back(line);
+    } else if (line.starts_with("   ") && !options.empty()) {
+      options.back() += line;
+    }
+  }
+  return options;
+}
+
+// An option has a sentence, and says what is without it.
+TEST_P(ExampleHelp, SaysWhatItDoesAndWhatCanBeSaid) {
+  const Outcome outcome = run(GetParam(), {"--help"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, ContainsRegex("^[^\n]{30,}\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex(std::string("Usage: [^ \n]*") + GetParam()));
+  const std::vector<std::string> options = options_of(outcome.out);
+  EXPECT_THAT(outcome.out, ContainsRegex(options.empty() ? "no options|without it" : "Options:"));
+  for (const std::string& option : options) {
+    if (option.find("--help") == std::string::npos) {
+      EXPECT_THAT(option, ContainsRegex("--[a-z-]+ .* [a-z]+ [a-z]+")) << "no sentence";
+      EXPECT_THAT(option, ContainsRegex("=[^ ]|without|go on")) << "no default";
+    }
+  }
+}
+
+TEST_P(ExampleHelp, WhatItDoesNotKnowIsRefused) {
+  const Outcome outcome = run(GetParam(), {"--no-such-option"});
+  EXPECT_GT(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("--no-such-option"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs,
+                         ExampleHelp,
+                         ::testing::Values("first_program",
+                                           "trainer",
+                                           "tensors",
+                                           "streams",
+                                           "autodiff",
+                                           "custom_module",
+                                           "custom_optimizer",
+                                           "custom_kernel",
+                                           "custom_training_loop",
+                                           "move_module",
+                                           "data_parallel",
+                                           "generate_text",
+                                           "custom_dataset",
+                                           "housing",
+                                           "text_classification",
+                                           "char_gpt",
+                                           "memory_strategy",
+                                           "train_mnist",
+                                           "concurrent_inference"),
+                         [](const auto& param) { return std::string(param.param); });
+
 // Where it runs, a checkpoint of an earlier run may be.
 TEST(Examples, ATrainerLeavesItsFilesAndSaysHowItGoes) {
   const TemporaryFolder folder;
@@ -80,13 +146,9 @@ TEST(Examples, MistakesNameTheLineOfTheProgram) {
 // From hardly any room for the program's code to hardly any for its threads. What OpenBLAS or the
 // loader says is a sentence too; signal 11 is none.
 TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
+  if (kSanitizerTakesAddresses) {
+    GTEST_SKIP() << "a sanitizer needs the address space";
+  }
   for (std::int64_t kibibytes = 40'000; kibibytes <= 76'000; kibibytes += 2'000) {
     const Outcome outcome = run("first_program", {}, kibibytes * 1024);
     EXPECT_NE(outcome.signal, SIGSEGV) << kibibytes << " kB: " << outcome.out;
@@ -98,13 +160,9 @@ TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
 // With more room the program would train, and never end: OpenBLAS's own thread asks for its memory
 // without end, and the program's end waits for it.
 TEST(Examples, AProgramThatWouldNeverEndDoesNotBegin) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
+  if (kSanitizerTakesAddresses) {
+    GTEST_SKIP() << "a sanitizer needs the address space";
+  }
   if (available_cores().size() < 2) {
     GTEST_SKIP() << "OpenBLAS starts no thread on one core";
   }

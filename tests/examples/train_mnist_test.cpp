@@ -17,6 +17,7 @@
 
 #include "program.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/idx_bytes.hpp"
 
 namespace hearth::testing {
 namespace {
@@ -30,17 +31,6 @@ using Bytes = std::vector<std::uint8_t>;
 Bytes bytes_of(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
-Bytes idx_bytes(const std::vector<std::uint32_t>& dims, const Bytes& values) {
-  Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};
-  for (const std::uint32_t dim : dims) {
-    for (const unsigned shift : {24U, 16U, 8U, 0U}) {
-      bytes.push_back(static_cast<std::uint8_t>(dim >> shift));
-    }
-  }
-  bytes.insert(bytes.end(), values.begin(), values.end());
-  return bytes;
 }
 
 /// How many epochs a run of 1,000,000 has told to be over.

@@ -11,11 +11,11 @@
 #include <gtest/gtest.h>
 
 #include <hearth/modules/adam.hpp>
-#include <hearth/modules/conv2d.hpp>
-#include <hearth/modules/linear.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
+
+#include "bench/bench_models.hpp"
 
 namespace hearth {
 namespace {
@@ -24,22 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-struct Cnn {
-  Conv2d a, b;
-  Linear c;
-
-  Cnn(const Device& device, Generator& generator)
-      : a({.in = 1, .out = 32, .padding = {1, 1}}, device, generator),
-        b({.in = 32, .out = 64, .padding = {1, 1}}, device, generator),
-        c({.in = 3136, .out = 10}, device, generator) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    Tensor y = max_pool2d(relu(a.forward(x)));
-    y = max_pool2d(relu(b.forward(std::move(y))));
-    return c.forward(flatten(std::move(y), 1));
-  }
-  HEARTH_MODULE(Cnn, a, b, c)
-};
+using bench::Cnn;
 
 class Trainer {
  public:

@@ -16,21 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/idx_bytes.hpp"
+
 namespace hearth {
 namespace {
 
+using testing::idx_bytes;
 using Bytes = std::vector<std::uint8_t>;
-
-Bytes idx_bytes(const std::vector<std::uint32_t>& dims, const Bytes& values) {
-  Bytes bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};
-  for (const std::uint32_t dim : dims) {
-    for (const unsigned shift : {24U, 16U, 8U, 0U}) {
-      bytes.push_back(static_cast<std::uint8_t>(dim >> shift));
-    }
-  }
-  bytes.insert(bytes.end(), values.begin(), values.end());
-  return bytes;
-}
 
 class IdxTest : public ::testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
+#include "bench/memory_blocks.hpp"
 #include "bench/memory_timeline.hpp"
 #include "bench/trace_table.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -282,7 +283,7 @@ TEST_F(LookingInside, ATableAddsUpLayersOpsAndLines) {
     const TraceScope trace(runtime, file("step.json"));
     train_step(device, model, adam);
   }
-  const bench::TraceTable layers = bench::read_trace(file("step.json"), bench::TraceKey::layer, "");
+  const bench::TraceTable layers = bench::read_trace(file("step.json"), {});
   double sum = 0;
   std::set<std::string> names;
   for (const bench::TraceRow& row : layers.rows) {
@@ -295,14 +296,63 @@ TEST_F(LookingInside, ATableAddsUpLayersOpsAndLines) {
   const std::string text = layers.to_text(bench::TraceKey::layer, 30);
   EXPECT_THAT(text, HasSubstr("(no layer)"));
   EXPECT_THAT(text, HasSubstr("Without a layer: "));
-  const bench::TraceTable ops = bench::read_trace(file("step.json"), bench::TraceKey::op, "cpu:0");
+  const bench::TraceTable ops =
+      bench::read_trace(file("step.json"), {.key = bench::TraceKey::op, .device = "cpu:0"});
   EXPECT_THAT(ops.to_text(bench::TraceKey::op, 1), HasSubstr(" more"));
-  const bench::TraceTable lines = bench::read_trace(file("step.json"), bench::TraceKey::line, "");
+  const bench::TraceTable lines =
+      bench::read_trace(file("step.json"), {.key = bench::TraceKey::line});
   EXPECT_THAT(lines.to_text(bench::TraceKey::line, 30), HasSubstr("looking_inside_test.cpp:"));
-  EXPECT_THROW((void)bench::read_trace(file("step.json"), bench::TraceKey::op, "cpu:7"),
-               std::runtime_error);
-  EXPECT_THROW((void)bench::read_trace(file("none.json"), bench::TraceKey::op, ""),
-               std::runtime_error);
+  EXPECT_THROW((void)bench::read_trace(file("step.json"), {.device = "cpu:7"}), std::runtime_error);
+  EXPECT_THROW((void)bench::read_trace(file("none.json"), {}), std::runtime_error);
+}
+
+TEST_F(LookingInside, ATableByLayerAddsUpPathsToADepth) {
+  std::string events;
+  for (const char* layer : {"layers.0.norm", "layers.0.linear", "layers.1.norm", "head"}) {
+    events += std::string(events.empty() ? "" : ",") +
+              R"({"ph":"X","name":"add","cat":"kernels","pid":1,"tid":1,"ts":1,"dur":2,)" +
+              R"("args":{"layer":")" + layer + R"("}})";
+  }
+  {
+    std::ofstream(file("made.json"))
+        << R"({"traceEvents":[)" << events
+        << R"(],"otherData":{"writer":"hearth","version":1,"dropped_events":0}})";
+  }
+  const auto names = [&](std::size_t depth) {
+    std::map<std::string, std::int64_t> kernels;
+    for (const bench::TraceRow& row : bench::read_trace(file("made.json"), {.depth = depth}).rows) {
+      kernels[row.name] = row.kernel_count;
+    }
+    return kernels;
+  };
+  using Counts = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(names(1), (Counts{{"layers", 3}, {"head", 1}}));
+  EXPECT_EQ(names(2), (Counts{{"layers.0", 2}, {"layers.1", 1}, {"head", 1}}));
+  EXPECT_EQ(names(3), names(0));
+  EXPECT_EQ(names(0).size(), 4U);
+}
+
+TEST_F(LookingInside, AFileWithAZeroByteIsRefusedWithItsPlace) {
+  const std::string whole =
+      R"({"traceEvents":[],"otherData":{"writer":"hearth","dropped_events":0}})";
+  const auto said = [&](const std::string& text) -> std::string {
+    {
+      std::ofstream output(file("zero.json"), std::ios::binary);
+      output << text;
+    }
+    try {
+      (void)bench::read_trace(file("zero.json"), {});
+      return "nothing";
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said(whole), "nothing");
+  const std::string zero(1, '\0');
+  EXPECT_THAT(said(whole + zero + "[]"), HasSubstr("byte " + std::to_string(whole.size()) + " is"));
+  EXPECT_THAT(said(R"({"traceEvents":)" + zero + "[]}"), HasSubstr("byte 15 is zero"));
+  EXPECT_THAT(said(whole + "[]"), HasSubstr("column"));
+  EXPECT_THAT(said("{\"traceEvents\":[\"\xff\"]}"), HasSubstr("column 18"));
 }
 
 // ---- memory ----
@@ -419,6 +469,10 @@ TEST_F(LookingInside, WhatIsNoMemoryFileIsRefused) {
   EXPECT_THAT(error.text,
               ::testing::EndsWith("not a memory trace: key 'hearth_memory_trace' not found"));
   EXPECT_EQ(read_memory_traces(file("none.json")).status().error().code, ErrorCode::not_found);
+  ASSERT_TRUE(write_memory_traces(file("zero.json"), {}).has_value());
+  EXPECT_TRUE(read_memory_traces(file("zero.json")).has_value());
+  { std::ofstream(file("zero.json"), std::ios::app) << '\0'; }
+  EXPECT_THAT(read_memory_traces(file("zero.json")).status().error().text, HasSubstr("is zero"));
 }
 
 TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
@@ -440,7 +494,13 @@ TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
     event(MemoryEvent::What::freed, block, "inner.weight", false);
   }
   const std::string by_events = bench::draw_memory_timeline(events, "a title");
-  for (const char* text : {"mean.inner.weight",
+  for (const char* text : {"3: temporaries 1.00 MiB, f32[262144] fill in inner.weight",
+                           "Kinds",
+                           ">temporaries</text>",
+                           ">1 mean.inner.weight f32[262144] 1.00 MiB</text>",
+                           ">3</text>",
+                           "1.00 MiB x20 @0",
+                           "mean.inner.weight",
                            "variance.inner.weight",
                            "fill of inner",
                            "train.cpp:7",
@@ -453,6 +513,58 @@ TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
       bench::draw_memory_timeline(events, "a title", bench::MemoryAxis::time);
   EXPECT_THAT(by_time, HasSubstr(">milliseconds</text>"));
   EXPECT_THAT(by_time, Not(HasSubstr("allocations and releases")));
+}
+
+/// A tensor that lives from its event to that of its end.
+MemoryEvent made(std::uint64_t block, std::int64_t size, const char* op, const char* path) {
+  return {.what = MemoryEvent::What::made,
+          .block = block,
+          .time = {},
+          .tensor = {.size_bytes = size, .origin = {op, "f32", path, {"train.cpp", 7}}}};
+}
+
+TEST(MemoryBlocks, HaveAKindEach) {
+  MemoryTrace trace;
+  std::uint64_t block = 0;
+  for (const char* path :
+       {"inner.weight", "mean.inner.weight", "variance.inner.weight", "mean.weight"}) {
+    trace.push_back(made(++block, 64, "adam_step", path));
+    trace.back().tensor.is_exclusive = true;
+  }
+  trace.push_back(made(++block, 8, "upload", ""));
+  trace.push_back(made(++block, 64, "matmul", "inner.weight"));  // as large as the weight
+  trace.push_back(made(++block, 64, "matmul", "inner.weight"));
+  trace.push_back(made(++block, 128, "relu_backward", ""));
+  trace.push_back(made(++block, 128, "exp", ""));
+  trace.push_back(trace.back());
+  trace.back().what = MemoryEvent::What::freed;
+  for (std::size_t i = 0; i < bench::kSoon; ++i) {
+    trace.push_back(made(++block, 256, "relu", ""));
+  }
+  const auto kind_of = [](const bench::MemoryBlocks& all, std::size_t event) {
+    return bench::name_of(all.groups[all.by_event[event]].kind);
+  };
+  EXPECT_EQ(kind_of(bench::blocks_of(trace), 6), "activations") << "no update, no gradient";
+  trace.push_back(trace.front());
+  trace.back().what = MemoryEvent::What::replaced;
+  trace.back().time += std::chrono::milliseconds(1);
+  const bench::MemoryBlocks blocks = bench::blocks_of(trace);
+  std::vector<std::string_view> kinds;
+  for (std::size_t i = 0; i < 9; ++i) {
+    kinds.push_back(kind_of(blocks, i));
+  }
+  EXPECT_THAT(kinds,
+              ElementsAre("parameters",
+                          "optimizer mean",
+                          "optimizer variance",
+                          "parameters",
+                          "inputs",
+                          "activations",
+                          "gradients",
+                          "gradients",
+                          "temporaries"))
+      << "a layer may be called mean; a layer's first result is no gradient";
+  EXPECT_EQ(blocks.groups.front().count, bench::kSoon) << "one group of all that are alike";
 }
 
 TEST(RoundNumbers, AreOneTwoOrFiveTimesAPowerOfTen) {

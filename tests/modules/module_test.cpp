@@ -85,6 +85,64 @@ TEST(Module, NamesTensorsInEveryKindOfMember) {
                           "mixed.2"));
 }
 
+TEST(Module, MayStandInsideAFunction) {
+  struct Local {
+    Leaf leaf;
+    Buffer mean;
+    HEARTH_MODULE(Local, leaf, mean)
+  };
+  static_assert(Local::module_name() == "Local");
+  TestRuntime test;
+  Local model;
+  EXPECT_THAT(paths_of(model), ElementsAre("leaf.weight", "mean"));
+  for (const TensorRef& ref : tensor_refs(model)) {
+    *ref.tensor = ones(test.cpu, {2});
+  }
+  const Local copy = fork(model, test.cpu);
+  EXPECT_EQ(copy.leaf.weight.to_vector<float>(), (std::vector<float>{1, 1}));
+  EXPECT_EQ(parameter_refs(model).size(), 1U) << "a Buffer is seen as one";
+}
+
+void add_name(const std::string& path, const Tensor& /*tensor*/) {
+  EXPECT_EQ(path, "weight");
+}
+
+TEST(Module, IsVisitedByAPlainFunctionToo) {
+  const Leaf leaf;
+  leaf.visit("", add_name);
+  Leaf other;
+  other.visit("", add_name);
+}
+
+/// Says which of its two walks was taken, as an optimizer may have to wait in one.
+struct TwoWalks {
+  Tensor weight;
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) {
+    fn(prefix + ".changing", weight);
+  }
+  template <class Fn>
+  void visit(const std::string& prefix, Fn&& fn) const {
+    fn(prefix + ".reading", weight);
+  }
+};
+
+TEST(Module, AConstModuleWalksItsMembersAsConst) {
+  struct Holder {
+    std::vector<TwoWalks> parts;
+    HEARTH_MODULE(Holder, parts)
+  };
+  Holder holder;
+  holder.parts.resize(1);
+  std::vector<std::string> paths;
+  holder.visit("", [&](const std::string& path, Tensor&) { paths.push_back(path); });
+  std::as_const(holder).visit("", [&]<class Part>(const std::string& path, Part&) {
+    static_assert(std::is_const_v<Part>);
+    paths.push_back(path);
+  });
+  EXPECT_THAT(paths, ElementsAre("parts.0.changing", "parts.0.reading"));
+}
+
 TEST(Module, PutsThePrefixInFront) {
   EXPECT_THAT(paths_of(Leaf{}, "encoder.3"), ElementsAre("encoder.3.weight"));
 }

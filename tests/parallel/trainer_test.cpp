@@ -466,6 +466,23 @@ TEST(Trainer, AfterTheLossOfADeviceTheOthersGoOn) {
   }
 }
 
+// cross_entropy has overloads: its name has no type that a template could find.
+TEST(Trainer, TakesALossFunctionThatHasOverloads) {
+  const auto loss_with = [](auto loss) {
+    Digits digits;
+    Trainer trainer(digits.runtime, DigitNet(digits.options.devices.front()), loss, digits.options);
+    return trainer.fit(digits.train).history.epochs.back().train_loss;
+  };
+  Digits digits;
+  Trainer trainer(
+      digits.runtime, DigitNet(digits.options.devices.front()), cross_entropy, digits.options);
+  const double loss = trainer.fit(digits.train).history.epochs.back().train_loss;
+  EXPECT_GT(loss, 0);
+  EXPECT_EQ(loss, loss_with([](const Tensor& outputs, const Tensor& targets) {
+              return cross_entropy(outputs, targets);
+            }));
+}
+
 TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   Digits digits;
   digits.options.metrics = {accuracy_metric()};

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tests/support/forwarding_backend.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace hearth {
 namespace {
@@ -248,13 +249,9 @@ TEST(Stream, BackPressureLetsAllThrough) {
 }
 
 TEST(StreamDeathTest, AStreamThatFindsNoMemoryIsTheLibrarysOwnError) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
+  if (testing::kSanitizerTakesAddresses) {
+    GTEST_SKIP() << "a sanitizer needs the address space";
+  }
   EXPECT_EXIT(open_streams_without_room(),
               ::testing::ExitedWithCode(0),
               "Stream: the program has no memory for a stream of cpu:0.*stream_test.cpp");

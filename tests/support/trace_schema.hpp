@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +16,10 @@ namespace hearth::testing {
 
 /// The rules that the trace breaks, one a line; none: it is sound.
 ///
-/// Each event has a phase, a name, a process and a track; spans have a time and a length from 0 up,
-/// counters a time and numbers alone, metadata a name that the format knows, with its argument.
+/// Each event has a phase, a name, and whole numbers as process and track; spans have a category, a
+/// time and a length from 0 up, counters a time and numbers alone, the same series each time,
+/// metadata a name that the format knows, with its argument. There are no other phases: no flows,
+/// no begin without an end.
 /// Events other than metadata come in the order of their times. Spans of a track nest or follow one
 /// another. Each process and track with spans has a name, once.
 [[nodiscard]] inline std::vector<std::string> schema_faults(const nlohmann::json& trace) {
@@ -32,20 +35,28 @@ namespace hearth::testing {
   std::map<int, int> process_names;
   std::map<Track, int> track_names;
   std::map<Track, std::vector<std::pair<double, double>>> spans;
+  std::map<std::pair<int, std::string>, std::set<std::string>> counters;  // their series
   double last = -1;
   constexpr double kRounding = 0.0015;  // times are written to a nanosecond, lengths too
   for (const Json& event : trace.at("traceEvents")) {
     const auto is_number = [&](const char* key) {
       return event.contains(key) && event.at(key).is_number();
     };
+    const auto is_whole = [&](const char* key) {
+      return is_number(key) && event.at(key).is_number_integer();
+    };
     if (!event.contains("ph") || !event.at("ph").is_string() || !event.contains("name") ||
-        !event.at("name").is_string() || !is_number("pid") || !is_number("tid")) {
+        !event.at("name").is_string() || !is_whole("pid") || !is_whole("tid")) {
       fault(event, "phase, name, process or track is missing");
       continue;
     }
     const std::string phase = event.at("ph");
     const std::string name = event.at("name");
     const Track track{event.at("pid"), event.at("tid")};
+    if (event.contains("args") && !event.at("args").is_object()) {
+      fault(event, "facts that are no object");
+      continue;
+    }
     if (phase == "M") {
       const bool is_name = name == "process_name" || name == "thread_name";
       const bool is_order = name == "process_sort_index" || name == "thread_sort_index";
@@ -72,12 +83,23 @@ namespace hearth::testing {
         fault(event, "no length from 0 up");
         continue;
       }
+      if (name.empty() || !event.contains("cat") || !event.at("cat").is_string()) {
+        fault(event, "a span without a name or a category");
+      }
       spans[track].emplace_back(begin, begin + event.at("dur").get<double>());
     } else if (phase == "C") {
       const Json args = event.value("args", Json::object());
       if (args.empty() ||
           !std::ranges::all_of(args, [](const Json& value) { return value.is_number(); })) {
         fault(event, "a counter without numbers");
+      }
+      std::set<std::string> keys;
+      for (const auto& [key, value] : args.items()) {
+        keys.insert(key);
+      }
+      const auto [known, is_new] = counters.try_emplace({track.first, name}, keys);
+      if (known->second != keys) {
+        fault(event, "a counter of other series than before");
       }
     } else {
       fault(event, "a phase that is not written");

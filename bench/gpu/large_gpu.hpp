@@ -1,0 +1,18 @@
+// The limits of a large GPU, an H100, where none is: for the texts of kernels that it would get.
+#pragma once
+
+#include "backends/vulkan/device_limits.hpp"
+
+namespace hearth::vulkan {
+
+inline constexpr DeviceLimits kLargeGpu{.subgroup_size = 32,
+                                        .shared_bytes = 49152,
+                                        .most_group_threads = 1024,
+                                        .most_groups_x = 2147483647,
+                                        .has_f64 = true,
+                                        .has_f16_arithmetic = true,
+                                        .has_cooperative_matrix = true,
+                                        .has_cooperative_bf16 = true,
+                                        .multiprocessors = 132};
+
+}  // namespace hearth::vulkan

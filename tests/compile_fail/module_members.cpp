@@ -1,0 +1,26 @@
+// What HEARTH_MODULE names: members that are there, and none with tensors that is const, because
+// what trains, loads and moves a module replaces them. A const number may be named.
+#include <hearth/hearth.hpp>
+
+struct Net {
+  const int count = 3;
+#ifdef HEARTH_CONST
+  const hearth::Linear inner_layer;
+#else
+  hearth::Linear inner_layer;
+#endif
+#ifdef HEARTH_MISSPELT
+  HEARTH_MODULE(Net, count, inner_layr)
+#else
+  HEARTH_MODULE(Net, count, inner_layer)
+#endif
+};
+
+void use(const Net& net) {
+  hearth::save_weights(net, "folder");
+#ifdef HEARTH_VISITOR
+  net.visit("", [](const std::string&, hearth::Tensor& tensor) { tensor = hearth::Tensor(); });
+#else
+  net.visit("", [](const std::string&, const hearth::Tensor&) {});
+#endif
+}
