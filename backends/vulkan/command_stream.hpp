@@ -62,6 +62,8 @@ class CommandStream final {
   /// Submits the open batch. Errors: device_lost; what Vulkan refuses.
   [[nodiscard]] Status flush();
 
+  /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.
+  void hang() noexcept { hangs_ = true; }
   /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
   /// that a device which runs one after the other shows where a barrier is missing.
   void shuffle(std::uint64_t seed) { shuffle_.emplace(seed); }
@@ -119,6 +121,7 @@ class CommandStream final {
   std::deque<Batch> running_;
   std::vector<Batch> free_;
   HazardTracker hazards_;
+  bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
   std::vector<Held> held_;
   Buffer ring_;                   ///< Of parameters too long for push constants.

@@ -32,7 +32,7 @@ constexpr std::uint32_t kMostOpen = 64;
 constexpr std::uint32_t kFewOpen = 8;
 constexpr ErrorCell kMostCells = 16384;
 /// How long the end of a device waits for what was submitted.
-constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(20);
+constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -279,6 +279,9 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
         .code = ErrorCode::device_lost,
         .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
         .device = info.name});
+  }
+  if (submits == options.faults.hanging_submit) {
+    ops->hang();
   }
   const KernelRow& row = kernel_row(launch.call.op.kind());
   if (row.encode == nullptr || launch.cell >= kMostCells) {

@@ -358,22 +358,35 @@ void steps(const Figures& figures,
   std::fflush(stdout);
 }
 
-void trainings(const Figures& figures) {
-  const Device& device = figures.device();
-  Generator generator(5);
+Tensor targets_of(const Device& device) {
   std::vector<std::int64_t> classes(64);
   for (std::size_t i = 0; i < classes.size(); ++i) {
     classes[i] = static_cast<std::int64_t>(i % 10);
   }
-  const Tensor targets = Tensor::from(device, classes, {64});
-  const Tensor pixels = random_uniform(device, Mlp::input_shape(64), generator);
-  steps(figures, "mlp_b64_step", "", Mlp(device, generator), [&](const Mlp& model) {
-    return cross_entropy(model.forward(pixels), targets);
-  });
+  return Tensor::from(device, classes, {64});
+}
+
+/// Alone in a process its first step is that of a program: with an empty cache (HEARTH_CACHE_DIR),
+/// and with what an earlier process has left there.
+void cnn(const Figures& figures) {
+  const Device& device = figures.device();
+  Generator generator(5);
+  const Tensor targets = targets_of(device);
   const Tensor planes = random_uniform(device, Cnn::input_shape(64), generator);
   steps(figures, "cnn_b64_step", "", Cnn(device, generator), [&](const Cnn& model) {
     return cross_entropy(model.forward(planes), targets);
   });
+}
+
+void trainings(const Figures& figures) {
+  const Device& device = figures.device();
+  Generator generator(5);
+  const Tensor targets = targets_of(device);
+  const Tensor pixels = random_uniform(device, Mlp::input_shape(64), generator);
+  steps(figures, "mlp_b64_step", "", Mlp(device, generator), [&](const Mlp& model) {
+    return cross_entropy(model.forward(pixels), targets);
+  });
+  cnn(figures);
 }
 
 void transformers(const Figures& figures) {
@@ -490,6 +503,7 @@ int run(std::vector<std::string> arguments) {
       {"layers", [&] { layers(figures); }},
       {"launch", [&] { launches(figures, name); }},
       {"train", [&] { trainings(figures); }},
+      {"cnn", [&] { cnn(figures); }},
       {"transformer", [&] { transformers(figures); }},
   };
   int failures = 0;

@@ -28,6 +28,7 @@
 namespace hearth {
 namespace {
 
+using namespace std::chrono_literals;
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 
@@ -105,6 +106,29 @@ Held held() {
   return {.descriptors = count("/proc/self/fd"),
           .threads = count("/proc/self/task"),
           .resident_bytes = pages * sysconf(_SC_PAGESIZE)};
+}
+
+// What the queue was given never ends: those who wait are told, and the others go on.
+TEST(VulkanFaults, AQueueThatHangsCostsItsOwnDeviceOnly) {
+  const Variable twice("HEARTH_VULKAN_DEVICES", "0,0");
+  RuntimeOptions options = steady({.hanging_submit = 20});
+  options.devices.push_back({.name = "vulkan:1"});
+  options.wait_limit = 2s;
+  const Runtime runtime(options);
+  const Device device = runtime.device("vulkan:0");
+  const Device other = runtime.device("vulkan:1");
+  const std::vector<double> want = losses_on(other, 2);
+  try {
+    losses_on(device, 2);
+    FAIL() << "a queue that hangs came to an end";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_THAT(error.what(), HasSubstr("vulkan:0"));
+    EXPECT_THAT(error.what(), HasSubstr("does not answer"));
+  }
+  EXPECT_FALSE(device.is_lost()) << "it may only be slow";
+  EXPECT_EQ(losses_on(other, 2), want);
+  device.restart();
+  EXPECT_EQ(losses_on(device, 2), want);
 }
 
 TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
