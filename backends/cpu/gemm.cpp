@@ -1,5 +1,7 @@
 #include "gemm.hpp"
 
+#include "ahead.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -186,11 +188,21 @@ class Piece {
     for_ranges(arena, tasks, 1, [&](std::int64_t task, std::int64_t /*end*/) {
       T* const chunk = a_ + task * plan_.chunk_elements();
       const Span rows{task * plan_.row_panels / tasks, (task + 1) * plan_.row_panels / tasks};
+      const auto chunk_at = [&](std::int64_t row) {
+        return Span{row, std::min(row + plan_.chunk_panels, rows.last)};
+      };
+      Ahead ahead;
       if (plan_.finishes_chunks) {
         for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          const Span now{row, std::min(row + plan_.chunk_panels, rows.last)};
+          const Span now = chunk_at(row);
+          ahead.clear();
+          if (now.last < rows.last) {
+            add_a(chunk_at(now.last), 0, gemm_.k, ahead);
+            add_result(chunk_at(now.last), ahead);
+          }
+          ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
           for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-            multiply_chunk(chunk, now, k);
+            multiply_chunk(chunk, now, k, ahead);
           }
           give(now, {0, plan_.column_panels});
         }
@@ -198,20 +210,73 @@ class Piece {
       }
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
         for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          multiply_chunk(chunk, {row, std::min(row + plan_.chunk_panels, rows.last)}, k);
+          const Span now = chunk_at(row);
+          ahead.clear();
+          if (now.last < rows.last) {
+            add_a(chunk_at(now.last), k, depth_at(k), ahead);
+          } else if (const std::int64_t next = k + plan_.block_depth; next < gemm_.k) {
+            add_a(chunk_at(rows.first), next, depth_at(next), ahead);
+          }
+          ahead.share(tiles_of(now));
+          multiply_chunk(chunk, now, k, ahead);
         }
       }
       give(rows, {0, plan_.column_panels});
     });
   }
 
-  void multiply_chunk(T* chunk, Span rows, std::int64_t k) const {
+  void multiply_chunk(T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
     if (!plan_.reads_a) {
       pack_a(rows, k, chunk);
     }
     const T* const block = block_of_b(k);
     for (std::int64_t column = 0; column < plan_.column_panels; ++column) {
-      multiply_column(rows, column, k, chunk, block + column * plan_.panel_columns * depth_at(k));
+      const T* const panel = block + column * plan_.panel_columns * depth_at(k);
+      multiply_column(rows, column, k, chunk, panel, &ahead);
+    }
+  }
+
+  [[nodiscard]] std::int64_t tiles_of(Span rows) const {
+    return (rows.last - rows.first) * plan_.column_panels;
+  }
+  [[nodiscard]] std::int64_t rows_in(Span panels) const {
+    return std::min(panels.last * plan_.panel_rows, gemm_.m) - panels.first * plan_.panel_rows;
+  }
+  void add_a(Span rows, std::int64_t k, std::int64_t depth, Ahead& ahead) const {
+    const GemmOperand& a = gemm_.a;
+    const std::int64_t size = size_bytes(a.dtype);
+    const std::int64_t first = rows.first * plan_.panel_rows * a.row_step + k * a.column_step;
+    MemoryRows memory{.first = a.data + first * size};
+    if (a.column_step == 1) {
+      memory.step = a.row_step * size;
+      memory.count = rows_in(rows);
+      memory.size_bytes = depth * size;
+    } else if (a.row_step == 1) {
+      memory.step = a.column_step * size;
+      memory.count = depth;
+      memory.size_bytes = rows_in(rows) * size;
+    } else {
+      return;
+    }
+    ahead.add(memory);
+  }
+  // The result's own rows, and what lies beside them.
+  void add_result(Span rows, Ahead& ahead) const {
+    const std::int64_t first = rows.first * plan_.panel_rows;
+    constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+    ahead.add({.first = reinterpret_cast<const std::byte*>(gemm_.c + first * gemm_.c_step),
+               .step = gemm_.c_step * kSize,
+               .count = rows_in(rows),
+               .size_bytes = gemm_.n * kSize,
+               .is_written = true});
+    const BlockSink& sink = gemm_.sink;
+    for (const BesideResult& each : sink.beside) {
+      ahead.add({.first = each.data + (sink.first_row + first) * each.row_step +
+                          sink.first_column * each.column_step,
+                 .step = each.row_step,
+                 .count = rows_in(rows),
+                 .size_bytes = gemm_.n * each.column_step,
+                 .is_written = each.is_written});
     }
   }
 
@@ -362,8 +427,12 @@ class Piece {
   }
 
   // packed_a: of these rows.
-  void multiply_column(
-      Span rows, std::int64_t column, std::int64_t k, const T* packed_a, const T* packed_b) const {
+  void multiply_column(Span rows,
+                       std::int64_t column,
+                       std::int64_t k,
+                       const T* packed_a,
+                       const T* packed_b,
+                       Ahead* ahead = nullptr) const {
     const std::int64_t j = column * plan_.panel_columns;
     for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const std::int64_t i = row * plan_.panel_rows;
@@ -394,6 +463,9 @@ class Piece {
         tile.start_step = tile.c_step;
       } else if (gemm_.bias != nullptr) {
         tile.start = gemm_.bias + j;
+      }
+      if (ahead != nullptr) {
+        ahead->fetch();
       }
       kernels_.multiply(tile);
     }

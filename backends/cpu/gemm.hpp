@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace hearth::cpu {
 
@@ -24,6 +25,15 @@ struct GemmOperand {
   Constant* constant = nullptr;  ///< Where its packed form may be kept.
 };
 
+/// Memory beside a product's result that is read or written for its blocks: an element lies at
+/// row·row_step + column·column_step bytes.
+struct BesideResult {
+  const std::byte* data = nullptr;
+  std::int64_t row_step = 0;
+  std::int64_t column_step = 0;
+  bool is_written = false;
+};
+
 /// Who works on a product's elements as soon as they are final: called with blocks that cover the
 /// result once, by the threads that made them.
 struct BlockSink {
@@ -34,12 +44,13 @@ struct BlockSink {
                         std::int64_t column_count);
   Done done = nullptr;  ///< nullptr: nobody.
   const void* context = nullptr;
+  std::span<const BesideResult> beside = {};
   std::int64_t first_row = 0;
   std::int64_t first_column = 0;
 
   /// The same for a part of the product that begins there.
   [[nodiscard]] BlockSink at(std::int64_t row, std::int64_t column) const noexcept {
-    return {done, context, first_row + row, first_column + column};
+    return {done, context, beside, first_row + row, first_column + column};
   }
   void take(std::int64_t row,
             std::int64_t row_count,

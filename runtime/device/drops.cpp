@@ -36,10 +36,14 @@ bool Drops::has_done(LaneId id, std::uint64_t sequence) const {
 bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
   for (const DeferredDrop::Use& use : uses) {
     if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
-      // The window first, whose end nobody would hear of before the watcher is there. What was in
-      // it runs at later turns, so that nothing is done yet.
+      // A window that has it first, whose end nobody would hear of before the watcher is there. What
+      // was in it runs at later turns, so that nothing is done yet. One that ends before goes on.
       LaneState& user = queues_.meet(use.lane);
-      queues_.end_window(user, WindowEnd::watched);
+      if (use.sequence <= user.lane->consumed() + user.window.looked()) {
+        queues_.end_window(user, WindowEnd::watched);
+      } else {
+        user.watched = std::min(user.watched, use.sequence);
+      }
       // Once only: a watcher looks at all its drops, and each may come back here.
       std::vector<LaneId>& watchers = user.watchers;
       if (std::ranges::find(watchers, watcher) == watchers.end()) {

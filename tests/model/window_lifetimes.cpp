@@ -70,14 +70,18 @@ bool WindowModel::are_done(Byte tensor, int lane, int watcher) {
     if (done_until(other) >= awaited) {
       continue;
     }
-    if (rules_.watching_cuts && rules_.cut_comes_first) {
+    LaneNow& user = lane_of(other);
+    const bool is_looked_at = user.consumed + user.looked >= awaited;
+    if (is_looked_at && rules_.watching_cuts && rules_.cut_comes_first) {
       end_window(other, End::cut, "it is watched");
       if (done_until(other) >= awaited) {
         continue;
       }
     }
-    lane_of(other).watchers |= bit_of(watcher);
-    if (rules_.watching_cuts && !rules_.cut_comes_first) {
+    user.watchers |= bit_of(watcher);
+    if (!is_looked_at) {
+      user.watched = std::min(user.watched, awaited);
+    } else if (rules_.watching_cuts && !rules_.cut_comes_first) {
       end_window(other, End::cut, "it is watched");
     }
     return false;
@@ -108,6 +112,7 @@ void WindowModel::settle_outside() {
 }
 
 void WindowModel::notify_watchers(int lane) {
+  lane_of(lane).watched = kNone;
   const Byte watchers = std::exchange(lane_of(lane).watchers, Byte{0});
   if (has(watchers, kOutside)) {
     settle_outside();

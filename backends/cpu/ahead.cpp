@@ -1,0 +1,47 @@
+#include "ahead.hpp"
+
+#include <algorithm>
+
+namespace hearth::cpu {
+
+namespace {
+
+constexpr std::int64_t kLine = 64;
+
+std::int64_t lines_of(const MemoryRows& rows) noexcept {
+  return (rows.size_bytes + kLine - 1) / kLine;
+}
+
+}  // namespace
+
+void Ahead::add(const MemoryRows& rows) noexcept {
+  rows_[count_++] = rows;
+  lines_ += rows.count * lines_of(rows);
+}
+
+[[gnu::target("prfchw")]] void Ahead::fetch() noexcept {
+  for (std::int64_t left = lines_a_call_; left > 0 && now_ < count_;) {
+    const MemoryRows& rows = rows_[now_];
+    const std::int64_t in_row = lines_of(rows);
+    const std::int64_t end = std::min(line_ + left, in_row);
+    left -= end - line_;
+    const std::byte* const row = rows.first + row_ * rows.step;
+    for (; line_ < end; ++line_) {
+      if (rows.is_written) {
+        __builtin_prefetch(row + line_ * kLine, 1, 2);
+      } else {
+        __builtin_prefetch(row + line_ * kLine, 0, 2);
+      }
+    }
+    if (line_ == in_row) {
+      line_ = 0;
+      ++row_;
+    }
+    if (row_ >= rows.count) {
+      row_ = 0;
+      ++now_;
+    }
+  }
+}
+
+}  // namespace hearth::cpu
