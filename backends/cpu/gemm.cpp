@@ -152,6 +152,8 @@ class Piece {
 
   void run(Arena* arena) {
     keep_b(arena);
+    packs_blocks_ = plan_.chunk_panels > 0 && !plan_.finishes_chunks && !has_b_ && !is_b_kept_ &&
+                    (arena == nullptr || arena->core_count() == 1);
     pack(arena);
     if (plan_.chunk_panels > 0) {
       run_rows(arena);
@@ -209,6 +211,9 @@ class Piece {
         return;
       }
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        if (packs_blocks_) {
+          pack_b({0, plan_.column_panels}, k, packed_b_);
+        }
         for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
           const Span now = chunk_at(row);
           ahead.clear();
@@ -216,6 +221,9 @@ class Piece {
             add_a(chunk_at(now.last), k, depth_at(k), ahead);
           } else if (const std::int64_t next = k + plan_.block_depth; next < gemm_.k) {
             add_a(chunk_at(rows.first), next, depth_at(next), ahead);
+          }
+          if (packs_blocks_ && row == rows.first) {
+            add_b(k + plan_.block_depth, ahead);
           }
           ahead.share(tiles_of(now));
           multiply_chunk(chunk, now, k, ahead);
@@ -259,6 +267,17 @@ class Piece {
       return;
     }
     ahead.add(memory);
+  }
+  // The rows of a block of b that is packed next.
+  void add_b(std::int64_t k, Ahead& ahead) const {
+    const GemmOperand& b = gemm_.b;
+    const std::int64_t size = size_bytes(b.dtype);
+    if (k < gemm_.k && b.column_step == 1) {
+      ahead.add({.first = b.data + k * b.row_step * size,
+                 .step = b.row_step * size,
+                 .count = depth_at(k),
+                 .size_bytes = gemm_.n * size});
+    }
   }
   // The result's own rows, and what lies beside them.
   void add_result(Span rows, Ahead& ahead) const {
@@ -318,7 +337,7 @@ class Piece {
   void pack(Arena* arena) {
     const bool packs_a = !plan_.reads_a && plan_.chunk_panels == 0;
     const std::int64_t a_tasks = packs_a ? parts(plan_.row_panels, kPanelGroup) : 0;
-    const bool packs_b = !has_b_ && (is_b_kept_ || !plan_.packs_in_task);
+    const bool packs_b = !has_b_ && !packs_blocks_ && (is_b_kept_ || !plan_.packs_in_task);
     const std::int64_t b_tasks = packs_b ? parts(plan_.column_panels, kPanelGroup) : 0;
     const std::int64_t group_elements =
         kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
@@ -410,7 +429,7 @@ class Piece {
     return a_ + k * plan_.row_panels * plan_.panel_rows + panel * plan_.panel_rows * depth_at(k);
   }
   [[nodiscard]] const T* block_of_b(std::int64_t k) const {
-    return b_ + k * plan_.column_panels * plan_.panel_columns;
+    return packs_blocks_ ? packed_b_ : b_ + k * plan_.column_panels * plan_.panel_columns;
   }
 
   void multiply(Span rows, Span columns) const {
@@ -475,10 +494,11 @@ class Piece {
   const TileKernels<T>& kernels_;
   Plan plan_;
   T* a_ = nullptr;
-  T* packed_b_ = nullptr;   // where b is packed to: the panels of a task, or
-  const T* b_ = nullptr;    // all of them
-  bool has_b_ = false;      // they were kept
-  bool is_b_kept_ = false;  // they are kept from now on
+  T* packed_b_ = nullptr;      // where b is packed to: the panels of a task, or
+  const T* b_ = nullptr;       // all of them
+  bool has_b_ = false;         // they were kept
+  bool is_b_kept_ = false;     // they are kept from now on
+  bool packs_blocks_ = false;  // the one thread packs b block by block, when it comes to each
 };
 
 }  // namespace

@@ -36,8 +36,9 @@ bool Drops::has_done(LaneId id, std::uint64_t sequence) const {
 bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
   for (const DeferredDrop::Use& use : uses) {
     if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
-      // A window that has it first, whose end nobody would hear of before the watcher is there. What
-      // was in it runs at later turns, so that nothing is done yet. One that ends before goes on.
+      // A window that has it first, whose end nobody would hear of before the watcher is there.
+      // What was in it runs at later turns, so that nothing is done yet. One that ends before goes
+      // on.
       LaneState& user = queues_.meet(use.lane);
       if (use.sequence <= user.lane->consumed() + user.window.looked()) {
         queues_.end_window(user, WindowEnd::watched);
