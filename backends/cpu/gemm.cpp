@@ -17,8 +17,6 @@ constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kPackElements = 1 << 17;
 // Panels of b packed together: rows are then read in stretches that the prefetcher follows.
 constexpr std::int64_t kPanelGroup = 4;
-// Depth of one block: a panel of b stays in the first-level cache while the panels of a pass by.
-constexpr std::int64_t kDepth = 192;
 // With so few rows a task packs the b that it needs by itself, into the second-level cache.
 constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kMaxPackingTasks = 16;
@@ -45,10 +43,6 @@ constexpr std::int64_t kPiece = 2048;
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
   return (size + most - 1) / most;
 }
-// The largest of `parts(size, most)` nearly equal parts.
-constexpr std::int64_t even(std::int64_t size, std::int64_t most) {
-  return size == 0 ? 1 : parts(size, parts(size, most));
-}
 
 // How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be;
 // and how it is cut into tasks.
@@ -74,11 +68,11 @@ struct Plan {
        const GemmOperand& a,
        const GemmOperand& b,
        const TileKernels<T>& kernels) {
-    panel_rows = even(m, kernels.max_rows);
+    panel_rows = even_part(m, kernels.max_rows);
     row_panels = parts(m, panel_rows);
     panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
     column_panels = parts(n, panel_columns);
-    block_depth = even(k, kDepth);
+    block_depth = even_part(k, kSumDepth);
     reads_a = a.dtype == dtype_of<T> &&
               (a.column_step == 1 ? column_panels <= kPanelsOverRows
                                   : a.row_step == 1 && column_panels <= kPanelsOverColumns);
@@ -112,7 +106,7 @@ struct Plan {
     if (has_sink) {
       most = std::min(most, kChunkResultBytes / (panel_rows * n * element_bytes));
     }
-    chunk_panels = even(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
+    chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
     finishes_chunks = column_panels * panel_columns * k * element_bytes <= kNearBytes;
     down = std::min(count, row_panels);
   }
@@ -512,7 +506,7 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
   // The last piece along an axis is smaller than the others, and may be planned differently.
   const auto sides = [](std::int64_t size) {
-    const std::int64_t side = even(size, kPiece);
+    const std::int64_t side = even_part(size, kPiece);
     return std::array{side, size % side == 0 ? side : size % side};
   };
   std::int64_t bytes = 0;
@@ -536,9 +530,9 @@ void run_gemm(const Gemm<T>& gemm,
               const TileKernels<T>& kernels,
               std::byte* scratch,
               Arena* arena) {
-  const std::int64_t rows = even(gemm.m, kPiece);
-  const std::int64_t columns = even(gemm.n, kPiece);
-  const std::int64_t depth = even(gemm.k, kPiece);
+  const std::int64_t rows = even_part(gemm.m, kPiece);
+  const std::int64_t columns = even_part(gemm.n, kPiece);
+  const std::int64_t depth = even_part(gemm.k, kPiece);
   const std::int64_t element_bytes[] = {size_bytes(gemm.a.dtype), size_bytes(gemm.b.dtype)};
   for (std::int64_t j = 0; j < gemm.n; j += columns) {
     for (std::int64_t k = 0; k < gemm.k || k == 0; k += depth) {

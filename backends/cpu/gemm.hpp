@@ -90,6 +90,16 @@ void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scr
 /// How many equal parts a piece of work of so many flops is cut into: each worth waking a core for.
 [[nodiscard]] std::int64_t part_count(double flops) noexcept;
 
+/// A sum is cut into blocks of at most so many products, as equal as can be, each added to the
+/// last: a panel of so many rows stays in the first-level cache while others pass by.
+inline constexpr std::int64_t kSumDepth = 192;
+
+/// The largest of as few nearly equal parts as there can be, of at most `most` each; 1 of nothing.
+[[nodiscard]] constexpr std::int64_t even_part(std::int64_t size, std::int64_t most) noexcept {
+  const std::int64_t count = (size + most - 1) / most;
+  return size == 0 ? 1 : (size + count - 1) / count;
+}
+
 /// Rounds a size in bytes up to whole cache lines.
 [[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t size_bytes) noexcept {
   return (size_bytes + 63) / 64 * 64;
