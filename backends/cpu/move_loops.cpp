@@ -122,6 +122,13 @@ void gather(std::byte* to_bytes,
   for (std::int64_t r = 0; r < rows; ++r) {
     T* row = to + r * to_stride;
     const T* first = from + r * row_stride;
+    if (column_stride == 0) {
+      const T value = *first;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        row[c] = value;
+      }
+      continue;
+    }
     for (std::int64_t c = 0; c < columns; ++c) {
       row[c] = first[c * column_stride];
     }
