@@ -26,13 +26,18 @@ void Ahead::add(const MemoryRows& rows) noexcept {
     const std::int64_t end = std::min(line_ + left, in_row);
     left -= end - line_;
     const std::byte* const row = rows.first + row_ * rows.step;
-    for (; line_ < end; ++line_) {
-      if (rows.is_written) {
-        __builtin_prefetch(row + line_ * kLine, 1, 2);
-      } else {
-        __builtin_prefetch(row + line_ * kLine, 0, 2);
+    const std::byte* const from = row + line_ * kLine;
+    const std::byte* const to = row + end * kLine;
+    if (rows.is_written) {
+      for (const std::byte* line = from; line < to; line += kLine) {
+        __builtin_prefetch(line, 1, 2);
+      }
+    } else {
+      for (const std::byte* line = from; line < to; line += kLine) {
+        __builtin_prefetch(line, 0, 2);
       }
     }
+    line_ = end;
     if (line_ == in_row) {
       line_ = 0;
       ++row_;

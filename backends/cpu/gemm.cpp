@@ -244,23 +244,17 @@ class Piece {
   [[nodiscard]] std::int64_t rows_in(Span panels) const {
     return std::min(panels.last * plan_.panel_rows, gemm_.m) - panels.first * plan_.panel_rows;
   }
+  // Where a lies along its rows, a tile reads some elements of each of many lines; one that lies
+  // along its depth is read as the machine expects.
   void add_a(Span rows, std::int64_t k, std::int64_t depth, Ahead& ahead) const {
     const GemmOperand& a = gemm_.a;
     const std::int64_t size = size_bytes(a.dtype);
-    const std::int64_t first = rows.first * plan_.panel_rows * a.row_step + k * a.column_step;
-    MemoryRows memory{.first = a.data + first * size};
-    if (a.column_step == 1) {
-      memory.step = a.row_step * size;
-      memory.count = rows_in(rows);
-      memory.size_bytes = depth * size;
-    } else if (a.row_step == 1) {
-      memory.step = a.column_step * size;
-      memory.count = depth;
-      memory.size_bytes = rows_in(rows) * size;
-    } else {
-      return;
+    if (a.row_step == 1 && a.column_step != 1) {
+      ahead.add({.first = a.data + (rows.first * plan_.panel_rows + k * a.column_step) * size,
+                 .step = a.column_step * size,
+                 .count = depth,
+                 .size_bytes = rows_in(rows) * size});
     }
-    ahead.add(memory);
   }
   // The rows of a block of b that is packed next.
   void add_b(std::int64_t k, Ahead& ahead) const {
