@@ -29,11 +29,6 @@ constexpr std::int64_t kChunkBytes = 96 << 10;         // of packed rows
 constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
 constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk
 constexpr std::int64_t kTasksPerCore = 4;
-// An a that is read by so few panels of b is read where it lies, along its rows or along its depth.
-// With more of them a packed copy pays: rows some power of two apart share banks of the first-level
-// cache ([2048, 128]·[128, 384]: 1.08 ms packed, 1.30 read).
-constexpr std::int64_t kPanelsOverRows = 4;
-constexpr std::int64_t kPanelsOverColumns = 4;
 // With so few rows, panels of a small b come by once, and are read where they lie.
 constexpr std::int64_t kRowsOverPanels = 64;
 constexpr std::int64_t kSmallBytes = 128 << 10;
@@ -73,9 +68,8 @@ struct Plan {
     panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
     column_panels = parts(n, panel_columns);
     block_depth = even_part(k, kSumDepth);
-    reads_a = a.dtype == dtype_of<T> &&
-              (a.column_step == 1 ? column_panels <= kPanelsOverRows
-                                  : a.row_step == 1 && column_panels <= kPanelsOverColumns);
+    reads_a = a.dtype == dtype_of<T> && n <= most_read_columns(kernels) &&
+              (a.column_step == 1 || a.row_step == 1);
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const std::int64_t count = part_count(flops);

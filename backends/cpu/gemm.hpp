@@ -87,6 +87,14 @@ template <class T>
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
 
+/// Up to so many columns of a result, the left side is read where it lies, along its rows or along
+/// its depth. With more of them a packed copy pays: rows some power of two apart share banks of the
+/// first-level cache ([2048, 128]·[128, 384]: 1.08 ms packed, 1.30 read).
+template <class T>
+[[nodiscard]] constexpr std::int64_t most_read_columns(const TileKernels<T>& kernels) noexcept {
+  return 4 * kernels.panel_columns;
+}
+
 /// How many equal parts a piece of work of so many flops is cut into: each worth waking a core for.
 [[nodiscard]] std::int64_t part_count(double flops) noexcept;
 
