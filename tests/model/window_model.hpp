@@ -39,7 +39,7 @@ struct WindowRules {
   bool actor_has_timer = true;         ///< 5: the actor sleeps no longer than a linger
   bool duties_close_windows = true;    ///< 5: restart, stop and questions do
   bool orphans_issue = true;           ///< 5
-  bool watching_cuts = true;           ///< 6: a registered watcher does
+  bool watching_cuts = true;           ///< 6: a lane that waits for one of its records does
   bool cut_comes_first = true;         ///< 6: before the watcher is registered, and then it asks
   bool watched_join_cuts = true;       ///< 6: so does joining what somebody waits for or watches
   bool linger_gives_lane_back = true;  ///< 7: finish_turn(looked)
@@ -261,7 +261,7 @@ class WindowModel {
   [[nodiscard]] bool is_poisoned(Byte record_lane, Byte record) const;
   void fail(int lane, Byte index);
   void run_drop(int lane, Byte record);
-  [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher);
+  [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher, bool lane_waits);
   void settle(int lane);
   void settle_outside();
   void notify_watchers(int lane);

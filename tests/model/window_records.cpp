@@ -166,7 +166,7 @@ WindowModel::Step WindowModel::consume_adopt(int lane, Byte record) {
     park(lane, Park::slot, unborn);
     return Step::parked;
   }
-  if (!are_done(tensor, lane, lane)) {
+  if (!are_done(tensor, lane, lane, true)) {
     park(lane, Park::lanes, kNone);
     return Step::parked;
   }
