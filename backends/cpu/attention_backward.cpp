@@ -290,7 +290,8 @@ class Backward {
     const std::int64_t seen_step = score_step<T>(sight.most());
     const GemmOperand k = block_of(k_, rows.unit, key);
     const GemmOperand v = block_of(v_, rows.unit, key);
-    multiply_scores(memory, sight, {rows.count, keys}, memory.queries, k, memory.weights);
+    multiply_scores(
+        memory, sight, {rows.count, keys}, memory.queries, sizes_.width, k, memory.weights);
     for (std::int64_t i = 0; i < rows.count; ++i) {
       const T* const mask = mask_row(
           mask_, sizes_, rows.unit, rows.first + i, key, sight.seen(i), kernels_, memory.mask);
@@ -309,7 +310,13 @@ class Backward {
                   sizes_.value_width,
                   sums->of_values + (key - sums->first) * sizes_.value_width);
     }
-    multiply_scores(memory, sight, {rows.count, keys}, memory.gradient, v, memory.of_scores);
+    multiply_scores(memory,
+                    sight,
+                    {rows.count, keys},
+                    memory.gradient,
+                    sizes_.value_width,
+                    v,
+                    memory.of_scores);
     for (std::int64_t i = 0; i < rows.count; ++i) {
       loops_.of_scores(memory.of_scores + i * score_step_,
                        memory.weights + i * score_step_,
@@ -344,14 +351,14 @@ class Backward {
     }
   }
 
-  /// scores = rows·matrixᵀ, where a row sees them. The rows are as long as the matrix's.
+  /// scores = rows·matrixᵀ, where a row sees them. Rows are `width` long.
   void multiply_scores(const Memory& memory,
                        const BlockSight& sight,
                        BlockSize size,
                        const T* rows,
+                       std::int64_t width,
                        GemmOperand matrix,
                        T* scores) const {
-    const std::int64_t width = rows == memory.queries ? sizes_.width : sizes_.value_width;
     const BlockPanels<T> panels{width, size.keys};
     std::swap(matrix.row_step, matrix.column_step);
     panels.pack(matrix, kernels_, memory.panels);

@@ -206,6 +206,7 @@ std::int64_t TileCall::grain() const noexcept {
 }
 
 void TileCall::run(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  run.forget_rows();
   switch (order_) {
     case Order::flat:
       run_flat(run, begin, end);
@@ -226,6 +227,7 @@ bool TileCall::find_undefined(TileRun& run,
                               std::int64_t begin,
                               std::int64_t end,
                               UndefinedElement& undefined) const {
+  run.forget_rows();
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     run.set_output_in_tile(o);
   }
