@@ -65,13 +65,14 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
                                                         const OpRecord& record,
                                                         bool is_full,
                                                         bool is_awaited) {
-  const bool is_watched = record.sequence >= lane.watched;
+  const bool is_reached = record.sequence >= lane.watched;
+  const bool is_watched = is_reached && lane.watched > lane.lane->consumed();
   if (is_full) {
     queues_.end_window(lane, WindowEnd::full);
   } else if (is_awaited || is_watched) {
     queues_.end_window(lane, WindowEnd::watched);
   }
-  if (is_watched) {
+  if (is_reached) {
     lane.watched = LaneState::kUnwatched;
   }
 }

@@ -116,11 +116,12 @@ void WindowModel::join(int lane, Byte record) {
 // Those who watch are told when the turn ends, and ask again if they wait for a later record.
 void WindowModel::settle_join(int lane, Byte record, bool is_awaited) {
   LaneNow& a = lane_of(lane);
-  const bool is_watched = record + 1 >= a.watched;
+  const bool is_reached = record + 1 >= a.watched;
+  const bool is_watched = is_reached && a.watched > a.consumed;
   if (rules_.watched_join_cuts && a.looked > 0 && (is_watched || is_awaited)) {
     end_window(lane, End::cut, "somebody waits for it");
   }
-  if (is_watched) {
+  if (is_reached) {
     a.watched = kNone;
   }
 }
