@@ -8,24 +8,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace hearth::cpu {
-
-template <class T>
-void block_product(const Gemm<T>& product, const TileKernels<T>& kernels, std::byte* scratch) {
-  if (product.m == 0 || product.n == 0) {
-    return;
-  }
-  if (product.k > 0) {
-    run_gemm(product, kernels, scratch, nullptr);
-    return;
-  }
-  for (std::int64_t row = 0; row < product.m && !product.accumulate; ++row) {
-    std::fill_n(product.c + row * product.c_step, product.n, T{0});
-  }
-}
-template void block_product<float>(const Gemm<float>&, const TileKernels<float>&, std::byte*);
-template void block_product<double>(const Gemm<double>&, const TileKernels<double>&, std::byte*);
 
 namespace {
 
@@ -52,8 +37,7 @@ class Forward {
     block_keys_ = std::min(sizes_.keys, kAttentionKeys);
     is_thin_ = sizes_.rows() <= kMaxThinRows && v_.layout().column_step == 1 &&
                k_.layout().column_step == 1;
-    product_bytes_ = whole_lines(product_scratch_bytes<T>(
-        sizes_, 2, kernels_, [this](BlockSize size, int index) { return product(size, index); }));
+    score_step_ = score_step<T>(block_keys_);
   }
 
   Status run(KernelContext& context) {
@@ -81,62 +65,48 @@ class Forward {
     T* sums;     // of weighted values
     T* product;  // of one block, where it cannot be added in place
     T* mask;
-    std::byte* packed;
+    T* keys;  // in panels
+    T* values;
   };
 
   [[nodiscard]] std::int64_t scratch_bytes() const {
-    return elements_bytes(block_rows_ * sizes_.width) + elements_bytes(block_rows_ * block_keys_) +
-           2 * elements_bytes(block_rows_ * sizes_.value_width) + elements_bytes(block_keys_) +
-           product_bytes_;
+    std::int64_t size_bytes = 0;
+    static_cast<void>(lay_out(nullptr, &size_bytes));
+    return size_bytes;
   }
-  static std::int64_t elements_bytes(std::int64_t count) {
-    return whole_lines(count * static_cast<std::int64_t>(sizeof(T)));
-  }
-  [[nodiscard]] Memory lay_out(std::byte* at) const {
-    const auto take = [&at](std::int64_t elements) {
-      T* const piece = reinterpret_cast<T*>(at);
-      at += elements_bytes(elements);
+  Memory lay_out(std::byte* at, std::int64_t* size_bytes = nullptr) const {
+    std::int64_t offset = 0;
+    const auto take = [&](std::int64_t elements) {
+      T* const piece = at == nullptr ? nullptr : reinterpret_cast<T*>(at + offset);
+      offset += whole_lines(elements * static_cast<std::int64_t>(sizeof(T)));
       return piece;
     };
     Memory memory{};
     memory.queries = take(block_rows_ * sizes_.width);
-    memory.scores = take(block_rows_ * block_keys_);
+    memory.scores = take(block_rows_ * score_step_);
     memory.sums = take(block_rows_ * sizes_.value_width);
-    memory.product = take(block_rows_ * sizes_.value_width);
+    memory.product = take(is_thin_ ? block_rows_ * sizes_.value_width : 0);
     memory.mask = take(block_keys_);
-    memory.packed = at;
+    memory.keys = take(is_thin_ ? 0 : keys_of(block_keys_).elements(kernels_));
+    memory.values = take(is_thin_ ? 0 : values_of(block_keys_).elements(kernels_));
+    if (size_bytes != nullptr) {
+      *size_bytes = offset;
+    }
     return memory;
   }
-
-  // The products of a block: scores, and weighted values.
-  [[nodiscard]] Gemm<T> product(BlockSize size, int index) const {
-    Gemm<T> gemm;
-    gemm.m = size.rows;
-    if (index == 0) {
-      gemm.n = size.keys;
-      gemm.k = sizes_.width;
-      gemm.a = {nullptr, dtype_of<T>, sizes_.width, 1};
-      const GemmOperand keys = k_.layout();
-      gemm.b = {nullptr, keys.dtype, keys.column_step, keys.row_step};
-      gemm.c_step = size.keys;
-    } else {
-      gemm.n = sizes_.value_width;
-      gemm.k = size.keys;
-      gemm.a = {nullptr, dtype_of<T>, size.keys, 1};
-      gemm.b = v_.layout();
-      gemm.c_step = sizes_.value_width;
-      gemm.accumulate = true;
-    }
-    return gemm;
+  [[nodiscard]] BlockPanels<T> keys_of(std::int64_t keys) const { return {sizes_.width, keys}; }
+  [[nodiscard]] BlockPanels<T> values_of(std::int64_t keys) const {
+    return {keys, sizes_.value_width};
   }
 
   void run_block(std::int64_t unit, std::int64_t first, std::byte* scratch) const {
     const Memory memory = lay_out(scratch);
     const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
     const std::int64_t width = sizes_.width;
-    q_.each_row(sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& row) {
-      load_row(row, 0, width, kernels_, memory.queries + i * width);
-    });
+    q_.each_run(
+        sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& rows, std::int64_t n) {
+          load_rows(rows, n, width, kernels_, memory.queries + i * width);
+        });
     loops_.scale(memory.queries, static_cast<T>(sizes_.scale), count * width);
     std::fill_n(memory.sums, count * sizes_.value_width, T{0});
     std::array<T, kAttentionRows> tops{};
@@ -145,17 +115,19 @@ class Forward {
     const std::int64_t visible = sizes_.visible_keys(first, count);
     for (std::int64_t key = 0; key < visible; key += kAttentionKeys) {
       const std::int64_t keys = std::min(kAttentionKeys, sizes_.keys - key);
-      make_scores(memory, unit, {count, keys}, key);
+      const BlockSight sight(sizes_, first, count, key, keys);
+      make_scores(memory, unit, sight, {count, keys}, key);
       for (std::int64_t i = 0; i < count; ++i) {
-        weigh_row(memory, unit, first + i, key, keys, i, tops, totals);
+        weigh_row(memory, unit, first + i, key, sight, i, tops, totals);
       }
-      add_values(memory, unit, {count, keys}, key);
+      add_values(memory, unit, sight, {count, keys}, key);
     }
     finish(memory, unit, first, count, tops, totals);
   }
 
   void make_scores(const Memory& memory,
                    std::int64_t unit,
+                   const BlockSight& sight,
                    BlockSize size,
                    std::int64_t key) const {
     GemmOperand keys = k_.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
@@ -167,37 +139,49 @@ class Forward {
       thin.w = keys.data;
       thin.w_step = keys.row_step;
       thin.y = memory.scores;
-      thin.y_step = size.keys;
+      thin.y_step = score_step_;
       thin.depth = sizes_.width;
       thin.columns = size.keys;
       thin.rows = static_cast<int>(size.rows);
       kernels_.thin_dot(thin, keys.dtype);
       return;
     }
-    Gemm<T> gemm = product(size, 0);
-    gemm.a.data = reinterpret_cast<const std::byte*>(memory.queries);
-    gemm.b.data = keys.data;
-    gemm.c = memory.scores;
-    block_product(gemm, kernels_, memory.packed);
+    std::swap(keys.row_step, keys.column_step);
+    const BlockPanels<T> panels = keys_of(size.keys);
+    panels.pack(keys, kernels_, memory.keys);
+    if (sizes_.width == 0) {
+      std::fill_n(memory.scores, size.rows * score_step_, T{0});
+    }
+    multiply_block<T>({.rows = size.rows,
+                       .a = memory.queries,
+                       .a_row_step = sizes_.width,
+                       .b = memory.keys,
+                       .panels = panels,
+                       .c = memory.scores,
+                       .c_step = score_step_},
+                      kernels_,
+                      [&](std::int64_t i, std::int64_t count) {
+                        return BlockNeed{0, sizes_.width, sight.most_of(i, count)};
+                      });
   }
 
   void weigh_row(const Memory& memory,
                  std::int64_t unit,
                  std::int64_t row,
                  std::int64_t key,
-                 std::int64_t keys,
+                 const BlockSight& sight,
                  std::int64_t i,
                  std::array<T, kAttentionRows>& tops,
                  std::array<double, kAttentionRows>& totals) const {
     const auto at = static_cast<std::size_t>(i);
-    T* const scores = memory.scores + i * keys;
-    const std::int64_t seen = std::clamp<std::int64_t>(sizes_.visible_keys(row) - key, 0, keys);
+    T* const scores = memory.scores + i * score_step_;
+    const std::int64_t seen = sight.seen(i);
     const T* const mask = mask_row(mask_, sizes_, unit, row, key, seen, kernels_, memory.mask);
     const T before = tops[at];
-    const AttentionRow<T> weighed = loops_.weigh(scores, mask, seen, before);
-    std::fill(scores + seen, scores + keys, T{0});
+    const AttentionRow<T> weighed =
+        loops_.weigh(scores, mask, seen, score_step<T>(sight.most()), before);
     tops[at] = weighed.top;
-    if (weighed.top == before) {
+    if (weighed.top == before || before == -std::numeric_limits<T>::infinity()) {
       totals[at] += weighed.sum;
       return;
     }
@@ -206,29 +190,42 @@ class Forward {
     loops_.scale(memory.sums + i * sizes_.value_width, shrink, sizes_.value_width);
   }
 
-  void add_values(const Memory& memory, std::int64_t unit, BlockSize size, std::int64_t key) const {
+  void add_values(const Memory& memory,
+                  std::int64_t unit,
+                  const BlockSight& sight,
+                  BlockSize size,
+                  std::int64_t key) const {
     GemmOperand values = v_.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
     values.data += key * values.row_step * size_bytes(values.dtype);
     if (is_thin_ && sizes_.value_width > 0) {
       Thin<T> thin;
       thin.x = memory.scores;
-      thin.x_step = size.keys;
+      thin.x_step = score_step_;
       thin.w = values.data;
       thin.w_step = values.row_step;
       thin.y = memory.product;
       thin.y_step = sizes_.value_width;
-      thin.depth = size.keys;
+      thin.depth = sight.most();
       thin.columns = sizes_.value_width;
       thin.rows = static_cast<int>(size.rows);
       kernels_.thin_axpy(thin, values.dtype);
       loops_.add(memory.sums, memory.product, size.rows * sizes_.value_width);
       return;
     }
-    Gemm<T> gemm = product(size, 1);
-    gemm.a.data = reinterpret_cast<const std::byte*>(memory.scores);
-    gemm.b.data = values.data;
-    gemm.c = memory.sums;
-    block_product(gemm, kernels_, memory.packed);
+    const BlockPanels<T> panels = values_of(size.keys);
+    panels.pack(values, kernels_, memory.values);
+    multiply_block<T>({.rows = size.rows,
+                       .a = memory.scores,
+                       .a_row_step = score_step_,
+                       .b = memory.values,
+                       .panels = panels,
+                       .c = memory.sums,
+                       .c_step = sizes_.value_width,
+                       .accumulates = true},
+                      kernels_,
+                      [&](std::int64_t i, std::int64_t count) {
+                        return BlockNeed{0, sight.most_of(i, count), sizes_.value_width};
+                      });
   }
 
   void finish(const Memory& memory,
@@ -265,7 +262,7 @@ class Forward {
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
   std::int64_t block_keys_ = 0;
-  std::int64_t product_bytes_ = 0;
+  std::int64_t score_step_ = 0;
   bool is_thin_ = false;
 };
 

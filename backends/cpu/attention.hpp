@@ -7,47 +7,69 @@
 #pragma once
 
 #include "attention_operands.hpp"
+#include "attention_tiles.hpp"
 #include "kernel_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 
 namespace hearth::cpu {
 
 inline constexpr std::int64_t kAttentionRows = 64;
 inline constexpr std::int64_t kAttentionKeys = 256;
 
-/// A product inside a block, on one thread. Nothing happens where it has no elements; without depth
-/// it is 0, or leaves what it is added to.
-template <class T>
-void block_product(const Gemm<T>& product, const TileKernels<T>& kernels, std::byte* scratch);
-
 /// What is asked of one block: `rows` queries and `keys` keys.
 struct BlockSize {
   std::int64_t rows;
   std::int64_t keys;
 };
-/// The scratch that products need, in bytes: the most of all block sizes of a call. `of` gives the
-/// product numbered `index` of `product_count` for a block size.
-template <class T, class ProductOf>
-[[nodiscard]] std::int64_t product_scratch_bytes(const AttentionSizes& sizes,
-                                                 int product_count,
-                                                 const TileKernels<T>& kernels,
-                                                 const ProductOf& of) {
-  const auto sides = [](std::int64_t size, std::int64_t block) {
-    const std::int64_t last = size % block;
-    return std::array{size < block ? size : block, last == 0 ? block : last};
-  };
-  std::int64_t bytes = 0;
-  for (const std::int64_t rows : sides(sizes.rows(), kAttentionRows)) {
-    for (const std::int64_t keys : sides(sizes.keys, kAttentionKeys)) {
-      for (int index = 0; index < product_count && rows > 0 && keys > 0; ++index) {
-        const Gemm<T> product = of(BlockSize{rows, keys}, index);
-        if (product.m > 0 && product.n > 0 && product.k > 0) {
-          const std::int64_t needed = gemm_scratch_bytes(product, kernels);
-          bytes = bytes < needed ? needed : bytes;
-        }
-      }
+
+/// How far the rows of a block see into a block of keys.
+class BlockSight {
+ public:
+  /// Rows [first, first + count), count ≤ kAttentionRows, and keys [key, key + keys).
+  BlockSight(const AttentionSizes& sizes,
+             std::int64_t first,
+             std::int64_t count,
+             std::int64_t key,
+             std::int64_t keys) noexcept
+      : count_(count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t seen =
+          std::clamp<std::int64_t>(sizes.visible_keys(first + i) - key, 0, keys);
+      seen_[static_cast<std::size_t>(i)] = seen;
+      most_ = std::max(most_, seen);
     }
   }
-  return bytes;
+  [[nodiscard]] std::int64_t seen(std::int64_t row) const noexcept {
+    return seen_[static_cast<std::size_t>(row)];
+  }
+  [[nodiscard]] std::int64_t most() const noexcept { return most_; }
+  /// The most that one of these rows sees.
+  [[nodiscard]] std::int64_t most_of(std::int64_t first, std::int64_t count) const noexcept {
+    const auto from = seen_.begin() + first;
+    return *std::max_element(from, from + count);
+  }
+  /// The first row that sees this key; else how many rows there are.
+  [[nodiscard]] std::int64_t first_to_see(std::int64_t key) const noexcept {
+    const auto end = seen_.begin() + count_;
+    return std::find_if(seen_.begin(), end, [key](std::int64_t seen) { return seen > key; }) -
+           seen_.begin();
+  }
+
+ private:
+  std::int64_t count_;
+  std::int64_t most_ = 0;
+  std::array<std::int64_t, kAttentionRows> seen_{};
+};
+
+/// Elements of a row of scores, which has room for whole lines.
+template <class T>
+[[nodiscard]] constexpr std::int64_t score_step(std::int64_t keys) noexcept {
+  constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
+  return (keys + kLine - 1) / kLine * kLine;
 }
 
 [[nodiscard]] Status run_attention(const KernelCall& call, KernelContext& context);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 namespace hearth::cpu {
 
@@ -52,10 +53,7 @@ class Backward {
     block_keys_ = std::min(sizes_.keys, kAttentionKeys);
     by_units_ = sizes_.unit_count() >= kEnoughUnits || (row_blocks_ <= 1 && key_blocks_ <= 1);
     accumulates_apart_ = outputs_[1].dtype != dtype_of<T>;
-    product_bytes_ = whole_lines(
-        product_scratch_bytes<T>(sizes_, 5, kernels_, [this](BlockSize size, int index) {
-          return product(size, static_cast<Product>(index));
-        }));
+    score_step_ = score_step<T>(block_keys_);
   }
 
   Status run(KernelContext& context) {
@@ -98,8 +96,6 @@ class Backward {
   }
 
  private:
-  enum class Product : std::uint8_t { scores, of_weights, of_queries, of_keys, of_values };
-
   struct Memory {
     T* queries;
     T* gradient;
@@ -108,8 +104,9 @@ class Backward {
     T* of_queries;
     T* of_keys;  // where they are summed before they are rounded
     T* of_values;
-    T* row;  // of the result, of the mask
-    std::byte* packed;
+    T* result;
+    T* mask;
+    T* panels;
   };
   struct Rows {
     std::int64_t unit;
@@ -144,15 +141,29 @@ class Backward {
     Memory memory{};
     memory.queries = take(block_rows_ * sizes_.width);
     memory.gradient = take(block_rows_ * sizes_.value_width);
-    memory.weights = take(block_rows_ * block_keys_);
-    memory.of_scores = take(block_rows_ * block_keys_);
+    memory.weights = take(block_rows_ * score_step_);
+    memory.of_scores = take(block_rows_ * score_step_);
     memory.of_queries = take(block_rows_ * sizes_.width);
     memory.of_keys = take(apart * sizes_.width);
     memory.of_values = take(apart * sizes_.value_width);
-    memory.row = take(std::max(block_keys_, sizes_.value_width));
-    memory.packed = at;
-    *size_bytes = at - begin + product_bytes_;
+    memory.result = take(block_rows_ * sizes_.value_width);
+    memory.mask = take(block_keys_);
+    memory.panels = take(most_panel_elements());
+    *size_bytes = at - begin;
     return memory;
+  }
+
+  // One right side at a time.
+  [[nodiscard]] std::int64_t most_panel_elements() const {
+    std::int64_t most = 0;
+    for (const std::int64_t columns : {sizes_.width, sizes_.value_width}) {
+      for (const BlockPanels<T>& panels : {BlockPanels<T>{columns, block_keys_},
+                                           BlockPanels<T>{block_keys_, columns},
+                                           BlockPanels<T>{block_rows_, columns}}) {
+        most = std::max(most, panels.elements(kernels_));
+      }
+    }
+    return most;
   }
 
   template <class Task>
@@ -178,70 +189,6 @@ class Backward {
       }
     });
     return {};
-  }
-
-  // The five products of a block; data and result are filled in where one runs.
-  [[nodiscard]] Gemm<T> product(BlockSize size, Product which) const {
-    const GemmOperand keys = k_.layout();
-    const GemmOperand values = v_.layout();
-    const GemmOperand scores{nullptr, dtype_of<T>, size.keys, 1};
-    const GemmOperand scores_turned{nullptr, dtype_of<T>, 1, size.keys};
-    Gemm<T> gemm;
-    switch (which) {
-      case Product::scores:  // q kᵀ
-        gemm.m = size.rows;
-        gemm.n = size.keys;
-        gemm.k = sizes_.width;
-        gemm.a = {nullptr, dtype_of<T>, sizes_.width, 1};
-        gemm.b = {nullptr, keys.dtype, keys.column_step, keys.row_step};
-        break;
-      case Product::of_weights:  // gradient vᵀ
-        gemm.m = size.rows;
-        gemm.n = size.keys;
-        gemm.k = sizes_.value_width;
-        gemm.a = {nullptr, dtype_of<T>, sizes_.value_width, 1};
-        gemm.b = {nullptr, values.dtype, values.column_step, values.row_step};
-        break;
-      case Product::of_queries:  // of_scores k
-        gemm.m = size.rows;
-        gemm.n = sizes_.width;
-        gemm.k = size.keys;
-        gemm.a = scores;
-        gemm.b = keys;
-        gemm.accumulate = true;
-        break;
-      case Product::of_keys:  // of_scoresᵀ q
-        gemm.m = size.keys;
-        gemm.n = sizes_.width;
-        gemm.k = size.rows;
-        gemm.a = scores_turned;
-        gemm.b = {nullptr, dtype_of<T>, sizes_.width, 1};
-        gemm.accumulate = true;
-        break;
-      case Product::of_values:  // weightsᵀ gradient
-        gemm.m = size.keys;
-        gemm.n = sizes_.value_width;
-        gemm.k = size.rows;
-        gemm.a = scores_turned;
-        gemm.b = {nullptr, dtype_of<T>, sizes_.value_width, 1};
-        gemm.accumulate = true;
-        break;
-    }
-    gemm.c_step = gemm.n;
-    return gemm;
-  }
-
-  void multiply(const Memory& memory,
-                BlockSize size,
-                Product which,
-                const void* a,
-                const void* b,
-                T* c) const {
-    Gemm<T> gemm = product(size, which);
-    gemm.a.data = static_cast<const std::byte*>(a);
-    gemm.b.data = static_cast<const std::byte*>(b);
-    gemm.c = c;
-    block_product(gemm, kernels_, memory.packed);
   }
 
   [[nodiscard]] T* sums_in(const TensorView& output,
@@ -311,81 +258,157 @@ class Backward {
   }
 
   void load(const Memory& memory, Rows& rows) const {
-    const auto each = [&](const HeadTensor& tensor, const auto& body) {
-      tensor.each_row(sizes_, rows.unit, rows.first, rows.count, body);
+    const auto load_all = [&](const HeadTensor& from, std::int64_t columns, T* to) {
+      from.each_run(sizes_,
+                    rows.unit,
+                    rows.first,
+                    rows.count,
+                    [&](std::int64_t i, const GemmOperand& run, std::int64_t n) {
+                      load_rows(run, n, columns, kernels_, to + i * columns);
+                    });
     };
-    const std::int64_t width = sizes_.width;
     const std::int64_t value_width = sizes_.value_width;
-    each(q_, [&](std::int64_t i, const GemmOperand& row) {
-      load_row(row, 0, width, kernels_, memory.queries + i * width);
-    });
-    loops_.scale(memory.queries, static_cast<T>(sizes_.scale), rows.count * width);
-    each(gradient_, [&](std::int64_t i, const GemmOperand& row) {
-      load_row(row, 0, value_width, kernels_, memory.gradient + i * value_width);
-    });
-    each(result_, [&](std::int64_t i, const GemmOperand& row) {
-      load_row(row, 0, value_width, kernels_, memory.row);
-      const T* const gradient = memory.gradient + i * value_width;
-      rows.means[static_cast<std::size_t>(i)] =
-          static_cast<T>(loops_.dot(gradient, memory.row, value_width));
-    });
-    each(sums_, [&](std::int64_t i, const GemmOperand& row) {
-      rows.log_sums[static_cast<std::size_t>(i)] = *reinterpret_cast<const T*>(row.data);
-    });
+    load_all(q_, sizes_.width, memory.queries);
+    loops_.scale(memory.queries, static_cast<T>(sizes_.scale), rows.count * sizes_.width);
+    load_all(gradient_, value_width, memory.gradient);
+    load_all(result_, value_width, memory.result);
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      rows.means[static_cast<std::size_t>(i)] = static_cast<T>(loops_.dot(
+          memory.gradient + i * value_width, memory.result + i * value_width, value_width));
+    }
+    load_all(sums_, 1, rows.log_sums.data());
   }
 
+  // The five products of a block, with what stands between them.
   void run_block(const Memory& memory,
                  const Rows& rows,
                  std::int64_t key,
                  std::int64_t keys,
                  Wanted wanted,
                  const KeySums* sums) const {
-    const BlockSize size{rows.count, keys};
-    const std::byte* const k = block_of(k_, rows.unit, key);
-    const std::byte* const v = block_of(v_, rows.unit, key);
-    multiply(memory, size, Product::scores, memory.queries, k, memory.weights);
+    const BlockSight sight(sizes_, rows.first, rows.count, key, keys);
+    const std::int64_t seen_step = score_step<T>(sight.most());
+    const GemmOperand k = block_of(k_, rows.unit, key);
+    const GemmOperand v = block_of(v_, rows.unit, key);
+    multiply_scores(
+        memory, sight, {rows.count, keys}, memory.queries, sizes_.width, k, memory.weights);
     for (std::int64_t i = 0; i < rows.count; ++i) {
-      T* const row = memory.weights + i * keys;
-      const std::int64_t seen =
-          std::clamp<std::int64_t>(sizes_.visible_keys(rows.first + i) - key, 0, keys);
-      const T* const mask =
-          mask_row(mask_, sizes_, rows.unit, rows.first + i, key, seen, kernels_, memory.row);
-      loops_.weigh_again(row, mask, seen, rows.log_sums[static_cast<std::size_t>(i)]);
-      std::fill(row + seen, row + keys, T{0});
+      const T* const mask = mask_row(
+          mask_, sizes_, rows.unit, rows.first + i, key, sight.seen(i), kernels_, memory.mask);
+      loops_.weigh_again(memory.weights + i * score_step_,
+                         mask,
+                         sight.seen(i),
+                         seen_step,
+                         rows.log_sums[static_cast<std::size_t>(i)]);
     }
     if (wanted.of_keys) {
-      multiply(memory,
-               size,
-               Product::of_values,
-               memory.weights,
-               memory.gradient,
-               sums->of_values + (key - sums->first) * sizes_.value_width);
+      add_of_keys(memory,
+                  sight,
+                  {rows.count, keys},
+                  memory.weights,
+                  memory.gradient,
+                  sizes_.value_width,
+                  sums->of_values + (key - sums->first) * sizes_.value_width);
     }
-    multiply(memory, size, Product::of_weights, memory.gradient, v, memory.of_scores);
+    multiply_scores(memory,
+                    sight,
+                    {rows.count, keys},
+                    memory.gradient,
+                    sizes_.value_width,
+                    v,
+                    memory.of_scores);
     for (std::int64_t i = 0; i < rows.count; ++i) {
-      loops_.of_scores(memory.of_scores + i * keys,
-                       memory.weights + i * keys,
-                       keys,
+      loops_.of_scores(memory.of_scores + i * score_step_,
+                       memory.weights + i * score_step_,
+                       sight.seen(i),
+                       seen_step,
                        rows.means[static_cast<std::size_t>(i)]);
     }
     if (wanted.of_queries) {
-      multiply(memory, size, Product::of_queries, memory.of_scores, k, memory.of_queries);
+      const BlockPanels<T> panels{keys, sizes_.width};
+      panels.pack(k, kernels_, memory.panels);
+      multiply_block<T>({.rows = rows.count,
+                         .a = memory.of_scores,
+                         .a_row_step = score_step_,
+                         .b = memory.panels,
+                         .panels = panels,
+                         .c = memory.of_queries,
+                         .c_step = sizes_.width,
+                         .accumulates = true},
+                        kernels_,
+                        [&](std::int64_t i, std::int64_t count) {
+                          return BlockNeed{0, sight.most_of(i, count), sizes_.width};
+                        });
     }
     if (wanted.of_keys) {
-      multiply(memory,
-               size,
-               Product::of_keys,
-               memory.of_scores,
-               memory.queries,
-               sums->of_keys + (key - sums->first) * sizes_.width);
+      add_of_keys(memory,
+                  sight,
+                  {rows.count, keys},
+                  memory.of_scores,
+                  memory.queries,
+                  sizes_.width,
+                  sums->of_keys + (key - sums->first) * sizes_.width);
     }
   }
 
-  [[nodiscard]] const std::byte* block_of(const HeadTensor& tensor,
-                                          std::int64_t unit,
-                                          std::int64_t key) const {
-    const GemmOperand matrix = tensor.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
-    return matrix.data + key * matrix.row_step * size_bytes(matrix.dtype);
+  /// scores = rows·matrixᵀ, where a row sees them. Rows are `width` long.
+  void multiply_scores(const Memory& memory,
+                       const BlockSight& sight,
+                       BlockSize size,
+                       const T* rows,
+                       std::int64_t width,
+                       GemmOperand matrix,
+                       T* scores) const {
+    const BlockPanels<T> panels{width, size.keys};
+    std::swap(matrix.row_step, matrix.column_step);
+    panels.pack(matrix, kernels_, memory.panels);
+    if (width == 0) {
+      std::fill_n(scores, size.rows * score_step_, T{0});
+    }
+    multiply_block<T>({.rows = size.rows,
+                       .a = rows,
+                       .a_row_step = width,
+                       .b = memory.panels,
+                       .panels = panels,
+                       .c = scores,
+                       .c_step = score_step_},
+                      kernels_,
+                      [&](std::int64_t i, std::int64_t count) {
+                        return BlockNeed{0, width, sight.most_of(i, count)};
+                      });
+  }
+
+  /// sums += scoresᵀ·rows, of the rows that see a key.
+  void add_of_keys(const Memory& memory,
+                   const BlockSight& sight,
+                   BlockSize size,
+                   const T* scores,
+                   const T* rows,
+                   std::int64_t width,
+                   T* sums) const {
+    const BlockPanels<T> panels{size.rows, width};
+    panels.pack(
+        {reinterpret_cast<const std::byte*>(rows), dtype_of<T>, width, 1}, kernels_, memory.panels);
+    multiply_block<T>({.rows = std::min(size.keys, sight.most()),
+                       .a = scores,
+                       .a_depth_step = score_step_,
+                       .b = memory.panels,
+                       .panels = panels,
+                       .c = sums,
+                       .c_step = width,
+                       .accumulates = true},
+                      kernels_,
+                      [&](std::int64_t i, std::int64_t /*count*/) {
+                        return BlockNeed{sight.first_to_see(i), size.rows, width};
+                      });
+  }
+
+  [[nodiscard]] GemmOperand block_of(const HeadTensor& tensor,
+                                     std::int64_t unit,
+                                     std::int64_t key) const {
+    GemmOperand matrix = tensor.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
+    matrix.data += key * matrix.row_step * size_bytes(matrix.dtype);
+    return matrix;
   }
 
   AttentionSizes sizes_;
@@ -403,7 +426,7 @@ class Backward {
   std::int64_t key_blocks_ = 0;
   std::int64_t block_rows_ = 0;
   std::int64_t block_keys_ = 0;
-  std::int64_t product_bytes_ = 0;
+  std::int64_t score_step_ = 0;
   bool by_units_ = false;
   bool accumulates_apart_ = false;
 };

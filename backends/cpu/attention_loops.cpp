@@ -41,41 +41,44 @@ void clear(T* row, std::int64_t count) {
   }
 }
 
+// A line at a time, so that no loop over the rest is left.
 template <class T>
-void exponentials(T* row, std::int64_t count, T less) {
+void exponentials(T* row, std::int64_t lines, T less) {
+  for (; lines > 0; --lines, row += kLanes<T>) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
-    row[i] = exponential(row[i] - less);
+    for (std::int64_t i = 0; i < kLanes<T>; ++i) {
+      row[i] = exponential(row[i] - less);
+    }
   }
 }
 
-// The last elements of a row, filled up with minus infinity: a causal mask leaves rows of every
-// length, and what does not fill a vector would go one by one.
+// Fills the line in which a row ends: a causal mask leaves rows of every length, and what does not
+// fill a vector would go one by one. Returns how many lines the row has.
 template <class T>
-struct Rest {
-  alignas(64) T values[kLaneCount<T>];
-  T* row;
-  std::int64_t count;
-
-  Rest(T* from, std::int64_t size) : row(from + size / kLanes<T> * kLanes<T>) {
-    count = size % kLanes<T>;
-    for (T& value : values) {
-      value = -std::numeric_limits<T>::infinity();
-    }
-    std::memcpy(values, row, static_cast<std::size_t>(count) * sizeof(T));
+[[gnu::always_inline]] inline std::int64_t fill_line(T* row, std::int64_t count, T with) {
+  constexpr std::int64_t kMost = kLanes<T>;
+  const std::int64_t whole = count / kMost;
+  const auto rest = static_cast<T>(count % kMost);
+  if (count % kMost == 0) {
+    return whole;
   }
-  void write() const { std::memcpy(row, values, static_cast<std::size_t>(count) * sizeof(T)); }
-};
+  T* const line = row + whole * kMost;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < kMost; ++i) {
+    line[i] = static_cast<T>(i) < rest ? line[i] : with;
+  }
+  return whole + 1;
+}
 
 // As max_of(), without its loops over single lanes, which take longer than a short row.
 template <class T>
-T top_of(const T* row, std::int64_t whole, const Rest<T>& rest) {
+T top_of(const T* row, std::int64_t lines) {
   using Vector = typename Lanes<T>::Vector;
   typedef T Half __attribute__((vector_size(32), may_alias));
   typedef T Quarter __attribute__((vector_size(16), may_alias));
-  Vector top = *reinterpret_cast<const Vector*>(rest.values);
-  for (std::int64_t i = 0; i < whole; i += kLanes<T>) {
-    const Vector x = *reinterpret_cast<const Vector*>(row + i);
+  Vector top = *reinterpret_cast<const Vector*>(row);
+  for (std::int64_t line = 1; line < lines; ++line) {
+    const Vector x = *reinterpret_cast<const Vector*>(row + line * kLanes<T>);
     top = ((x > top) | (x != x)) ? x : top;
   }
   Half half[2];
@@ -93,54 +96,45 @@ T top_of(const T* row, std::int64_t whole, const Rest<T>& rest) {
 }
 
 template <class T>
-AttentionRow<T> weigh(T* row, const T* added, std::int64_t count, T top_before) {
+AttentionRow<T> weigh(
+    T* row, const T* added, std::int64_t count, std::int64_t width, T top_before) {
   if (added != nullptr) {
     add(row, added, count);
   }
-  Rest<T> rest(row, count);
-  const std::int64_t whole = count - rest.count;
-  const T top = larger(top_before, top_of(row, whole, rest));
+  const std::int64_t lines = fill_line(row, count, -std::numeric_limits<T>::infinity());
+  const std::int64_t seen = lines * kLanes<T>;
+  clear(row + seen, width - seen);
+  const T top = lines == 0 ? top_before : larger(top_before, top_of(row, lines));
   if (top == -std::numeric_limits<T>::infinity()) {
-    clear(row, count);
+    clear(row, seen);
     return {top, 0};
   }
-  double sum = 0;
-  for (std::int64_t begin = 0; begin < whole; begin += kPiece) {
-    const std::int64_t length = whole - begin < kPiece ? whole - begin : kPiece;
-    exponentials(row + begin, length, top);
-    sum += sum_of(row + begin, length);
-  }
-  if (rest.count > 0) {
-    exponentials(rest.values, kLanes<T>, top);
-    sum += sum_of(rest.values, kLanes<T>);
-    rest.write();
-  }
-  return {top, sum};
+  exponentials(row, lines, top);
+  return {top, sum_of(row, seen)};
 }
 
 template <class T>
-void weigh_again(T* row, const T* added, std::int64_t count, T log_sum) {
+void weigh_again(T* row, const T* added, std::int64_t count, std::int64_t width, T log_sum) {
   if (log_sum == -std::numeric_limits<T>::infinity()) {
-    clear(row, count);
+    clear(row, width);
     return;
   }
   if (added != nullptr) {
     add(row, added, count);
   }
-  Rest<T> rest(row, count);
-  exponentials(row, count - rest.count, log_sum);
-  if (rest.count > 0) {
-    exponentials(rest.values, kLanes<T>, log_sum);
-    rest.write();
-  }
+  const std::int64_t lines = fill_line(row, count, -std::numeric_limits<T>::infinity());
+  clear(row + lines * kLanes<T>, width - lines * kLanes<T>);
+  exponentials(row, lines, log_sum);
 }
 
 template <class T>
-void of_scores(T* of_weights, const T* weights, std::int64_t count, T mean) {
+void of_scores(T* of_weights, const T* weights, std::int64_t count, std::int64_t width, T mean) {
+  const std::int64_t lines = fill_line(of_weights, count, T{0});
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; i < lines * kLanes<T>; ++i) {
     of_weights[i] = weights[i] * (of_weights[i] - mean);
   }
+  clear(of_weights + lines * kLanes<T>, width - lines * kLanes<T>);
 }
 
 template <class T>

@@ -15,15 +15,19 @@ struct AttentionRow {
   double sum;  ///< Of exp(score - top), of this piece.
 };
 
+/// Rows have room for whole lines: what lies behind `count` up to `width`, whole lines too, becomes
+/// 0, as if a mask hid it.
 template <class T>
 struct AttentionLoops {
   /// row = exp(row + added - top), with the top of the row and of what came before. Nothing is
   /// added where `added` is nullptr.
-  AttentionRow<T> (*weigh)(T* row, const T* added, std::int64_t count, T top_before);
+  AttentionRow<T> (*weigh)(
+      T* row, const T* added, std::int64_t count, std::int64_t width, T top_before);
   /// row = exp(row + added - log_sum); 0 where log_sum is minus infinity.
-  void (*weigh_again)(T* row, const T* added, std::int64_t count, T log_sum);
+  void (*weigh_again)(T* row, const T* added, std::int64_t count, std::int64_t width, T log_sum);
   /// of_weights = weights * (of_weights - mean)
-  void (*of_scores)(T* of_weights, const T* weights, std::int64_t count, T mean);
+  void (*of_scores)(
+      T* of_weights, const T* weights, std::int64_t count, std::int64_t width, T mean);
   void (*scale)(T* row, T factor, std::int64_t count);
   void (*add)(T* row, const T* other, std::int64_t count);
   double (*dot)(const T* a, const T* b, std::int64_t count);

@@ -74,23 +74,18 @@ GemmOperand HeadTensor::row(const AttentionSizes& sizes,
 }
 
 template <class T>
-void load_row(const GemmOperand& row,
-              std::int64_t first,
-              std::int64_t count,
-              const TileKernels<T>& kernels,
-              T* to) {
-  const std::byte* const from = row.data + first * row.column_step * size_bytes(row.dtype);
-  if (row.column_step == 1) {
-    kernels.load(from, row.dtype, to, count);
-    return;
-  }
-  kernels.pack({.from = from,
-                .item_step = 1,
-                .depth_step = row.column_step,
+void load_rows(const GemmOperand& rows,
+               std::int64_t count,
+               std::int64_t columns,
+               const TileKernels<T>& kernels,
+               T* to) {
+  kernels.pack({.from = rows.data,
+                .item_step = rows.column_step,
+                .depth_step = rows.row_step,
                 .depth = count,
-                .items = 1,
-                .width = 1},
-               row.dtype,
+                .items = columns,
+                .width = columns},
+               rows.dtype,
                to);
 }
 
@@ -118,13 +113,15 @@ const T* mask_row(const HeadTensor& mask,
   if (values.dtype == dtype_of<T> && values.column_step == 1) {
     return reinterpret_cast<const T*>(values.data) + first;
   }
-  load_row(values, first, count, kernels, to);
+  GemmOperand seen = values;
+  seen.data += first * values.column_step * size_bytes(values.dtype);
+  load_rows(seen, 1, count, kernels, to);
   return to;
 }
 
-template void load_row<float>(
+template void load_rows<float>(
     const GemmOperand&, std::int64_t, std::int64_t, const TileKernels<float>&, float*);
-template void load_row<double>(
+template void load_rows<double>(
     const GemmOperand&, std::int64_t, std::int64_t, const TileKernels<double>&, double*);
 template const float* mask_row<float>(const HeadTensor&,
                                       const AttentionSizes&,

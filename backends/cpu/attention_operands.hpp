@@ -58,20 +58,19 @@ class HeadTensor {
   [[nodiscard]] GemmOperand row(const AttentionSizes& sizes,
                                 std::int64_t unit,
                                 std::int64_t row) const noexcept;
-  /// Calls body(i, row) for rows first + i of a unit, i below count.
+  /// Calls body(i, rows, n) for rows [first + i, first + i + n) of a unit, which lie in one head,
+  /// until i + n is count.
   template <class Body>
-  void each_row(const AttentionSizes& sizes,
+  void each_run(const AttentionSizes& sizes,
                 std::int64_t unit,
                 std::int64_t first,
                 std::int64_t count,
                 const Body& body) const {
     for (std::int64_t i = 0; i < count;) {
-      GemmOperand one = row(sizes, unit, first + i);
       const std::int64_t of_head = sizes.queries - (first + i) % sizes.queries;
-      for (const std::int64_t end = std::min(count, i + of_head); i < end; ++i) {
-        body(i, one);
-        one.data += row_step_ * size_bytes(dtype_);
-      }
+      const std::int64_t n = std::min(count - i, of_head);
+      body(i, row(sizes, unit, first + i), n);
+      i += n;
     }
   }
 
@@ -86,13 +85,13 @@ class HeadTensor {
   std::int64_t column_step_ = 0;
 };
 
-/// Elements of a row that lie column_step apart, as T, from `first` on.
+/// Rows of so many elements, as T, side by side in `to`.
 template <class T>
-void load_row(const GemmOperand& row,
-              std::int64_t first,
-              std::int64_t count,
-              const TileKernels<T>& kernels,
-              T* to);
+void load_rows(const GemmOperand& rows,
+               std::int64_t count,
+               std::int64_t columns,
+               const TileKernels<T>& kernels,
+               T* to);
 
 /// What is added to a row's scores of keys [first, first + count): the mask as it lies or in `to`,
 /// with minus infinity where a bool mask is false. nullptr: there is no mask.

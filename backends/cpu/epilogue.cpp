@@ -101,6 +101,7 @@ EpilogueBlocks::EpilogueBlocks(const KernelCall& call,
       static_cast<void>(has_row_step(inputs[i], shape, steps_[i][0]));
       steps_[i][1] = broadcast_strides(*inputs[i].layout, shape)[last];
     }
+    find_beside();
     return;
   }
   axes_ = shape.rank();
@@ -111,6 +112,22 @@ EpilogueBlocks::EpilogueBlocks(const KernelCall& call,
   set(result_steps_, call.outputs[0].strides());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     set(steps_[i], broadcast_strides(*inputs[i].layout, shape));
+  }
+}
+
+// Operands with an element at each place; others are small.
+void EpilogueBlocks::find_beside() noexcept {
+  const auto add = [this](const TensorView& view, const Steps& steps, bool is_written) {
+    const std::int64_t size = size_bytes(view.dtype);
+    if (steps[0] != 0 && steps[1] == 1 && view.data != result()) {
+      beside_[beside_count_++] = {view.data, steps[0] * size, size, is_written};
+    }
+  };
+  for (std::size_t i = 0; i < call_->epilogue->inputs.size(); ++i) {
+    add(call_->epilogue->inputs[i], steps_[i], false);
+  }
+  for (const TensorView& output : call_->outputs) {
+    add(output, result_steps_, true);
   }
 }
 
@@ -133,7 +150,8 @@ BlockSink EpilogueBlocks::sink() const noexcept {
                 static_cast<const EpilogueBlocks*>(context)->run(
                     {.first = {row, column}, .sizes = {row_count, column_count}});
               },
-          .context = this};
+          .context = this,
+          .beside = std::span(beside_).first(beside_count_)};
 }
 
 bool EpilogueBlocks::runs_anywhere() const noexcept {

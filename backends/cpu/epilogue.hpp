@@ -56,6 +56,7 @@ class EpilogueBlocks {
   using Steps = ResultBox::Axes;
 
   EpilogueBlocks(const KernelCall& call, const TileProgram& program, IsaLevel isa) noexcept;
+  void find_beside() noexcept;
   void run_on(const ExpressionCall& call) const;
 
   const KernelCall* call_;
@@ -64,6 +65,8 @@ class EpilogueBlocks {
   int axes_ = 2;
   Steps result_steps_{};
   std::array<Steps, TileProgram::kMostInputs> steps_{};
+  std::size_t beside_count_ = 0;
+  std::array<BesideResult, TileProgram::kMostInputs + TileProgram::kMostOutputs> beside_{};
 };
 
 }  // namespace hearth::cpu

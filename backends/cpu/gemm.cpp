@@ -1,5 +1,7 @@
 #include "gemm.hpp"
 
+#include "ahead.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,8 +17,6 @@ constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kPackElements = 1 << 17;
 // Panels of b packed together: rows are then read in stretches that the prefetcher follows.
 constexpr std::int64_t kPanelGroup = 4;
-// Depth of one block: a panel of b stays in the first-level cache while the panels of a pass by.
-constexpr std::int64_t kDepth = 192;
 // With so few rows a task packs the b that it needs by itself, into the second-level cache.
 constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kMaxPackingTasks = 16;
@@ -29,11 +29,6 @@ constexpr std::int64_t kChunkBytes = 96 << 10;         // of packed rows
 constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
 constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk
 constexpr std::int64_t kTasksPerCore = 4;
-// An a that is read by so few panels of b is read where it lies, along its rows or along its depth.
-// With more of them a packed copy pays: rows some power of two apart share banks of the first-level
-// cache ([2048, 128]·[128, 384]: 1.08 ms packed, 1.30 read).
-constexpr std::int64_t kPanelsOverRows = 4;
-constexpr std::int64_t kPanelsOverColumns = 4;
 // With so few rows, panels of a small b come by once, and are read where they lie.
 constexpr std::int64_t kRowsOverPanels = 64;
 constexpr std::int64_t kSmallBytes = 128 << 10;
@@ -42,10 +37,6 @@ constexpr std::int64_t kPiece = 2048;
 
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
   return (size + most - 1) / most;
-}
-// The largest of `parts(size, most)` nearly equal parts.
-constexpr std::int64_t even(std::int64_t size, std::int64_t most) {
-  return size == 0 ? 1 : parts(size, parts(size, most));
 }
 
 // How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be;
@@ -72,14 +63,13 @@ struct Plan {
        const GemmOperand& a,
        const GemmOperand& b,
        const TileKernels<T>& kernels) {
-    panel_rows = even(m, kernels.max_rows);
+    panel_rows = even_part(m, kernels.max_rows);
     row_panels = parts(m, panel_rows);
     panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
     column_panels = parts(n, panel_columns);
-    block_depth = even(k, kDepth);
-    reads_a = a.dtype == dtype_of<T> &&
-              (a.column_step == 1 ? column_panels <= kPanelsOverRows
-                                  : a.row_step == 1 && column_panels <= kPanelsOverColumns);
+    block_depth = even_part(k, kSumDepth);
+    reads_a = a.dtype == dtype_of<T> && n <= most_read_columns(kernels) &&
+              (a.column_step == 1 || a.row_step == 1);
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const std::int64_t count = part_count(flops);
@@ -110,7 +100,7 @@ struct Plan {
     if (has_sink) {
       most = std::min(most, kChunkResultBytes / (panel_rows * n * element_bytes));
     }
-    chunk_panels = even(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
+    chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
     finishes_chunks = column_panels * panel_columns * k * element_bytes <= kNearBytes;
     down = std::min(count, row_panels);
   }
@@ -150,6 +140,8 @@ class Piece {
 
   void run(Arena* arena) {
     keep_b(arena);
+    packs_blocks_ = plan_.chunk_panels > 0 && !plan_.finishes_chunks && !has_b_ && !is_b_kept_ &&
+                    (arena == nullptr || arena->core_count() == 1);
     pack(arena);
     if (plan_.chunk_panels > 0) {
       run_rows(arena);
@@ -186,32 +178,106 @@ class Piece {
     for_ranges(arena, tasks, 1, [&](std::int64_t task, std::int64_t /*end*/) {
       T* const chunk = a_ + task * plan_.chunk_elements();
       const Span rows{task * plan_.row_panels / tasks, (task + 1) * plan_.row_panels / tasks};
+      const auto chunk_at = [&](std::int64_t row) {
+        return Span{row, std::min(row + plan_.chunk_panels, rows.last)};
+      };
+      Ahead ahead;
       if (plan_.finishes_chunks) {
         for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          const Span now{row, std::min(row + plan_.chunk_panels, rows.last)};
+          const Span now = chunk_at(row);
+          ahead.clear();
+          if (now.last < rows.last) {
+            add_a(chunk_at(now.last), 0, gemm_.k, ahead);
+            add_result(chunk_at(now.last), ahead);
+          }
+          ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
           for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-            multiply_chunk(chunk, now, k);
+            multiply_chunk(chunk, now, k, ahead);
           }
           give(now, {0, plan_.column_panels});
         }
         return;
       }
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        if (packs_blocks_) {
+          pack_b({0, plan_.column_panels}, k, packed_b_);
+        }
         for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          multiply_chunk(chunk, {row, std::min(row + plan_.chunk_panels, rows.last)}, k);
+          const Span now = chunk_at(row);
+          ahead.clear();
+          if (now.last < rows.last) {
+            add_a(chunk_at(now.last), k, depth_at(k), ahead);
+          } else if (const std::int64_t next = k + plan_.block_depth; next < gemm_.k) {
+            add_a(chunk_at(rows.first), next, depth_at(next), ahead);
+          }
+          if (packs_blocks_ && row == rows.first) {
+            add_b(k + plan_.block_depth, ahead);
+          }
+          ahead.share(tiles_of(now));
+          multiply_chunk(chunk, now, k, ahead);
         }
       }
       give(rows, {0, plan_.column_panels});
     });
   }
 
-  void multiply_chunk(T* chunk, Span rows, std::int64_t k) const {
+  void multiply_chunk(T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
     if (!plan_.reads_a) {
       pack_a(rows, k, chunk);
     }
     const T* const block = block_of_b(k);
     for (std::int64_t column = 0; column < plan_.column_panels; ++column) {
-      multiply_column(rows, column, k, chunk, block + column * plan_.panel_columns * depth_at(k));
+      const T* const panel = block + column * plan_.panel_columns * depth_at(k);
+      multiply_column(rows, column, k, chunk, panel, &ahead);
+    }
+  }
+
+  [[nodiscard]] std::int64_t tiles_of(Span rows) const {
+    return (rows.last - rows.first) * plan_.column_panels;
+  }
+  [[nodiscard]] std::int64_t rows_in(Span panels) const {
+    return std::min(panels.last * plan_.panel_rows, gemm_.m) - panels.first * plan_.panel_rows;
+  }
+  // Where a lies along its rows, a tile reads some elements of each of many lines; one that lies
+  // along its depth is read as the machine expects.
+  void add_a(Span rows, std::int64_t k, std::int64_t depth, Ahead& ahead) const {
+    const GemmOperand& a = gemm_.a;
+    const std::int64_t size = size_bytes(a.dtype);
+    if (a.row_step == 1 && a.column_step != 1) {
+      ahead.add({.first = a.data + (rows.first * plan_.panel_rows + k * a.column_step) * size,
+                 .step = a.column_step * size,
+                 .count = depth,
+                 .size_bytes = rows_in(rows) * size});
+    }
+  }
+  // The rows of a block of b that is packed next.
+  void add_b(std::int64_t k, Ahead& ahead) const {
+    const GemmOperand& b = gemm_.b;
+    const std::int64_t size = size_bytes(b.dtype);
+    if (k < gemm_.k && b.column_step == 1) {
+      ahead.add({.first = b.data + k * b.row_step * size,
+                 .step = b.row_step * size,
+                 .count = depth_at(k),
+                 .size_bytes = gemm_.n * size});
+    }
+  }
+  // The result's own rows, and what lies beside them.
+  void add_result(Span rows, Ahead& ahead) const {
+    const std::int64_t first = rows.first * plan_.panel_rows;
+    constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+    ahead.add({.first = reinterpret_cast<const std::byte*>(gemm_.c + first * gemm_.c_step),
+               .step = gemm_.c_step * kSize,
+               .count = rows_in(rows),
+               .size_bytes = gemm_.n * kSize,
+               .is_written = true});
+    const BlockSink& sink = gemm_.sink;
+    for (const BesideResult& each : sink.beside) {
+      ahead.add({.first = each.data + (sink.first_row + first) * each.row_step +
+                          sink.first_column * each.column_step,
+                 .step = each.row_step,
+                 .count = rows_in(rows),
+                 .size_bytes = gemm_.n * each.column_step,
+                 .is_written = each.is_written});
     }
   }
 
@@ -253,7 +319,7 @@ class Piece {
   void pack(Arena* arena) {
     const bool packs_a = !plan_.reads_a && plan_.chunk_panels == 0;
     const std::int64_t a_tasks = packs_a ? parts(plan_.row_panels, kPanelGroup) : 0;
-    const bool packs_b = !has_b_ && (is_b_kept_ || !plan_.packs_in_task);
+    const bool packs_b = !has_b_ && !packs_blocks_ && (is_b_kept_ || !plan_.packs_in_task);
     const std::int64_t b_tasks = packs_b ? parts(plan_.column_panels, kPanelGroup) : 0;
     const std::int64_t group_elements =
         kPanelGroup * plan_.panel_columns * std::max<std::int64_t>(gemm_.k, 1);
@@ -345,7 +411,7 @@ class Piece {
     return a_ + k * plan_.row_panels * plan_.panel_rows + panel * plan_.panel_rows * depth_at(k);
   }
   [[nodiscard]] const T* block_of_b(std::int64_t k) const {
-    return b_ + k * plan_.column_panels * plan_.panel_columns;
+    return packs_blocks_ ? packed_b_ : b_ + k * plan_.column_panels * plan_.panel_columns;
   }
 
   void multiply(Span rows, Span columns) const {
@@ -362,8 +428,12 @@ class Piece {
   }
 
   // packed_a: of these rows.
-  void multiply_column(
-      Span rows, std::int64_t column, std::int64_t k, const T* packed_a, const T* packed_b) const {
+  void multiply_column(Span rows,
+                       std::int64_t column,
+                       std::int64_t k,
+                       const T* packed_a,
+                       const T* packed_b,
+                       Ahead* ahead = nullptr) const {
     const std::int64_t j = column * plan_.panel_columns;
     for (std::int64_t row = rows.first; row < rows.last; ++row) {
       const std::int64_t i = row * plan_.panel_rows;
@@ -395,6 +465,9 @@ class Piece {
       } else if (gemm_.bias != nullptr) {
         tile.start = gemm_.bias + j;
       }
+      if (ahead != nullptr) {
+        ahead->fetch();
+      }
       kernels_.multiply(tile);
     }
   }
@@ -403,10 +476,11 @@ class Piece {
   const TileKernels<T>& kernels_;
   Plan plan_;
   T* a_ = nullptr;
-  T* packed_b_ = nullptr;   // where b is packed to: the panels of a task, or
-  const T* b_ = nullptr;    // all of them
-  bool has_b_ = false;      // they were kept
-  bool is_b_kept_ = false;  // they are kept from now on
+  T* packed_b_ = nullptr;      // where b is packed to: the panels of a task, or
+  const T* b_ = nullptr;       // all of them
+  bool has_b_ = false;         // they were kept
+  bool is_b_kept_ = false;     // they are kept from now on
+  bool packs_blocks_ = false;  // the one thread packs b block by block, when it comes to each
 };
 
 }  // namespace
@@ -420,7 +494,7 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
   // The last piece along an axis is smaller than the others, and may be planned differently.
   const auto sides = [](std::int64_t size) {
-    const std::int64_t side = even(size, kPiece);
+    const std::int64_t side = even_part(size, kPiece);
     return std::array{side, size % side == 0 ? side : size % side};
   };
   std::int64_t bytes = 0;
@@ -444,9 +518,9 @@ void run_gemm(const Gemm<T>& gemm,
               const TileKernels<T>& kernels,
               std::byte* scratch,
               Arena* arena) {
-  const std::int64_t rows = even(gemm.m, kPiece);
-  const std::int64_t columns = even(gemm.n, kPiece);
-  const std::int64_t depth = even(gemm.k, kPiece);
+  const std::int64_t rows = even_part(gemm.m, kPiece);
+  const std::int64_t columns = even_part(gemm.n, kPiece);
+  const std::int64_t depth = even_part(gemm.k, kPiece);
   const std::int64_t element_bytes[] = {size_bytes(gemm.a.dtype), size_bytes(gemm.b.dtype)};
   for (std::int64_t j = 0; j < gemm.n; j += columns) {
     for (std::int64_t k = 0; k < gemm.k || k == 0; k += depth) {

@@ -38,14 +38,15 @@ class Product {
     a_ = product.a;
     b_ = product.b;
     if (swapped_) {
-      std::swap(m_, n_);
-      a_ = transposed(product.b);
-      b_ = transposed(product.a);
+      swap();
     }
     if (suits_thin(m_, b_)) {
       form_ = Form::thin;
     } else if (context.use_blas && blas_suits(packed(), context.isa)) {
       form_ = Form::blas;
+    } else if (reads_more_swapped()) {
+      swapped_ = true;
+      swap();
     }
     lay_out();
   }
@@ -102,6 +103,21 @@ class Product {
 
   static GemmOperand transposed(const GemmOperand& operand) {
     return {operand.data, operand.dtype, operand.column_step, operand.row_step, operand.constant};
+  }
+
+  void swap() {
+    std::swap(m_, n_);
+    std::swap(a_, b_);
+    a_ = transposed(a_);
+    b_ = transposed(b_);
+  }
+
+  // A long sum over rows of both operands, as a weight's gradient is: the smaller one is packed,
+  // the larger one read where it lies, and the result is small enough to turn it round.
+  [[nodiscard]] bool reads_more_swapped() const {
+    return !swapped_ && product_.sink.done == nullptr && dtype_ == dtype_of<T> &&
+           a_.row_step == 1 && b_.column_step == 1 && b_.constant == nullptr &&
+           m_ <= most_read_columns(kernels_) && n_ >= 2 * m_ && product_.k >= n_;
   }
 
   static bool suits_thin(std::int64_t rows, const GemmOperand& b) {

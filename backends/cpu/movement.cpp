@@ -94,18 +94,51 @@ void copy_rows(const Move& move, std::int64_t element_count, KernelContext& cont
   });
 }
 
-// The source lies along another axis than the target: moves that axis next to the innermost one and
-// goes by square tiles, so that both sides are touched by whole cache lines.
-void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& context) {
-  Collapsed& space = move.space;
-  const int second = space.rank - 2;
-  for (int i = axis; i < second; ++i) {
+// Moves an axis next to the innermost one.
+void move_inward(Collapsed& space, int axis) {
+  for (int i = axis; i < space.rank - 2; ++i) {
     const auto from = static_cast<std::size_t>(i);
     std::swap(space.size[from], space.size[from + 1]);
     for (Strides& strides : space.stride) {
       std::swap(strides[from], strides[from + 1]);
     }
   }
+}
+
+// Rows without gaps that are shorter than their own bookkeeping: many at a time, along the longest
+// axis.
+void copy_short_rows(Move move, std::int64_t element_count, KernelContext& context) {
+  Collapsed& space = move.space;
+  const auto longest = std::max_element(space.size.begin(), space.size.begin() + space.rank - 1);
+  move_inward(space, static_cast<int>(longest - space.size.begin()));
+  const auto second = static_cast<std::size_t>(space.rank) - 2;
+  const std::int64_t height = space.size[second];
+  const std::int64_t columns = space.inner_size();
+  const GatherLoop gather = move_loops(context.isa).gathers[MoveLoops::size_index(move.size)];
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrainBytes / (columns * move.size));
+  context.arena.parallel_for(
+      element_count / columns, grain, [&](std::int64_t begin, std::int64_t end) {
+        while (begin < end) {
+          const std::int64_t rows = std::min(end - begin, height - begin % height);
+          const Place place(space, begin);
+          gather(move.to + place.offset[0] * move.size,
+                 space.stride[0][second],
+                 move.from + place.offset[1] * move.size,
+                 space.stride[1][second],
+                 1,
+                 rows,
+                 columns);
+          begin += rows;
+        }
+      });
+}
+
+// The source lies along another axis than the target: moves that axis next to the innermost one and
+// goes by square tiles, so that both sides are touched by whole cache lines.
+void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& context) {
+  Collapsed& space = move.space;
+  const int second = space.rank - 2;
+  move_inward(space, axis);
   const std::int64_t rows = space.size[static_cast<std::size_t>(second)];
   const std::int64_t columns = space.inner_size();
   const std::int64_t to_row = space.stride[0][static_cast<std::size_t>(second)];
@@ -159,6 +192,12 @@ void copy_box(std::byte* to,
         return;
       }
     }
+  }
+  constexpr std::int64_t kShortRowBytes = 512;
+  if (move.space.rank > 1 && move.space.inner_stride(0) == 1 && move.space.inner_stride(1) == 1 &&
+      move.space.inner_size() * move.size <= kShortRowBytes) {
+    copy_short_rows(move, count, context);
+    return;
   }
   copy_rows(move, count, context);
 }

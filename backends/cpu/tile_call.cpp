@@ -206,6 +206,7 @@ std::int64_t TileCall::grain() const noexcept {
 }
 
 void TileCall::run(TileRun& run, std::int64_t begin, std::int64_t end) const {
+  run.forget_rows();
   switch (order_) {
     case Order::flat:
       run_flat(run, begin, end);
@@ -226,6 +227,7 @@ bool TileCall::find_undefined(TileRun& run,
                               std::int64_t begin,
                               std::int64_t end,
                               UndefinedElement& undefined) const {
+  run.forget_rows();
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     run.set_output_in_tile(o);
   }
@@ -378,8 +380,11 @@ void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& pla
     std::byte* const room = run.room_of(i);
     if (lies_[i] == Lie::mapped) {
       gather_mapped(i, block, room);
-    } else {
+    } else if (!space_->repeats(i) || block.columns != space_->inner_size()) {
       gather(i, block, room);
+    } else if (std::int64_t& rows = run.repeated_rows(i); rows < block.rows) {
+      gather(i, block, room);
+      rows = block.rows;
     }
     run.set_input(i, room, false);
   }

@@ -66,6 +66,12 @@ class TileRun {
   [[nodiscard]] std::byte* room_of(std::size_t input) noexcept {
     return tiles_ + (program_.tile_count + static_cast<std::int64_t>(input)) * tile_bytes_;
   }
+  /// How many equal rows of an input, all of them whole, were brought together there for the call
+  /// at hand.
+  [[nodiscard]] std::int64_t& repeated_rows(std::size_t input) noexcept {
+    return repeated_rows_[input];
+  }
+  void forget_rows() noexcept { repeated_rows_ = {}; }
   /// Lets the value of an output be made at `data`, else in a tile of the program's own.
   void set_output(std::size_t output, std::byte* data) noexcept {
     at_[program_.outputs[output].value] = data;
@@ -146,6 +152,7 @@ class TileRun {
   bool is_far_ = false;
   bool streams_ = false;
   std::size_t next_count_ = 0;
+  std::array<std::int64_t, TileProgram::kMostInputs> repeated_rows_{};
   std::array<Next, TileProgram::kMostInputs + TileProgram::kMostOutputs> next_;
   // Uninitialised but for what the program has: filling them would take longer than small ops.
   std::array<std::byte*, TileProgram::kMostValues> at_;

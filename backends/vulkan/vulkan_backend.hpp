@@ -23,7 +23,8 @@ struct VulkanOptions {
   /// For the threads that compile while the device goes on; null: all is compiled where it is
   /// needed first. Outlives the backend.
   Executor* executor = nullptr;
-  FaultPlan faults = {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
+  FaultPlan faults =
+      {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
 };
 
 /// What vulkan_devices() tells of a physical device.

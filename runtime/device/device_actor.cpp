@@ -386,6 +386,7 @@ void DeviceActor::expire(LaneState& lane) {
 // A watcher asked once, and asks again if it still waits. Lane 0 stands for the drops that came as
 // messages.
 void DeviceActor::notify_watchers(LaneState& lane) {
+  lane.watched = LaneState::kUnwatched;
   for (const LaneId id : std::exchange(lane.watchers, {})) {
     if (id.value == 0) {
       records_.drops.settle_outside();

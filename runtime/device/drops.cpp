@@ -33,22 +33,33 @@ bool Drops::has_done(LaneId id, std::uint64_t sequence) const {
   return lane == nullptr || lane->consumed() >= sequence;  // it has ended, or is not met yet
 }
 
-bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher) {
+bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Waits waits) {
   for (const DeferredDrop::Use& use : uses) {
-    if (use.lane != watcher && !has_done(use.lane, use.sequence)) {
-      // The window first, whose end nobody would hear of before the watcher is there. What was in
-      // it runs at later turns, so that nothing is done yet.
-      LaneState& user = queues_.meet(use.lane);
-      queues_.end_window(user, WindowEnd::watched);
-      // Once only: a watcher looks at all its drops, and each may come back here.
-      std::vector<LaneId>& watchers = user.watchers;
-      if (std::ranges::find(watchers, watcher) == watchers.end()) {
-        watchers.push_back(watcher);
-      }
-      return false;
+    if (use.lane == watcher || has_done(use.lane, use.sequence)) {
+      continue;
     }
+    LaneState& user = queues_.meet(use.lane);
+    if (waits == Waits::lane) {
+      ask_for(user, use.sequence);
+    }
+    // Once only: a watcher looks at all its drops, and each may come back here.
+    std::vector<LaneId>& watchers = user.watchers;
+    if (std::ranges::find(watchers, watcher) == watchers.end()) {
+      watchers.push_back(watcher);
+    }
+    return false;
   }
   return true;
+}
+
+// A window that has the record ends, before the watcher is there, which would hear of that. What
+// was in it runs at later turns, so that nothing is done yet. One that ends before goes on.
+void Drops::ask_for(LaneState& user, std::uint64_t sequence) {
+  if (sequence <= user.lane->consumed() + user.window.looked()) {
+    queues_.end_window(user, WindowEnd::watched);
+  } else {
+    user.watched = std::min(user.watched, sequence);
+  }
 }
 
 void Drops::drop_used(LaneState& lane, const OpView& op) {
@@ -74,7 +85,7 @@ void Drops::take_late_drops() {
 // Its guests are asked for last: an adoption that one of its uses is may add some yet, the lane
 // that makes the tensor among them.
 bool Drops::release_when_done(DeferredDrop& drop, LaneId watcher) {
-  while (are_done(drop.uses, watcher)) {
+  while (are_done(drop.uses, watcher, Waits::memory)) {
     drop.uses = dispatch_.guests.take(drop.slot);
     if (drop.uses.empty()) {
       dispatch_.release_slot(drop.slot);
@@ -113,7 +124,7 @@ Step Drops::adopt(LaneState& lane, const OpView& op) {
   if (op.record().blob_size_bytes > 0) {
     uses = uses_of_drop(op.attributes<LastUsesBlob>());
   }
-  if (!is_made || !are_done(uses, lane.id)) {
+  if (!is_made || !are_done(uses, lane.id, Waits::lane)) {
     const Deadline deadline = Deadline::in(endpoint_.tables().wait_limit);
     if (lane.has_expired) {
       dispatch_.add_guests({operand.slot, std::move(uses)});

@@ -44,6 +44,9 @@ class Drops final {
   [[nodiscard]] Step adopt(LaneState& lane, const OpView& op);
 
  private:
+  /// What waits for a use: memory alone, whose shortage ends windows, or a lane.
+  enum class Waits : std::uint8_t { memory, lane };
+
   void drop_used(LaneState& lane, const OpView& op);
   /// Releases the slot if all its uses are done, of which `watcher` is told otherwise.
   [[nodiscard]] bool release_when_done(DeferredDrop& drop, LaneId watcher);
@@ -54,7 +57,9 @@ class Drops final {
   [[nodiscard]] std::vector<DeferredDrop::Use> uses_of_drop(const LastUsesBlob& blob) const;
   /// Whether these uses are done. If not, `watcher` is registered with the first lane that must
   /// still move on.
-  [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher);
+  [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Waits waits);
+  /// Has the lane's window end when the record has joined it.
+  void ask_for(LaneState& user, std::uint64_t sequence);
   [[nodiscard]] bool has_done(LaneId id, std::uint64_t sequence) const;
 
   DeviceEndpoint& endpoint_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -103,6 +104,8 @@ struct LateEnd {
 enum class OnShortage : std::uint8_t { report, wait, give_up };
 
 struct LaneState {
+  static constexpr std::uint64_t kUnwatched = std::numeric_limits<std::uint64_t>::max();
+
   explicit LaneState(Lane& of) : lane(&of), id(of.id()) {}
 
   Lane* lane;
@@ -124,6 +127,7 @@ struct LaneState {
   DeviceEndpoint* awaited_device = nullptr;  ///< while parked for bytes that it sends
   std::vector<DeferredDrop> deferred;  ///< drops consumed here, whose slots other lanes still use
   std::vector<LaneId> watchers;        ///< lanes to look at again when this one has moved on
+  std::uint64_t watched = kUnwatched;  ///< the first record that one of them waits for
   Slot* awaited_slot = nullptr;        ///< while parked for a slot
   bool in_group = false;
   std::uint64_t group_start = 0;  ///< the sequence of the open group's first record

@@ -56,10 +56,25 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   if (!lane.window.is_open()) {
     return Look::alone;
   }
-  if (lane.window.join(op.record(), false)) {
-    queues_.end_window(lane, WindowEnd::full);
-  }
+  settle(lane, op.record(), lane.window.join(op.record(), false), false);
   return Look::joined;
+}
+
+// A watcher is told when the turn ends, and asks again if it waits for a later record.
+[[gnu::always_inline]] inline void WindowRunner::settle(LaneState& lane,
+                                                        const OpRecord& record,
+                                                        bool is_full,
+                                                        bool is_awaited) {
+  const bool is_reached = record.sequence >= lane.watched;
+  const bool is_watched = is_reached && lane.watched > lane.lane->consumed();
+  if (is_full) {
+    queues_.end_window(lane, WindowEnd::full);
+  } else if (is_awaited || is_watched) {
+    queues_.end_window(lane, WindowEnd::watched);
+  }
+  if (is_reached) {
+    lane.watched = LaneState::kUnwatched;
+  }
 }
 
 // Where our own code throws the op is one that fails: at its turn that becomes its error.
@@ -89,11 +104,7 @@ WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
 [[gnu::always_inline]] inline WindowRunner::Look WindowRunner::enter(LaneState& lane,
                                                                      const OpView& op) {
   const bool is_awaited = make_pending(lane, op);
-  if (lane.window.join(op.record(), true)) {
-    queues_.end_window(lane, WindowEnd::full);
-  } else if (is_awaited || !lane.watchers.empty()) {
-    queues_.end_window(lane, WindowEnd::watched);
-  }
+  settle(lane, op.record(), lane.window.join(op.record(), true), is_awaited);
   return Look::joined;
 }
 

@@ -48,6 +48,8 @@ class WindowRunner final {
   /// The op must not join: it ends the window, or has its turn.
   [[nodiscard]] Look stay_out(LaneState& lane, WindowEnd why);
   [[nodiscard]] Look enter(LaneState& lane, const OpView& op);
+  /// The record has joined. `is_awaited`: somebody waits for what it makes.
+  void settle(LaneState& lane, const OpRecord& record, bool is_full, bool is_awaited);
   /// Whether the op joins, and nothing has to be settled before.
   [[nodiscard]] bool is_plain(const LaneState& lane, const OpRecord& record);
   /// Why the op must not join.

@@ -237,7 +237,7 @@ void Tape::accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc) {
 void Tape::finish_leaf(TapeNode& leaf, const GradientHook& on_ready) {
   Tensor& gradient = leaf_gradients_[leaf.leaf];
   const auto node = static_cast<std::size_t>(&leaf - nodes_.data());
-  gradient = std::move(gradients_[node]);
+  gradient = take_gradient(static_cast<std::uint32_t>(node));
   if (!gradient.is_valid()) {
     gradient = zeros_like(leaves_[leaf.leaf], sweep_location_);
     unreached_.resize(leaves_.size());
@@ -257,7 +257,7 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
   if (node.checkpoint != 0) [[unlikely]] {
     sweep_checkpoint(index, on_ready);
   }
-  Tensor gradient = node.checkpoint != 0 ? Tensor() : std::move(gradients_[index]);
+  Tensor gradient = node.checkpoint != 0 ? Tensor() : take_gradient(index);
   if (gradient.is_valid()) {  // empty: the op did not lead to the result
     const LayerOfGradient layer(current_stream(*detail::TensorAccess::impl(gradient)->endpoint),
                                 node.path);
@@ -329,6 +329,7 @@ void Tape::close() noexcept {
   homes_.clear();
   leaves_.clear();
   gradients_.clear();
+  parts_.clear();
   leaf_gradients_.clear();
   unreached_.clear();
 }

@@ -19,6 +19,7 @@
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tensor_access.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include "runtime/ops/op_submit.hpp"
 
@@ -54,6 +55,20 @@ struct TapeNode {
   std::uint32_t first_consumer = 0;  ///< of a leaf: the first node that uses it
   PathId path = {};                  ///< of the op's record, and so of its gradient's
   SourceLoc location;
+};
+
+/// The gradient of a part of a node's value: of a slice along one axis, without steps.
+struct TapePart {
+  std::uint32_t node = 0;
+  int axis = 0;
+  Tensor gradient;
+  Shape whole;
+  SliceAttributes cut;
+  SourceLoc location;
+
+  [[nodiscard]] std::int64_t first() const noexcept {
+    return cut.start[static_cast<std::size_t>(axis)];
+  }
 };
 
 class Tape final : public RefCounted<Tape> {
@@ -119,6 +134,15 @@ class Tape final : public RefCounted<Tape> {
   void forget_saved(std::size_t kept);
   void finish_leaf(TapeNode& leaf, const GradientHook& on_ready);
   void accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc);
+  /// Parts that make up the whole are put together; others become a gradient of the whole, with
+  /// zeros elsewhere, when it is taken.
+  void accumulate_part(TapePart part);
+  /// The parts of the same tensor along the same axis as the last one, in order, if they are all of
+  /// it; else none.
+  [[nodiscard]] std::vector<TapePart> take_whole();
+  [[nodiscard]] Tensor put_together(std::vector<TapePart> parts) const;
+  /// What has come of a node's gradient.
+  [[nodiscard]] Tensor take_gradient(std::uint32_t node);
 
   std::vector<TapeNode> nodes_;
   std::vector<TapeEdge> edges_;
@@ -128,6 +152,7 @@ class Tape final : public RefCounted<Tape> {
   std::vector<Device> homes_;           ///< of transfers: the device before, the device after
   std::vector<Tensor> leaves_;          ///< untracked
   std::vector<Tensor> gradients_;       ///< by node, during the sweep
+  std::vector<TapePart> parts_;         ///< of gradients, during the sweep
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
   std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;

@@ -142,7 +142,7 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
   if (checkpoints_[number] != nullptr && checkpoints_[number]->node != index) {
     return;  // a result: its gradient waits for the checkpoint
   }
-  if (gradients_[index].is_valid()) {
+  if (take_gradient(index).is_valid()) {
     throw_checkpoint_error(
         "a tensor that the function made was used outside of it: return it from the function",
         location);
@@ -154,7 +154,7 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
   std::vector<Tensor> gradients;
   bool is_reached = false;
   for (const detail::CheckpointRecord::Result& result : record->results) {
-    gradients.push_back(std::move(gradients_[result.node]));
+    gradients.push_back(take_gradient(result.node));
     is_reached = is_reached || gradients.back().is_valid();
   }
   if (!is_reached) {

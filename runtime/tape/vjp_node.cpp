@@ -101,4 +101,9 @@ void VjpNode::give(int operand, Tensor gradient) const {
   tape_->accumulate(to.node, sum_to(std::move(gradient), to.layout->shape, location()), location());
 }
 
+void VjpNode::give_part(int operand, int axis, const SliceAttributes& cut, Tensor gradient) const {
+  const TapeEdge& to = edge(operand);
+  tape_->accumulate_part({to.node, axis, std::move(gradient), to.layout->shape, cut, location()});
+}
+
 }  // namespace hearth

@@ -62,6 +62,9 @@ class VjpNode {
   /// are summed.
   void give(int operand, Tensor gradient) const;
 
+  /// The same for the gradient of a part of the operand, which a slice along one axis took.
+  void give_part(int operand, int axis, const SliceAttributes& cut, Tensor gradient) const;
+
  private:
   [[nodiscard]] const TapeEdge& edge(int operand) const noexcept;
   [[nodiscard]] Tensor& saved_operand(int operand) const;

@@ -20,6 +20,22 @@ void permutation(const VjpNode& node, Tensor gradient) {
 }
 
 void slice(const VjpNode& node, Tensor gradient) {
+  const auto cut = node.attributes<SliceAttributes>();
+  const Shape& whole = node.shape(0);
+  int cut_axes = 0;
+  int cut_axis = 0;
+  bool has_steps = false;
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    has_steps = has_steps || cut.step[static_cast<std::size_t>(axis)] != 1;
+    if (gradient.shape()[axis] != whole[axis]) {
+      ++cut_axes;
+      cut_axis = axis;
+    }
+  }
+  if (cut_axes == 1 && !has_steps) {
+    node.give_part(0, cut_axis, cut, std::move(gradient));
+    return;
+  }
   const Arg input = node.at(std::move(gradient));
   node.give(0,
             detail::submit({.kind = OpKind::slice_scatter,

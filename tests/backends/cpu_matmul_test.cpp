@@ -41,6 +41,7 @@ constexpr Sizes kSizes[] = {{1, 1, 1},
                             {17, 1, 40},
                             {29, 67, 211},
                             {70, 50, 400},
+                            {40, 90, 130},
                             {1, 64, 1},
                             {15, 32, 1},
                             {1, 7, 0},
@@ -170,6 +171,29 @@ TEST(CpuMatmul, ARowOfALargeProductIsTheSameInASmallerOne) {
                SmallCall(OpKind::matmul, {a.view(first_rows, 0), b.view()}, {small.view()}),
                small);
   EXPECT_EQ(some, std::vector<double>(all.begin(), all.begin() + 2000));
+}
+
+// A weight's gradient, of which the larger side is read where it lies, or the smaller one.
+TEST(CpuMatmul, AColumnOfALongSumOverRowsIsTheSameInASmallerOne) {
+  const SmallTensor a = random_tensor(DType::f32, {400, 40}, 16);
+  const SmallTensor b = random_tensor(DType::f32, {400, 100}, 17);
+  const SmallTensor large(DType::f32, {40, 100});
+  const SmallTensor small(DType::f32, {40, 60});
+  const Layout turned = spread({40, 400}, 1, 40);
+  const Layout some_columns = spread({400, 60}, 100, 1);
+  const std::vector<double> all =
+      computed(serial_device(),
+               SmallCall(OpKind::matmul, {a.view(turned, 0), b.view()}, {large.view()}),
+               large);
+  const std::vector<double> some = computed(
+      serial_device(),
+      SmallCall(OpKind::matmul, {a.view(turned, 0), b.view(some_columns, 0)}, {small.view()}),
+      small);
+  for (std::size_t row = 0; row < 40; ++row) {
+    for (std::size_t column = 0; column < 60; ++column) {
+      EXPECT_EQ(some[row * 60 + column], all[row * 100 + column]) << row << ", " << column;
+    }
+  }
 }
 
 TEST(CpuMatmul, RunningAgainGivesTheSameBits) {

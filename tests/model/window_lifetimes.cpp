@@ -54,7 +54,7 @@ void WindowModel::run_drop(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
   const Byte tensor = plan_.record(lane, record).in[0];
   a.done |= bit_of(record);
-  if (are_done(tensor, lane, lane)) {
+  if (are_done(tensor, lane, lane, false)) {
     release(tensor);
   } else {
     say([&] { return plan_.text_of(lane, record) + " waits for the other lane"; });
@@ -62,22 +62,27 @@ void WindowModel::run_drop(int lane, Byte record) {
   }
 }
 
-// A window that stands before a use is cut first: its end notifies those watchers that are
-// registered, and this one is not yet.
-bool WindowModel::are_done(Byte tensor, int lane, int watcher) {
+// What a lane waits for cuts a window that has it, and before the watcher is registered: an end
+// notifies those that are. For a drop nobody waits.
+bool WindowModel::are_done(Byte tensor, int lane, int watcher, bool lane_waits) {
   for (int other = 0; other < kLanes; ++other) {
     const Byte awaited = other == lane ? Byte{0} : plan_.awaited(tensor, lane, other);
     if (done_until(other) >= awaited) {
       continue;
     }
-    if (rules_.watching_cuts && rules_.cut_comes_first) {
+    LaneNow& user = lane_of(other);
+    const bool is_looked_at = user.consumed + user.looked >= awaited;
+    const bool cuts = lane_waits && is_looked_at && rules_.watching_cuts;
+    if (cuts && rules_.cut_comes_first) {
       end_window(other, End::cut, "it is watched");
       if (done_until(other) >= awaited) {
         continue;
       }
     }
-    lane_of(other).watchers |= bit_of(watcher);
-    if (rules_.watching_cuts && !rules_.cut_comes_first) {
+    user.watchers |= bit_of(watcher);
+    if (lane_waits && !is_looked_at) {
+      user.watched = std::min(user.watched, awaited);
+    } else if (cuts && !rules_.cut_comes_first) {
       end_window(other, End::cut, "it is watched");
     }
     return false;
@@ -93,7 +98,7 @@ Byte WindowModel::done_until(int lane) const {
 void WindowModel::settle(int lane) {
   LaneNow& a = lane_of(lane);
   for (int i = 0; i < kMostRecords; ++i) {
-    if (has(a.deferred, i) && are_done(plan_.record(lane, i).in[0], lane, lane)) {
+    if (has(a.deferred, i) && are_done(plan_.record(lane, i).in[0], lane, lane, false)) {
       a.deferred &= static_cast<Byte>(~bit_of(i));
       release(plan_.record(lane, i).in[0]);
     }
@@ -101,13 +106,14 @@ void WindowModel::settle(int lane) {
 }
 
 void WindowModel::settle_outside() {
-  if (state_->outside == 2 && are_done(plan_.dropped_outside, kOutside, kOutside)) {
+  if (state_->outside == 2 && are_done(plan_.dropped_outside, kOutside, kOutside, false)) {
     state_->outside = 3;
     release(plan_.dropped_outside);
   }
 }
 
 void WindowModel::notify_watchers(int lane) {
+  lane_of(lane).watched = kNone;
   const Byte watchers = std::exchange(lane_of(lane).watchers, Byte{0});
   if (has(watchers, kOutside)) {
     settle_outside();

@@ -190,11 +190,13 @@ bool WindowModel::end_lingers() {
       continue;
     }
     const std::string linger = "waits for the linger of " + name_of(lane);
-    require(a.watchers == 0, "a watcher " + linger);
+    const LaneNow& other = lane_of(1 - lane);
+    const bool is_to_come = a.watched != kNone && a.watched > a.pushed;
+    require(other.park != Park::lanes || !has(a.watchers, 1 - lane) || is_to_come,
+            "a watcher " + linger);
     require(a.consumed + a.looked == a.pushed, "a record " + linger);
     require(!a.producer_announced, "a producer without room " + linger);
     require(!has_parked(Park::memory), "a lane without memory " + linger);
-    const LaneNow& other = lane_of(1 - lane);
     require(other.park != Park::slot || tensor_of(other.awaited).state != TensorState::pending,
             name_of(1 - lane) + " " + linger);
     require(state_->ask != Ask::waits && state_->stop == Stop::none, "a duty " + linger);

@@ -39,9 +39,9 @@ struct WindowRules {
   bool actor_has_timer = true;         ///< 5: the actor sleeps no longer than a linger
   bool duties_close_windows = true;    ///< 5: restart, stop and questions do
   bool orphans_issue = true;           ///< 5
-  bool watching_cuts = true;           ///< 6: a registered watcher does
+  bool watching_cuts = true;           ///< 6: a lane that waits for one of its records does
   bool cut_comes_first = true;         ///< 6: before the watcher is registered, and then it asks
-  bool watched_join_cuts = true;       ///< 6: so does joining where somebody waits or watches
+  bool watched_join_cuts = true;       ///< 6: so does joining what somebody waits for or watches
   bool linger_gives_lane_back = true;  ///< 7: finish_turn(looked)
   bool takes_lane_back = true;         ///< 7: a lane that was given back is taken by an exchange
   bool drops_are_events = true;        ///< 8: they wait for the ops that stand before them
@@ -93,6 +93,7 @@ struct LaneNow {
   Byte awaited = kNone;  ///< the tensor, when parked for a slot
   Linger linger = Linger::none;
   Byte watchers = 0;       ///< a bit for each lane, and kOutside
+  Byte watched = kNone;    ///< the records before this one are the least that one of them waits for
   RecordSet deferred = 0;  ///< drops that wait for other lanes
   Byte group_from = 0;     ///< one more than the open group's first record
   RecordSet acted = 0;     ///< records that used what they name, or gave it up
@@ -249,6 +250,7 @@ class WindowModel {
   [[nodiscard]] Step run_single(int lane, Byte record);
   [[nodiscard]] bool must_fail(int lane);
   void join(int lane, Byte record);
+  void settle_join(int lane, Byte record, bool is_awaited);
   void count(int lane, Byte record);
   void end_window(int lane, End end, const char* why);
   void make_plan(int lane);
@@ -259,7 +261,7 @@ class WindowModel {
   [[nodiscard]] bool is_poisoned(Byte record_lane, Byte record) const;
   void fail(int lane, Byte index);
   void run_drop(int lane, Byte record);
-  [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher);
+  [[nodiscard]] bool are_done(Byte tensor, int lane, int watcher, bool lane_waits);
   void settle(int lane);
   void settle_outside();
   void notify_watchers(int lane);

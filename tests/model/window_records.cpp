@@ -110,9 +110,19 @@ void WindowModel::join(int lane, Byte record) {
   ++a.looked;
   count(lane, record);
   const LaneNow& other = lane_of(1 - lane);
-  const bool is_awaited = other.park == Park::slot && other.awaited == out;
-  if (a.looked > 0 && rules_.watched_join_cuts && (a.watchers != 0 || is_awaited)) {
+  settle_join(lane, record, other.park == Park::slot && other.awaited == out);
+}
+
+// Those who watch are told when the turn ends, and ask again if they wait for a later record.
+void WindowModel::settle_join(int lane, Byte record, bool is_awaited) {
+  LaneNow& a = lane_of(lane);
+  const bool is_reached = record + 1 >= a.watched;
+  const bool is_watched = is_reached && a.watched > a.consumed;
+  if (rules_.watched_join_cuts && a.looked > 0 && (is_watched || is_awaited)) {
     end_window(lane, End::cut, "somebody waits for it");
+  }
+  if (is_reached) {
+    a.watched = kNone;
   }
 }
 
@@ -126,6 +136,7 @@ WindowModel::Step WindowModel::consume_drop(int lane, Byte record) {
     say([&] { return plan_.text_of(lane, record) + " waits in the window"; });
     ++a.looked;
     count(lane, record);
+    settle_join(lane, record, false);
     return Step::joined;
   }
   run_drop(lane, record);
@@ -156,7 +167,7 @@ WindowModel::Step WindowModel::consume_adopt(int lane, Byte record) {
     park(lane, Park::slot, unborn);
     return Step::parked;
   }
-  if (!are_done(tensor, lane, lane)) {
+  if (!are_done(tensor, lane, lane, true)) {
     park(lane, Park::lanes, kNone);
     return Step::parked;
   }

@@ -105,6 +105,21 @@ void use_elsewhere(const World& world) {
   const StreamScope scope(other);
   EXPECT_THAT((x * 2).to_vector<float>(), Each(2.0F));
 }
+void adopt_elsewhere(const World& world) {
+  Tensor x;
+  {
+    Stream maker(world.device);
+    const StreamScope scope(maker);
+    x = some(world);
+    world.device.sync();
+  }
+  const Tensor y = x + 1;
+  look(world);
+  Stream other(world.device);
+  const StreamScope scope(other);
+  x.adopt();
+  EXPECT_THAT(x.to_vector<float>(), Each(1.0F));
+}
 void drop_elsewhere(const World& world) {
   Tensor x = some(world);
   world.device.sync();
@@ -177,7 +192,7 @@ TEST(Window, EveryReasonEndsOneAndIsCounted) {
       {WindowEnd::limit, limit},
       {WindowEnd::full, fill_up},
       {WindowEnd::foreign_use, use_elsewhere},
-      {WindowEnd::watched, drop_elsewhere},
+      {WindowEnd::watched, adopt_elsewhere},
       {WindowEnd::wait, wait_for_another},
       {WindowEnd::failure, fail, {.failing_submits = {1}}},
       {WindowEnd::shortage, run_short},
@@ -355,6 +370,46 @@ TEST(Window, AnOpThatSomebodyWaitsForIsNotHeldUp) {
     read.get();
     EXPECT_LT(testing::now() - start, 100us);
     EXPECT_EQ(world.device.statistics().ends(WindowEnd::watched), 1U);
+  });
+}
+
+// A stream that waits for one of many records.
+TEST(Window, OnlyTheRecordThatIsWatchedCutsAWindow) {
+  stepped(looking_ahead(), [](const World& world) {
+    Tensor x;
+    {
+      Stream maker(world.device);
+      const StreamScope scope(maker);
+      x = some(world);
+      world.device.sync();
+    }
+    Stream other(world.device, {.priority = Priority::latency});  // has its turn first
+    Tensor y = some(world);
+    world.device.sync();
+    const DeviceStatistics before = world.device.statistics();
+    {
+      const HeldToken token(world.device);
+      for (int i = 0; i < 10; ++i) {
+        y = y + 1;
+      }
+      y = y + x;
+      for (int i = 0; i < 10; ++i) {
+        y = y + 1;
+      }
+      const StreamScope scope(other);
+      x.adopt();
+    }
+    EXPECT_THAT(y.to_vector<float>(), Each(22.0F));
+    EXPECT_EQ(world.device.statistics().ends(WindowEnd::watched) - before.ends(WindowEnd::watched),
+              1U);
+  });
+}
+
+TEST(Window, ADropInAnotherStreamCutsNone) {
+  stepped(looking_ahead(), [](const World& world) {
+    drop_elsewhere(world);
+    EXPECT_EQ(live_tensors(world.device), 0);
+    EXPECT_EQ(world.device.statistics().ends(WindowEnd::watched), 0U);
   });
 }
 

@@ -220,6 +220,59 @@ TEST_F(VjpTest, ViewsMatchDifferences) {
   }
 }
 
+Tensor columns(const Tensor& x, std::int64_t first, std::int64_t last, int axis = 2) {
+  return slice(x, axis, {.start = first, .stop = last});
+}
+
+TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
+  HostRandom random(9);
+  using Fn = Tensor (*)(const Tensors&);
+  const Fn functions[] = {
+      [](const Tensors& in) {  // all of it
+        const Tensor& x = in[0];
+        return concat({exp(columns(x, 3, 5)), square(columns(x, 0, 2)), columns(x, 2, 3) * 3}, 2);
+      },
+      [](const Tensors& in) {  // of a permuted one
+        const Tensor x = permute(in[0], {2, 0, 1});
+        return concat({exp(columns(x, 2, 5, 0)), square(columns(x, 0, 2, 0))}, 0);
+      },
+      [](const Tensors& in) {  // one of them twice, and the whole
+        const Tensor& x = in[0];
+        return exp(x) *
+               concat({square(columns(x, 0, 2)) * exp(columns(x, 0, 2)), tanh(columns(x, 2, 5))},
+                      2);
+      },
+      [](const Tensors& in) {  // with a gap, overlapping, along two axes
+        const Tensor& x = in[0];
+        return concat({exp(columns(x, 0, 2)),
+                       square(columns(x, 1, 3)),
+                       tanh(columns(concat({columns(x, 0, 1, 1), columns(x, 1, 3, 1)}, 1), 4, 5))},
+                      2);
+      },
+  };
+  for (const Fn& fn : functions) {
+    SCOPED_TRACE(&fn - functions);
+    check_gradients(device(), fn, {random.signed_values({2, 3, 5})});
+  }
+}
+
+// One kernel puts them together, where each alone would be scattered into zeros and added.
+TEST_F(VjpTest, SlicesThatMakeUpAWholeCostFewerKernels) {
+  const Tensor x = f64({1, 2, 3, 4, 5, 6}, {1, 6});
+  const auto kernels_with = [&](std::int64_t last) {
+    const std::uint64_t before = device().statistics().kernels;
+    const std::vector<Tensor> slopes = grad(
+        [&](const Tensors& in) {
+          return sum(exp(columns(in[0], 0, 2, 1))) + sum(square(columns(in[0], 2, 4, 1))) +
+                 sum(tanh(columns(in[0], 4, last, 1)));
+        },
+        {x});
+    device().sync();
+    return device().statistics().kernels - before;
+  };
+  EXPECT_LE(kernels_with(6) + 4, kernels_with(5));
+}
+
 TEST_F(VjpTest, ConcatMatchesDifferences) {
   HostRandom random(9);
   const auto fn = [](const Tensors& in) {

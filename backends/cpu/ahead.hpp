@@ -1,0 +1,45 @@
+// Memory that work will read or write next, asked for bit by bit while the work before it runs: a
+// core that multiplies leaves its memory idle. Private to backends/cpu. Threads: one object for
+// each thread. Invariant: changes no bytes.
+#pragma once
+
+#include "tile_program.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// `count` rows of `size_bytes` each, `step` bytes apart.
+struct MemoryRows {
+  const std::byte* first = nullptr;
+  std::int64_t step = 0;
+  std::int64_t count = 0;
+  std::int64_t size_bytes = 0;
+  bool is_written = false;
+};
+
+class Ahead {
+ public:
+  /// What two matrices, and the operands of an expression beside one, lie in.
+  static constexpr std::size_t kMostRows = 2 + TileProgram::kMostInputs + TileProgram::kMostOutputs;
+
+  void clear() noexcept { count_ = now_ = 0, row_ = line_ = lines_ = lines_a_call_ = 0; }
+  void add(const MemoryRows& rows) noexcept;
+  /// fetch() will be called so often.
+  void share(std::int64_t calls) noexcept { lines_a_call_ = (lines_ + calls - 1) / calls; }
+  /// Asks for the next share.
+  void fetch() noexcept;
+
+ private:
+  std::size_t count_ = 0;
+  std::size_t now_ = 0;
+  std::int64_t row_ = 0;   // of those at hand
+  std::int64_t line_ = 0;  // of that row
+  std::int64_t lines_ = 0;
+  std::int64_t lines_a_call_ = 0;
+  std::array<MemoryRows, kMostRows> rows_;
+};
+
+}  // namespace hearth::cpu
