@@ -477,6 +477,7 @@ TEST_F(RowJoinTest, StreamsThatAreHeldWhileTheDeviceIsRestartedFailAlone) {
       if (++met == 2) {
         restart =
             ask_later<RestartDevice>(device.endpoint(),
+                                     SourceLoc::current(),
                                      std::make_shared<const Error>(Error{
                                          .code = ErrorCode::device_lost, .text = "restarted"}));
       }
