@@ -32,7 +32,7 @@ constexpr std::uint32_t kMostOpen = 64;
 constexpr std::uint32_t kFewOpen = 8;
 constexpr ErrorCell kMostCells = 16384;
 /// How long the end of a device waits for what was submitted.
-constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(5);
+constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(2);
 
 }  // namespace
 
