@@ -75,13 +75,15 @@ class Judge {
     return BlockKind::parameters;
   }
 
-  // Backward ops say so. A product or a sum that has as many bytes as a weight of its layer is that
-  // one's gradient, unless it is the layer's first result in the step; where weights are updated at
-  // all. Devices exchange gradients joined.
+  // Backward ops say so. Devices exchange gradients joined: flat, of no layer. A product or a sum
+  // that has as many bytes as a weight of its layer is that one's gradient, unless it is the
+  // layer's first result in the step; where weights are updated at all.
   [[nodiscard]] bool is_gradient(const LiveTensor& tensor) {
     const TensorOrigin& origin = tensor.origin;
+    const bool is_flat = origin.type.find(',') == std::string::npos;
+    const bool is_joined = origin.op == "lend" || origin.op == "concat";
     if (origin.op.find("_backward") != std::string::npos ||
-        place_of(tensor).starts_with("gradient_exchange.cpp:")) {
+        (has_updates_ && is_joined && is_flat && origin.module_path.empty())) {
       return true;
     }
     if (origin.module_path.empty() || !has_updates_) {

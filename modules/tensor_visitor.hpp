@@ -1,7 +1,8 @@
 // What visit() of a module calls for each of its tensors: any function of (path, tensor), without
 // its type, so that a walk is compiled once a module, and a struct inside a function can be one.
-// A parameter: it refers to the function, which outlives the call. Threads: that of the call.
-// Invariants: (1) a function sees which tensor is a Buffer; (2) a const module gives const tensors.
+// A parameter, never a variable: it refers to the function, which outlives the call. Threads: that
+// of the call. Invariants: (1) a function sees which tensor is a Buffer; (2) a const module gives
+// const tensors.
 #pragma once
 
 #include <hearth/runtime/buffer.hpp>

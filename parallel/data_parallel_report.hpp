@@ -26,7 +26,8 @@ struct CoordinatorStatistics {
   std::uint64_t failed_steps = 0;   ///< of these: with an error
   std::uint64_t buckets = 0;        ///< handed to the engine
   std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
-  std::uint64_t bytes = 0;          ///< of these buckets, counted on one rank
+  std::uint64_t bytes = 0;          ///< of these buckets, lent by one rank; a rank that is alone
+                                    ///< lends an element of each
 };
 
 }  // namespace hearth

@@ -37,18 +37,23 @@ namespace detail {
 class LossFunction final {
  public:
   LossFunction(Tensor (*function)(Arg, Arg))  // NOLINT(google-explicit-constructor)
-      : function_([function](const Tensor& outputs, const Tensor& targets) {
-          return function(outputs, targets);
+      : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc where) {
+          return function(Arg(outputs, where), Arg(targets, where));
         }) {}
   LossFunction(Tensor (*function)(const Tensor&,
                                   const Tensor&))  // NOLINT(google-explicit-constructor)
-      : function_(function) {}
-  [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const {
-    return function_(outputs, targets);
+      : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc) {
+          return function(outputs, targets);
+        }) {}
+  /// `where`: the line that errors name.
+  [[nodiscard]] Tensor operator()(const Tensor& outputs,
+                                  const Tensor& targets,
+                                  SourceLoc where = {}) const {
+    return function_(outputs, targets, where);
   }
 
  private:
-  std::function<Tensor(const Tensor&, const Tensor&)> function_;
+  std::function<Tensor(const Tensor&, const Tensor&, SourceLoc)> function_;
 };
 
 template <class Model, class Shard>
@@ -117,7 +122,15 @@ template <class Model, class Shard, class Loss>
         return loss_outputs(loss(model, batch, context));
       } else {
         const Tensor outputs = forward_of(model, batch.inputs, context);
-        LossOutputs result = loss_outputs(loss(outputs, std::as_const(batch.targets)));
+        LossOutputs result = [&] {
+          if constexpr (std::is_same_v<Loss, LossFunction> ||
+                        std::is_same_v<Loss, Tensor (*)(Arg, Arg)>) {
+            return loss_outputs(
+                LossFunction(loss)(outputs, std::as_const(batch.targets), context.where));
+          } else {
+            return loss_outputs(loss(outputs, std::as_const(batch.targets)));
+          }
+        }();
         result.outputs = outputs;
         result.targets = std::move(batch.targets);
         return result;

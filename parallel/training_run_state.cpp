@@ -139,7 +139,7 @@ std::string TrainingRun::state_text() const {
 // came.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
-  if (state.at("format").get<int>() != kFormat) {
+  if (state.value("format", 1) != kFormat) {  // the first had no number
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();

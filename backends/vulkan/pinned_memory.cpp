@@ -29,6 +29,8 @@ HostBytes PinnedMemory::take(std::size_t size) {
   std::byte* const first = buffer.host();
   {
     const MutexLock lock(mutex_);
+    held_bytes_ += buffer.size_bytes();
+    most_held_bytes_ = std::max(most_held_bytes_, held_bytes_);
     held_.emplace(first, std::move(buffer));
   }
   return {std::shared_ptr<std::byte>(
@@ -50,6 +52,14 @@ std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte>
   return Place{buffer.handle(), offset};
 }
 
+void PinnedMemory::trim() noexcept {
+  std::array<std::vector<Buffer>, 64> free;
+  const MutexLock lock(mutex_);
+  std::swap(free, free_);
+  kept_bytes_ = 0;
+  most_held_bytes_ = held_bytes_;
+}
+
 // Without host memory to remember it by, it goes.
 void PinnedMemory::give_back(const std::byte* first) noexcept {
   Buffer buffer;
@@ -57,7 +67,8 @@ void PinnedMemory::give_back(const std::byte* first) noexcept {
   const auto found = held_.find(first);
   buffer = std::move(found->second);
   held_.erase(found);
-  if (kept_bytes_ + buffer.size_bytes() > kMostKept) {
+  held_bytes_ -= buffer.size_bytes();
+  if (held_bytes_ + kept_bytes_ + buffer.size_bytes() > most_held_bytes_) {
     return;
   }
   const std::int64_t size = buffer.size_bytes();

@@ -1,6 +1,6 @@
 // Host memory that the device's copies reach by themselves: buffers of the host's cached memory, by
-// powers of two, kept for the next who asks. What others hold of it may outlive the backend.
-// Threads: any.
+// powers of two, kept for the next who asks: as much as was held at once, or until trim(). What
+// others hold of it may outlive the backend. Threads: any.
 #pragma once
 
 #include <array>
@@ -38,10 +38,11 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   /// Empty for bytes that are not of here.
   [[nodiscard]] std::optional<Place> find(std::span<const std::byte> bytes) const
       HEARTH_EXCLUDES(mutex_);
+  /// What nobody holds goes back to the system.
+  void trim() noexcept HEARTH_EXCLUDES(mutex_);
 
  private:
-  static constexpr std::uint32_t kLeastLog = 16;                     ///< 64 KiB
-  static constexpr std::int64_t kMostKept = std::int64_t{1} << 30U;  ///< Bytes that nobody holds.
+  static constexpr std::uint32_t kLeastLog = 16;  ///< 64 KiB
 
   void give_back(const std::byte* first) noexcept HEARTH_EXCLUDES(mutex_);
 
@@ -49,7 +50,9 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   mutable Mutex mutex_;
   std::map<const std::byte*, Buffer> held_ HEARTH_GUARDED_BY(mutex_);   ///< By their first byte.
   std::array<std::vector<Buffer>, 64> free_ HEARTH_GUARDED_BY(mutex_);  ///< By their size's log2.
+  std::int64_t held_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::int64_t kept_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;
+  std::int64_t most_held_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;  ///< Since the last trim().
 };
 
 }  // namespace hearth::vulkan

@@ -46,6 +46,12 @@ HostBytes Transfers::host_bytes(std::size_t size) {
   return pinned_ ? pinned_->take(size) : HostBytes::make(size);
 }
 
+void Transfers::trim() noexcept {
+  if (pinned_) {
+    pinned_->trim();
+  }
+}
+
 // ---- time ----
 
 Result<Needs> Transfers::reached() const {

@@ -40,6 +40,7 @@ class Transfers final {
 
   /// As Backend's.
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
+  void trim() noexcept;
   /// As Backend's. Requires that all of `after` was flushed.
   [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
                                              std::span<const std::byte> from,

@@ -442,6 +442,10 @@ HostBytes VulkanBackend::host_bytes(std::size_t size) {
   return parts_->transfers->host_bytes(size);
 }
 
+void VulkanBackend::trim() noexcept {
+  parts_->transfers->trim();
+}
+
 // ---- time ----
 
 std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {

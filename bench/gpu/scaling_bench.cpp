@@ -130,7 +130,8 @@ void measure(const Runtime& runtime, const Case<Model>& of) {
   const std::vector<double> of_whole = train(runtime, of, first, count, Wanted::losses).losses;
   double gap = 0;
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    gap = std::max(gap, std::abs(losses[i] - of_whole[i]));
+    const double difference = std::abs(losses[i] - of_whole[i]);
+    gap = std::isfinite(difference) ? std::max(gap, difference) : HUGE_VAL;
   }
   fmt::print(
       "{{\"bench\": \"{}\", \"dtype\": \"{}\", \"devices\": {}, \"batch_per_device\": {}, "

@@ -71,8 +71,8 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "them (all that Vulkan shows, real GPUs first, when not set)."},
     {Setting::vulkan_shuffle,
      "HEARTH_VULKAN_SHUFFLE",
-     "A number: Vulkan drivers in software behave as a card: kernels that may run side by side run "
-     "in an order drawn from it, and copies go through staging memory (off when not set)."},
+     "A number: kernels of Vulkan devices that may run side by side run in an order drawn from it, "
+     "and drivers in software copy through staging memory (off when not set)."},
     {Setting::console,
      "HEARTH_CONSOLE",
      "What a Trainer shows whose program does not say: live, dashboard, plain or silent (live on a "

@@ -100,7 +100,12 @@ void DeviceActor::answer(DeviceQuestion& question) {
             });
           },
           [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
-          [&](TrimMemory& ask) { reply(ask, [&] { return strategy.trim(); }); },
+          [&](TrimMemory& ask) {
+            reply(ask, [&] {
+              memory_->backend->trim();
+              return strategy.trim();
+            });
+          },
           [&](StartMemoryTrace& ask) {
             reply(ask, [&] {
               name_blocks();

@@ -164,8 +164,9 @@ void Loans::end(const EndLoan& end) {
   }
   dispatch_.trace_loan(lane->loan, lane->id);
   Status outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
-  if (outcome.has_value() && lane->loan.copy) {
-    outcome = dispatch_.copy_back(*lane->loan.storage, std::exchange(lane->loan.copy, {}));
+  const HostBytes copy = std::exchange(lane->loan.copy, {});
+  if (outcome.has_value() && copy) {
+    outcome = dispatch_.copy_back(*lane->loan.storage, copy);
   }
   dispatch_.finish_loan(
       lane->loan.out, lane->id, dispatch_.hold(lane->loan.storage), outcome_of(*lane, outcome));
@@ -211,6 +212,7 @@ void Loans::expire(LaneState& lane) {
 void Loans::expire(LaneState& lane, const ErrorRef& error) {
   dispatch_.trace_loan(lane.loan, lane.id);
   HandleTable::share(*lane.loan.storage);
+  lane.loan.copy = {};  // the region keeps it as long as the borrower may touch it
   quarantine_.push_back(lane.loan);
   dispatch_.finish_loan(
       lane.loan.out, lane.id, dispatch_.hold(lane.loan.storage), outcome_of(lane, error));

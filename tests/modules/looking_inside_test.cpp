@@ -541,6 +541,11 @@ TEST(MemoryBlocks, HaveAKindEach) {
   for (std::size_t i = 0; i < bench::kSoon; ++i) {
     trace.push_back(made(++block, 256, "relu", ""));
   }
+  const std::size_t joined = trace.size();
+  trace.push_back(made(++block, 300, "concat", ""));
+  trace.push_back(made(++block, 300, "lend", ""));
+  trace.push_back(made(++block, 300, "concat", ""));
+  trace.back().tensor.origin.type = "f32[5, 60]";
   const auto kind_of = [](const bench::MemoryBlocks& all, std::size_t event) {
     return bench::name_of(all.groups[all.by_event[event]].kind);
   };
@@ -564,6 +569,9 @@ TEST(MemoryBlocks, HaveAKindEach) {
                           "gradients",
                           "temporaries"))
       << "a layer may be called mean; a layer's first result is no gradient";
+  EXPECT_EQ(kind_of(blocks, joined), "gradients") << "joined, for an exchange between devices";
+  EXPECT_EQ(kind_of(blocks, joined + 1), "gradients");
+  EXPECT_NE(kind_of(blocks, joined + 2), "gradients") << "the model's own";
   EXPECT_EQ(blocks.groups.front().count, bench::kSoon) << "one group of all that are alike";
 }
 

@@ -144,6 +144,20 @@ TEST_F(CallLines, OfALossThatDoesNotFitItIsWhereItWasMade) {
   expect_lines({{"MeanSquaredLoss: outputs are", __LINE__, made, [&] { trainer.fit(wide); }}});
 }
 
+TEST_F(CallLines, OfALossThatIsAFunctionOfHearthsOwn) {
+  const ArrayDataset classes(
+      HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
+      HostArray::from(std::vector<std::int64_t>{0, 1, 2, 0, 1, 9, 0, 1, 2, 0, 1, 2}, {12}));
+  const ArrayDataset wide(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
+                          HostArray::from(std::vector<float>(24, 1.F), {12, 2}));
+  Trainer of_classes(runtime, model(), cross_entropy, options());
+  Trainer of_squares(runtime, model(), mse_loss, options());
+  expect_lines({
+      {"9", __LINE__, __LINE__, [&] { of_classes.fit(classes); }},
+      {"mse_loss", __LINE__, __LINE__, [&] { of_squares.fit(wide); }},
+  });
+}
+
 TEST_F(CallLines, OfWhatDataParallelFinds) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "none.safetensors";

@@ -51,14 +51,35 @@ std::vector<std::vector<float>> values_of(const Case& of) {
   return values;
 }
 
+/// Sets the variable, or takes it away, until it ends.
+class Shuffled final {
+ public:
+  explicit Shuffled(const std::string& seed) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): between two runtimes
+    if (const char* const was = std::getenv(kName)) {
+      before_ = was;
+    }
+    set(seed);
+  }
+  Shuffled(const Shuffled&) = delete;
+  Shuffled& operator=(const Shuffled&) = delete;
+  ~Shuffled() { set(before_); }
+
+ private:
+  static constexpr const char* kName = "HEARTH_VULKAN_SHUFFLE";
+  static void set(const std::string& seed) {
+    static_cast<void>(seed.empty() ? unsetenv(kName) : setenv(kName, seed.c_str(), 1));
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+  std::string before_;
+};
+
 void expect_the_same_in_any_order(const Case& of) {
+  const Shuffled as_they_come("");
   const std::vector<std::vector<float>> want = values_of(of);
   for (int seed = 1; seed <= 3; ++seed) {
-    // NOLINTBEGIN(concurrency-mt-unsafe): between two runtimes
-    setenv("HEARTH_VULKAN_SHUFFLE", std::to_string(seed).c_str(), 1);
+    const Shuffled shuffled(std::to_string(seed));
     const std::vector<std::vector<float>> got = values_of(of);
-    unsetenv("HEARTH_VULKAN_SHUFFLE");
-    // NOLINTEND(concurrency-mt-unsafe)
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) {
       EXPECT_TRUE(got[i] == want[i]) << "result " << i << ", seed " << seed;
