@@ -16,7 +16,6 @@ HostBytes PinnedMemory::take(std::size_t size) {
     if (!free_[log].empty()) {
       buffer = std::move(free_[log].back());
       free_[log].pop_back();
-      kept_bytes_ -= buffer.size_bytes();
     }
   }
   if (buffer.is_empty()) {
@@ -29,8 +28,6 @@ HostBytes PinnedMemory::take(std::size_t size) {
   std::byte* const first = buffer.host();
   {
     const MutexLock lock(mutex_);
-    held_bytes_ += buffer.size_bytes();
-    most_held_bytes_ = std::max(most_held_bytes_, held_bytes_);
     held_.emplace(first, std::move(buffer));
   }
   return {std::shared_ptr<std::byte>(
@@ -56,8 +53,6 @@ void PinnedMemory::trim() noexcept {
   std::array<std::vector<Buffer>, 64> free;
   const MutexLock lock(mutex_);
   std::swap(free, free_);
-  kept_bytes_ = 0;
-  most_held_bytes_ = held_bytes_;
 }
 
 // Without host memory to remember it by, it goes.
@@ -67,15 +62,9 @@ void PinnedMemory::give_back(const std::byte* first) noexcept {
   const auto found = held_.find(first);
   buffer = std::move(found->second);
   held_.erase(found);
-  held_bytes_ -= buffer.size_bytes();
-  if (held_bytes_ + kept_bytes_ + buffer.size_bytes() > most_held_bytes_) {
-    return;
-  }
-  const std::int64_t size = buffer.size_bytes();
+  const auto log = std::bit_width(static_cast<std::uint64_t>(buffer.size_bytes())) - 1;
   try {
-    free_[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(size)) - 1)].push_back(
-        std::move(buffer));
-    kept_bytes_ += size;
+    free_[static_cast<std::size_t>(log)].push_back(std::move(buffer));
   } catch (...) {
     // It is freed here.
   }

@@ -1,6 +1,6 @@
 // Host memory that the device's copies reach by themselves: buffers of the host's cached memory, by
-// powers of two, kept for the next who asks: as much as was held at once, or until trim(). What
-// others hold of it may outlive the backend. Threads: any.
+// powers of two, kept for the next who asks, until trim(): of each size as many as were held at
+// once. What others hold of it may outlive the backend. Threads: any.
 #pragma once
 
 #include <array>
@@ -50,9 +50,6 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   mutable Mutex mutex_;
   std::map<const std::byte*, Buffer> held_ HEARTH_GUARDED_BY(mutex_);   ///< By their first byte.
   std::array<std::vector<Buffer>, 64> free_ HEARTH_GUARDED_BY(mutex_);  ///< By their size's log2.
-  std::int64_t held_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;
-  std::int64_t kept_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;
-  std::int64_t most_held_bytes_ HEARTH_GUARDED_BY(mutex_) = 0;  ///< Since the last trim().
 };
 
 }  // namespace hearth::vulkan
