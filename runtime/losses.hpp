@@ -36,7 +36,7 @@ struct CrossEntropyOptions {
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options);
 /// The mean of what the target's class has, with the sign turned: nll_loss(log_softmax(x), t) is
 /// cross_entropy(x, t). Shapes and dtypes: as cross_entropy_per_row, of rank 0; f16 and bf16 are
-/// computed in f32. Errors: a class outside [0, classes) poisons the result, as gather() says.
+/// computed in f32. Errors: a class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor nll_loss(Arg log_probabilities, Arg targets);
 /// The mean of the squared differences, of rank 0.
 ///

@@ -385,7 +385,7 @@ struct PadOptions {
 ///
 /// Shapes: index [n]; source like x with n along the axis.
 [[nodiscard]] Tensor index_add(Arg x, int axis, Arg index, Arg source);
-/// 1 where the last axis is the index, else 0; one outside the classes fails as a scatter_add.
+/// 1 where the last axis is the index, else 0; one outside the classes poisons the result.
 ///
 /// Shapes: index [...]; result [..., classes]. Errors: ArgumentError when classes is below 1.
 [[nodiscard]] Tensor one_hot(Arg index, std::int64_t classes, DType dtype = DType::f32);

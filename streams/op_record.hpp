@@ -38,13 +38,32 @@ static_assert(sizeof(Operand) == 16);
 enum class RecordFlag : std::uint16_t {
   scalar_lhs =
       1,  ///< The left operand is the immediate (ScalarAttributes), the one input is the right one.
-  scalar_rhs = 2,     ///< The right operand is the immediate.
-  exclusive = 4,      ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
-  update = 8,         ///< Of an expression: it updates a parameter; an update group's.
-  frozen = 16,        ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
-  as_embedding = 32,  ///< Of an index_select: the program called embedding().
-  as_one_hot = 64,    ///< Of a scatter_add: the program called one_hot().
+  scalar_rhs = 2,  ///< The right operand is the immediate.
+  exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
+  update = 8,      ///< Of an expression: it updates a parameter; an update group's.
+  frozen = 16,     ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
 };
+
+/// The function that the program called, where that is not the kind's own: errors and traces say
+/// its name. A record has it in the upper byte of its flags.
+enum class CalledAs : std::uint8_t {
+  itself,  ///< The kind's own function.
+  cross_entropy,
+  cross_entropy_backward,
+  embedding,
+  embedding_backward,
+  multinomial,
+  nll_loss,
+  nll_loss_backward,
+  one_hot,
+};
+inline constexpr unsigned kCalledAsShift = 8;
+[[nodiscard]] constexpr std::uint16_t flags_of(CalledAs called) noexcept {
+  return static_cast<std::uint16_t>(static_cast<unsigned>(called) << kCalledAsShift);
+}
+[[nodiscard]] constexpr CalledAs called_as(std::uint16_t flags) noexcept {
+  return static_cast<CalledAs>(flags >> kCalledAsShift);
+}
 
 inline constexpr int kInlineOperands = 5;
 inline constexpr std::uint16_t kRecordVersion = 1;

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include <hearth/runtime/base/assert.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
@@ -403,10 +404,48 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order(), "one row for each OpKind, in its order");
 
+// By CalledAs.
+constexpr CalledInfo kCalled[] = {
+    {.name = {}, .hint = {}, .kind = OpKind::fill},
+    {.name = "cross_entropy", .hint = {}, .kind = OpKind::index_select},
+    {.name = "cross_entropy_backward", .hint = {}, .kind = OpKind::index_add},
+    {.name = "embedding", .hint = {}, .kind = OpKind::index_select},
+    {.name = "embedding_backward", .hint = {}, .kind = OpKind::index_add},
+    {.name = "multinomial",
+     .hint = "-1 stands for a row with too few weights above 0, or one that is negative or no "
+             "finite number",
+     .kind = OpKind::gather},
+    {.name = "nll_loss", .hint = {}, .kind = OpKind::gather},
+    {.name = "nll_loss_backward", .hint = {}, .kind = OpKind::scatter_add},
+    {.name = "one_hot", .hint = {}, .kind = OpKind::scatter_add},
+};
+
 }  // namespace
 
 std::span<const OpInfo> op_table() noexcept {
   return detail::op_rows;
+}
+
+const CalledInfo& called_info(CalledAs called) noexcept {
+  HEARTH_ASSERT(is_known(called), "a record's name was checked when it was made or read");
+  return kCalled[static_cast<std::size_t>(called)];
+}
+
+bool is_known(CalledAs called) noexcept {
+  return static_cast<std::size_t>(called) < std::size(kCalled);
+}
+
+CalledAs backward_of(CalledAs called) noexcept {
+  switch (called) {
+    case CalledAs::cross_entropy:
+      return CalledAs::cross_entropy_backward;
+    case CalledAs::embedding:
+      return CalledAs::embedding_backward;
+    case CalledAs::nll_loss:
+      return CalledAs::nll_loss_backward;
+    default:  // none of the others has a gradient of its own
+      return CalledAs::itself;
+  }
 }
 
 std::string describe(DtypeMask dtypes) {

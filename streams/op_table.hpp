@@ -106,6 +106,19 @@ extern const OpInfo op_rows[kOpKindCount];
 [[nodiscard]] inline std::string_view name(OpKind kind) noexcept {
   return op_info(kind).name;
 }
+
+/// A function that is called by another name than its kind's.
+struct CalledInfo {
+  std::string_view name;
+  std::string_view hint;  ///< What an index outside of the axis means, where that is no index.
+  OpKind kind;            ///< That it is made of. Of CalledAs::itself: any.
+};
+/// The row of the name. Requires is_known(called).
+[[nodiscard]] const CalledInfo& called_info(CalledAs called) noexcept;
+[[nodiscard]] bool is_known(CalledAs called) noexcept;
+/// What the gradient's op is called.
+[[nodiscard]] CalledAs backward_of(CalledAs called) noexcept;
+
 /// Whether values of this element type may go into the op (out of it, for creation).
 [[nodiscard]] inline bool accepts(OpKind kind, DType dtype) noexcept {
   return (op_info(kind).dtypes & dtype_bit(dtype)) != 0;

@@ -58,9 +58,9 @@ struct RuntimeTables {
       case OpKind::custom:
         return customs[CustomId{op.attributes<CustomAttributes>().custom}]->code.name;
       default:
-        return record.has(RecordFlag::as_embedding) ? "embedding"
-               : record.has(RecordFlag::as_one_hot) ? "one_hot"
-                                                    : op_info(record.kind).name;
+        return called_as(record.flags) == CalledAs::itself
+                   ? op_info(record.kind).name
+                   : called_info(called_as(record.flags)).name;
     }
   }
   [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <hearth/streams/op_table.hpp>
-
 namespace hearth {
 
 void DeviceActor::lose(ErrorRef error) {
@@ -30,10 +28,11 @@ void DeviceActor::note_work_ended(const WorkEnded& ended) {
   Error lost = ended.status.error();
   lost.device = endpoint_->name();
   if (const auto oldest = in_flight_.oldest(dispatch_.ended_ops())) {
-    lost.op = op_info(oldest->kind).name;
+    const RuntimeTables& tables = endpoint_->tables();
+    lost.op = tables.op_name(oldest->record);
     lost.stream = oldest->lane.value;
-    lost.sequence = oldest->sequence;
-    lost.location = endpoint_->tables().sources.location(oldest->source);
+    lost.sequence = oldest->record.sequence;
+    lost.location = tables.sources.location(oldest->record.source);
   }
   dispatch_.lose(
       endpoint_->tables().failures().enter(std::make_shared<const Error>(std::move(lost))));

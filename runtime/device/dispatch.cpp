@@ -463,6 +463,10 @@ ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId 
   const std::string_view called =
       is_group ? "update group" : endpoint_.tables().op_name(op.record());
   Error full = renamed(error, name(op.kind()), called);
+  const std::string_view hint = called_info(called_as(op.record().flags)).hint;
+  if (!hint.empty() && error.code == ErrorCode::out_of_range) {
+    full.text += fmt::format(" ({})", hint);
+  }
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();
   full.stream = lane.value;

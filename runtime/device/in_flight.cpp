@@ -27,7 +27,7 @@ void InFlight::add_op(TimelinePoint point, const OpRecord& record, LaneId lane) 
     oldest_since_ = now();
   }
   note_issued(point);
-  ops_.push_back({point.value, record.sequence, lane, record.source, record.kind});
+  ops_.push_back({point.value, {record, lane}});
 }
 
 void InFlight::add(TimelinePoint point, WorkEnd end) {
@@ -215,10 +215,8 @@ std::optional<InFlight::Oldest> InFlight::oldest(std::uint64_t ended) const {
   if (op == ops_.end()) {
     return std::nullopt;
   }
-  return Oldest{op->kind,
-                op->source,
-                op->lane,
-                op->sequence,
+  return Oldest{op->origin.record,
+                op->origin.lane,
                 op == ops_.begin() ? std::optional(oldest_since_) : std::nullopt};
 }
 

@@ -119,10 +119,8 @@ class InFlight final {
   // ---- for reports ----
   /// The oldest op that has not ended, and since when it is the oldest, if that was noticed.
   struct Oldest {
-    OpKind kind = OpKind::copy;
-    SourceId source;
+    OpRecord record = {};
     LaneId lane;
-    std::uint64_t sequence = 0;
     std::optional<detail::TimePoint> since = {};
   };
   /// `ended`: how far the device is with ops now, of which this may not know yet: nobody waits for
@@ -139,10 +137,7 @@ class InFlight final {
   };
   struct Op {
     std::uint64_t value = 0;
-    std::uint64_t sequence = 0;
-    LaneId lane;
-    SourceId source;
-    OpKind kind = OpKind::copy;
+    WorkOrigin origin;
   };
 
   struct Traced {

@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <hearth/streams/op_table.hpp>
-
 namespace hearth {
 namespace {
 
@@ -82,12 +80,13 @@ std::string WaitReport::describe_oldest() const {
   if (!oldest) {
     return in_flight_.is_empty() ? "" : "copies are in flight";
   }
-  const SourceLoc source = endpoint_.tables().sources.location(oldest->source);
+  const OpRecord& record = oldest->record;
+  const SourceLoc source = endpoint_.tables().sources.location(record.source);
   std::string text = fmt::format(
       "the device has been at op number {} of stream {}, {}{}",
-      oldest->sequence,
+      record.sequence,
       oldest->lane.value,
-      op_info(oldest->kind).name,
+      endpoint_.tables().op_name(record),
       source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line));
   if (oldest->since) {
     const std::chrono::duration<double> time = current_context().clock().now() - *oldest->since;

@@ -3,6 +3,7 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
+#include "ops_index.hpp"
 
 #include <fmt/format.h>
 
@@ -113,7 +114,8 @@ RowLosses row_losses(const Arg& logits, const Arg& targets, const CrossEntropyOp
   Tensor row_weights;
   if (options.class_weights.is_valid()) {
     weights = cast(Arg(options.class_weights, loc), inside);
-    row_weights = without_ignored(index_select(Arg(weights, loc), 0, Arg(rows.targets, loc)));
+    row_weights = without_ignored(detail::index_select_as(
+        CalledAs::cross_entropy, Arg(weights, loc), 0, Arg(rows.targets, loc)));
     losses = mul(Arg(std::move(losses), loc), Arg(row_weights, loc));
   }
   if (options.label_smoothing > 0) {

@@ -2,6 +2,7 @@
 
 #include "op_operand.hpp"
 #include "op_submit.hpp"
+#include "ops_index.hpp"
 
 #include <fmt/format.h>
 
@@ -12,16 +13,12 @@
 namespace hearth {
 namespace {
 
-// What the program called, where that is not the kind's own function.
-constexpr auto kEmbedding = static_cast<std::uint16_t>(RecordFlag::as_embedding);
-constexpr auto kOneHot = static_cast<std::uint16_t>(RecordFlag::as_one_hot);
-
 Tensor submit_indexed(OpKind kind,
                       const Arg& values,
                       const Arg& index,
                       int axis,
                       Result<TensorSpec> result,
-                      std::uint16_t flags) {
+                      CalledAs called) {
   const std::array inputs{values, index};
   const TensorSpec spec = detail::checked(std::move(result), kind, std::span<const Arg>(inputs));
   const int rank = spec.shape.rank();  // that of both sides
@@ -30,14 +27,14 @@ Tensor submit_indexed(OpKind kind,
                          .location = values.location(),
                          .inputs = inputs,
                          .attributes = detail::bytes_of(attributes),
-                         .flags = flags},
+                         .flags = flags_of(called)},
                         spec.dtype,
                         spec.shape);
 }
 
 using PickRule = Result<TensorSpec> (*)(const TensorSpec&, const TensorSpec&, int);
 Tensor pick(
-    OpKind kind, PickRule rule, const Arg& x, int axis, const Arg& index, std::uint16_t flags = 0) {
+    OpKind kind, PickRule rule, const Arg& x, int axis, const Arg& index, CalledAs called = {}) {
   static_cast<void>(detail::accepted_operand(kind, x));
   static_cast<void>(detail::operand(kind, index));
   return submit_indexed(kind,
@@ -45,7 +42,7 @@ Tensor pick(
                         index,
                         axis,
                         rule(detail::spec_of(kind, x), detail::spec_of(kind, index), axis),
-                        flags);
+                        called);
 }
 
 // Zeros of the shape with the source added.
@@ -56,7 +53,7 @@ Tensor add_at(OpKind kind,
               int axis,
               const Arg& index,
               const Arg& source,
-              std::uint16_t flags = 0) {
+              CalledAs called = {}) {
   static_cast<void>(detail::accepted_operand(kind, source));
   static_cast<void>(detail::operand(kind, index));
   return submit_indexed(
@@ -65,7 +62,7 @@ Tensor add_at(OpKind kind,
       index,
       axis,
       rule(detail::spec_of(kind, source), detail::spec_of(kind, index), whole, axis),
-      flags);
+      called);
 }
 
 Tensor added(
@@ -99,6 +96,14 @@ std::vector<std::int64_t> joined(std::span<const std::int64_t> leading,
 
 }  // namespace
 
+Tensor detail::gather_as(CalledAs called, const Arg& x, int axis, const Arg& index) {
+  return pick(OpKind::gather, rules::gather, x, axis, index, called);
+}
+
+Tensor detail::index_select_as(CalledAs called, const Arg& x, int axis, const Arg& index) {
+  return pick(OpKind::index_select, rules::index_select, x, axis, index, called);
+}
+
 Tensor gather(Arg x, int axis, Arg index) {
   return pick(OpKind::gather, rules::gather, x, axis, index);
 }
@@ -118,7 +123,7 @@ Tensor embedding(Arg weight, Arg index) {
     static_cast<void>(detail::checked(
         rules::index_select(detail::spec_of(kKind, weight), line, 0), kKind, weight));
     Tensor rows =
-        pick(kKind, rules::index_select, weight, 0, Arg(reshape(index, {-1}), loc), kEmbedding);
+        detail::index_select_as(CalledAs::embedding, weight, 0, Arg(reshape(index, {-1}), loc));
     return reshape(Arg(std::move(rows), loc), joined(places.dims(), table.dims().subspan(1)));
   });
 }
@@ -160,7 +165,7 @@ Tensor one_hot(Arg index, std::int64_t classes, DType dtype) {
                         1,
                         Arg(std::move(column), loc),
                         Arg(std::move(one), loc),
-                        kOneHot);
+                        CalledAs::one_hot);
     hot = reshape(Arg(std::move(hot), loc), joined(places.dims(), std::array{classes}));
     return dtype == summed ? hot : cast(Arg(std::move(hot), loc), dtype);
   });

@@ -2,6 +2,7 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
+#include "ops_index.hpp"
 
 #include <fmt/format.h>
 
@@ -146,8 +147,10 @@ Tensor nll_loss(Arg log_probabilities, Arg targets) {
     const SourceLoc loc = log_probabilities.location();
     const DType dtype = log_probabilities.tensor().dtype();
     Tensor index = unsqueeze(detail::shared_operand(targets), 1);
-    Tensor chosen =
-        gather(Arg(detail::wide(log_probabilities), loc), 1, Arg(std::move(index), loc));
+    Tensor chosen = detail::gather_as(CalledAs::nll_loss,
+                                      Arg(detail::wide(log_probabilities), loc),
+                                      1,
+                                      Arg(std::move(index), loc));
     return mean_of(neg(Arg(std::move(chosen), loc)), dtype, loc);
   });
 }

@@ -3,6 +3,7 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
+#include "ops_index.hpp"
 
 #include <fmt/format.h>
 
@@ -135,7 +136,8 @@ Tensor multinomial(Arg weights,
     // An index outside of the axis, where there is nothing to draw from, poisons the result.
     const Tensor order = arange(rows.device(), 0, static_cast<double>(count), 1, DType::i64, loc);
     Tensor places = where(Arg(is_usable, loc), Arg(order, loc), Arg(-1, loc));
-    Tensor result = gather(Arg(drawn, loc), 1, Arg(std::move(places), loc));
+    Tensor result =
+        detail::gather_as(CalledAs::multinomial, Arg(drawn, loc), 1, Arg(std::move(places), loc));
     return shape.rank() == 1 ? squeeze(Arg(std::move(result), loc), 0) : result;
   });
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include <hearth/runtime/base/ids.hpp>
@@ -69,6 +70,14 @@ struct TapePart {
   [[nodiscard]] std::int64_t first() const noexcept {
     return cut.start[static_cast<std::size_t>(axis)];
   }
+  [[nodiscard]] std::int64_t size() const noexcept { return gradient.shape()[axis]; }
+};
+
+/// Those of one node along one axis, in the order in which they came.
+struct TapeParts {
+  int axis = 0;
+  std::int64_t size = 0;  ///< Of all together.
+  std::vector<TapePart> parts;
 };
 
 class Tape final : public RefCounted<Tape> {
@@ -137,9 +146,9 @@ class Tape final : public RefCounted<Tape> {
   /// Parts that make up the whole are put together; others become a gradient of the whole, with
   /// zeros elsewhere, when it is taken.
   void accumulate_part(TapePart part);
-  /// The parts of the same tensor along the same axis as the last one, in order, if they are all of
-  /// it; else none.
-  [[nodiscard]] std::vector<TapePart> take_whole();
+  /// A gradient of the whole for the parts, which are not all of it.
+  void accumulate_rest(std::vector<TapePart> parts);
+  /// Parts that do not overlap, in order; zeros between them.
   [[nodiscard]] Tensor put_together(std::vector<TapePart> parts) const;
   /// What has come of a node's gradient.
   [[nodiscard]] Tensor take_gradient(std::uint32_t node);
@@ -149,10 +158,11 @@ class Tape final : public RefCounted<Tape> {
   std::vector<Tensor> saved_;
   std::vector<std::uint32_t> saved_nodes_;  ///< Who made each of them; kNoNode: untracked.
   std::vector<std::byte> attribute_bytes_;
-  std::vector<Device> homes_;           ///< of transfers: the device before, the device after
-  std::vector<Tensor> leaves_;          ///< untracked
-  std::vector<Tensor> gradients_;       ///< by node, during the sweep
-  std::vector<TapePart> parts_;         ///< of gradients, during the sweep
+  std::vector<Device> homes_;      ///< of transfers: the device before, the device after
+  std::vector<Tensor> leaves_;     ///< untracked
+  std::vector<Tensor> gradients_;  ///< by node, during the sweep
+  /// Of gradients, by node, during the sweep; a node has an entry for each axis that was cut.
+  std::unordered_map<std::uint32_t, std::vector<TapeParts>> parts_;
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
   std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;

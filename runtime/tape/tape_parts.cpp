@@ -13,44 +13,47 @@
 #include <utility>
 
 namespace hearth {
+namespace {
 
-void Tape::accumulate_part(TapePart part) {
-  parts_.push_back(std::move(part));
-  std::vector<TapePart> whole = take_whole();
-  if (!whole.empty()) {
-    const std::uint32_t node = whole[0].node;
-    const SourceLoc location = whole[0].location;
-    accumulate(node, put_together(std::move(whole)), location);
+// Sorts them; true where they do not overlap. A part without elements overlaps nothing.
+bool are_apart(std::vector<TapePart>& parts) {
+  std::ranges::sort(
+      parts, {}, [](const TapePart& part) { return std::pair(part.first(), part.size()); });
+  std::int64_t next = 0;
+  for (const TapePart& part : parts) {
+    if (part.size() > 0 && part.first() < next) {
+      return false;
+    }
+    next = std::max(next, part.first() + part.size());
   }
+  return true;
 }
 
-std::vector<TapePart> Tape::take_whole() {
-  const TapePart& last = parts_.back();
-  const std::uint32_t node = last.node;
-  const int axis = last.axis;
-  const std::int64_t size = last.whole[axis];
-  std::vector<TapePart*> found;
-  for (TapePart& part : parts_) {
-    if (part.node == node && part.axis == axis) {
-      found.push_back(&part);
-    }
+}  // namespace
+
+// The sum of the sizes says when a look at all parts may be worth it: with each part it grows, so
+// that they are sorted once.
+void Tape::accumulate_part(TapePart part) {
+  const std::uint32_t node = part.node;
+  const std::int64_t size = part.size();
+  const std::int64_t whole = part.whole[part.axis];
+  std::vector<TapeParts>& of_node = parts_[node];
+  auto found = std::ranges::find(of_node, part.axis, &TapeParts::axis);
+  if (found == of_node.end()) {
+    found = of_node.insert(found, {.axis = part.axis, .size = 0, .parts = {}});
   }
-  std::ranges::sort(found, {}, [](const TapePart* part) { return part->first(); });
-  std::int64_t next = 0;
-  for (const TapePart* part : found) {
-    if (part->first() != next) {
-      return {};
-    }
-    next += part->gradient.shape()[axis];
+  found->size += size;
+  found->parts.push_back(std::move(part));
+  if (size == 0 || found->size != whole || !are_apart(found->parts)) {
+    return;
   }
-  std::vector<TapePart> whole;
-  if (next == size) {
-    for (TapePart* part : found) {
-      whole.push_back(std::move(*part));
-    }
-    std::erase_if(parts_, [&](const TapePart& part) { return !part.gradient.is_valid(); });
+  std::vector<TapePart> all = std::move(found->parts);
+  of_node.erase(found);
+  if (of_node.empty()) {
+    parts_.erase(node);
   }
-  return whole;
+  const SourceLoc location = all[0].location;
+  accumulate(node, put_together(std::move(all)), location);
 }
 
 // Where a permute made the whole, in the order of what it permuted, so that the gradient lies in
@@ -75,24 +78,44 @@ Tensor Tape::put_together(std::vector<TapePart> parts) const {
   }
   std::vector<Tensor> gradients;
   gradients.reserve(parts.size());
-  for (TapePart& part : parts) {
-    gradients.push_back(is_permuted ? permute(Arg(std::move(part.gradient), loc),
+  const auto in_order = [&](Tensor gradient) {
+    gradients.push_back(is_permuted ? permute(Arg(std::move(gradient), loc),
                                               std::span<const int>(inverse.data(), rank))
-                                    : std::move(part.gradient));
+                                    : std::move(gradient));
+  };
+  Shape gap = parts[0].whole;
+  const std::int64_t size = gap[parts[0].axis];
+  const Device device = parts[0].gradient.device();
+  const DType dtype = parts[0].gradient.dtype();
+  std::int64_t next = 0;
+  const auto zeros_up_to = [&](std::int64_t end) {
+    if (end > next) {
+      gap.set(parts[0].axis, end - next);
+      in_order(zeros(device, gap, dtype, loc));
+    }
+  };
+  for (TapePart& part : parts) {
+    if (part.size() > 0) {
+      zeros_up_to(part.first());
+      const std::int64_t end = part.first() + part.size();
+      in_order(std::move(part.gradient));
+      next = end;
+    }
   }
+  zeros_up_to(size);
   Tensor whole = concat(gradients, axis, loc);
   return is_permuted ? permute(Arg(std::move(whole), loc), std::span<const int>(axes.data(), rank))
                      : whole;
 }
 
-Tensor Tape::take_gradient(std::uint32_t node) {
-  for (std::size_t i = 0; !parts_.empty() && i < parts_.size();) {
-    if (parts_[i].node != node) {
-      ++i;
-      continue;
-    }
-    TapePart part = std::move(parts_[i]);
-    parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+void Tape::accumulate_rest(std::vector<TapePart> parts) {
+  const std::uint32_t node = parts[0].node;
+  const SourceLoc location = parts[0].location;
+  if (parts.size() > 1 && are_apart(parts)) {
+    accumulate(node, put_together(std::move(parts)), location);
+    return;
+  }
+  for (TapePart& part : parts) {
     const DType dtype = part.gradient.dtype();
     const Arg input(std::move(part.gradient), part.location);
     accumulate(node,
@@ -103,6 +126,17 @@ Tensor Tape::take_gradient(std::uint32_t node) {
                               dtype,
                               part.whole),
                part.location);
+  }
+}
+
+Tensor Tape::take_gradient(std::uint32_t node) {
+  if (!parts_.empty()) {
+    auto of_node = parts_.extract(node);
+    if (!of_node.empty()) {
+      for (TapeParts& of_axis : of_node.mapped()) {
+        accumulate_rest(std::move(of_axis.parts));
+      }
+    }
   }
   return std::move(gradients_[node]);
 }

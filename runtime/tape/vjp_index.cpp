@@ -24,7 +24,8 @@ void indexing(const VjpNode& node, Tensor gradient) {
             detail::submit({.kind = adjoint_of(node.kind()),
                             .location = node.location(),
                             .inputs = inputs,
-                            .attributes = node.attribute_bytes()},
+                            .attributes = node.attribute_bytes(),
+                            .flags = flags_of(backward_of(node.called()))},
                            node.dtype(0),
                            node.shape(0)));
 }

@@ -42,6 +42,8 @@ class VjpNode {
   /// The device that a transfer came from.
   [[nodiscard]] const Device& home() const noexcept;
   [[nodiscard]] SourceLoc location() const noexcept { return node_->location; }
+  /// The function that the program called.
+  [[nodiscard]] CalledAs called() const noexcept { return called_as(node_->flags); }
 
   /// An operand of an emitted op, on the account of the user's line that called the forward op.
   [[nodiscard]] Arg at(const Tensor& tensor) const noexcept { return Arg(tensor, node_->location); }

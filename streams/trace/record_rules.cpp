@@ -22,10 +22,15 @@ constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs)
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
 constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
 constexpr auto kFrozenFlag = static_cast<std::uint16_t>(RecordFlag::frozen);
-constexpr auto kEmbeddingFlag = static_cast<std::uint16_t>(RecordFlag::as_embedding);
-constexpr auto kOneHotFlag = static_cast<std::uint16_t>(RecordFlag::as_one_hot);
-constexpr auto kKnownFlags = kScalarFlags | kUpdateFlag | kFrozenFlag | kEmbeddingFlag |
-                             kOneHotFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
+constexpr auto kKnownFlags =
+    kScalarFlags | kUpdateFlag | kFrozenFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
+
+// Whether a function of the name, which the upper byte of the flags says, is made of the kind.
+bool name_fits(const OpRecord& record) {
+  const CalledAs called = called_as(record.flags);
+  return called == CalledAs::itself ||
+         (is_known(called) && called_info(called).kind == record.kind);
+}
 
 struct Counts {
   int least_inputs;
@@ -457,12 +462,11 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   }
   const bool takes_scalar = op_info(record.kind).op_class == OpClass::binary;
   const unsigned scalars = record.flags & static_cast<unsigned>(kScalarFlags);
-  if ((record.flags & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
+  const unsigned plain = record.flags & ((1U << kCalledAsShift) - 1U);
+  if ((plain & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
       (scalars != 0 && !takes_scalar) ||
       ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression) ||
-      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) ||
-      ((record.flags & kEmbeddingFlag) != 0 && record.kind != OpKind::index_select) ||
-      ((record.flags & kOneHotFlag) != 0 && record.kind != OpKind::scatter_add)) {
+      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) || !name_fits(record)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);

@@ -73,7 +73,7 @@ BASE = [
      "const mode_t mode = target.exists ? 0644 : 0666;",
      ["base_words_test"]),
     ("a duration without end overflows into now",
-     "runtime/base/parker.cpp",
+     "runtime/base/deadline.cpp",
      "return duration >= TimePoint::max() - now ? never() : Deadline(counted + duration);",
      "return duration == Duration::max() ? never() : Deadline(counted + duration);",
      ["base_threads_test"]),

@@ -3,14 +3,8 @@
 RUNTIME = [
     ("a drop does not wait for other lanes' uses",
      "runtime/device/drops.cpp",
-     "  if (are_done(entry.uses, watcher)) {\n"
-     "    dispatch_.release_slot(entry.slot);\n"
-     "  } else {\n"
-     "    waiting",
-     "  if (true) {\n"
-     "    dispatch_.release_slot(entry.slot);\n"
-     "  } else {\n"
-     "    waiting",
+     "  while (are_done(drop.uses, watcher, Waits::memory)) {\n",
+     "  while (are_done(drop.uses, watcher, Waits::memory) || !drop.uses.empty()) {\n",
      ["runtime_actor_test", "stress_test"]),
     ("a drop waits for one use less",
      "runtime/device/drops.cpp",
@@ -164,7 +158,7 @@ RUNTIME = [
      ["row_join_test"]),
     ("an adopted tensor does not wait for other lanes",
      "runtime/device/drops.cpp",
-     "  if (!is_made || !are_done(uses, lane.id)) {\n",
+     "  if (!is_made || !are_done(uses, lane.id, Waits::lane)) {\n",
      "  if (!is_made) {\n",
      ["runtime_actor_test", "stress_test"]),
     ("an adopted tensor with guests is written in place",
@@ -216,17 +210,17 @@ RUNTIME = [
      ["runtime_actor_test", "stress_test"]),
     ("gradients replace instead of adding up",
      "runtime/tape/tape.cpp",
-     "  slot = slot.is_empty() ? std::move(gradient)\n"
-     "                         : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));",
+     "  slot = !slot.is_valid() ? std::move(gradient)\n"
+     "                          : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));\n",
      "  static_cast<void>(loc);\n"
-     "  slot = std::move(gradient);",
+     "  slot = std::move(gradient);\n",
      ["runtime_ops_test"]),
     ("a saved tensor goes before it is used",
      "runtime/tape/tape.cpp",
      "  // any more.\n"
-     "  saved_.resize(node.first_saved);",
+     "  forget_saved(node.first_saved);",
      "  // any more.\n"
-     "  saved_.resize(0);",
+     "  forget_saved(0);",
      ["runtime_ops_test"]),
     ("a read on another stream is no use",
      "runtime/tensor.cpp",
@@ -254,6 +248,26 @@ RUNTIME = [
      "{.start = first, .stop = next}",
      "{.start = 0, .stop = next - first}",
      ["runtime_ops_test"]),
+    ("gradients of slices close the gaps between them",
+     "runtime/tape/tape_parts.cpp",
+     "      zeros_up_to(part.first());\n",
+     "",
+     ["runtime_ops_test"]),
+    ("slices that overlap are put side by side",
+     "runtime/tape/tape_parts.cpp",
+     "if (part.size() > 0 && part.first() < next) {",
+     "if (part.size() > 0 && part.first() + 1 < next) {",
+     ["runtime_ops_test"]),
+    ("the gradient of a function by index has its op's name",
+     "runtime/tape/vjp_index.cpp",
+     "flags_of(backward_of(node.called()))",
+     "flags_of(CalledAs::itself)",
+     ["runtime_ops_test"]),
+    ("a lost device names the op that a function is made of",
+     "runtime/device/device_actor_faults.cpp",
+     "tables.op_name(oldest->record)",
+     "op_info(oldest->record.kind).name",
+     ["runtime_actor_test"]),
     ("gradients shorter than the limit are stretched",
      "runtime/gradients.cpp",
      "where(Arg(is_longer, loc), Arg(ratio, loc), Arg(1.0, loc))",
@@ -276,7 +290,7 @@ RUNTIME = [
      ["runtime_ops_test"]),
     ("a view of a parameter forgets its path",
      "runtime/ops/ops_view.cpp",
-     "  result.impl()->path.store(\n"
+     "  detail::TensorAccess::impl(result)->path.store(\n"
      "      path,\n"
      "      std::memory_order_release);  // a part of a parameter still is that parameter to error texts\n",
      "  static_cast<void>(path);\n",
@@ -400,8 +414,9 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("an upload's bytes go when it is issued",
      "runtime/device/dispatch_transfer.cpp",
+     "    note_copy(*storage.value(), point, true);\n"
      "    in_flight_.add(point, UploadEnd{std::move(ticket)});\n",
-     "",
+     "    note_copy(*storage.value(), point, true);\n",
      ["runtime_actor_test"]),
     ("a readback does not wait for the op",
      "runtime/device/dispatch_transfer.cpp",
@@ -452,13 +467,13 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("who waits for a stream to come so far waits for its window",
      "runtime/device/drops.cpp",
-     "      queues_.end_window(user, WindowEnd::watched);\n",
+     "    queues_.end_window(user, WindowEnd::watched);\n",
      "",
      ["runtime_actor_test"]),
     ("an op that somebody waits for is held up",
      "runtime/device/window_runner.cpp",
-     "  } else if (is_awaited || !lane.watchers.empty()) {",
-     "  } else if (is_awaited && !lane.watchers.empty()) {",
+     "  } else if (is_awaited || is_watched) {",
+     "  } else if (is_awaited && is_watched) {",
      ["runtime_actor_test"]),
     ("windows stay open while memory is short",
      "runtime/device/device_actor.cpp",
@@ -472,8 +487,8 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("a question waits for a window",
      "runtime/device/device_actor.cpp",
-     "      queues_.end_lingering(WindowEnd::duty);\n    }",
-     "    }",
+     "(!questions_.empty() || is_stopping_)",
+     "is_stopping_",
      ["runtime_actor_test"]),
     ("a lane that was rung meanwhile is taken back",
      "runtime/device/lane_queues.cpp",
@@ -487,8 +502,14 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("a drop overtakes the ops of its window",
      "runtime/device/window_runner.cpp",
-     "  if (!lane.window.is_open()) {\n    return Look::alone;\n  }\n  if (lane",
-     "  if (op.kind() == OpKind::drop) {\n    return Look::alone;\n  }\n  if (lane",
+     "  if (!lane.window.is_open()) {\n"
+     "    return Look::alone;\n"
+     "  }\n"
+     "  settle(",
+     "  if (op.kind() == OpKind::drop) {\n"
+     "    return Look::alone;\n"
+     "  }\n"
+     "  settle(",
      ["runtime_actor_test"]),
     ("an op with an input that carries an error joins",
      "runtime/device/window_runner.cpp",

@@ -192,6 +192,23 @@ TEST(Failures, ATensorThatDiesUnreadIsLoggedOnceWithOpAndLine) {
   EXPECT_THAT(log, HasSubstr("the runtime ends: 1 failure was never read\n  cross_entropy"));
 }
 
+// The losses and the look-ups of their weights fail each by itself; with one name they are one
+// line.
+TEST(Failures, WhatAFunctionIsMadeOfHasItsName) {
+  const std::string log = log_of([](const Device& device) {
+    const Tensor scores = zeros(device, {2, 3});
+    const Tensor strays = Tensor::from<std::int64_t>(device, {0, 9}, {2});
+    static_cast<void>(cross_entropy(scores, strays, {.class_weights = ones(device, {3})}));
+    static_cast<void>(nll_loss(scores, strays));
+    static_cast<void>(embedding(scores, strays));
+  });
+  EXPECT_THAT(log, HasSubstr("4 failures were never read"));
+  EXPECT_EQ(count_of(log, "\n  cross_entropy: "), 1) << log;
+  EXPECT_EQ(count_of(log, "\n  nll_loss: "), 1) << log;
+  EXPECT_EQ(count_of(log, "\n  embedding: "), 1) << log;
+  EXPECT_THAT(log, AllOf(Not(HasSubstr("index_select")), Not(HasSubstr("gather"))));
+}
+
 TEST(Failures, WhatASyncThrowsIsNotLoggedBefore) {
   const std::string log = stepped_log_of([](const Device& device) {
     static_cast<void>(bad_loss(device) + 1.0);

@@ -1,5 +1,8 @@
 // A device whose work is in flight when submit returns: values, failures that come late, hangs and
 // losses under way, and what waits for them.
+#include <set>
+#include <string>
+
 #include <hearth/runtime/update_group.hpp>
 
 #include "tests/runtime/held_token.hpp"
@@ -11,12 +14,14 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::code_of;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::lend_out;
 using testing::Lent;
+using ::testing::Not;
 using testing::read_error;
 using testing::stepped;
 using testing::SteppedOptions;
@@ -133,6 +138,24 @@ TEST(AsyncDevice, AHangIsFoundByEveryWaitAndNamesTheOp) {
     EXPECT_EQ((zeros(world.device, {1}) + 1).item<float>(), 1);
     EXPECT_EQ(read_error(hung).code, ErrorCode::device_lost);
   });
+}
+
+TEST(AsyncDevice, ALossNamesWhatTheProgramCalled) {
+  std::set<std::string> named;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    stepped(asynchronous({.lost_at = 1us * (seed + 1)}, seed), [&](const World& world) {
+      Tensor x = zeros(world.device, {100, 4});
+      const Tensor index = zeros(world.device, {100}, DType::i64);
+      for (int i = 0; i < 100; ++i) {
+        x = embedding(x, index);
+      }
+      const Error error = read_error(x);
+      EXPECT_EQ(error.code, ErrorCode::device_lost);
+      named.insert(error.op);
+    });
+  }
+  EXPECT_THAT(named, Contains("embedding"));
+  EXPECT_THAT(named, Not(Contains("index_select")));
 }
 
 TEST(AsyncDevice, ALossFailsAllThatIsInFlightAtOnce) {

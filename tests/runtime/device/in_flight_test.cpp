@@ -91,7 +91,7 @@ TEST_F(InFlightTest, TheNextPointIsWhereSomebodyWaitsElseTheNewest) {
   EXPECT_TRUE(in_flight_.look(device_));
   EXPECT_TRUE(in_flight_.have_ended(some));
   EXPECT_THAT(in_flight_.next_points(), ElementsAre(TimelinePoint{9, kOpStream}));
-  EXPECT_EQ(in_flight_.oldest(in_flight_.ended(kOpStream))->sequence, 107U);
+  EXPECT_EQ(in_flight_.oldest(in_flight_.ended(kOpStream))->record.sequence, 107U);
 }
 
 TEST_F(InFlightTest, ALostDeviceLeavesNothingInFlight) {

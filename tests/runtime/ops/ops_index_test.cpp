@@ -152,6 +152,29 @@ TEST_P(OpsIndexTest, AnIndexOutsideTheAxisPoisonsTheResult) {
   EXPECT_THAT(reals(x + 1), ElementsAre(1, 2, 3, 4, 5, 6)) << "others are as they were";
 }
 
+// What goes wrong inside has the name and the line that the program wrote.
+TEST_P(OpsIndexTest, AClassOutsideTheClassesNamesWhatWasCalled) {
+  const Tensor scores = counting({2, 3});
+  const Tensor strays = i64({0, 9}, {2});
+  EXPECT_THAT(
+      failure(nll_loss(scores, strays)),
+      says("nll_loss: index 9 at [1, 0] is outside axis 1 of size 3", "nll_loss: index 1 is 9"));
+  EXPECT_THAT(failure(cross_entropy(scores, strays, {.class_weights = ones(device(), {3})})),
+              StartsWith("cross_entropy: "));
+  // Each failure alone: of a gradient whose forward op nobody reads.
+  const auto slope = [&](const auto& loss, const Tensor& x) {
+    return failure(grad([&](const std::vector<Tensor>& in) { return sum(loss(in[0])); }, {x})[0]);
+  };
+  EXPECT_THAT(slope([&](const Tensor& x) { return embedding(x, strays); }, scores),
+              says("embedding_backward: index 9 at [1] is outside axis 0 of size 2",
+                   "embedding_backward: index 1 is 9"));
+  EXPECT_THAT(slope([&](const Tensor& x) { return nll_loss(x, strays); }, scores),
+              says("nll_loss_backward: index 9 at [1, 0] is outside axis 1 of size 3",
+                   "nll_loss_backward: index 1 is 9"));
+  EXPECT_THAT(slope([&](const Tensor& x) { return index_select(x, 0, strays); }, scores),
+              HasSubstr("index_add: index"));
+}
+
 TEST_P(OpsIndexTest, MistakesAreRefusedBeforeAnythingIsQueued) {
   const Tensor x = counting({2, 3});
   const Tensor index = i64({0, 1}, {2});

@@ -16,6 +16,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing::thrown_text;
 using RandomTest = testing::ReferenceTest;
 
@@ -145,6 +146,9 @@ TEST_F(RandomTest, WeightsThatCannotBeDrawnFromPoisonTheResult) {
       return false;
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::out_of_range);
+      EXPECT_EQ(error.error().op, "multinomial");
+      EXPECT_THAT(error.error().text, StartsWith("multinomial: index -1 "));
+      EXPECT_THAT(error.error().text, HasSubstr("a row with too few weights above 0"));
       return true;
     }
   };

@@ -249,6 +249,26 @@ TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
                        tanh(columns(concat({columns(x, 0, 1, 1), columns(x, 1, 3, 1)}, 1), 4, 5))},
                       2);
       },
+      [](const Tensors& in) {  // with gaps: before, between and behind them
+        const Tensor& x = in[0];
+        return concat({exp(columns(x, 3, 4)), square(columns(x, 1, 2))}, 2);
+      },
+      [](const Tensors& in) {  // with a gap, of a permuted one
+        const Tensor x = permute(in[0], {2, 0, 1});
+        return concat({exp(columns(x, 3, 5, 0)), square(columns(x, 0, 2, 0))}, 0);
+      },
+      [](const Tensors& in) {  // as long as all of it together, but overlapping
+        const Tensor& x = in[0];
+        return concat({exp(columns(x, 0, 3)), square(columns(x, 2, 4))}, 2);
+      },
+      [](const Tensors& in) {  // some without elements
+        const Tensor& x = in[0];
+        return concat({exp(columns(x, 0, 3)),
+                       columns(x, 1, 1),
+                       square(columns(x, 3, 5)),
+                       columns(in[0], 2, 2)},
+                      2);
+      },
   };
   for (const Fn& fn : functions) {
     SCOPED_TRACE(&fn - functions);
@@ -257,20 +277,51 @@ TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
 }
 
 // One kernel puts them together, where each alone would be scattered into zeros and added.
-TEST_F(VjpTest, SlicesThatMakeUpAWholeCostFewerKernels) {
+TEST_F(VjpTest, SlicesThatDoNotOverlapCostFewerKernels) {
   const Tensor x = f64({1, 2, 3, 4, 5, 6}, {1, 6});
-  const auto kernels_with = [&](std::int64_t last) {
+  const auto kernels_with = [&](std::int64_t first, std::int64_t last) {
     const std::uint64_t before = device().statistics().kernels;
     const std::vector<Tensor> slopes = grad(
         [&](const Tensors& in) {
           return sum(exp(columns(in[0], 0, 2, 1))) + sum(square(columns(in[0], 2, 4, 1))) +
-                 sum(tanh(columns(in[0], 4, last, 1)));
+                 sum(tanh(columns(in[0], first, last, 1)));
         },
         {x});
     device().sync();
     return device().statistics().kernels - before;
   };
-  EXPECT_LE(kernels_with(6) + 4, kernels_with(5));
+  const std::uint64_t overlapping = kernels_with(3, 6);
+  EXPECT_LE(kernels_with(4, 6) + 4, overlapping);
+  EXPECT_LE(kernels_with(5, 6) + 3, overlapping);  // zeros for the gap
+}
+
+// One by one, in an order of their own; in the second pass one row has no part.
+TEST_F(VjpTest, RowsThatAreSlicedOneByOneComeBackTogether) {
+  constexpr std::int64_t kRows = 101;
+  for (const std::int64_t left_out : {std::int64_t{-1}, std::int64_t{40}}) {
+    const Tensor x = ones(device(), {kRows, 2});
+    const std::uint64_t before = device().statistics().kernels;
+    const Tensor slope = grad(
+        [&](const Tensors& in) {
+          std::vector<Tensor> rows;
+          for (std::int64_t i = 0; i < kRows; ++i) {
+            const std::int64_t row = i * 37 % kRows;
+            if (row != left_out) {
+              rows.push_back(columns(in[0], row, row + 1, 0) * static_cast<double>(row + 1));
+            }
+          }
+          return sum(concat(rows, 0));
+        },
+        {x})[0];
+    const std::vector<double> values = cast(slope, DType::f64).to_vector<double>();
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const double expected = row == left_out ? 0 : static_cast<double>(row + 1);
+      EXPECT_EQ(values[static_cast<std::size_t>(2 * row)], expected) << row;
+      EXPECT_EQ(values[static_cast<std::size_t>(2 * row + 1)], expected) << row;
+    }
+    // A product forwards and one backwards for each row, its slices, and a few more.
+    EXPECT_LT(device().statistics().kernels - before, 4U * kRows);
+  }
 }
 
 TEST_F(VjpTest, ConcatMatchesDifferences) {

@@ -110,11 +110,30 @@ TEST(RecordRules, RefuseKindsAndFlagsThatDoNotExist) {
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x1 do not fit it");
   record.flags = 0x4000;
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x4000 do not fit it");
-  for (const RecordFlag called : {RecordFlag::as_embedding, RecordFlag::as_one_hot}) {
-    record.flags = 0;
-    record.set(called);
-    EXPECT_TRUE(text(rules::check_form(record, 0)).ends_with("do not fit it"));
+  record.flags = 0x20;
+  EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x20 do not fit it");
+  for (unsigned called = 1; called <= 0xff; ++called) {
+    record.flags = flags_of(static_cast<CalledAs>(called));
+    EXPECT_TRUE(text(rules::check_form(record, 0)).ends_with("do not fit it")) << called;
   }
+}
+
+TEST(RecordRules, ANameFitsTheKindThatItIsMadeOf) {
+  int names = 0;
+  for (unsigned value = 1; is_known(static_cast<CalledAs>(value)); ++value) {
+    const auto called = static_cast<CalledAs>(value);
+    ++names;
+    EXPECT_FALSE(called_info(called).name.empty());
+    for (const OpInfo& op : op_table()) {
+      OpRecord record;
+      record.kind = op.kind;
+      record.flags = flags_of(called);
+      const std::string mistake = text(rules::check_form(record, 0));
+      EXPECT_EQ(mistake.ends_with("do not fit it"), op.kind != called_info(called).kind)
+          << called_info(called).name << " of " << op.name << ": " << mistake;
+    }
+  }
+  EXPECT_EQ(names, static_cast<int>(CalledAs::one_hot)) << "a name without a row";
 }
 
 TEST(RecordRules, RefuseABlobOfAnotherSize) {
