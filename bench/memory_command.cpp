@@ -1,4 +1,4 @@
-// hearth-bench memory FILE --out FILE.svg: draws the file of a MemoryTraceScope. In place of a
+// hearth-bench memory FILE [--out FILE.svg]: draws the file of a MemoryTraceScope. In place of a
 // file, an example: trained a few steps, and drawn during one more.
 #include <algorithm>
 #include <cstdio>
@@ -116,7 +116,7 @@ int memory_command(int argc, char** argv) {
   std::int64_t batch = 64;
   app.add_option("FILE", subject, "The file of a MemoryTraceScope; or an example, mlp or cnn")
       ->required();
-  app.add_option("--out", out, "The SVG file")->required();
+  app.add_option("--out", out, "The SVG file; else that of FILE's name, with .svg at its end");
   app.add_option("--axis", axis, "What is counted to the right: events or time")
       ->check(CLI::IsMember({"events", "time"}))
       ->capture_default_str();
@@ -130,6 +130,9 @@ int memory_command(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (out.empty()) {
+    out = std::filesystem::path(subject).replace_extension(".svg").string();
   }
   const bool is_example = examples().contains(subject) && !std::filesystem::exists(subject);
   const Subject drawn =

@@ -159,8 +159,13 @@ std::string escaped(std::string_view text) {
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {
-  if (!(high > low)) {
-    const double margin = low == 0 ? 1 : std::fabs(low) / 2;
+  if (!std::isfinite(high - low)) {
+    return {low, high};  // farther apart than a number can say
+  }
+  // What differs in its last bits alone is one value: no tick lies between.
+  constexpr double kLeast = 1e-300;
+  if (!(high - low > std::max(kLeast, 1e-9 * std::max(std::fabs(low), std::fabs(high))))) {
+    const double margin = low == 0 ? 1 : std::max(std::fabs(low) / 2, kLeast);
     low -= margin;
     high += margin;
   }

@@ -3,20 +3,20 @@
 namespace hearth {
 namespace {
 
-Optimizer made_of(const Sgd::Config& config) {
-  return Sgd(config);
+Optimizer made_of(const Sgd::Config& config, SourceLoc where) {
+  return Sgd(config, where);
 }
-Optimizer made_of(const Adam::Config& config) {
-  return Adam(config);
+Optimizer made_of(const Adam::Config& config, SourceLoc where) {
+  return Adam(config, where);
 }
-Optimizer made_of(const AdamW::Config& config) {
-  return AdamW(config);
+Optimizer made_of(const AdamW::Config& config, SourceLoc where) {
+  return AdamW(config, where);
 }
 
 }  // namespace
 
-Optimizer make_optimizer(const OptimizerConfig& config) {
-  return std::visit([](const auto& chosen) { return made_of(chosen); }, config);
+Optimizer make_optimizer(const OptimizerConfig& config, SourceLoc where) {
+  return std::visit([where](const auto& chosen) { return made_of(chosen, where); }, config);
 }
 
 }  // namespace hearth

@@ -17,7 +17,8 @@ namespace hearth {
 class Collective;
 
 using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
-[[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config);
+[[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config,
+                                       SourceLoc where = SourceLoc::current());
 
 /// What a trainer does when a device is lost, or says that its kernel hangs, and, but for `stop`,
 /// when a rank hangs: it missed DataParallelOptions::deadline, or was late in an update or an

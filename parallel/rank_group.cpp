@@ -66,7 +66,7 @@ RankGroup::RankGroup(const Runtime& runtime,
     begin_placing(*rank);
     place(*rank,
           model.copy_to(rank->worker.device(), made_at_),
-          make_optimizer(optimizer_),
+          make_optimizer(optimizer_, made_at_),
           make_average(),
           kDefaultWait);
   }
@@ -145,7 +145,7 @@ RankGroup::Place RankGroup::make_rank(std::size_t index,
                                               .world = static_cast<int>(world),
                                               .seed = seed_,
                                               .shutdown_limit = shutdown_limit_},
-                                make_optimizer(optimizer_),
+                                make_optimizer(optimizer_, made_at_),
                                 loss_->copy());
 }
 
@@ -318,7 +318,7 @@ void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
                where = made_at_](WorkerContext&) {
     from->optimizer().prepare(from->model().parameters());  // it may not have stepped yet
     std::unique_ptr<RankModel> model = from->model().copy_to(device, where);
-    Optimizer optimizer = make_optimizer(config);
+    Optimizer optimizer = make_optimizer(config, where);
     optimizer.prepare(model->parameters());
     copy_values(from->optimizer(), optimizer);
     optimizer.set_step_count(from->optimizer().step_count(), from->optimizer().skipped_steps());

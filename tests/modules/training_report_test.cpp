@@ -82,8 +82,18 @@ TEST(StepCurve, JoinsNeighboursWhenThereAreTooMany) {
 TEST(LineChart, TicksAreRoundAndEncloseTheValues) {
   using detail::round_ticks;
   EXPECT_THAT(round_ticks(0, 10, 5), ElementsAre(0, 2, 4, 6, 8, 10));
-  for (const auto& [low, high] : std::vector<std::pair<double, double>>{
-           {0.013, 0.58}, {-3, 1e6}, {1e-9, 3e-9}, {5, 5}, {0, 0}, {-2, -2}}) {
+  for (const auto& [low, high] :
+       std::vector<std::pair<double, double>>{{0.013, 0.58},
+                                              {-3, 1e6},
+                                              {1e-9, 3e-9},
+                                              {5, 5},
+                                              {0, 0},
+                                              {-2, -2},
+                                              {0.001, std::nextafter(0.001, 1)},
+                                              {0.001, 0.0010000000000000004545},
+                                              {-1, std::nextafter(-1, 0)},
+                                              {-1e308, 1e308},
+                                              {5e-324, 1e-323}}) {
     const std::vector<double> ticks = round_ticks(low, high, 5);
     ASSERT_GE(ticks.size(), 2U);
     EXPECT_LE(ticks.size(), 12U);
