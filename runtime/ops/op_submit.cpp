@@ -151,10 +151,10 @@ class RecordBuilder {
   std::vector<std::byte> heap_;
 };
 
-/// A view of a weight, or the weight in another type, is that weight to those who ask for its
-/// layer.
+/// A view of a weight, or the weight in another type or order of bytes, is that weight to those who
+/// ask for its layer.
 bool shows_its_input(OpKind kind) noexcept {
-  return op_info(kind).op_class == OpClass::view || kind == OpKind::cast;
+  return op_info(kind).op_class == OpClass::view || kind == OpKind::cast || kind == OpKind::copy;
 }
 
 struct Output {

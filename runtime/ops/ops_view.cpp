@@ -4,8 +4,6 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
-#include <hearth/runtime/tensor_access.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,15 +19,10 @@ Tensor view(OpKind kind,
             const Arg& x,
             const Shape& shape,
             std::span<const std::byte> attributes = {}) {
-  const PathId path = detail::TensorAccess::impl(x.tensor())->path.load(std::memory_order_acquire);
-  Tensor result = detail::submit(
+  return detail::submit(
       {.kind = kind, .location = x.location(), .inputs = {&x, 1}, .attributes = attributes},
       x.tensor().dtype(),
       shape);
-  detail::TensorAccess::impl(result)->path.store(
-      path,
-      std::memory_order_release);  // a part of a parameter still is that parameter to error texts
-  return result;
 }
 
 Tensor reshape_to(const Arg& x, const Shape& shape) {

@@ -75,7 +75,7 @@ BASE = [
     ("a duration without end overflows into now",
      "runtime/base/deadline.cpp",
      "return duration >= TimePoint::max() - now ? never() : Deadline(counted + duration);",
-     "return duration == Duration::max() ? never() : Deadline(counted + duration);",
+     "return duration == std::chrono::nanoseconds::max() ? never() : Deadline(counted + duration);",
      ["base_threads_test"]),
     ("a standstill is counted once for each sleeper",
      "runtime/base/standstill.cpp",
