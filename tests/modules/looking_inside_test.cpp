@@ -542,9 +542,9 @@ TEST(MemoryBlocks, HaveAKindEach) {
     trace.push_back(made(++block, 256, "relu", ""));
   }
   const std::size_t joined = trace.size();
-  trace.push_back(made(++block, 300, "concat", ""));
-  trace.push_back(made(++block, 300, "lend", ""));
-  trace.push_back(made(++block, 300, "concat", ""));
+  trace.push_back(made(++block, 200, "concat", ""));
+  trace.push_back(made(++block, 200, "lend", ""));
+  trace.push_back(made(++block, 200, "concat", ""));
   trace.back().tensor.origin.type = "f32[5, 60]";
   const auto kind_of = [](const bench::MemoryBlocks& all, std::size_t event) {
     return bench::name_of(all.groups[all.by_event[event]].kind);
