@@ -4,6 +4,7 @@
 
 #include "digits_run.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/sanitizers.hpp"
 
 #include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -229,7 +230,7 @@ struct Killed {};
 // TRAINER_KILLS says how many. A kill inside of a save: TrainingState's tests.
 TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
   const char* const count = std::getenv("TRAINER_KILLS");
-  const int kills = count != nullptr ? std::atoi(count) : 50;
+  const int kills = count != nullptr ? std::atoi(count) : kSanitizerTakesAddresses ? 4 : 50;
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
