@@ -36,15 +36,16 @@ namespace detail {
 /// Which of a loss function's overloads a Trainer takes: their name alone has no type.
 class LossFunction final {
  public:
-  LossFunction(Tensor (*function)(Arg, Arg))  // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor): a function's name becomes one
+  LossFunction(Tensor (*function)(Arg, Arg))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc where) {
           return function(Arg(outputs, where), Arg(targets, where));
         }) {}
-  LossFunction(Tensor (*function)(const Tensor&,
-                                  const Tensor&))  // NOLINT(google-explicit-constructor)
+  LossFunction(Tensor (*function)(const Tensor&, const Tensor&))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc) {
           return function(outputs, targets);
         }) {}
+  // NOLINTEND(google-explicit-constructor)
   /// `where`: the line that errors name.
   [[nodiscard]] Tensor operator()(const Tensor& outputs,
                                   const Tensor& targets,

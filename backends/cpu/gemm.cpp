@@ -178,47 +178,60 @@ class Piece {
     for_ranges(arena, tasks, 1, [&](std::int64_t task, std::int64_t /*end*/) {
       T* const chunk = a_ + task * plan_.chunk_elements();
       const Span rows{task * plan_.row_panels / tasks, (task + 1) * plan_.row_panels / tasks};
-      const auto chunk_at = [&](std::int64_t row) {
-        return Span{row, std::min(row + plan_.chunk_panels, rows.last)};
-      };
-      Ahead ahead;
       if (plan_.finishes_chunks) {
-        for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          const Span now = chunk_at(row);
-          ahead.clear();
-          if (now.last < rows.last) {
-            add_a(chunk_at(now.last), 0, gemm_.k, ahead);
-            add_result(chunk_at(now.last), ahead);
-          }
-          ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
-          for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-            multiply_chunk(chunk, now, k, ahead);
-          }
-          give(now, {0, plan_.column_panels});
-        }
-        return;
+        finish_chunks(rows, chunk);
+      } else {
+        run_blocks(rows, chunk);
+        give(rows, {0, plan_.column_panels});
       }
-      for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-        if (packs_blocks_) {
-          pack_b({0, plan_.column_panels}, k, packed_b_);
-        }
-        for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
-          const Span now = chunk_at(row);
-          ahead.clear();
-          if (now.last < rows.last) {
-            add_a(chunk_at(now.last), k, depth_at(k), ahead);
-          } else if (const std::int64_t next = k + plan_.block_depth; next < gemm_.k) {
-            add_a(chunk_at(rows.first), next, depth_at(next), ahead);
-          }
-          if (packs_blocks_ && row == rows.first) {
-            add_b(k + plan_.block_depth, ahead);
-          }
-          ahead.share(tiles_of(now));
-          multiply_chunk(chunk, now, k, ahead);
-        }
-      }
-      give(rows, {0, plan_.column_panels});
     });
+  }
+
+  // Each chunk of rows through the whole depth.
+  void finish_chunks(Span rows, T* chunk) {
+    Ahead ahead;
+    for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
+      const Span now = chunk_at(rows, row);
+      ahead.clear();
+      if (now.last < rows.last) {
+        const Span next = chunk_at(rows, now.last);
+        add_a(next, 0, gemm_.k, ahead);
+        add_result(next, ahead);
+      }
+      ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
+      for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        multiply_chunk(chunk, now, k, ahead);
+      }
+      give(now, {0, plan_.column_panels});
+    }
+  }
+
+  // All rows through a block of the depth after the other.
+  void run_blocks(Span rows, T* chunk) {
+    Ahead ahead;
+    for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+      if (packs_blocks_) {
+        pack_b({0, plan_.column_panels}, k, packed_b_);
+      }
+      for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
+        const Span now = chunk_at(rows, row);
+        ahead.clear();
+        if (now.last < rows.last) {
+          add_a(chunk_at(rows, now.last), k, depth_at(k), ahead);
+        } else if (const std::int64_t next = k + plan_.block_depth; next < gemm_.k) {
+          add_a(chunk_at(rows, rows.first), next, depth_at(next), ahead);
+        }
+        if (packs_blocks_ && row == rows.first) {
+          add_b(k + plan_.block_depth, ahead);
+        }
+        ahead.share(tiles_of(now));
+        multiply_chunk(chunk, now, k, ahead);
+      }
+    }
+  }
+
+  [[nodiscard]] Span chunk_at(Span rows, std::int64_t row) const {
+    return {row, std::min(row + plan_.chunk_panels, rows.last)};
   }
 
   void multiply_chunk(T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {

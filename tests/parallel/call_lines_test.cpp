@@ -72,7 +72,7 @@ class Unreadable final : public Dataset {
 };
 
 class CallLines : public ::testing::Test {
- protected:
+ public:
   [[nodiscard]] Linear model(std::int64_t in = 4) {
     return Linear({.in = in, .out = 3}, device, generator);
   }

@@ -25,7 +25,7 @@ constexpr std::int64_t kColumns = 3;
 
 /// Outputs and targets, as numbers too.
 class LossObjects : public ::testing::Test {
- protected:
+ public:
   LossObjects() {
     Generator generator(4);
     outputs = random_normal(device, {kRows, kColumns}, generator, 0, 2, DType::f64);
