@@ -119,17 +119,15 @@ void sum_block_plainly(std::span<std::byte* const> ranks,
   const auto at = [begin](std::byte* rank, std::size_t i) {
     return reinterpret_cast<__m128i*>(reinterpret_cast<f16*>(rank) + begin + i);
   };
-  // NOLINTBEGIN(portability-simd-intrinsics): this function is for one kind of processor
   for (std::size_t i = 0; i < whole; i += kLanes) {
     __m256 sum = _mm256_cvtph_ps(_mm_loadu_si128(at(ranks.front(), i)));
     for (std::byte* const rank : ranks.subspan(1)) {
-      sum = _mm256_add_ps(sum, _mm256_cvtph_ps(_mm_loadu_si128(at(rank, i))));
+      sum += _mm256_cvtph_ps(_mm_loadu_si128(at(rank, i)));
     }
     for (std::byte* const target : targets) {
       _mm_storeu_si128(at(target, i), _mm256_cvtps_ph(sum, _MM_FROUND_TO_NEAREST_INT));
     }
   }
-  // NOLINTEND(portability-simd-intrinsics)
   sum_block<f16>(ranks, targets, begin + whole, count - whole);
 }
 
