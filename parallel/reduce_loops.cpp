@@ -96,7 +96,7 @@ void sum_block_plainly(std::span<std::byte* const> ranks,
 
 #if defined(__x86_64__)
 // The oldest processors convert 16-bit floats one by one: 2.9 GB/s of bf16 and 0.4 of f16 a rank,
-// with these 16 and 9 (Zen 5, one core, in cache).
+// with these 16 and 14 (Zen 5, one core, in cache).
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void sum_bf16_avx512(
     std::span<std::byte* const> ranks,
     std::span<std::byte* const> targets,

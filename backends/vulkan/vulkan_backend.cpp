@@ -164,8 +164,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
 
 VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
 
-// A queue that hangs must not hang whoever ends a runtime, whose own wait has said so by now: what
-// the queue may still touch stays, for the rest of the process.
+// A queue that hangs must not hang whoever ends a runtime, or restarts a device: what the queue may
+// still touch after kLongestRest stays, for the rest of the process.
 VulkanBackend::~VulkanBackend() {
   if (!parts_->comes_to_rest(kLongestRest)) {
     static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value)
