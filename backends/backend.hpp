@@ -182,8 +182,10 @@ class Backend {
   /// Host memory that upload() and download() of this device reach without a copy of the host's;
   /// its bytes are not set. It may outlive the backend, and may be let go on any thread.
   [[nodiscard]] virtual HostBytes host_bytes(std::size_t size) { return HostBytes::make(size); }
-  /// Gives back what is kept of host_bytes() and held by nobody.
-  virtual void trim() noexcept {}
+  /// Of host_bytes(), what is pinned for the device now, held or kept. Threads: any.
+  [[nodiscard]] virtual std::int64_t pinned_bytes() const noexcept { return 0; }
+  /// Gives back what is kept of host_bytes() and held by nobody; how many bytes that were.
+  virtual std::int64_t trim() noexcept { return 0; }
   /// The value up to which the stream's work has ended. Never falls.
   [[nodiscard]] virtual std::uint64_t completed(std::uint8_t stream) noexcept {
     static_cast<void>(stream);

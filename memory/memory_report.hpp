@@ -59,7 +59,9 @@ struct MemoryReport {
   std::uint64_t give_back_count = 0;  ///< Free bytes went back to the machine so that not much more
                                       ///< is held than was ever live.
   MemoryRungs rungs;
-  std::uint64_t damage_count = 0;     ///< debug only: writes outside of blocks, or after a release.
+  std::int64_t pinned_bytes = 0;   ///< Of the host's memory, outside of the budget: what copies to
+                                   ///< and from the device go through, until trim().
+  std::uint64_t damage_count = 0;  ///< debug only: writes outside of blocks, or after a release.
   std::vector<PoolUsage> pools = {};  ///< Made by report(), in the strategy's order.
 };
 

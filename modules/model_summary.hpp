@@ -35,6 +35,13 @@ struct ModelSummary {
   [[nodiscard]] std::string to_string() const;
 };
 
+// For what is no module.
+template <class Model>
+requires(!Module<Model>) [[nodiscard]] ModelSummary model_summary(const Model& /*model*/) {
+  static_assert(detail::NoModule<Model>::kIsRefused);
+  return {};
+}
+
 /// Errors: ArgumentError naming a tensor that is empty.
 template <Module Model>
 [[nodiscard]] ModelSummary model_summary(const Model& model, SourceLoc loc = SourceLoc::current()) {

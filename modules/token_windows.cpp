@@ -72,4 +72,11 @@ HostArray padded_rows(std::span<const std::vector<std::int32_t>> rows,
   return array;
 }
 
+HostArray padded_rows(std::initializer_list<std::vector<std::int32_t>> rows,
+                      std::int64_t length,
+                      std::int32_t padding,
+                      SourceLoc loc) {
+  return padded_rows(std::span(rows.begin(), rows.size()), length, padding, loc);
+}
+
 }  // namespace hearth

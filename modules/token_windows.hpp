@@ -6,6 +6,7 @@
 #include <hearth/modules/dataset.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,10 @@ class TokenWindows final : public Dataset {
 ///
 /// Shapes: i32 [rows, length]. Errors: ArgumentError for a length below 1.
 [[nodiscard]] HostArray padded_rows(std::span<const std::vector<std::int32_t>> rows,
+                                    std::int64_t length,
+                                    std::int32_t padding = 0,
+                                    SourceLoc loc = SourceLoc::current());
+[[nodiscard]] HostArray padded_rows(std::initializer_list<std::vector<std::int32_t>> rows,
                                     std::int64_t length,
                                     std::int32_t padding = 0,
                                     SourceLoc loc = SourceLoc::current());

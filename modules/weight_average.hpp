@@ -8,6 +8,7 @@
 
 #include <hearth/modules/module.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -31,6 +32,18 @@ class WeightAverage final {
 
   /// Errors: ArgumentError when the decay is not in [0, 1).
   explicit WeightAverage(double decay, SourceLoc loc = SourceLoc::current());
+
+  // For what is no module.
+  template <class Model>
+  requires(!Module<Model> &&
+           !std::convertible_to<Model&, std::span<const TensorRef>>) void update(Model& /*model*/) {
+    static_assert(detail::NoModule<Model>::kIsRefused);
+  }
+  template <class Model>
+  requires(!Module<Model>) [[nodiscard]] Model applied_to(const Model& model) const {
+    static_assert(detail::NoModule<Model>::kIsRefused);
+    return model;
+  }
 
   /// Takes in the weights as they are now; queued on the calling thread's stream.
   /// Errors: ArgumentError when the model has other parameters than the one before.

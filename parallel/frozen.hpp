@@ -36,13 +36,18 @@ class Freezing {
 };
 }  // namespace detail
 
+/// For a model that is no module.
+template <class Model>
+class Frozen {
+  static_assert(detail::NoModule<Model>::kIsRefused);
+};
 template <Module Model>
-class Frozen;
+class Frozen<Model>;
 template <Module Model>
 [[nodiscard]] Frozen<Model> freeze(const Model& model, SourceLoc loc = SourceLoc::current());
 
 template <Module Model>
-class Frozen {
+class Frozen<Model> {
  public:
   [[nodiscard]] const Model& operator*() const noexcept { return model_; }
   [[nodiscard]] const Model* operator->() const noexcept { return &model_; }
@@ -78,9 +83,9 @@ template <Module Model>
 
 // For what is no module.
 template <class Model>
-requires(!Module<Model>) const Model* freeze(const Model& model) {
+requires(!Module<Model>) Frozen<Model> freeze(const Model& /*model*/) {
   static_assert(detail::NoModule<Model>::kIsRefused);
-  return &model;
+  return {};
 }
 
 }  // namespace hearth

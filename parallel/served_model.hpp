@@ -15,8 +15,17 @@
 
 namespace hearth {
 
-template <Module Model>
+/// For a model that is no module.
+template <class Model>
 class ServedModel {
+  static_assert(detail::NoModule<Model>::kIsRefused);
+
+ public:
+  explicit ServedModel(const Frozen<Model>& first);
+};
+
+template <Module Model>
+class ServedModel<Model> {
  public:
   explicit ServedModel(Frozen<Model> first) : newest_(std::move(first)) {}
   ServedModel(const ServedModel&) = delete;

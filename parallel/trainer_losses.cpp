@@ -35,8 +35,10 @@ Tensor fitted(const char* loss, const Tensor& outputs, const Tensor& targets, So
 }
 
 // On the rank's device, which need not know f64.
-Tensor weights_like(const Tensor& outputs, const std::vector<double>& weights, SourceLoc where) {
-  const Shape shape{static_cast<std::int64_t>(weights.size())};
+Tensor weights_like(const Tensor& outputs,
+                    const std::vector<double>& weights,
+                    const Shape& shape,
+                    SourceLoc where) {
   if (outputs.dtype() == DType::f64) {
     return Tensor::from(outputs.device(), weights, shape, where);
   }
@@ -55,6 +57,11 @@ Tensor weights_like(const Tensor& outputs, const std::vector<double>& weights, S
 
 CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options, SourceLoc where)
     : options_(std::move(options)), where_(where) {
+  if (!(options_.label_smoothing >= 0 && options_.label_smoothing <= 1)) {
+    refuse("CrossEntropyLoss",
+           fmt::format("label_smoothing is {}, but must be in 0 to 1", options_.label_smoothing),
+           where);
+  }
   if (options_.class_weights.is_valid()) {
     class_weights_ = options_.class_weights.to(DType::f64, where).to_vector<double>(where);
     options_.class_weights = {};
@@ -69,7 +76,8 @@ LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& ta
   }
   CrossEntropyOptions here = options_;
   if (!class_weights_.empty()) {
-    here.class_weights = weights_like(outputs, class_weights_, where_);
+    const Shape shape{static_cast<std::int64_t>(class_weights_.size())};
+    here.class_weights = weights_like(outputs, class_weights_, shape, where_);
   }
   return detail::loss_outputs(cross_entropy_sum(logits, classes, here));
 }
@@ -116,10 +124,23 @@ Tensor KlDivergenceLoss::operator()(const Tensor& outputs, const Tensor& targets
   return kl_div_loss(Arg(outputs, where_), Arg(wanted, where_));
 }
 
+BinaryCrossEntropyWithLogitsLoss::BinaryCrossEntropyWithLogitsLoss(
+    const BinaryCrossEntropyOptions& options, SourceLoc where)
+    : where_(where) {
+  if (options.positive_weight.is_valid()) {
+    positive_weight_shape_ = options.positive_weight.shape(where);
+    positive_weight_ = options.positive_weight.to(DType::f64, where).to_vector<double>(where);
+  }
+}
+
 Tensor BinaryCrossEntropyWithLogitsLoss::operator()(const Tensor& outputs,
                                                     const Tensor& targets) const {
   const Tensor wanted = fitted("BinaryCrossEntropyWithLogitsLoss", outputs, targets, where_);
-  return binary_cross_entropy_with_logits(Arg(outputs, where_), Arg(wanted, where_));
+  BinaryCrossEntropyOptions here;
+  if (!positive_weight_.empty()) {
+    here.positive_weight = weights_like(outputs, positive_weight_, positive_weight_shape_, where_);
+  }
+  return binary_cross_entropy_with_logits(Arg(outputs, where_), Arg(wanted, where_), here);
 }
 
 }  // namespace hearth

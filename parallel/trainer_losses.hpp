@@ -17,7 +17,8 @@ namespace hearth {
 /// that count: it has a weight.
 class CrossEntropyLoss final {
  public:
-  /// Reads the class weights. Errors: those of the read.
+  /// Reads the class weights. Errors: those of the read; ArgumentError for a label_smoothing
+  /// outside of 0 to 1.
   explicit CrossEntropyLoss(CrossEntropyOptions options = {},
                             SourceLoc where = SourceLoc::current());
   [[nodiscard]] LossOutputs operator()(const Tensor& outputs, const Tensor& targets) const;
@@ -103,11 +104,14 @@ class KlDivergenceLoss final {
 /// too.
 class BinaryCrossEntropyWithLogitsLoss final {
  public:
-  explicit BinaryCrossEntropyWithLogitsLoss(SourceLoc where = SourceLoc::current())
-      : where_(where) {}
+  /// Reads the positive weight. Errors: those of the read.
+  explicit BinaryCrossEntropyWithLogitsLoss(const BinaryCrossEntropyOptions& options = {},
+                                            SourceLoc where = SourceLoc::current());
   [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
 
  private:
+  std::vector<double> positive_weight_;  ///< Each rank has it on its own device.
+  Shape positive_weight_shape_;
   SourceLoc where_;
 };
 

@@ -63,5 +63,15 @@ struct CrossEntropyOptions {
 /// The mean of -t·log(p) - (1 - t)·log(1 - p) with p = sigmoid(x), for logits x and targets t in
 /// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);
+struct BinaryCrossEntropyOptions {
+  /// How often a positive counts: the factor of -t·log(p). Above 1 it finds more of what is rare.
+  /// Shapes: one that broadcasts to the logits', as [classes] to [n, classes]; empty: 1.
+  Tensor positive_weight = {};
+};
+/// The same with options. Errors besides: ShapeError where the weight does not broadcast to the
+/// logits.
+[[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits,
+                                                      Arg targets,
+                                                      const BinaryCrossEntropyOptions& options);
 
 }  // namespace hearth

@@ -6,6 +6,7 @@
 // meet as promotion.hpp says.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -355,6 +356,10 @@ struct PadOptions {
 /// replicate needs one); for a value that x's type does not hold.
 [[nodiscard]] Tensor pad(Arg x, std::span<const PadAxis> axes, PadOptions options = {});
 [[nodiscard]] Tensor pad(Arg x, std::initializer_list<PadAxis> axes, PadOptions options = {});
+/// Pairs, as numpy.pad takes them for all axes in their order, would be read as {axis, before}.
+[[nodiscard]] Tensor pad(Arg x,
+                         std::initializer_list<std::array<std::int64_t, 2>> axes,
+                         PadOptions options = {}) = delete;
 
 // ---- by index: along one axis, at places that a tensor names ----
 // Dtypes of all: any; of the adding ones numbers; index i32 or i64. An index lies in [0, size of

@@ -49,10 +49,31 @@ std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte>
   return Place{buffer.handle(), offset};
 }
 
-void PinnedMemory::trim() noexcept {
+std::int64_t PinnedMemory::size_bytes() const noexcept {
+  const MutexLock lock(mutex_);
+  std::int64_t size = free_bytes();
+  for (const auto& [first, buffer] : held_) {
+    size += buffer.size_bytes();
+  }
+  return size;
+}
+
+std::int64_t PinnedMemory::free_bytes() const noexcept {
+  std::int64_t size = 0;
+  for (const std::vector<Buffer>& buffers : free_) {
+    for (const Buffer& buffer : buffers) {
+      size += buffer.size_bytes();
+    }
+  }
+  return size;
+}
+
+std::int64_t PinnedMemory::trim() noexcept {
   std::array<std::vector<Buffer>, 64> free;
   const MutexLock lock(mutex_);
+  const std::int64_t size = free_bytes();
   std::swap(free, free_);
+  return size;
 }
 
 // Without host memory to remember it by, it goes.

@@ -38,12 +38,15 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   /// Empty for bytes that are not of here.
   [[nodiscard]] std::optional<Place> find(std::span<const std::byte> bytes) const
       HEARTH_EXCLUDES(mutex_);
-  /// What nobody holds goes back to the system.
-  void trim() noexcept HEARTH_EXCLUDES(mutex_);
+  /// What is held, and what is kept for others.
+  [[nodiscard]] std::int64_t size_bytes() const noexcept HEARTH_EXCLUDES(mutex_);
+  /// What nobody holds goes back to the system; how many bytes that were.
+  std::int64_t trim() noexcept HEARTH_EXCLUDES(mutex_);
 
  private:
   static constexpr std::uint32_t kLeastLog = 16;  ///< 64 KiB
 
+  [[nodiscard]] std::int64_t free_bytes() const noexcept HEARTH_REQUIRES(mutex_);
   void give_back(const std::byte* first) noexcept HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;

@@ -46,10 +46,12 @@ HostBytes Transfers::host_bytes(std::size_t size) {
   return pinned_ ? pinned_->take(size) : HostBytes::make(size);
 }
 
-void Transfers::trim() noexcept {
-  if (pinned_) {
-    pinned_->trim();
-  }
+std::int64_t Transfers::pinned_bytes() const noexcept {
+  return pinned_ ? pinned_->size_bytes() : 0;
+}
+
+std::int64_t Transfers::trim() noexcept {
+  return pinned_ ? pinned_->trim() : 0;
 }
 
 // ---- time ----

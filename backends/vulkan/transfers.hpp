@@ -40,7 +40,8 @@ class Transfers final {
 
   /// As Backend's.
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
-  void trim() noexcept;
+  [[nodiscard]] std::int64_t pinned_bytes() const noexcept;
+  std::int64_t trim() noexcept;
   /// As Backend's. Requires that all of `after` was flushed.
   [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
                                              std::span<const std::byte> from,

@@ -442,8 +442,11 @@ HostBytes VulkanBackend::host_bytes(std::size_t size) {
   return parts_->transfers->host_bytes(size);
 }
 
-void VulkanBackend::trim() noexcept {
-  parts_->transfers->trim();
+std::int64_t VulkanBackend::pinned_bytes() const noexcept {
+  return parts_->transfers->pinned_bytes();
+}
+std::int64_t VulkanBackend::trim() noexcept {
+  return parts_->transfers->trim();
 }
 
 // ---- time ----

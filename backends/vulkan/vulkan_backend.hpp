@@ -65,7 +65,8 @@ class VulkanBackend final : public Backend {
   void use_scratch(ScratchMemory& scratch) noexcept override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] HostBytes host_bytes(std::size_t size) override;
-  void trim() noexcept override;
+  [[nodiscard]] std::int64_t pinned_bytes() const noexcept override;
+  std::int64_t trim() noexcept override;
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;

@@ -101,10 +101,7 @@ void DeviceActor::answer(DeviceQuestion& question) {
           },
           [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
           [&](TrimMemory& ask) {
-            reply(ask, [&] {
-              memory_->backend->trim();
-              return strategy.trim();
-            });
+            reply(ask, [&] { return memory_->backend->trim() + strategy.trim(); });
           },
           [&](StartMemoryTrace& ask) {
             reply(ask, [&] {
@@ -184,6 +181,7 @@ MemoryReport DeviceActor::memory_report() const {
   MemoryReport report = memory_->strategy->report();
   report.rungs.wait_count += dispatch_.rungs().wait_count;
   report.rungs.refuse_count += dispatch_.rungs().refuse_count;
+  report.pinned_bytes = memory_->backend->pinned_bytes();
   return report;
 }
 

@@ -64,6 +64,19 @@ Tensor mean_of(Tensor losses, DType dtype, SourceLoc loc) {
   return cast(Arg(mean(Arg(std::move(losses), loc)), loc), dtype);
 }
 
+void check_positive_weight(const Arg& logits, const Tensor& weight) {
+  const Shape& shape = detail::operand(OpKind::reduce_mean, logits).layout->shape;
+  const Result<Shape> both = broadcast(weight.shape(), shape);
+  if (!both.has_value() || both.value() != shape) {
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           OpKind::reduce_mean,
+                           fmt::format("positive_weight must broadcast to the logits' {}, is {}",
+                                       shape.to_string(),
+                                       describe(weight.dtype(), weight.shape())),
+                           logits);
+  }
+}
+
 }  // namespace
 
 Tensor mse_loss(Arg prediction, Arg target) {
@@ -155,21 +168,40 @@ Tensor nll_loss(Arg log_probabilities, Arg targets) {
   });
 }
 
-// -t*log(p) - (1-t)*log(1-p) with p = sigmoid(x) is max(x, 0) - x*t + log(1 + exp(-|x|)), where no
-// exponential overflows and no logarithm sees 0.
 Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets) {
+  return binary_cross_entropy_with_logits(logits, targets, {});
+}
+
+// -w*t*log(p) - (1-t)*log(1-p) with p = sigmoid(x). As -log(p) is s = log(1 + exp(-|x|)) +
+// max(-x, 0), and -log(1-p) is x + s, it is x*(1-t) + s*(1 + (w-1)*t): no exponential overflows and
+// no logarithm sees 0. Without a weight, max(x, 0) - x*t + log(1 + exp(-|x|)).
+Tensor binary_cross_entropy_with_logits(Arg logits,
+                                        Arg targets,
+                                        const BinaryCrossEntropyOptions& options) {
   return detail::named_as("binary_cross_entropy_with_logits", [&] {
     check_alike("logits", logits, targets);
     const SourceLoc loc = logits.location();
     const DType dtype = logits.tensor().dtype();
-    Tensor wanted = detail::wide(detail::shared_operand(targets));
+    const Tensor wanted = detail::wide(detail::shared_operand(targets));
     const Tensor x = detail::wide(logits);
-    Tensor product = mul(Arg(x, loc), Arg(std::move(wanted), loc));
-    Tensor above = maximum(Arg(x, loc), Arg(0.0, loc));
-    Tensor straight = sub(Arg(std::move(above), loc), Arg(std::move(product), loc));
     Tensor distance = neg(Arg(abs(Arg(x, loc)), loc));
     Tensor bend = log1p(Arg(exp(Arg(std::move(distance), loc)), loc));
-    return mean_of(add(Arg(std::move(straight), loc), Arg(std::move(bend), loc)), dtype, loc);
+    if (!options.positive_weight.is_valid()) {
+      Tensor product = mul(Arg(x, loc), Arg(wanted, loc));
+      Tensor above = maximum(Arg(x, loc), Arg(0.0, loc));
+      Tensor straight = sub(Arg(std::move(above), loc), Arg(std::move(product), loc));
+      return mean_of(add(Arg(std::move(straight), loc), Arg(std::move(bend), loc)), dtype, loc);
+    }
+    check_positive_weight(logits, options.positive_weight);
+    Tensor surplus =
+        sub(Arg(cast(Arg(options.positive_weight, loc), x.dtype()), loc), Arg(1.0, loc));
+    Tensor factor =
+        add(Arg(mul(Arg(wanted, loc), Arg(std::move(surplus), loc)), loc), Arg(1.0, loc));
+    Tensor below = maximum(Arg(neg(Arg(x, loc)), loc), Arg(0.0, loc));
+    Tensor surprise = add(Arg(std::move(bend), loc), Arg(std::move(below), loc));
+    Tensor negative = mul(Arg(x, loc), Arg(sub(Arg(1.0, loc), Arg(wanted, loc)), loc));
+    Tensor positive = mul(Arg(std::move(factor), loc), Arg(std::move(surprise), loc));
+    return mean_of(add(Arg(std::move(negative), loc), Arg(std::move(positive), loc)), dtype, loc);
   });
 }
 

@@ -1,5 +1,7 @@
 // A struct without HEARTH_MODULE, where a module is needed: one use a case, and all of them where
 // it is one.
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,12 @@ struct Net {
 #define HEARTH_FROZEN
 #define HEARTH_STEPPED
 #define HEARTH_IN_SEQUENTIAL
+#define HEARTH_SERVED
+#define HEARTH_COUNTED
+#define HEARTH_CAST
+#define HEARTH_AVERAGED
+#define HEARTH_AVERAGE_TAKEN
+#define HEARTH_SUMMARISED
 #define HEARTH_MEMBER
 #define HEARTH_LISTED
 #endif
@@ -79,6 +87,45 @@ void freeze_it(const Net& net) {
 #ifdef HEARTH_STEPPED
 void update(hearth::Sgd& sgd, Net& net, hearth::Gradients gradients) {
   static_cast<void>(sgd.step(net, std::move(gradients)));
+}
+#endif
+
+#ifdef HEARTH_SERVED
+void serve(const Net& net) {
+  const hearth::ServedModel place(hearth::freeze(net));
+}
+void find(hearth::ServedModel<Net>& place) {
+  static_cast<void>(place);
+}
+#endif
+
+#ifdef HEARTH_COUNTED
+std::int64_t count(const Net& net) {
+  return hearth::parameter_count(net);
+}
+#endif
+
+#ifdef HEARTH_CAST
+Net halve(const Net& net) {
+  return hearth::to_dtype(net, hearth::DType::f16);
+}
+#endif
+
+#ifdef HEARTH_AVERAGED
+void average(hearth::WeightAverage& average, Net& net) {
+  average.update(net);
+}
+#endif
+
+#ifdef HEARTH_AVERAGE_TAKEN
+Net averaged(const hearth::WeightAverage& average, const Net& net) {
+  return average.applied_to(net);
+}
+#endif
+
+#ifdef HEARTH_SUMMARISED
+std::string describe(const Net& net) {
+  return hearth::model_summary(net).to_string();
 }
 #endif
 

@@ -285,6 +285,7 @@ TEST(TokenWindows, RowsOfTextsAreCutAndFilledUp) {
   const HostArray array = padded_rows(rows, 2, 9);
   EXPECT_EQ(array.shape(), (Shape{3, 2}));
   EXPECT_THAT(values<std::int32_t>(array), ElementsAre(1, 2, 9, 9, 4, 9));
+  EXPECT_EQ(padded_rows({{1, 2, 3}, {4}}, 2, 9).values<std::int32_t>()[3], 9);
   EXPECT_THROW((void)padded_rows(rows, 0), ArgumentError);
 }
 

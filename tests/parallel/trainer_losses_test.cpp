@@ -75,6 +75,14 @@ TEST_F(LossObjects, AreWhatPyTorchDefines) {
                 return -b * std::log(p) - (1 - b) * std::log(1 - p);
               }),
               1e-12);
+  EXPECT_NEAR(BinaryCrossEntropyWithLogitsLoss({.positive_weight = full(device, {kColumns}, 3.0)})(
+                  outputs, targets)
+                  .item(),
+              mean_over([](double a, double b) {
+                const double p = 1 / (1 + std::exp(-a));
+                return -3 * b * std::log(p) - (1 - b) * std::log(1 - p);
+              }),
+              1e-12);
   // reduction="batchmean": a mean over rows, not over elements.
   EXPECT_NEAR(KlDivergenceLoss()(outputs, targets).item(),
               mean_over([](double a, double b) { return b * (std::log(b) - a); }) * kColumns,
@@ -136,6 +144,9 @@ TEST_F(LossObjects, OptionsThatMakeNoSenseAreRefused) {
     }
   }
   EXPECT_THROW(SmoothL1Loss({.beta = -0.1}), ArgumentError);
+  for (const double smoothing : {-0.1, 1.5, std::nan("")}) {
+    EXPECT_THROW(CrossEntropyLoss({.label_smoothing = smoothing}), ArgumentError) << smoothing;
+  }
 }
 
 /// `loss` of what a Trainer's network says, with targets that are no classes.

@@ -364,7 +364,9 @@ void add_norms_and_losses(std::map<std::string, Op>& ops) {
   ops["mse_loss"] = pair_of(hearth::mse_loss);
   ops["l1_loss"] = pair_of(hearth::l1_loss);
   ops["kl_div_loss"] = pair_of(hearth::kl_div_loss);
-  ops["binary_cross_entropy_with_logits"] = pair_of(hearth::binary_cross_entropy_with_logits);
+  ops["binary_cross_entropy_with_logits"] = one([](const Call& in) {
+    return binary_cross_entropy_with_logits(in(0), in(1), {.positive_weight = in.tensor(2)});
+  });
   ops["huber_loss"] =
       one([](const Call& in) { return huber_loss(in(0), in(1), in.arg<double>("delta")); });
   ops["smooth_l1_loss"] =

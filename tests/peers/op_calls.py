@@ -558,6 +558,11 @@ def draw_classes(d, weighted):
     return [logits, targets] + ([d.tensor(dtype, [3], 0.5, 2)] if weighted and d.flag() else []), args
 
 
+def draw_weighted_logits(d):
+    dtype, shape = d.one_of(FLOATS), d.shape(1)
+    return [d.tensor(dtype, shape, -4, 4), d.tensor(dtype, shape, 0, 1), d.tensor(dtype, shape[-1:], 0.5, 4)], {}
+
+
 def run_cross_entropy(*given):
     weight = given[2] if len(given) == 4 else None
     args = given[-1]
@@ -587,8 +592,8 @@ def add_norms_and_losses():
        lambda x, t, args: F.smooth_l1_loss(x, t, beta=args["beta"]))
     op("kl_div_loss", lambda d: (alike(d, -3, -0.1, (0.1, 1)), {}),
        lambda x, t, args: F.kl_div(x, t, reduction="batchmean"))
-    op("binary_cross_entropy_with_logits", lambda d: (alike(d, -4, 4, (0, 1)), {}),
-       lambda x, t, args: F.binary_cross_entropy_with_logits(x, t))
+    op("binary_cross_entropy_with_logits", draw_weighted_logits,
+       lambda x, t, w, args: F.binary_cross_entropy_with_logits(x, t, pos_weight=w))
 
 
 def add_creations():

@@ -3,13 +3,17 @@
 // Each case has kernels of several dispatches (products in parts, sums in two passes, sorts, scans)
 // with others right behind them.
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/pending.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -160,6 +164,35 @@ TEST(VulkanOrder, RowsByIndexAndTheirGradients) {
         },
         {normal(device, {50, 8}, 1)});
   });
+}
+
+// With a drawn order a driver in software copies as a card does, loans too.
+TEST(VulkanOrder, WhatALoanPinnedIsSeenAndGivenBack) {
+  const Shuffled shuffled("1");
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+  const Device device = runtime.device();
+  constexpr std::int64_t kSize = 100'000;
+  EXPECT_EQ(device.memory_report().pinned_bytes, 0);
+  Promise<LentRegion> lent(PendingOptions{.subject = "a region"});
+  Pending<LentRegion> handed = lent.pending();
+  const Tensor back = lend(
+      ones(device, {kSize}),
+      [promise = std::move(lent)](Result<LentRegion> ready) mutable {
+        promise.set_value(std::move(ready).value());
+      },
+      Deadline::in(std::chrono::minutes(1)));
+  LentRegion region = std::move(handed).get();
+  const std::int64_t held = device.memory_report().pinned_bytes;
+  EXPECT_GE(held, kSize * 4);
+  EXPECT_LE(held, kSize * 8);
+  device.trim();
+  EXPECT_EQ(device.memory_report().pinned_bytes, held) << "it is on loan";
+  region.done();
+  EXPECT_EQ(back.to_vector<float>(), std::vector<float>(kSize, 1));
+  region = LentRegion();
+  EXPECT_EQ(device.memory_report().pinned_bytes, held) << "it is kept for the next loan";
+  EXPECT_GE(device.trim(), held);
+  EXPECT_EQ(device.memory_report().pinned_bytes, 0);
 }
 
 }  // namespace

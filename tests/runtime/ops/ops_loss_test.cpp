@@ -56,6 +56,33 @@ TEST_F(LossTest, BinaryCrossEntropyHasTheSlopeOfTheSigmoid) {
   EXPECT_THAT(reals(slopes), ElementsAre(-0.5, 0.5, 0)) << "at 0, where its parts have kinks";
 }
 
+TEST_F(LossTest, BinaryCrossEntropyCountsPositivesByTheirWeight) {
+  const std::vector<double> logits{-2, 0.5, 3, -1, 2, -0.25};
+  const std::vector<double> targets{1, 0.25, 0, 0, 1, 0.5};
+  const std::vector<double> weights{3, 0.5, 1};
+  double want = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double p = 1 / (1 + std::exp(-logits[i]));
+    want -= weights[i % 3] * targets[i] * std::log(p) + (1 - targets[i]) * std::log(1 - p);
+  }
+  const Tensor weight = f64(weights, {3});
+  const auto loss = [&](const Tensors& in) {
+    return binary_cross_entropy_with_logits(in[0], in[1], {.positive_weight = weight});
+  };
+  EXPECT_NEAR(loss({f64(logits, {2, 3}), f64(targets, {2, 3})}).item(), want / 6, 1e-12);
+  EXPECT_EQ(loss({f64({-800, 0, 0}, {3}), f64({1, 0, 0}, {3})}).item(),
+            (3 * 800 + 2 * std::log(2.0)) / 3);
+  HostRandom random(41);
+  check_gradients(device(), loss, {random.signed_values({2, 3}), random.uniform({2, 3}, 0.1, 0.9)});
+
+  const Tensor x = counting({3});
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)binary_cross_entropy_with_logits(x, x, {.positive_weight = counting({2, 3})});
+            }),
+            "binary_cross_entropy_with_logits: positive_weight must broadcast to the logits' [3], "
+            "is f64[2, 3]");
+}
+
 TEST_F(LossTest, NegativeLogLikelihoodOfALogSoftmaxIsCrossEntropy) {
   const Tensor x = f64({1, 2, -1, 0.5, 0, 3}, {2, 3});
   const Tensor targets = i32({2, 0}, {2});
