@@ -3,9 +3,9 @@
 // Each case has kernels of several dispatches (products in parts, sums in two passes, sorts, scans)
 // with others right behind them.
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
-#include <hearth/runtime/pending.hpp>
 #include <hearth/runtime/runtime.hpp>
 
 #include <chrono>
