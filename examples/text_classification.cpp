@@ -2,6 +2,7 @@
 // the first rows of a CSV file, and are tried on the others.
 //   HEARTH_DATA_DIR=... text_classification --devices cpu:0,cpu:1
 // reads ag_news/test.csv there: 6,000 rows train. Without the variable it makes up headlines.
+// --folder keeps the trained model and its words.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -93,7 +94,8 @@ int main(int argc, char** argv) try {
   app.add_option("--devices", devices, "they share each batch")->delimiter(',');
   app.add_option("--epochs", options.epochs, "times over the rows")->check(CLI::Range(1, 1000));
   app.add_option("--seed", options.seed, "of weights and order")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--weights", weights, "a file to begin with; without: at random");
+  app.add_option("--weights", weights, "to begin with, a file or a --folder; without: at random");
+  app.add_option("--folder", options.folder, "for weights, figures and a report; without: none");
   CLI11_PARSE(app, argc, argv);
 
   const hearth::CsvTable news =
@@ -124,6 +126,9 @@ int main(int argc, char** argv) try {
   }
   hearth::Trainer trainer(runtime, std::move(model), hearth::CrossEntropyLoss(), options);
   const std::chrono::duration<double, std::milli> step = trainer.fit(train, test).median_step;
+  if (!options.folder.empty()) {
+    words.save(options.folder / "words.txt");  // without which the weights mean nothing
+  }
   const double right = trainer.evaluate(test).metrics.front();
   std::printf("a step takes %.2f ms\n", step.count());
   std::printf("the other texts: %.1f %% right\n", right * 100);

@@ -2,19 +2,85 @@
 
 #include <hearth/runtime/base/file.hpp>
 
-namespace hearth {
+#include <fmt/format.h>
 
-std::filesystem::path weights_file(const std::filesystem::path& where) {
-  return where.extension() == ".safetensors" ? where : where / "model.safetensors";
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace hearth {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOurs = ".safetensors";
+
+bool is_folder(const fs::path& where) {
+  std::error_code ignored;
+  return fs::is_directory(where, ignored);
+}
+
+bool is_file(const fs::path& where) {
+  std::error_code ignored;
+  return fs::exists(where, ignored) && !fs::is_directory(where, ignored);
+}
+
+// A name that people give to a file of weights: "w.pt". What follows another dot is the end of a
+// folder's name: "epoch-0.5".
+bool names_weights(const fs::path& where) {
+  static constexpr std::array<std::string_view, 23> kEndings{
+      kOurs, ".safetensor", ".bin", ".pt",  ".pth",     ".pkl",     ".pickle", ".ckpt",
+      ".h5", ".hdf5",       ".npy", ".npz", ".onnx",    ".gguf",    ".ggml",   ".keras",
+      ".pb", ".tflite",     ".bpk", ".mpk", ".msgpack", ".weights", ".params"};
+  std::string ending = where.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](char letter) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  });
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+bool is_file_of_weights(const fs::path& where) {
+  return where.extension() == kOurs || is_file(where) ||
+         (names_weights(where) && !is_folder(where));
+}
+
+}  // namespace
+
+fs::path weights_file(const fs::path& where) {
+  return is_file_of_weights(where) ? where : where / "model.safetensors";
 }
 
 namespace detail {
 
-void write_weights(const std::filesystem::path& where,
+void require_weights_name(const fs::path& where, SourceLoc loc) {
+  if (where.extension() == kOurs || !is_file_of_weights(where)) {
+    return;
+  }
+  fs::path file = where;
+  if (names_weights(where)) {
+    file.replace_extension();
+  }
+  file += kOurs;
+  throw_error(
+      Error{.code = ErrorCode::invalid_argument,
+            .text = fmt::format("save_weights: '{}' {}: weights go into a file whose name ends in "
+                                ".safetensors, or into a folder, as model.safetensors: write '{}'",
+                                where.string(),
+                                is_file(where) ? "is a file of another name" : "has another ending",
+                                file.string()),
+            .op = "save_weights",
+            .location = loc});
+}
+
+void write_weights(const fs::path& where,
                    const std::vector<NamedTensor>& tensors,
                    const Metadata& metadata,
                    SourceLoc loc) {
-  const std::filesystem::path file = weights_file(where);
+  require_weights_name(where, loc);
+  const fs::path file = weights_file(where);
   if (file != where) {
     const Status made = make_folder(where);
     if (!made.has_value()) {

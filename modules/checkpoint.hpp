@@ -13,11 +13,14 @@
 
 namespace hearth {
 
-/// The file that save_weights() and load_weights() mean: `where` itself when it ends in
-/// .safetensors, else model.safetensors in that folder.
+/// The file that load_weights() reads: `where` itself when it ends in .safetensors, is a file
+/// whatever it is called, or is not there and ends as files of weights do (.bin, .pt, .pth, …);
+/// else model.safetensors in the folder `where`. What save_weights() takes, it writes to that file.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
 
 namespace detail {
+/// Errors: ArgumentError for what save_weights() does not write to.
+void require_weights_name(const std::filesystem::path& where, SourceLoc loc);
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
                    const Metadata& metadata,
@@ -29,7 +32,9 @@ void write_weights(const std::filesystem::path& where,
 /// entry, under the first of their names; load_weights() into a module with the same ties gives it
 /// to all.
 ///
-/// Errors: DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
+/// Errors: ArgumentError for a file of another name, or an ending that other programs give to files
+/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder;
+/// DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
@@ -47,6 +52,7 @@ struct LoadedWeights {
 
 /// Replaces tensors of a module by those of a file that may have other names, or more or fewer of
 /// them: a part of a network, another program's names. On the devices where they are; sets paths.
+/// `where`: a safetensors file of any name, or a folder with a model.safetensors.
 ///
 ///   load_weights(model, "gpt2.safetensors",
 ///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});

@@ -2,6 +2,7 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -54,8 +55,10 @@ Conv1d::Conv1d(
 
 Tensor Conv1d::forward(Arg x) const {
   const SourceLoc loc = x.location();
-  return bias ? conv1d(x, Arg(weight, loc), Arg(*bias, loc), options)
-              : conv1d(x, Arg(weight, loc), options);
+  return detail::mistakes_named("Conv1d", [&] {
+    return bias ? conv1d(x, Arg(weight, loc), Arg(*bias, loc), options)
+                : conv1d(x, Arg(weight, loc), options);
+  });
 }
 
 }  // namespace hearth

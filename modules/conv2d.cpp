@@ -3,6 +3,7 @@
 #include <hearth/modules/init.hpp>
 
 #include <hearth/runtime/layer_label.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -76,8 +77,10 @@ Tensor Conv2d::forward(Arg x) const {
                         .location = loc});
     }
   }
-  return bias ? conv2d(x, Arg(weight, loc), Arg(*bias, loc), options)
-              : conv2d(x, Arg(weight, loc), options);
+  return detail::mistakes_named("Conv2d", [&] {
+    return bias ? conv2d(x, Arg(weight, loc), Arg(*bias, loc), options)
+                : conv2d(x, Arg(weight, loc), options);
+  });
 }
 
 }  // namespace hearth

@@ -99,7 +99,7 @@ class CsvReader final {
       fill(columns_[i], fields_[i]);
       fields_[i] = {};
     }
-    return CsvTable(std::move(columns_), loc_);
+    return CsvTable(std::move(columns_), {std::string(name_), std::move(lines_)}, loc_);
   }
 
  private:
@@ -346,6 +346,15 @@ CsvTable::CsvTable(std::vector<CsvColumn> columns, SourceLoc loc) : columns_(std
   }
 }
 
+CsvTable::CsvTable(std::vector<CsvColumn> columns, CsvOrigin origin, SourceLoc loc)
+    : CsvTable(std::move(columns), loc) {
+  origin_ = std::move(origin);
+  if (const std::size_t count = origin_.lines.size();
+      count != 0 && static_cast<std::int64_t>(count) != row_count_) {
+    refuse_call(fmt::format("the origin has {} lines, the table {} rows", count, row_count_), loc);
+  }
+}
+
 bool CsvTable::has_column(std::string_view name) const noexcept {
   return std::ranges::any_of(columns_,
                              [&](const CsvColumn& column) { return column.name == name; });
@@ -361,11 +370,26 @@ const CsvColumn& CsvTable::column(std::string_view name, SourceLoc loc) const {
   return *found;
 }
 
+void CsvTable::require_row(std::int64_t row, SourceLoc loc) const {
+  if (row < 0 || row >= row_count_) {
+    refuse_call(fmt::format("there is no row {}; there are {}", row, row_count_), loc);
+  }
+}
+
+std::string CsvTable::place_of(std::int64_t row, SourceLoc loc) const {
+  require_row(row, loc);
+  if (origin_.lines.empty()) {
+    return fmt::format("row {}", row);
+  }
+  return fmt::format("{}{}line {}",
+                     origin_.file,
+                     origin_.file.empty() ? "" : ": ",
+                     origin_.lines[static_cast<std::size_t>(row)]);
+}
+
 CsvTable CsvTable::rows(std::span<const std::int64_t> numbers, SourceLoc loc) const {
   for (const std::int64_t row : numbers) {
-    if (row < 0 || row >= row_count_) {
-      refuse_call(fmt::format("there is no row {}; there are {}", row, row_count_), loc);
-    }
+    require_row(row, loc);
   }
   std::vector<CsvColumn> columns;
   for (const CsvColumn& column : columns_) {
@@ -376,7 +400,7 @@ CsvTable CsvTable::rows(std::span<const std::int64_t> numbers, SourceLoc loc) co
                        .texts = chosen(column.texts, numbers),
                        .is_missing = chosen(column.is_missing, numbers)});
   }
-  return CsvTable(std::move(columns), loc);
+  return CsvTable(std::move(columns), {origin_.file, chosen(origin_.lines, numbers)}, loc);
 }
 
 CsvTable CsvTable::slice(std::int64_t begin, std::int64_t end, SourceLoc loc) const {

@@ -51,11 +51,19 @@ struct CsvOptions {
   std::vector<ColumnType> types = {};
 };
 
+/// Where the rows of a table were read, for errors about them.
+struct CsvOrigin {
+  std::string file = {};                 ///< As errors call it.
+  std::vector<std::int64_t> lines = {};  ///< On which each row begins, from 1; empty: of no file.
+};
+
 class CsvTable final {
  public:
   /// A table of columns that a program makes.
   /// Errors: ArgumentError when they have different sizes, or two have one name.
   explicit CsvTable(std::vector<CsvColumn> columns, SourceLoc loc = SourceLoc::current());
+  /// The same of rows that stand in a file. Errors: ArgumentError when there are not as many lines.
+  CsvTable(std::vector<CsvColumn> columns, CsvOrigin origin, SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] std::int64_t row_count() const noexcept { return row_count_; }
   [[nodiscard]] const std::vector<CsvColumn>& columns() const noexcept { return columns_; }
@@ -63,7 +71,11 @@ class CsvTable final {
   /// Errors: ArgumentError with the names that there are.
   [[nodiscard]] const CsvColumn& column(std::string_view name,
                                         SourceLoc loc = SourceLoc::current()) const;
-  /// The same without their rows' numbers: of those rows, in that order.
+  [[nodiscard]] const CsvOrigin& origin() const noexcept { return origin_; }
+  /// The row in an error's words: "flats.csv: line 12", or "row 3", from 0, of a table of no file.
+  /// Errors: ArgumentError for a row that is not there.
+  [[nodiscard]] std::string place_of(std::int64_t row, SourceLoc loc = SourceLoc::current()) const;
+  /// Those rows, in that order, numbered anew; each knows its line still.
   /// Errors: ArgumentError for a row that is not there.
   [[nodiscard]] CsvTable rows(std::span<const std::int64_t> numbers,
                               SourceLoc loc = SourceLoc::current()) const;
@@ -73,7 +85,10 @@ class CsvTable final {
                                SourceLoc loc = SourceLoc::current()) const;
 
  private:
+  void require_row(std::int64_t row, SourceLoc loc) const;
+
   std::vector<CsvColumn> columns_;
+  CsvOrigin origin_;
   std::int64_t row_count_ = 0;
 };
 

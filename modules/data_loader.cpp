@@ -21,10 +21,18 @@
 namespace hearth {
 namespace {
 
-void require(bool is_right, const std::string& text, SourceLoc where) {
+std::string_view name_of(const LoaderOptions& options) {
+  return options.name.empty() ? "DataLoader" : options.name;
+}
+
+void require(bool is_right,
+             const LoaderOptions& options,
+             const std::string& text,
+             SourceLoc where) {
   if (!is_right) {
-    throw_error(Error{
-        .code = ErrorCode::invalid_argument, .text = "DataLoader: " + text, .location = where});
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: {}", name_of(options), text),
+                      .location = where});
   }
 }
 
@@ -32,26 +40,34 @@ std::int64_t checked_batch_count(const Dataset& dataset,
                                  const LoaderOptions& options,
                                  SourceLoc where) {
   const std::int64_t size = dataset.size();
-  require(size > 0, "the data set is empty", where);
+  require(size > 0, options, "the data set is empty", where);
   require(options.batch_size > 0,
+          options,
           fmt::format("batch_size is {}, but must be 1 or more", options.batch_size),
           where);
   require(options.worker_count >= 0 && options.prefetch >= 1,
+          options,
           fmt::format("worker_count is {} and prefetch {}, but must be 0 or more and 1 or more",
                       options.worker_count,
                       options.prefetch),
           where);
-  require(options.deadline > std::chrono::nanoseconds::zero(), "deadline must be above 0", where);
+  require(options.deadline > std::chrono::nanoseconds::zero(),
+          options,
+          "deadline must be above 0",
+          where);
   require(options.shutdown_limit >= std::chrono::nanoseconds::zero(),
+          options,
           "shutdown_limit must be 0 or more",
           where);
   require(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
+          options,
           fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
           where);
   const std::int64_t whole = size / options.batch_size;
   const std::int64_t count =
       options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
   require(count > 0,
+          options,
           fmt::format(
               "drop_last leaves no batch: {} examples, batches of {}", size, options.batch_size),
           where);
@@ -73,7 +89,8 @@ class DataLoader::Assembler {
       return read(cursor);
     } catch (...) {
       return Error{.code = ErrorCode::worker_failed,
-                   .text = fmt::format("DataLoader: batch {} of epoch {} of {} could not be read",
+                   .text = fmt::format("{}: batch {} of epoch {} of {} could not be read",
+                                       name_of(options_),
                                        cursor.batch,
                                        cursor.epoch,
                                        dataset_.name()),
@@ -186,6 +203,7 @@ DataLoader::~DataLoader() {
 
 void DataLoader::start_workers(SourceLoc where) {
   require(!executor_life_.expired(),
+          options_,
           "the Runtime whose executor it was given has ended; a loader must not outlive it",
           where);
   const std::int64_t first = cursor_.epoch * batch_count_ + cursor_.batch;
@@ -212,13 +230,14 @@ void DataLoader::start_workers(SourceLoc where) {
           "is in Dataset::read() for batch {} of epoch {}", number % count, number / count);
     };
     const std::string name = fmt::format("loader-{}", i);
-    auto thread = std::make_unique<OwnedThread>(executor_,
-                                                ThreadOptions{.name = name},
-                                                OwnedThreadOptions{.subject = "DataLoader: " + name,
-                                                                   .observe = observe,
-                                                                   .limit = options_.shutdown_limit,
-                                                                   .log = options_.log},
-                                                std::move(body));
+    auto thread = std::make_unique<OwnedThread>(
+        executor_,
+        ThreadOptions{.name = name},
+        OwnedThreadOptions{.subject = fmt::format("{}: {}", name_of(options_), name),
+                           .observe = observe,
+                           .limit = options_.shutdown_limit,
+                           .log = options_.log},
+        std::move(body));
     workers_.push_back(std::make_unique<Worker>(Worker{desk, std::move(thread)}));
   }
   turn_ = 0;
@@ -253,16 +272,16 @@ Result<HostBatch> DataLoader::take(SourceLoc where) {
   std::optional<Result<HostBatch>> batch =
       workers_[turn_]->desk->batches.pop(Deadline::in(options_.deadline));
   if (!batch) {
-    return Error{
-        .code = ErrorCode::deadline_exceeded,
-        .text = fmt::format("DataLoader: the data set did not give batch {} of epoch {} in time",
-                            cursor_.batch,
-                            cursor_.epoch),
-        .report = Report(
-            fmt::format("watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
-                        "  loader-{}: is in Dataset::read()",
-                        turn_,
-                        turn_))};
+    return Error{.code = ErrorCode::deadline_exceeded,
+                 .text = fmt::format("{}: the data set did not give batch {} of epoch {} in time",
+                                     name_of(options_),
+                                     cursor_.batch,
+                                     cursor_.epoch),
+                 .report = Report(fmt::format(
+                     "watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
+                     "  loader-{}: is in Dataset::read()",
+                     turn_,
+                     turn_))};
   }
   turn_ = (turn_ + 1) % workers_.size();
   return *std::move(batch);
@@ -324,6 +343,7 @@ void DataLoader::seek(LoaderCursor cursor, SourceLoc where) {
   const std::int64_t most_epochs = std::numeric_limits<std::int64_t>::max() / 2 / batch_count_;
   require(cursor.epoch >= 0 && cursor.epoch < most_epochs && cursor.batch >= 0 &&
               cursor.batch <= batch_count_,
+          options_,
           fmt::format("there is no batch {} of epoch {}: an epoch has {}",
                       cursor.batch,
                       cursor.epoch,

@@ -43,6 +43,8 @@ struct LoaderOptions {
   Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
+  /// What errors call the loader, of what a program wrote; empty: its class. A name that stays.
+  std::string_view name = {};
 
   /// These options for one of `size` ranks.
   [[nodiscard]] LoaderOptions shard(int of_rank, int size) const {

@@ -18,7 +18,7 @@ Gru::Gru(
 // new + update*(hidden - new), where update says how much stays.
 GruResult Gru::run(Arg x, const std::optional<Tensor>& state) const {
   const SourceLoc loc = x.location();
-  detail::require_sequences("Gru", x, config.in);
+  detail::require_sequences("Gru", x, config.in, layers.front().input_weight);
   const Tensor& weight = layers.front().input_weight;
   const Shape each{x.tensor().shape()[0], config.hidden};
   if (state) {

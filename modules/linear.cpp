@@ -3,6 +3,7 @@
 #include <hearth/modules/init.hpp>
 
 #include <hearth/runtime/layer_label.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -29,23 +30,46 @@ Linear::Linear(
   set_paths(*this);
 }
 
+namespace {
+
+void require_fit(const Arg& x, const Tensor& weight) {
+  const SourceLoc loc = x.location();
+  const Tensor& input = x.tensor();
+  if (!input.is_valid() || !weight.is_valid()) {
+    return;  // the product refuses it
+  }
+  const auto refuse = [&](ErrorCode code, const std::string& text) {
+    throw_error(Error{.code = code,
+                      .text = "Linear: " + text,
+                      .op = "Linear",
+                      .module_path = detail::layer_of(weight),
+                      .location = loc});
+  };
+  const Shape& shape = input.shape();
+  const std::int64_t in = weight.shape()[1];
+  if (shape.rank() == 0 || shape[shape.rank() - 1] != in) {
+    refuse(ErrorCode::shape_mismatch,
+           fmt::format("needs [..., {}], got {}", in, describe(input.dtype(), shape)));
+  }
+  if (input.dtype() != weight.dtype()) {
+    refuse(ErrorCode::dtype_mismatch,
+           fmt::format("needs {} as its weights are, got {}",
+                       name(weight.dtype()),
+                       describe(input.dtype(), shape)));
+  }
+}
+
+}  // namespace
+
 Tensor Linear::forward(Arg x) const {
   const SourceLoc loc = x.location();
-  if (!x.is_scalar()) {
-    const Shape& shape = x.tensor().shape(loc);
-    const std::int64_t in = weight.shape(loc)[1];
-    if (shape.rank() == 0 || shape[shape.rank() - 1] != in) {
-      throw_error(
-          Error{.code = ErrorCode::shape_mismatch,
-                .text = fmt::format(
-                    "Linear: needs [..., {}], got {}", in, describe(x.tensor().dtype(), shape)),
-                .op = "Linear",
-                .module_path = detail::layer_of(weight),
-                .location = loc});
+  return detail::mistakes_named("Linear", [&] {
+    if (!x.is_scalar()) {
+      require_fit(x, weight);
     }
-  }
-  const Tensor columns = transpose(Arg(weight, loc));
-  return bias ? matmul(x, Arg(columns, loc), Arg(*bias, loc)) : matmul(x, Arg(columns, loc));
+    const Tensor columns = transpose(Arg(weight, loc));
+    return bias ? matmul(x, Arg(columns, loc), Arg(*bias, loc)) : matmul(x, Arg(columns, loc));
+  });
 }
 
 }  // namespace hearth

@@ -17,7 +17,7 @@ Lstm::Lstm(
 
 LstmResult Lstm::run(Arg x, const std::optional<LstmState>& state) const {
   const SourceLoc loc = x.location();
-  detail::require_sequences("Lstm", x, config.in);
+  detail::require_sequences("Lstm", x, config.in, layers.front().input_weight);
   const Tensor& weight = layers.front().input_weight;
   const Shape each{x.tensor().shape()[0], config.hidden};
   if (state) {

@@ -2,6 +2,8 @@
 
 #include <hearth/modules/layer_scope.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -141,6 +143,12 @@ Tensor joined(const std::optional<Tensor>& before, const Tensor& now, SourceLoc 
   return concat({*before, now}, -2, loc);
 }
 
+// What the parts refuse, the layer does.
+template <class Fn>
+Tensor as_own(const Fn& fn) {
+  return detail::mistakes_named("MultiHeadAttention", fn);
+}
+
 }  // namespace
 
 std::int64_t KeyValueCache::length() const {
@@ -163,27 +171,35 @@ MultiHeadAttention::MultiHeadAttention(
 }
 
 Tensor MultiHeadAttention::forward(Arg x, AttentionOptions options) const {
-  return together(*this, operands_of(*this, x), nullptr, options, x.location());
+  return as_own(
+      [&] { return together(*this, operands_of(*this, x), nullptr, options, x.location()); });
 }
 Tensor MultiHeadAttention::forward(Arg x, Arg mask, AttentionOptions options) const {
-  return together(*this, operands_of(*this, x), &mask, options, x.location());
+  return as_own(
+      [&] { return together(*this, operands_of(*this, x), &mask, options, x.location()); });
 }
 Tensor MultiHeadAttention::attend(Arg x, Arg context, AttentionOptions options) const {
-  return together(*this, operands_of(*this, x, context), nullptr, options, x.location());
+  return as_own([&] {
+    return together(*this, operands_of(*this, x, context), nullptr, options, x.location());
+  });
 }
 Tensor MultiHeadAttention::attend(Arg x, Arg context, Arg mask, AttentionOptions options) const {
-  return together(*this, operands_of(*this, x, context), &mask, options, x.location());
+  return as_own([&] {
+    return together(*this, operands_of(*this, x, context), &mask, options, x.location());
+  });
 }
 
 Tensor MultiHeadAttention::step(Arg x, KeyValueCache& cache) const {
   const SourceLoc loc = x.location();
-  Operands operands = operands_of(*this, x);
-  operands.keys = joined(cache.keys, operands.keys, loc);
-  operands.values = joined(cache.values, operands.values, loc);
-  Tensor result = together(*this, operands, nullptr, {.causal = true}, loc);
-  cache.keys = std::move(operands.keys);
-  cache.values = std::move(operands.values);
-  return result;
+  return as_own([&] {
+    Operands operands = operands_of(*this, x);
+    operands.keys = joined(cache.keys, operands.keys, loc);
+    operands.values = joined(cache.values, operands.values, loc);
+    Tensor result = together(*this, operands, nullptr, {.causal = true}, loc);
+    cache.keys = std::move(operands.keys);
+    cache.values = std::move(operands.values);
+    return result;
+  });
 }
 
 }  // namespace hearth

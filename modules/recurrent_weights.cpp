@@ -1,5 +1,6 @@
 #include <hearth/modules/recurrent_weights.hpp>
 
+#include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -75,7 +76,10 @@ std::vector<RecurrentWeights> recurrent_weights(std::string_view layer,
   return all;
 }
 
-void require_sequences(std::string_view layer, const Arg& x, std::int64_t in) {
+void require_sequences(std::string_view layer,
+                       const Arg& x,
+                       std::int64_t in,
+                       const Tensor& weight) {
   if (x.is_scalar()) {
     static_cast<void>(taken(x, layer));  // which refuses it
   }
@@ -87,6 +91,16 @@ void require_sequences(std::string_view layer, const Arg& x, std::int64_t in) {
                                           in,
                                           describe(x.tensor().dtype(), shape)),
                       .op = std::string(layer),
+                      .location = x.location()});
+  }
+  if (x.tensor().dtype() != weight.dtype()) {
+    throw_error(Error{.code = ErrorCode::dtype_mismatch,
+                      .text = fmt::format("{}: needs {} as its weights are, got {}",
+                                          layer,
+                                          name(weight.dtype()),
+                                          describe(x.tensor().dtype(), shape)),
+                      .op = std::string(layer),
+                      .module_path = layer_of(weight),
                       .location = x.location()});
   }
 }

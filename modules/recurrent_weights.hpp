@@ -56,8 +56,8 @@ namespace detail {
                                                               DType dtype,
                                                               SourceLoc loc);
 /// Errors: ShapeError naming the layer when x is not [n, length, in] with a length of 1 or more, or
-/// a state is not [layers·directions, n, hidden].
-void require_sequences(std::string_view layer, const Arg& x, std::int64_t in);
+/// a state is not [layers·directions, n, hidden]; DtypeError when x is not of the weight's type.
+void require_sequences(std::string_view layer, const Arg& x, std::int64_t in, const Tensor& weight);
 void require_state(std::string_view layer, const Tensor& state, const Shape& wanted, SourceLoc loc);
 }  // namespace detail
 

@@ -199,8 +199,8 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceL
   if (length > detail::kMaxHeaderBytes || length > bytes.size() - kLengthBytes) {
     refuse(ErrorCode::bad_format,
            path,
-           fmt::format("the header length at byte 0 is {}, but {} bytes follow (at most "
-                       "{} are allowed)",
+           fmt::format("no safetensors file, or a damaged one: the header length at byte 0 is {}, "
+                       "but {} bytes follow (at most {} are allowed)",
                        length,
                        bytes.size() - kLengthBytes,
                        detail::kMaxHeaderBytes),

@@ -6,22 +6,30 @@
 #include <utility>
 
 namespace hearth {
+namespace {
+
+LoaderOptions named(LoaderOptions options) {
+  options.name = options.name.empty() ? "ShardedLoader" : options.name;
+  return options;
+}
+
+}  // namespace
 
 ShardedLoader::ShardedLoader(const Dataset& dataset,
                              Executor& executor,
                              const LoaderOptions& options,
                              int world,
                              SourceLoc where)
-    : dataset_(dataset), executor_(executor), options_(options) {
+    : dataset_(dataset), executor_(executor), options_(named(options)) {
   set_world(world, where);
 }
 
 void ShardedLoader::set_world(int world, SourceLoc where) {
   if (world < 1) {
-    throw_error(Error{
-        .code = ErrorCode::invalid_argument,
-        .text = fmt::format("ShardedLoader: the world is {}, but must be 1 rank or more", world),
-        .location = where});
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format(
+                          "{}: the world is {}, but must be 1 rank or more", options_.name, world),
+                      .location = where});
   }
   if (static_cast<std::size_t>(world) == loaders_.size()) {
     return;

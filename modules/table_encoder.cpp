@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <span>
 #include <utility>
@@ -68,7 +69,7 @@ struct Moments {
 // Of the values that are there; a column that is always the same keeps its size. Sums are those of
 // the distances from the first value: a mean that is rounded would leave a constant column a
 // deviation.
-Moments moments_of(const CsvColumn& column, SourceLoc loc) {
+Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
   std::optional<double> first;
   double sum = 0;
@@ -80,7 +81,8 @@ Moments moments_of(const CsvColumn& column, SourceLoc loc) {
     }
     const double value = column.number(row);
     if (!std::isfinite(value)) {
-      refuse_table(fmt::format("row {} of column '{}' is {}", row, column.name, value), loc);
+      refuse_table(fmt::format("{}: column '{}' is {}", table.place_of(row), column.name, value),
+                   loc);
     }
     first = first.value_or(value);
     sum += value - *first;
@@ -100,6 +102,12 @@ Moments moments_of(const CsvColumn& column, SourceLoc loc) {
   return {*first + shift, deviation > 0 ? deviation : 1};
 }
 
+bool is_no_number(const std::string& text) {
+  char* end = nullptr;
+  static_cast<void>(std::strtod(text.c_str(), &end));
+  return end == text.c_str() || std::string_view(end).find_first_not_of(" \t") != std::string::npos;
+}
+
 std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
                                             const std::vector<std::string>& names,
                                             SourceLoc loc) {
@@ -113,21 +121,28 @@ std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
   return rows;
 }
 
-void require_number(const CsvColumn& column, SourceLoc loc) {
-  if (column.type == CsvType::text) {
-    const auto first = std::ranges::find(column.is_missing, std::uint8_t{0});
-    refuse_table(
-        fmt::format(
-            "column '{}' had numbers in the rows that trained, and has texts here"
-            "{}",
-            column.name,
-            first == column.is_missing.end()
-                ? ""
-                : ": '" +
-                      column.texts[static_cast<std::size_t>(first - column.is_missing.begin())] +
-                      "'"),
-        loc);
+// Names the first text, or else the first value: all of them may look like numbers.
+void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
+  if (column.type != CsvType::text) {
+    return;
   }
+  std::optional<std::int64_t> first;
+  for (std::int64_t row = 0; row < table.row_count(); ++row) {
+    if (misses(column, row)) {
+      continue;
+    }
+    if (is_no_number(column.text(row))) {
+      first = row;
+      break;
+    }
+    first = first.value_or(row);
+  }
+  const std::string which =
+      first ? fmt::format(": '{}', {}", column.text(*first), table.place_of(*first)) : "";
+  refuse_table(fmt::format("column '{}' had numbers in the rows that trained, and has texts here{}",
+                           column.name,
+                           which),
+               loc);
 }
 
 }  // namespace
@@ -162,18 +177,20 @@ TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, S
   }
   const CsvTable& from = whole ? *whole : train;
   for (const std::string& name : names) {
-    learn_feature(from.column(name, loc), options, loc);
+    learn_feature(from, name, options, loc);
   }
   if (!options.target.empty()) {
-    learn_target(from.column(options.target, loc), options, loc);
+    learn_target(from, options, loc);
   }
 }
 
-void TableEncoder::learn_feature(const CsvColumn& column,
+void TableEncoder::learn_feature(const CsvTable& table,
+                                 const std::string& name,
                                  const TableOptions& options,
                                  SourceLoc loc) {
+  const CsvColumn& column = table.column(name, loc);
   if (column.type != CsvType::text) {
-    const Moments moments = moments_of(column, loc);
+    const Moments moments = moments_of(table, column, loc);
     numbers_.push_back({.column = column.name,
                         .mean = moments.mean,
                         .deviation = options.standardise ? moments.deviation : 0});
@@ -193,9 +210,8 @@ void TableEncoder::learn_feature(const CsvColumn& column,
   categories_.push_back(std::move(category));
 }
 
-void TableEncoder::learn_target(const CsvColumn& column,
-                                const TableOptions& options,
-                                SourceLoc loc) {
+void TableEncoder::learn_target(const CsvTable& table, const TableOptions& options, SourceLoc loc) {
+  const CsvColumn& column = table.column(options.target, loc);
   target_ = {.column = options.target};
   if (column.type == CsvType::text || options.target_is_class) {
     if (column.type == CsvType::real) {
@@ -206,7 +222,7 @@ void TableEncoder::learn_target(const CsvColumn& column,
     return;
   }
   if (options.standardise_target) {
-    const Moments moments = moments_of(column, loc);
+    const Moments moments = moments_of(table, column, loc);
     target_.mean = moments.mean;
     target_.deviation = moments.deviation;
   }
@@ -237,7 +253,7 @@ std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
   std::vector<const CsvColumn*> columns;
   for (const Number& number : numbers_) {
     columns.push_back(&table.column(number.column, loc));
-    require_number(*columns.back(), loc);
+    require_number(table, *columns.back(), loc);
   }
   for (const Category& category : categories_) {
     columns.push_back(&table.column(category.column, loc));
@@ -252,8 +268,8 @@ std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
       continue;
     }
     if (lacks_target || (missing_ == MissingValue::refuse && gap != columns.end())) {
-      refuse_table(fmt::format("row {} has no value in column '{}'",
-                               row,
+      refuse_table(fmt::format("{}: no value in column '{}'",
+                               table.place_of(row),
                                lacks_target ? target->name : (*gap)->name),
                    loc);
     }
@@ -320,7 +336,7 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
   const CsvColumn& column = table.column(target_.column, loc);
   const auto count = static_cast<std::int64_t>(rows.size());
   if (classes_.empty()) {
-    require_number(column, loc);
+    require_number(table, column, loc);
     HostArray targets(DType::f32, {count, 1}, loc);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       targets.values<float>()[i] =
@@ -338,8 +354,8 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
     }
     if (found == classes_.end()) {
       refuse_table(
-          fmt::format("row {} has the class '{}' in column '{}'; those that trained are {}",
-                      rows[i],
+          fmt::format("{}: the class '{}' in column '{}' did not train; those that did are {}",
+                      table.place_of(rows[i]),
                       text,
                       column.name,
                       fmt::join(classes_, ", ")),

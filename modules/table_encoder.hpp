@@ -23,7 +23,7 @@ enum class CategoryCode : std::uint8_t {
 };
 enum class MissingValue : std::uint8_t {
   mean,    ///< Numbers that are missing become the mean; texts, one that did not train.
-  refuse,  ///< An error names the row.
+  refuse,  ///< An error names the line of the file.
   drop,    ///< The row is left out, of what is learned too.
 };
 
@@ -55,7 +55,8 @@ class TableEncoder final {
   /// column of CategoryCode::index in Examples::more. Targets are f32 [n, 1], or classes, i64 [n].
   ///
   /// Errors: ArgumentError for a column that is not there, texts where numbers trained, a class
-  /// that did not train, or a missing value or target that may not be; it names the row.
+  /// that did not train, or a missing value or target that may not be; it names the file and the
+  /// line (CsvTable::place_of).
   [[nodiscard]] ArrayDataset encode(const CsvTable& table,
                                     SourceLoc loc = SourceLoc::current()) const;
   /// The same without a target, whose column need not be there: what a trained model is asked.
@@ -94,8 +95,11 @@ class TableEncoder final {
   };
 
   TableEncoder() = default;
-  void learn_feature(const CsvColumn& column, const TableOptions& options, SourceLoc loc);
-  void learn_target(const CsvColumn& column, const TableOptions& options, SourceLoc loc);
+  void learn_feature(const CsvTable& table,
+                     const std::string& name,
+                     const TableOptions& options,
+                     SourceLoc loc);
+  void learn_target(const CsvTable& table, const TableOptions& options, SourceLoc loc);
   [[nodiscard]] std::vector<std::int64_t> rows_of(const CsvTable& table,
                                                   bool has_target,
                                                   SourceLoc loc) const;

@@ -2,6 +2,8 @@
 
 #include <hearth/modules/layer_scope.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
+
 #include <utility>
 
 namespace hearth {
@@ -28,13 +30,15 @@ Tensor run(const Layer& layer, const Arg& input, const Attend& attend, const Dro
   const auto around = [&](const Tensor& x, Tensor branch) {
     return add(Arg(x, loc), arg(drop(std::move(branch))));
   };
-  Tensor x = taken(input, Layer::module_name());
-  if (layer.norm_first) {
-    x = around(x, attend(layer.norm1.forward(Arg(x, loc))));
-    return around(x, feed_forward(layer.norm2.forward(Arg(x, loc))));
-  }
-  x = layer.norm1.forward(arg(around(x, attend(x))));
-  return layer.norm2.forward(arg(around(x, feed_forward(x))));
+  return detail::mistakes_named(Layer::module_name(), [&] {
+    Tensor x = taken(input, Layer::module_name());
+    if (layer.norm_first) {
+      x = around(x, attend(layer.norm1.forward(Arg(x, loc))));
+      return around(x, feed_forward(layer.norm2.forward(Arg(x, loc))));
+    }
+    x = layer.norm1.forward(arg(around(x, attend(x))));
+    return layer.norm2.forward(arg(around(x, feed_forward(x))));
+  });
 }
 
 template <class Drop>

@@ -196,6 +196,7 @@ class LossOf final : public RankLoss {
     };
     const auto weighted = [&](const Model& tracked) {
       LossOutputs result = fn_(tracked, shard, context);
+      require_loss("DataParallel", result.loss, where);
       const bool is_sum = result.weight.is_valid();
       const double factor = is_sum ? 1 / count : size / count;
       Tensor loss = factor == 1 ? std::move(result.loss) : scaled(std::move(result.loss), factor);

@@ -4,6 +4,7 @@
 #include "rank_group.hpp"
 #include "step_terms.hpp"
 
+#include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
@@ -272,6 +273,7 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
 void ReplicaTrainer::save_weights(const std::filesystem::path& file,
                                   const Metadata& metadata,
                                   SourceLoc where) {
+  detail::require_weights_name(file, where);
   with_ranks_left(where, [&] {
     mend();
     write(

@@ -186,14 +186,17 @@ class Trainer<Model, Shard> final {
                              .mode = Mode::train,
                              .rank = context.rank,
                              .where = context.where};
+      LossOutputs result = loss(model, shard, here);
+      detail::require_loss("Trainer", result.loss, context.where);
       if constexpr (kCanHaveWeight) {
-        return loss(model, shard, here);
+        return result;
       } else {
-        return loss(model, shard, here).loss;
+        return std::move(result.loss);
       }
     };
   }
   [[nodiscard]] ShardedLoader loader(const Dataset& data, bool shuffles, SourceLoc where) {
+    training::require_sound_batches(options_, where);
     return ShardedLoader(data,
                          runtime_.executor(),
                          {.batch_size = options_.batch_size,
@@ -201,7 +204,8 @@ class Trainer<Model, Shard> final {
                           .shuffle = shuffles,
                           .worker_count = options_.loader_workers,
                           .deadline = options_.loader_deadline,
-                          .log = &runtime_.log()},
+                          .log = &runtime_.log(),
+                          .name = "Trainer"},
                          parallel_.world(),
                          where);
   }

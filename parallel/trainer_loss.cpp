@@ -18,6 +18,7 @@ FigurePart figures_of(const LossOutputs& result,
                       .op = "Trainer",
                       .location = where});
   }
+  require_loss("Trainer", result.loss, where);
   const bool is_sum = result.weight.is_valid();
   const double factor = is_sum ? 1 : static_cast<double>(sample_count);
   FigurePart part{.loss = result.loss.item(where) * factor,

@@ -1,6 +1,7 @@
 #include <hearth/parallel/trainer_losses.hpp>
 
 #include <hearth/runtime/loss_sum.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <fmt/format.h>
@@ -32,6 +33,16 @@ Tensor fitted(const char* loss, const Tensor& outputs, const Tensor& targets, So
                       .location = where});
   }
   return reshape(Arg(targets, where), outputs.shape()).to(outputs.dtype(), where);
+}
+
+// What the function of two says, with the name of the loss in its mistakes.
+template <class Fn>
+Tensor of_fitted(
+    const char* loss, const Tensor& outputs, const Tensor& targets, SourceLoc where, const Fn& fn) {
+  return detail::mistakes_named(loss, [&] {
+    const Tensor wanted = fitted(loss, outputs, targets, where);
+    return fn(Arg(outputs, where), Arg(wanted, where));
+  });
 }
 
 // On the rank's device, which need not know f64.
@@ -69,31 +80,37 @@ CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options, SourceLoc where)
 }
 
 LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Arg logits(outputs, where_);
-  const Arg classes(targets, where_);
-  if (!options_.ignore_index && class_weights_.empty()) {
-    return {.loss = cross_entropy(logits, classes, options_)};
-  }
-  CrossEntropyOptions here = options_;
-  if (!class_weights_.empty()) {
-    const Shape shape{static_cast<std::int64_t>(class_weights_.size())};
-    here.class_weights = weights_like(outputs, class_weights_, shape, where_);
-  }
-  return detail::loss_outputs(cross_entropy_sum(logits, classes, here));
+  return detail::mistakes_named("CrossEntropyLoss", [&]() -> LossOutputs {
+    const Arg logits(outputs, where_);
+    const Arg classes(targets, where_);
+    if (!options_.ignore_index && class_weights_.empty()) {
+      return {.loss = cross_entropy(logits, classes, options_)};
+    }
+    CrossEntropyOptions here = options_;
+    if (!class_weights_.empty()) {
+      const Shape shape{static_cast<std::int64_t>(class_weights_.size())};
+      here.class_weights = weights_like(outputs, class_weights_, shape, where_);
+    }
+    return detail::loss_outputs(cross_entropy_sum(logits, classes, here));
+  });
 }
 
 Tensor NegativeLogLikelihoodLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  return nll_loss(Arg(outputs, where_), Arg(targets, where_));
+  return detail::mistakes_named("NegativeLogLikelihoodLoss", [&] {
+    return nll_loss(Arg(outputs, where_), Arg(targets, where_));
+  });
 }
 
 Tensor MeanSquaredLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Tensor wanted = fitted("MeanSquaredLoss", outputs, targets, where_);
-  return mse_loss(Arg(outputs, where_), Arg(wanted, where_));
+  return of_fitted("MeanSquaredLoss", outputs, targets, where_, [](Arg values, Arg wanted) {
+    return mse_loss(values, wanted);
+  });
 }
 
 Tensor L1Loss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Tensor wanted = fitted("L1Loss", outputs, targets, where_);
-  return l1_loss(Arg(outputs, where_), Arg(wanted, where_));
+  return of_fitted("L1Loss", outputs, targets, where_, [](Arg values, Arg wanted) {
+    return l1_loss(values, wanted);
+  });
 }
 
 HuberLoss::HuberLoss(HuberOptions options, SourceLoc where) : options_(options), where_(where) {
@@ -103,8 +120,9 @@ HuberLoss::HuberLoss(HuberOptions options, SourceLoc where) : options_(options),
 }
 
 Tensor HuberLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Tensor wanted = fitted("HuberLoss", outputs, targets, where_);
-  return huber_loss(Arg(outputs, where_), Arg(wanted, where_), options_.delta);
+  return of_fitted("HuberLoss", outputs, targets, where_, [&](Arg values, Arg wanted) {
+    return huber_loss(values, wanted, options_.delta);
+  });
 }
 
 SmoothL1Loss::SmoothL1Loss(SmoothL1Options options, SourceLoc where)
@@ -115,13 +133,15 @@ SmoothL1Loss::SmoothL1Loss(SmoothL1Options options, SourceLoc where)
 }
 
 Tensor SmoothL1Loss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Tensor wanted = fitted("SmoothL1Loss", outputs, targets, where_);
-  return smooth_l1_loss(Arg(outputs, where_), Arg(wanted, where_), options_.beta);
+  return of_fitted("SmoothL1Loss", outputs, targets, where_, [&](Arg values, Arg wanted) {
+    return smooth_l1_loss(values, wanted, options_.beta);
+  });
 }
 
 Tensor KlDivergenceLoss::operator()(const Tensor& outputs, const Tensor& targets) const {
-  const Tensor wanted = fitted("KlDivergenceLoss", outputs, targets, where_);
-  return kl_div_loss(Arg(outputs, where_), Arg(wanted, where_));
+  return of_fitted("KlDivergenceLoss", outputs, targets, where_, [](Arg values, Arg wanted) {
+    return kl_div_loss(values, wanted);
+  });
 }
 
 BinaryCrossEntropyWithLogitsLoss::BinaryCrossEntropyWithLogitsLoss(
@@ -135,12 +155,15 @@ BinaryCrossEntropyWithLogitsLoss::BinaryCrossEntropyWithLogitsLoss(
 
 Tensor BinaryCrossEntropyWithLogitsLoss::operator()(const Tensor& outputs,
                                                     const Tensor& targets) const {
-  const Tensor wanted = fitted("BinaryCrossEntropyWithLogitsLoss", outputs, targets, where_);
-  BinaryCrossEntropyOptions here;
-  if (!positive_weight_.empty()) {
-    here.positive_weight = weights_like(outputs, positive_weight_, positive_weight_shape_, where_);
-  }
-  return binary_cross_entropy_with_logits(Arg(outputs, where_), Arg(wanted, where_), here);
+  constexpr const char* kName = "BinaryCrossEntropyWithLogitsLoss";
+  return of_fitted(kName, outputs, targets, where_, [&](Arg values, Arg wanted) {
+    BinaryCrossEntropyOptions here;
+    if (!positive_weight_.empty()) {
+      here.positive_weight =
+          weights_like(outputs, positive_weight_, positive_weight_shape_, where_);
+    }
+    return binary_cross_entropy_with_logits(values, wanted, here);
+  });
 }
 
 }  // namespace hearth

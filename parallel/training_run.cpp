@@ -69,6 +69,14 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> values) {
 
 }  // namespace
 
+void training::require_sound_batches(const TrainerOptions& options, SourceLoc where) {
+  require_at_least(1, "batch_size", options.batch_size, where);
+  require_at_least(0, "loader_workers", options.loader_workers, where);
+  if (options.loader_deadline <= std::chrono::nanoseconds::zero()) {
+    refuse("loader_deadline must be above 0", where);
+  }
+}
+
 std::string_view name(EndReason reason) noexcept {
   switch (reason) {
     case EndReason::finished:

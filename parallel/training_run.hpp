@@ -45,6 +45,11 @@ struct TrainingPorts {
   std::function<void(const std::filesystem::path&, const Metadata&)> save_weights;
 };
 
+namespace training {
+/// Errors: ArgumentError for options of batches that make no sense.
+void require_sound_batches(const TrainerOptions& options, SourceLoc where);
+}  // namespace training
+
 class TrainingRun final {
  public:
   /// Looks at the options, makes the folder, and, if the run is resumed, loads its state.

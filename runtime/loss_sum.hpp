@@ -3,6 +3,8 @@
 // then; their means cannot. A value. Threads: as Tensor.
 #pragma once
 
+#include <string_view>
+
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/tensor.hpp>
 
@@ -22,5 +24,10 @@ struct LossSum {
 [[nodiscard]] LossSum cross_entropy_sum(Arg logits,
                                         Arg targets,
                                         const CrossEntropyOptions& options = {});
+
+namespace detail {
+/// Errors: ArgumentError, DtypeError or ShapeError of `caller` for a loss that is not one float.
+void require_loss(std::string_view caller, const Tensor& loss, SourceLoc loc);
+}  // namespace detail
 
 }  // namespace hearth

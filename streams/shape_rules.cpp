@@ -276,11 +276,13 @@ Result<Shape> position(OpKind kind, const Shape& from, int axis, bool keep_dims)
 Result<Shape> topk(const Shape& from, std::int64_t count, int axis) {
   HEARTH_TRY(const int normal, normalize_axis(name(OpKind::topk), axis, from.rank()));
   if (count < 0 || count > from[normal]) {
-    return broken(
-        ErrorCode::invalid_argument,
-        OpKind::topk,
-        fmt::format(
-            "axis {} of {} has not {} elements to choose", normal, from.to_string(), count));
+    return broken(ErrorCode::invalid_argument,
+                  OpKind::topk,
+                  fmt::format("count is {}, but must be in 0 to {}, the size of axis {} of {}",
+                              count,
+                              from[normal],
+                              axis,
+                              from.to_string()));
   }
   Shape shape = from;
   shape.set(normal, count);

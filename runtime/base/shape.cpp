@@ -127,8 +127,14 @@ Strides broadcast_strides(const Layout& layout, const Shape& target) noexcept {
 Result<int> normalize_axis(std::string_view op, int axis, int rank) {
   const int normal = axis < 0 ? axis + rank : axis;
   if (normal < 0 || normal >= rank) {
-    return Error{.code = ErrorCode::invalid_argument,
-                 .text = fmt::format("{}: axis {} is outside a tensor of rank {}", op, axis, rank)};
+    return Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("{}: axis {} is outside a tensor of rank {}, {}",
+                            op,
+                            axis,
+                            rank,
+                            rank == 0 ? "which has no axes"
+                                      : fmt::format("whose axes are {} to {}", -rank, rank - 1))};
   }
   return normal;
 }

@@ -58,8 +58,8 @@ void throw_op_error(ErrorCode code, OpKind kind, std::string_view what, const Ar
   throw_op_error(code, kind, what, operand.location(), {&operand, 1});
 }
 
-void throw_named(const Error& mistake, std::string_view op) {
-  throw_error(renamed(mistake, mistake.op, op));
+void throw_named(const Error& mistake, std::string_view name) {
+  throw_error(renamed(mistake, mistake.op, name));
 }
 
 void throw_no_tensor(OpKind kind, const Arg& arg) {

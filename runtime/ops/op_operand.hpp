@@ -10,6 +10,7 @@
 
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 #include <hearth/streams/op_attributes.hpp>
@@ -42,9 +43,6 @@ namespace hearth::detail {
 /// The dtype rule of the kind's row is broken by this one operand.
 [[noreturn]] void throw_dtype_error(OpKind kind, const Arg& arg);
 
-/// Throws the mistake with this name in place of its op's.
-[[noreturn]] void throw_named(const Error& mistake, std::string_view op);
-
 /// While it lives, a capture on this thread gives what is submitted this name. The outermost one
 /// counts.
 class CalledOp final {
@@ -71,11 +69,7 @@ class CalledOp final {
 template <class Fn>
 [[nodiscard]] auto named_as(std::string_view op, const Fn& fn) {
   const CalledOp called(op);
-  try {
-    return fn();
-  } catch (const ArgumentError& mistake) {
-    throw_named(mistake.error(), op);
-  }
+  return mistakes_named(op, fn);
 }
 
 /// The result of a rule, or its error thrown with the place of the call.

@@ -120,7 +120,7 @@ TEST(NormalizeAxis, CountsNegativeAxesFromTheEnd) {
 
 TEST(NormalizeAxis, NamesTheOpTheAxisAndTheRank) {
   EXPECT_EQ(normalize_axis("softmax", 3, 3).error().text,
-            "softmax: axis 3 is outside a tensor of rank 3");
+            "softmax: axis 3 is outside a tensor of rank 3, whose axes are -3 to 2");
   EXPECT_FALSE(normalize_axis("softmax", -4, 3).has_value());
   EXPECT_FALSE(normalize_axis("softmax", 0, 0).has_value());
 }

@@ -42,7 +42,8 @@ const std::set<std::string, std::less<>> kOrdinary{"build/program",
                                                    "sort"};
 
 bool is_page(const repo::SourceFile& file) {
-  return file.path == "README.md" || (file.is_in("docs") && file.path.ends_with(".md"));
+  return file.path == "README.md" ||
+         (file.is_in("docs") && (file.path.ends_with(".md") || file.path.ends_with(".dox")));
 }
 
 // A command with its variables, as a shell would take it apart; quotes are not looked into.

@@ -1,6 +1,7 @@
 #include "page.hpp"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +11,16 @@ namespace {
 
 constexpr std::string_view kFence = "```";
 constexpr std::string_view kHidden = "<!-- test";
+constexpr std::string_view kHiddenEnd = "-->";
+
+// How a block of a Doxygen page begins and ends.
+struct Command {
+  std::string_view begin;
+  std::string_view end;
+  std::string_view language;
+};
+constexpr std::array<Command, 2> kCommands{
+    {{"\\code", "\\endcode", "cpp"}, {"\\verbatim", "\\endverbatim", "text"}}};
 
 std::vector<std::string> words_of(std::string_view line) {
   std::istringstream stream{std::string(line)};
@@ -48,17 +59,22 @@ const Block* output_of(const Page& page, std::size_t index) {
 Page parse_page(std::string name, std::string_view text) {
   Page page{.name = std::move(name), .blocks = {}};
   std::istringstream stream{std::string(text)};
-  bool is_open = false;
+  std::string_view end;  // of the block that is open; empty: none is
   int number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
-    if (is_open) {
-      Block& block = page.blocks.back();
-      if (line == (block.hidden ? "-->" : kFence)) {
-        is_open = false;
+    if (!end.empty()) {
+      if (line == end) {
+        end = {};
       } else {
-        block.lines.push_back(line);
+        page.blocks.back().lines.push_back(line);
       }
+      continue;
+    }
+    const auto* const command = std::ranges::find(kCommands, line, &Command::begin);
+    if (command != kCommands.end()) {
+      page.blocks.push_back({.language = std::string(command->language), .line = number + 1});
+      end = command->end;
       continue;
     }
     if (line.starts_with(kFence)) {
@@ -69,20 +85,20 @@ Page parse_page(std::string name, std::string_view text) {
         block.words.erase(block.words.begin());
       }
       page.blocks.push_back(std::move(block));
-      is_open = true;
+      end = kFence;
     } else if (line.starts_with(kHidden)) {
       Block block{.language = "cpp", .line = number + 1, .hidden = true};
-      const std::size_t end = line.find("-->");
+      const std::size_t close = line.find(kHiddenEnd);
       std::string_view rest = std::string_view(line).substr(kHidden.size());
-      if (end != std::string::npos) {
-        rest = rest.substr(0, end - kHidden.size());
+      if (close != std::string::npos) {
+        rest = rest.substr(0, close - kHidden.size());
       }
       block.words = words_of(rest);
       page.blocks.push_back(std::move(block));
-      is_open = end == std::string::npos;
+      end = close == std::string::npos ? kHiddenEnd : std::string_view();
     }
   }
-  if (is_open) {
+  if (!end.empty()) {
     throw std::runtime_error(page.name + ":" + std::to_string(page.blocks.back().line - 1) +
                              ": the block does not end");
   }

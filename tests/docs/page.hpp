@@ -1,5 +1,5 @@
-// A page of the documentation as its tests see it: the fenced blocks of a Markdown file, in order.
-// A value. Threads: any.
+// A page of the documentation as its tests see it: the fenced blocks of a Markdown file, or \code
+// and \verbatim of a Doxygen page, in order. A value. Threads: any.
 #pragma once
 
 #include <cstddef>

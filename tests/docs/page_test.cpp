@@ -35,8 +35,20 @@ TEST(Pages, HaveTheirBlocksInOrder) {
   EXPECT_TRUE(page.blocks[3].has_word("fresh"));
 }
 
+TEST(Pages, OfDoxygenHaveThemToo) {
+  const Page page = parse_page(
+      "a.dox", "words\n\\code\nint a;\n\\endcode\n\n\\verbatim\n1\n\\endverbatim\n\\ref b\n");
+  ASSERT_EQ(page.blocks.size(), 2U);
+  EXPECT_EQ(page.blocks[0].language, "cpp");
+  EXPECT_EQ(page.blocks[0].line, 3);
+  EXPECT_THAT(page.blocks[0].lines, ElementsAre("int a;"));
+  EXPECT_EQ(output_of(page, 0), &page.blocks[1]);
+  EXPECT_THAT(page.blocks[1].lines, ElementsAre("1"));
+}
+
 TEST(Pages, ABlockWithoutItsEndIsRefused) {
   EXPECT_THROW(static_cast<void>(parse_page("a.md", "```cpp\nint a;\n")), std::runtime_error);
+  EXPECT_THROW(static_cast<void>(parse_page("a.dox", "\\code\nint a;\n")), std::runtime_error);
 }
 
 TEST(Programs, TypesAndFunctionsComeBeforeTheStatements) {

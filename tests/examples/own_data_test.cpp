@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "program.hpp"
@@ -38,6 +39,19 @@ TEST_F(OwnData, TextsAreClassified) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("1200 texts to train, 300 to test"));
   EXPECT_GT(figure(outcome.out, "the other texts: "), 90) << outcome.out;
+}
+
+TEST_F(OwnData, AClassifierOfTextsIsKeptAndBegunWith) {
+  const TemporaryFolder folder;
+  const std::string kept = folder.path() / "news";
+  const Outcome outcome = run("text_classification", {"--folder", kept, "--epochs", "3"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  for (const char* name : {"model.safetensors", "words.txt", "metrics.csv", "report.html"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "news" / name)) << name;
+  }
+  const Outcome again = run("text_classification", {"--weights", kept, "--epochs", "1"});
+  EXPECT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_GT(figure(again.out, "the other texts: "), 95) << again.out;
 }
 
 TEST_F(OwnData, TheGptLearnsToCount) {

@@ -127,6 +127,80 @@ TEST_F(Checkpoint, ANameThatEndsInSafetensorsIsAFile) {
   expect_equal(saved, loaded);
 }
 
+TEST_F(Checkpoint, AFileIsReadWhateverItIsCalled) {
+  const Classifier saved = make(test.cpu, 1);
+  save_weights(saved, folder.path() / "weights.safetensors");
+  for (const char* const name : {"weights", "weights.bin", "weights.pt", "run.1", "x.y.z"}) {
+    const auto path = folder.path() / name;
+    std::filesystem::copy_file(folder.path() / "weights.safetensors", path);
+    EXPECT_EQ(weights_file(path), path);
+    Classifier loaded = make(test.cpu, 2);
+    load_weights(loaded, path);
+    expect_equal(saved, loaded);
+  }
+}
+
+TEST_F(Checkpoint, AnyOtherNameIsAFolderDotsAndAll) {
+  const Classifier saved = make(test.cpu, 1);
+  std::filesystem::create_directories(folder.path() / "old.bin");
+  for (const char* const name : {"plain", "run.1", "epoch-0.5", ".hidden", "new.bin/", "old.bin"}) {
+    const auto path = folder.path() / name;
+    save_weights(saved, path);
+    EXPECT_TRUE(std::filesystem::is_regular_file(path / "model.safetensors")) << name;
+    Classifier loaded = make(test.cpu, 2);
+    load_weights(loaded, path);
+    expect_equal(saved, loaded);
+  }
+}
+
+TEST_F(Checkpoint, ANameOfAnotherProgramsWeightsIsRefusedWithTheRightOne) {
+  const Classifier model = make(test.cpu, 1);
+  const auto refusal = [&](const std::filesystem::path& path) -> std::string {
+    try {
+      save_weights(model, path);
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "saved";
+  };
+  for (const char* const ending :
+       {"bin", "pt", "pth", "ckpt", "h5", "npz", "onnx", "gguf", "PT", "SafeTensors"}) {
+    const auto path = folder.path() / (std::string("w.") + ending);
+    EXPECT_THAT(refusal(path),
+                HasSubstr("save_weights: '" + path.string() +
+                          "' has another ending: weights go into a file whose name ends in "
+                          ".safetensors, or into a folder, as model.safetensors: write '" +
+                          (folder.path() / "w.safetensors").string() + "'"));
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  for (const char* const name : {"weights", "run.1"}) {
+    const auto path = folder.path() / name;
+    std::ofstream(path) << "mine";
+    EXPECT_THAT(refusal(path),
+                HasSubstr("'" + path.string() +
+                          "' is a file of another name: weights go into a file whose name ends in "
+                          ".safetensors, or into a folder, as model.safetensors: write '" +
+                          path.string() + ".safetensors'"));
+    EXPECT_EQ(std::filesystem::file_size(path), 4U);
+  }
+}
+
+TEST_F(Checkpoint, AFileThatIsNoneOrIsMissingIsNamedAsTheProgramDid) {
+  Classifier model = make(test.cpu, 1);
+  const auto refusal = [&](const char* name) -> std::string {
+    try {
+      load_weights(model, folder.path() / name);
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "loaded";
+  };
+  EXPECT_THAT(refusal("w.pt"), HasSubstr("w.pt: cannot open"));
+  EXPECT_THAT(refusal("w"), HasSubstr("w/model.safetensors: cannot open"));
+  std::ofstream(folder.path() / "zip.pt") << "PK\x03\x04 and what a pickle has";
+  EXPECT_THAT(refusal("zip.pt"), HasSubstr("zip.pt: no safetensors file, or a damaged one"));
+}
+
 struct Renamed {
   Linear first, last;
   Tensor scale;

@@ -139,6 +139,18 @@ TEST(CsvTable, GivesSomeOfItsRows) {
   }
 }
 
+TEST(CsvTable, KnowsTheLineOfEachOfItsRows) {
+  const CsvTable table = parse_csv("a\r\n1\r\n\r\n\"\n\"\r\n3", {}, "t.csv");
+  EXPECT_THAT(table.origin().lines, ElementsAre(2, 4, 6));
+  EXPECT_EQ(table.slice(1, 3).rows(std::vector<std::int64_t>{1, 0}).place_of(0), "t.csv: line 6");
+  EXPECT_EQ(parse_csv("4\n5\n", {.header = false}, "").place_of(1), "line 2");
+  EXPECT_THROW((void)table.place_of(3), ArgumentError);
+  const std::vector<CsvColumn> columns{{.name = "a", .texts = {"x", "y"}}};
+  EXPECT_EQ(CsvTable(columns).slice(1, 2).place_of(0), "row 0");
+  EXPECT_EQ(CsvTable(columns, {"a.csv", {7, 9}}).place_of(1), "a.csv: line 9");
+  EXPECT_THROW((void)CsvTable(columns, {"a.csv", {7}}), ArgumentError);
+}
+
 TEST(CsvTable, IsMadeOfColumnsOfOneSize) {
   const auto made = [](std::vector<CsvColumn> columns) { return CsvTable(std::move(columns)); };
   EXPECT_EQ(made({{.name = "a", .type = CsvType::real, .reals = {1, 2}}}).row_count(), 2);

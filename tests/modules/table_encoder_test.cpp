@@ -90,9 +90,10 @@ TEST(TableEncoder, NumbersClasses) {
   const TableEncoder encoder(table, {.target = "label", .target_is_class = true});
   EXPECT_THAT(encoder.classes(), ElementsAre("3", "10"));
   EXPECT_THAT(values<std::int64_t>(encoder.encode(table).examples().targets), ElementsAre(1, 0, 1));
-  EXPECT_EQ(
-      refusal([&] { (void)encoder.encode(parse_csv("x,label\n1,4\n")); }),
-      "TableEncoder: row 0 has the class '4' in column 'label'; those that trained are 3, 10");
+  EXPECT_EQ(refusal([&] { (void)encoder.encode(parse_csv("x,label\n1,4\n")); }),
+            "TableEncoder: text: line 2: the class '4' in column 'label' did not train; those that "
+            "did are "
+            "3, 10");
   const CsvTable texts = parse_csv("x,label\n1,no\n2,yes\n");
   EXPECT_THAT(TableEncoder(texts, {.target = "label"}).classes(), ElementsAre("no", "yes"));
   EXPECT_THAT(refusal([&] {
@@ -106,10 +107,10 @@ TEST(TableEncoder, TreatsMissingValuesAsTold) {
   EXPECT_THAT(values<float>(dropping.encode(kTrain).examples().targets), ElementsAre(-1, 1));
   const TableEncoder refusing(kTrain, {.target = "price", .missing = MissingValue::refuse});
   EXPECT_EQ(refusal([&] { (void)refusing.encode(kTrain); }),
-            "TableEncoder: row 2 has no value in column 'size'");
+            "TableEncoder: text: line 4: no value in column 'size'");
   const TableEncoder filling(kTrain, {.target = "price"});
   EXPECT_EQ(refusal([&] { (void)filling.encode(parse_csv("size,kind,price\n1,a,\n2,b,1\n")); }),
-            "TableEncoder: row 0 has no value in column 'price'");
+            "TableEncoder: text: line 2: no value in column 'price'");
 }
 
 TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
@@ -122,11 +123,45 @@ TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
       "TableEncoder: column 'kind' has 2 different texts, 'a' and 'b' among them: leave it out, "
       "read it as another type, or raise most_categories (1)");
   EXPECT_THAT(refusal([] { TableEncoder(parse_csv("a\n1\ninf\n"), {}); }),
-              HasSubstr("row 1 of column 'a' is inf"));
+              HasSubstr("text: line 3: column 'a' is inf"));
   const TableEncoder encoder(kTrain, {.target = "price"});
-  EXPECT_THAT(refusal([&] { (void)encoder.encode(parse_csv("size,kind,price\nbig,a,1\n")); }),
-              HasSubstr("column 'size' had numbers in the rows that trained, and has texts here: "
-                        "'big'"));
+  EXPECT_THAT(
+      refusal([&] { (void)encoder.encode(parse_csv("size,kind,price\n7,a,1\nbig,a,1\n")); }),
+      HasSubstr("column 'size' had numbers in the rows that trained, and has texts here: "
+                "'big', text: line 3"));
+}
+
+// A quoted field with an end of a line in it, an empty line, a split, a slice: the line stays.
+TEST(TableEncoder, NamesTheLineOfTheFileWhateverRowsWereChosen) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "flats.csv";
+  std::string text = "size,note,price\n1,\"two\nlines\",10\n\n";
+  for (int row = 0; row < 20; ++row) {
+    text += row == 16 ? ",gap,1\n" : "2,whole,1\n";  // the gap is on line 21
+  }
+  std::ofstream(file) << text;
+  const CsvTable flats = read_csv(file);
+  const std::string expected =
+      "TableEncoder: " + file.string() + ": line 21: no value in column 'size'";
+  const TableOptions options{
+      .target = "price", .leave_out = {"note"}, .missing = MissingValue::refuse};
+  const TableEncoder encoder(flats, options);
+  EXPECT_EQ(refusal([&] { (void)encoder.encode(flats.slice(10, 21)); }), expected);
+  const TableSplit half = split_rows(flats, 0.5, 3);
+  int gaps = 0;
+  for (const CsvTable* const part : {&half.train, &half.test}) {
+    const std::string said = refusal([&] { (void)encoder.encode(*part); });
+    if (said != "nothing thrown") {
+      EXPECT_EQ(said, expected);
+      ++gaps;
+    }
+  }
+  EXPECT_EQ(gaps, 1);
+  const CsvTable made(
+      {{.name = "size", .type = CsvType::real, .reals = {1, 2}, .is_missing = {0, 1}},
+       {.name = "price", .type = CsvType::real, .reals = {1, 2}}});
+  EXPECT_EQ(refusal([&] { (void)encoder.encode(made); }),
+            "TableEncoder: row 1: no value in column 'size'");
 }
 
 TEST(TableEncoder, ComparesCategoriesAsTheyWereWritten) {

@@ -143,6 +143,19 @@ TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
   static_cast<void>(step.wait());
 }
 
+TEST(DataParallelState, ANameThatIsNoneForWeightsIsRefusedAtTheCall) {
+  const TemporaryFolder folder;
+  StateRun run(2, {.optimizer = Adam::Config{}});
+  try {
+    run.trainer.save_weights(folder.path() / "w.pt");
+    ADD_FAILURE() << "it was written";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("w.safetensors'"));
+    EXPECT_THAT(error.error().location.file, ::testing::EndsWith("data_parallel_state_test.cpp"));
+  }
+  run.step(1);  // the training goes on
+}
+
 TEST(DataParallelState, WritingHasALimit) {
   const TemporaryFolder folder;
   StateRun run(1, {.optimizer = Adam::Config{}, .save_limit = std::chrono::nanoseconds(1)});

@@ -202,7 +202,7 @@ TEST(Slice, RefusesAStepOfZeroAndAForeignAxis) {
   EXPECT_EQ(text(rules::slice(Shape{2, 3}, 1, 0, 1, 0, &attributes)),
             "slice: the step along axis 1 of [2, 3] is 0");
   EXPECT_EQ(text(rules::slice(Shape{2, 3}, 2, 0, 1, 1, &attributes)),
-            "slice: axis 2 is outside a tensor of rank 2");
+            "slice: axis 2 is outside a tensor of rank 2, whose axes are -2 to 1");
 }
 
 Result<TensorSpec> concat(const std::vector<TensorSpec>& inputs, int axis) {
@@ -272,7 +272,7 @@ TEST(Position, DropsOrKeepsItsAxis) {
   EXPECT_EQ(text(rules::position(kMax, Shape{2, 0}, 1, false)),
             "argmax: axis 1 of [2, 0] has no elements");
   EXPECT_EQ(text(rules::position(OpKind::argmin, Shape{}, 0, false)),
-            "argmin: axis 0 is outside a tensor of rank 0");
+            "argmin: axis 0 is outside a tensor of rank 0, which has no axes");
 }
 
 }  // namespace

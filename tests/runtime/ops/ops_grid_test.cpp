@@ -140,7 +140,12 @@ TEST_F(GridTest, SortKeepsTheOrderOfEqualValues) {
   EXPECT_THAT(integers(even.positions), ElementsAre(0, 2, 1, 3));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(std::isnan(reals(sort(f64({nan, 1}, {2})).values)[1]));
-  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)sort(x, {.axis = 2}); }), HasSubstr("sort"));
+  EXPECT_THAT(reals(sort(x, {.axis = -2}).values), ElementsAre(1, 0, 2, 3, 1, 5));
+  EXPECT_EQ(sort(zeros(device(), {2, 0})).positions.shape(), (Shape{2, 0}));
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)sort(x, {.axis = 2}); }),
+            "sort: axis 2 is outside a tensor of rank 2, whose axes are -2 to 1");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)sort(full(device(), {}, 1)); }),
+            "sort: axis -1 is outside a tensor of rank 0, which has no axes");
   check_gradients(device(),
                   [](const Tensors& in) { return sort(in[0], {.axis = 0}).values; },
                   {HostRandom(4).distinct({3, 2})});

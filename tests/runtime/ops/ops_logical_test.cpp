@@ -74,7 +74,7 @@ TEST_F(LogicalTest, AnyAndAllOfNothingAreFalseAndTrue) {
   EXPECT_THAT(integers(any(none)), ElementsAre(0));
   EXPECT_EQ(all(none, 0).shape(), (Shape{0}));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)any(none, 2); }),
-            "any: axis 2 is outside a tensor of rank 2");
+            "any: axis 2 is outside a tensor of rank 2, whose axes are -2 to 1");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST_F(OpsShapeTest, PermuteAndTransposeReorderAxes) {
               }),
               HasSubstr("do not name each axis"));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)transpose(counting({3})); }),
-            "transpose: axis -2 is outside a tensor of rank 1");
+            "transpose: axis -2 is outside a tensor of rank 1, whose axes are -1 to 0");
 }
 
 TEST_F(OpsShapeTest, SliceIsPythons) {
@@ -192,7 +192,7 @@ TEST_F(OpsShapeTest, SplitRefusesSizesThatDoNotMakeUpTheAxis) {
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)split(x, 0); }),
             "split: parts of size 0 do not make up [2, 5]");
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)split(x, 1, 2); }),
-            "split: axis 2 is outside a tensor of rank 2");
+            "split: axis 2 is outside a tensor of rank 2, whose axes are -2 to 1");
 }
 
 TEST_F(OpsShapeTest, ChunkGivesAtMostSoManyParts) {

@@ -72,8 +72,35 @@ TEST_F(StatisticsTest, TopkGivesValuesInOrderAndTheirPlaces) {
   EXPECT_EQ(topk(x, 0).values.shape(), (Shape{2, 0}));
   EXPECT_EQ(topk(zeros(device(), {0, 3}), 2).positions.shape(), (Shape{0, 2}));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, 5); }),
-            "topk: axis 1 of [2, 4] has not 5 elements to choose");
-  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)topk(x, -1); }), HasSubstr("not -1"));
+            "topk: count is 5, but must be in 0 to 4, the size of axis -1 of [2, 4]");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, -1, {.axis = 0}); }),
+            "topk: count is -1, but must be in 0 to 2, the size of axis 0 of [2, 4]");
+}
+
+TEST_F(StatisticsTest, TopkCountsAxesFromBothEndsAndKnowsItsOwn) {
+  const Tensor x = f64({3, 1, 0, 2, -1, 5}, {3, 2, 1});
+  for (const int axis : {0, 1, 2}) {
+    const TopK here = topk(x, 1, {.axis = axis});
+    const TopK same = topk(x, 1, {.axis = axis - 3});
+    EXPECT_EQ(here.values.shape(), same.values.shape());
+    EXPECT_EQ(reals(here.values), reals(same.values)) << axis;
+    EXPECT_EQ(integers(here.positions), integers(same.positions)) << axis;
+  }
+  EXPECT_EQ(topk(x, 0, {.axis = -3}).positions.shape(), (Shape{0, 2, 1}));
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, 1, {.axis = 3}); }),
+            "topk: axis 3 is outside a tensor of rank 3, whose axes are -3 to 2");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(x, 1, {.axis = -4}); }),
+            "topk: axis -4 is outside a tensor of rank 3, whose axes are -3 to 2");
+  EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)topk(full(device(), {}, 1), 1); }),
+            "topk: axis -1 is outside a tensor of rank 0, which has no axes");
+  const Tensor none = grad([](const Tensors& in) { return sum(topk(in[0], 0).values); }, {x})[0];
+  EXPECT_THAT(reals(none), ElementsAre(0, 0, 0, 0, 0, 0));
+}
+
+TEST_F(StatisticsTest, TopkTakesNaNForTheLargestEitherWay) {
+  const TopK least = topk(f64({NAN, 2, -INFINITY, NAN}, {4}), 3, {.largest = false});
+  EXPECT_THAT(integers(least.positions), ElementsAre(2, 1, 0));
+  EXPECT_THAT(integers(topk(f64({-0.0, 0.0, 0.0}, {3}), 3).positions), ElementsAre(0, 1, 2));
 }
 
 TEST_F(StatisticsTest, TopkGivesItsGradientBackToTheChosen) {
@@ -191,7 +218,7 @@ TEST_F(StatisticsTest, RunningSumsGoAlongAnAxis) {
   EXPECT_THAT(integers(cumsum(cast(f64({200, 100}, {2}), DType::u8), 0)), ElementsAre(200, 300));
   EXPECT_EQ(cumsum(zeros(device(), {0, 2}), 0).shape(), (Shape{0, 2}));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)cumsum(x, 2); }),
-            "cumsum: axis 2 is outside a tensor of rank 2");
+            "cumsum: axis 2 is outside a tensor of rank 2, whose axes are -2 to 1");
   EXPECT_THAT(integers(cumsum(cast(x, DType::boolean), 1)), ElementsAre(0, 1, 2, 1, 2, 3));
 }
 
