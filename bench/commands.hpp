@@ -25,4 +25,9 @@ struct Command {
 };
 [[nodiscard]] std::span<const Command> commands() noexcept;
 
+/// What --help says of the benchmarks, which a build may lack (HEARTH_BUILD_BENCH).
+[[nodiscard]] const char* benchmark_help() noexcept;
+/// Runs those that the arguments choose; returns the exit status.
+int run_benchmarks(int argc, char** argv);
+
 }  // namespace hearth::bench

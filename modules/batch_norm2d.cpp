@@ -1,5 +1,6 @@
 #include <hearth/modules/batch_norm2d.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -77,53 +78,58 @@ Tensor BatchNorm2d::forward(Arg x, Mode mode) const {
 }
 
 Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
-  const SourceLoc loc = x.location();
-  require_pictures(x, running_mean, true);
-  const DType dtype = x.tensor().dtype();
-  const DType inside = wide_type(dtype);
-  const Shape shape = x.tensor().shape();
-  const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
-  const Tensor value = cast(x, inside);
-  const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, {.keep_dims = true});
-  const Tensor distance = sub(Arg(value, loc), Arg(centre, loc));
-  const Tensor spread = mean(Arg(square(Arg(distance, loc)), loc), {0, 2, 3}, {.keep_dims = true});
+  return detail::mistakes_named("BatchNorm2d", [&] {
+    const SourceLoc loc = x.location();
+    require_pictures(x, running_mean, true);
+    const DType dtype = x.tensor().dtype();
+    const DType inside = wide_type(dtype);
+    const Shape shape = x.tensor().shape();
+    const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
+    const Tensor value = cast(x, inside);
+    const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, {.keep_dims = true});
+    const Tensor distance = sub(Arg(value, loc), Arg(centre, loc));
+    const Tensor spread =
+        mean(Arg(square(Arg(distance, loc)), loc), {0, 2, 3}, {.keep_dims = true});
 
-  const auto as_buffer = [&](Tensor statistic) {
-    Tensor flat = reshape(Arg(std::move(statistic), loc), {shape[1]});
-    return cast(Arg(std::move(flat), loc), dtype);
-  };
-  updates.blend(running_mean, as_buffer(centre.detach()), momentum, loc);
-  Tensor estimate = mul(Arg(spread.detach(), loc), Arg(count / (count - 1), loc));
-  updates.blend(running_variance, as_buffer(std::move(estimate)), momentum, loc);
+    const auto as_buffer = [&](Tensor statistic) {
+      Tensor flat = reshape(Arg(std::move(statistic), loc), {shape[1]});
+      return cast(Arg(std::move(flat), loc), dtype);
+    };
+    updates.blend(running_mean, as_buffer(centre.detach()), momentum, loc);
+    Tensor estimate = mul(Arg(spread.detach(), loc), Arg(count / (count - 1), loc));
+    updates.blend(running_variance, as_buffer(std::move(estimate)), momentum, loc);
 
-  Tensor scale = rsqrt(Arg(add(Arg(spread, loc), Arg(epsilon, loc)), loc));
-  Tensor result = mul(Arg(distance, loc), Arg(std::move(scale), loc));
-  if (weight) {
-    result = mul(Arg(std::move(result), loc), Arg(by_channel(*weight, inside, loc), loc));
-    result = add(Arg(std::move(result), loc), Arg(by_channel(*bias, inside, loc), loc));
-  }
-  return cast(Arg(std::move(result), loc), dtype);
+    Tensor scale = rsqrt(Arg(add(Arg(spread, loc), Arg(epsilon, loc)), loc));
+    Tensor result = mul(Arg(distance, loc), Arg(std::move(scale), loc));
+    if (weight) {
+      result = mul(Arg(std::move(result), loc), Arg(by_channel(*weight, inside, loc), loc));
+      result = add(Arg(std::move(result), loc), Arg(by_channel(*bias, inside, loc), loc));
+    }
+    return cast(Arg(std::move(result), loc), dtype);
+  });
 }
 
 // One factor and one sum a channel, so that pictures are read and written once.
 Tensor BatchNorm2d::evaluated(const Arg& x) const {
-  const SourceLoc loc = x.location();
-  require_pictures(x, running_mean, false);
-  const DType dtype = x.tensor().dtype();
-  const DType inside = wide_type(dtype);
-  const Tensor variance = by_channel(running_variance, inside, loc);
-  Tensor factor = rsqrt(Arg(add(Arg(variance, loc), Arg(epsilon, loc)), loc));
-  if (weight) {
-    factor = mul(Arg(std::move(factor), loc), Arg(by_channel(*weight, inside, loc), loc));
-  }
-  Tensor shift =
-      neg(Arg(mul(Arg(by_channel(running_mean, inside, loc), loc), Arg(factor, loc)), loc));
-  if (bias) {
-    shift = add(Arg(std::move(shift), loc), Arg(by_channel(*bias, inside, loc), loc));
-  }
-  Tensor result = mul(Arg(cast(x, inside), loc), Arg(std::move(factor), loc));
-  result = add(Arg(std::move(result), loc), Arg(std::move(shift), loc));
-  return cast(Arg(std::move(result), loc), dtype);
+  return detail::mistakes_named("BatchNorm2d", [&] {
+    const SourceLoc loc = x.location();
+    require_pictures(x, running_mean, false);
+    const DType dtype = x.tensor().dtype();
+    const DType inside = wide_type(dtype);
+    const Tensor variance = by_channel(running_variance, inside, loc);
+    Tensor factor = rsqrt(Arg(add(Arg(variance, loc), Arg(epsilon, loc)), loc));
+    if (weight) {
+      factor = mul(Arg(std::move(factor), loc), Arg(by_channel(*weight, inside, loc), loc));
+    }
+    Tensor shift =
+        neg(Arg(mul(Arg(by_channel(running_mean, inside, loc), loc), Arg(factor, loc)), loc));
+    if (bias) {
+      shift = add(Arg(std::move(shift), loc), Arg(by_channel(*bias, inside, loc), loc));
+    }
+    Tensor result = mul(Arg(cast(x, inside), loc), Arg(std::move(factor), loc));
+    result = add(Arg(std::move(result), loc), Arg(std::move(shift), loc));
+    return cast(Arg(std::move(result), loc), dtype);
+  });
 }
 
 }  // namespace hearth

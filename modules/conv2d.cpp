@@ -63,21 +63,21 @@ Conv2d::Conv2d(
 }
 
 Tensor Conv2d::forward(Arg x) const {
-  const SourceLoc loc = x.location();
-  if (!x.is_scalar()) {
-    const Shape& shape = x.tensor().shape(loc);
-    const std::int64_t in = weight.shape(loc)[1] * options.groups;
-    if (shape.rank() != 4 || shape[1] != in) {
-      throw_error(Error{.code = ErrorCode::shape_mismatch,
-                        .text = fmt::format("Conv2d: needs [n, {}, height, width], got {}",
-                                            in,
-                                            describe(x.tensor().dtype(), shape)),
-                        .op = "Conv2d",
-                        .module_path = detail::layer_of(weight),
-                        .location = loc});
-    }
-  }
   return detail::mistakes_named("Conv2d", [&] {
+    const SourceLoc loc = x.location();
+    if (!x.is_scalar()) {
+      const Shape& shape = x.tensor().shape(loc);
+      const std::int64_t in = weight.shape(loc)[1] * options.groups;
+      if (shape.rank() != 4 || shape[1] != in) {
+        throw_error(Error{.code = ErrorCode::shape_mismatch,
+                          .text = fmt::format("Conv2d: needs [n, {}, height, width], got {}",
+                                              in,
+                                              describe(x.tensor().dtype(), shape)),
+                          .op = "Conv2d",
+                          .module_path = detail::layer_of(weight),
+                          .location = loc});
+      }
+    }
     return bias ? conv2d(x, Arg(weight, loc), Arg(*bias, loc), options)
                 : conv2d(x, Arg(weight, loc), options);
   });

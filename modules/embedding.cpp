@@ -1,5 +1,6 @@
 #include <hearth/modules/embedding.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -23,7 +24,8 @@ Embedding::Embedding(
 }
 
 Tensor Embedding::forward(Arg index) const {
-  return embedding(Arg(weight, index.location()), index);
+  return detail::mistakes_named("Embedding",
+                                [&] { return embedding(Arg(weight, index.location()), index); });
 }
 
 }  // namespace hearth

@@ -1,5 +1,6 @@
 #include <hearth/modules/group_norm.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -28,9 +29,11 @@ GroupNorm::GroupNorm(const Config& config, const Device& device, DType dtype, So
 }
 
 Tensor GroupNorm::forward(Arg x) const {
-  const SourceLoc loc = x.location();
-  return weight ? group_norm(x, groups, Arg(*weight, loc), Arg(*bias, loc), epsilon)
-                : group_norm(x, groups, epsilon);
+  return detail::mistakes_named("GroupNorm", [&] {
+    const SourceLoc loc = x.location();
+    return weight ? group_norm(x, groups, Arg(*weight, loc), Arg(*bias, loc), epsilon)
+                  : group_norm(x, groups, epsilon);
+  });
 }
 
 }  // namespace hearth

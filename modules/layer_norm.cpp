@@ -1,5 +1,6 @@
 #include <hearth/modules/layer_norm.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -26,10 +27,12 @@ LayerNorm::LayerNorm(const Config& config, const Device& device, DType dtype, So
 }
 
 Tensor LayerNorm::forward(Arg x) const {
-  const SourceLoc loc = x.location();
-  const NormOptions options{.axis_count = weight.shape().rank(), .epsilon = epsilon};
-  return bias ? hearth::layer_norm(x, Arg(weight, loc), Arg(*bias, loc), options)
-              : hearth::layer_norm(x, Arg(weight, loc), options);
+  return detail::mistakes_named("LayerNorm", [&] {
+    const SourceLoc loc = x.location();
+    const NormOptions options{.axis_count = weight.shape().rank(), .epsilon = epsilon};
+    return bias ? hearth::layer_norm(x, Arg(weight, loc), Arg(*bias, loc), options)
+                : hearth::layer_norm(x, Arg(weight, loc), options);
+  });
 }
 
 }  // namespace hearth

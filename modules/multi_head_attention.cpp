@@ -62,7 +62,7 @@ Tensor rows_of(const Tensor& weight, std::int64_t first, std::int64_t count, Sou
 }
 
 void require_positions(const Arg& x) {
-  if (x.is_scalar() || x.tensor().shape().rank() < 2) {
+  if (x.is_scalar() || x.tensor().shape(x.location()).rank() < 2) {
     throw_error(
         Error{.code = ErrorCode::shape_mismatch,
               .text = fmt::format(

@@ -1,5 +1,6 @@
 #include <hearth/modules/rms_norm.hpp>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -23,9 +24,11 @@ RmsNorm::RmsNorm(const Config& config, const Device& device, DType dtype, Source
 }
 
 Tensor RmsNorm::forward(Arg x) const {
-  const SourceLoc loc = x.location();
-  const NormOptions options{.axis_count = weight.shape().rank(), .epsilon = epsilon};
-  return hearth::rms_norm(x, Arg(weight, loc), options);
+  return detail::mistakes_named("RmsNorm", [&] {
+    const SourceLoc loc = x.location();
+    const NormOptions options{.axis_count = weight.shape().rank(), .epsilon = epsilon};
+    return hearth::rms_norm(x, Arg(weight, loc), options);
+  });
 }
 
 }  // namespace hearth

@@ -50,6 +50,21 @@ if(status EQUAL 0 OR NOT output MATCHES "is the checkout of Hearth itself" OR EX
   message(FATAL_ERROR "an install into the checkout ended with ${status}:\n${output}")
 endif()
 
+# What README says of the tool: built and installed without the packages of benchmarks and tests; without CLI11 the library alone.
+foreach(missing IN ITEMS benchmark CLI11)
+  run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/without_${missing} -G ${GENERATOR}
+      -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D HEARTH_BUILD_TESTS=OFF -D HEARTH_BUILD_BENCH=OFF
+      -D HEARTH_BUILD_EXAMPLES=OFF -D CMAKE_DISABLE_FIND_PACKAGE_GTest=ON -D CMAKE_DISABLE_FIND_PACKAGE_${missing}=ON)
+  set(said "${output}")
+  run(${CMAKE_COMMAND} --build ${WORK_DIR}/without_${missing} --target help)
+  string(FIND "${output}" "hearth-bench" place)
+  if(missing STREQUAL benchmark AND (place EQUAL -1 OR NOT said MATCHES "hearth-bench [^\n]+ is built and installed"))
+    message(FATAL_ERROR "without Google Benchmark there is no hearth-bench:\n${said}")
+  elseif(missing STREQUAL CLI11 AND NOT (place EQUAL -1 AND said MATCHES "neither built nor installed: CLI11 is not here"))
+    message(FATAL_ERROR "without CLI11 nobody says that there is no hearth-bench:\n${said}")
+  endif()
+endforeach()
+
 file(COPY ${SOURCE_DIR}/tests/install/consumer DESTINATION ${WORK_DIR})
 run(${CMAKE_COMMAND} -S ${WORK_DIR}/consumer -B ${WORK_DIR}/consumer/build -G ${GENERATOR}
     -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${prefix})

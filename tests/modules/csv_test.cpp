@@ -147,8 +147,8 @@ TEST(CsvTable, KnowsTheLineOfEachOfItsRows) {
   EXPECT_THROW((void)table.place_of(3), ArgumentError);
   const std::vector<CsvColumn> columns{{.name = "a", .texts = {"x", "y"}}};
   EXPECT_EQ(CsvTable(columns).slice(1, 2).place_of(0), "row 0");
-  EXPECT_EQ(CsvTable(columns, {"a.csv", {7, 9}}).place_of(1), "a.csv: line 9");
-  EXPECT_THROW((void)CsvTable(columns, {"a.csv", {7}}), ArgumentError);
+  EXPECT_EQ(CsvTable(columns, CsvOrigin{"a.csv", {7, 9}}).place_of(1), "a.csv: line 9");
+  EXPECT_THROW((void)CsvTable(columns, CsvOrigin{"a.csv", {7}}), ArgumentError);
 }
 
 TEST(CsvTable, IsMadeOfColumnsOfOneSize) {
