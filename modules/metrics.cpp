@@ -40,9 +40,11 @@ Tensor accuracy(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
 
 void require_finite(double loss, std::int64_t step, SourceLoc loc) {
   if (!std::isfinite(loss)) {
-    throw_error(Error{.code = ErrorCode::non_finite,
-                      .text = fmt::format("the loss of step {} is {}", step, loss),
-                      .location = loc});
+    throw_error(
+        Error{.code = ErrorCode::non_finite,
+              .text = fmt::format(
+                  "the loss of step {} is {}", step, std::isnan(loss) ? std::fabs(loss) : loss),
+              .location = loc});
   }
 }
 

@@ -185,13 +185,14 @@ void CoordinatorLoop::note_loss(Step& step, const BucketArrival& arrival) {
   rank.weight = arrival.weight;
   const bool is_loss_finite = std::isfinite(rank.loss);
   if (!is_loss_finite || !std::isfinite(rank.weight)) {
+    const double what = is_loss_finite ? rank.weight : rank.loss;
     fail(step,
          coordinator::shared({.code = ErrorCode::non_finite,
                               .text = fmt::format("step {}: the loss{} of {} is {}",
                                                   arrival.step,
                                                   is_loss_finite ? "'s weight" : "",
                                                   step.names->at(index),
-                                                  is_loss_finite ? rank.weight : rank.loss)}));
+                                                  std::isnan(what) ? std::fabs(what) : what)}));
   }
 }
 

@@ -64,7 +64,7 @@ TEST(Embedding, RefusesSizesAndNamesTheUsersLine) {
     FAIL() << "floats are no index";
   } catch (const DtypeError& error) {
     EXPECT_EQ(error.error().location.line, line);
-    EXPECT_THAT(error.error().text, HasSubstr("embedding: the index must be i32 or i64"));
+    EXPECT_THAT(error.error().text, HasSubstr("Embedding: the index must be i32 or i64"));
   }
 }
 

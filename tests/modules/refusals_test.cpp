@@ -1,12 +1,21 @@
 // What modules refuse: each refusal names the line that asked and, where there is one, the
 // parameter.
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
+#include <hearth/modules/group_norm.hpp>
+#include <hearth/modules/gru.hpp>
+#include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lstm.hpp>
 #include <hearth/modules/metrics.hpp>
+#include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
+#include <hearth/modules/transformer_encoder_layer.hpp>
 
 #include "test_runtime.hpp"
 
@@ -14,7 +23,9 @@
 #include <hearth/runtime/ops.hpp>
 
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,6 +35,7 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 template <class Fn>
 Error refusal(const Fn& fn) {
@@ -79,11 +91,75 @@ TEST(Refusals, AWrongInputNamesTheParameterThatItMet) {
     (void)block.inner.forward(zeros(test.cpu, {3, 4}, DType::f64));
   });
   EXPECT_EQ(type.code, ErrorCode::dtype_mismatch);
-  EXPECT_EQ(type.module_path, "encoder.inner.weight")
-      << "the view of a parameter is called like it";
+  EXPECT_EQ(type.text, "Linear: needs f32 as its weights are, got f64[3, 4]");
+  EXPECT_EQ(type.module_path, "encoder.inner");
   const Error away = refusal([&] { (void)block.inner.forward(zeros(test.reference, {3, 4})); });
   EXPECT_EQ(away.code, ErrorCode::device_mismatch);
-  EXPECT_EQ(away.module_path, "encoder.inner.weight");
+  EXPECT_EQ(away.module_path, "encoder.inner.weight")
+      << "the view of a parameter is called like it";
+}
+
+// Of a wrong type, on another device, a number, empty: a program that wrote Linear reads no matmul.
+TEST(Refusals, ALayerIsCalledByItsNameWhateverOpsItIsMadeOf) {
+  TestRuntime test;
+  Generator generator(1);
+  const Linear linear({.in = 4, .out = 2}, test.cpu, generator);
+  const Conv1d conv1d({.in = 1, .out = 2}, test.cpu, generator);
+  const Conv2d conv2d({.in = 1, .out = 2}, test.cpu, generator);
+  const LayerNorm layer_norm({.shape = {4}}, test.cpu);
+  const RmsNorm rms_norm({.shape = {4}}, test.cpu);
+  const GroupNorm group_norm({.groups = 2, .channels = 4}, test.cpu);
+  const BatchNorm2d batch_norm({.channels = 2}, test.cpu);
+  const Lstm lstm({.in = 4, .hidden = 3}, test.cpu, generator);
+  const Gru gru({.in = 4, .hidden = 3}, test.cpu, generator);
+  const MultiHeadAttention attention({.width = 4, .heads = 2}, test.cpu, generator);
+  const TransformerEncoderLayer encoder({.width = 4, .heads = 2}, test.cpu, generator);
+  const auto expect_named = [&](const std::string& name, const Shape& shape, const auto& forward) {
+    const Tensor right = zeros(test.cpu, shape);
+    static_cast<void>(forward(right));
+    EXPECT_THAT(refusal([&] { static_cast<void>(forward(2.0)); }).text, StartsWith(name + ": "));
+    for (const Tensor& wrong : {right.to(DType::i64), right.to(test.reference), Tensor()}) {
+      EXPECT_THAT(refusal([&] { static_cast<void>(forward(wrong)); }).text,
+                  StartsWith(name + ": "));
+    }
+  };
+  const auto of = [](const auto& layer) { return [&](const Arg& x) { return layer.forward(x); }; };
+  expect_named("Linear", {2, 4}, of(linear));
+  expect_named("Conv1d", {1, 1, 8}, of(conv1d));
+  expect_named("Conv2d", {1, 1, 8, 8}, of(conv2d));
+  expect_named("LayerNorm", {2, 4}, of(layer_norm));
+  expect_named("RmsNorm", {2, 4}, of(rms_norm));
+  expect_named("GroupNorm", {2, 4, 3}, of(group_norm));
+  expect_named(
+      "BatchNorm2d", {2, 2, 3, 3}, [&](const Arg& x) { return batch_norm.forward(x, Mode::eval); });
+  expect_named("Lstm", {2, 3, 4}, [&](const Arg& x) { return lstm.run(x).output; });
+  expect_named("Gru", {2, 3, 4}, [&](const Arg& x) { return gru.run(x).output; });
+  expect_named("MultiHeadAttention", {2, 3, 4}, of(attention));
+  expect_named("TransformerEncoderLayer", {2, 3, 4}, [&](const Arg& x) {
+    return encoder.forward(x, Mode::eval);
+  });
+}
+
+TEST(Refusals, ALossThatIsNoNumberIsNamedAsOne) {
+  TestRuntime test;
+  Generator generator(1);
+  const Linear model({.in = 4, .out = 2}, test.cpu, generator);
+  const auto step = [&](const auto& loss) {
+    return refusal([&] {
+      (void)value_and_grad(model, [&](const Linear& m) {
+        return loss(m.forward(ones(test.cpu, {3, 4})));
+      });
+    });
+  };
+  const Error rows = step([](const Tensor& outputs) { return outputs; });
+  EXPECT_EQ(rows.code, ErrorCode::shape_mismatch);
+  EXPECT_EQ(
+      rows.text,
+      "value_and_grad: the loss must be one number, not f32[3, 2]: return its mean() or sum()");
+  EXPECT_EQ(step([](const Tensor& outputs) { return argmax(outputs); }).text,
+            "value_and_grad: the loss must be a float, not i64[]");
+  EXPECT_EQ(step([](const Tensor& /*outputs*/) { return Tensor(); }).text,
+            "value_and_grad: the loss is an empty tensor");
 }
 
 TEST(Refusals, AStepWithTheGradientsOfAnotherModelNamesItsLine) {

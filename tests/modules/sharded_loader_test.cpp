@@ -6,6 +6,7 @@
 #include <hearth/modules/dataset.hpp>
 
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,8 @@
 
 namespace hearth {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// Example i has the input i and the target -i.
 class Numbers final : public Dataset {
@@ -46,6 +49,30 @@ std::vector<std::int64_t> inputs_of(const std::vector<HostBatch>& shards) {
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;
+}
+
+TEST(ShardedLoader, IsCalledByItsNameInWhatItsLoadersRefuse) {
+  TestRuntime test;
+  Numbers data(6);
+  const auto refusal = [](const auto& fn) -> std::string {
+    try {
+      fn();
+    } catch (const Exception& error) {
+      return error.error().text;
+    }
+    return "nothing refused";
+  };
+  Executor& executor = test.runtime.executor();
+  EXPECT_EQ(refusal([&] { ShardedLoader(data, executor, {.batch_size = 0}, 2); }),
+            "ShardedLoader: batch_size is 0, but must be 1 or more");
+  EXPECT_EQ(refusal([&] { DataLoader(data, executor, {.batch_size = 0}); }),
+            "DataLoader: batch_size is 0, but must be 1 or more");
+  EXPECT_EQ(refusal([&] { ShardedLoader(data, executor, {.name = "Feed"}, 0); }),
+            "Feed: the world is 0, but must be 1 rank or more");
+  data.broken = 0;
+  ShardedLoader sharded(data, executor, {.shuffle = false}, 2);
+  EXPECT_THAT(refusal([&] { static_cast<void>(sharded.next()); }),
+              HasSubstr("ShardedLoader: batch 0 of epoch 0 of"));
 }
 
 TEST(ShardedLoader, TheShardsTogetherAreTheBatchOfOneLoader) {

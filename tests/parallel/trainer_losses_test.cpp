@@ -134,6 +134,32 @@ TEST_F(LossObjects, ShapesThatDifferAreRefusedWhereTheLossWasMade) {
   expect_refused(BinaryCrossEntropyWithLogitsLoss(), "BinaryCrossEntropyWithLogitsLoss", __LINE__);
 }
 
+TEST_F(LossObjects, AreNamedInWhatTheirFunctionsRefuse) {
+  const auto refusal = [](const auto& loss, const Tensor& outputs, const Tensor& targets) {
+    try {
+      static_cast<void>(loss(outputs, targets));
+    } catch (const ArgumentError& error) {
+      return error.error().text;
+    }
+    return std::string("nothing refused");
+  };
+  const Tensor rows = zeros(device, {2, 3});
+  const Tensor three = Tensor::from(device, {1, 2, 0}, {3});
+  EXPECT_EQ(
+      refusal(CrossEntropyLoss({.ignore_index = 0}), rows, three),
+      "CrossEntropyLoss: targets must be [2], are i32[3]: logits f32[2, 3], classes on axis 1");
+  EXPECT_THAT(refusal(CrossEntropyLoss(), rows, zeros(device, {2})),
+              HasSubstr("CrossEntropyLoss: targets must be i32 or i64"));
+  EXPECT_THAT(refusal(NegativeLogLikelihoodLoss(), rows, zeros(device, {2})),
+              HasSubstr("NegativeLogLikelihoodLoss: targets must be i32 or i64"));
+  EXPECT_THAT(refusal(MeanSquaredLoss(), three, three),
+              HasSubstr("MeanSquaredLoss: does not take"));
+  EXPECT_THAT(refusal(BinaryCrossEntropyWithLogitsLoss({.positive_weight = ones(device, {5})}),
+                      zeros(device, {2}),
+                      zeros(device, {2})),
+              HasSubstr("BinaryCrossEntropyWithLogitsLoss: positive_weight must broadcast"));
+}
+
 TEST_F(LossObjects, OptionsThatMakeNoSenseAreRefused) {
   for (const double delta : {0.0, -1.0, std::nan("")}) {
     try {

@@ -30,6 +30,7 @@ namespace {
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Trainer, LearnsDigitsAndLeavesAModelAFigureFileAndAReport) {
@@ -347,6 +348,12 @@ TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
   };
   expect_refused("epochs is 0", [](TrainerOptions& o) { o.epochs = 0; });
   expect_refused("accumulate is 0", [](TrainerOptions& o) { o.accumulate = 0; });
+  expect_refused("Trainer: batch_size is 0, but must be 1 or more",
+                 [](TrainerOptions& o) { o.batch_size = 0; });
+  expect_refused("Trainer: loader_workers is -1, but must be 0 or more",
+                 [](TrainerOptions& o) { o.loader_workers = -1; });
+  expect_refused("Trainer: loader_deadline must be above 0",
+                 [](TrainerOptions& o) { o.loader_deadline = {}; });
   expect_refused("there is no metric 'F1' to watch; there are: accuracy", [](TrainerOptions& o) {
     o.metrics = {accuracy_metric()};
     o.watch = "F1";
@@ -482,6 +489,29 @@ TEST(Trainer, TakesALossFunctionThatHasOverloads) {
   EXPECT_EQ(loss, loss_with([](const Tensor& outputs, const Tensor& targets) {
               return cross_entropy(outputs, targets);
             }));
+}
+
+// In training, before it and in evaluate(): nobody wrote item().
+TEST(Trainer, ALossThatIsNoNumberIsRefusedAsOne) {
+  const Digits digits;
+  const auto rows = [](const Tensor& outputs, const Tensor& targets) {
+    return cross_entropy_per_row(outputs, targets);
+  };
+  Trainer<DigitNet> trainer(
+      digits.runtime, DigitNet(digits.options.devices.front()), rows, digits.options);
+  const auto expect_refused = [](const auto& fn) {
+    try {
+      fn();
+      ADD_FAILURE() << "losses of rows";
+    } catch (const Exception& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Trainer: the loss must be one number, not f"));
+      EXPECT_THAT(error.what(), HasSubstr("return its mean() or sum()"));
+      EXPECT_THAT(error.what(), Not(HasSubstr("item")));
+    }
+  };
+  expect_refused([&] { trainer.fit(digits.train); });
+  expect_refused([&] { trainer.fit(digits.train, digits.test); });
+  expect_refused([&] { static_cast<void>(trainer.evaluate(digits.test)); });
 }
 
 TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
