@@ -124,7 +124,7 @@ TEST_F(CallLines, OfWhatATrainerFinds) {
       {"Linear", __LINE__, __LINE__, [&] { narrow.fit(data); }},
       {"Linear", __LINE__, __LINE__, [&] { layered.fit(data); }},
       {"Linear", __LINE__, __LINE__, [&] { static_cast<void>(narrow.evaluate(data)); }},
-      {"one element", __LINE__, __LINE__, [&] { of_whole.fit(data); }},
+      {"one number", __LINE__, __LINE__, [&] { of_whole.fit(data); }},
       {"comes from none", __LINE__, __LINE__, [&] { of_constant.fit(data); }},
       {"is nan", __LINE__, __LINE__, [&] { of_nan.fit(data); }},
       {"matmul", __LINE__, broken_line, [&] { of_broken.fit(data); }},

@@ -135,9 +135,9 @@ TEST_F(LossObjects, ShapesThatDifferAreRefusedWhereTheLossWasMade) {
 }
 
 TEST_F(LossObjects, AreNamedInWhatTheirFunctionsRefuse) {
-  const auto refusal = [](const auto& loss, const Tensor& outputs, const Tensor& targets) {
+  const auto refusal = [](const auto& loss, const Tensor& given, const Tensor& wanted) {
     try {
-      static_cast<void>(loss(outputs, targets));
+      static_cast<void>(loss(given, wanted));
     } catch (const ArgumentError& error) {
       return error.error().text;
     }
