@@ -121,28 +121,37 @@ std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
   return rows;
 }
 
-// Names the first text, or else the first value: all of them may look like numbers.
-void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
-  if (column.type != CsvType::text) {
-    return;
-  }
+// The first value of which that is so, or else the first one; none where all are missing.
+template <class Is>
+std::optional<std::int64_t> first_of(const CsvTable& table, const CsvColumn& column, const Is& is) {
   std::optional<std::int64_t> first;
   for (std::int64_t row = 0; row < table.row_count(); ++row) {
     if (misses(column, row)) {
       continue;
     }
-    if (is_no_number(column.text(row))) {
-      first = row;
-      break;
+    if (is(row)) {
+      return row;
     }
     first = first.value_or(row);
   }
-  const std::string which =
-      first ? fmt::format(": '{}', {}", column.text(*first), table.place_of(*first)) : "";
-  refuse_table(fmt::format("column '{}' had numbers in the rows that trained, and has texts here{}",
-                           column.name,
-                           which),
-               loc);
+  return first;
+}
+
+// The value and its place, at the end of an error.
+std::string shown(const CsvTable& table, const CsvColumn& column, std::optional<std::int64_t> row) {
+  return row ? fmt::format(": '{}', {}", column.text(*row), table.place_of(*row)) : "";
+}
+
+void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
+  if (column.type == CsvType::text) {
+    const auto first =
+        first_of(table, column, [&](std::int64_t row) { return is_no_number(column.text(row)); });
+    refuse_table(
+        fmt::format("column '{}' had numbers in the rows that trained, and has texts here{}",
+                    column.name,
+                    shown(table, column, first)),
+        loc);
+  }
 }
 
 }  // namespace
@@ -215,7 +224,12 @@ void TableEncoder::learn_target(const CsvTable& table, const TableOptions& optio
   target_ = {.column = options.target};
   if (column.type == CsvType::text || options.target_is_class) {
     if (column.type == CsvType::real) {
-      refuse_table(fmt::format("the classes in column '{}' are no whole numbers", column.name),
+      const auto first = first_of(table, column, [&](std::int64_t row) {
+        return column.number(row) != std::floor(column.number(row));
+      });
+      refuse_table(fmt::format("the classes in column '{}' are no whole numbers{}",
+                               column.name,
+                               shown(table, column, first)),
                    loc);
     }
     classes_ = distinct(column);

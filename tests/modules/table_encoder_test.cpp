@@ -97,9 +97,10 @@ TEST(TableEncoder, NumbersClasses) {
   const CsvTable texts = parse_csv("x,label\n1,no\n2,yes\n");
   EXPECT_THAT(TableEncoder(texts, {.target = "label"}).classes(), ElementsAre("no", "yes"));
   EXPECT_THAT(refusal([&] {
-                TableEncoder(parse_csv("x,y\n1,0.5\n"), {.target = "y", .target_is_class = true});
+                TableEncoder(parse_csv("x,y\n1,2\n1,0.5\n"),
+                             {.target = "y", .target_is_class = true});
               }),
-              HasSubstr("no whole numbers"));
+              HasSubstr("the classes in column 'y' are no whole numbers: '0.5', text: line 3"));
 }
 
 TEST(TableEncoder, TreatsMissingValuesAsTold) {
