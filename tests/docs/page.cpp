@@ -14,12 +14,12 @@ constexpr std::string_view kHidden = "<!-- test";
 constexpr std::string_view kHiddenEnd = "-->";
 
 // How a block of a Doxygen page begins and ends.
-struct Command {
+struct DoxygenBlock {
   std::string_view begin;
   std::string_view end;
   std::string_view language;
 };
-constexpr std::array<Command, 2> kCommands{
+constexpr std::array<DoxygenBlock, 2> kDoxygenBlocks{
     {{"\\code", "\\endcode", "cpp"}, {"\\verbatim", "\\endverbatim", "text"}}};
 
 std::vector<std::string> words_of(std::string_view line) {
@@ -71,10 +71,10 @@ Page parse_page(std::string name, std::string_view text) {
       }
       continue;
     }
-    const auto* const command = std::ranges::find(kCommands, line, &Command::begin);
-    if (command != kCommands.end()) {
-      page.blocks.push_back({.language = std::string(command->language), .line = number + 1});
-      end = command->end;
+    const auto* const marks = std::ranges::find(kDoxygenBlocks, line, &DoxygenBlock::begin);
+    if (marks != kDoxygenBlocks.end()) {
+      page.blocks.push_back({.language = std::string(marks->language), .line = number + 1});
+      end = marks->end;
       continue;
     }
     if (line.starts_with(kFence)) {
