@@ -1,6 +1,6 @@
 // The name under which a mistake is reported: a layer, a loss or an op that is made of ops with
-// other names reports what these refuse under its own, which is what the program wrote. Threads:
-// any; nothing is kept.
+// other names reports what these refuse under its own, which is what the program wrote.
+// Header-internal. Stateless. Threads: any.
 #pragma once
 
 #include <string_view>

@@ -243,8 +243,13 @@ class PageWriter {
     const std::string name = "Program" + std::to_string(++tests_);
     body_.line("namespace docs_" + identifier(page_.name) + "_" + name + " {");
     std::vector<Line> lines;
+    bool is_main = false;
     for (std::size_t i = 0; i < block.lines.size(); ++i) {
       std::string text = block.lines[i];
+      if (is_main && text == "}") {
+        text = "return 0; }";  // a main() may leave it out
+        is_main = false;
+      }
       if (text.starts_with("#include ")) {
         includes_.insert(text);
         continue;
@@ -254,6 +259,7 @@ class PageWriter {
           refuse(page_, block.line + static_cast<int>(i), "only `int main()` can be called");
         }
         text.replace(0, std::string_view("int main()").size(), "int docs_main()");
+        is_main = true;
       }
       lines.push_back({.text = text, .number = block.line + static_cast<int>(i)});
     }

@@ -96,6 +96,11 @@ TEST(Programs, TheEndOfAnExampleIsLeftToIt) {
   EXPECT_THAT(program("```cpp\n}\n```\n", {example}), HasSubstr("Part1")) << "not any end";
 }
 
+TEST(Programs, AMainNeedsNoReturn) {
+  EXPECT_THAT(program("```cpp\nstruct A {\n}\nint main() {\n  a();\n}\n```\n"),
+              HasSubstr("struct A {\n}\nint docs_main() {\n  a();\nreturn 0; }\n"));
+}
+
 TEST(Programs, WhatABlockPrintsStandsBehindIt) {
   EXPECT_THAT(program("```cpp\na();\n```\n```text\n3 \"4\"\n```\n"),
               HasSubstr(R"(expect_output(5, "3 \"4\"\n)"));
