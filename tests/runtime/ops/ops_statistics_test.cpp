@@ -98,7 +98,8 @@ TEST_F(StatisticsTest, TopkCountsAxesFromBothEndsAndKnowsItsOwn) {
 }
 
 TEST_F(StatisticsTest, TopkTakesNaNForTheLargestEitherWay) {
-  const TopK least = topk(f64({NAN, 2, -INFINITY, NAN}, {4}), 3, {.largest = false});
+  const TopK least = topk(
+      f64({NAN, 2, -std::numeric_limits<double>::infinity(), NAN}, {4}), 3, {.largest = false});
   EXPECT_THAT(integers(least.positions), ElementsAre(2, 1, 0));
   EXPECT_THAT(integers(topk(f64({-0.0, 0.0, 0.0}, {3}), 3).positions), ElementsAre(0, 1, 2));
 }
