@@ -165,9 +165,14 @@ std::vector<DeclaredFunction> functions_in(std::string_view header) {
       doc = line.starts_with("template") || line.starts_with(" ") ? doc : "";
       continue;
     }
+    static constexpr std::string_view kRefused = ") = delete;";
     while (text.find(");") == std::string::npos && text.find(") {") == std::string::npos &&
-           i + 1 < lines.size()) {
+           text.find(kRefused) == std::string::npos && i + 1 < lines.size()) {
       text += " " + trimmed(lines[++i]);
+    }
+    if (text.ends_with(kRefused)) {
+      doc = "";
+      continue;
     }
     const std::size_t mark = text.find("///<");
     if (mark != std::string::npos) {
