@@ -133,9 +133,9 @@ class Backend {
     static_cast<void>(call);
     return {};
   }
-  /// A call like this one comes soon: what submit() of it would have to make may be made until then,
-  /// by other threads. The bytes of its operands are not looked at. A call that never comes costs
-  /// time alone.
+  /// A call like this one comes soon: what submit() of it would have to make may be made until
+  /// then, by other threads. The bytes of its operands are not looked at. A call that never comes
+  /// costs time alone.
   virtual void foresee(const KernelCall& call) { static_cast<void>(call); }
   /// Whether submit() of this call would find its kernel made, so that it need not wait for a
   /// compilation. The bytes of its operands are not looked at.

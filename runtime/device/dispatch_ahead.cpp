@@ -109,6 +109,7 @@ void Dispatch::foresee_all(LaneState& lane) {
   LayoutsToCome layouts(handles_, endpoint_.tables());
   std::vector<std::pair<std::uint64_t, OpView>> kernels;
   std::vector<TensorView> views;
+  lane.foreseen = std::max(lane.foreseen, lane.lane->at(0).sequence + 1);  // that one waits itself
   for (std::uint64_t ahead = 0; ahead < kMostRecords; ++ahead) {
     const OpRecord* const record = lane.lane->peek(ahead);
     if (record == nullptr) {
