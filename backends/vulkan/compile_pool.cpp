@@ -46,24 +46,6 @@ CompilePool::~CompilePool() {
 }
 
 void CompilePool::add(std::shared_ptr<PipelineJob> job) {
-  add([maker = maker_, job = std::move(job)] { job->run(*maker); });
-}
-
-void CompilePool::make_recent() {
-  if (maker_->recent().empty()) {
-    return;
-  }
-  add([maker = maker_, has_ended = has_ended_] {
-    for (const RecentShader& shader : maker->recent()) {
-      if (has_ended->load(std::memory_order_acquire)) {  // partner: ~CompilePool
-        return;
-      }
-      maker->make_ahead(shader);
-    }
-  });
-}
-
-void CompilePool::add(Job job) {
   if (threads_.empty()) {
     start();
   }
@@ -83,10 +65,10 @@ void CompilePool::start() {
         OwnedThreadOptions{.subject = "a thread that makes pipelines",
                            .observe = [] { return std::string("makes one"); },
                            .limit = kLongestRest},
-        [jobs = jobs_, has_ended = has_ended_] {
-          while (std::optional<Job> job = jobs->pop(Deadline::never())) {
+        [maker = maker_, jobs = jobs_, has_ended = has_ended_] {
+          while (const auto job = jobs->pop(Deadline::never())) {
             if (!has_ended->load(std::memory_order_acquire)) {  // partner: ~CompilePool
-              (*job)();
+              (*job)->run(*maker);
             }
           }
         }));

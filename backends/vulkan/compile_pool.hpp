@@ -14,7 +14,6 @@
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
-#include <hearth/runtime/base/unique_function.hpp>
 
 #include "pipeline_maker.hpp"
 
@@ -54,14 +53,10 @@ class CompilePool final {
 
   /// Errors: those of Executor::spawn.
   void add(std::shared_ptr<PipelineJob> job);
-  /// One thread makes what the program's last run asked for, one after the other. Errors: as add().
-  void make_recent();
 
  private:
-  using Job = UniqueFunction<void()>;
-  using Jobs = Mailbox<Job>;
+  using Jobs = Mailbox<std::shared_ptr<PipelineJob>>;
 
-  void add(Job job);
   void start();
 
   Executor& executor_;

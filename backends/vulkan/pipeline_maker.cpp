@@ -8,6 +8,7 @@
 
 #include "cooperative_matrix.hpp"
 
+#include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
 
@@ -16,9 +17,6 @@ namespace {
 
 constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
 constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
-constexpr FileFormat kRecent{.magic = {'H', 'V', 'K', 'L', 'A', 'S', 'T', '0'}, .version = 1};
-/// A training with a large model has some hundreds.
-constexpr std::size_t kMostRecent = 1024;
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -58,8 +56,7 @@ void PipelineMaker::load() {
             read_checked_file(folder_ / (device_->fingerprint() + ".pipelines"), kPipelines);
         file.has_value()) {
       pipelines = std::move(file).value();
-      loaded_size_ = pipelines.size();
-      saved_size_ = loaded_size_;
+      saved_size_ = pipelines.size();
     }
   }
   VkPipelineCacheCreateInfo info{};
@@ -70,66 +67,10 @@ void PipelineMaker::load() {
       VK_SUCCESS) {
     cache_ = VK_NULL_HANDLE;  // the driver works without one
   }
-  load_recent();
-}
-
-// Programs are told apart by where they lie: one that was built anew asks for much the same.
-std::filesystem::path PipelineMaker::recent_path() const {
-  std::error_code error;
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  return folder_ /
-         fmt::format("{}-{:016x}.recent", device_->fingerprint(), xxh64(bytes_of(program)));
-}
-
-void PipelineMaker::load_recent() {
-  if (folder_.empty()) {
-    return;
-  }
-  const auto file = read_checked_file(recent_path(), kRecent);
-  if (!file.has_value()) {
-    return;
-  }
-  std::vector<std::uint64_t> words(std::min(file.value().size() / sizeof(std::uint64_t),  //
-                                            2 * kMostRecent));
-  std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint64_t));
-  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
-    recent_.push_back(
-        {words[i], words[i + 1] == 0 ? CooperativeFactor::f16 : CooperativeFactor::bf16});
-  }
-}
-
-// What this run did not ask for stays behind what it did: a program need not do the same each time.
-Status PipelineMaker::save_recent() {
-  std::vector<RecentShader> all;
-  {
-    const MutexLock lock(mutex_);
-    all = asked_;
-  }
-  if (folder_.empty() || all.empty()) {
-    return {};
-  }
-  const auto add = [&](const RecentShader& shader) {
-    if (std::ranges::find(all, shader.hash, &RecentShader::hash) == all.end()) {
-      all.push_back(shader);
-    }
-  };
-  std::ranges::for_each(recent_, add);
-  all.resize(std::min(all.size(), kMostRecent));
-  if (std::ranges::equal(all, recent_, {}, &RecentShader::hash, &RecentShader::hash)) {
-    return {};
-  }
-  std::vector<std::uint64_t> words;
-  for (const RecentShader& shader : all) {
-    words.push_back(shader.hash);
-    words.push_back(shader.factor == CooperativeFactor::bf16 ? 1 : 0);
-  }
-  HEARTH_TRY_STATUS(make_folder(folder_));
-  return write_checked_file(recent_path(), kRecent, std::as_bytes(std::span(words)));
 }
 
 PipelineMaker::~PipelineMaker() {
   static_cast<void>(save());  // the next process compiles again what is not there
-  static_cast<void>(save_recent());
   const DeviceApi& api = device_->api();
   for (const VkPipeline pipeline : made_) {
     api.vkDestroyPipeline(device_->handle(), pipeline, nullptr);
@@ -178,31 +119,21 @@ Status PipelineMaker::save() {
   return {};
 }
 
-// A file that is damaged is written anew.
-std::optional<SpirvModule> PipelineMaker::kept_module(std::uint64_t hash) const {
-  if (folder_.empty()) {
-    return std::nullopt;
-  }
-  const auto file = read_checked_file(path_of(hash), kModules);
-  if (!file.has_value()) {
-    return std::nullopt;
-  }
-  SpirvModule words(file.value().size() / sizeof(std::uint32_t));
-  std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
-  return words;
-}
-
-Result<PipelineMaker::Module> PipelineMaker::module_of(ShaderFamily family,
-                                                       const std::string& text,
-                                                       std::uint64_t hash) {
+Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family, const std::string& text) {
+  const std::uint64_t hash = xxh64(bytes_of(text));
   {
     const MutexLock lock(mutex_);
     if (const auto found = unsaved_.find(hash); found != unsaved_.end()) {
-      return Module{.words = found->second, .is_kept = true};
+      return found->second;
     }
   }
-  if (std::optional<SpirvModule> kept = kept_module(hash)) {
-    return Module{.words = *std::move(kept), .is_kept = true};
+  if (!folder_.empty()) {
+    // A file that is damaged is written anew.
+    if (const auto file = read_checked_file(path_of(hash), kModules); file.has_value()) {
+      SpirvModule words(file.value().size() / sizeof(std::uint32_t));
+      std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
+      return words;
+    }
   }
 #ifdef HEARTH_ASSERTS
   constexpr bool kValidates = true;
@@ -216,7 +147,7 @@ Result<PipelineMaker::Module> PipelineMaker::module_of(ShaderFamily family,
   const MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
-  return Module{.words = std::move(module)};
+  return module;
 }
 
 // Whether this one may be made, by the plan of a test.
@@ -230,71 +161,15 @@ Status PipelineMaker::begin() {
                .text = fmt::format("compilation {} fails as planned", begun_)};
 }
 
-VkPipeline PipelineMaker::take_made_ahead(const RecentShader& shader) {
-  const MutexLock lock(mutex_);
-  asked_.push_back(shader);
-  const auto found = ahead_.find(shader.hash);
-  if (found == ahead_.end()) {
-    return VK_NULL_HANDLE;
-  }
-  ++counts_.pipelines;
-  ++counts_.made_ahead;
-  return found->second;
-}
-
 Result<VkPipeline> PipelineMaker::pipeline(ShaderFamily family, const std::string& text) {
   HEARTH_TRY_STATUS(begin());
-  const RecentShader shader{
-      .hash = xxh64(bytes_of(text)),
-      .factor = is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16};
-  if (const VkPipeline made = take_made_ahead(shader); made != VK_NULL_HANDLE) {
-    return made;
+  HEARTH_TRY(SpirvModule words, module_of(family, text));
+  if (has_cooperative_matrices(words)) {
+    HEARTH_TRY(
+        words,
+        rewrite_cooperative(
+            words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
   }
-  HEARTH_TRY(const Module module, module_of(family, text, shader.hash));
-  HEARTH_TRY(const VkPipeline pipeline, make_pipeline(module, shader.factor));
-  const MutexLock lock(mutex_);
-  ++counts_.pipelines;
-  has_new_pipelines_ = true;
-  return pipeline;
-}
-
-void PipelineMaker::make_ahead(const RecentShader& shader) noexcept {
-  try {
-    std::optional<SpirvModule> words = kept_module(shader.hash);
-    if (!words) {
-      return;
-    }
-    const Result<VkPipeline> pipeline =
-        make_pipeline({.words = *std::move(words), .is_kept = true}, shader.factor);
-    if (pipeline.has_value()) {
-      const MutexLock lock(mutex_);
-      ahead_.emplace(shader.hash, pipeline.value());
-    }
-  } catch (const std::exception&) {
-    // Without host memory it is made when it is asked for, and fails there.
-  }
-}
-
-Result<VkPipeline> PipelineMaker::make_pipeline(const Module& module, CooperativeFactor factor) {
-  const auto make = [&]() -> Result<VkPipeline> {
-    if (!has_cooperative_matrices(module.words)) {
-      return create(module.words);
-    }
-    HEARTH_TRY(const SpirvModule rewritten, rewrite_cooperative(module.words, factor));
-    return create(rewritten);
-  };
-  const auto make_kept = [&] {
-    const MutexLock lock(kept_mutex_);
-    return make();
-  };
-  const bool is_known = module.is_kept && loaded_size_ > 0 && !device_->physical().is_cpu();
-  HEARTH_TRY(const VkPipeline pipeline, is_known ? make_kept() : make());
-  const MutexLock lock(mutex_);
-  made_.push_back(pipeline);
-  return pipeline;
-}
-
-Result<VkPipeline> PipelineMaker::create(const SpirvModule& words) const {
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
@@ -318,6 +193,10 @@ Result<VkPipeline> PipelineMaker::create(const SpirvModule& words) const {
   if (result != VK_SUCCESS) {
     return device_->failed("vkCreateComputePipelines", result);
   }
+  const MutexLock lock(mutex_);
+  made_.push_back(pipeline);
+  ++counts_.pipelines;
+  has_new_pipelines_ = true;
   return pipeline;
 }
 

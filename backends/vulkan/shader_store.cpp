@@ -7,16 +7,11 @@ namespace hearth::vulkan {
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
                                                        Executor* executor,
                                                        std::vector<std::uint64_t> failing) {
-  // A driver in software compiles anew in each process, and with the program's own cores.
-  const bool keeps_pipelines = !device->physical().is_cpu();
   HEARTH_TRY(std::shared_ptr<PipelineMaker> maker,
              PipelineMaker::make(std::move(device), std::move(failing)));
   std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker)));  // NOLINT
   if (executor != nullptr) {
     store->pool_ = std::make_unique<CompilePool>(*executor, store->maker_);
-    if (keeps_pipelines) {
-      store->pool_->make_recent();
-    }
   }
   return store;
 }
