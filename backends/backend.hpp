@@ -133,6 +133,16 @@ class Backend {
     static_cast<void>(call);
     return {};
   }
+  /// A call like this one comes soon: what submit() of it would have to make may be made until
+  /// then, by other threads. The bytes of its operands are not looked at. A call that never comes
+  /// costs time alone.
+  virtual void foresee(const KernelCall& call) { static_cast<void>(call); }
+  /// Whether submit() of this call would find its kernel made, so that it need not wait for a
+  /// compilation. The bytes of its operands are not looked at.
+  [[nodiscard]] virtual bool has_kernel(const KernelCall& call) {
+    static_cast<void>(call);
+    return true;
+  }
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.
   [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;

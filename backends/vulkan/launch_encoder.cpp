@@ -16,6 +16,10 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
                                ShaderText text,
                                const ParameterBlock& parameters,
                                Grid grid) {
+  if (terms_.only_asks) {
+    is_compiling_ = is_compiling_ || !shaders_.has(key);
+    return {};
+  }
   // Once it has recorded something the launch has to be whole: then it waits.
   const bool may_come_later = terms_.may_come_later && dispatches_ == 0;
   HEARTH_TRY(const VkPipeline pipeline,

@@ -17,6 +17,8 @@ namespace hearth::vulkan {
 /// What a launch brings beside its operands.
 struct LaunchTerms {
   bool records = true;  ///< false: it only makes pipelines.
+  /// It makes none: is_compiling() says whether it would have to.
+  bool only_asks = false;
   /// It records nothing where its first pipeline is not made yet: is_compiling() then says so.
   bool may_come_later = false;
   std::uint64_t cell = 0;

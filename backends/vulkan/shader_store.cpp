@@ -41,4 +41,9 @@ Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderTex
   return VkPipeline{VK_NULL_HANDLE};
 }
 
+bool ShaderStore::has(const ShaderKey& key) const {
+  const auto found = made_.find(key);
+  return found != made_.end() && (found->second.job == nullptr || found->second.job->is_done());
+}
+
 }  // namespace hearth::vulkan

@@ -30,6 +30,8 @@ class ShaderStore final {
   [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, ShaderText text);
   /// The same, but null while the pool makes it.
   [[nodiscard]] Result<VkPipeline> pipeline_if_made(const ShaderKey& key, ShaderText text);
+  /// Whether it is made, or has failed.
+  [[nodiscard]] bool has(const ShaderKey& key) const;
   [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
 

@@ -94,6 +94,7 @@ struct VulkanBackend::Parts {
   [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after);
   [[nodiscard]] Status clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
+  [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
   [[nodiscard]] bool has_ended(const TimelinePoint& point,
                                const Needs& reached,
                                std::uint64_t downloads) const noexcept {
@@ -235,7 +236,6 @@ bool VulkanBackend::may_alias(OpKind kind, int input_index) const noexcept {
   return row.may_alias != nullptr && row.may_alias(kind, input_index);
 }
 
-// Encodes the call for its pipelines alone.
 Status VulkanBackend::prepare(const KernelCall& call) {
   if (Support support = supports(call); !support.yes) {
     return Error{.code = ErrorCode::unsupported,
@@ -243,7 +243,20 @@ Status VulkanBackend::prepare(const KernelCall& call) {
                  .op = std::string(name(call.op.kind())),
                  .device = parts_->info.name};
   }
-  // An update's launch comes with guards, which make another shader.
+  return parts_->encode_nothing(call, {.records = false});
+}
+
+// That the pool takes no job is found again where the kernel is needed.
+void VulkanBackend::foresee(const KernelCall& call) {
+  if (parts_->shaders->has_pool() && supports(call).yes) {
+    parts_->encoder->forget_dispatches();
+    static_cast<void>(parts_->encode_nothing(call, {.records = false, .may_come_later = true}));
+  }
+}
+
+// Encodes the call for its pipelines alone. An update's launch comes with guards, which make
+// another shader.
+Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms terms) {
   static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
     std::array<std::int8_t, kMostGroupOutputs> inputs{};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -253,20 +266,30 @@ Status VulkanBackend::prepare(const KernelCall& call) {
   }();
   constexpr std::uint64_t kSomeGuard = 4;
   if (is_update(call.op.record())) {
-    if (!std::exchange(parts_->has_guard_kernel, true)) {
+    if (!terms.may_come_later && !std::exchange(has_guard_kernel, true)) {
       constexpr ErrorCell kSomeCell = 1;
-      parts_->encoder->begin({.records = false});
-      HEARTH_TRY_STATUS(
-          parts_->guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *parts_->encoder));
-      parts_->guards.forget();  // nothing was recorded
+      encoder->begin(terms);
+      HEARTH_TRY_STATUS(guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
+      guards.forget();  // nothing was recorded
     }
-    parts_->encoder->begin({.records = false,
-                            .guard = kSomeGuard,
-                            .keeps = std::span(kReplaced).first(call.outputs.size())});
-    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *parts_->encoder));
+    LaunchTerms guarded = terms;
+    guarded.guard = kSomeGuard;
+    guarded.keeps = std::span(kReplaced).first(call.outputs.size());
+    encoder->begin(guarded);
+    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *encoder));
   }
-  parts_->encoder->begin({.records = false});
-  return kernel_row(call.op.kind()).encode(call, *parts_->encoder);
+  encoder->begin(terms);
+  return kernel_row(call.op.kind()).encode(call, *encoder);
+}
+
+// What cannot be encoded is refused at once.
+bool VulkanBackend::has_kernel(const KernelCall& call) {
+  if (!supports(call).yes) {
+    return true;
+  }
+  parts_->encoder->begin({.records = false, .only_asks = true});
+  return !kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
+         !parts_->encoder->is_compiling();
 }
 
 Status VulkanBackend::Parts::accept(const Launch& launch) {

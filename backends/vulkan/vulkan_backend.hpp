@@ -53,6 +53,8 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] PageProvider& pages() noexcept override;
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
+  void foresee(const KernelCall& call) override;
+  [[nodiscard]] bool has_kernel(const KernelCall& call) override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;

@@ -100,7 +100,11 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
     }
     outputs.add(std::move(storage).value());
   }
-  const Status status = submit(op, outputs.all(), rule);
+  Status status = submit(op, outputs.all(), rule, !runs_inline_);
+  if (!status.has_value() && is_compiling_) [[unlikely]] {
+    foresee(lane);
+    status = submit(op, outputs.all(), rule);
+  }
   if (!status.has_value()) {
     return fail_or_put_off(op, lane, status);
   }
@@ -150,11 +154,13 @@ KernelCall Dispatch::call_of(const ResolvedOp& op,
 
 Status Dispatch::submit(const ResolvedOp& op,
                         std::span<const HeldStorage> storages,
-                        OnShortage rule) {
+                        OnShortage rule,
+                        bool may_come_later) {
   if (op.kind() == OpKind::custom) [[unlikely]] {
     return submit_custom(op, storages, rule);
   }
-  Launch launch{.call = call_of(op, storages, room_for_views(op.op()))};
+  Launch launch{.call = call_of(op, storages, room_for_views(op.op())),
+                .may_come_later = may_come_later};
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }

@@ -39,6 +39,8 @@ enum class Ran : std::uint8_t { done, failed, short_of_memory };
 /// run singly; `not_now`: for want of memory, say, or as the backend refused this once.
 enum class Fused : std::uint8_t { ran, unsupported, not_now };
 
+class LayoutsToCome;
+
 class Dispatch {
  public:
   Dispatch(DeviceEndpoint& endpoint,
@@ -257,7 +259,15 @@ class Dispatch {
   /// Runs the kernel with outputs in these storages.
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
-                              OnShortage rule);
+                              OnShortage rule,
+                              bool may_come_later = false);
+  /// A kernel has to be compiled now: of the records behind the lane's front, those are asked for
+  /// that can be told before their turn, to be made meanwhile.
+  void foresee(LaneState& lane) noexcept;
+  void foresee_all(LaneState& lane);
+  [[nodiscard]] KernelCall call_to_come(const OpView& op,
+                                        const LayoutsToCome& layouts,
+                                        std::vector<TensorView>& views) const;
   [[nodiscard]] Status submit_custom(const ResolvedOp& op,
                                      std::span<const HeldStorage> storages,
                                      OnShortage rule);
@@ -297,11 +307,20 @@ class Dispatch {
   [[nodiscard]] bool admits_by(FusionLimit& limit,
                                const FusedGroup& group,
                                const Expression& kernel);
-  [[nodiscard]] Status submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane);
+  [[nodiscard]] Status submit_fused(const FusedGroup& group,
+                                    const Expression& kernel,
+                                    LaneId lane,
+                                    bool may_come_later);
   void write_parameters(const FusedGroup& group);
   [[nodiscard]] Status submit_anchored(const FusedGroup& group,
                                        const Expression& kernel,
-                                       LaneId lane);
+                                       LaneId lane,
+                                       bool may_come_later);
+  [[nodiscard]] Status submit_group(const FusedGroup& group,
+                                    const Expression& kernel,
+                                    LaneState& lane);
+  /// Whether each op of the group could run alone at once, with no kernel to be compiled.
+  [[nodiscard]] bool could_run_singly(const FusedGroup& group) const;
   /// The results of a group that has run are there; what it ends goes.
   void prepare_finish(const FusedGroup& group);
   /// `error`: null, or why the group's kernel has spoilt what it works on.

@@ -43,8 +43,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
     if (get_memory(group)) {
       prepare_finish(group);
       note_layer(group);
-      const Status status = group.has_anchor() ? submit_anchored(group, kernel, lane.id)
-                                               : submit_fused(group, kernel, lane.id);
+      const Status status = submit_group(group, kernel, lane);
       group_layer_ = {};
       is_unsupported =
           !status.has_value() && !is_compiling_ && status.error().code == ErrorCode::unsupported;
@@ -124,7 +123,10 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expr
   return admitted != FusionLimit::Admitted::no;
 }
 
-Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel, LaneId lane) {
+Status Dispatch::submit_fused(const FusedGroup& group,
+                              const Expression& kernel,
+                              LaneId lane,
+                              bool may_come_later) {
   OpRecord record = group.made.front().op.record();  // the line that failures name
   record.kind = OpKind::expression;
   record.flags = 0;
@@ -172,7 +174,7 @@ Status Dispatch::submit_fused(const FusedGroup& group, const Expression& kernel,
                          std::span(views_).first(group.inputs.size()),
                          std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
                          &kernel},
-                .may_come_later = true};
+                .may_come_later = may_come_later};
   return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
 }
 
@@ -188,7 +190,10 @@ void Dispatch::write_parameters(const FusedGroup& group) {
 
 // The anchor's own call; what follows it is said beside. The parameters come as an op of kind
 // `expression` would have them.
-Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kernel, LaneId lane) {
+Status Dispatch::submit_anchored(const FusedGroup& group,
+                                 const Expression& kernel,
+                                 LaneId lane,
+                                 bool may_come_later) {
   const std::size_t own = group.anchor_inputs.size();
   const std::size_t beside = group.inputs.size();
   if (views_.size() < own + beside + fused_outputs_.size()) {
@@ -229,7 +234,7 @@ Status Dispatch::submit_anchored(const FusedGroup& group, const Expression& kern
                          .inputs = views.first(own),
                          .outputs = views.subspan(own + beside, output),
                          .epilogue = &epilogue},
-                .may_come_later = true};
+                .may_come_later = may_come_later};
   if (const Support support = backend_->supports(launch.call); !support.yes) {
     may_have_begun_ = false;
     return Error{.code = ErrorCode::unsupported, .text = support.reason};

@@ -129,6 +129,7 @@ struct LaneState {
   std::vector<LaneId> watchers;        ///< lanes to look at again when this one has moved on
   std::uint64_t watched = kUnwatched;  ///< the first record that one of them waits for
   Slot* awaited_slot = nullptr;        ///< while parked for a slot
+  std::uint64_t foreseen = 0;          ///< The first record whose kernel was not asked for ahead.
   bool in_group = false;
   std::uint64_t group_start = 0;  ///< the sequence of the open group's first record
   ErrorRef group_refusal;         ///< why the open group was given up before it began

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -18,8 +17,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/environment_variable.hpp"
+
 namespace hearth {
 namespace {
+
+using testing::EnvironmentVariable;
 
 using Case = std::function<std::vector<Tensor>(const Device&)>;
 
@@ -55,34 +58,13 @@ std::vector<std::vector<float>> values_of(const Case& of) {
   return values;
 }
 
-/// Sets the variable, or takes it away, until it ends.
-class Shuffled final {
- public:
-  explicit Shuffled(const std::string& seed) {
-    // NOLINTBEGIN(concurrency-mt-unsafe): between two runtimes
-    if (const char* const was = std::getenv(kName)) {
-      before_ = was;
-    }
-    set(seed);
-  }
-  Shuffled(const Shuffled&) = delete;
-  Shuffled& operator=(const Shuffled&) = delete;
-  ~Shuffled() { set(before_); }
-
- private:
-  static constexpr const char* kName = "HEARTH_VULKAN_SHUFFLE";
-  static void set(const std::string& seed) {
-    static_cast<void>(seed.empty() ? unsetenv(kName) : setenv(kName, seed.c_str(), 1));
-  }
-  // NOLINTEND(concurrency-mt-unsafe)
-  std::string before_;
-};
+constexpr const char* kShuffle = "HEARTH_VULKAN_SHUFFLE";
 
 void expect_the_same_in_any_order(const Case& of) {
-  const Shuffled as_they_come("");
+  const EnvironmentVariable as_they_come(kShuffle, "");
   const std::vector<std::vector<float>> want = values_of(of);
   for (int seed = 1; seed <= 3; ++seed) {
-    const Shuffled shuffled(std::to_string(seed));
+    const EnvironmentVariable shuffled(kShuffle, std::to_string(seed));
     const std::vector<std::vector<float>> got = values_of(of);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) {
@@ -168,7 +150,7 @@ TEST(VulkanOrder, RowsByIndexAndTheirGradients) {
 
 // With a drawn order a driver in software copies as a card does, loans too.
 TEST(VulkanOrder, WhatALoanPinnedIsSeenAndGivenBack) {
-  const Shuffled shuffled("1");
+  const EnvironmentVariable shuffled(kShuffle, "1");
   const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
   const Device device = runtime.device();
   constexpr std::int64_t kSize = 100'000;

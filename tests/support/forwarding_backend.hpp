@@ -23,6 +23,10 @@ class ForwardingBackend : public Backend {
     return inner_->supports(call);
   }
   [[nodiscard]] Status prepare(const KernelCall& call) override { return inner_->prepare(call); }
+  void foresee(const KernelCall& call) override { inner_->foresee(call); }
+  [[nodiscard]] bool has_kernel(const KernelCall& call) override {
+    return inner_->has_kernel(call);
+  }
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override {
     return inner_->may_alias(kind, input_index);
   }
@@ -40,6 +44,7 @@ class ForwardingBackend : public Backend {
       if (!one.status.has_value()) {
         all.status = std::move(one.status);
         all.may_have_begun = one.may_have_begun;
+        all.is_compiling = one.is_compiling;
         break;
       }
       all.point = one.point;
