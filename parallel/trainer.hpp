@@ -58,6 +58,7 @@ class Trainer {
           Loss loss,
           const TrainerOptions& options,
           SourceLoc where = SourceLoc::current());
+  Trainer(const Runtime&, Model, ...) = delete;
   template <class... Data>
   TrainingResult fit(const Data&... data);
 };
@@ -72,7 +73,8 @@ class Trainer {
 ///                                 where the model takes one;
 ///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
 ///                                 sources, their Shard&), context a LossContext.
-/// A function of the first form may have overloads, as cross_entropy has.
+/// A function of the first form that returns a Tensor may have overloads, as cross_entropy has, or
+/// be a template; others of such need a lambda around them.
 /// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
 /// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
 /// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
@@ -104,6 +106,10 @@ class Trainer<Model, Shard> final {
           Loss loss,
           TrainerOptions options,
           SourceLoc where = SourceLoc::current()) = delete;
+  // Whatever else it is called with. Compilers show the line: it is the message.
+  // clang-format off
+  Trainer(const Runtime&, Model, ...) = delete;  // it takes (runtime, model, loss, options); a loss with overloads or a template needs a lambda around it: [](const Tensor& a, const Tensor& b) { return f(a, b); }
+  // clang-format on
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;
@@ -349,5 +355,7 @@ class Trainer<Model, Shard> final {
 template <class Model, class Loss = detail::LossFunction>
 Trainer(const Runtime&, Model, Loss, TrainerOptions, SourceLoc = SourceLoc::current())
     -> Trainer<Model, HostBatch>;
+template <class Model>
+Trainer(const Runtime&, Model, ...) -> Trainer<Model, HostBatch>;
 
 }  // namespace hearth
