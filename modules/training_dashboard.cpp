@@ -427,17 +427,4 @@ TextPicture draw_dashboard(const DashboardFigures& figures,
   return picture;
 }
 
-std::string readable_time(std::chrono::duration<double> time) {
-  const double seconds = time.count();
-  if (!(seconds >= 0) || seconds > 1e8) {
-    return "a long time";
-  }
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole >= 3600) {
-    return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-  }
-  return whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
-                     : fmt::format("{} s", whole);
-}
-
 }  // namespace hearth::detail

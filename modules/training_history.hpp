@@ -79,4 +79,11 @@ struct TrainingHistory {
 /// "98.25 %", or four digits behind the point.
 [[nodiscard]] std::string figure_text(const MetricColumn& metric, double value);
 
+namespace detail {
+
+/// "1 h 02 min", "3 min 20 s", "12 s"
+[[nodiscard]] std::string readable_time(std::chrono::duration<double> time);
+
+}  // namespace detail
+
 }  // namespace hearth

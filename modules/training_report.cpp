@@ -107,10 +107,9 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
 
 // Of its first and its last step.
 std::string rates_of(const EpochRecord& epoch) {
-  const std::string last = fmt::format("{:.3g}", epoch.last_learning_rate);
-  return epoch.first_learning_rate == epoch.last_learning_rate
-             ? last
-             : fmt::format("{:.3g} to {}", epoch.first_learning_rate, last);
+  const std::string first = detail::readable_number(epoch.first_learning_rate, 0);
+  const std::string last = detail::readable_number(epoch.last_learning_rate, 0);
+  return first == last ? last : fmt::format("{} to {}", first, last);
 }
 
 std::string epoch_table(const TrainingReport& report) {

@@ -11,6 +11,7 @@
 #include <hearth/modules/mode.hpp>
 #include <hearth/modules/model_summary.hpp>
 #include <hearth/modules/sharded_loader.hpp>
+#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
@@ -94,11 +95,14 @@ class Trainer<Model, Shard> final {
         options_(with_devices(std::move(options), runtime)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(model_summary(model, where).to_string()),
-        parallel_(runtime,
-                  std::move(model),
-                  training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
-                  parallel_options(),
-                  where) {}
+        parallel_(detail::in_trainers_name([&] {
+          return DataParallel<Model, Shard>(
+              runtime,
+              std::move(model),
+              training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
+              parallel_options(),
+              where);
+        })) {}
   /// A trainer uses the runtime, which a temporary would not outlive.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime&& runtime,
@@ -121,7 +125,8 @@ class Trainer<Model, Shard> final {
   ///
   /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
   /// be resumed had other options (TrainerOptions::notes); FileError when a file cannot be written
-  /// or read; those of DataParallel::step(), of the data and of the callbacks. What was saved
+  /// or read; those of DataParallel::step(), of the data and of the callbacks: what the program's
+  /// model, loss, metrics and data throw, ShapeError say, at their own lines. What was saved
   /// before stays: of an epoch that is trained, also when its validation or a callback fails.
   TrainingResult fit(
       const Dataset& train,
@@ -129,13 +134,21 @@ class Trainer<Model, Shard> final {
       SourceLoc where = SourceLoc::current()) requires std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(train, true, where);
     ShardedLoader judged = loader(validation, false, where);
-    return run(batches, &judged, batch_notes(), where);
+    return run(batches,
+               &judged,
+               {.notes = batch_notes(),
+                .train_count = train.size(),
+                .validation_count = validation.size()},
+               where);
   }
   /// The same without validation: metrics are not computed.
   TrainingResult fit(const Dataset& train, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(train, true, where);
-    return run(batches, static_cast<ShardedLoader*>(nullptr), batch_notes(), where);
+    return run(batches,
+               static_cast<ShardedLoader*>(nullptr),
+               {.notes = batch_notes(), .train_count = train.size()},
+               where);
   }
   /// The same on batches from sources of the program's own. The training goes on where `train`
   /// stands; validation begins at the first batch of its source each time.
@@ -158,12 +171,16 @@ class Trainer<Model, Shard> final {
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
     constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-    return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+    return detail::in_trainers_name([&] {
+      return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+    });
   }
 
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
-    return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
+    return detail::in_trainers_name([&] {
+      return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
+    });
   }
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
   /// What steps are made with, for all that a Trainer does not do.
@@ -266,10 +283,10 @@ class Trainer<Model, Shard> final {
     }
   }
   template <class Source, class Judged>
-  TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where) {
+  TrainingResult run(Source& train, Judged* validation, TrainingData data, SourceLoc where) {
     TrainingPorts ports{
         .batch_count = train.batch_count(),
-        .notes = std::move(notes),
+        .data = std::move(data),
         .model = summary_,
         .world = [&] { return parallel_.world(); },
         .cursor = [&] { return train.cursor(); },
@@ -289,7 +306,8 @@ class Trainer<Model, Shard> final {
         static_cast<void>(with_devices_left([&] { return judge(*validation, 1, true, where); }));
       };
     }
-    return TrainingRun(options_, std::move(ports), where).run();
+    return detail::in_trainers_name(
+        [&] { return TrainingRun(options_, std::move(ports), where).run(); });
   }
   template <class Source>
   [[nodiscard]] static std::vector<Shard> next_of(Source& source, SourceLoc where) {

@@ -113,8 +113,13 @@ std::string TrainingRun::state_text() const {
   for (const MetricColumn& metric : history_.metrics) {
     metrics.push_back(metric.name);
   }
+  Json settings = Json::array();
+  for (const auto& [name, value] : this->settings()) {
+    settings.push_back({name, value});
+  }
   const Json state = {
       {"format", kFormat},
+      {"settings", settings},
       {"epochs", epochs},
       {"steps", json_of(history_.steps)},
       {"rates", json_of(history_.rates)},
@@ -143,6 +148,10 @@ void TrainingRun::take_state(const std::string& text) {
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();
+  for (const Json& setting : state.value("settings", Json::array())) {  // older ones have none
+    saved_settings_.emplace_back(setting.at(0).get<std::string>(),
+                                 setting.at(1).get<std::string>());
+  }
   const auto names = state.at("metrics").get<std::vector<std::string>>();
   for (const Json& saved : state.at("epochs")) {
     EpochRecord epoch = epoch_of(saved);
@@ -178,7 +187,7 @@ void TrainingRun::take_state(const std::string& text) {
 }
 
 Metadata TrainingRun::own_notes() const {
-  Metadata notes = ports_.notes;
+  Metadata notes = ports_.data.notes;
   notes["devices"] = std::to_string(ports_.world());
   notes["seed"] = std::to_string(options_.seed);
   notes["accumulate"] = std::to_string(options_.accumulate);
@@ -197,7 +206,8 @@ void TrainingRun::require_same_run() const {
     const auto found = saved.metadata().find(note);
     const std::string was = found == saved.metadata().end() ? "unknown" : found->second;
     if (was != wanted) {
-      training::refuse(fmt::format("the run in {} had {} {}, this one has {}",
+      training::refuse(fmt::format("the run in {} had {} {}, this one has {}: resume it with the "
+                                   "same, or begin a new one in another folder, or without resume",
                                    file(training::kStateFile).string(),
                                    note,
                                    was,
@@ -224,6 +234,7 @@ void TrainingRun::resume() {
                           .op = "Trainer",
                           .location = where_});
   }
+  require_same_epoch(progress.cursor);
   ports_.seek(progress.cursor);
   has_replaced_old_run_ = true;
   const RunPlace at = place();
@@ -232,14 +243,33 @@ void TrainingRun::resume() {
     ports_.seek({.epoch = epoch_, .batch = 0});
   }
   result_.resumed_at = at;
+  const std::string changes = changes_since(saved_settings_);
   if (epoch_ > options_.epochs) {
     console_.say(fmt::format("nothing left to train: the run in {} has had {} epochs",
                              options_.folder.string(),
                              epoch_ - 1));
   } else if (is_epoch_trained_) {
-    console_.say(fmt::format("resumed at the end of epoch {}", epoch_));
+    console_.say(fmt::format("resumed at the end of epoch {}{}", epoch_, changes));
   } else {
-    console_.say(fmt::format("resumed at epoch {}, batch {}", epoch_, at.batch + 1));
+    console_.say(fmt::format("resumed at epoch {}, batch {}{}", epoch_, at.batch + 1, changes));
+  }
+}
+
+// Behind its last batch an epoch's cursor may be in the next one.
+void TrainingRun::require_same_epoch(const LoaderCursor& cursor) const {
+  const auto saved = std::ranges::find(
+      saved_settings_, std::string("batches an epoch"), &Words::value_type::first);
+  const std::string now = std::to_string(ports_.batch_count);
+  const bool is_within = cursor.batch > 0 && std::to_string(cursor.batch) != saved->second;
+  if (saved != saved_settings_.end() && saved->second != now && is_within) {
+    training::refuse(
+        fmt::format("the run in {} was stopped after batch {} of an epoch of {}, of other data: "
+                    "this one has {} batches an epoch; it can only go on behind a whole epoch",
+                    file(training::kStateFile).string(),
+                    cursor.batch,
+                    saved->second,
+                    now),
+        where_);
   }
 }
 
