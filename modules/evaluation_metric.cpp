@@ -221,11 +221,8 @@ EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
     const Tensor hits = sum(Arg(is_hit.to(DType::i64, loc), loc));
     return Statistics{hits.item(loc), static_cast<double>(rows)};
   };
-  return {.name = title,
-          .in_percent = true,
-          .measure = measure,
-          .value = share_of,
-          .figure = title};
+  return {
+      .name = title, .in_percent = true, .measure = measure, .value = share_of, .figure = title};
 }
 
 EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
@@ -271,14 +268,13 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
 }
 
 EvaluationMetric r_squared_metric(SourceLoc loc) {
-  return {
-      .name = "R²",
-      .measure = [loc](const Tensor& outputs,
-                       const Tensor& targets) { return regression_of(outputs, targets, loc); },
-      .merge = merge_regression,
-      .value =
-          [](const Statistics& all) { return all[2] > 0 ? 1 - all[3] / all[2] : std::nan(""); },
-      .figure = "R²"};
+  return {.name = "R²",
+          .measure = [loc](const Tensor& outputs,
+                           const Tensor& targets) { return regression_of(outputs, targets, loc); },
+          .merge = merge_regression,
+          .value =
+              [](const Statistics& all) { return all[2] > 0 ? 1 - all[3] / all[2] : std::nan(""); },
+          .figure = "R²"};
 }
 
 EvaluationMetric mean_error_metric(SourceLoc loc) {

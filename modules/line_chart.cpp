@@ -166,7 +166,7 @@ std::string readable_number(double value, double step) {
   }
   constexpr double kLeast = 1e-4;
   constexpr double kMost = 1e9;
-  constexpr int kDigits = 5;
+  constexpr int kDigits = 4;
   const double size = std::fabs(value);
   if (size <= step * 1e-3) {
     return "0";

@@ -29,7 +29,7 @@ struct LineChart {
 [[nodiscard]] std::string escaped(std::string_view text);
 
 /// A number with as many digits as numbers that are `step` apart need, and thousands set off:
-/// "12,000", "0.025", "2e-5". A step of 0: with five digits, without zeros at the end.
+/// "12,000", "0.025", "2e-5". A step of 0: with four digits, without zeros at the end.
 [[nodiscard]] std::string readable_number(double value, double step);
 
 /// Round numbers that cut [low, high] into about `count` parts: 1, 2 or 5 times a power of ten.

@@ -124,13 +124,13 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
   const std::int64_t filled = kWidth * place.batch / std::max<std::int64_t>(place.batch_count, 1);
   std::string bar(static_cast<std::size_t>(std::clamp<std::int64_t>(filled, 0, kWidth)), '#');
   bar.resize(kWidth, '.');
-  write(fmt::format("epoch {}/{} [{}] {}/{}  loss {:.4f}  {:.0f} samples/s",
+  write(fmt::format("epoch {}/{} [{}] {}/{}  loss {}  {:.0f} samples/s",
                     place.epoch,
                     epochs_,
                     bar,
                     place.batch,
                     place.batch_count,
-                    loss,
+                    figure_text({}, loss),
                     samples_per_s));
   is_line_open_ = true;
 }
@@ -142,9 +142,9 @@ void TrainingConsole::end_epoch(const TrainingHistory& history,
   if (!ending.empty()) {
     line += " " + ending;
   }
-  line += fmt::format("  loss {:.4f}", epoch.train_loss);
+  line += "  loss " + figure_text({}, epoch.train_loss);
   if (epoch.validation_loss) {
-    line += fmt::format("  validation loss {:.4f}", *epoch.validation_loss);
+    line += "  validation loss " + figure_text({}, *epoch.validation_loss);
   }
   for (std::size_t i = 0; i < std::min(epoch.metrics.size(), history.metrics.size()); ++i) {
     line += fmt::format(

@@ -23,6 +23,7 @@ struct Curve {
   std::string name;
   std::vector<double> values;  ///< Evenly along the axis; what is not finite leaves a gap.
   TextStyle style = TextStyle::first;
+  bool in_percent = false;
 };
 
 std::size_t glyph_bytes(std::string_view text, std::size_t at) {
@@ -102,18 +103,60 @@ class DotField {
   bool is_unicode_;
 };
 
-std::string number(double value) {
+std::string number(double value, bool in_percent = false) {
   const double size = std::abs(value);
-  return size != 0 && (size < 1e-3 || size >= 1e5) ? fmt::format("{:.2e}", value)
-         : size >= 100                             ? fmt::format("{:.1f}", value)
-                                                   : fmt::format("{:.4f}", value);
+  return in_percent                                  ? fmt::format("{:.1f} %", 100 * value)
+         : size != 0 && (size < 1e-3 || size >= 1e5) ? fmt::format("{:.2e}", value)
+         : size >= 100                               ? fmt::format("{:.1f}", value)
+                                                     : fmt::format("{:.4f}", value);
+}
+
+/// Whole parts of a line, as many as there is room for, with blanks between them.
+std::string fitting(const std::vector<std::string>& parts, int room, int gap) {
+  std::string text;
+  for (const std::string& part : parts) {
+    const std::string more =
+        text.empty() ? part : std::string(static_cast<std::size_t>(gap), ' ') + part;
+    if (columns_of(text) + columns_of(more) > room) {
+      break;
+    }
+    text += more;
+  }
+  return text;
+}
+
+/// The text, or its beginning with a mark that more was said.
+std::string shortened(std::string_view text, int room, bool is_unicode) {
+  if (columns_of(text) <= room) {
+    return std::string(text);
+  }
+  const std::string_view mark = is_unicode ? "…" : "..";
+  const int kept = room - columns_of(mark);
+  if (kept < 1) {
+    return {};
+  }
+  std::size_t end = 0;
+  for (int column = 0; column < kept; ++column) {
+    end += glyph_bytes(text, end);
+  }
+  std::string_view beginning = text.substr(0, end);
+  if (text[end] != ' ') {  // in the middle of a word: the words before, if they are most of it
+    const std::size_t blank = beginning.find_last_of(' ');
+    beginning = blank != beginning.npos && 2 * blank > end ? beginning.substr(0, blank) : beginning;
+  }
+  while (beginning.ends_with(' ')) {
+    beginning.remove_suffix(1);
+  }
+  return std::string(beginning) + std::string(mark);
 }
 
 std::string bytes_text(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
-  return bytes >= std::int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / (1 << 30))
-         : bytes >= 1 << 20             ? fmt::format("{:.1f} MiB", value / (1 << 20))
-                                        : fmt::format("{:.0f} KiB", value / (1 << 10));
+  return bytes >= std::int64_t{1000} << 30
+             ? fmt::format("{:.2f} TiB", value / (1 << 30) / (1 << 10))
+         : bytes >= std::int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / (1 << 30))
+         : bytes >= 1 << 20               ? fmt::format("{:.1f} MiB", value / (1 << 20))
+                                          : fmt::format("{:.0f} KiB", value / (1 << 10));
 }
 
 std::string bar_of(double share, int columns, bool is_unicode) {
@@ -157,7 +200,8 @@ void draw_chart(TextPicture& picture,
     const auto last = std::find_if(curve.values.rbegin(), curve.values.rend(), [](double value) {
       return std::isfinite(value);
     });
-    const std::string text = curve.name + (last == curve.values.rend() ? "" : " " + number(*last));
+    const std::string text =
+        curve.name + (last == curve.values.rend() ? "" : " " + number(*last, curve.in_percent));
     if (column + columns_of(text) > area.column + area.columns) {
       break;
     }
@@ -186,8 +230,10 @@ void draw_chart(TextPicture& picture,
     high += std::max(std::abs(high) * 0.05, 1e-6);
     low -= std::max(std::abs(low) * 0.05, 1e-6);
   }
+  const bool is_share = std::ranges::all_of(curves, &Curve::in_percent);
   const auto scale = [&](int row, double value) {
-    picture.put(row, area.column, fmt::format("{:>{}}", number(value), kScale), TextStyle::faint);
+    picture.put(
+        row, area.column, fmt::format("{:>{}}", number(value, is_share), kScale), TextStyle::faint);
   };
   scale(inner.row, high);
   scale(inner.row + inner.rows - 1, low);
@@ -257,7 +303,10 @@ std::vector<Curve> metric_curves(const DashboardFigures& figures) {
   const TrainingHistory& history = *figures.history;
   std::vector<Curve> curves;
   for (std::size_t i = 0; i < std::min(history.metrics.size(), kStyles.size()); ++i) {
-    Curve curve{.name = history.metrics[i].name, .values = {}, .style = kStyles[i]};
+    Curve curve{.name = history.metrics[i].name,
+                .values = {},
+                .style = kStyles[i],
+                .in_percent = history.metrics[i].in_percent};
     for (const EpochRecord& epoch : history.epochs) {
       curve.values.push_back(i < epoch.metrics.size() ? epoch.metrics[i]
                                                       : std::numeric_limits<double>::quiet_NaN());
@@ -274,75 +323,121 @@ double share_of_run(const DashboardFigures& figures) {
          static_cast<double>(std::max<std::int64_t>(figures.epochs, 1));
 }
 
+// How long it has taken and will take, at the right; the title in what is left.
+void draw_title(TextPicture& picture,
+                const DashboardFigures& figures,
+                double share,
+                bool is_unicode) {
+  constexpr int kGap = 2;
+  const double done = share - figures.share_at_begin;
+  const std::string so_far = readable_time(figures.elapsed);
+  std::vector<std::string> times{so_far + " so far", so_far};
+  if (done > 0 && share < 1) {
+    const std::string to_go = readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
+    times.insert(times.begin(), {so_far + " so far, " + to_go, to_go});
+  }
+  constexpr int kLeastTitle = 12;
+  const int title = std::min(columns_of(figures.title), kLeastTitle);
+  const auto fits = [&](const std::string& time) {
+    return title + kGap + columns_of(time) <= picture.columns();
+  };
+  const auto time = std::ranges::find_if(times, fits);
+  const int taken = time == times.end() ? 0 : columns_of(*time) + kGap;
+  picture.put(
+      0, 0, shortened(figures.title, picture.columns() - taken, is_unicode), TextStyle::strong);
+  if (time != times.end()) {
+    put_right(picture, 0, *time, TextStyle::plain);
+  }
+}
+
+// A label, a bar, and what it comes to: two rows whose bars have the same ends.
+void draw_progress(TextPicture& picture,
+                   const DashboardFigures& figures,
+                   double share,
+                   bool is_unicode) {
+  constexpr int kGap = 2;
+  constexpr int kLeastBar = 5;
+  const double of_epoch = static_cast<double>(figures.place.batch) /
+                          static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+  const std::array<std::string, 2> labels{
+      fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs), "all"};
+  std::array<std::string, 2> counts{
+      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count),
+      fmt::format("{:.1f} % of the run", 100 * share)};
+  const int begin = columns_of(labels[0]) + kGap;
+  if (begin + std::max(columns_of(counts[0]), columns_of(counts[1])) > picture.columns()) {
+    counts = {fmt::format("{}/{}", figures.place.batch, figures.place.batch_count),
+              fmt::format("{:.1f} %", 100 * share)};
+  }
+  const int width =
+      picture.columns() - begin - kGap - std::max(columns_of(counts[0]), columns_of(counts[1]));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const int row = 1 + static_cast<int>(i);
+    picture.put(row, 0, labels[i]);
+    if (begin + columns_of(counts[i]) <= picture.columns()) {
+      put_right(picture, row, counts[i], TextStyle::plain);
+    }
+    if (width >= kLeastBar) {
+      picture.put(row,
+                  begin,
+                  bar_of(i == 0 ? of_epoch : share, width, is_unicode),
+                  i == 0 ? TextStyle::first : TextStyle::second);
+    }
+  }
+}
+
 // Rows 0 to 3: what runs, how far it is, the figures of now.
 int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_unicode) {
-  picture.put(0, 0, figures.title, TextStyle::strong);
   const double share = share_of_run(figures);
-  const double done = share - figures.share_at_begin;
-  std::string time = readable_time(figures.elapsed) + " so far";
-  if (done > 0 && share < 1) {
-    time += ", " + readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
-  }
-  put_right(picture, 0, time, TextStyle::plain);
-  const std::string label = fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs);
-  const std::string count =
-      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count);
-  const int width = picture.columns() - columns_of(label) - columns_of(count) - 4;
-  picture.put(1, 0, label);
-  if (width > 4) {
-    const double of_epoch =
-        static_cast<double>(figures.place.batch) /
-        static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
-    picture.put(1, columns_of(label) + 2, bar_of(of_epoch, width, is_unicode), TextStyle::first);
-  }
-  put_right(picture, 1, count, TextStyle::plain);
-  const std::string whole = fmt::format("{:.1f} % of the run", 100 * share);
-  const int whole_width = picture.columns() - columns_of(label) - columns_of(count) - 4;
-  if (whole_width > 4) {
-    picture.put(2, 0, "all");
-    picture.put(
-        2, columns_of(label) + 2, bar_of(share, whole_width, is_unicode), TextStyle::second);
-  }
-  put_right(picture, 2, whole, TextStyle::plain);
-  std::string now = fmt::format("loss {}   {:.0f} samples/s   learning rate {:.3g}",
-                                number(figures.loss),
-                                figures.samples_per_s,
-                                figures.learning_rate);
+  draw_title(picture, figures, share, is_unicode);
+  draw_progress(picture, figures, share, is_unicode);
+  std::vector<std::string> now{"loss " + number(figures.loss),
+                               fmt::format("{:.0f} samples/s", figures.samples_per_s),
+                               fmt::format("learning rate {:.3g}", figures.learning_rate)};
   if (figures.best_epoch) {
-    now += fmt::format("   best {} in epoch {}", number(figures.best_value), *figures.best_epoch);
+    now.push_back(
+        fmt::format("best {} in epoch {}",
+                    figures.best_text.empty() ? number(figures.best_value) : figures.best_text,
+                    *figures.best_epoch));
   }
-  picture.put(3, 0, now);
+  picture.put(3, 0, fitting(now, picture.columns(), 3));
   return 5;
 }
 
 int draw_devices(TextPicture& picture, const DashboardFigures& figures, int row, bool is_unicode) {
+  constexpr int kGap = 2;
+  int begin = 0;
   for (const DashboardDevice& device : figures.devices) {
-    const int end = picture.rows() - 1;
-    if (row >= end) {
-      break;
-    }
-    picture.put(row, 0, device.name, TextStyle::strong);
-    if (device.is_lost) {
-      picture.put(row, 10, "lost", TextStyle::warning);
-      ++row;
-      continue;
-    }
-    const std::string text = fmt::format("{} live, peak {}, of {}",
-                                         bytes_text(device.live_bytes),
-                                         bytes_text(device.peak_bytes),
-                                         bytes_text(device.budget_bytes));
-    picture.put(row, 10, text);
-    const int width = std::min(picture.columns() - 12 - columns_of(text) - 2, 40);
-    if (width > 4 && device.budget_bytes > 0) {
+    begin = std::max(begin, columns_of(device.name) + kGap);
+  }
+  std::vector<std::string> texts;  // of all of them, so that their bars have the same ends
+  int widest = 0;
+  for (const DashboardDevice& device : figures.devices) {
+    texts.push_back(device.is_lost ? "lost"
+                                   : fitting({bytes_text(device.live_bytes) + " live",
+                                              "peak " + bytes_text(device.peak_bytes),
+                                              "of " + bytes_text(device.budget_bytes)},
+                                             picture.columns() - begin,
+                                             kGap));
+    widest = std::max(widest, columns_of(texts.back()));
+  }
+  for (std::size_t i = 0; i < texts.size() && row < picture.rows() - 1; ++i, ++row) {
+    const DashboardDevice& device = figures.devices[i];
+    picture.put(row, 0, shortened(device.name, picture.columns(), is_unicode), TextStyle::strong);
+    picture.put(row, begin, texts[i], device.is_lost ? TextStyle::warning : TextStyle::plain);
+    constexpr int kLeastBar = 5;
+    constexpr int kMostBar = 40;
+    const int bar = begin + widest + kGap;
+    const int width = std::min(picture.columns() - bar, kMostBar);
+    if (width >= kLeastBar && device.budget_bytes > 0 && !device.is_lost) {
       picture.put(
           row,
-          12 + columns_of(text),
+          bar,
           bar_of(static_cast<double>(device.live_bytes) / static_cast<double>(device.budget_bytes),
                  width,
                  is_unicode),
           TextStyle::third);
     }
-    ++row;
   }
   return row;
 }
@@ -423,7 +518,10 @@ TextPicture draw_dashboard(const DashboardFigures& figures,
   }
   const int below = chart_rows >= kLeastChart ? top + chart_rows + 1 : top;
   draw_devices(picture, figures, below, is_unicode);
-  picture.put(picture.rows() - 1, 0, figures.message, TextStyle::faint);
+  picture.put(picture.rows() - 1,
+              0,
+              shortened(figures.message, picture.columns(), is_unicode),
+              TextStyle::faint);
   return picture;
 }
 

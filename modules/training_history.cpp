@@ -74,7 +74,16 @@ std::string csv_of(const TrainingHistory& history) {
 }
 
 std::string figure_text(const MetricColumn& metric, double value) {
-  return metric.in_percent ? fmt::format("{:.2f} %", value * 100) : fmt::format("{:.4f}", value);
+  if (metric.in_percent) {
+    return fmt::format("{:.2f} %", value * 100);
+  }
+  constexpr double kSmall = 1e-3;  // of which four places would not say much
+  constexpr double kLarge = 1e4;
+  const double size = std::fabs(value);
+  return size > 0 && size < kSmall ? fmt::format("{:.3e}", value)
+         : size < kLarge           ? fmt::format("{:.4f}", value)
+         : size < kLarge * 1e5     ? fmt::format("{:.1f}", value)
+                                   : fmt::format("{:.4e}", value);
 }
 
 std::string detail::readable_time(std::chrono::duration<double> time) {

@@ -275,7 +275,8 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
                            .share_at_begin = share_at_begin_,
                            .history = &history_,
                            .best_epoch = best_epoch_,
-                           .best_value = best_.best().value_or(0)};
+                           .best_value = best_.best().value_or(0),
+                           .best_text = best_epoch_ ? best_text() : std::string()};
   for (const Device& device : options_.devices) {
     DashboardDevice shown{.name = device.name(), .is_lost = device.is_lost()};
     if (!shown.is_lost) {
@@ -418,30 +419,36 @@ std::string TrainingRun::ending_at(const RunPlace& place) const {
                      options_.folder.empty() ? "" : ", saved");
 }
 
+std::string TrainingRun::best_text() const {
+  if (watched_metric_) {
+    const MetricColumn& column = history_.metrics[watched_column()];
+    return column.name + " " + figure_text(column, *best_.best());
+  }
+  return fmt::format(
+      "{} loss {}", ports_.validate ? "validation" : "training", figure_text({}, *best_.best()));
+}
+
 // A run that was stopped has said so, in the line of its epoch.
 void TrainingRun::say_end() {
   std::string line;
-  std::string best = "best";
   if (result_.reason == EndReason::no_progress) {
     line = fmt::format("ended: {} has not become better for {} epochs",
                        watched_name(),
                        options_.early_stopping->patience);
   } else if (result_.reason == EndReason::finished && sample_count_ > 0) {
-    const std::chrono::duration<double> time = now() - begun_at_;
     constexpr std::chrono::duration<double> kShort{10};
+    const std::chrono::duration<double> time = now() - begun_at_;
     line = time < kShort ? fmt::format("finished in {:.1f} s", time.count())
                          : "finished in " + detail::readable_time(time);
-    best += " " + (watched_metric_ ? options_.watch : watched_name().substr(4));  // without "the "
   } else {
     return;
   }
   if (best_epoch_) {
-    const MetricColumn column = watched_metric_ ? history_.metrics[watched_column()] : MetricColumn();
-    line += fmt::format("; {} {} in epoch {}", best, figure_text(column, *best_.best()), *best_epoch_);
+    line += fmt::format("; best: {} in epoch {}", best_text(), *best_epoch_);
   }
   console_.say(line);
   if (!options_.folder.empty()) {
-    console_.say("weights and figures: " + options_.folder.string());
+    console_.say("weights and report: " + options_.folder.string());
   }
 }
 

@@ -123,7 +123,9 @@ class TrainingRun final {
   void end_early(EndReason reason);
   /// Of the line of an epoch that is not followed by another, because of that.
   [[nodiscard]] std::string ending_at(const RunPlace& place) const;
-  /// The last line.
+  /// "validation loss 0.1234", of the best epoch.
+  [[nodiscard]] std::string best_text() const;
+  /// The last lines.
   void say_end();
   [[nodiscard]] double watched(const EpochRecord& epoch) const;
   /// Where it is among those that are shown.
@@ -162,9 +164,9 @@ class TrainingRun final {
   // Of this call.
   RunControl control_;
   TrainingResult result_;
-  Words saved_settings_;            ///< Of the run that is resumed.
-  std::optional<double> rate_;         ///< That the optimizer has, if that is known.
-  bool is_epoch_trained_ = false;      ///< All that the first epoch needs is its validation.
+  Words saved_settings_;           ///< Of the run that is resumed.
+  std::optional<double> rate_;     ///< That the optimizer has, if that is known.
+  bool is_epoch_trained_ = false;  ///< All that the first epoch needs is its validation.
   bool is_over_ = false;
   bool has_replaced_old_run_ = false;  ///< Or is that run itself, which goes on.
   std::vector<std::chrono::nanoseconds> step_times_;

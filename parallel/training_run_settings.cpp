@@ -140,9 +140,9 @@ std::string TrainingRun::changes_since(const Words& saved) const {
 
 Words TrainingRun::facts() const {
   Words facts{{"state", std::string(is_over_ ? name(result_.reason) : "under way")},
-                 {"epochs", fmt::format("{} of {}", history_.epochs.size(), options_.epochs)}};
+              {"epochs", fmt::format("{} of {}", history_.epochs.size(), options_.epochs)}};
   if (best_epoch_) {
-    facts.emplace_back("best epoch", std::to_string(*best_epoch_));
+    facts.emplace_back("best epoch", fmt::format("{}, {}", *best_epoch_, best_text()));
   }
   const std::string optimizer =
       std::visit([](const auto& config) { return name_of(config); }, options_.optimizer);
