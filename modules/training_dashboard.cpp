@@ -400,7 +400,12 @@ int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_uni
                     figures.best_text.empty() ? number(figures.best_value) : figures.best_text,
                     *figures.best_epoch));
   }
-  picture.put(3, 0, fitting(now, picture.columns(), 3));
+  constexpr int kGap = 3;
+  constexpr int kEndless = 1 << 20;
+  if (columns_of(fitting(now, kEndless, kGap)) > picture.columns()) {
+    now[2] = fmt::format("rate {:.3g}", figures.learning_rate);
+  }
+  picture.put(3, 0, fitting(now, picture.columns(), kGap));
   return 5;
 }
 
