@@ -5,6 +5,10 @@
 #include "digits_run.hpp"
 #include "tests/base/temporary_folder.hpp"
 
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/runtime/trace_scope.hpp>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -125,6 +129,22 @@ TEST(TrainerWords, TheReportBeginsWithWhatTheRunIsMadeOf) {
     EXPECT_THAT(report, HasSubstr(fact));
   }
   EXPECT_THAT(report, ContainsRegex("<b>best epoch</b>[1-3], validation loss [0-9.]+<"));
+}
+
+// A layer knows its tensors as "weight" and "bias"; in a trace they are those of the whole model.
+TEST(TrainerWords, CopiesForTheDevicesCountToTheirLayers) {
+  const TemporaryFolder folder;
+  const Runtime runtime(cpu_devices(2));
+  Generator generator(1);
+  const Device first = runtime.device("cpu:0");
+  const Sequential model(Flatten(), Linear({.in = 784, .out = 10}, first, generator));
+  {
+    const TraceScope trace(runtime, folder.path() / "copies.json");
+    const Trainer trainer(runtime, model, kLoss, {.console = {.style = ConsoleStyle::silent}});
+  }
+  const std::string text = text_of(folder.path() / "copies.json");
+  EXPECT_THAT(text, HasSubstr(R"("layer":"1","tensor":"1.weight")"));
+  EXPECT_THAT(text, Not(HasSubstr(R"("layer":"weight")")));
 }
 
 TEST(TrainerWords, ARunEndsWithALineOfWhatCameOfIt) {
