@@ -131,8 +131,8 @@ Leaders draw_leaders(const std::vector<ThinBlock>& blocks,
         text);
   }
   std::ranges::sort(result.left_out);
-  const auto repeated = std::ranges::unique(result.left_out);
-  result.left_out.erase(repeated.begin(), repeated.end());
+  result.left_out.erase(std::unique(result.left_out.begin(), result.left_out.end()),
+                        result.left_out.end());
   return result;
 }
 

@@ -393,8 +393,9 @@ std::string Timeline::leaders(const std::vector<const Band*>& thin,
     blocks.push_back(std::move(block));
   }
   // First those that have no number at all.
-  std::ranges::stable_partition(
-      blocks, [&](const ThinBlock& block) { return !labelled.contains(block.number - 1); });
+  std::stable_partition(blocks.begin(), blocks.end(), [&](const ThinBlock& block) {
+    return !labelled.contains(block.number - 1);
+  });
   const auto top_in = [this](double left, double right) {
     double highest = y(0);
     for (std::size_t i = 0; i < tops_.size(); ++i) {

@@ -85,7 +85,7 @@ class TrainingRun final {
   /// Whether there is a run to go on with.
   [[nodiscard]] bool has_state() const;
   void resume();
-  void require_same_run() const;
+  void require_same_run();
   /// What this class and the Trainer say of a run.
   [[nodiscard]] Metadata own_notes() const;
   [[nodiscard]] Metadata run_notes() const;

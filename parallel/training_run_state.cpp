@@ -102,6 +102,21 @@ std::vector<double> in_columns(const std::vector<MetricColumn>& columns,
   return all;
 }
 
+// None where the text is none, which is found out when it is taken, or an earlier build's.
+std::vector<std::pair<std::string, std::string>> settings_in(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  const Json state = Json::parse(text, nullptr, false);
+  if (state.is_object() && state.contains("settings")) {
+    for (const Json& setting : state.at("settings")) {
+      if (setting.is_array() && setting.size() == 2 && setting[0].is_string() &&
+          setting[1].is_string()) {
+        settings.emplace_back(setting[0].get<std::string>(), setting[1].get<std::string>());
+      }
+    }
+  }
+  return settings;
+}
+
 }  // namespace
 
 std::string TrainingRun::state_text() const {
@@ -148,10 +163,6 @@ void TrainingRun::take_state(const std::string& text) {
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();
-  for (const Json& setting : state.value("settings", Json::array())) {  // older ones have none
-    saved_settings_.emplace_back(setting.at(0).get<std::string>(),
-                                 setting.at(1).get<std::string>());
-  }
   const auto names = state.at("metrics").get<std::vector<std::string>>();
   for (const Json& saved : state.at("epochs")) {
     EpochRecord epoch = epoch_of(saved);
@@ -200,20 +211,33 @@ Metadata TrainingRun::run_notes() const {
   return notes;
 }
 
-void TrainingRun::require_same_run() const {
-  const SafetensorsFile saved = SafetensorsFile::read(file(training::kStateFile), where_);
-  for (const auto& [note, wanted] : run_notes()) {
-    const auto found = saved.metadata().find(note);
-    const std::string was = found == saved.metadata().end() ? "unknown" : found->second;
-    if (was != wanted) {
+void TrainingRun::require_same_run() {
+  const auto require_same = [this](const std::string& what,
+                                   const std::string& was,
+                                   const std::string& is) {
+    if (was != is) {
       training::refuse(fmt::format("the run in {} had {} {}, this one has {}: resume it with the "
                                    "same, or begin a new one in another folder, or without resume",
                                    file(training::kStateFile).string(),
-                                   note,
+                                   what,
                                    was,
-                                   wanted),
+                                   is),
                        where_);
     }
+  };
+  const SafetensorsFile saved = SafetensorsFile::read(file(training::kStateFile), where_);
+  for (const auto& [note, wanted] : run_notes()) {
+    const auto found = saved.metadata().find(note);
+    require_same(note, found == saved.metadata().end() ? "unknown" : found->second, wanted);
+  }
+  const auto state = saved.metadata().find(training::kStateNote);
+  saved_settings_ = state == saved.metadata().end() ? Words() : settings_in(state->second);
+  // An average that was not kept from the beginning would be one of other steps.
+  const auto average =
+      std::ranges::find(saved_settings_, std::string("average_decay"), &Words::value_type::first);
+  const std::string now = fmt::format("{}", options_.average_decay);
+  if (average != saved_settings_.end() && (average->second == "0" || now == "0")) {
+    require_same("average_decay", average->second, now);
   }
 }
 
@@ -259,9 +283,11 @@ void TrainingRun::resume() {
 void TrainingRun::require_same_epoch(const LoaderCursor& cursor) const {
   const auto saved = std::ranges::find(
       saved_settings_, std::string("batches an epoch"), &Words::value_type::first);
+  if (saved == saved_settings_.end()) {  // an earlier build wrote it
+    return;
+  }
   const std::string now = std::to_string(ports_.batch_count);
-  const bool is_within = cursor.batch > 0 && std::to_string(cursor.batch) != saved->second;
-  if (saved != saved_settings_.end() && saved->second != now && is_within) {
+  if (cursor.batch > 0 && std::to_string(cursor.batch) != saved->second && saved->second != now) {
     training::refuse(
         fmt::format("the run in {} was stopped after batch {} of an epoch of {}, of other data: "
                     "this one has {} batches an epoch; it can only go on behind a whole epoch",

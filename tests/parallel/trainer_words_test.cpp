@@ -273,6 +273,23 @@ TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
   EXPECT_THAT(run.text(), HasSubstr("; batches an epoch 9 instead of the saved run's 7"));
 }
 
+TEST(TrainerWords, AStateOfAnEarlierBuildThatSaysNoSettingsIsResumed) {
+  const TemporaryFolder folder;
+  ChangedRun run(folder.path() / "run");
+  run.options.optimizer = Adam::Config{.learning_rate = 0.25};
+  const std::filesystem::path file = run.options.folder / "training.safetensors";
+  {
+    Trainer<DigitNet> trainer = run.digits.trainer(run.options);
+    TrainingProgress progress = trainer.parallel().load(file);
+    std::string& state = progress.notes.at("trainer.state");
+    const std::size_t begin = state.find(R"("settings":)");
+    ASSERT_NE(begin, std::string::npos);
+    state.erase(begin, state.find(R"("steps":)", begin) - begin);
+    trainer.parallel().save(file, progress);
+  }
+  EXPECT_EQ(run.resumed(), "resumed at epoch 2, batch 1");
+}
+
 TEST(TrainerWords, WhatCannotGoOnIsRefusedWithBothValues) {
   const TemporaryFolder folder;
   ChangedRun run(folder.path() / "run");
@@ -281,6 +298,9 @@ TEST(TrainerWords, WhatCannotGoOnIsRefusedWithBothValues) {
               HasSubstr("had batch_size 10, this one has 20: resume it with the same, or begin a "
                         "new one in another folder, or without resume"));
   EXPECT_THAT(run.text(), Not(HasSubstr("resumed")));
+  run.options.batch_size = 10;
+  run.options.average_decay = 0.9;
+  EXPECT_THAT(run.refusal(), HasSubstr("had average_decay 0, this one has 0.9"));
 }
 
 }  // namespace
