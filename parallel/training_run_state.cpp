@@ -159,7 +159,7 @@ std::string TrainingRun::state_text() const {
 // came.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
-  if (state.value("format", 1) != kFormat) {  // the first had no number
+  if (!state.contains("format") || state.at("format") != Json(kFormat)) {  // the first had none
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();
