@@ -173,27 +173,32 @@ void put_right(TextPicture& picture, int row, std::string_view text, TextStyle s
   picture.put(row, picture.columns() - columns_of(text), text, style);
 }
 
-// A title with the curves' names and last values, figures of the range at the left, the curves.
-void draw_chart(TextPicture& picture,
-                const Area& area,
-                std::string_view title,
-                const std::vector<Curve>& curves,
-                std::string_view axis,
-                bool is_unicode) {
-  constexpr int kScale = 9;  // columns of the figures at the left
-  if (area.rows < 4 || area.columns < kScale + 8) {
-    return;
-  }
+struct Range {
   double low = std::numeric_limits<double>::infinity();
-  double high = -low;
+  double high = -std::numeric_limits<double>::infinity();
+};
+
+Range range_of(const std::vector<Curve>& curves) {
+  Range range;
   for (const Curve& curve : curves) {
     for (const double value : curve.values) {
       if (std::isfinite(value)) {
-        low = std::min(low, value);
-        high = std::max(high, value);
+        range.low = std::min(range.low, value);
+        range.high = std::max(range.high, value);
       }
     }
   }
+  if (range.high - range.low < 1e-12 * std::max(std::abs(range.high), 1.0)) {
+    range.high += std::max(std::abs(range.high) * 0.05, 1e-6);
+    range.low -= std::max(std::abs(range.low) * 0.05, 1e-6);
+  }
+  return range;
+}
+
+void draw_names(TextPicture& picture,
+                const Area& area,
+                std::string_view title,
+                const std::vector<Curve>& curves) {
   picture.put(area.row, area.column, title, TextStyle::strong);
   int column = area.column + columns_of(title) + 2;
   for (const Curve& curve : curves) {
@@ -208,63 +213,81 @@ void draw_chart(TextPicture& picture,
     picture.put(area.row, column, text, curve.style);
     column += columns_of(text) + 2;
   }
+}
+
+void draw_frame(TextPicture& picture, const Area& inner, std::string_view axis, bool is_unicode) {
+  for (int row = 0; row < inner.rows; ++row) {
+    picture.put(inner.row + row, inner.column - 1, is_unicode ? "│" : "|", TextStyle::faint);
+  }
+  std::string base = is_unicode ? "└" : "+";
+  for (int i = 0; i < inner.columns; ++i) {
+    base += is_unicode ? "─" : "-";
+  }
+  picture.put(inner.row + inner.rows, inner.column - 1, base, TextStyle::faint);
+  picture.put(inner.row + inner.rows, inner.column + 1, axis, TextStyle::faint);
+}
+
+void draw_curve(DotField& field, const Curve& curve, const Range& range) {
+  const auto count = static_cast<int>(curve.values.size());
+  int last_x = -1;
+  int last_y = 0;
+  for (int i = 0; i < count; ++i) {
+    const double value = curve.values[static_cast<std::size_t>(i)];
+    if (!std::isfinite(value)) {
+      last_x = -1;
+      continue;
+    }
+    const int x = count == 1 ? field.width() / 2 : i * (field.width() - 1) / (count - 1);
+    const int y = static_cast<int>(
+        std::lround((range.high - value) / (range.high - range.low) * (field.height() - 1)));
+    if (last_x >= 0) {
+      field.line(last_x, last_y, x, y, curve.style);
+    } else {
+      field.set(x, y, curve.style);
+    }
+    last_x = x;
+    last_y = y;
+  }
+}
+
+// A title with the curves' names and last values, figures of the range at the left, the curves.
+void draw_chart(TextPicture& picture,
+                const Area& area,
+                std::string_view title,
+                const std::vector<Curve>& curves,
+                std::string_view axis,
+                bool is_unicode) {
+  constexpr int kScale = 9;  // columns of the figures at the left
+  if (area.rows < 4 || area.columns < kScale + 8) {
+    return;
+  }
   const Area inner{.row = area.row + 1,
                    .column = area.column + kScale + 1,
                    .rows = area.rows - 2,
                    .columns = area.columns - kScale - 2};
-  for (int row = 0; row < inner.rows; ++row) {
-    picture.put(inner.row + row, inner.column - 1, is_unicode ? "│" : "|", TextStyle::faint);
-  }
-  std::string base;
-  for (int i = 0; i < inner.columns; ++i) {
-    base += is_unicode ? "─" : "-";
-  }
-  picture.put(
-      inner.row + inner.rows, inner.column - 1, (is_unicode ? "└" : "+") + base, TextStyle::faint);
-  picture.put(inner.row + inner.rows, inner.column + 1, axis, TextStyle::faint);
-  if (!std::isfinite(low)) {
+  const Range range = range_of(curves);
+  draw_names(picture, area, title, curves);
+  draw_frame(picture, inner, axis, is_unicode);
+  if (!std::isfinite(range.low)) {
     picture.put(inner.row + inner.rows / 2, inner.column + 2, "nothing yet", TextStyle::faint);
     return;
   }
-  if (high - low < 1e-12 * std::max(std::abs(high), 1.0)) {
-    high += std::max(std::abs(high) * 0.05, 1e-6);
-    low -= std::max(std::abs(low) * 0.05, 1e-6);
-  }
   const bool is_share = std::ranges::all_of(curves, &Curve::in_percent);
   const auto scale = [&](int row, double value) {
-    picture.put(
-        row, area.column, fmt::format("{:>{}}", number(value, is_share), kScale), TextStyle::faint);
+    picture.put(inner.row + row,
+                area.column,
+                fmt::format("{:>{}}", number(value, is_share), kScale),
+                TextStyle::faint);
   };
-  scale(inner.row, high);
-  scale(inner.row + inner.rows - 1, low);
+  scale(0, range.high);
+  scale(inner.rows - 1, range.low);
   if (inner.rows >= 7) {
-    scale(inner.row + inner.rows / 2,
-          high - (high - low) * (inner.rows / 2) / std::max(inner.rows - 1, 1));
+    const int middle = inner.rows / 2;
+    scale(middle, range.high - (range.high - range.low) * middle / (inner.rows - 1));
   }
   DotField field(inner, is_unicode);
-  const auto y_of = [&](double value) {
-    return static_cast<int>(std::lround((high - value) / (high - low) * (field.height() - 1)));
-  };
   for (const Curve& curve : curves) {
-    const auto count = static_cast<int>(curve.values.size());
-    int last_x = -1;
-    int last_y = 0;
-    for (int i = 0; i < count; ++i) {
-      const double value = curve.values[static_cast<std::size_t>(i)];
-      if (!std::isfinite(value)) {
-        last_x = -1;
-        continue;
-      }
-      const int x = count == 1 ? field.width() / 2 : i * (field.width() - 1) / (count - 1);
-      const int y = y_of(value);
-      if (last_x >= 0) {
-        field.line(last_x, last_y, x, y, curve.style);
-      } else {
-        field.set(x, y, curve.style);
-      }
-      last_x = x;
-      last_y = y;
-    }
+    draw_curve(field, curve, range);
   }
   field.draw(picture);
 }

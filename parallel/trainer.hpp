@@ -283,10 +283,10 @@ class Trainer<Model, Shard> final {
     }
   }
   template <class Source, class Judged>
-  TrainingResult run(Source& train, Judged* validation, TrainingData data, SourceLoc where) {
+  TrainingResult run(Source& train, Judged* validation, const TrainingData& data, SourceLoc where) {
     TrainingPorts ports{
         .batch_count = train.batch_count(),
-        .data = std::move(data),
+        .data = data,
         .model = summary_,
         .world = [&] { return parallel_.world(); },
         .cursor = [&] { return train.cursor(); },
