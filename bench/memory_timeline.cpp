@@ -6,11 +6,14 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "memory_blocks.hpp"
+#include "memory_labels.hpp"
 #include "memory_legend.hpp"
 #include "picture_text.hpp"
 
@@ -30,11 +33,8 @@ constexpr double kBottom = 56;
 // Tensors below a share of the peak are drawn in a common band, where there are more than so many:
 // each band costs a step for each event that moves it.
 constexpr std::size_t kMostBands = 2000;
-constexpr double kTextSize = 10.5;
-constexpr double kSmallTextSize = 7.5;
-constexpr double kMoved = 1.5;       // pixels: a label does not mind
-constexpr double kGlyphShare = 0.6;  // of a text's size: how wide a letter is
-constexpr double kThin = 3;          // pixels: below it a border would hide the band
+constexpr double kMoved = 1.5;  // pixels: a label does not mind
+constexpr double kThin = 3;     // pixels: below it a border would hide the band
 
 struct Piece {
   std::size_t begin = 0;  // events
@@ -117,18 +117,17 @@ class Timeline {
                                     std::string_view color,
                                     const std::string& hover) const;
   [[nodiscard]] std::string band(const Band& band) const;
-  struct Box {
-    double left = 0;
-    double top = 0;
-    double width = 0;
-    double height = 0;
-  };
   /// The widest stretch of a band that stays where it is.
   [[nodiscard]] Box room_in(const Band& band) const;
   /// What a band says of itself: all, its name or its number, as there is room; lying or upright.
   [[nodiscard]] std::string label(const Band& band) const;
-  /// What lives long, where its bands are too thin for labels: one for each kind.
-  [[nodiscard]] std::string kind_labels() const;
+  /// What lives long, where its bands are too thin for labels: one for each kind, which is then in
+  /// `labelled`.
+  [[nodiscard]] std::string kind_labels(std::set<BlockKind>& labelled) const;
+  /// Numbers for the bands that have none yet; and a line that says for which there is no room.
+  [[nodiscard]] std::string leaders(const std::vector<const Band*>& thin,
+                                    const std::set<std::size_t>& labelled) const;
+  [[nodiscard]] std::string labels() const;
   [[nodiscard]] std::string base_band() const;
   [[nodiscard]] std::string axes() const;
   /// Where a group's first tensor is made, as the axis has it.
@@ -151,6 +150,7 @@ class Timeline {
   std::vector<std::uint64_t> order_;  // live blocks with bands, from the lowest up
   std::map<std::uint64_t, Live> live_;
   std::vector<double> base_bytes_;  // small ones, after each event
+  std::vector<double> tops_;        // of the stack, after each event
 };
 
 void Timeline::find_peak() {
@@ -259,6 +259,7 @@ void Timeline::replay() {
       }
       low += static_cast<double>(live.size_bytes);
     }
+    tops_.push_back(low);
   }
   close_bands(trace_.size());
 }
@@ -298,7 +299,7 @@ std::string Timeline::band(const Band& band) const {
                                      band.tensor.origin.to_string())));
 }
 
-Timeline::Box Timeline::room_in(const Band& band) const {
+Box Timeline::room_in(const Band& band) const {
   const double height = tall(static_cast<double>(band.tensor.size_bytes));
   Box best;
   for (std::size_t i = 0; i < band.pieces.size(); ++i) {
@@ -323,43 +324,17 @@ Timeline::Box Timeline::room_in(const Band& band) const {
 std::string Timeline::label(const Band& band) const {
   const Box room = room_in(band);
   const std::string name = fmt::format("{} {}", band.group + 1, name_of(band.tensor));
-  const std::string texts[] = {fmt::format("{} {} {}",
-                                           name,
-                                           band.tensor.origin.type,
-                                           readable(static_cast<double>(band.tensor.size_bytes))),
-                               name,
-                               fmt::format("{}", band.group + 1)};
-  const auto length = [](const std::string& text, double size) {
-    return static_cast<double>(text.size()) * size * kGlyphShare;
-  };
-  const auto fits = [&](const std::string& text, double size, double along, double across) {
-    return across >= size + 0.5 && length(text, size) + 3 <= along;
-  };
-  for (const std::string& text : texts) {
-    for (const double size : {kTextSize, kSmallTextSize}) {
-      if (fits(text, size, room.width, room.height)) {
-        return fmt::format(
-            "<text class=\"in\" font-size=\"{:g}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-            size,
-            room.left + std::min(4.0, (room.width - length(text, size)) / 2),
-            room.top + room.height / 2 + size * 0.35,
-            escaped(text));
-      }
-      if (&text != texts && fits(text, size, room.height, room.width)) {
-        return fmt::format(
-            "<text class=\"in\" font-size=\"{0:g}\" text-anchor=\"middle\" "
-            "transform=\"rotate(-90 {1:.1f} {2:.1f})\" x=\"{1:.1f}\" y=\"{2:.1f}\">{3}</text>\n",
-            size,
-            room.left + room.width / 2 + size * 0.35,
-            room.top + room.height / 2,
-            escaped(text));
-      }
-    }
-  }
-  return {};
+  const std::vector<std::string> texts{
+      fmt::format("{} {} {}",
+                  name,
+                  band.tensor.origin.type,
+                  readable(static_cast<double>(band.tensor.size_bytes))),
+      name,
+      fmt::format("{}", band.group + 1)};
+  return label_in(room, texts);
 }
 
-std::string Timeline::kind_labels() const {
+std::string Timeline::kind_labels(std::set<BlockKind>& labelled) const {
   struct Span {
     double low = 1e300;
     double high = 0;
@@ -384,6 +359,7 @@ std::string Timeline::kind_labels() const {
   for (const auto& [kind, span] : spans) {
     const double room = tall(span.high - span.low);
     if (span.tallest < kSmallTextSize + 0.5 && room >= kSmallTextSize + 0.5) {
+      labelled.insert(kind);
       text += fmt::format(
           "<text class=\"in\" font-size=\"{:g}\" x=\"{:.1f}\" y=\"{:.1f}\">{}: {}, "
           "{}</text>\n",
@@ -396,6 +372,73 @@ std::string Timeline::kind_labels() const {
     }
   }
   return text;
+}
+
+std::string Timeline::leaders(const std::vector<const Band*>& thin,
+                              const std::set<std::size_t>& labelled) const {
+  constexpr std::size_t kSpots = 12;  // in a piece, at most
+  std::vector<ThinBlock> blocks;
+  for (const Band* band : thin) {
+    ThinBlock block{.number = band->group + 1, .spots = {}};
+    const double half = tall(static_cast<double>(band->tensor.size_bytes)) / 2;
+    for (const Piece& piece : band->pieces) {
+      const double left = x(piece.begin);
+      const double width = x(piece.end) - left;
+      const std::size_t spots = std::clamp<std::size_t>(piece.end - piece.begin, 1, kSpots);
+      for (std::size_t i = 0; i < spots && width > 0; ++i) {
+        const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(spots);
+        block.spots.push_back({.x = left + width * share, .y = y(piece.low_bytes) - half});
+      }
+    }
+    blocks.push_back(std::move(block));
+  }
+  // First those that have no number at all.
+  std::stable_partition(blocks.begin(), blocks.end(), [&](const ThinBlock& block) {
+    return !labelled.contains(block.number - 1);
+  });
+  const auto top_in = [this](double left, double right) {
+    double highest = y(0);
+    for (std::size_t i = 0; i < tops_.size(); ++i) {
+      if (x(i) < right && x(i + 1) > left) {
+        highest = std::min(highest, y(tops_[i]));
+      }
+    }
+    return highest;
+  };
+  constexpr double kCeiling = 44;  // the title is above
+  Leaders drawn = draw_leaders(blocks, top_in, kCeiling);
+  std::erase_if(drawn.left_out, [&](std::size_t number) { return labelled.contains(number - 1); });
+  return drawn.svg + fmt::format("<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+                                 kLeft,
+                                 kTop + height_ + 38,
+                                 words_of_left_out(drawn.left_out));
+}
+
+std::string Timeline::labels() const {
+  std::set<BlockKind> kinds;
+  std::string text = kind_labels(kinds);
+  std::set<std::size_t> labelled;  // groups
+  std::vector<const Band*> without;
+  for (const Band& each : bands_) {
+    const std::string inside = each.pieces.empty() ? std::string() : label(each);
+    text += inside;
+    if (!inside.empty()) {
+      labelled.insert(each.group);
+    } else if (!each.pieces.empty() && !kinds.contains(kind_of(each))) {
+      without.push_back(&each);
+    }
+  }
+  std::ranges::stable_sort(without, {}, &Band::group);
+  // Of a group that can hardly be seen one number is enough.
+  std::vector<const Band*> thin;
+  std::set<std::size_t> known = labelled;
+  for (const Band* const each : without) {
+    const bool is_new = known.insert(each->group).second;
+    if (is_new || tall(static_cast<double>(each->tensor.size_bytes)) >= kThin) {
+      thin.push_back(each);
+    }
+  }
+  return text + leaders(thin, labelled);
 }
 
 std::string Timeline::base_band() const {
@@ -420,7 +463,7 @@ std::string Timeline::base_band() const {
 
 std::string Timeline::axes() const {
   std::string text;
-  double step = 1024;
+  double step = 1;
   while (static_cast<double>(peak_bytes_) / step > 6) {
     step *= 2;
   }
@@ -433,8 +476,9 @@ std::string Timeline::axes() const {
         y(bytes),
         kLeft - 8,
         y(bytes) + 4,
-        bytes >= 1 << 20 ? fmt::format("{:g} MiB", bytes / (1 << 20))
-                         : fmt::format("{:g} KiB", bytes / (1 << 10)));
+        bytes >= 1 << 20  ? fmt::format("{:g} MiB", bytes / (1 << 20))
+        : step >= 1 << 10 ? fmt::format("{:g} KiB", bytes / (1 << 10))
+                          : fmt::format("{:g} B", bytes));
   }
   constexpr int kTicks = 8;
   for (const double tick : round_numbers(last(), kTicks)) {
@@ -509,6 +553,8 @@ std::string Timeline::svg(const std::string& title) const {
       ".head{{font-size:14px;font-weight:600;fill:#1f2430}}.row{{font-size:12.5px;fill:#1f2430}}"
       ".list{{font-size:10px;fill:#1f2430}}"
       ".axis{{font-size:11px;fill:#5b6270}}.in{{fill:#fff;pointer-events:none}}"
+      ".out{{font-size:8px;fill:#1f2430}}.lead{{stroke:#1f2430;stroke-opacity:0.6;stroke-width:0.6;"
+      "fill:#fff}}"
       ".grid{{stroke:#e3e6eb;stroke-width:1}}polygon{{stroke-width:0.6}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
       "<text class=\"title\" x=\"{2:.0f}\" y=\"34\">{3}</text>\n",
@@ -521,11 +567,8 @@ std::string Timeline::svg(const std::string& title) const {
     text += each.pieces.empty() ? "" : band(each);
   }
   text += "</g>\n" + peak_lines();
-  for (const Band& each : bands_) {
-    text += each.pieces.empty() ? "" : label(each);
-  }
-  return text + kind_labels() + table() +
-         draw_list(blocks_, beginnings(), kLeft, list_top, list_width) + "</svg>\n";
+  return text + labels() + table() + draw_list(blocks_, beginnings(), kLeft, list_top, list_width) +
+         "</svg>\n";
 }
 
 }  // namespace

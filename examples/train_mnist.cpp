@@ -69,10 +69,7 @@ hearth::TrainerOptions trainer_options(const Options& options) {
           .folder = options.checkpoint,
           .save_every = options.save_every,
           .resume = options.resume,
-          .notes = {{"data", options.data},
-                    {"model", options.model},
-                    {"optimizer", options.optimizer},
-                    {"lr", nlohmann::json(options.learning_rate).dump()}},
+          .notes = {{"data", options.data}, {"model", options.model}},
           .title = "train_mnist"};
 }
 

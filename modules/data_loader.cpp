@@ -5,6 +5,7 @@
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/thrown_error.hpp>
 
 #include <fmt/format.h>
 
@@ -88,13 +89,7 @@ class DataLoader::Assembler {
     try {
       return read(cursor);
     } catch (...) {
-      return Error{.code = ErrorCode::worker_failed,
-                   .text = fmt::format("{}: batch {} of epoch {} of {} could not be read",
-                                       name_of(options_),
-                                       cursor.batch,
-                                       cursor.epoch,
-                                       dataset_.name()),
-                   .cause = cause_of_failure()};
+      return failure_of(cursor);
     }
   }
 
@@ -139,6 +134,21 @@ class DataLoader::Assembler {
                                             what)});
     }
   }
+  // The exception being handled.
+  [[nodiscard]] Error failure_of(LoaderCursor cursor) const {
+    const ErrorRef cause = cause_of_failure();
+    const std::string text = fmt::format("{}: batch {} of epoch {} of {} could not be read",
+                                         name_of(options_),
+                                         cursor.batch,
+                                         cursor.epoch,
+                                         dataset_.name());
+    if (!detail::tells_all(*cause)) {
+      return Error{.code = ErrorCode::worker_failed, .text = text, .cause = cause};
+    }
+    Error own = *cause;
+    own.text = text + ": " + own.text;
+    return own;
+  }
   // With those that it was thrown with (std::throw_with_nested).
   [[nodiscard]] static std::string words_of(const std::exception& thrown) {
     std::string words = thrown.what();
@@ -156,6 +166,13 @@ class DataLoader::Assembler {
     std::string what = "something that is no std::exception";
     try {
       throw;
+    } catch (const FileError& thrown) {
+      if (thrown.code() != ErrorCode::not_found) {
+        return thrown.shared_error();
+      }
+      Error error = thrown.error();
+      error.code = ErrorCode::io_error;  // by its code it would become an ArgumentError
+      return std::make_shared<const Error>(std::move(error));
     } catch (const Exception& thrown) {
       return thrown.shared_error();
     } catch (const std::exception& thrown) {
@@ -290,7 +307,9 @@ Result<HostBatch> DataLoader::take(SourceLoc where) {
 std::optional<HostBatch> DataLoader::next(SourceLoc where) {
   const auto fail = [&] {
     Error failure = *failure_;
-    failure.location = where;
+    if (failure.location.line == 0) {
+      failure.location = where;
+    }
     throw_error(std::move(failure));
   };
   if (failure_) {

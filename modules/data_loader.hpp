@@ -114,10 +114,11 @@ class DataLoader final {
 
   /// The next batch of this epoch; nothing at its end, once, and then the next epoch begins.
   ///
-  /// Errors: what the data set threw, as an Exception worker_failed with its cause, as is a batch
-  /// that has other sizes than were asked for, or no targets; DeadlineExceeded, whose report names
-  /// the worker that is late. Again at each further call, until seek(). ArgumentError when workers
-  /// are to start and the Runtime has ended.
+  /// Errors: what the data set threw, its text with the number of the batch before it;
+  /// worker_failed with the cause where that is no Exception of the library's. ShapeError for a
+  /// batch that has other sizes than were asked for, or no targets; DeadlineExceeded, whose report
+  /// names the worker that is late. Again at each further call, until seek(). ArgumentError when
+  /// workers are to start and the Runtime has ended.
   [[nodiscard]] std::optional<HostBatch> next(SourceLoc where = SourceLoc::current());
   /// The same on a device; its upload is queued on the calling thread's stream.
   /// Errors: what the device says to an upload, too; the batch is the next one still.

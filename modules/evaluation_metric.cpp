@@ -195,7 +195,8 @@ EvaluationMetric accuracy_metric(SourceLoc loc) {
                 const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets, loc));
                 return Statistics{correct_count(outputs, targets, loc).item(loc), rows};
               },
-          .value = share_of};
+          .value = share_of,
+          .figure = "accuracy"};
 }
 
 EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
@@ -220,13 +221,15 @@ EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
     const Tensor hits = sum(Arg(is_hit.to(DType::i64, loc), loc));
     return Statistics{hits.item(loc), static_cast<double>(rows)};
   };
-  return {.name = title, .in_percent = true, .measure = measure, .value = share_of};
+  return {
+      .name = title, .in_percent = true, .measure = measure, .value = share_of, .figure = title};
 }
 
 EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
   checked_class_count("f1_metric", class_count, loc);
   EvaluationMetric metric = confusion_metric(class_count, loc);
   metric.name = "F1";
+  metric.figure = "mean F1";
   metric.value = [metric](const Statistics& all) {
     return confusion_matrix_of(metric, all).macro_f1();
   };
@@ -242,7 +245,8 @@ EvaluationMetric binary_f1_metric(SourceLoc loc) {
               [](const Statistics& all) {
                 const double relevant = 2 * all[0] + all[1] + all[2];
                 return relevant == 0 ? 0 : 2 * all[0] / relevant;
-              }};
+              },
+          .figure = "F1 of class 1"};
 }
 
 EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
@@ -255,7 +259,8 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
                                     "confusion matrix", class_count, outputs, targets, loc);
                               },
                           .value = {},
-                          .class_count = class_count};
+                          .class_count = class_count,
+                          .figure = "accuracy"};
   metric.value = [metric](const Statistics& all) {
     return confusion_matrix_of(metric, all).accuracy();
   };
@@ -263,13 +268,13 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
 }
 
 EvaluationMetric r_squared_metric(SourceLoc loc) {
-  return {
-      .name = "R²",
-      .measure = [loc](const Tensor& outputs,
-                       const Tensor& targets) { return regression_of(outputs, targets, loc); },
-      .merge = merge_regression,
-      .value =
-          [](const Statistics& all) { return all[2] > 0 ? 1 - all[3] / all[2] : std::nan(""); }};
+  return {.name = "R²",
+          .measure = [loc](const Tensor& outputs,
+                           const Tensor& targets) { return regression_of(outputs, targets, loc); },
+          .merge = merge_regression,
+          .value =
+              [](const Statistics& all) { return all[2] > 0 ? 1 - all[3] / all[2] : std::nan(""); },
+          .figure = "R²"};
 }
 
 EvaluationMetric mean_error_metric(SourceLoc loc) {
@@ -284,7 +289,8 @@ EvaluationMetric mean_error_metric(SourceLoc loc) {
                 }
                 return all;
               },
-          .value = share_of};
+          .value = share_of,
+          .figure = "mean error"};
 }
 
 }  // namespace hearth

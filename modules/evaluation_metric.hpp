@@ -31,6 +31,9 @@ struct EvaluationMetric {
   std::function<double(const Statistics& all)> value;
   /// How many classes its statistics are a ConfusionMatrix of, for the report; 0: of none.
   std::int64_t class_count = 0;
+  /// Which figure it is, where several metrics have it: of those of one name and one figure, a run
+  /// shows the first alone. Two of one name that are not the same figure are refused.
+  std::string figure = {};
 };
 
 /// Adds `more` to `sum`, which may be empty yet.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 namespace hearth::detail {
@@ -29,10 +30,9 @@ struct Range {
   [[nodiscard]] bool is_empty() const { return low > high; }
 };
 
-std::string tick_text(double value, bool is_share) {
-  const double shown = is_share ? value * 100 : value;
-  const double near_zero = std::fabs(shown) < 1e-12 ? 0 : shown;
-  return fmt::format("{:.4g}{}", near_zero, is_share ? " %" : "");
+// Of a point: what it is and, in per cent, "97.25 %".
+std::string value_text(double value, bool is_share) {
+  return is_share ? readable_number(value * 100, 0.01) + " %" : readable_number(value, 0);
 }
 
 // Where values stand in the picture.
@@ -52,6 +52,8 @@ std::string grid_of(const LineChart& chart,
                     const std::vector<double>& x_ticks,
                     const std::vector<double>& y_ticks) {
   std::string text;
+  const double scale = chart.in_percent ? 100 : 1;
+  const double y_step = (y_ticks[1] - y_ticks[0]) * scale;
   for (const double tick : y_ticks) {
     text += fmt::format(
         "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"
@@ -62,7 +64,7 @@ std::string grid_of(const LineChart& chart,
         frame.y(tick),
         kLeft - 8,
         frame.y(tick) + 4,
-        tick_text(tick, chart.in_percent));
+        readable_number(tick * scale, y_step) + (chart.in_percent ? " %" : ""));
   }
   for (const double tick : x_ticks) {
     if (tick >= frame.x_low && tick <= frame.x_high) {
@@ -70,7 +72,7 @@ std::string grid_of(const LineChart& chart,
           "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
           frame.x(tick),
           kHeight - kBottom + 18,
-          tick_text(tick, false));
+          readable_number(tick, 1));
     }
   }
   return text + fmt::format(
@@ -106,8 +108,8 @@ std::string curve_of(const LineChart& chart, const Frame& frame, std::size_t ind
           frame.x(at),
           frame.y(value),
           escaped(chart.axis),
-          tick_text(at, false),
-          tick_text(value, chart.in_percent));
+          readable_number(at, 1),
+          value_text(value, chart.in_percent));
     }
   }
   if (!path.empty()) {
@@ -156,6 +158,48 @@ std::string escaped(std::string_view text) {
     }
   }
   return result;
+}
+
+std::string readable_number(double value, double step) {
+  if (!std::isfinite(value)) {
+    return fmt::format("{}", value);
+  }
+  constexpr double kLeast = 1e-4;
+  constexpr double kMost = 1e9;
+  constexpr int kDigits = 4;
+  const double size = std::fabs(value);
+  if (size <= step * 1e-3) {
+    return "0";
+  }
+  const int magnitude = static_cast<int>(std::floor(std::log10(size)));
+  // Behind the first digit, so that neighbours a step apart differ; a hair more than a step below
+  // is the same.
+  const int digits =
+      step > 0 ? magnitude - static_cast<int>(std::floor(std::log10(step) + 1e-9)) : kDigits - 1;
+  const bool is_small = size < kLeast || (step > 0 && step < kLeast);
+  if (is_small || size >= kMost) {
+    // "2e-5": no zeros that say nothing.
+    std::string text = fmt::format("{:.{}e}", value, std::clamp(digits, 0, 15));
+    const std::size_t e = text.find('e');
+    std::string front = text.substr(0, e);
+    if (step <= 0 && front.find('.') != std::string::npos) {
+      front.erase(front.find_last_not_of('0') + 1);
+      front.erase(front.find_last_not_of('.') + 1);
+    }
+    const int power = std::atoi(text.c_str() + e + 1);
+    return fmt::format("{}e{}", front, power);
+  }
+  std::string text = fmt::format("{:.{}f}", value, std::clamp(digits - magnitude, 0, 15));
+  if (step <= 0 && text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    text.erase(text.find_last_not_of('.') + 1);
+  }
+  const std::size_t begin = value < 0 ? 1 : 0;
+  for (auto place = std::min(text.find('.'), text.size()); place > begin + 3;) {
+    place -= 3;
+    text.insert(place, ",");
+  }
+  return text;
 }
 
 std::vector<double> round_ticks(double low, double high, int count) {

@@ -28,6 +28,10 @@ struct LineChart {
 /// Text as XML has it: & < > " become their entities.
 [[nodiscard]] std::string escaped(std::string_view text);
 
+/// A number with as many digits as numbers that are `step` apart need, and thousands set off:
+/// "12,000", "0.025", "2e-5". A step of 0: with four digits, without zeros at the end.
+[[nodiscard]] std::string readable_number(double value, double step);
+
 /// Round numbers that cut [low, high] into about `count` parts: 1, 2 or 5 times a power of ten.
 /// At least two, whatever the range.
 [[nodiscard]] std::vector<double> round_ticks(double low, double high, int count);

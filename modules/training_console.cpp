@@ -6,6 +6,7 @@
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -25,6 +26,13 @@ constexpr std::chrono::milliseconds kDashboardPause{200};
 
 ConsoleStyle by_output(std::FILE* out) {
   return isatty(fileno(out)) == 1 ? ConsoleStyle::live : ConsoleStyle::plain;
+}
+
+// How wide the terminal is; of what is none, as if it were a common one.
+std::size_t columns_of(std::FILE* out) {
+  constexpr std::size_t kCommon = 80;
+  winsize size{};
+  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kCommon;
 }
 
 ConsoleStyle chosen(const ConsoleOptions& options) {
@@ -120,18 +128,22 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
     return;
   }
   drawn_at_ = now;
-  constexpr std::int64_t kWidth = 20;  // 78 columns in all: a terminal of 80 must not wrap
+  constexpr std::int64_t kWidth = 20;
   const std::int64_t filled = kWidth * place.batch / std::max<std::int64_t>(place.batch_count, 1);
   std::string bar(static_cast<std::size_t>(std::clamp<std::int64_t>(filled, 0, kWidth)), '#');
   bar.resize(kWidth, '.');
-  write(fmt::format("epoch {}/{} [{}] {}/{}  loss {:.4f}  {:.0f} samples/s",
-                    place.epoch,
-                    epochs_,
-                    bar,
-                    place.batch,
-                    place.batch_count,
-                    loss,
-                    samples_per_s));
+  const std::string count = fmt::format("{}/{}", place.batch, place.batch_count);
+  std::string line = fmt::format("epoch {}/{} [{}] {}", place.epoch, epochs_, bar, count);
+  const std::size_t room = columns_of(out_) - 1;  // a line that wraps cannot be drawn anew
+  const std::vector<std::string> parts{"  loss " + figure_text({}, loss),
+                                       fmt::format("  {:.0f} samples/s", samples_per_s)};
+  if (line.size() + parts[0].size() > room) {
+    line = fmt::format("epoch {}/{} {}", place.epoch, epochs_, count);
+  }
+  for (const std::string& part : parts) {
+    line += line.size() + part.size() <= room ? part : "";
+  }
+  write(line.substr(0, room));
   is_line_open_ = true;
 }
 
@@ -142,9 +154,9 @@ void TrainingConsole::end_epoch(const TrainingHistory& history,
   if (!ending.empty()) {
     line += " " + ending;
   }
-  line += fmt::format("  loss {:.4f}", epoch.train_loss);
+  line += "  loss " + figure_text({}, epoch.train_loss);
   if (epoch.validation_loss) {
-    line += fmt::format("  validation loss {:.4f}", *epoch.validation_loss);
+    line += "  validation loss " + figure_text({}, *epoch.validation_loss);
   }
   for (std::size_t i = 0; i < std::min(epoch.metrics.size(), history.metrics.size()); ++i) {
     line += fmt::format(

@@ -62,6 +62,7 @@ struct DashboardFigures {
   const TrainingHistory* history = nullptr;
   std::optional<std::int64_t> best_epoch = std::nullopt;
   double best_value = 0;
+  std::string best_text = {};  ///< The same in words, "accuracy 97.86 %"; empty: the number alone.
   std::vector<DashboardDevice> devices = {};
   std::string message = {};  ///< The last line that was said.
 };

@@ -23,6 +23,7 @@ struct Curve {
   std::string name;
   std::vector<double> values;  ///< Evenly along the axis; what is not finite leaves a gap.
   TextStyle style = TextStyle::first;
+  bool in_percent = false;
 };
 
 std::size_t glyph_bytes(std::string_view text, std::size_t at) {
@@ -102,18 +103,60 @@ class DotField {
   bool is_unicode_;
 };
 
-std::string number(double value) {
+std::string number(double value, bool in_percent = false) {
   const double size = std::abs(value);
-  return size != 0 && (size < 1e-3 || size >= 1e5) ? fmt::format("{:.2e}", value)
-         : size >= 100                             ? fmt::format("{:.1f}", value)
-                                                   : fmt::format("{:.4f}", value);
+  return in_percent                                  ? fmt::format("{:.1f} %", 100 * value)
+         : size != 0 && (size < 1e-3 || size >= 1e5) ? fmt::format("{:.2e}", value)
+         : size >= 100                               ? fmt::format("{:.1f}", value)
+                                                     : fmt::format("{:.4f}", value);
+}
+
+/// Whole parts of a line, as many as there is room for, with blanks between them.
+std::string fitting(const std::vector<std::string>& parts, int room, int gap) {
+  std::string text;
+  for (const std::string& part : parts) {
+    const std::string more =
+        text.empty() ? part : std::string(static_cast<std::size_t>(gap), ' ') + part;
+    if (columns_of(text) + columns_of(more) > room) {
+      break;
+    }
+    text += more;
+  }
+  return text;
+}
+
+/// The text, or its beginning with a mark that more was said.
+std::string shortened(std::string_view text, int room, bool is_unicode) {
+  if (columns_of(text) <= room) {
+    return std::string(text);
+  }
+  const std::string_view mark = is_unicode ? "…" : "..";
+  const int kept = room - columns_of(mark);
+  if (kept < 1) {
+    return {};
+  }
+  std::size_t end = 0;
+  for (int column = 0; column < kept; ++column) {
+    end += glyph_bytes(text, end);
+  }
+  std::string_view beginning = text.substr(0, end);
+  if (text[end] != ' ') {  // in the middle of a word: the words before, if they are most of it
+    const std::size_t blank = beginning.find_last_of(' ');
+    beginning = blank != beginning.npos && 2 * blank > end ? beginning.substr(0, blank) : beginning;
+  }
+  while (beginning.ends_with(' ')) {
+    beginning.remove_suffix(1);
+  }
+  return std::string(beginning) + std::string(mark);
 }
 
 std::string bytes_text(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
-  return bytes >= std::int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / (1 << 30))
-         : bytes >= 1 << 20             ? fmt::format("{:.1f} MiB", value / (1 << 20))
-                                        : fmt::format("{:.0f} KiB", value / (1 << 10));
+  return bytes >= std::int64_t{1000} << 30
+             ? fmt::format("{:.2f} TiB", value / (1 << 30) / (1 << 10))
+         : bytes >= std::int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / (1 << 30))
+         : bytes >= 1 << 20               ? fmt::format("{:.1f} MiB", value / (1 << 20))
+                                          : fmt::format("{:.0f} KiB", value / (1 << 10));
 }
 
 std::string bar_of(double share, int columns, bool is_unicode) {
@@ -130,6 +173,83 @@ void put_right(TextPicture& picture, int row, std::string_view text, TextStyle s
   picture.put(row, picture.columns() - columns_of(text), text, style);
 }
 
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+};
+
+Range range_of(const std::vector<Curve>& curves) {
+  Range range;
+  for (const Curve& curve : curves) {
+    for (const double value : curve.values) {
+      if (std::isfinite(value)) {
+        range.low = std::min(range.low, value);
+        range.high = std::max(range.high, value);
+      }
+    }
+  }
+  if (range.high - range.low < 1e-12 * std::max(std::abs(range.high), 1.0)) {
+    range.high += std::max(std::abs(range.high) * 0.05, 1e-6);
+    range.low -= std::max(std::abs(range.low) * 0.05, 1e-6);
+  }
+  return range;
+}
+
+void draw_names(TextPicture& picture,
+                const Area& area,
+                std::string_view title,
+                const std::vector<Curve>& curves) {
+  picture.put(area.row, area.column, title, TextStyle::strong);
+  int column = area.column + columns_of(title) + 2;
+  for (const Curve& curve : curves) {
+    const auto last = std::find_if(curve.values.rbegin(), curve.values.rend(), [](double value) {
+      return std::isfinite(value);
+    });
+    const std::string text =
+        curve.name + (last == curve.values.rend() ? "" : " " + number(*last, curve.in_percent));
+    if (column + columns_of(text) > area.column + area.columns) {
+      break;
+    }
+    picture.put(area.row, column, text, curve.style);
+    column += columns_of(text) + 2;
+  }
+}
+
+void draw_frame(TextPicture& picture, const Area& inner, std::string_view axis, bool is_unicode) {
+  for (int row = 0; row < inner.rows; ++row) {
+    picture.put(inner.row + row, inner.column - 1, is_unicode ? "│" : "|", TextStyle::faint);
+  }
+  std::string base = is_unicode ? "└" : "+";
+  for (int i = 0; i < inner.columns; ++i) {
+    base += is_unicode ? "─" : "-";
+  }
+  picture.put(inner.row + inner.rows, inner.column - 1, base, TextStyle::faint);
+  picture.put(inner.row + inner.rows, inner.column + 1, axis, TextStyle::faint);
+}
+
+void draw_curve(DotField& field, const Curve& curve, const Range& range) {
+  const auto count = static_cast<int>(curve.values.size());
+  int last_x = -1;
+  int last_y = 0;
+  for (int i = 0; i < count; ++i) {
+    const double value = curve.values[static_cast<std::size_t>(i)];
+    if (!std::isfinite(value)) {
+      last_x = -1;
+      continue;
+    }
+    const int x = count == 1 ? field.width() / 2 : i * (field.width() - 1) / (count - 1);
+    const int y = static_cast<int>(
+        std::lround((range.high - value) / (range.high - range.low) * (field.height() - 1)));
+    if (last_x >= 0) {
+      field.line(last_x, last_y, x, y, curve.style);
+    } else {
+      field.set(x, y, curve.style);
+    }
+    last_x = x;
+    last_y = y;
+  }
+}
+
 // A title with the curves' names and last values, figures of the range at the left, the curves.
 void draw_chart(TextPicture& picture,
                 const Area& area,
@@ -141,84 +261,33 @@ void draw_chart(TextPicture& picture,
   if (area.rows < 4 || area.columns < kScale + 8) {
     return;
   }
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  for (const Curve& curve : curves) {
-    for (const double value : curve.values) {
-      if (std::isfinite(value)) {
-        low = std::min(low, value);
-        high = std::max(high, value);
-      }
-    }
-  }
-  picture.put(area.row, area.column, title, TextStyle::strong);
-  int column = area.column + columns_of(title) + 2;
-  for (const Curve& curve : curves) {
-    const auto last = std::find_if(curve.values.rbegin(), curve.values.rend(), [](double value) {
-      return std::isfinite(value);
-    });
-    const std::string text = curve.name + (last == curve.values.rend() ? "" : " " + number(*last));
-    if (column + columns_of(text) > area.column + area.columns) {
-      break;
-    }
-    picture.put(area.row, column, text, curve.style);
-    column += columns_of(text) + 2;
-  }
   const Area inner{.row = area.row + 1,
                    .column = area.column + kScale + 1,
                    .rows = area.rows - 2,
                    .columns = area.columns - kScale - 2};
-  for (int row = 0; row < inner.rows; ++row) {
-    picture.put(inner.row + row, inner.column - 1, is_unicode ? "│" : "|", TextStyle::faint);
-  }
-  std::string base;
-  for (int i = 0; i < inner.columns; ++i) {
-    base += is_unicode ? "─" : "-";
-  }
-  picture.put(
-      inner.row + inner.rows, inner.column - 1, (is_unicode ? "└" : "+") + base, TextStyle::faint);
-  picture.put(inner.row + inner.rows, inner.column + 1, axis, TextStyle::faint);
-  if (!std::isfinite(low)) {
+  const Range range = range_of(curves);
+  draw_names(picture, area, title, curves);
+  draw_frame(picture, inner, axis, is_unicode);
+  if (!std::isfinite(range.low)) {
     picture.put(inner.row + inner.rows / 2, inner.column + 2, "nothing yet", TextStyle::faint);
     return;
   }
-  if (high - low < 1e-12 * std::max(std::abs(high), 1.0)) {
-    high += std::max(std::abs(high) * 0.05, 1e-6);
-    low -= std::max(std::abs(low) * 0.05, 1e-6);
-  }
+  const bool is_share = std::ranges::all_of(curves, &Curve::in_percent);
   const auto scale = [&](int row, double value) {
-    picture.put(row, area.column, fmt::format("{:>{}}", number(value), kScale), TextStyle::faint);
+    picture.put(inner.row + row,
+                area.column,
+                fmt::format("{:>{}}", number(value, is_share), kScale),
+                TextStyle::faint);
   };
-  scale(inner.row, high);
-  scale(inner.row + inner.rows - 1, low);
+  scale(0, range.high);
+  scale(inner.rows - 1, range.low);
   if (inner.rows >= 7) {
-    scale(inner.row + inner.rows / 2,
-          high - (high - low) * (inner.rows / 2) / std::max(inner.rows - 1, 1));
+    const int middle = inner.rows / 2;
+    scale(middle, range.high - (range.high - range.low) * middle / (inner.rows - 1));
   }
   DotField field(inner, is_unicode);
-  const auto y_of = [&](double value) {
-    return static_cast<int>(std::lround((high - value) / (high - low) * (field.height() - 1)));
-  };
   for (const Curve& curve : curves) {
-    const auto count = static_cast<int>(curve.values.size());
-    int last_x = -1;
-    int last_y = 0;
-    for (int i = 0; i < count; ++i) {
-      const double value = curve.values[static_cast<std::size_t>(i)];
-      if (!std::isfinite(value)) {
-        last_x = -1;
-        continue;
-      }
-      const int x = count == 1 ? field.width() / 2 : i * (field.width() - 1) / (count - 1);
-      const int y = y_of(value);
-      if (last_x >= 0) {
-        field.line(last_x, last_y, x, y, curve.style);
-      } else {
-        field.set(x, y, curve.style);
-      }
-      last_x = x;
-      last_y = y;
-    }
+    draw_curve(field, curve, range);
   }
   field.draw(picture);
 }
@@ -257,7 +326,10 @@ std::vector<Curve> metric_curves(const DashboardFigures& figures) {
   const TrainingHistory& history = *figures.history;
   std::vector<Curve> curves;
   for (std::size_t i = 0; i < std::min(history.metrics.size(), kStyles.size()); ++i) {
-    Curve curve{.name = history.metrics[i].name, .values = {}, .style = kStyles[i]};
+    Curve curve{.name = history.metrics[i].name,
+                .values = {},
+                .style = kStyles[i],
+                .in_percent = history.metrics[i].in_percent};
     for (const EpochRecord& epoch : history.epochs) {
       curve.values.push_back(i < epoch.metrics.size() ? epoch.metrics[i]
                                                       : std::numeric_limits<double>::quiet_NaN());
@@ -274,75 +346,126 @@ double share_of_run(const DashboardFigures& figures) {
          static_cast<double>(std::max<std::int64_t>(figures.epochs, 1));
 }
 
+// How long it has taken and will take, at the right; the title in what is left.
+void draw_title(TextPicture& picture,
+                const DashboardFigures& figures,
+                double share,
+                bool is_unicode) {
+  constexpr int kGap = 2;
+  const double done = share - figures.share_at_begin;
+  const std::string so_far = readable_time(figures.elapsed);
+  std::vector<std::string> times{so_far + " so far", so_far};
+  if (done > 0 && share < 1) {
+    const std::string to_go = readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
+    times.insert(times.begin(), {so_far + " so far, " + to_go, to_go});
+  }
+  constexpr int kLeastTitle = 12;
+  const int title = std::min(columns_of(figures.title), kLeastTitle);
+  const auto fits = [&](const std::string& time) {
+    return title + kGap + columns_of(time) <= picture.columns();
+  };
+  const auto time = std::ranges::find_if(times, fits);
+  const int taken = time == times.end() ? 0 : columns_of(*time) + kGap;
+  picture.put(
+      0, 0, shortened(figures.title, picture.columns() - taken, is_unicode), TextStyle::strong);
+  if (time != times.end()) {
+    put_right(picture, 0, *time, TextStyle::plain);
+  }
+}
+
+// A label, a bar, and what it comes to: two rows whose bars have the same ends.
+void draw_progress(TextPicture& picture,
+                   const DashboardFigures& figures,
+                   double share,
+                   bool is_unicode) {
+  constexpr int kGap = 2;
+  constexpr int kLeastBar = 5;
+  const double of_epoch = static_cast<double>(figures.place.batch) /
+                          static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+  const std::array<std::string, 2> labels{
+      fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs), "all"};
+  std::array<std::string, 2> counts{
+      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count),
+      fmt::format("{:.1f} % of the run", 100 * share)};
+  const int begin = columns_of(labels[0]) + kGap;
+  if (begin + std::max(columns_of(counts[0]), columns_of(counts[1])) > picture.columns()) {
+    counts = {fmt::format("{}/{}", figures.place.batch, figures.place.batch_count),
+              fmt::format("{:.1f} %", 100 * share)};
+  }
+  const int width =
+      picture.columns() - begin - kGap - std::max(columns_of(counts[0]), columns_of(counts[1]));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const int row = 1 + static_cast<int>(i);
+    picture.put(row, 0, labels[i]);
+    if (begin + columns_of(counts[i]) <= picture.columns()) {
+      put_right(picture, row, counts[i], TextStyle::plain);
+    }
+    if (width >= kLeastBar) {
+      picture.put(row,
+                  begin,
+                  bar_of(i == 0 ? of_epoch : share, width, is_unicode),
+                  i == 0 ? TextStyle::first : TextStyle::second);
+    }
+  }
+}
+
 // Rows 0 to 3: what runs, how far it is, the figures of now.
 int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_unicode) {
-  picture.put(0, 0, figures.title, TextStyle::strong);
   const double share = share_of_run(figures);
-  const double done = share - figures.share_at_begin;
-  std::string time = readable_time(figures.elapsed) + " so far";
-  if (done > 0 && share < 1) {
-    time += ", " + readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
-  }
-  put_right(picture, 0, time, TextStyle::plain);
-  const std::string label = fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs);
-  const std::string count =
-      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count);
-  const int width = picture.columns() - columns_of(label) - columns_of(count) - 4;
-  picture.put(1, 0, label);
-  if (width > 4) {
-    const double of_epoch =
-        static_cast<double>(figures.place.batch) /
-        static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
-    picture.put(1, columns_of(label) + 2, bar_of(of_epoch, width, is_unicode), TextStyle::first);
-  }
-  put_right(picture, 1, count, TextStyle::plain);
-  const std::string whole = fmt::format("{:.1f} % of the run", 100 * share);
-  const int whole_width = picture.columns() - columns_of(label) - columns_of(count) - 4;
-  if (whole_width > 4) {
-    picture.put(2, 0, "all");
-    picture.put(
-        2, columns_of(label) + 2, bar_of(share, whole_width, is_unicode), TextStyle::second);
-  }
-  put_right(picture, 2, whole, TextStyle::plain);
-  std::string now = fmt::format("loss {}   {:.0f} samples/s   learning rate {:.3g}",
-                                number(figures.loss),
-                                figures.samples_per_s,
-                                figures.learning_rate);
+  draw_title(picture, figures, share, is_unicode);
+  draw_progress(picture, figures, share, is_unicode);
+  std::vector<std::string> now{"loss " + number(figures.loss),
+                               fmt::format("{:.0f} samples/s", figures.samples_per_s),
+                               fmt::format("learning rate {:.3g}", figures.learning_rate)};
   if (figures.best_epoch) {
-    now += fmt::format("   best {} in epoch {}", number(figures.best_value), *figures.best_epoch);
+    now.push_back(
+        fmt::format("best {} in epoch {}",
+                    figures.best_text.empty() ? number(figures.best_value) : figures.best_text,
+                    *figures.best_epoch));
   }
-  picture.put(3, 0, now);
+  constexpr int kGap = 3;
+  constexpr int kEndless = 1 << 20;
+  if (columns_of(fitting(now, kEndless, kGap)) > picture.columns()) {
+    now[2] = fmt::format("rate {:.3g}", figures.learning_rate);
+  }
+  picture.put(3, 0, fitting(now, picture.columns(), kGap));
   return 5;
 }
 
 int draw_devices(TextPicture& picture, const DashboardFigures& figures, int row, bool is_unicode) {
+  constexpr int kGap = 2;
+  int begin = 0;
   for (const DashboardDevice& device : figures.devices) {
-    const int end = picture.rows() - 1;
-    if (row >= end) {
-      break;
-    }
-    picture.put(row, 0, device.name, TextStyle::strong);
-    if (device.is_lost) {
-      picture.put(row, 10, "lost", TextStyle::warning);
-      ++row;
-      continue;
-    }
-    const std::string text = fmt::format("{} live, peak {}, of {}",
-                                         bytes_text(device.live_bytes),
-                                         bytes_text(device.peak_bytes),
-                                         bytes_text(device.budget_bytes));
-    picture.put(row, 10, text);
-    const int width = std::min(picture.columns() - 12 - columns_of(text) - 2, 40);
-    if (width > 4 && device.budget_bytes > 0) {
+    begin = std::max(begin, columns_of(device.name) + kGap);
+  }
+  std::vector<std::string> texts;  // of all of them, so that their bars have the same ends
+  int widest = 0;
+  for (const DashboardDevice& device : figures.devices) {
+    texts.push_back(device.is_lost ? "lost"
+                                   : fitting({bytes_text(device.live_bytes) + " live",
+                                              "peak " + bytes_text(device.peak_bytes),
+                                              "of " + bytes_text(device.budget_bytes)},
+                                             picture.columns() - begin,
+                                             kGap));
+    widest = std::max(widest, columns_of(texts.back()));
+  }
+  for (std::size_t i = 0; i < texts.size() && row < picture.rows() - 1; ++i, ++row) {
+    const DashboardDevice& device = figures.devices[i];
+    picture.put(row, 0, shortened(device.name, picture.columns(), is_unicode), TextStyle::strong);
+    picture.put(row, begin, texts[i], device.is_lost ? TextStyle::warning : TextStyle::plain);
+    constexpr int kLeastBar = 5;
+    constexpr int kMostBar = 40;
+    const int bar = begin + widest + kGap;
+    const int width = std::min(picture.columns() - bar, kMostBar);
+    if (width >= kLeastBar && device.budget_bytes > 0 && !device.is_lost) {
       picture.put(
           row,
-          12 + columns_of(text),
+          bar,
           bar_of(static_cast<double>(device.live_bytes) / static_cast<double>(device.budget_bytes),
                  width,
                  is_unicode),
           TextStyle::third);
     }
-    ++row;
   }
   return row;
 }
@@ -423,21 +546,11 @@ TextPicture draw_dashboard(const DashboardFigures& figures,
   }
   const int below = chart_rows >= kLeastChart ? top + chart_rows + 1 : top;
   draw_devices(picture, figures, below, is_unicode);
-  picture.put(picture.rows() - 1, 0, figures.message, TextStyle::faint);
+  picture.put(picture.rows() - 1,
+              0,
+              shortened(figures.message, picture.columns(), is_unicode),
+              TextStyle::faint);
   return picture;
-}
-
-std::string readable_time(std::chrono::duration<double> time) {
-  const double seconds = time.count();
-  if (!(seconds >= 0) || seconds > 1e8) {
-    return "a long time";
-  }
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  if (whole >= 3600) {
-    return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-  }
-  return whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
-                     : fmt::format("{} s", whole);
 }
 
 }  // namespace hearth::detail

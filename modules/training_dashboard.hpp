@@ -46,7 +46,4 @@ class TextPicture final {
                                          int columns,
                                          bool is_unicode);
 
-/// "1 h 02 min", "3 min 20 s", "12 s"
-[[nodiscard]] std::string readable_time(std::chrono::duration<double> time);
-
 }  // namespace hearth::detail

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace hearth {
@@ -73,7 +74,29 @@ std::string csv_of(const TrainingHistory& history) {
 }
 
 std::string figure_text(const MetricColumn& metric, double value) {
-  return metric.in_percent ? fmt::format("{:.2f} %", value * 100) : fmt::format("{:.4f}", value);
+  if (metric.in_percent) {
+    return fmt::format("{:.2f} %", value * 100);
+  }
+  constexpr double kSmall = 1e-3;  // of which four places would not say much
+  constexpr double kLarge = 1e4;
+  const double size = std::fabs(value);
+  return size > 0 && size < kSmall ? fmt::format("{:.3e}", value)
+         : size < kLarge           ? fmt::format("{:.4f}", value)
+         : size < kLarge * 1e5     ? fmt::format("{:.1f}", value)
+                                   : fmt::format("{:.4e}", value);
+}
+
+std::string detail::readable_time(std::chrono::duration<double> time) {
+  const double seconds = time.count();
+  if (!(seconds >= 0) || seconds > 1e8) {
+    return "a long time";
+  }
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole >= 3600) {
+    return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+  }
+  return whole >= 60 ? fmt::format("{} min {:02} s", whole / 60, whole % 60)
+                     : fmt::format("{} s", whole);
 }
 
 }  // namespace hearth

@@ -76,7 +76,15 @@ struct TrainingHistory {
 /// them. Numbers have all their digits; what is not there is empty.
 [[nodiscard]] std::string csv_of(const TrainingHistory& history);
 
-/// "98.25 %", or four digits behind the point.
+/// "98.25 %"; or four digits behind the point, "0.1234", fewer of what is large, an exponent for
+/// what is very small or large.
 [[nodiscard]] std::string figure_text(const MetricColumn& metric, double value);
+
+namespace detail {
+
+/// "1 h 02 min", "3 min 20 s", "12 s"
+[[nodiscard]] std::string readable_time(std::chrono::duration<double> time);
+
+}  // namespace detail
 
 }  // namespace hearth

@@ -63,6 +63,13 @@ bool has_validation(const TrainingHistory& history) {
       history.epochs, [](const EpochRecord& epoch) { return epoch.validation_loss.has_value(); });
 }
 
+std::string titled(std::string name) {
+  if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') {
+    name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  }
+  return name;
+}
+
 std::vector<LineChart> charts_of(const TrainingHistory& history) {
   std::vector<LineChart> charts;
   const auto add = [&](std::string title, bool is_share, std::vector<detail::ChartLine> lines) {
@@ -82,7 +89,7 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
   add("Loss", false, std::move(losses));
   for (std::size_t i = 0; i < history.metrics.size(); ++i) {
     const MetricColumn& metric = history.metrics[i];
-    add(metric.name,
+    add(titled(metric.name),
         metric.in_percent,
         {{metric.name, column(history, [i](const EpochRecord& epoch) {
             return i < epoch.metrics.size() ? epoch.metrics[i] : std::nan("");
@@ -107,10 +114,9 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
 
 // Of its first and its last step.
 std::string rates_of(const EpochRecord& epoch) {
-  const std::string last = fmt::format("{:.3g}", epoch.last_learning_rate);
-  return epoch.first_learning_rate == epoch.last_learning_rate
-             ? last
-             : fmt::format("{:.3g} to {}", epoch.first_learning_rate, last);
+  const std::string first = detail::readable_number(epoch.first_learning_rate, 0);
+  const std::string last = detail::readable_number(epoch.last_learning_rate, 0);
+  return first == last ? last : fmt::format("{} to {}", first, last);
 }
 
 std::string epoch_table(const TrainingReport& report) {
@@ -125,21 +131,23 @@ std::string epoch_table(const TrainingReport& report) {
   }
   text += "<th>learning rate</th><th>seconds</th><th>samples/s</th></tr>\n";
   for (const EpochRecord& epoch : report.history.epochs) {
-    text += fmt::format("<tr{}><td>{}</td><td>{:.4f}</td>",
+    text += fmt::format("<tr{}><td>{}</td><td>{}</td>",
                         report.best_epoch == epoch.epoch ? " class=\"best\"" : "",
                         epoch.epoch,
-                        epoch.train_loss);
+                        figure_text({}, epoch.train_loss));
     if (has_losses) {
-      text += epoch.validation_loss ? fmt::format("<td>{:.4f}</td>", *epoch.validation_loss)
-                                    : "<td></td>";
+      text +=
+          "<td>" + (epoch.validation_loss ? figure_text({}, *epoch.validation_loss) : "") + "</td>";
     }
     for (std::size_t i = 0; i < epoch.metrics.size(); ++i) {
       text += "<td>" + figure_text(report.history.metrics.at(i), epoch.metrics[i]) + "</td>";
     }
-    text += fmt::format("<td>{}</td><td>{:.1f}</td><td>{:.0f}</td></tr>\n",
+    const double seconds = std::chrono::duration<double>(epoch.duration).count();
+    text += fmt::format("<td>{}</td><td>{:.{}f}</td><td>{}</td></tr>\n",
                         rates_of(epoch),
-                        std::chrono::duration<double>(epoch.duration).count(),
-                        epoch.samples_per_s());
+                        seconds,
+                        seconds < 1 ? 3 : 1,
+                        detail::readable_number(epoch.samples_per_s(), 1));
   }
   return text + "</table></div>\n";
 }

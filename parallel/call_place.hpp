@@ -1,4 +1,5 @@
-// The place of a program's call, for errors from threads that do not know it. Header-internal.
+// The place and the name of a program's call, for errors from threads and parts that do not know
+// it. Header-internal.
 // Stateless. Threads: any.
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <hearth/runtime/base/source_loc.hpp>
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace hearth::detail {
@@ -31,6 +33,27 @@ auto at_call(SourceLoc where, Fn&& fn) {
       throw;
     }
     throw_error(error);
+  }
+}
+
+/// What fn() returns; what it throws in the name of DataParallel is in the Trainer's, which the
+/// program wrote.
+template <class Fn>
+auto in_trainers_name(Fn&& fn) {
+  constexpr std::string_view kInner = "DataParallel";
+  constexpr std::string_view kOuter = "Trainer";
+  try {
+    return std::forward<Fn>(fn)();
+  } catch (const Exception& exception) {
+    if (exception.error().op != kInner) {
+      throw;
+    }
+    Error error = exception.error();
+    error.op = kOuter;
+    if (error.text.starts_with(kInner)) {
+      error.text.replace(0, kInner.size(), kOuter);
+    }
+    throw_error(std::move(error));
   }
 }
 

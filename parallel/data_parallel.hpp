@@ -93,8 +93,9 @@ class DataParallel<Model, Shard> final {
   /// One step over a batch, and waits for it. Shards may differ in size, and be empty.
   ///
   /// Errors: the first thing that went wrong on any rank, and then no replica has changed:
-  /// worker_failed with the cause when the loss function threw; non_finite, with the step's number,
-  /// for a loss that is NaN or infinite, or whose weights add up to 0; deadline_exceeded naming the
+  /// what the loss function threw, with the rank's worker in its text, or worker_failed with the
+  /// cause where that is no Exception of the library's; non_finite, with the step's number, for a
+  /// loss that is NaN or infinite, or whose weights add up to 0; deadline_exceeded naming the
   /// ranks that did not come; what poisoned a gradient. After such an error elsewhere a rank has
   /// `deadline` and the time of the last step to come to the end, or step_limit before there was
   /// one; then it is given up. ArgumentError when there is not one shard a rank, no sample at all,
@@ -169,7 +170,7 @@ class DataParallel<Model, Shard> final {
   }
 
   /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
-  /// The results by rank. Errors: worker_failed with the cause; deadline_exceeded as for
+  /// The results by rank. Errors: what fn throws, as for step(); deadline_exceeded as for
   /// update_replicas().
   template <class Fn>
   auto evaluate(Fn fn, SourceLoc where = SourceLoc::current()) {
@@ -197,8 +198,8 @@ class DataParallel<Model, Shard> final {
   /// end up with the same. Waits for the values.
   ///
   /// Errors: deadline_exceeded when a rank does not come in time: it is mended before the next
-  /// step, or, when the policy is to stop, no step begins before it answers. worker_failed with the
-  /// cause, when fn throws, or a value that it made is poisoned. Then all ranks get the state of
+  /// step, or, when the policy is to stop, no step begins before it answers. What fn throws, as for
+  /// step(), or what poisoned a value that it made. Then all ranks get the state of
   /// one on which it did not fail: the update has happened. Where it failed on all, they get that
   /// of the first rank, as fn left it.
   template <class Fn>
@@ -210,7 +211,7 @@ class DataParallel<Model, Shard> final {
         },
         where);
   }
-  /// Errors: worker_failed with the cause: ArgumentError when the optimizer refuses the rate.
+  /// Errors: ArgumentError when the optimizer refuses the rate.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
         [rate, where](Replica& replica, WorkerContext&) {

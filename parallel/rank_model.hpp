@@ -104,7 +104,14 @@ namespace detail {
 template <Module Model>
 class ModelOf final : public RankModel {
  public:
-  explicit ModelOf(Model model) : value(std::move(model)) {}
+  /// Names the tensors by their paths in the whole model: a layer knows only those in itself.
+  explicit ModelOf(Model model) : value(std::move(model)) {
+    visit_once(value, "", [](const std::string& path, const Tensor& tensor) {
+      if (tensor.is_valid()) {
+        tensor.set_path(path);
+      }
+    });
+  }
   [[nodiscard]] std::vector<TensorRef> tensors() override { return tensor_refs(value); }
   [[nodiscard]] std::vector<TensorRef> parameters() override { return parameter_refs(value); }
   [[nodiscard]] std::vector<TensorRef> buffers() override { return buffer_refs(value); }

@@ -46,19 +46,15 @@ BucketPlan checked_plan(RankModel& model,
   return BucketPlan(forms_of(model, loss.can_have_weight()), options.bucket_bytes);
 }
 
-// Throws what went wrong, if something did; a file's error as such, not as a worker's.
+// Throws what went wrong, if something did; of a file also what is not found.
 void throw_file_error(const Status& status) {
   if (status.has_value()) {
     return;
   }
-  const ErrorRef cause = status.error().cause;
-  const auto is_of_file = [](ErrorCode code) {
-    return code == ErrorCode::io_error || code == ErrorCode::bad_format ||
-           code == ErrorCode::not_found;
-  };
-  if (status.error().code == ErrorCode::worker_failed && cause && is_of_file(cause->code)) {
-    mark_read(*cause);
-    throw FileError(cause);
+  const ErrorRef error = status.shared_error();
+  if (error->code == ErrorCode::not_found) {
+    mark_read(*error);
+    throw FileError(error);
   }
   status.value();
 }

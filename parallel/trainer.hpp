@@ -11,6 +11,7 @@
 #include <hearth/modules/mode.hpp>
 #include <hearth/modules/model_summary.hpp>
 #include <hearth/modules/sharded_loader.hpp>
+#include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
@@ -58,6 +59,7 @@ class Trainer {
           Loss loss,
           const TrainerOptions& options,
           SourceLoc where = SourceLoc::current());
+  Trainer(const Runtime&, Model, ...) = delete;
   template <class... Data>
   TrainingResult fit(const Data&... data);
 };
@@ -72,7 +74,8 @@ class Trainer {
 ///                                 where the model takes one;
 ///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
 ///                                 sources, their Shard&), context a LossContext.
-/// A function of the first form may have overloads, as cross_entropy has.
+/// A function of the first form that returns a Tensor may have overloads, as cross_entropy has, or
+/// be a template; others of such need a lambda around them.
 /// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
 /// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
 /// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
@@ -92,11 +95,14 @@ class Trainer<Model, Shard> final {
         options_(with_devices(std::move(options), runtime)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(model_summary(model, where).to_string()),
-        parallel_(runtime,
-                  std::move(model),
-                  training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
-                  parallel_options(),
-                  where) {}
+        parallel_(detail::in_trainers_name([&] {
+          return DataParallel<Model, Shard>(
+              runtime,
+              std::move(model),
+              training_loss<detail::kCanHaveWeight<Model, Shard, Loss>>(),
+              parallel_options(),
+              where);
+        })) {}
   /// A trainer uses the runtime, which a temporary would not outlive.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime&& runtime,
@@ -104,6 +110,10 @@ class Trainer<Model, Shard> final {
           Loss loss,
           TrainerOptions options,
           SourceLoc where = SourceLoc::current()) = delete;
+  // Whatever else it is called with. Compilers show the line: it is the message.
+  // clang-format off
+  Trainer(const Runtime&, Model, ...) = delete;  // it takes (runtime, model, loss, options); a loss with overloads or a template needs a lambda around it: [](const Tensor& a, const Tensor& b) { return f(a, b); }
+  // clang-format on
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;
@@ -115,7 +125,8 @@ class Trainer<Model, Shard> final {
   ///
   /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
   /// be resumed had other options (TrainerOptions::notes); FileError when a file cannot be written
-  /// or read; those of DataParallel::step(), of the data and of the callbacks. What was saved
+  /// or read; those of DataParallel::step(), of the data and of the callbacks: what the program's
+  /// model, loss, metrics and data throw, ShapeError say, at their own lines. What was saved
   /// before stays: of an epoch that is trained, also when its validation or a callback fails.
   TrainingResult fit(
       const Dataset& train,
@@ -123,13 +134,21 @@ class Trainer<Model, Shard> final {
       SourceLoc where = SourceLoc::current()) requires std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(train, true, where);
     ShardedLoader judged = loader(validation, false, where);
-    return run(batches, &judged, batch_notes(), where);
+    return run(batches,
+               &judged,
+               {.notes = batch_notes(),
+                .train_count = train.size(),
+                .validation_count = validation.size()},
+               where);
   }
   /// The same without validation: metrics are not computed.
   TrainingResult fit(const Dataset& train, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(train, true, where);
-    return run(batches, static_cast<ShardedLoader*>(nullptr), batch_notes(), where);
+    return run(batches,
+               static_cast<ShardedLoader*>(nullptr),
+               {.notes = batch_notes(), .train_count = train.size()},
+               where);
   }
   /// The same on batches from sources of the program's own. The training goes on where `train`
   /// stands; validation begins at the first batch of its source each time.
@@ -152,12 +171,16 @@ class Trainer<Model, Shard> final {
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
     constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-    return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+    return detail::in_trainers_name([&] {
+      return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+    });
   }
 
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
-    return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
+    return detail::in_trainers_name([&] {
+      return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
+    });
   }
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
   /// What steps are made with, for all that a Trainer does not do.
@@ -264,10 +287,10 @@ class Trainer<Model, Shard> final {
     }
   }
   template <class Source, class Judged>
-  TrainingResult run(Source& train, Judged* validation, Metadata notes, SourceLoc where) {
+  TrainingResult run(Source& train, Judged* validation, const TrainingData& data, SourceLoc where) {
     TrainingPorts ports{
         .batch_count = train.batch_count(),
-        .notes = std::move(notes),
+        .data = data,
         .model = summary_,
         .world = [&] { return parallel_.world(); },
         .cursor = [&] { return train.cursor(); },
@@ -287,7 +310,8 @@ class Trainer<Model, Shard> final {
         static_cast<void>(with_devices_left([&] { return judge(*validation, 1, true, where); }));
       };
     }
-    return TrainingRun(options_, std::move(ports), where).run();
+    return detail::in_trainers_name(
+        [&] { return TrainingRun(options_, std::move(ports), where).run(); });
   }
   template <class Source>
   [[nodiscard]] static std::vector<Shard> next_of(Source& source, SourceLoc where) {
@@ -353,5 +377,7 @@ class Trainer<Model, Shard> final {
 template <class Model, class Loss = detail::LossFunction>
 Trainer(const Runtime&, Model, Loss, TrainerOptions, SourceLoc = SourceLoc::current())
     -> Trainer<Model, HostBatch>;
+template <class Model>
+Trainer(const Runtime&, Model, ...) -> Trainer<Model, HostBatch>;
 
 }  // namespace hearth

@@ -37,11 +37,18 @@ namespace detail {
 class LossFunction final {
  public:
   // NOLINTBEGIN(google-explicit-constructor): a function's name becomes one
-  LossFunction(Tensor (*function)(Arg, Arg))
+  LossFunction(Tensor (*function)(const Tensor&, const Tensor&))
+      : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc) {
+          return function(outputs, targets);
+        }) {}
+  // A template's name may become either: these are templates themselves, so the one above is taken.
+  template <class Result = Tensor>
+  LossFunction(Result (*function)(Arg, Arg))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc where) {
           return function(Arg(outputs, where), Arg(targets, where));
         }) {}
-  LossFunction(Tensor (*function)(const Tensor&, const Tensor&))
+  template <class Result = Tensor>
+  LossFunction(Result (*function)(Tensor, Tensor))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc) {
           return function(outputs, targets);
         }) {}

@@ -68,7 +68,8 @@ struct TrainerOptions {
   std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
 
   // ---- how it is judged ----
-  std::vector<EvaluationMetric> metrics = {};  ///< Of the validation data.
+  /// Of the validation data. A figure that several have (EvaluationMetric::figure) is shown once.
+  std::vector<EvaluationMetric> metrics = {};
   /// The figure that early stopping, the best weights and PlateauRate go by: the name of a metric,
   /// or empty: the loss, of the validation data if there are any. Where a run is resumed with
   /// another one, the best is chosen anew.
@@ -85,7 +86,9 @@ struct TrainerOptions {
   /// Of so many epochs the state is kept, as epoch-12.safetensors, beside the newest one.
   std::int64_t keep_epochs = 0;
   /// Go on with the run in the folder, in mid-epoch too, to the bits of a run that never stopped.
-  /// Where there is none, begin one.
+  /// Where there is none, begin one. Where epochs, learning rate, schedule, the optimizer's other
+  /// settings or clipping are not those that the run had, they hold from there on, and a line says
+  /// so; another optimizer, seed, batch_size, accumulate or number of devices is refused.
   bool resume = false;
   /// What a run is: saved with its state, and to be the same where it is resumed; shown in the
   /// report. Without "hearth." and "trainer." in front, and none of those that the Trainer writes

@@ -54,6 +54,26 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
   return static_cast<std::size_t>(found - options.metrics.begin());
 }
 
+// Accuracy comes from accuracy_metric() and with a confusion_metric(): a column of it is enough.
+std::vector<std::size_t> columns_of(const std::vector<EvaluationMetric>& metrics, SourceLoc where) {
+  std::vector<std::size_t> columns;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const auto same = std::ranges::find_if(
+        columns, [&](std::size_t column) { return metrics[column].name == metrics[i].name; });
+    if (same == columns.end()) {
+      columns.push_back(i);
+    } else if (metrics[*same].figure.empty() || metrics[*same].figure != metrics[i].figure) {
+      refuse(fmt::format("metrics {} and {} are both called '{}', but are not the same figure: "
+                         "give one another name (EvaluationMetric::name)",
+                         *same + 1,
+                         i + 1,
+                         metrics[i].name),
+             where);
+    }
+  }
+  return columns;
+}
+
 Goal goal_of(const TrainerOptions& options, const std::optional<std::size_t>& metric) {
   return metric ? options.metrics[*metric].goal : Goal::lowest;
 }
@@ -97,6 +117,7 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
       where_(where),
       base_rate_(base_rate_of(options.optimizer)),
       watched_metric_(watched_of(options, ports_.validate != nullptr, where)),
+      columns_(columns_of(options.metrics, where)),
       console_(options.console, options.epochs),
       best_(goal_of(options, watched_metric_)),
       patience_(goal_of(options, watched_metric_),
@@ -106,7 +127,8 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
     plateau_.emplace(*plateau, best_.goal());
   }
   if (ports_.validate) {
-    for (const EvaluationMetric& metric : options.metrics) {
+    for (const std::size_t column : columns_) {
+      const EvaluationMetric& metric = options.metrics[column];
       history_.metrics.push_back(
           {.name = metric.name, .goal = metric.goal, .in_percent = metric.in_percent});
     }
@@ -246,19 +268,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
     }
   }
   is_epoch_trained_ = false;
-  end_epoch();
-  if (control_.stop || is_stopping_early()) {
-    result_.reason = control_.stop ? EndReason::stopped : EndReason::no_progress;
-    return false;
-  }
-  if (interrupt.is_requested() && epoch_ <= options_.epochs) {
-    result_.reason = EndReason::interrupted;
-    result_.ended_at = RunPlace{
-        .epoch = epoch_ - 1, .batch = ports_.batch_count, .batch_count = ports_.batch_count};
-    say_end(history_.epochs.back());
-    return false;
-  }
-  return epoch_ <= options_.epochs;
+  return end_epoch(interrupt);
 }
 
 // What a lost device has is not asked for: it would not answer.
@@ -273,7 +283,8 @@ void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_fa
                            .share_at_begin = share_at_begin_,
                            .history = &history_,
                            .best_epoch = best_epoch_,
-                           .best_value = best_.best().value_or(0)};
+                           .best_value = best_.best().value_or(0),
+                           .best_text = best_epoch_ ? best_text() : std::string()};
   for (const Device& device : options_.devices) {
     DashboardDevice shown{.name = device.name(), .is_lost = device.is_lost()};
     if (!shown.is_lost) {
@@ -315,8 +326,14 @@ void TrainingRun::note_confusion(const EvaluationFigures& figures) {
 }
 
 double TrainingRun::watched(const EpochRecord& epoch) const {
-  return watched_metric_ ? epoch.metrics[*watched_metric_]
-                         : epoch.validation_loss.value_or(epoch.train_loss);
+  if (!watched_metric_) {
+    return epoch.validation_loss.value_or(epoch.train_loss);
+  }
+  return epoch.metrics[watched_column()];
+}
+
+std::size_t TrainingRun::watched_column() const {
+  return static_cast<std::size_t>(std::ranges::find(columns_, *watched_metric_) - columns_.begin());
 }
 
 bool TrainingRun::is_stopping_early() const {
@@ -337,7 +354,7 @@ bool TrainingRun::observe(const EpochRecord& epoch) {
 }
 
 // Whatever goes wrong in the program's own code, a metric or a callback, the epoch is saved before.
-void TrainingRun::end_epoch() {
+bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   if (sums_.sample_count == 0) {
     refuse(fmt::format("there was no batch in epoch {}", epoch_), where_);
   }
@@ -350,7 +367,9 @@ void TrainingRun::end_epoch() {
     const TracePart part(options_.devices.front(), "validation", where_);
     const EvaluationFigures figures = ports_.validate();
     epoch.validation_loss = figures.loss;
-    epoch.metrics = figures.metrics;
+    for (const std::size_t column : columns_) {
+      epoch.metrics.push_back(figures.metrics[column]);
+    }
     note_confusion(figures);
   }
   for (const TrainerCallback& callback : options_.callbacks) {
@@ -367,12 +386,28 @@ void TrainingRun::end_epoch() {
   save_state();
   keep_epoch();
   write_figures(false);
-  console_.end_epoch(history_, epoch);
-  if (console_.wants_dashboard()) {
-    draw_dashboard(
-        {.epoch = epoch.epoch, .batch = ports_.batch_count, .batch_count = ports_.batch_count},
-        epoch);
+  const RunPlace end{
+      .epoch = epoch.epoch, .batch = ports_.batch_count, .batch_count = ports_.batch_count};
+  bool goes_on = epoch_ <= options_.epochs;
+  std::string ending;
+  if (control_.stop) {
+    result_.reason = EndReason::stopped;
+    goes_on = false;
+    ending = ending_at(end);
+  } else if (is_stopping_early()) {
+    result_.reason = EndReason::no_progress;
+    goes_on = false;
+  } else if (goes_on && interrupt.is_requested()) {
+    result_.reason = EndReason::interrupted;
+    result_.ended_at = end;
+    goes_on = false;
+    ending = ending_at(end);
   }
+  console_.end_epoch(history_, epoch, ending);
+  if (console_.wants_dashboard()) {
+    draw_dashboard(end, epoch);
+  }
+  return goes_on;
 }
 
 // The state first: it is what the user waits for.
@@ -381,17 +416,48 @@ void TrainingRun::end_early(EndReason reason) {
   result_.reason = reason;
   result_.ended_at = place();
   result_.partial = record_of_epoch();
-  say_end(*result_.partial);
+  console_.end_epoch(history_, *result_.partial, ending_at(*result_.ended_at));
 }
 
-void TrainingRun::say_end(const EpochRecord& epoch) {
-  console_.end_epoch(history_,
-                     epoch,
-                     fmt::format("{} after {} of {} batches{}:",
-                                 name(result_.reason),
-                                 result_.ended_at->batch,
-                                 result_.ended_at->batch_count,
-                                 options_.folder.empty() ? "" : ", saved"));
+std::string TrainingRun::ending_at(const RunPlace& place) const {
+  return fmt::format("{} after {} of {} batches{}:",
+                     name(result_.reason),
+                     place.batch,
+                     place.batch_count,
+                     options_.folder.empty() ? "" : ", saved");
+}
+
+std::string TrainingRun::best_text() const {
+  if (watched_metric_) {
+    const MetricColumn& column = history_.metrics[watched_column()];
+    return column.name + " " + figure_text(column, *best_.best());
+  }
+  return fmt::format(
+      "{} loss {}", ports_.validate ? "validation" : "training", figure_text({}, *best_.best()));
+}
+
+// A run that was stopped has said so, in the line of its epoch.
+void TrainingRun::say_end() {
+  std::string line;
+  if (result_.reason == EndReason::no_progress) {
+    line = fmt::format("ended: {} has not become better for {} epochs",
+                       watched_name(),
+                       options_.early_stopping->patience);
+  } else if (result_.reason == EndReason::finished && sample_count_ > 0) {
+    constexpr std::chrono::duration<double> kShort{10};
+    const std::chrono::duration<double> time = now() - begun_at_;
+    line = time < kShort ? fmt::format("finished in {:.1f} s", time.count())
+                         : "finished in " + detail::readable_time(time);
+  } else {
+    return;
+  }
+  if (best_epoch_) {
+    line += fmt::format("; best: {} in epoch {}", best_text(), *best_epoch_);
+  }
+  console_.say(line);
+  if (!options_.folder.empty()) {
+    console_.say("weights and report: " + options_.folder.string());
+  }
 }
 
 TrainingResult TrainingRun::run() {
@@ -415,6 +481,7 @@ TrainingResult TrainingRun::run() {
   result_.best_epoch = best_epoch_;
   result_.best_value = best_.best();
   write_figures(true);
+  say_end();
   console_.close();  // while a signal is still a wish
   result_.history = std::move(history_);
   return std::move(result_);

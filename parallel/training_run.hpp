@@ -22,16 +22,24 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hearth {
 
+/// What is known of the data of a run.
+struct TrainingData {
+  Metadata notes = {};  ///< Of what the run is made, beside the options' notes.
+  std::optional<std::int64_t> train_count = std::nullopt;  ///< Examples, for the report.
+  std::optional<std::int64_t> validation_count = std::nullopt;
+};
+
 /// What a run asks of a Trainer.
 struct TrainingPorts {
   std::int64_t batch_count = 0;  ///< In an epoch.
-  Metadata notes = {};           ///< Of what the run is made, beside the options' notes.
-  std::string model = {};        ///< For the report.
-  std::function<int()> world;    ///< How many ranks there are now.
+  TrainingData data = {};
+  std::string model = {};      ///< For the report.
+  std::function<int()> world;  ///< How many ranks there are now.
   std::function<LoaderCursor()> cursor;
   std::function<void(LoaderCursor)> seek;
   /// A step over the next batches; nothing at the end of an epoch, once.
@@ -82,12 +90,21 @@ class TrainingRun final {
   /// Whether there is a run to go on with.
   [[nodiscard]] bool has_state() const;
   void resume();
-  void require_same_run() const;
+  void require_same_run();
   /// What this class and the Trainer say of a run.
   [[nodiscard]] Metadata own_notes() const;
   [[nodiscard]] Metadata run_notes() const;
+  using Words = std::vector<std::pair<std::string, std::string>>;
+  /// What may be another one in a run that is resumed, by name.
+  [[nodiscard]] Words settings() const;
+  /// "; learning rate 0.001 instead of the saved run's 0.01"
+  [[nodiscard]] std::string changes_since(const Words& saved) const;
+  /// What the report begins with.
+  [[nodiscard]] Words facts() const;
   [[nodiscard]] std::string state_text() const;
   void take_state(const std::string& text);
+  /// Errors: ArgumentError when the data are others in the middle of an epoch.
+  void require_same_epoch(const LoaderCursor& cursor) const;
   /// What the run goes by, in words that tell one figure from another.
   [[nodiscard]] std::string watched_name() const;
   /// Lets the figure of an epoch decide on the best one, early stopping and the rate. Whether it is
@@ -106,11 +123,18 @@ class TrainingRun final {
   void draw_dashboard(const RunPlace& place, const EpochRecord& so_far);
   /// Of all epochs.
   [[nodiscard]] double share_done() const;
-  void end_epoch();
+  /// Whether the run goes on.
+  [[nodiscard]] bool end_epoch(const InterruptScope& interrupt);
   void end_early(EndReason reason);
-  /// The line of an epoch that is not followed by another, because of that.
-  void say_end(const EpochRecord& epoch);
+  /// Of the line of an epoch that is not followed by another, because of that.
+  [[nodiscard]] std::string ending_at(const RunPlace& place) const;
+  /// "validation loss 0.1234", of the best epoch.
+  [[nodiscard]] std::string best_text() const;
+  /// The last lines.
+  void say_end();
   [[nodiscard]] double watched(const EpochRecord& epoch) const;
+  /// Where it is among those that are shown.
+  [[nodiscard]] std::size_t watched_column() const;
   [[nodiscard]] bool is_stopping_early() const;
 
   void save_state();
@@ -127,7 +151,9 @@ class TrainingRun final {
   const TrainingPorts ports_;
   const SourceLoc where_;
   const double base_rate_;
-  std::optional<std::size_t> watched_metric_;  ///< None: the loss.
+  const std::optional<std::size_t> watched_metric_;  ///< None: the loss.
+  /// The metrics that are shown: of those with one name and figure, the first.
+  const std::vector<std::size_t> columns_;
   TrainingConsole console_;
 
   // The state of the run.
@@ -143,8 +169,10 @@ class TrainingRun final {
   // Of this call.
   RunControl control_;
   TrainingResult result_;
-  std::optional<double> rate_;         ///< That the optimizer has, if that is known.
-  bool is_epoch_trained_ = false;      ///< All that the first epoch needs is its validation.
+  Words saved_settings_;           ///< Of the run that is resumed.
+  std::optional<double> rate_;     ///< That the optimizer has, if that is known.
+  bool is_epoch_trained_ = false;  ///< All that the first epoch needs is its validation.
+  bool is_over_ = false;
   bool has_replaced_old_run_ = false;  ///< Or is that run itself, which goes on.
   std::vector<std::chrono::nanoseconds> step_times_;
   std::int64_t sample_count_ = 0;

@@ -154,19 +154,12 @@ void TrainingRun::write_figures(bool is_last) {
                               where_);
   };
   write("metrics.csv", csv_of(history_));
-  TrainingReport report{
-      .title = options_.title,
-      .facts = {{"state", std::string(is_last ? name(result_.reason) : "under way")},
-                {"epochs", fmt::format("{} of {}", history_.epochs.size(), options_.epochs)}},
-      .history = history_,
-      .best_epoch = best_epoch_,
-      .model = ports_.model};
-  if (best_epoch_) {
-    report.facts.emplace_back("best epoch", std::to_string(*best_epoch_));
-  }
-  for (const auto& [note, value] : run_notes()) {
-    report.facts.emplace_back(note, value);
-  }
+  is_over_ = is_last;
+  TrainingReport report{.title = options_.title,
+                        .facts = facts(),
+                        .history = history_,
+                        .best_epoch = best_epoch_,
+                        .model = ports_.model};
   const auto metric = std::ranges::find_if(options_.metrics, [&](const EvaluationMetric& each) {
     return confusion_ && each.name == confusion_->metric &&
            each.class_count == confusion_->class_count;

@@ -102,6 +102,21 @@ std::vector<double> in_columns(const std::vector<MetricColumn>& columns,
   return all;
 }
 
+// None where the text is none, which is found out when it is taken, or an earlier build's.
+std::vector<std::pair<std::string, std::string>> settings_in(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  const Json state = Json::parse(text, nullptr, false);
+  if (state.is_object() && state.contains("settings")) {
+    for (const Json& setting : state.at("settings")) {
+      if (setting.is_array() && setting.size() == 2 && setting[0].is_string() &&
+          setting[1].is_string()) {
+        settings.emplace_back(setting[0].get<std::string>(), setting[1].get<std::string>());
+      }
+    }
+  }
+  return settings;
+}
+
 }  // namespace
 
 std::string TrainingRun::state_text() const {
@@ -113,8 +128,13 @@ std::string TrainingRun::state_text() const {
   for (const MetricColumn& metric : history_.metrics) {
     metrics.push_back(metric.name);
   }
+  Json settings = Json::array();
+  for (const auto& [name, value] : this->settings()) {
+    settings.push_back({name, value});
+  }
   const Json state = {
       {"format", kFormat},
+      {"settings", settings},
       {"epochs", epochs},
       {"steps", json_of(history_.steps)},
       {"rates", json_of(history_.rates)},
@@ -139,7 +159,7 @@ std::string TrainingRun::state_text() const {
 // came.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
-  if (state.value("format", 1) != kFormat) {  // the first had no number
+  if (!state.contains("format") || state.at("format") != Json(kFormat)) {  // the first had none
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();
@@ -178,7 +198,7 @@ void TrainingRun::take_state(const std::string& text) {
 }
 
 Metadata TrainingRun::own_notes() const {
-  Metadata notes = ports_.notes;
+  Metadata notes = ports_.data.notes;
   notes["devices"] = std::to_string(ports_.world());
   notes["seed"] = std::to_string(options_.seed);
   notes["accumulate"] = std::to_string(options_.accumulate);
@@ -191,19 +211,33 @@ Metadata TrainingRun::run_notes() const {
   return notes;
 }
 
-void TrainingRun::require_same_run() const {
+void TrainingRun::require_same_run() {
+  const auto require_same = [this](const std::string& what,
+                                   const std::string& was,
+                                   const std::string& is) {
+    if (was != is) {
+      training::refuse(fmt::format("the run in {} had {} {}, this one has {}: resume it with the "
+                                   "same, or begin a new one in another folder, or without resume",
+                                   file(training::kStateFile).string(),
+                                   what,
+                                   was,
+                                   is),
+                       where_);
+    }
+  };
   const SafetensorsFile saved = SafetensorsFile::read(file(training::kStateFile), where_);
   for (const auto& [note, wanted] : run_notes()) {
     const auto found = saved.metadata().find(note);
-    const std::string was = found == saved.metadata().end() ? "unknown" : found->second;
-    if (was != wanted) {
-      training::refuse(fmt::format("the run in {} had {} {}, this one has {}",
-                                   file(training::kStateFile).string(),
-                                   note,
-                                   was,
-                                   wanted),
-                       where_);
-    }
+    require_same(note, found == saved.metadata().end() ? "unknown" : found->second, wanted);
+  }
+  const auto state = saved.metadata().find(training::kStateNote);
+  saved_settings_ = state == saved.metadata().end() ? Words() : settings_in(state->second);
+  // An average that was not kept from the beginning would be one of other steps.
+  const auto average =
+      std::ranges::find(saved_settings_, std::string("average_decay"), &Words::value_type::first);
+  const std::string now = fmt::format("{}", options_.average_decay);
+  if (average != saved_settings_.end() && (average->second == "0" || now == "0")) {
+    require_same("average_decay", average->second, now);
   }
 }
 
@@ -224,6 +258,7 @@ void TrainingRun::resume() {
                           .op = "Trainer",
                           .location = where_});
   }
+  require_same_epoch(progress.cursor);
   ports_.seek(progress.cursor);
   has_replaced_old_run_ = true;
   const RunPlace at = place();
@@ -232,14 +267,35 @@ void TrainingRun::resume() {
     ports_.seek({.epoch = epoch_, .batch = 0});
   }
   result_.resumed_at = at;
+  const std::string changes = changes_since(saved_settings_);
   if (epoch_ > options_.epochs) {
     console_.say(fmt::format("nothing left to train: the run in {} has had {} epochs",
                              options_.folder.string(),
                              epoch_ - 1));
   } else if (is_epoch_trained_) {
-    console_.say(fmt::format("resumed at the end of epoch {}", epoch_));
+    console_.say(fmt::format("resumed at the end of epoch {}{}", epoch_, changes));
   } else {
-    console_.say(fmt::format("resumed at epoch {}, batch {}", epoch_, at.batch + 1));
+    console_.say(fmt::format("resumed at epoch {}, batch {}{}", epoch_, at.batch + 1, changes));
+  }
+}
+
+// Behind its last batch an epoch's cursor may be in the next one.
+void TrainingRun::require_same_epoch(const LoaderCursor& cursor) const {
+  const auto saved = std::ranges::find(
+      saved_settings_, std::string("batches an epoch"), &Words::value_type::first);
+  if (saved == saved_settings_.end()) {  // an earlier build wrote it
+    return;
+  }
+  const std::string now = std::to_string(ports_.batch_count);
+  if (cursor.batch > 0 && std::to_string(cursor.batch) != saved->second && saved->second != now) {
+    training::refuse(
+        fmt::format("the run in {} was stopped after batch {} of an epoch of {}, of other data: "
+                    "this one has {} batches an epoch; it can only go on behind a whole epoch",
+                    file(training::kStateFile).string(),
+                    cursor.batch,
+                    saved->second,
+                    now),
+        where_);
   }
 }
 

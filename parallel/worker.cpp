@@ -1,6 +1,7 @@
 #include <hearth/parallel/worker.hpp>
 
 #include <hearth/modules/generator_scope.hpp>
+#include <hearth/runtime/base/thrown_error.hpp>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,20 @@
 #include <optional>
 
 namespace hearth {
+namespace {
+
+// The function's own error, which says on which worker it was. A file is none of the worker's.
+ErrorRef own_error(const ErrorRef& thrown, const WorkerContext& context, bool is_of_file) {
+  Error error = *thrown;
+  if (!is_of_file) {
+    error.text += fmt::format(" ({})", context.subject);
+    error.device = error.device.empty() ? context.device.name() : error.device;
+  }
+  error.location = error.location.line == 0 ? context.where : error.location;
+  return std::make_shared<const Error>(std::move(error));
+}
+
+}  // namespace
 
 Worker::Worker(const Runtime& runtime, const Device& device, WorkerOptions options)
     : device_(device),
@@ -97,6 +112,10 @@ ErrorRef WorkerContext::failure() const {
   } catch (const Exception& exception) {
     cause = exception.shared_error();
     mark_unread(*cause);  // the function had it, and throws it on
+    if (detail::tells_all(*cause)) {
+      const bool is_of_file = dynamic_cast<const FileError*>(&exception) != nullptr;
+      return device.failures().enter(own_error(cause, *this, is_of_file));
+    }
   } catch (const std::exception& exception) {
     cause = foreign(exception.what());
   } catch (...) {

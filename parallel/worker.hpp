@@ -52,7 +52,9 @@ struct WorkerContext {
   /// the next one finds it empty.
   SourceLoc where = {};
 
-  /// The exception being handled, as the worker_failed error of this worker.
+  /// The exception being handled, as this worker's: the same error with the worker's name in its
+  /// text; worker_failed with the cause where it is none of the library's exceptions, or where a
+  /// device, a deadline or a wait was given up.
   [[nodiscard]] ErrorRef failure() const;
 };
 
@@ -73,7 +75,8 @@ class Worker final {
   /// A wait for the result that names no deadline goes on as long as the worker's device gets on
   /// (RuntimeOptions::wait_limit).
   ///
-  /// Errors: worker_failed with the cause when fn throws; cancelled when the worker ended first.
+  /// Errors: what fn throws, as WorkerContext::failure() has it; cancelled when the worker ended
+  /// first.
   template <class Fn, class... Args>
   auto run(Fn fn, Args... args) {
     using R = std::invoke_result_t<Fn&, WorkerContext&, Args...>;

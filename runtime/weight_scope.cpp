@@ -3,14 +3,34 @@
 #include "runtime/client/stream_state.hpp"
 
 namespace hearth {
+namespace {
+
+// In traces, what makes first values counts to this, and not to none of the layers.
+constexpr std::string_view kLayer = "initialisation";
+
+[[nodiscard]] bool is_scope_open(std::uint16_t flags) {
+  return (flags & static_cast<unsigned>(RecordFlag::exclusive)) != 0;
+}
+
+}  // namespace
 
 WeightScope::WeightScope(const Device& device)
     : stream_(&current_stream(device.endpoint())), previous_flags_(stream_->record_flags()) {
+  RuntimeTables& tables = device.endpoint().tables();
+  if (!is_scope_open(previous_flags_) && stream_->path() == PathId() &&
+      tables.trace().wants_layers()) {
+    static_cast<void>(stream_->exchange_path(tables.paths.intern(kLayer)));
+  }
   stream_->set_record_flags(
       static_cast<std::uint16_t>(previous_flags_ | static_cast<unsigned>(RecordFlag::exclusive)));
 }
 
 WeightScope::~WeightScope() {
+  // A label from outside stays.
+  if (!is_scope_open(previous_flags_) && stream_->path() != PathId() &&
+      stream_->endpoint().tables().paths.path(stream_->path()) == kLayer) {
+    static_cast<void>(stream_->exchange_path(PathId()));
+  }
   stream_->set_record_flags(previous_flags_);
 }
 

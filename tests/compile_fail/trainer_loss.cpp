@@ -1,5 +1,5 @@
-// A Trainer's loss function that cannot be called, or returns what is no loss; and one with
-// overloads, which is taken.
+// A Trainer's loss function that cannot be called, or returns what is no loss; and names of
+// functions that stand for many: those that fit are taken, others need a lambda around them.
 #include <hearth/hearth.hpp>
 
 struct Net {
@@ -7,6 +7,15 @@ struct Net {
   [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) const { return inner.forward(x); }
   HEARTH_MODULE(Net, inner)
 };
+
+hearth::Tensor ours(const hearth::Tensor& outputs, const hearth::Tensor& targets);
+hearth::Tensor ours(const hearth::Tensor& outputs, const hearth::Tensor& targets, double weight);
+template <class Outputs, class Targets>
+hearth::Tensor any(Outputs outputs, Targets targets);
+template <class Model>
+hearth::Tensor whole(const Model& model,
+                     const hearth::Batch& batch,
+                     const hearth::LossContext& context);
 
 void use(const hearth::Runtime& runtime, const Net& net, const hearth::Dataset& data) {
 #if defined(HEARTH_ARGUMENTS)
@@ -20,6 +29,14 @@ void use(const hearth::Runtime& runtime, const Net& net, const hearth::Dataset& 
     return cross_entropy(outputs, targets);
   };
   hearth::Trainer overloaded(runtime, net, hearth::cross_entropy, {.epochs = 2});
+  hearth::Trainer of_ours(runtime, net, ours, {.epochs = 2});
+  hearth::Trainer of_template(runtime, net, any, {.epochs = 2});
+  hearth::Trainer of_one(runtime, net, whole<Net>, {.epochs = 2});
+#endif
+#if defined(HEARTH_TEMPLATE)
+  hearth::Trainer refused(runtime, net, whole, {.epochs = 2});
+#elif defined(HEARTH_OPTIONS)
+  hearth::Trainer refused(runtime, net, loss, {.epoch = 2});
 #endif
   hearth::Trainer trainer(runtime, net, loss, {.epochs = 2});
   trainer.fit(data);

@@ -323,7 +323,7 @@ std::string refusal_of(const Dataset& data, std::int64_t batch_size) {
     try {
       static_cast<void>(loader.next());
     } catch (const Exception& error) {
-      EXPECT_EQ(error.code(), ErrorCode::worker_failed);
+      EXPECT_EQ(error.code(), ErrorCode::shape_mismatch);
       if (workers > 0) {
         return error.what();
       }

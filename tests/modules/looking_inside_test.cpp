@@ -11,8 +11,6 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
-#include "bench/memory_blocks.hpp"
-#include "bench/memory_timeline.hpp"
 #include "bench/trace_table.hpp"
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/trace_schema.hpp"
@@ -49,7 +47,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
-using ::testing::Not;
 using Json = nlohmann::json;
 
 class LookingInside : public ::testing::Test {
@@ -475,110 +472,27 @@ TEST_F(LookingInside, WhatIsNoMemoryFileIsRefused) {
   EXPECT_THAT(read_memory_traces(file("zero.json")).status().error().text, HasSubstr("is zero"));
 }
 
-TEST_F(LookingInside, APictureNamesEachBlockAndHasRoundTicks) {
-  MemoryTrace events;
-  std::int64_t time = 0;
-  const auto event = [&](MemoryEvent::What what, std::uint64_t block, const char* path, bool kept) {
-    events.push_back({.what = what,
-                      .block = block,
-                      .time = detail::TimePoint(std::chrono::nanoseconds(
-                          what == MemoryEvent::What::made&& kept ? 0 : time += 1'000'000)),
-                      .tensor = {.size_bytes = 1 << 20,
-                                 .is_exclusive = kept,
-                                 .origin = {"fill", "f32[262144]", path, {"train.cpp", 7}}}});
-  };
-  event(MemoryEvent::What::made, 1, "mean.inner.weight", true);
-  event(MemoryEvent::What::made, 2, "variance.inner.weight", true);
-  for (std::uint64_t block = 3; block < 23; ++block) {
-    event(MemoryEvent::What::made, block, "inner.weight", false);
-    event(MemoryEvent::What::freed, block, "inner.weight", false);
+// The values of new weights are made, and copied to each device of a Trainer: neither is of no
+// layer, nor of one by the name that a weight had alone.
+TEST_F(LookingInside, FirstValuesCountToInitialisation) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  {
+    const TraceScope trace(runtime, file("first.json"));
+    TwoLayers model(device, generator);
+    Adam adam({.learning_rate = 1e-3});
+    train_step(device, model, adam);
   }
-  const std::string by_events = bench::draw_memory_timeline(events, "a title");
-  for (const char* text : {"3: temporaries 1.00 MiB, f32[262144] fill in inner.weight",
-                           "Kinds",
-                           ">temporaries</text>",
-                           ">1 mean.inner.weight f32[262144] 1.00 MiB</text>",
-                           ">3</text>",
-                           "1.00 MiB x20 @0",
-                           "mean.inner.weight",
-                           "variance.inner.weight",
-                           "fill of inner",
-                           "train.cpp:7",
-                           "peak 3.00 MiB",
-                           "a title",
-                           ">15</text>"}) {
-    EXPECT_THAT(by_events, HasSubstr(text));
+  std::map<std::string, std::set<std::string>> layers;  // by op
+  for (const Json& kernel : spans_of(read("first.json"), "kernels")) {
+    layers[kernel.at("name")].insert(kernel.at("args").value("layer", ""));
   }
-  const std::string by_time =
-      bench::draw_memory_timeline(events, "a title", bench::MemoryAxis::time);
-  EXPECT_THAT(by_time, HasSubstr(">milliseconds</text>"));
-  EXPECT_THAT(by_time, Not(HasSubstr("allocations and releases")));
-}
-
-/// A tensor that lives from its event to that of its end.
-MemoryEvent made(std::uint64_t block, std::int64_t size, const char* op, const char* path) {
-  return {.what = MemoryEvent::What::made,
-          .block = block,
-          .time = {},
-          .tensor = {.size_bytes = size, .origin = {op, "f32", path, {"train.cpp", 7}}}};
-}
-
-TEST(MemoryBlocks, HaveAKindEach) {
-  MemoryTrace trace;
-  std::uint64_t block = 0;
-  for (const char* path :
-       {"inner.weight", "mean.inner.weight", "variance.inner.weight", "mean.weight"}) {
-    trace.push_back(made(++block, 64, "adam_step", path));
-    trace.back().tensor.is_exclusive = true;
-  }
-  trace.push_back(made(++block, 8, "upload", ""));
-  trace.push_back(made(++block, 64, "matmul", "inner.weight"));  // as large as the weight
-  trace.push_back(made(++block, 64, "matmul", "inner.weight"));
-  trace.push_back(made(++block, 128, "relu_backward", ""));
-  trace.push_back(made(++block, 128, "exp", ""));
-  trace.push_back(trace.back());
-  trace.back().what = MemoryEvent::What::freed;
-  for (std::size_t i = 0; i < bench::kSoon; ++i) {
-    trace.push_back(made(++block, 256, "relu", ""));
-  }
-  const std::size_t joined = trace.size();
-  trace.push_back(made(++block, 200, "concat", ""));
-  trace.push_back(made(++block, 200, "lend", ""));
-  trace.push_back(made(++block, 200, "concat", ""));
-  trace.back().tensor.origin.type = "f32[5, 60]";
-  const auto kind_of = [](const bench::MemoryBlocks& all, std::size_t event) {
-    return bench::name_of(all.groups[all.by_event[event]].kind);
-  };
-  EXPECT_EQ(kind_of(bench::blocks_of(trace), 6), "activations") << "no update, no gradient";
-  trace.push_back(trace.front());
-  trace.back().what = MemoryEvent::What::replaced;
-  trace.back().time += std::chrono::milliseconds(1);
-  const bench::MemoryBlocks blocks = bench::blocks_of(trace);
-  std::vector<std::string_view> kinds;
-  for (std::size_t i = 0; i < 9; ++i) {
-    kinds.push_back(kind_of(blocks, i));
-  }
-  EXPECT_THAT(kinds,
-              ElementsAre("parameters",
-                          "optimizer mean",
-                          "optimizer variance",
-                          "parameters",
-                          "inputs",
-                          "activations",
-                          "gradients",
-                          "gradients",
-                          "temporaries"))
-      << "a layer may be called mean; a layer's first result is no gradient";
-  EXPECT_EQ(kind_of(blocks, joined), "gradients") << "joined, for an exchange between devices";
-  EXPECT_EQ(kind_of(blocks, joined + 1), "gradients");
-  EXPECT_NE(kind_of(blocks, joined + 2), "gradients") << "the model's own";
-  EXPECT_EQ(blocks.groups.front().count, bench::kSoon) << "one group of all that are alike";
-}
-
-TEST(RoundNumbers, AreOneTwoOrFiveTimesAPowerOfTen) {
-  EXPECT_THAT(bench::round_numbers(40, 8), ElementsAre(0, 5, 10, 15, 20, 25, 30, 35, 40));
-  EXPECT_THAT(bench::round_numbers(7, 8), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(bench::round_numbers(0, 8), ElementsAre(0));
+  EXPECT_EQ(layers.at("random_uniform"), std::set<std::string>{"initialisation"});
+  EXPECT_EQ(layers.at("random_normal"), std::set<std::string>{""}) << "the program's own";
+  const std::string text =
+      bench::read_trace(file("first.json"), {}).to_text(bench::TraceKey::layer, 30);
+  EXPECT_THAT(text, HasSubstr("\ninitialisation "));
 }
 
 }  // namespace

@@ -98,9 +98,9 @@ TEST(Dashboard, ShowsCurvesProgressAndDevices) {
                            "learning rate 0.001",
                            "best 0.8750 in epoch 4",
                            "validation 0.3750",
-                           "accuracy 0.8750",
-                           "3.0 MiB live, peak 5.0 MiB, of 64.0 MiB",
-                           "cpu:1     lost",
+                           "accuracy 87.5 %",
+                           "cpu:0  3.0 MiB live  peak 5.0 MiB  of 64.0 MiB  ##..",
+                           "cpu:1  lost",
                            "epoch 4/10  loss 0.2500"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
@@ -119,6 +119,48 @@ TEST(Dashboard, FitsEverySize) {
         ASSERT_EQ(picture.columns(), columns);
       }
     }
+  }
+}
+
+// Whatever the width: what has no room is left out as a whole, and neighbours keep apart.
+TEST(Dashboard, CutsNoWordsAndLetsNoColumnsTouch) {
+  const TrainingHistory history = made_history();
+  DashboardFigures figures = made_figures(history);
+  figures.title = "Digits of many hands";
+  figures.devices[0].name = "vulkan:0";
+  figures.message = "epoch 4/10  loss 0.2500  validation loss 0.3750";
+  const auto line = [&](int row, int columns) {
+    return detail::draw_dashboard(figures, 24, columns, false).line(row);
+  };
+  for (int columns = 30; columns <= 120; ++columns) {
+    SCOPED_TRACE(columns);
+    EXPECT_TRUE(std::regex_match(
+        line(0, columns),
+        std::regex(
+            "Digits( of| of many| of many hands)?(\\.\\.)?  +(1 min 25 s( so far(, 1 min 55 s "
+            "to go)?)?|1 min 55 s to go)")))
+        << line(0, columns);
+    EXPECT_TRUE(
+        std::regex_match(line(1, columns), std::regex("epoch 5/10  (#+\\.+  )? *3/12( batches)?")))
+        << line(1, columns);
+    EXPECT_TRUE(
+        std::regex_match(line(2, columns), std::regex("all  +(#+\\.+  )? *42.5 %( of the run)?")))
+        << line(2, columns);
+    EXPECT_TRUE(std::regex_match(
+        line(3, columns),
+        std::regex(
+            "loss 0.2500(   1234 samples/s(   (learning )?rate 0.001(   best 0.8750 in epoch "
+            "4)?)?)?")))
+        << line(3, columns);
+    EXPECT_TRUE(std::regex_match(
+        line(20, columns) + line(21, columns),
+        std::regex("vulkan:0  3.0 MiB live(  peak 5.0 MiB(  of 64.0 MiB)?)?(  #*\\.+)?cpu:1     "
+                   "lost")))
+        << line(20, columns);
+    EXPECT_TRUE(std::regex_match(
+        line(23, columns),
+        std::regex("epoch 4/10  loss 0.2500(  validation( loss( 0.3750)?)?)?(\\.\\.)?")))
+        << line(23, columns);
   }
 }
 
@@ -300,6 +342,10 @@ class OnATerminal : public ::testing::Test {
           case 'd':
             console.draw(made_figures(history));
             break;
+          case 'l':
+            TrainingConsole({.style = ConsoleStyle::live, .out = stdout}, 10)
+                .show({.epoch = 3, .batch = 5, .batch_count = 10}, 0.25, 1000);
+            break;
           case 'e':
             console.end_epoch(history, history.epochs[0]);
             break;
@@ -368,6 +414,24 @@ TEST_F(OnATerminal, ADashboardFollowsTheSizeOfTheTerminal) {
   ask('q');
   EXPECT_EQ(end(), 0);
   expect_restored();
+}
+
+TEST_F(OnATerminal, ALiveLineIsNoWiderThanTheTerminal) {
+  start();
+  const auto drawn_in = [this](unsigned short columns) {
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(ioctl(terminal_, TIOCSWINSZ, &size), 0);
+    output_.clear();
+    ask('l');
+    return output_.substr(0, output_.find(kDrawn));
+  };
+  EXPECT_EQ(drawn_in(80), "epoch 3/10 [##########..........] 5/10  loss 0.2500  1000 samples/s");
+  EXPECT_EQ(drawn_in(60), "epoch 3/10 [##########..........] 5/10  loss 0.2500");
+  EXPECT_EQ(drawn_in(50), "epoch 3/10 5/10  loss 0.2500  1000 samples/s");
+  EXPECT_EQ(drawn_in(30), "epoch 3/10 5/10  loss 0.2500");
+  EXPECT_EQ(drawn_in(10), "epoch 3/1");
+  ask('q');
+  EXPECT_EQ(end(), 0);
 }
 
 TEST_F(OnATerminal, AnExceptionGivesTheTerminalBack) {

@@ -102,6 +102,47 @@ TEST(LineChart, TicksAreRoundAndEncloseTheValues) {
   }
 }
 
+TEST(LineChart, NumbersHaveTheDigitsThatTellThemApart) {
+  using detail::readable_number;
+  struct Row {
+    double value;
+    double step;
+    const char* text;
+  };
+  for (const auto& [value, step, text] : std::vector<Row>{{0, 0.5, "0"},
+                                                          {1e-17, 0.1, "0"},
+                                                          {0.1 + 0.2, 0.1, "0.3"},
+                                                          {1, 0.5, "1.0"},
+                                                          {0.25, 0.05, "0.25"},
+                                                          {0.0005, 0.0005, "0.0005"},
+                                                          {0.001, 0.0005, "0.0010"},
+                                                          {40, 20, "40"},
+                                                          {12000, 2000, "12,000"},
+                                                          {-1234567, 1, "-1,234,567"},
+                                                          {2e-5, 1e-5, "2e-5"},
+                                                          {1.5e-5, 5e-6, "1.5e-5"},
+                                                          {1.0002e-3, 1e-7, "1.0002e-3"},
+                                                          {5e10, 1e10, "5e10"},
+                                                          {0.003, 0, "0.003"},
+                                                          {0.00297469, 0, "0.002975"},
+                                                          {12345.678, 0, "12,346"},
+                                                          {1e-5, 0, "1e-5"},
+                                                          {97.256, 0.01, "97.26"}}) {
+    EXPECT_EQ(readable_number(value, step), text);
+  }
+}
+
+TEST(TrainingReport, ARateThatDoesNotChangeIsOneNumber) {
+  TrainingHistory history = make_history();
+  history.epochs[0].first_learning_rate = 0.003;
+  history.epochs[0].last_learning_rate = std::nextafter(0.003, 1);
+  history.epochs[1].first_learning_rate = 0.003;
+  history.epochs[1].last_learning_rate = 0.00299;
+  const std::string html = html_of({.history = history});
+  EXPECT_THAT(html, HasSubstr("<td>0.003</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>0.003 to 0.00299</td>"));
+}
+
 TEST(LineChart, WhatIsNotFiniteLeavesAGap) {
   const std::string svg = detail::svg_of(
       {.title = "Loss", .axis = "epoch", .lines = {{"a", {1, 2, std::nan(""), 4, HUGE_VAL, 3}}}});
@@ -176,7 +217,7 @@ TEST(TrainingReport, IsWellFormedAndNeedsNothingElse) {
   EXPECT_THAT(html, HasSubstr("Digits &lt;1 &amp; &quot;2&quot;&gt;"));
   EXPECT_THAT(html, HasSubstr("<tr class=\"best\"><td>2</td><td>0.3333</td><td></td>"));
   EXPECT_THAT(html, HasSubstr("<td>0.001 to 0.0005</td><td>2.5</td><td>40</td>"));
-  EXPECT_THAT(html, HasSubstr("<td>0.0001</td><td>0.0</td>")) << "the same in all steps";
+  EXPECT_THAT(html, HasSubstr("<td>0.0001</td><td>0.000</td>")) << "the same in all steps";
   EXPECT_THAT(html, HasSubstr("Learning rate of the steps"));
   EXPECT_THAT(html, HasSubstr("<td>12</td>"));
   EXPECT_THAT(html, HasSubstr("inner.weight [1, 2] &lt;f32&gt;"));

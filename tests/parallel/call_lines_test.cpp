@@ -7,6 +7,7 @@
 
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/array_dataset.hpp>
+#include <hearth/modules/csv.hpp>
 #include <hearth/modules/sequential.hpp>
 
 #include <cstdint>
@@ -28,6 +29,7 @@ namespace {
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// What fails, and where: the line of the call, and of the last cause.
 struct Row {
@@ -127,9 +129,9 @@ TEST_F(CallLines, OfWhatATrainerFinds) {
       {"one number", __LINE__, __LINE__, [&] { of_whole.fit(data); }},
       {"comes from none", __LINE__, __LINE__, [&] { of_constant.fit(data); }},
       {"is nan", __LINE__, __LINE__, [&] { of_nan.fit(data); }},
-      {"matmul", __LINE__, broken_line, [&] { of_broken.fit(data); }},
+      {"matmul", broken_line, broken_line, [&] { of_broken.fit(data); }},
       {"could not be read", __LINE__, __LINE__, [&] { plain.fit(unreadable); }},
-      {"accuracy", __LINE__, metric_line, [&] { with_metric.fit(data, data); }},
+      {"accuracy", metric_line, metric_line, [&] { with_metric.fit(data, data); }},
       {"below", __LINE__, __LINE__, [&] { with_folder.fit(data); }},
       {"acuracy", __LINE__, __LINE__, [&] { with_typo.fit(data); }},
   });
@@ -141,7 +143,94 @@ TEST_F(CallLines, OfALossThatDoesNotFitItIsWhereItWasMade) {
   const ArrayDataset wide(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
                           HostArray::from(std::vector<float>(24, 1.F), {12, 2}));
   Trainer trainer(runtime, model(), loss, options());
-  expect_lines({{"MeanSquaredLoss: outputs are", __LINE__, made, [&] { trainer.fit(wide); }}});
+  expect_lines({{"MeanSquaredLoss: outputs are", made, made, [&] { trainer.fit(wide); }}});
+}
+
+/// Gives three examples, whatever it is asked for.
+class ThreeExamples final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 12; }
+  [[nodiscard]] Examples read(std::span<const std::int64_t>) const override {
+    return {HostArray(DType::f32, {3, 4}), HostArray(DType::f32, {3, 3})};
+  }
+  [[nodiscard]] std::string name() const override { return "ThreeExamples"; }
+};
+
+class NoFile final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 12; }
+  [[nodiscard]] Examples read(std::span<const std::int64_t>) const override {
+    static_cast<void>(read_csv("/there/is/no.csv"));
+    return {};
+  }
+};
+
+// As if the function had been called there.
+TEST_F(CallLines, OfTheProgramsOwnMistakesTheClassIsKept) {
+  const auto broken = [](const Tensor& outputs, const Tensor& targets) {
+    return sum(matmul(outputs, targets));
+  };
+  const MeanSquaredLoss squares;
+  TrainerOptions with_labels = options();
+  with_labels.metrics = {accuracy_metric()};
+  const ArrayDataset floats(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
+                            HostArray::from(std::vector<float>(12, 1.F), {12}));
+  const auto whole = [](const Tensor& outputs, const Tensor& targets) {
+    return mean(square(sum(outputs, 1) - targets));
+  };
+  TrainerOptions with_many = options();
+  with_many.metrics = {top_k_metric(5)};
+  Trainer of_broken(runtime, model(), broken, options());
+  Trainer of_labels(runtime, model(), whole, with_labels);
+  Trainer of_many(runtime, model(), whole, with_many);
+  Trainer plain(runtime, model(), squares, options());
+  try {
+    of_broken.fit(data);
+    ADD_FAILURE();
+  } catch (const ShapeError& error) {
+    EXPECT_EQ(error.error().op, "matmul");
+    EXPECT_THAT(error.error().text, HasSubstr("f32[6, 3]"));
+    EXPECT_THAT(error.error().text, EndsWith(" (worker 0 on cpu:0)"));
+  }
+  try {
+    plain.fit(ThreeExamples());
+    ADD_FAILURE();
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.error().text,
+                HasSubstr("batch 0 of epoch 0 of ThreeExamples could not be "
+                          "read: ThreeExamples::read() was asked for 6"));
+  }
+  EXPECT_THROW(of_labels.fit(floats, floats), DtypeError);
+  EXPECT_THROW(of_many.fit(floats, floats), ArgumentError);
+  EXPECT_THROW(plain.fit(NoFile()), FileError);
+  EXPECT_THROW(plain.parallel().set_learning_rate(-1), ArgumentError);
+  EXPECT_THROW(
+      static_cast<void>(plain.parallel().evaluate([](const Linear& linear, WorkerContext& context) {
+        return linear.forward(ones(context.device, {2, 9})).item();
+      })),
+      ShapeError);
+}
+
+TEST_F(CallLines, OfATrainersOptionsItIsTheTrainerThatSpeaks) {
+  const auto refusal_of = [&](auto change) {
+    TrainerOptions changed = options();
+    change(changed);
+    try {
+      Trainer trainer(runtime, model(), MeanSquaredLoss(), changed);
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().op, "Trainer");
+      return error.error().text;
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refusal_of([](TrainerOptions& o) { o.clip = {.max_norm = -1}; }),
+            "Trainer: max_norm is -1, but must be above 0 and finite");
+  EXPECT_THAT(refusal_of([](TrainerOptions& o) { o.devices = {Device()}; }),
+              StartsWith("Trainer: a device is empty"));
+  EXPECT_THAT(refusal_of([](TrainerOptions& o) {
+                o.optimizer = Adam::Config{.groups = {{.match = "nothing.*", .rate_factor = 2}}};
+              }),
+              StartsWith("Trainer: "));
 }
 
 TEST_F(CallLines, OfALossThatIsAFunctionOfHearthsOwn) {

@@ -51,7 +51,7 @@ TEST(Trainer, LearnsDigitsAndLeavesAModelAFigureFileAndAReport) {
   load_weights(loaded, options.folder);
   EXPECT_EQ(weights_of(loaded), weights_of(trainer.model()));
   EXPECT_THAT(text_of(options.folder / "metrics.csv"),
-              StartsWith("epoch,train_loss,validation_loss,accuracy,accuracy,"));
+              StartsWith("epoch,train_loss,validation_loss,accuracy,first_learning_rate,"));
   const std::string report = text_of(options.folder / "report.html");
   EXPECT_THAT(report, HasSubstr("<b>state</b>finished"));
   EXPECT_THAT(report, HasSubstr("inner.weight"));
@@ -531,7 +531,7 @@ TEST(Trainer, MetricsNeedTheOutputsOfALoss) {
   EXPECT_EQ(trainer.parallel().statistics().steps, 0U) << "it is found out before the first step";
 }
 
-TEST(Trainer, WhatItSaysIsALineAnEpoch) {
+TEST(Trainer, WhatItSaysIsALineAnEpochAndOneAtTheEnd) {
   Digits digits;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   digits.options.console = {.style = ConsoleStyle::plain, .out = file.get()};
@@ -541,7 +541,7 @@ TEST(Trainer, WhatItSaysIsALineAnEpoch) {
   std::string text(4096, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   EXPECT_THAT(text, ::testing::ContainsRegex("^epoch 1/3  loss [0-9.]+  validation loss "));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
 }  // namespace

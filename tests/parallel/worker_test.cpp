@@ -106,10 +106,14 @@ TEST(Worker, ReportsWhatItsFunctionThrew) {
     static_cast<void>(add(ones(context.device, {2}), ones(context.device, {3})));
   });
   ASSERT_NE(ours, nullptr);
-  EXPECT_EQ(ours->code, ErrorCode::worker_failed);
-  EXPECT_THAT(ours->text, HasSubstr("worker 3 on cpu:0"));
-  ASSERT_NE(ours->cause, nullptr);
-  EXPECT_EQ(ours->cause->code, ErrorCode::shape_mismatch);
+  EXPECT_EQ(ours->code, ErrorCode::shape_mismatch);
+  EXPECT_THAT(ours->text, HasSubstr("f32[3] (worker 3 on cpu:0)"));
+  EXPECT_EQ(ours->cause, nullptr);
+  const ErrorRef late = thrown_by([](WorkerContext& context) {
+    throw_error(Error{.code = ErrorCode::deadline_exceeded, .text = context.device.name()});
+  });
+  EXPECT_EQ(late->code, ErrorCode::worker_failed) << "the worker, not its caller, waited";
+  EXPECT_EQ(late->cause->code, ErrorCode::deadline_exceeded);
   const ErrorRef standard =
       thrown_by([](WorkerContext&) { throw std::runtime_error("no more paper"); });
   EXPECT_THAT(standard->cause->text, HasSubstr("no more paper"));

@@ -1,0 +1,307 @@
+// What a Trainer's run says of itself: in its lines, its figures and its report, and where it goes
+// on with other settings.
+#include <hearth/parallel/trainer.hpp>
+
+#include "digits_run.hpp"
+#include "tests/base/temporary_folder.hpp"
+
+#include <hearth/modules/flatten.hpp>
+#include <hearth/modules/sequential.hpp>
+#include <hearth/runtime/trace_scope.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using namespace hearth::testing;  // NOLINT: a test's own words
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::int64_t count_of(std::string_view part, std::string_view text) {
+  std::int64_t count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
+    ++count;
+  }
+  return count;
+}
+
+/// A run in a folder, and what it says.
+struct SpokenRun {
+  explicit SpokenRun(const std::filesystem::path& folder) : options(digits.options) {
+    options.folder = folder;
+    options.console = {.style = ConsoleStyle::plain, .out = file.get()};
+  }
+  TrainingResult fit() const { return digits.fit(options); }
+  [[nodiscard]] std::string text() const {
+    std::rewind(file.get());
+    std::string all(8192, '\0');
+    all.resize(std::fread(all.data(), 1, all.size(), file.get()));
+    return all;
+  }
+  [[nodiscard]] std::string refusal() const {
+    try {
+      static_cast<void>(fit());
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  }
+  [[nodiscard]] std::string report() const { return text_of(options.folder / "report.html"); }
+
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{std::tmpfile(), std::fclose};
+  Digits digits;
+  TrainerOptions options;
+};
+
+TEST(TrainerWords, AFigureThatTwoMetricsHaveIsShownOnce) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  run.options.metrics = {top_k_metric(3), accuracy_metric(), confusion_metric(10)};
+  run.options.watch = "accuracy";
+  Trainer<DigitNet> trainer = run.digits.trainer(run.options);
+  const TrainingResult result = trainer.fit(run.digits.train, run.digits.test);
+  ASSERT_EQ(result.history.metrics.size(), 2U);
+  EXPECT_EQ(result.history.metrics[1].name, "accuracy");
+  const std::vector<double> all = trainer.evaluate(run.digits.test).metrics;
+  ASSERT_EQ(all.size(), 3U) << "evaluate() has them all";
+  const std::vector<double>& last = result.history.epochs.back().metrics;
+  EXPECT_EQ(last, (std::vector<double>{all[0], all[1]}));
+  EXPECT_EQ(result.best_value,
+            std::ranges::max(result.history.epochs, {}, [](const EpochRecord& epoch) {
+              return epoch.metrics[1];
+            }).metrics[1]);
+  const std::string line = run.text().substr(0, run.text().find('\n'));
+  EXPECT_EQ(count_of("  accuracy ", line), 1) << line;
+  EXPECT_THAT(text_of(run.options.folder / "metrics.csv"),
+              StartsWith("epoch,train_loss,validation_loss,top-3 accuracy,accuracy,first_"));
+  EXPECT_EQ(count_of("<th>accuracy</th>", run.report()), 1);
+  EXPECT_EQ(count_of("<title>Accuracy</title>", run.report()), 1);
+  EXPECT_THAT(run.report(), HasSubstr("<th>as 9</th>")) << "the table is there";
+}
+
+TEST(TrainerWords, TwoFiguresOfOneNameAreRefused) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  run.options.metrics = {accuracy_metric(), f1_metric(10), binary_f1_metric()};
+  EXPECT_THAT(run.refusal(),
+              HasSubstr("metrics 2 and 3 are both called 'F1', but are not the same figure: give "
+                        "one another name"));
+  EvaluationMetric own = accuracy_metric();
+  own.figure = {};
+  run.options.metrics = {own, own};
+  EXPECT_THAT(run.refusal(), HasSubstr("metrics 1 and 2 are both called 'accuracy'"));
+}
+
+TEST(TrainerWords, TheReportBeginsWithWhatTheRunIsMadeOf) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  run.options.optimizer = Sgd::Config{.learning_rate = 0.02, .momentum = 0.9};
+  run.options.schedule = CosineRate{.end = 0.1, .warmup_steps = 3};
+  run.options.clip = {.max_norm = 5};
+  run.options.notes = {{"author", "me"}};
+  static_cast<void>(run.fit());
+  const std::string report = run.report();
+  for (const char* fact : {"<b>state</b>finished",
+                           "<b>epochs</b>3 of 3",
+                           "<b>optimizer</b>Sgd with momentum 0.9, learning rate 0.02",
+                           "<b>schedule</b>cosine to 0.1, 3 steps of warm-up",
+                           "<b>gradients clipped</b>norm 5",
+                           "<b>device</b>cpu:0",
+                           "<b>batch size</b>10",
+                           "<b>training data</b>64 examples",
+                           "<b>validation data</b>30 examples",
+                           "<b>seed</b>5",
+                           "<b>author</b>me"}) {
+    EXPECT_THAT(report, HasSubstr(fact));
+  }
+  EXPECT_THAT(report, ContainsRegex("<b>best epoch</b>[1-3], validation loss [0-9.]+<"));
+}
+
+// A layer knows its tensors as "weight" and "bias"; in a trace they are those of the whole model.
+TEST(TrainerWords, CopiesForTheDevicesCountToTheirLayers) {
+  const TemporaryFolder folder;
+  const Runtime runtime(cpu_devices(2));
+  Generator generator(1);
+  const Device first = runtime.device("cpu:0");
+  const Sequential model(Flatten(), Linear({.in = 784, .out = 10}, first, generator));
+  {
+    const TraceScope trace(runtime, folder.path() / "copies.json");
+    const Trainer trainer(runtime, model, kLoss, {.console = {.style = ConsoleStyle::silent}});
+  }
+  const std::string text = text_of(folder.path() / "copies.json");
+  EXPECT_THAT(text, HasSubstr(R"("layer":"1","tensor":"1.weight")"));
+  EXPECT_THAT(text, Not(HasSubstr(R"("layer":"weight")")));
+}
+
+TEST(TrainerWords, ARunEndsWithALineOfWhatCameOfIt) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  static_cast<void>(run.fit());
+  EXPECT_THAT(run.text(),
+              ContainsRegex("\nfinished in [0-9.]+ s; best: validation loss [0-9.]+ in epoch "
+                            "[1-3]\nweights and report: "));
+  SpokenRun stuck(folder.path() / "stuck");
+  stuck.options.optimizer = Sgd::Config{.learning_rate = 0};
+  stuck.options.early_stopping = EarlyStopping{.patience = 2};
+  stuck.options.epochs = 9;
+  static_cast<void>(stuck.fit());
+  EXPECT_THAT(stuck.text(),
+              HasSubstr("\nended: the validation loss has not become better for 2 epochs; best: "
+                        "validation loss "));
+}
+
+TEST(TrainerWords, CtrlCAtTheEndOfAnEpochIsSaidOnce) {
+  const TemporaryFolder folder;
+  for (const bool is_in_last_batch : {false, true}) {
+    SpokenRun run(folder.path() / (is_in_last_batch ? "batch" : "epoch"));
+    TrainerCallback callback;
+    if (is_in_last_batch) {
+      callback.on_step = [](const TrainingStep& step, RunControl&) {
+        if (step.place.batch == step.place.batch_count) {
+          std::raise(SIGINT);
+        }
+      };
+    } else {
+      callback.on_epoch = [](const EpochRecord&, RunControl&) { std::raise(SIGINT); };
+    }
+    run.options.callbacks = {callback};
+    const TrainingResult result = run.fit();
+    EXPECT_EQ(result.reason, EndReason::interrupted);
+    EXPECT_EQ(result.ended_at->batch, 7);
+    const std::string text = run.text();
+    EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
+    EXPECT_THAT(text, StartsWith("epoch 1/3 interrupted after 7 of 7 batches, saved:  loss "));
+    EXPECT_EQ(count_of("validation loss", text), is_in_last_batch ? 0 : 1);
+  }
+}
+
+/// One epoch, and then options for more.
+struct ChangedRun : SpokenRun {
+  explicit ChangedRun(const std::filesystem::path& folder) : SpokenRun(folder) {
+    options.epochs = 2;
+    options.callbacks = {
+        {.on_epoch = [](const EpochRecord&, RunControl& control) { control.stop = true; }}};
+    static_cast<void>(fit());
+    options.callbacks = {};
+    options.resume = true;
+  }
+  [[nodiscard]] std::string resumed() const {
+    static_cast<void>(fit());
+    const std::string all = text();
+    const std::size_t begin = all.find("resumed");
+    return begin == all.npos ? all : all.substr(begin, all.find('\n', begin) - begin);
+  }
+};
+
+TEST(TrainerWords, ARunThatGoesOnWithOtherSettingsSaysWhich) {
+  const TemporaryFolder folder;
+  int number = 0;
+  const auto said_with = [&](auto change) {
+    ChangedRun run(folder.path() / std::to_string(number++));
+    change(run.options);
+    return run.resumed();
+  };
+  EXPECT_EQ(said_with([](TrainerOptions&) {}), "resumed at epoch 2, batch 1");
+  EXPECT_EQ(
+      said_with([](TrainerOptions& o) { o.optimizer = Adam::Config{.learning_rate = 0.001}; }),
+      "resumed at epoch 2, batch 1; learning rate 0.001 instead of the saved run's 0.005");
+  EXPECT_EQ(said_with([](TrainerOptions& o) {
+              o.epochs = 3;
+              o.schedule = CosineRate{};
+            }),
+            "resumed at epoch 2, batch 1; epochs 3 instead of the saved run's 2; schedule cosine "
+            "to 0 instead of the saved run's constant");
+  EXPECT_EQ(said_with([](TrainerOptions& o) {
+              o.optimizer = Adam::Config{.learning_rate = 5e-3,
+                                         .weight_decay = 0.5,
+                                         .groups = {{.match = "*.bias", .weight_decay = 0}}};
+              o.clip = {.max_norm = 1};
+            }),
+            "resumed at epoch 2, batch 1; weight decay 0.5 instead of the saved run's 0; parameter "
+            "groups *.bias, weight decay 0 instead of the saved run's none; clip norm 1 instead of "
+            "the saved run's none");
+}
+
+TEST(TrainerWords, ARunThatGoesOnHasTheNewLearningRate) {
+  const TemporaryFolder folder;
+  ChangedRun run(folder.path() / "run");
+  run.options.optimizer = Adam::Config{.learning_rate = 0.125};
+  const TrainingResult result = run.fit();
+  EXPECT_EQ(result.history.epochs.at(0).last_learning_rate, 0.005);
+  EXPECT_EQ(result.history.epochs.at(1).first_learning_rate, 0.125);
+}
+
+TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  run.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl& control) {
+    control.stop = step.step == 3;
+  }}};
+  static_cast<void>(run.fit());
+  run.options.callbacks = {};
+  run.options.resume = true;
+  const ImageDataset more(make_digits({.count = 85}));
+  const auto fit_on = [&](const Dataset& data) {
+    return run.digits.trainer(run.options).fit(data, run.digits.test);
+  };
+  try {
+    static_cast<void>(fit_on(more));
+    FAIL() << "other data in the middle of an epoch";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("was stopped after batch 3 of an epoch of 7, of other data: this one has "
+                          "9 batches an epoch"));
+  }
+  static_cast<void>(run.fit());
+  // Behind whole epochs it can.
+  run.options.epochs = 4;
+  EXPECT_EQ(fit_on(more).history.epochs.back().sample_count, 85);
+  EXPECT_THAT(run.text(), HasSubstr("; batches an epoch 9 instead of the saved run's 7"));
+}
+
+TEST(TrainerWords, AStateOfAnEarlierBuildThatSaysNoSettingsIsResumed) {
+  const TemporaryFolder folder;
+  ChangedRun run(folder.path() / "run");
+  run.options.optimizer = Adam::Config{.learning_rate = 0.25};
+  const std::filesystem::path file = run.options.folder / "training.safetensors";
+  {
+    Trainer<DigitNet> trainer = run.digits.trainer(run.options);
+    TrainingProgress progress = trainer.parallel().load(file);
+    std::string& state = progress.notes.at("trainer.state");
+    const std::size_t begin = state.find(R"("settings":)");
+    ASSERT_NE(begin, std::string::npos);
+    state.erase(begin, state.find(R"("steps":)", begin) - begin);
+    trainer.parallel().save(file, progress);
+  }
+  EXPECT_EQ(run.resumed(), "resumed at epoch 2, batch 1");
+}
+
+TEST(TrainerWords, WhatCannotGoOnIsRefusedWithBothValues) {
+  const TemporaryFolder folder;
+  ChangedRun run(folder.path() / "run");
+  run.options.batch_size = 20;
+  EXPECT_THAT(run.refusal(),
+              HasSubstr("had batch_size 10, this one has 20: resume it with the same, or begin a "
+                        "new one in another folder, or without resume"));
+  EXPECT_THAT(run.text(), Not(HasSubstr("resumed")));
+  run.options.batch_size = 10;
+  run.options.average_decay = 0.9;
+  EXPECT_THAT(run.refusal(), HasSubstr("had average_decay 0, this one has 0.9"));
+}
+
+}  // namespace
+}  // namespace hearth
