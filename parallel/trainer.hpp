@@ -112,7 +112,7 @@ class Trainer<Model, Shard> final {
           SourceLoc where = SourceLoc::current()) = delete;
   // Whatever else it is called with. Compilers show the line: it is the message.
   // clang-format off
-  Trainer(const Runtime&, Model, ...) = delete;  // it takes (runtime, model, loss, options); a loss with overloads or a template needs a lambda around it: [](const Tensor& a, const Tensor& b) { return f(a, b); }
+  Trainer(const Runtime&, Model, ...) = delete;  // it takes (runtime, model, loss, options): is an option misspelt? A loss with overloads, or a template, needs a lambda around it: [](const Tensor& a, const Tensor& b) { return f(a, b); }
   // clang-format on
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
