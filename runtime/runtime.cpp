@@ -183,6 +183,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .is_serial = executor->is_manual(),
       .sim_computes = options.sim_computes,
       .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
+      .log = &tables->log,
       .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 

@@ -66,6 +66,7 @@ Made make_vulkan(const BackendRequest& request, int number) {
   return vulkan::VulkanBackend::open({.name = request.name,
                                       .index = number,
                                       .executor = request.compiler,
+                                      .log = request.log,
                                       .faults = request.faults});
 }
 #else

@@ -12,6 +12,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/sim_schedule.hpp>
 
@@ -24,6 +25,7 @@ struct BackendRequest {
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
   /// vulkan: for threads that compile kernels; null = they are compiled when they are needed
   Executor* compiler = nullptr;
+  Log* log = nullptr;  ///< vulkan: for what happens where nobody waits for an answer; outlives it
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
   /// sim: its work is asynchronous, and ends in this way; empty = inline
   std::optional<SimSchedule> sim_schedule = {};

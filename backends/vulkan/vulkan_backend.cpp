@@ -32,7 +32,7 @@ constexpr std::uint32_t kMostOpen = 64;
 constexpr std::uint32_t kFewOpen = 8;
 constexpr ErrorCell kMostCells = 16384;
 /// How long the end of a device waits for what was submitted.
-constexpr std::chrono::nanoseconds kLongestRest = std::chrono::seconds(2);
+constexpr std::chrono::seconds kLongestRest{2};
 
 }  // namespace
 
@@ -169,6 +169,15 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 // still touch after kLongestRest stays, for the rest of the process.
 VulkanBackend::~VulkanBackend() {
   if (!parts_->comes_to_rest(kLongestRest)) {
+    if (parts_->options.log != nullptr) {
+      parts_->options.log->write(LogLevel::warn, [&] {
+        return fmt::format(
+            "device {}: its queue did not come to rest within {} s; what it may still touch is "
+            "left to the end of the process",
+            parts_->info.name,
+            kLongestRest.count());
+      });
+    }
     static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value)
   }
 }

@@ -14,6 +14,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
+#include <hearth/runtime/base/log.hpp>
 
 namespace hearth::vulkan {
 
@@ -23,6 +24,7 @@ struct VulkanOptions {
   /// For the threads that compile while the device goes on; null: all is compiled where it is
   /// needed first. Outlives the backend.
   Executor* executor = nullptr;
+  Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   FaultPlan faults =
       {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
 };

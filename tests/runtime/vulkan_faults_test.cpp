@@ -113,7 +113,10 @@ TEST(VulkanFaults, AQueueThatHangsCostsItsOwnDeviceOnly) {
   }
   EXPECT_FALSE(device.is_lost()) << "it may only be slow";
   EXPECT_EQ(losses_on(other, 2), want);
+  ::testing::internal::CaptureStderr();
   device.restart();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("device vulkan:0: its queue did not come to rest within 2 s"));
   EXPECT_EQ(losses_on(device, 2), want);
 }
 
