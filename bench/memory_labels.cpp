@@ -105,6 +105,10 @@ Leaders draw_leaders(const std::vector<ThinBlock>& blocks,
   Leaders result;
   std::vector<Placed> placed;
   for (const ThinBlock& block : blocks) {
+    if (placed.size() == kMostLeaders) {
+      result.left_out.push_back(block.number);
+      continue;
+    }
     const std::string text = fmt::format("{}", block.number);
     const double width = static_cast<double>(text.size()) * kNumberSize * kGlyphShare + 2 * kGap;
     std::optional<Placed> best;
@@ -115,7 +119,7 @@ Leaders draw_leaders(const std::vector<ThinBlock>& blocks,
         best = Placed{.box = *box, .spot = spot};
       }
     }
-    if (!best || placed.size() == kMostLeaders) {
+    if (!best) {
       result.left_out.push_back(block.number);
       continue;
     }

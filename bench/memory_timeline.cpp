@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -398,10 +399,11 @@ std::string Timeline::leaders(const std::vector<const Band*>& thin,
   });
   const auto top_in = [this](double left, double right) {
     double highest = y(0);
-    for (std::size_t i = 0; i < tops_.size(); ++i) {
-      if (x(i) < right && x(i + 1) > left) {
-        highest = std::min(highest, y(tops_[i]));
-      }
+    const auto events = std::views::iota(std::size_t{0}, tops_.size());
+    const auto first =
+        std::ranges::partition_point(events, [&](std::size_t i) { return x(i + 1) <= left; });
+    for (auto i = first; i != events.end() && x(*i) < right; ++i) {
+      highest = std::min(highest, y(tops_[*i]));
     }
     return highest;
   };

@@ -319,6 +319,10 @@ std::string CsvColumn::text(std::int64_t row) const {
                                   : fmt::format("{}", reals.at(at));
 }
 
+std::optional<double> detail::csv_number(std::string_view text) noexcept {
+  return number_in<double>(text);
+}
+
 CsvTable::CsvTable(std::vector<CsvColumn> columns, SourceLoc loc) : columns_(std::move(columns)) {
   row_count_ = columns_.empty() ? 0 : static_cast<std::int64_t>(size_of(columns_.front()));
   for (std::size_t i = 0; i < columns_.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,12 @@ struct CsvOrigin {
   std::string file = {};                 ///< As errors call it.
   std::vector<std::int64_t> lines = {};  ///< On which each row begins, from 1; empty: of no file.
 };
+
+namespace detail {
+/// The whole text as a number, as it is read in a column of floats: by no locale; with spaces
+/// around it and a plus sign.
+[[nodiscard]] std::optional<double> csv_number(std::string_view text) noexcept;
+}  // namespace detail
 
 class CsvTable final {
  public:

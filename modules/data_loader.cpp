@@ -23,7 +23,7 @@ namespace hearth {
 namespace {
 
 std::string_view name_of(const LoaderOptions& options) {
-  return options.name.empty() ? "DataLoader" : options.name;
+  return options.name.empty() ? std::string_view("DataLoader") : options.name;
 }
 
 void require(bool is_right,

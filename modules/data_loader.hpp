@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -43,8 +44,8 @@ struct LoaderOptions {
   Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
-  /// What errors call the loader, of what a program wrote; empty: its class. A name that stays.
-  std::string_view name = {};
+  /// What errors call the loader, of what a program wrote; empty: its class.
+  std::string name = {};
 
   /// These options for one of `size` ranks.
   [[nodiscard]] LoaderOptions shard(int of_rank, int size) const {

@@ -9,7 +9,9 @@ namespace hearth {
 namespace {
 
 LoaderOptions named(LoaderOptions options) {
-  options.name = options.name.empty() ? "ShardedLoader" : options.name;
+  if (options.name.empty()) {
+    options.name = "ShardedLoader";
+  }
   return options;
 }
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <utility>
@@ -102,12 +101,6 @@ Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc
   return {*first + shift, deviation > 0 ? deviation : 1};
 }
 
-bool is_no_number(const std::string& text) {
-  char* end = nullptr;
-  static_cast<void>(std::strtod(text.c_str(), &end));
-  return end == text.c_str() || std::string_view(end).find_first_not_of(" \t") != std::string::npos;
-}
-
 std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
                                             const std::vector<std::string>& names,
                                             SourceLoc loc) {
@@ -144,8 +137,8 @@ std::string shown(const CsvTable& table, const CsvColumn& column, std::optional<
 
 void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
   if (column.type == CsvType::text) {
-    const auto first =
-        first_of(table, column, [&](std::int64_t row) { return is_no_number(column.text(row)); });
+    const auto first = first_of(
+        table, column, [&](std::int64_t row) { return !detail::csv_number(column.text(row)); });
     refuse_table(
         fmt::format("column '{}' had numbers in the rows that trained, and has texts here{}",
                     column.name,

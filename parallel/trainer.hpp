@@ -83,7 +83,8 @@ class Trainer {
 template <Module Model, BatchShard Shard>
 class Trainer<Model, Shard> final {
  public:
-  /// Takes the model and gives each device a copy of it.
+  /// Takes the model and gives each device a copy of it. Its tensors are named by their paths in
+  /// it, for errors and traces, also where the program still holds them as parts of a larger model.
   /// Errors: those of DataParallel.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,

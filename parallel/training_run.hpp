@@ -69,6 +69,10 @@ class TrainingRun final {
   [[nodiscard]] TrainingResult run();
 
  private:
+  /// Settings that say how long an epoch is.
+  static constexpr std::string_view kBatches = "batches an epoch";
+  static constexpr std::string_view kExamples = "training examples";
+
   /// How far an epoch has come.
   struct EpochSums {
     double loss = 0;    ///< The sum over all samples so far …
@@ -105,6 +109,10 @@ class TrainingRun final {
   void take_state(const std::string& text);
   /// Errors: ArgumentError when the data are others in the middle of an epoch.
   void require_same_epoch(const LoaderCursor& cursor) const;
+  /// Of the run that is resumed; none where it says no such setting.
+  [[nodiscard]] std::optional<std::string> saved_setting(std::string_view name) const;
+  /// Whether the saved cursor is behind the last batch of the epoch that was under way.
+  [[nodiscard]] bool ends_epoch(const LoaderCursor& cursor) const;
   /// What the run goes by, in words that tell one figure from another.
   [[nodiscard]] std::string watched_name() const;
   /// Lets the figure of an epoch decide on the best one, early stopping and the rate. Whether it is

@@ -84,9 +84,13 @@ Words settings_of(const Sgd::Config& config) {
 }
 template <class Config>  // Adam's or AdamW's
 Words settings_of(const Config& config) {
-  return {{"beta1", number(config.beta1)},
-          {"beta2", number(config.beta2)},
-          {"epsilon", number(config.epsilon)}};
+  Words words{{"beta1", number(config.beta1)},
+              {"beta2", number(config.beta2)},
+              {"epsilon", number(config.epsilon)}};
+  if constexpr (requires { config.decoupled; }) {
+    words.emplace_back("decoupled", config.decoupled ? "on" : "off");
+  }
+  return words;
 }
 std::string name_of(const Sgd::Config& config) {
   return config.momentum == 0 ? "Sgd" : "Sgd with momentum " + number(config.momentum);
@@ -123,7 +127,10 @@ Words TrainingRun::settings() const {
       options_.optimizer);
   all.emplace_back("clip", words_of(options_.clip));
   all.emplace_back("average_decay", number(options_.average_decay));
-  all.emplace_back("batches an epoch", std::to_string(ports_.batch_count));
+  all.emplace_back(kBatches, std::to_string(ports_.batch_count));
+  if (ports_.data.train_count) {
+    all.emplace_back(kExamples, std::to_string(*ports_.data.train_count));
+  }
   return all;
 }
 

@@ -259,7 +259,8 @@ void TrainingRun::resume() {
                           .location = where_});
   }
   require_same_epoch(progress.cursor);
-  ports_.seek(progress.cursor);
+  ports_.seek(ends_epoch(progress.cursor) ? LoaderCursor{.epoch = epoch_, .batch = 0}
+                                          : progress.cursor);
   has_replaced_old_run_ = true;
   const RunPlace at = place();
   if (at.batch == ports_.batch_count) {
@@ -279,23 +280,35 @@ void TrainingRun::resume() {
   }
 }
 
-// Behind its last batch an epoch's cursor may be in the next one.
+std::optional<std::string> TrainingRun::saved_setting(std::string_view name) const {
+  const auto saved = std::ranges::find(saved_settings_, name, &Words::value_type::first);
+  return saved == saved_settings_.end() ? std::nullopt : std::optional(saved->second);
+}
+
+// Behind its last batch the cursor may be at the end of the epoch, as long as that was, or in the
+// next one.
+bool TrainingRun::ends_epoch(const LoaderCursor& cursor) const {
+  return cursor.epoch < epoch_ && std::to_string(cursor.batch) == saved_setting(kBatches);
+}
+
+// An earlier build wrote no settings.
 void TrainingRun::require_same_epoch(const LoaderCursor& cursor) const {
-  const auto saved = std::ranges::find(
-      saved_settings_, std::string("batches an epoch"), &Words::value_type::first);
-  if (saved == saved_settings_.end()) {  // an earlier build wrote it
+  if (cursor.batch == 0 || ends_epoch(cursor)) {
     return;
   }
-  const std::string now = std::to_string(ports_.batch_count);
-  if (cursor.batch > 0 && std::to_string(cursor.batch) != saved->second && saved->second != now) {
-    training::refuse(
-        fmt::format("the run in {} was stopped after batch {} of an epoch of {}, of other data: "
-                    "this one has {} batches an epoch; it can only go on behind a whole epoch",
-                    file(training::kStateFile).string(),
-                    cursor.batch,
-                    saved->second,
-                    now),
-        where_);
+  for (const auto& [name, now] : settings()) {
+    const std::optional<std::string> saved = saved_setting(name);
+    if (saved && *saved != now && (name == kBatches || name == kExamples)) {
+      training::refuse(
+          fmt::format("the run in {} was stopped after batch {} of an epoch of other data: {} {}, "
+                      "and here {}; it can only go on behind a whole epoch",
+                      file(training::kStateFile).string(),
+                      cursor.batch,
+                      name,
+                      *saved,
+                      now),
+          where_);
+    }
   }
 }
 

@@ -17,6 +17,8 @@ ErrorRef own_error(const ErrorRef& thrown, const WorkerContext& context, bool is
   if (!is_of_file) {
     error.text += fmt::format(" ({})", context.subject);
     error.device = error.device.empty() ? context.device.name() : error.device;
+  } else if (error.code == ErrorCode::not_found) {
+    error.code = ErrorCode::io_error;  // by its code it would become an ArgumentError
   }
   error.location = error.location.line == 0 ? context.where : error.location;
   return std::make_shared<const Error>(std::move(error));

@@ -45,11 +45,15 @@ CompilePool::~CompilePool() {
   }
 }
 
-void CompilePool::add(std::shared_ptr<PipelineJob> job) {
+bool CompilePool::add(std::shared_ptr<PipelineJob> job) {
   if (threads_.empty()) {
-    start();
+    try {
+      start();
+    } catch (const std::exception&) {
+      // With those that there are: the system gives a process so many threads and no more.
+    }
   }
-  jobs_->push(std::move(job));
+  return !threads_.empty() && jobs_->push(std::move(job)) == MailboxPush::accepted;
 }
 
 // A core is left for the threads that submit; what the bodies touch is theirs, too.

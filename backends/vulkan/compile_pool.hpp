@@ -51,8 +51,8 @@ class CompilePool final {
   CompilePool& operator=(const CompilePool&) = delete;
   ~CompilePool();
 
-  /// Errors: those of Executor::spawn.
-  void add(std::shared_ptr<PipelineJob> job);
+  /// False: no thread could be started.
+  [[nodiscard]] bool add(std::shared_ptr<PipelineJob> job);
 
  private:
   using Jobs = Mailbox<std::shared_ptr<PipelineJob>>;

@@ -19,7 +19,11 @@ Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const Vul
 Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) {
   if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
     if (found->second.job != nullptr) {
-      found->second = made_of(found->second.job->result(*maker_));
+      const Result<VkPipeline> made = found->second.job->result(*maker_);
+      if (!found->second.job->is_done()) {
+        return made;  // it took too long, and may be there another time
+      }
+      found->second = made_of(made);
     }
     return found->second.answer();
   }
@@ -36,7 +40,9 @@ Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderTex
     return found->second.answer();
   }
   auto job = std::make_shared<PipelineJob>(key.family(), text());
-  pool_->add(job);
+  if (!pool_->add(job)) {
+    return pipeline(key, text);
+  }
   made_.emplace(key, Made{.job = std::move(job)});
   return VkPipeline{VK_NULL_HANDLE};
 }

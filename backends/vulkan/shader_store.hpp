@@ -28,7 +28,7 @@ class ShaderStore final {
   ///
   /// Errors: those of PipelineMaker::pipeline.
   [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, ShaderText text);
-  /// The same, but null while the pool makes it.
+  /// The same, but null while the pool makes it. Without a thread of the pool's it is made here.
   [[nodiscard]] Result<VkPipeline> pipeline_if_made(const ShaderKey& key, ShaderText text);
   /// Whether it is made, or has failed.
   [[nodiscard]] bool has(const ShaderKey& key) const;

@@ -415,6 +415,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     issue.status = p.note(p.encode(launch));
     p.encoder->give_scratch_back();
     if (issue.status.has_value() && p.encoder->is_compiling()) {
+      --p.submits;  // it comes again
       issue.status = Error{.code = ErrorCode::unsupported,
                            .text = "its kernel is being compiled",
                            .device = p.info.name};

@@ -172,6 +172,7 @@ Status Dispatch::submit(const ResolvedOp& op,
 [[gnu::noinline]] Status Dispatch::submit_custom(const ResolvedOp& op,
                                                  std::span<const HeldStorage> storages,
                                                  OnShortage rule) {
+  is_compiling_ = false;
   std::vector<HeldStorage> copies;
   std::vector<TensorView> views(static_cast<std::size_t>(op.op().record().operand_count()));
   Launch launch{.call = call_of(op, storages, views)};

@@ -16,9 +16,6 @@
 namespace hearth {
 namespace {
 
-/// The training step of a small network has about a hundred.
-constexpr std::uint64_t kMostRecords = 512;
-
 /// An address as that of a new block, for kernels that look where their operands begin.
 alignas(256) constinit std::array<std::byte, 256> some_block{};
 
@@ -104,17 +101,13 @@ void Dispatch::foresee(LaneState& lane) noexcept {
 }
 
 // Neighbours that may become a group are left out: they need the group's kernel, which is known
-// when they are gathered.
+// when they are gathered. On a device that does not fuse they are compiled one after the other.
 void Dispatch::foresee_all(LaneState& lane) {
   LayoutsToCome layouts(handles_, endpoint_.tables());
   std::vector<std::pair<std::uint64_t, OpView>> kernels;
   std::vector<TensorView> views;
   lane.foreseen = std::max(lane.foreseen, lane.lane->at(0).sequence + 1);  // that one waits itself
-  for (std::uint64_t ahead = 0; ahead < kMostRecords; ++ahead) {
-    const OpRecord* const record = lane.lane->peek(ahead);
-    if (record == nullptr) {
-      break;
-    }
+  for (std::uint64_t ahead = 0; const OpRecord* record = lane.lane->peek(ahead); ++ahead) {
     const OpView op(*record, lane.lane->peek_blob(ahead));
     if (op_info(op.kind()).op_class == OpClass::view) {
       layouts.add_view(op);

@@ -194,6 +194,7 @@ Status Dispatch::submit_anchored(const FusedGroup& group,
                                  const Expression& kernel,
                                  LaneId lane,
                                  bool may_come_later) {
+  is_compiling_ = false;
   const std::size_t own = group.anchor_inputs.size();
   const std::size_t beside = group.inputs.size();
   if (views_.size() < own + beside + fused_outputs_.size()) {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -226,6 +227,10 @@ TEST(TrainerWords, ARunThatGoesOnWithOtherSettingsSaysWhich) {
             "resumed at epoch 2, batch 1; epochs 3 instead of the saved run's 2; schedule cosine "
             "to 0 instead of the saved run's constant");
   EXPECT_EQ(said_with([](TrainerOptions& o) {
+              o.optimizer = Adam::Config{.learning_rate = 5e-3, .decoupled = true};
+            }),
+            "resumed at epoch 2, batch 1; decoupled on instead of the saved run's off");
+  EXPECT_EQ(said_with([](TrainerOptions& o) {
               o.optimizer = Adam::Config{.learning_rate = 5e-3,
                                          .weight_decay = 0.5,
                                          .groups = {{.match = "*.bias", .weight_decay = 0}}};
@@ -258,19 +263,51 @@ TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
   const auto fit_on = [&](const Dataset& data) {
     return run.digits.trainer(run.options).fit(data, run.digits.test);
   };
-  try {
-    static_cast<void>(fit_on(more));
-    FAIL() << "other data in the middle of an epoch";
-  } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("was stopped after batch 3 of an epoch of 7, of other data: this one has "
-                          "9 batches an epoch"));
-  }
+  const auto refusal_of = [&](const Dataset& data) -> std::string {
+    try {
+      static_cast<void>(fit_on(data));
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "other data in the middle of an epoch";
+  };
+  EXPECT_THAT(refusal_of(more),
+              HasSubstr("was stopped after batch 3 of an epoch of other data: batches an epoch 7, "
+                        "and here 9; it can only go on behind a whole epoch"));
+  const std::int64_t count = run.digits.train.size();
+  const ImageDataset as_many_batches(make_digits({.count = count == 66 ? 65 : 66}));
+  EXPECT_THAT(refusal_of(as_many_batches),
+              HasSubstr(fmt::format("training examples {}, and here", count)));
   static_cast<void>(run.fit());
   // Behind whole epochs it can.
   run.options.epochs = 4;
   EXPECT_EQ(fit_on(more).history.epochs.back().sample_count, 85);
   EXPECT_THAT(run.text(), HasSubstr("; batches an epoch 9 instead of the saved run's 7"));
+}
+
+TEST(TrainerWords, ARunThatStoppedBehindTheLastBatchGoesOnWithOtherData) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path() / "run");
+  run.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl& control) {
+    control.stop = step.step == 7;
+  }}};
+  static_cast<void>(run.fit());
+  run.options.callbacks = {};
+  run.options.resume = true;
+  run.options.epochs = 2;
+  for (const int examples : {85, 45}) {
+    SCOPED_TRACE(examples);
+    std::filesystem::remove_all(folder.path() / "copy");
+    std::filesystem::copy(
+        folder.path() / "run", folder.path() / "copy", std::filesystem::copy_options::recursive);
+    run.options.folder = folder.path() / "copy";
+    const ImageDataset other(make_digits({.count = examples}));
+    const TrainingResult result = run.digits.trainer(run.options).fit(other, run.digits.test);
+    ASSERT_EQ(result.history.epochs.size(), 2U);
+    EXPECT_EQ(result.history.epochs[0].sample_count, run.digits.train.size());
+    EXPECT_EQ(result.history.epochs[1].sample_count, examples);
+    EXPECT_THAT(run.text(), HasSubstr("resumed at the end of epoch 1"));
+  }
 }
 
 TEST(TrainerWords, AStateOfAnEarlierBuildThatSaysNoSettingsIsResumed) {

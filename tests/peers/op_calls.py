@@ -593,7 +593,7 @@ def add_norms_and_losses():
     op("kl_div_loss", lambda d: (alike(d, -3, -0.1, (0.1, 1)), {}),
        lambda x, t, args: F.kl_div(x, t, reduction="batchmean"))
     op("binary_cross_entropy_with_logits", draw_weighted_logits,
-       lambda x, t, w, args: F.binary_cross_entropy_with_logits(x, t, pos_weight=w))
+       lambda x, t, w, args: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), 2)
 
 
 def add_creations():
