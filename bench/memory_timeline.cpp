@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -399,11 +398,17 @@ std::string Timeline::leaders(const std::vector<const Band*>& thin,
   });
   const auto top_in = [this](double left, double right) {
     double highest = y(0);
-    const auto events = std::views::iota(std::size_t{0}, tops_.size());
-    const auto first =
-        std::ranges::partition_point(events, [&](std::size_t i) { return x(i + 1) <= left; });
-    for (auto i = first; i != events.end() && x(*i) < right; ++i) {
-      highest = std::min(highest, y(tops_[*i]));
+    std::size_t first = 0;
+    for (std::size_t end = tops_.size(); first < end;) {
+      const std::size_t middle = first + (end - first) / 2;
+      if (x(middle + 1) <= left) {
+        first = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    for (std::size_t i = first; i < tops_.size() && x(i) < right; ++i) {
+      highest = std::min(highest, y(tops_[i]));
     }
     return highest;
   };
