@@ -398,17 +398,13 @@ std::string Timeline::leaders(const std::vector<const Band*>& thin,
   });
   const auto top_in = [this](double left, double right) {
     double highest = y(0);
-    std::size_t first = 0;
-    for (std::size_t end = tops_.size(); first < end;) {
-      const std::size_t middle = first + (end - first) / 2;
-      if (x(middle + 1) <= left) {
-        first = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    for (std::size_t i = first; i < tops_.size() && x(i) < right; ++i) {
-      highest = std::min(highest, y(tops_[i]));
+    const auto place = [this](const auto& top) {
+      return static_cast<std::size_t>(&top - tops_.data());
+    };
+    auto top = std::partition_point(
+        tops_.begin(), tops_.end(), [&](const auto& each) { return x(place(each) + 1) <= left; });
+    for (; top != tops_.end() && x(place(*top)) < right; ++top) {
+      highest = std::min(highest, y(*top));
     }
     return highest;
   };
