@@ -266,7 +266,7 @@ class Dispatch {
   void foresee(LaneState& lane) noexcept;
   void foresee_all(LaneState& lane);
   [[nodiscard]] KernelCall call_to_come(const OpView& op,
-                                        const LayoutsToCome& layouts,
+                                        LayoutsToCome& layouts,
                                         std::vector<TensorView>& views) const;
   [[nodiscard]] Status submit_custom(const ResolvedOp& op,
                                      std::span<const HeldStorage> storages,

@@ -16,9 +16,6 @@
 namespace hearth {
 namespace {
 
-/// An address as that of a new block, for kernels that look where their operands begin.
-alignas(256) constinit std::array<std::byte, 256> some_block{};
-
 bool reads(const OpView& op, const OpView& result_of) noexcept {
   for (int i = 0; i < op.record().input_count; ++i) {
     for (int out = 0; out < result_of.record().output_count; ++out) {
@@ -44,7 +41,7 @@ class LayoutsToCome {
   LayoutsToCome(HandleTable& handles, const RuntimeTables& tables) noexcept
       : handles_(handles), tables_(tables) {}
 
-  [[nodiscard]] TensorView of(const Operand& operand) const {
+  [[nodiscard]] TensorView of(const Operand& operand) {
     const Slot& slot = handles_.slot(operand.slot);
     if (slot.state == SlotState::live && !is_unborn(slot, operand)) {
       return {slot.data, slot.layout, slot.dtype};
@@ -52,10 +49,12 @@ class LayoutsToCome {
     const auto found = std::ranges::find_if(views_, [&](const auto& view) {
       return view.first.slot == operand.slot && view.first.generation == operand.generation;
     });
-    return {some_block.data(),
+    return {new_block(),
             found == views_.end() ? &tables_.shapes.layout(operand.shape) : &found->second,
             operand.dtype};
   }
+  /// An address as that of a new block, for kernels that look where their operands begin.
+  [[nodiscard]] std::byte* new_block() noexcept { return block_.data(); }
   void add_view(const OpView& op) {
     const Operand result = op.output(0);
     const ViewLayout view =
@@ -69,10 +68,11 @@ class LayoutsToCome {
   HandleTable& handles_;
   const RuntimeTables& tables_;
   std::vector<std::pair<Operand, Layout>> views_;
+  alignas(256) std::array<std::byte, 256> block_{};
 };
 
 KernelCall Dispatch::call_to_come(const OpView& op,
-                                  const LayoutsToCome& layouts,
+                                  LayoutsToCome& layouts,
                                   std::vector<TensorView>& views) const {
   const std::size_t inputs = op.record().input_count;
   views.clear();
@@ -82,7 +82,7 @@ KernelCall Dispatch::call_to_come(const OpView& op,
   for (int i = 0; i < op.record().output_count; ++i) {
     const Operand operand = op.output(i);
     views.push_back(
-        {some_block.data(), &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
+        {layouts.new_block(), &endpoint_.tables().shapes.layout(operand.shape), operand.dtype});
   }
   const std::span<const TensorView> all(views);
   return {.op = op,

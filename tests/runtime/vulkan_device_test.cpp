@@ -6,13 +6,13 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/environment_variable.hpp"
 #include "vulkan_net.hpp"
 
 namespace hearth {
@@ -125,7 +125,7 @@ TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
 }
 
 TEST(VulkanDevice, TwoTrainOneModel) {
-  ASSERT_EQ(setenv("HEARTH_VULKAN_DEVICES", "0,0", 1), 0);  // NOLINT(concurrency-mt-unsafe)
+  const testing::EnvironmentVariable twice("HEARTH_VULKAN_DEVICES", "0,0");
   const auto train = [](const std::vector<std::string>& names) {
     RuntimeOptions options;
     for (const std::string& name : names) {
@@ -161,7 +161,6 @@ TEST(VulkanDevice, TwoTrainOneModel) {
   const std::vector<double> one = train({"cpu:0"});
   const std::vector<double> two = train({"vulkan:0", "vulkan:1"});
   const std::vector<double> mixed = train({"vulkan:0", "cpu:0"});
-  ASSERT_EQ(unsetenv("HEARTH_VULKAN_DEVICES"), 0);  // NOLINT(concurrency-mt-unsafe)
   for (std::size_t i = 0; i < one.size(); ++i) {
     EXPECT_NEAR(two[i], one[i], 1e-4) << "step " << i;
     EXPECT_NEAR(mixed[i], one[i], 1e-4) << "step " << i;
