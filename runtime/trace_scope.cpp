@@ -1,6 +1,9 @@
 #include <hearth/runtime/trace_scope.hpp>
 
+#include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include <hearth/runtime/base/chrome_trace.hpp>
 #include <hearth/runtime/base/file.hpp>
@@ -22,17 +25,30 @@ Trace& trace_of(const Device& device) {
   throw_error(std::move(error));
 }
 
+/// Until the calling thread's work is done; failed ops are for the program to read.
+void catch_up(const Device& device) {
+  try {
+    device.catch_up_later().get();
+  } catch (const Exception& error) {
+    if (error.error().code != ErrorCode::device_lost) {  // which has a line of its own
+      device.log().warn(fmt::format(
+          "a trace goes without what {} has not done: {}", device.name(), error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 TraceScope::TraceScope(const Runtime& runtime,
                        std::filesystem::path file,
                        TraceOptions options,
                        SourceLoc loc)
-    : device_(runtime.every_device().front()), file_(std::move(file)) {
+    : devices_(runtime.every_device()), file_(std::move(file)) {
   if (const Status writable = check_writable(file_); !writable.has_value()) {
     throw_at(writable.error(), loc);
   }
-  if (const Status started = trace_of(device_).start(options.most_events); !started.has_value()) {
+  if (const Status started = trace_of(devices_.front()).start(options.most_events);
+      !started.has_value()) {
     throw_at(started.error(), loc);
   }
   is_open_ = true;
@@ -43,14 +59,16 @@ TraceScope::~TraceScope() {
     return;
   }
   if (const Status status = stop(); !status.has_value()) {
-    device_.log().error(status.error().to_string());
+    devices_.front().log().error(status.error().to_string());
   }
 }
 
 Status TraceScope::stop() {
-  is_open_ = false;
-  HEARTH_TRY(const TraceLog log, trace_of(device_).stop());
-  return detail::write_trace(device_, log, file_);
+  if (std::exchange(is_open_, false)) {
+    std::ranges::for_each(devices_, catch_up);
+  }
+  HEARTH_TRY(const TraceLog log, trace_of(devices_.front()).stop());
+  return detail::write_trace(devices_.front(), log, file_);
 }
 
 TracePart::TracePart(const Device& device, std::string_view name, SourceLoc loc) {

@@ -15,6 +15,7 @@
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/trace_schema.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -231,6 +232,34 @@ TEST_F(LookingInside, IsOneTraceAtATimeAndNothingOutsideOfIt) {
   static_cast<void>(sum(ones(device, {3})).item());
   EXPECT_TRUE(spans_of(read("first.json"), "kernels").empty());
   EXPECT_FALSE(std::filesystem::exists(file("second.json")));
+}
+
+TEST_F(LookingInside, AScopeHasAllThatItsThreadSubmitted) {
+  const Runtime runtime({.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}}});
+  const Device device = runtime.device("sim:0");
+  Tensor x = ones(device, {64});
+  {
+    const TraceScope trace(runtime, file("unread.json"));
+    x = softmax(x, -1);
+  }
+  EXPECT_THAT(facts(spans_of(read("unread.json"), "kernels"), "shape"), Contains("f32[64]"));
+}
+
+TEST_F(LookingInside, AScopeDoesNotWaitForeverForADevice) {
+  const Runtime runtime({.devices = {{.name = "sim:0",
+                                      .faults = FaultPlan{.hanging_submit = 2},
+                                      .sim_schedule = SimSchedule{}}},
+                         .shutdown_limit = std::chrono::milliseconds(100),
+                         .wait_limit = std::chrono::milliseconds(100)});
+  const Device device = runtime.device("sim:0");
+  const Tensor x = ones(device, {64});
+  TraceScope trace(runtime, file("hung.json"));
+  const Tensor y = softmax(x, -1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(trace.stop().has_value());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("a trace goes without what sim:0 has not done: "));
+  EXPECT_TRUE(std::filesystem::exists(file("hung.json")));
 }
 
 TEST_F(LookingInside, TheFileSaysWhatThereWasNoRoomFor) {
