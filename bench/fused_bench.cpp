@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <new>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -16,9 +18,11 @@
 
 #include <hearth/backends/cpu/isa.hpp>
 #include <hearth/memory/host_page_provider.hpp>
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/recompute.hpp>
 #include <hearth/runtime/runtime.hpp>
 
 #include "backends/cpu/unary_loops.hpp"
@@ -96,6 +100,29 @@ void BM_CustomGelu_ErfOfParts(benchmark::State& state) {
 }
 void BM_CustomGelu_Tanh(benchmark::State& state) {
   formula_of_one<gelu_by_tanh>(state);
+}
+
+/// With the gradient of their sum; without `drops` under a scope that lets the tape keep all
+/// values.
+template <bool drops>
+void gelu_with_gradient(benchmark::State& state) {
+  const Runtime runtime = fusing_runtime(state.range(3));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  const Tensor x = random_normal(device, shape_of(state), generator);
+  std::optional<RecomputeScope> keeps_all;
+  if (!drops) {
+    keeps_all.emplace(RecomputeOptions{.kept_bytes = std::numeric_limits<std::int64_t>::max()});
+  }
+  measure(state, device, [&] {
+    return grad([](const std::vector<Tensor>& in) { return sum(gelu_by_erf(in[0])); }, {x})[0];
+  });
+}
+void BM_CustomGelu_ErfWithGradient(benchmark::State& state) {
+  gelu_with_gradient<true>(state);
+}
+void BM_CustomGelu_ErfWithGradientKept(benchmark::State& state) {
+  gelu_with_gradient<false>(state);
 }
 
 // ---- softmax, norm, sums ----
@@ -275,6 +302,8 @@ BENCHMARK(BM_ConvRelu_Rows)
 BENCHMARK(BM_CustomGelu_Erf)->Apply(on_cores<kLarge, kSquare>);
 BENCHMARK(BM_CustomGelu_ErfOfParts)->Apply(on_cores<kLarge, kSquare>);
 BENCHMARK(BM_CustomGelu_Tanh)->Apply(on_cores<kLarge, kSquare>);
+BENCHMARK(BM_CustomGelu_ErfWithGradient)->Apply(on_cores<kLarge, kSquare>);
+BENCHMARK(BM_CustomGelu_ErfWithGradientKept)->Apply(on_cores<kLarge, kSquare>);
 BENCHMARK(BM_CustomSoftmax)->Apply(on_cores<kPlanes, kRows>);
 BENCHMARK(BM_CustomLayerNorm)->Apply(on_cores<kRows>);
 BENCHMARK(BM_Reduce_Sum)

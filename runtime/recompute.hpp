@@ -1,6 +1,9 @@
 // Memory for time: what a gradient needs can be computed a second time, during the backward pass,
 // instead of being kept from the forward pass on. checkpoint() says so of a function; a
-// RecomputeScope lets the tape choose, within a number of bytes. Threads: any; each works for the
+// RecomputeScope lets the tape choose, within a number of bytes. Without one the tape drops what is
+// quicker to make again than to write and to read: values of 1 MiB and more (256 KiB on devices
+// with a memory of their own) that a few elementwise ops make of what is kept anyway, so that a
+// GELU keeps its argument alone; not where fusion is off. Threads: any; each works for the
 // grad calls of its own thread. Invariant: values, gradients and what is drawn from generators are
 // bit for bit those without it; of f16 and bf16 only where devices round between the ops of a
 // kernel (RuntimeOptions::round_intermediates), else to within such roundings.
@@ -123,7 +126,8 @@ struct RecomputeReport {
 /// bytes: of the values beyond them it drops the oldest that the backward pass can compute again by
 /// elementwise ops and views from what is kept anyway (activations, casts, dropout, what norms are
 /// made of). Products, convolutions, reductions and softmax stay, so a tape whose values are mostly
-/// theirs keeps more. Scopes nest; the innermost one counts.
+/// theirs keeps more. Scopes nest; the innermost one counts. With as many bytes as there are
+/// (std::numeric_limits<std::int64_t>::max()) nothing is dropped.
 ///
 ///   const RecomputeScope recompute({.kept_bytes = 64 << 20});
 ///   auto [loss, gradients] = value_and_grad(model, loss_of);

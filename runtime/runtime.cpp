@@ -312,6 +312,7 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
                                            LogOptions{.level = log_level(settings).value()},
                                            options.wait_limit,
                                            options.eager_reports || is_eager);
+  tables->fuses = fusion == Fusion::on;
   const std::optional<std::int64_t> limit =
       settings.integer(Setting::fusion_limit, 0, std::numeric_limits<std::int64_t>::max()).value();
   if (options.fusion_limit || limit) {

@@ -42,6 +42,7 @@ enum class RecordFlag : std::uint16_t {
   exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
   update = 8,      ///< Of an expression: it updates a parameter; an update group's.
   frozen = 16,     ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
+  again = 32,      ///< Of an elementwise op or view: it makes a value once more, for ops behind it.
 };
 
 /// The function that the program called, where that is not the kind's own: errors and traces say

@@ -47,6 +47,7 @@ struct RuntimeTables {
   std::atomic<bool> has_memory_trace{false};  ///< There is a MemoryTraceScope.
   Between between = Between::wide;            ///< Set before the first op.
   bool is_deterministic = false;              ///< The same.
+  bool fuses = true;                          ///< The same: ops that stand together are one kernel.
 
   /// What errors and traces call an op: the name of its kind, of its expression, or of the function
   /// that the program called.

@@ -76,14 +76,32 @@ const Shape& GroupGather::shape_of(ShapeId id) const {
   return dispatch_.shape_of(id);
 }
 
+void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_plain) {
+  is_plain_ = is_plain;
+  most_ops_ = most_ops;
+  leaves_again_ = false;
+  record_count_ = 0;
+  is_cut_ = false;
+  gather_records(lane);
+  if (hands_on_what_is_made_again()) [[unlikely]] {
+    leaves_again_ = true;
+    gather_records(lane);
+  }
+}
+
+bool GroupGather::hands_on_what_is_made_again() const noexcept {
+  return has_again_ && std::ranges::any_of(group_.made, [](const Made& made) {
+           return made.is_output() && made.op.record().has(RecordFlag::again);
+         });
+}
+
 // Phases: the records of the window, one after the other, as long as something may still come; then
 // what becomes of the values.
-void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_plain) {
+void GroupGather::gather_records(const LaneState& lane) {
   group_.clear();
   ++gathering_;
-  is_plain_ = is_plain;
+  has_again_ = false;
   passed_ops_ = 0;
-  most_ops_ = most_ops;
   ops_ = 0;
   first_obstacle_ = Obstacle::none;
   first_passed_ = 0;
@@ -102,6 +120,8 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_pl
       continue;
     }
     if (group_.made.empty()) {
+      record_count_ = std::max(record_count_, ahead_);
+      is_cut_ = is_cut_ || goes_on();
       return;
     }
     if (first_obstacle_ == Obstacle::none) {
@@ -116,6 +136,8 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_pl
   if (first_obstacle_ == Obstacle::none) {
     first_passed_ = ahead_;
   }
+  record_count_ = std::max(record_count_, ahead_);
+  is_cut_ = is_cut_ || goes_on();
   settle();
 }
 
@@ -133,6 +155,12 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   }
   if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_) {
     return refuse(Obstacle::ops);
+  }
+  if (passed_ops_ > 0 && op.record().has(RecordFlag::again)) [[unlikely]] {
+    if (leaves_again_) {
+      return refuse(Obstacle::again);
+    }
+    has_again_ = true;
   }
   if (group_.made.empty() && may_be_anchor(op)) {
     return !is_plain_ && take_anchor(lane, op);
@@ -505,6 +533,8 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
       return fmt::format("an input of the next op, {}, is not there, or carries an error", name);
     case Obstacle::stranger:
       return fmt::format("the next op, {}, shares nothing with it", name);
+    case Obstacle::again:
+      return fmt::format("the next op, {}, makes a value again that later ops use", name);
     case Obstacle::drop:
       break;
   }

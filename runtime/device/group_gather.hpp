@@ -33,8 +33,8 @@ class GroupGather final {
   /// without an anchor and without rows, which not every backend takes.
   void gather(const LaneState& lane, std::size_t most_ops, bool is_plain);
   /// How many records it has looked at, and whether it would have gone on, had there been more.
-  [[nodiscard]] std::uint64_t record_count() const noexcept { return ahead_; }
-  [[nodiscard]] bool is_cut() const noexcept { return goes_on(); }
+  [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
+  [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
   /// Why the group has not taken the first op that it left alone.
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
 
@@ -53,7 +53,8 @@ class GroupGather final {
     inputs,
     unready_input,
     drop,
-    stranger
+    stranger,
+    again
   };
   using Made = FusedGroup::Made;
   using Input = FusedGroup::Input;
@@ -69,6 +70,10 @@ class GroupGather final {
   /// How a shape lies in the group's space.
   enum class Fit : std::uint8_t { full, row_kept, row_dropped, none };
 
+  void gather_records(const LaneState& lane);
+  /// Whether what is made again for a later op would have to be written for it, as that op is not
+  /// in the group: then it is better made where that op runs.
+  [[nodiscard]] bool hands_on_what_is_made_again() const noexcept;
   [[nodiscard]] bool take(const LaneState& lane, const OpView& op);
   [[nodiscard]] bool take_drop(const OpView& op);
   [[nodiscard]] bool take_anchor(const LaneState& lane, const OpView& op);
@@ -142,6 +147,10 @@ class GroupGather final {
   std::size_t open_ = 0;  // results whose end was not found yet
   std::size_t most_ops_ = 0;
   bool is_plain_ = false;
+  bool has_again_ = false;     // an op that makes a value again was taken from behind others
+  bool leaves_again_ = false;  // those are left alone
+  std::uint64_t record_count_ = 0;
+  bool is_cut_ = false;
   std::size_t ops_ = 0;
   Obstacle obstacle_ = Obstacle::none;
   Obstacle first_obstacle_ = Obstacle::none;

@@ -12,6 +12,8 @@ namespace hearth {
 namespace {
 
 constexpr std::size_t kFewestOps = 2;
+// Of the flags of a record that belong to its form: where its number stands, not for whom it runs.
+constexpr unsigned kFormFlags = 0xffU & ~static_cast<unsigned>(RecordFlag::again);
 
 }  // namespace
 
@@ -296,7 +298,7 @@ void GroupRunner::write_form() {
     const FusedGroup::Made& made = group_.made[i];
     const OpRecord& record = made.op.record();
     std::uint64_t word = static_cast<std::uint64_t>(record.kind) |
-                         (std::uint64_t{record.flags} & 0xffU) << 16U |
+                         (std::uint64_t{record.flags} & kFormFlags) << 16U |
                          static_cast<std::uint64_t>(made.operand.dtype) << 24U |
                          static_cast<std::uint64_t>(made.extent) << 28U |
                          static_cast<std::uint64_t>(made.role) << 30U;

@@ -5,11 +5,13 @@
 #include "tape.hpp"
 
 #include "checkpoint_record.hpp"
+#include "run_again.hpp"
 #include "runtime/client/stream_state.hpp"
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/ops/op_operand.hpp"
 #include "tape_budget.hpp"
 #include "tape_context.hpp"
+#include "tape_traffic.hpp"
 #include "vjp_table.hpp"
 
 #include <hearth/runtime/base/thread_context.hpp>
@@ -27,13 +29,6 @@ constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
 [[noreturn]] void throw_grad_error(ErrorCode code, std::string text, SourceLoc loc) {
   throw_error(
       Error{.code = code, .text = "grad: " + std::move(text), .op = "grad", .location = loc});
-}
-
-// What the tape holds must not hold the tape: a cycle of counts would never end.
-Tensor untracked(const Tensor& tensor) {
-  Tensor copy(tensor);
-  detail::TensorAccess::set_node(copy, nullptr, 0);
-  return copy;
 }
 
 /// What a gradient is made of counts to the layer of its op.
@@ -66,6 +61,8 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
   attribute_bytes_.reserve(16 * kNodes);
   if (std::shared_ptr<detail::RecomputeState> state = detail::recompute_state()) {
     budget_ = std::make_unique<TapeBudget>(*this, std::move(state));
+  } else {
+    traffic_ = std::make_unique<TapeTraffic>(*this);
   }
 }
 
@@ -217,6 +214,8 @@ void Tape::did_record(std::span<Tensor> results) {
   detail::TensorAccess::set_node(results[0], this, index);
   if (budget_ != nullptr) [[unlikely]] {
     budget_->did_record(results[0]);
+  } else if (saved_.size() > node.first_saved) {
+    traffic_->did_record();
   }
 }
 
@@ -266,6 +265,9 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
   // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it
   // any more.
   forget_saved(node.first_saved);
+  if (traffic_ != nullptr) {
+    traffic_->passed(index);
+  }
   for (std::uint32_t i = 0; i < node.edge_count; ++i) {
     const std::uint32_t from = edges_[node.first_edge + i].node;
     if (from != kNoNode && nodes_[from].leaf != kNoNode && nodes_[from].first_consumer == index) {
@@ -325,6 +327,7 @@ void Tape::close() noexcept {
   saved_nodes_.clear();
   checkpoints_.clear();
   budget_.reset();
+  traffic_.reset();
   attribute_bytes_.clear();
   homes_.clear();
   leaves_.clear();

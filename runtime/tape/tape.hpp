@@ -28,6 +28,7 @@ namespace hearth {
 
 struct VjpNeeds;
 class TapeBudget;
+class TapeTraffic;
 namespace detail {
 class CheckpointRecord;
 }
@@ -124,6 +125,7 @@ class Tape final : public RefCounted<Tape> {
  private:
   friend class VjpNode;
   friend class TapeBudget;
+  friend class TapeTraffic;
 
   /// An edge for each input; what the gradients of the tracked ones need.
   [[nodiscard]] VjpNeeds add_edges(const detail::Submission& submission, std::size_t first_operand);
@@ -166,8 +168,9 @@ class Tape final : public RefCounted<Tape> {
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
   std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;
-  std::unique_ptr<TapeBudget> budget_;  ///< Null without a RecomputeScope.
-  std::uint32_t region_ = kNoNode;      ///< The node of the open region.
+  std::unique_ptr<TapeBudget> budget_;    ///< Null without a RecomputeScope.
+  std::unique_ptr<TapeTraffic> traffic_;  ///< Null with one.
+  std::uint32_t region_ = kNoNode;        ///< The node of the open region.
   SourceLoc sweep_location_;
   std::uint64_t owner_thread_ = 0;
   std::atomic<bool> is_open_{true};

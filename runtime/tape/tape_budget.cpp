@@ -1,13 +1,11 @@
 #include "tape_budget.hpp"
 
+#include "run_again.hpp"
 #include "runtime/client/tensor_impl.hpp"
 
 #include <hearth/runtime/tensor_access.hpp>
-#include <hearth/streams/kernel/op_expression.hpp>
-#include <hearth/streams/op_facts.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace hearth {
@@ -16,38 +14,6 @@ namespace {
 // A chain of more ops than this is not begun; what is longer by later drops still ends at a value
 // that is kept.
 constexpr int kLongestChain = 16;
-
-bool is_view(OpKind kind) noexcept {
-  return op_facts(kind).fusion == FusionClass::view;
-}
-
-// One result, made element by element, from attributes that say it all.
-bool is_cheap(OpKind kind) noexcept {
-  return is_view(kind) || (op_facts(kind).fusion == FusionClass::elementwise &&
-                           has_expression(kind) && op_info(kind).outputs == 1);
-}
-
-bool has_left_number(const TapeNode& node) noexcept {
-  return (node.flags & static_cast<std::uint16_t>(RecordFlag::scalar_lhs)) != 0;
-}
-
-// The bit of an input among the saved operands, which count a number on the left.
-unsigned operand_of(const TapeNode& node, std::uint32_t input) noexcept {
-  return input + (has_left_number(node) ? 1U : 0U);
-}
-
-// Behind all that the node saved.
-std::size_t end_of_saved(const TapeNode& node) noexcept {
-  return std::size_t{node.first_saved} +
-         static_cast<std::size_t>(std::popcount(node.saved_operands) +
-                                  std::popcount(node.saved_outputs));
-}
-
-Tensor without_node(const Tensor& tensor) {
-  Tensor copy(tensor);
-  detail::TensorAccess::set_node(copy, nullptr, 0);
-  return copy;
-}
 
 }  // namespace
 
@@ -78,13 +44,13 @@ bool TapeBudget::has_value_by(std::uint32_t node, std::uint32_t user) const noex
 
 bool TapeBudget::can_recompute(std::uint32_t node, int depth) const noexcept {
   const TapeNode& made = tape_->nodes_[node];
-  if (depth == 0 || made.leaf != Tape::kNoNode || made.checkpoint != 0 || !is_cheap(made.kind)) {
+  if (depth == 0 || !can_run_again(made)) {
     return false;
   }
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
     const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
     if (maker == Tape::kNoNode) {
-      if ((made.saved_operands >> operand_of(made, input) & 1U) == 0) {
+      if (!saves_input(made, input)) {
         return false;
       }
     } else if (tape_->nodes_[maker].leaf == Tape::kNoNode && !has_value_by(maker, node) &&
@@ -163,9 +129,7 @@ std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
       inputs.push_back(value_of(maker));
       continue;
     }
-    const auto below = (1U << operand_of(made, input)) - 1U;
-    const auto rank = static_cast<std::size_t>(std::popcount(made.saved_operands & below));
-    inputs.push_back(tape_->saved_[made.first_saved + rank]);
+    inputs.push_back(tape_->saved_[place_of_input(made, input)]);
   }
   return inputs;
 }
@@ -179,25 +143,15 @@ Tensor TapeBudget::value_of(std::uint32_t node) {
   }
   for (const std::uint32_t place : values_[node].places) {
     if (place < tape_->saved_.size() && tape_->saved_[place].is_valid()) {
-      return without_node(tape_->saved_[place]);
+      return untracked(tape_->saved_[place]);
     }
   }
-  HEARTH_ASSERT(made.checkpoint == 0 && is_cheap(made.kind), "a dropped value can be made again");
-  const std::vector<Tensor> inputs = inputs_of(node);
-  std::vector<Arg> args;
-  args.reserve(inputs.size());
-  for (const Tensor& input : inputs) {
-    args.emplace_back(input, made.location);
-  }
-  const Tensor value = detail::submit(
-      {.kind = made.kind,
-       .location = made.location,
-       .inputs = args,
-       .attributes = std::span(tape_->attribute_bytes_)
-                         .subspan(made.first_attribute_byte, made.attribute_size_bytes),
-       .flags = made.flags},
-      values_[node].dtype,
-      values_[node].layout->shape);
+  HEARTH_ASSERT(can_run_again(made), "a dropped value can be made again");
+  const Tensor value = run_again(made,
+                                 tape_->attribute_bytes_,
+                                 inputs_of(node),
+                                 values_[node].dtype,
+                                 values_[node].layout->shape);
   ++state_->report.recomputed_op_count;
   for (const std::uint32_t place : values_[node].places) {
     if (place < tape_->saved_.size()) {

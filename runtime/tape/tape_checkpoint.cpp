@@ -8,6 +8,7 @@
 #include "tape.hpp"
 #include "tape_budget.hpp"
 #include "tape_context.hpp"
+#include "tape_traffic.hpp"
 
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>
@@ -130,6 +131,9 @@ void Tape::forget_behind(std::uint32_t index) {
   gradients_.resize(nodes_.size());
   if (budget_ != nullptr) {
     budget_->forget_behind(index);
+  }
+  if (traffic_ != nullptr) {
+    traffic_->forget_behind(index);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "vjp_node.hpp"
 
 #include "tape_budget.hpp"
+#include "tape_traffic.hpp"
 
 #include <bit>
 #include <vector>
@@ -82,9 +83,13 @@ Tensor& VjpNode::saved_output(int output) const {
 
 Tensor& VjpNode::saved(std::size_t place) const {
   Tensor& tensor = tape_->saved_[place];
-  if (!tensor.is_valid() && tape_->budget_ != nullptr) [[unlikely]] {
-    tape_->budget_->restore(place);
+  if (tensor.is_valid()) [[likely]] {
+    return tensor;
   }
+  if (tape_->budget_ == nullptr) {
+    return tape_->traffic_->restore(place);
+  }
+  tape_->budget_->restore(place);
   return tensor;
 }
 

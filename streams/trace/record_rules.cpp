@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/shape_rules.hpp>
 
 namespace hearth::rules {
@@ -22,8 +23,14 @@ constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs)
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
 constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
 constexpr auto kFrozenFlag = static_cast<std::uint16_t>(RecordFlag::frozen);
-constexpr auto kKnownFlags =
-    kScalarFlags | kUpdateFlag | kFrozenFlag | static_cast<std::uint16_t>(RecordFlag::exclusive);
+constexpr auto kAgainFlag = static_cast<std::uint16_t>(RecordFlag::again);
+constexpr auto kKnownFlags = kScalarFlags | kUpdateFlag | kFrozenFlag | kAgainFlag |
+                             static_cast<std::uint16_t>(RecordFlag::exclusive);
+
+bool may_run_again(OpKind kind) noexcept {
+  const FusionClass fusion = op_facts(kind).fusion;
+  return fusion == FusionClass::elementwise || fusion == FusionClass::view;
+}
 
 // Whether a function of the name, which the upper byte of the flags says, is made of the kind.
 bool name_fits(const OpRecord& record) {
@@ -466,7 +473,8 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   if ((plain & ~static_cast<unsigned>(kKnownFlags)) != 0 || scalars == kScalarFlags ||
       (scalars != 0 && !takes_scalar) ||
       ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression) ||
-      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) || !name_fits(record)) {
+      ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) ||
+      ((record.flags & kAgainFlag) != 0 && !may_run_again(record.kind)) || !name_fits(record)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);

@@ -112,6 +112,8 @@ TEST(RecordRules, RefuseKindsAndFlagsThatDoNotExist) {
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x4000 do not fit it");
   record.flags = 0x20;
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x20 do not fit it");
+  record.flags = 0x40;
+  EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x40 do not fit it");
   for (unsigned called = 1; called <= 0xff; ++called) {
     record.flags = flags_of(static_cast<CalledAs>(called));
     EXPECT_TRUE(text(rules::check_form(record, 0)).ends_with("do not fit it")) << called;

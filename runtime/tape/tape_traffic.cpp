@@ -1,0 +1,269 @@
+#include "tape_traffic.hpp"
+
+#include "run_again.hpp"
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/client/tensor_impl.hpp"
+
+#include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/tensor_access.hpp>
+#include <hearth/streams/op_facts.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace hearth {
+namespace {
+
+// The values that are looked at: those of so many last nodes. A window holds 64 ops, and what has
+// left it is written already.
+constexpr std::uint32_t kReach = 12;
+constexpr std::size_t kPlacesBack = 64;
+constexpr int kMostOps = 8;
+
+// Smaller ones stay in a cache, or take less time than the ops that make them again take to submit.
+constexpr std::int64_t kLeastHostBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kLeastDeviceBytes = std::int64_t{256} << 10;
+// So many additions take as long as a byte that is written and read back.
+constexpr float kHostAdditions = 6;
+constexpr float kDeviceAdditions = 12;
+
+const TensorImpl& impl_of(const Tensor& tensor) {
+  return *detail::TensorAccess::impl(tensor);
+}
+
+}  // namespace
+
+bool TapeTraffic::is_worth(std::size_t place) const noexcept {
+  const Tensor& value = tape_->saved_[place];
+  if (!value.is_valid() || tape_->saved_nodes_[place] == Tape::kNoNode) {
+    return false;
+  }
+  const TensorImpl& impl = impl_of(value);
+  const std::int64_t bytes = impl.layout->shape.element_count() * size_bytes(impl.dtype);
+  return bytes >= (impl.endpoint->runs_inline() ? kLeastHostBytes : kLeastDeviceBytes) &&
+         impl.endpoint->tables().fuses;
+}
+
+void TapeTraffic::did_record() {
+  const auto last = static_cast<std::uint32_t>(tape_->nodes_.size() - 1);
+  bool is_worth_a_look = false;
+  for (std::size_t place = tape_->nodes_[last].first_saved; place < tape_->saved_.size(); ++place) {
+    is_worth_a_look = is_worth_a_look || is_worth(place);
+  }
+  if (!is_worth_a_look) {
+    return;
+  }
+  const std::uint32_t first = last < kReach ? 0 : last - kReach + 1;
+  for (std::size_t place = tape_->nodes_[first].first_saved; place < tape_->saved_.size();
+       ++place) {
+    if (is_worth(place)) {
+      const std::uint32_t maker = tape_->saved_nodes_[place];
+      const TapeNode& made = tape_->nodes_[maker];
+      // All its users are in reach then.
+      if (maker >= first && can_run_again(made) && !is_view(made.kind)) {
+        consider(maker, place);
+      }
+    }
+  }
+}
+
+void TapeTraffic::consider(std::uint32_t node, std::size_t place) {
+  const TensorImpl& impl = impl_of(tape_->saved_[place]);
+  const bool is_host = impl.endpoint->runs_inline();
+  Chain chain;
+  if (!is_for_elementwise_ops(node) || !follow_inputs(node, is_host, chain)) {
+    return;
+  }
+  const float most =
+      (is_host ? kHostAdditions : kDeviceAdditions) * static_cast<float>(size_bytes(impl.dtype));
+  if (chain.additions <= most) {
+    drop(node, chain);
+  }
+}
+
+// A product's operand is written for the product, and would be again for the gradient; what is seen
+// through a view stays for the view.
+bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
+  std::uint32_t user = node;
+  for (std::size_t place = tape_->nodes_[node].first_saved; place < tape_->saved_.size(); ++place) {
+    while (end_of_saved(tape_->nodes_[user]) <= place) {
+      ++user;
+    }
+    std::uint32_t maker = tape_->saved_nodes_[place];
+    if (!tape_->saved_[place].is_valid() || maker == Tape::kNoNode) {
+      continue;
+    }
+    if (maker == node && op_facts(tape_->nodes_[user].kind).fusion != FusionClass::elementwise) {
+      return false;
+    }
+    const bool is_itself = maker == node;
+    while (maker != Tape::kNoNode && maker > node && is_view(tape_->nodes_[maker].kind)) {
+      maker = tape_->edges_[tape_->nodes_[maker].first_edge].node;
+    }
+    if (maker == node && !is_itself) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const Tensor* TapeTraffic::find(std::uint32_t maker) const noexcept {
+  for (const auto& [made, value] : again_) {
+    if (made == maker) {
+      return &value;
+    }
+  }
+  for (std::size_t place = tape_->saved_.size(), back = 0; place-- > 0 && back < kPlacesBack;
+       ++back) {
+    if (tape_->saved_nodes_[place] == maker && tape_->saved_[place].is_valid()) {
+      return &tape_->saved_[place];
+    }
+  }
+  const auto held = std::ranges::find(held_, maker, &Held::maker);
+  return held != held_.end() ? &held->value : nullptr;
+}
+
+bool TapeTraffic::is_there_for(std::uint32_t user, std::uint32_t maker) const noexcept {
+  std::size_t place = end_of_saved(tape_->nodes_[user]);
+  for (std::size_t back = 0; place-- > 0 && back < kPlacesBack; ++back) {
+    if (tape_->saved_nodes_[place] == maker && tape_->saved_[place].is_valid()) {
+      return true;
+    }
+  }
+  return std::ranges::any_of(
+      held_, [&](const Held& each) { return each.maker == maker && each.user <= user; });
+}
+
+bool TapeTraffic::follow(std::uint32_t node, bool is_host, Chain& chain) const {
+  if (tape_->nodes_[node].leaf != Tape::kNoNode) {
+    return true;
+  }
+  if (find(node) != nullptr) {
+    if (std::ranges::find(chain.bases, node) == chain.bases.end()) {
+      chain.bases.push_back(node);
+    }
+    return true;
+  }
+  return can_run_again(tape_->nodes_[node]) && follow_inputs(node, is_host, chain);
+}
+
+bool TapeTraffic::follow_inputs(std::uint32_t node, bool is_host, Chain& chain) const {
+  const TapeNode& made = tape_->nodes_[node];
+  const ArithmeticWeight weight = op_facts(made.kind).weight;
+  chain.additions += is_host ? weight.host : weight.gpu;
+  if (++chain.ops > kMostOps) {
+    return false;
+  }
+  for (std::uint32_t input = 0; input < made.edge_count; ++input) {
+    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
+    const bool is_there =
+        maker != Tape::kNoNode
+            ? follow(maker, is_host, chain)
+            : saves_input(made, input) && tape_->saved_[place_of_input(made, input)].is_valid();
+    if (!is_there) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Phases: wherever the value is kept, what it is made of stays in its place; then it goes.
+void TapeTraffic::drop(std::uint32_t node, const Chain& chain) {
+  std::uint32_t user = node;
+  for (std::size_t place = tape_->nodes_[node].first_saved; place < tape_->saved_.size(); ++place) {
+    while (end_of_saved(tape_->nodes_[user]) <= place) {
+      ++user;
+    }
+    Tensor& value = tape_->saved_[place];
+    if (tape_->saved_nodes_[place] == node && value.is_valid()) {
+      keep_for(user, chain);
+      const TensorImpl& impl = impl_of(value);
+      const auto behind = std::ranges::upper_bound(dropped_, place, {}, &Dropped::place);
+      dropped_.insert(behind, {place, impl.layout, impl.dtype});
+      value = Tensor();
+    }
+  }
+  for (std::size_t i = 0; i < held_.size();) {
+    if (held_[i].maker != node) {
+      ++i;
+      continue;
+    }
+    const std::uint32_t held_for = held_[i].user;
+    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+    keep_for(held_for, chain);
+    i = 0;
+  }
+}
+
+void TapeTraffic::keep_for(std::uint32_t user, const Chain& chain) {
+  for (const std::uint32_t base : chain.bases) {
+    if (!is_there_for(user, base)) {
+      const auto behind = std::ranges::upper_bound(held_, user, {}, &Held::user);
+      const Tensor* const value = find(base);
+      held_.insert(behind, {user, base, untracked(*value)});
+    }
+  }
+}
+
+// ---- the sweep ----
+
+bool TapeTraffic::is_wanted_later(std::uint32_t node) const noexcept {
+  return std::ranges::any_of(
+      dropped_, [&](const Dropped& each) { return tape_->saved_nodes_[each.place] == node; });
+}
+
+Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape) {
+  const TapeNode made = tape_->nodes_[node];
+  if (made.leaf != Tape::kNoNode) {
+    return tape_->leaves_[made.leaf];
+  }
+  if (const Tensor* const known = find(node)) {
+    return untracked(*known);
+  }
+  HEARTH_ASSERT(can_run_again(made), "a dropped value can be made again");
+  std::vector<Tensor> inputs;
+  for (std::uint32_t input = 0; input < made.edge_count; ++input) {
+    const TapeEdge edge = tape_->edges_[made.first_edge + input];
+    inputs.push_back(edge.node != Tape::kNoNode
+                         ? value_of(edge.node, edge.dtype, edge.layout->shape)
+                         : tape_->saved_[place_of_input(made, input)]);
+  }
+  Tensor value = run_again(made, tape_->attribute_bytes_, inputs, dtype, shape);
+  if (is_wanted_later(node)) {
+    again_.emplace_back(node, value);
+  }
+  return value;
+}
+
+Tensor& TapeTraffic::restore(std::size_t place) {
+  for (auto& [of, value] : restored_) {
+    if (of == place && value.is_valid()) {
+      return value;
+    }
+  }
+  const auto dropped = std::ranges::lower_bound(dropped_, place, {}, &Dropped::place);
+  HEARTH_ASSERT(dropped != dropped_.end() && dropped->place == place,
+                "what is not there was dropped");
+  const Dropped what = *dropped;
+  dropped_.erase(dropped);
+  restored_.emplace_back(place,
+                         value_of(tape_->saved_nodes_[place], what.dtype, what.layout->shape));
+  return restored_.back().second;
+}
+
+void TapeTraffic::passed(std::uint32_t node) noexcept {
+  restored_.clear();
+  while (!dropped_.empty() && dropped_.back().place >= tape_->saved_.size()) {
+    dropped_.pop_back();
+  }
+  while (!held_.empty() && held_.back().user >= node) {
+    held_.pop_back();
+  }
+  std::erase_if(again_, [&](const auto& each) { return each.first >= node; });
+}
+
+void TapeTraffic::forget_behind(std::uint32_t node) noexcept {
+  passed(node + 1);
+}
+
+}  // namespace hearth

@@ -1,0 +1,249 @@
+// Values that a tape does not keep because making them again costs less: which those are, what
+// kernels then move, and that no gradient has another bit for it.
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/explanation.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/recompute.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Model = std::function<Tensor(const Tensors&)>;
+
+constexpr std::int64_t kRows = 512;
+constexpr std::int64_t kColumns = 512;
+constexpr std::int64_t kValue = kRows * kColumns * 4;  // bytes, as many as are worth a thought
+constexpr RecomputeOptions kKeepAll{.kept_bytes = std::numeric_limits<std::int64_t>::max()};
+
+class TapeTraffic : public ::testing::Test {
+ protected:
+  explicit TapeTraffic(Fusion fusion = Fusion::on, std::int64_t rows = kRows)
+      : runtime_({.devices = {{.name = "cpu:0"}}, .fusion = fusion}) {
+    Generator generator(3);
+    x_ = random_normal(device(), {rows, 64}, generator);
+    weight_ = random_normal(device(), {64, kColumns}, generator, 0, 0.2);
+    bias_ = random_normal(device(), {kColumns}, generator);
+  }
+  [[nodiscard]] Device device() const { return runtime_.device("cpu:0"); }
+  [[nodiscard]] Tensors inputs() const { return {x_, weight_, bias_}; }
+  static Tensor linear(const Tensors& in) { return matmul(in[0], in[1]) + in[2]; }
+
+  [[nodiscard]] std::vector<std::vector<std::byte>> gradients(const Model& model) const {
+    std::vector<std::vector<std::byte>> bytes;
+    for (const Tensor& gradient :
+         grad([&](const Tensors& in) { return sum(model(in)); }, inputs())) {
+      bytes.push_back(gradient.read_bytes().get());
+    }
+    return bytes;
+  }
+  void expect_same_bits(const Model& model) const {
+    const auto here = gradients(model);
+    const RecomputeScope keeps_all(kKeepAll);
+    EXPECT_EQ(here, gradients(model));
+  }
+  /// Values that live between the passes beyond those before, of kValue bytes.
+  [[nodiscard]] double kept_values(const Model& model) const {
+    double kept = 0;
+    const auto run = [&] {
+      (void)grad(
+          [&](const Tensors& in) {
+            device().sync();
+            const std::int64_t before = device().memory().live_bytes;
+            const Tensor loss = sum(model(in));
+            device().sync();
+            kept = static_cast<double>(device().memory().live_bytes - before) / kValue;
+            return loss;
+          },
+          inputs());
+    };
+    run();
+    run();  // with its plans
+    return kept;
+  }
+  /// What a grad call of the model moves.
+  [[nodiscard]] Explanation moved_by(const Model& model) const {
+    Tensors gradients;  // that nobody holds are not computed
+    const auto run = [&] {
+      device().sync();
+      gradients = grad([&](const Tensors& in) { return sum(model(in)); }, inputs());
+    };
+    run();
+    return explain(device(), run);
+  }
+
+  Runtime runtime_;
+  Tensor x_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+const Model kGelu = [](const Tensors& in) { return gelu(matmul(in[0], in[1]) + in[2]); };
+const Model kGeluByTanh = [](const Tensors& in) {
+  return gelu(matmul(in[0], in[1]) + in[2], GeluForm::tanh);
+};
+const Model kSilu = [](const Tensors& in) { return silu(matmul(in[0], in[1]) + in[2]); };
+const Model kNorm = [](const Tensors& in) {
+  return square(layer_norm(matmul(in[0], in[1]), in[2], in[2]));
+};
+const Model kOfLeaves = [](const Tensors& in) {
+  const Tensor wide = expand(in[2], {kRows, kColumns});
+  return exp(tanh(wide) * sigmoid(wide)) + square(sin(wide));
+};
+
+TEST_F(TapeTraffic, AnActivationKeepsItsArgumentAlone) {
+  EXPECT_NEAR(kept_values(kGelu), 1, 0.01);
+  EXPECT_NEAR(kept_values(kGeluByTanh), 1, 0.01);
+  EXPECT_NEAR(kept_values(kSilu), 1, 0.01);
+  const RecomputeScope keeps_all(kKeepAll);
+  EXPECT_NEAR(kept_values(kGelu), 3, 0.01) << "without it";
+}
+
+TEST_F(TapeTraffic, NoGradientHasAnotherBit) {
+  for (const Model& model : {kGelu, kGeluByTanh, kSilu, kNorm, kOfLeaves}) {
+    expect_same_bits(model);
+  }
+}
+
+// The backward pass of a GELU reads the argument and writes its gradient; that of the sum is one
+// element.
+TEST_F(TapeTraffic, TheKernelThatMakesThemAgainMovesNothingForIt) {
+  const auto elementwise_traffic = [](const Explanation& said) {
+    std::int64_t bytes = 0;
+    for (const ExplainedKernel& kernel : said.kernels) {
+      bytes += kernel.name.find("matmul") == std::string::npos
+                   ? kernel.bytes_read + kernel.bytes_written
+                   : 0;
+    }
+    return static_cast<double>(bytes) / kValue;
+  };
+  const double here = elementwise_traffic(moved_by(kGelu));
+  const RecomputeScope keeps_all(kKeepAll);
+  EXPECT_LT(here, elementwise_traffic(moved_by(kGelu)) - 0.9);
+}
+
+// The ops that make values again are submitted while those that made them first are still in the
+// window; they run with the gradient's all the same. Read: x, its GELU by the sum, x.
+TEST_F(TapeTraffic, NothingIsMadeAgainBeforeItIsUsed) {
+  const Tensor x = matmul(x_, weight_);
+  Tensors gradients;
+  const auto run = [&] {
+    device().sync();
+    gradients = grad([](const Tensors& in) { return sum(gelu(in[0])); }, {x});
+  };
+  run();
+  const Explanation said = explain(device(), run);
+  EXPECT_EQ(said.kernels.size(), 3U) << said.to_text();
+  EXPECT_NEAR(static_cast<double>(said.bytes_read()) / kValue, 3, 0.01) << said.to_text();
+  EXPECT_NEAR(static_cast<double>(said.bytes_written()) / kValue, 2, 0.01) << said.to_text();
+}
+
+TEST_F(TapeTraffic, WhatIsReadInBetweenStillEndsRight) {
+  expect_same_bits([](const Tensors& in) {
+    const Tensor x = linear(in);
+    const Tensor half = sigmoid(x);
+    (void)sum(half).item();
+    const Tensor y = x * half;
+    return gelu(y) * tanh(y) + y;
+  });
+}
+
+TEST_F(TapeTraffic, UnderACheckpointToo) {
+  const auto block = [](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return silu(gelu(matmul(x, weight) + bias));
+  };
+  const Model plain = [&](const Tensors& in) { return block(in[0], in[1], in[2]); };
+  const Model checkpointed = [&](const Tensors& in) {
+    const Tensor y = checkpoint(block, in[0], in[1], in[2]);
+    return y * gelu(y);
+  };
+  expect_same_bits(plain);
+  expect_same_bits(checkpointed);
+}
+
+// Elementwise ops and views of any kind, each of earlier values.
+TEST_F(TapeTraffic, NoBitOfAnyFormulaChanges) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    expect_same_bits([seed](const Tensors& in) {
+      std::mt19937_64 random(seed);
+      Tensors values{linear(in), in[2] * 0.5};
+      for (int op = 0; op < 12; ++op) {
+        const Tensor& a = values[random() % values.size()];
+        const Tensor& b = values[random() % values.size()];
+        switch (random() % 10) {
+          case 0:
+            values.push_back(a * b);
+            break;
+          case 1:
+            values.push_back(a + b * 0.25);
+            break;
+          case 2:
+            values.push_back(tanh(a));
+            break;
+          case 3:
+            values.push_back(sigmoid(a) * b);
+            break;
+          case 4:
+            values.push_back(gelu(a));
+            break;
+          case 5:
+            values.push_back(maximum(a, b));
+            break;
+          case 6:
+            values.push_back(a / (square(b) + 1.0));
+            break;
+          case 7:
+            values.push_back(erf(a) - b);
+            break;
+          case 8:
+            values.push_back(a.shape().rank() == 2 ? reshape(square(reshape(a, {kRows * kColumns})),
+                                                             {kRows, kColumns})
+                                                   : -a);
+            break;
+          default:
+            values.push_back(layer_norm(a));
+        }
+      }
+      Tensor all = linear(in);
+      for (const Tensor& value : values) {
+        all = all + tanh(value);
+      }
+      return all;
+    });
+  }
+}
+
+class SmallTapeTraffic : public TapeTraffic {
+ protected:
+  SmallTapeTraffic() : TapeTraffic(Fusion::on, kRows / 2) {}
+};
+
+// There the ops that make them again would cost more than a look into a cache.
+TEST_F(SmallTapeTraffic, SmallValuesAreKept) {
+  const std::int64_t ops = moved_by(kGelu).op_count();
+  const RecomputeScope keeps_all(kKeepAll);
+  EXPECT_EQ(ops, moved_by(kGelu).op_count());
+}
+
+class SingleTapeTraffic : public TapeTraffic {
+ protected:
+  SingleTapeTraffic() : TapeTraffic(Fusion::off) {}
+};
+
+TEST_F(SingleTapeTraffic, WithoutFusionAllAreKept) {
+  EXPECT_NEAR(kept_values(kGelu), 3, 0.01);
+}
+
+}  // namespace
+}  // namespace hearth
