@@ -260,6 +260,9 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
   if (gradient.is_valid()) {  // empty: the op did not lead to the result
     const LayerOfGradient layer(current_stream(*detail::TensorAccess::impl(gradient)->endpoint),
                                 node.path);
+    if (traffic_ != nullptr) {
+      traffic_->prepare(node);
+    }
     vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));
   }
   // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it

@@ -9,6 +9,7 @@
 #include <hearth/streams/op_facts.hpp>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace hearth {
@@ -107,38 +108,40 @@ bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
   return true;
 }
 
-const Tensor* TapeTraffic::find(std::uint32_t maker) const noexcept {
-  for (const auto& [made, value] : again_) {
-    if (made == maker) {
-      return &value;
+// Whoever uses a value stands behind its maker, so that no entry before it is for one of its users.
+const TapeTraffic::Held* TapeTraffic::find_held(std::uint32_t maker) const noexcept {
+  for (auto held = held_.rbegin(); held != held_.rend() && held->user > maker; ++held) {
+    if (held->maker == maker) {
+      return &*held;
     }
   }
+  return nullptr;
+}
+
+const Tensor* TapeTraffic::find(std::uint32_t maker) const noexcept {
+  const auto again = std::ranges::find(again_, maker, [](const auto& each) { return each.first; });
+  if (again != again_.end()) {
+    return &again->second;
+  }
+  const Held* const held = find_held(maker);
+  return held != nullptr ? &held->value : nullptr;
+}
+
+const Tensor* TapeTraffic::find_kept(std::uint32_t maker) const noexcept {
   for (std::size_t place = tape_->saved_.size(), back = 0; place-- > 0 && back < kPlacesBack;
        ++back) {
     if (tape_->saved_nodes_[place] == maker && tape_->saved_[place].is_valid()) {
       return &tape_->saved_[place];
     }
   }
-  const auto held = std::ranges::find(held_, maker, &Held::maker);
-  return held != held_.end() ? &held->value : nullptr;
-}
-
-bool TapeTraffic::is_there_for(std::uint32_t user, std::uint32_t maker) const noexcept {
-  std::size_t place = end_of_saved(tape_->nodes_[user]);
-  for (std::size_t back = 0; place-- > 0 && back < kPlacesBack; ++back) {
-    if (tape_->saved_nodes_[place] == maker && tape_->saved_[place].is_valid()) {
-      return true;
-    }
-  }
-  return std::ranges::any_of(
-      held_, [&](const Held& each) { return each.maker == maker && each.user <= user; });
+  return find(maker);
 }
 
 bool TapeTraffic::follow(std::uint32_t node, bool is_host, Chain& chain) const {
   if (tape_->nodes_[node].leaf != Tape::kNoNode) {
     return true;
   }
-  if (find(node) != nullptr) {
+  if (find_kept(node) != nullptr) {
     if (std::ranges::find(chain.bases, node) == chain.bases.end()) {
       chain.bases.push_back(node);
     }
@@ -183,24 +186,27 @@ void TapeTraffic::drop(std::uint32_t node, const Chain& chain) {
       value = Tensor();
     }
   }
-  for (std::size_t i = 0; i < held_.size();) {
-    if (held_[i].maker != node) {
-      ++i;
-      continue;
-    }
-    const std::uint32_t held_for = held_[i].user;
-    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
-    keep_for(held_for, chain);
-    i = 0;
+  std::vector<std::uint32_t> users;
+  while (const Held* const held = find_held(node)) {
+    users.push_back(held->user);
+    held_.erase(held_.begin() + (held - held_.data()));
+  }
+  for (const std::uint32_t each : users) {
+    keep_for(each, chain);
   }
 }
 
 void TapeTraffic::keep_for(std::uint32_t user, const Chain& chain) {
   for (const std::uint32_t base : chain.bases) {
-    if (!is_there_for(user, base)) {
+    const auto is_there = [&](const Held& each) { return each.maker == base && each.user <= user; };
+    auto held = held_.rbegin();
+    while (held != held_.rend() && held->user > base && !is_there(*held)) {
+      ++held;
+    }
+    if (held == held_.rend() || !is_there(*held)) {
+      Tensor value = untracked(*find_kept(base));
       const auto behind = std::ranges::upper_bound(held_, user, {}, &Held::user);
-      const Tensor* const value = find(base);
-      held_.insert(behind, {user, base, untracked(*value)});
+      held_.insert(behind, {user, base, std::move(value)});
     }
   }
 }
@@ -208,8 +214,13 @@ void TapeTraffic::keep_for(std::uint32_t user, const Chain& chain) {
 // ---- the sweep ----
 
 bool TapeTraffic::is_wanted_later(std::uint32_t node) const noexcept {
-  return std::ranges::any_of(
-      dropped_, [&](const Dropped& each) { return tape_->saved_nodes_[each.place] == node; });
+  const std::size_t first = tape_->nodes_[node].first_saved;
+  for (auto each = dropped_.rbegin(); each != dropped_.rend() && each->place >= first; ++each) {
+    if (tape_->saved_nodes_[each->place] == node) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape) {
@@ -220,13 +231,21 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
   if (const Tensor* const known = find(node)) {
     return untracked(*known);
   }
-  HEARTH_ASSERT(can_run_again(made), "a dropped value can be made again");
   std::vector<Tensor> inputs;
-  for (std::uint32_t input = 0; input < made.edge_count; ++input) {
+  for (std::uint32_t input = 0; can_run_again(made) && input < made.edge_count; ++input) {
     const TapeEdge edge = tape_->edges_[made.first_edge + input];
-    inputs.push_back(edge.node != Tape::kNoNode
-                         ? value_of(edge.node, edge.dtype, edge.layout->shape)
-                         : tape_->saved_[place_of_input(made, input)]);
+    if (edge.node != Tape::kNoNode) {
+      inputs.push_back(value_of(edge.node, edge.dtype, edge.layout->shape));
+    } else if (saves_input(made, input)) {
+      inputs.push_back(tape_->saved_[place_of_input(made, input)]);
+    }
+  }
+  if (!can_run_again(made) || inputs.size() != made.edge_count) {
+    // Our own bug: no gradient rather than a wrong one.
+    throw_error(Error{.code = ErrorCode::internal,
+                      .text = "grad: a value that was dropped cannot be made again",
+                      .op = std::string(op_info(made.kind).name),
+                      .location = made.location});
   }
   Tensor value = run_again(made, tape_->attribute_bytes_, inputs, dtype, shape);
   if (is_wanted_later(node)) {
@@ -235,20 +254,20 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
   return value;
 }
 
-Tensor& TapeTraffic::restore(std::size_t place) {
-  for (auto& [of, value] : restored_) {
-    if (of == place && value.is_valid()) {
-      return value;
-    }
+void TapeTraffic::prepare(const TapeNode& node) {
+  while (!dropped_.empty() && dropped_.back().place >= node.first_saved) {
+    const Dropped what = dropped_.back();
+    dropped_.pop_back();
+    restored_.emplace_back(
+        what.place, value_of(tape_->saved_nodes_[what.place], what.dtype, what.layout->shape));
   }
-  const auto dropped = std::ranges::lower_bound(dropped_, place, {}, &Dropped::place);
-  HEARTH_ASSERT(dropped != dropped_.end() && dropped->place == place,
-                "what is not there was dropped");
-  const Dropped what = *dropped;
-  dropped_.erase(dropped);
-  restored_.emplace_back(place,
-                         value_of(tape_->saved_nodes_[place], what.dtype, what.layout->shape));
-  return restored_.back().second;
+}
+
+Tensor& TapeTraffic::restored(std::size_t place) {
+  const auto found =
+      std::ranges::find(restored_, place, [](const auto& each) { return each.first; });
+  HEARTH_ASSERT(found != restored_.end(), "what is not there was dropped, and made again");
+  return found->second;
 }
 
 void TapeTraffic::passed(std::uint32_t node) noexcept {

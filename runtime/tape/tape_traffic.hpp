@@ -2,9 +2,10 @@
 // reading them back: large ones, made by few elementwise ops from what is kept anyway, for others
 // such. A GELU or a SiLU keeps its argument alone, a norm its centred rows. In the backward pass
 // the ops that make them again stand in the kernel of those that use them, so that nothing is
-// written there either. Private to runtime. Threads: the tape's owner. Invariant: what a dropped
-// value is made of is there for each of its users, as long as the sweep has not passed them: a
-// leaf, a saved value, one that is held for a user, or one that can be made again itself.
+// written there either. Private to runtime. Threads: the tape's owner.
+// Invariant: what a dropped value is made of is there for each of its users, as long as the sweep
+// has not passed them: a leaf, a value that is held for it or for an earlier one, or one that can
+// be made again from such. Saved values do not count: gradients give away those that they use.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,10 @@ class TapeTraffic final {
 
   /// The tape's last node has saved what it needs.
   void did_record();
-  /// The value that was dropped from this place of the saved tensors. Lifetime: until passed().
-  [[nodiscard]] Tensor& restore(std::size_t place);
+  /// Makes again what the node does not keep, before its gradient gives away what it keeps.
+  void prepare(const TapeNode& node);
+  /// What prepare() made for this place of the saved tensors. Lifetime: until passed().
+  [[nodiscard]] Tensor& restored(std::size_t place);
   /// The sweep has passed this node, and needs nothing any more that was held for it.
   void passed(std::uint32_t node) noexcept;
   /// The nodes behind this one are gone.
@@ -51,8 +54,11 @@ class TapeTraffic final {
 
   [[nodiscard]] bool is_worth(std::size_t place) const noexcept;
   [[nodiscard]] bool is_for_elementwise_ops(std::uint32_t node) const noexcept;
+  [[nodiscard]] const Held* find_held(std::uint32_t maker) const noexcept;
+  /// A value that is held, or was made again; null: neither.
   [[nodiscard]] const Tensor* find(std::uint32_t maker) const noexcept;
-  [[nodiscard]] bool is_there_for(std::uint32_t user, std::uint32_t maker) const noexcept;
+  /// The same among those that were saved lately, too.
+  [[nodiscard]] const Tensor* find_kept(std::uint32_t maker) const noexcept;
   [[nodiscard]] bool follow(std::uint32_t node, bool is_host, Chain& chain) const;
   [[nodiscard]] bool follow_inputs(std::uint32_t node, bool is_host, Chain& chain) const;
   void consider(std::uint32_t node, std::size_t place);

@@ -87,7 +87,7 @@ Tensor& VjpNode::saved(std::size_t place) const {
     return tensor;
   }
   if (tape_->budget_ == nullptr) {
-    return tape_->traffic_->restore(place);
+    return tape_->traffic_->restored(place);
   }
   tape_->budget_->restore(place);
   return tensor;

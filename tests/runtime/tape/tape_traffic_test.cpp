@@ -116,6 +116,31 @@ TEST_F(TapeTraffic, NoGradientHasAnotherBit) {
   }
 }
 
+// A gradient gives away what its node keeps, of which the other operand is made.
+TEST_F(TapeTraffic, ANodeMayKeepWhatItsOtherOperandIsMadeOf) {
+  Generator generator(5);
+  const Tensor target = random_normal(device(), {kRows, kColumns}, generator);
+  const Tensor more = random_normal(device(), {64, kColumns}, generator);
+  expect_same_bits([&](const Tensors& in) {
+    const Tensor distance = matmul(in[0], in[1]) - target;
+    return 0.5 * distance * distance;
+  });
+  expect_same_bits([&](const Tensors& in) {
+    const Tensor other = matmul(in[0], more);
+    const Tensor distance = matmul(in[0], in[1]) - target;
+    const Tensor all = square(other);
+    return 0.5 * distance * distance + all;
+  });
+  expect_same_bits([&](const Tensors& in) {
+    const Tensor both = concat({matmul(in[0], in[1]), target}, 0);
+    return 0.5 * both * both;
+  });
+  expect_same_bits([&](const Tensors& in) {
+    const Tensor shares = sigmoid(linear(in) - target) / target;
+    return shares * shares * (shares + target);
+  });
+}
+
 // The backward pass of a GELU reads the argument and writes its gradient; that of the sum is one
 // element.
 TEST_F(TapeTraffic, TheKernelThatMakesThemAgainMovesNothingForIt) {
@@ -174,14 +199,17 @@ TEST_F(TapeTraffic, UnderACheckpointToo) {
 
 // Elementwise ops and views of any kind, each of earlier values.
 TEST_F(TapeTraffic, NoBitOfAnyFormulaChanges) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    expect_same_bits([seed](const Tensors& in) {
+  Generator generator(5);
+  const Tensor fixed = random_normal(device(), {kRows, kColumns}, generator);
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_same_bits([seed, &fixed](const Tensors& in) {
       std::mt19937_64 random(seed);
-      Tensors values{linear(in), in[2] * 0.5};
+      Tensors values{linear(in), in[2] * 0.5, matmul(in[0], in[1]) - fixed};
       for (int op = 0; op < 12; ++op) {
         const Tensor& a = values[random() % values.size()];
         const Tensor& b = values[random() % values.size()];
-        switch (random() % 10) {
+        switch (random() % 13) {
           case 0:
             values.push_back(a * b);
             break;
@@ -202,6 +230,15 @@ TEST_F(TapeTraffic, NoBitOfAnyFormulaChanges) {
             break;
           case 6:
             values.push_back(a / (square(b) + 1.0));
+            break;
+          case 9:
+            values.push_back(a * fixed);
+            break;
+          case 10:
+            values.push_back(0.5 * a * a);
+            break;
+          case 11:
+            values.push_back(a / fixed - b);
             break;
           case 7:
             values.push_back(erf(a) - b);
