@@ -1,6 +1,5 @@
 #include <hearth/runtime/trace_scope.hpp>
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,14 +24,30 @@ Trace& trace_of(const Device& device) {
   throw_error(std::move(error));
 }
 
-/// Until the calling thread's work is done; failed ops are for the program to read.
-void catch_up(const Device& device) {
-  try {
-    device.catch_up_later().get();
-  } catch (const Exception& error) {
-    if (error.error().code != ErrorCode::device_lost) {  // which has a line of its own
-      device.log().warn(fmt::format(
-          "a trace goes without what {} has not done: {}", device.name(), error.what()));
+// A lost device has a line of its own in the log, and one that is closed has done its work.
+void note_unfinished(const Device& device, const Exception& error) {
+  const ErrorCode code = error.error().code;
+  if (code != ErrorCode::device_lost && code != ErrorCode::device_closed) {
+    device.log().warn(
+        fmt::format("a trace goes without what {} has not done: {}", device.name(), error.what()));
+  }
+}
+
+// All are asked before the first is waited for. Failed ops are for the program to read.
+void catch_up(const std::vector<Device>& devices, SourceLoc loc) {
+  std::vector<std::pair<const Device*, Pending<void>>> asked;
+  for (const Device& device : devices) {
+    try {
+      asked.emplace_back(&device, device.catch_up_later(loc));
+    } catch (const Exception& error) {
+      note_unfinished(device, error);
+    }
+  }
+  for (auto& [device, done] : asked) {
+    try {
+      std::move(done).get();
+    } catch (const Exception& error) {
+      note_unfinished(*device, error);
     }
   }
 }
@@ -43,7 +58,7 @@ TraceScope::TraceScope(const Runtime& runtime,
                        std::filesystem::path file,
                        TraceOptions options,
                        SourceLoc loc)
-    : devices_(runtime.every_device()), file_(std::move(file)) {
+    : devices_(runtime.every_device()), file_(std::move(file)), location_(loc) {
   if (const Status writable = check_writable(file_); !writable.has_value()) {
     throw_at(writable.error(), loc);
   }
@@ -65,7 +80,7 @@ TraceScope::~TraceScope() {
 
 Status TraceScope::stop() {
   if (std::exchange(is_open_, false)) {
-    std::ranges::for_each(devices_, catch_up);
+    catch_up(devices_, location_);
   }
   HEARTH_TRY(const TraceLog log, trace_of(devices_.front()).stop());
   return detail::write_trace(devices_.front(), log, file_);

@@ -43,15 +43,16 @@ class [[nodiscard]] TraceScope final {
   /// Ends, if stop() did not. A file that cannot be written is logged as an error.
   ~TraceScope();
 
-  /// Ends, and writes the file. What the calling thread has submitted is waited for, as sync()
-  /// does; a device that does not finish it is a warning in the log, and the file goes without the
-  /// rest. Other threads' work is traced as far as it has come.
+  /// Ends, and writes the file. What the calling thread's stream has submitted is waited for, as
+  /// sync() does; a device that does not finish it is a warning in the log, and the file goes
+  /// without the rest. Other streams' work is traced as far as it has come.
   /// Errors: io_error; invalid_argument when it had ended.
   [[nodiscard]] Status stop();
 
  private:
   std::vector<Device> devices_;  // of the runtime; each keeps what they share
   std::filesystem::path file_;
+  SourceLoc location_;
   bool is_open_ = false;
 };
 
