@@ -48,7 +48,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
   VulkanBackend(const VulkanBackend&) = delete;
   VulkanBackend& operator=(const VulkanBackend&) = delete;
-  /// Waits until what was submitted has ended, for 20 s at most: what hangs keeps its memory.
+  /// Comes to rest, if it has not yet.
   ~VulkanBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;
@@ -73,6 +73,7 @@ class VulkanBackend final : public Backend {
   std::int64_t trim() noexcept override;
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
+  void come_to_rest() noexcept override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;
   [[nodiscard]] CompileCounts compile_counts() const noexcept override;
   void keep_batch_times(bool keeps) override;

@@ -145,6 +145,17 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
   EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
 }
 
+// The product runs for a good part of a second, and writes into a block that the host would unmap.
+TEST(VulkanFaults, ARestartLeavesItsMemoryToWhatRuns) {
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+  const Device device = runtime.device();
+  const Tensor product = matmul(full(device, {4096, 24}, 1.0), full(device, {24, 4096}, 1.0));
+  const Tensor behind = Tensor::from(device, {1.0});  // copies begin what was submitted
+  static_cast<void>(device.statistics());             // the actor has come to it
+  device.restart();
+  EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
+}
+
 // ---- compilation ----
 
 TEST(VulkanCompiles, ASecondRunCompilesNothing) {
