@@ -133,8 +133,11 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                  .device = options.name};
   }
   HEARTH_TRY(parts->device,
-             VulkanDevice::open(
-                 options.name, list.instance, list.devices[index], options.faults.lost_at_call));
+             VulkanDevice::open(options.name,
+                                list.instance,
+                                list.devices[index],
+                                options.faults.lost_at_call,
+                                options.wait_limit));
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
   parts->pages = std::make_unique<DevicePages>(parts->device);

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/log.hpp>
@@ -27,6 +29,8 @@ struct VulkanOptions {
   Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   FaultPlan faults =
       {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
+  /// How long the owner's thread waits for work that does not come on.
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
 };
 
 /// What vulkan_devices() tells of a physical device.
