@@ -210,6 +210,10 @@ class Backend {
     static_cast<void>(deadline);
     return {};
   }
+  /// Comes before the memory of its device goes back, and nothing but that comes behind it: waits
+  /// until what was submitted has ended. What has not ended in time keeps its pages, although they
+  /// are given back.
+  virtual void come_to_rest() noexcept {}
   /// What the kernel that was launched with this cell has left there; asked once its point has
   /// ended, before the cell is used again.
   [[nodiscard]] virtual Status cell_status(ErrorCell cell) {

@@ -184,6 +184,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .sim_computes = options.sim_computes,
       .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
       .log = &tables->log,
+      .wait_limit = executor->is_manual() ? kDefaultWait : tables->wait_limit,
       .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 

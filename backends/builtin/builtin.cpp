@@ -67,7 +67,8 @@ Made make_vulkan(const BackendRequest& request, int number) {
                                       .index = number,
                                       .executor = request.compiler,
                                       .log = request.log,
-                                      .faults = request.faults});
+                                      .faults = request.faults,
+                                      .wait_limit = request.wait_limit});
 }
 #else
 Made make_vulkan(const BackendRequest& request, int /*number*/) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/log.hpp>
@@ -27,6 +28,8 @@ struct BackendRequest {
   Executor* compiler = nullptr;
   Log* log = nullptr;  ///< vulkan: for what happens where nobody waits for an answer; outlives it
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
+  /// vulkan: how long the device's own thread waits for work that does not come on
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// sim: its work is asynchronous, and ends in this way; empty = inline
   std::optional<SimSchedule> sim_schedule = {};
 };

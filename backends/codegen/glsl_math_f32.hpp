@@ -14,8 +14,8 @@ inline constexpr std::string_view kBasicF32 = R"(
 #define M_NAN uintBitsToFloat(0x7fc00000u)
 bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
 float m_copy_sign(float magnitude, float x) {
-  return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7fffffffu) |
-                         (floatBitsToUint(x) & 0x80000000u));
+  const uint difference = floatBitsToUint(magnitude) ^ floatBitsToUint(x);
+  return difference >= 0x80000000u ? -magnitude : magnitude;
 }
 )";
 

@@ -32,9 +32,8 @@ inline constexpr std::string_view kBasicF64 = R"(
 #define M_NAN_D packDouble2x32(uvec2(0u, 0x7ff80000u))
 bool m_is_finite(double x) { return (unpackDouble2x32(x).y & 0x7ff00000u) != 0x7ff00000u; }
 double m_copy_sign(double magnitude, double x) {
-  const uvec2 words = unpackDouble2x32(magnitude);
-  return packDouble2x32(
-      uvec2(words.x, (words.y & 0x7fffffffu) | (unpackDouble2x32(x).y & 0x80000000u)));
+  const uint difference = unpackDouble2x32(magnitude).y ^ unpackDouble2x32(x).y;
+  return difference >= 0x80000000u ? -magnitude : magnitude;
 }
 )";
 

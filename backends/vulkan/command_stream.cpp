@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::int64_t kRingBytes = std::int64_t{4} << 20;
 constexpr std::uint64_t kParameterAlignment = 16;
-constexpr std::uint64_t kLongestWaitNs = 60'000'000'000;  ///< For a batch of our own to end.
 
 }  // namespace
 
@@ -84,15 +83,7 @@ Status CommandStream::wait_for_oldest() {
   if (running_.empty()) {
     return {};
   }
-  VkSemaphoreWaitInfo wait{};
-  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  wait.semaphoreCount = 1;
-  wait.pSemaphores = &semaphore_;
-  wait.pValues = &running_.front().value;
-  const VkResult result = device_->api().vkWaitSemaphores(device_->handle(), &wait, kLongestWaitNs);
-  if (result != VK_SUCCESS) {
-    return device_->failed("vkWaitSemaphores, for room,", result);
-  }
+  HEARTH_TRY_STATUS(device_->wait_until(semaphore_, running_.front().value));
   return retire();
 }
 

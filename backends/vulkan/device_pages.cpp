@@ -33,7 +33,7 @@ Result<Page> DevicePages::allocate_page(std::int64_t size_bytes) {
 
 void DevicePages::free_page(Page page) noexcept {
   const auto found = pages_.find(address_of(page.data));
-  if (found != pages_.end()) {
+  if (found != pages_.end() && !keeps_all_) {
     allocated_bytes_ -= found->second.size_bytes();
     pages_.erase(found);
   }

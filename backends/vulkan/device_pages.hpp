@@ -29,6 +29,8 @@ class DevicePages final : public PageProvider {
 
   [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override;
   void free_page(Page page) noexcept override;
+  /// From here on none is freed: the device may still touch them.
+  void keep_all() noexcept { keeps_all_ = true; }
   [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return kAlignmentBytes; }
 
   /// The page that holds this address. Errors: internal, when none does.
@@ -41,6 +43,7 @@ class DevicePages final : public PageProvider {
   std::shared_ptr<const VulkanDevice> device_;
   std::map<std::uint64_t, Buffer> pages_;  ///< By address.
   std::int64_t allocated_bytes_ = 0;
+  bool keeps_all_ = false;
 };
 
 }  // namespace hearth::vulkan

@@ -10,7 +10,6 @@ namespace {
 constexpr std::int64_t kRingBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kPieceBytes =
     kRingBytes / 4;  ///< So that copies of host and device overlap.
-constexpr std::uint64_t kLongestWaitNs = 60'000'000'000;  ///< For a copy of our own to end.
 constexpr std::uint64_t kAlignment = 64;
 
 // Where a piece of this size begins in a ring that is filled up to `end`: never over the ring's
@@ -104,9 +103,9 @@ Status Transfers::bring_down(std::uint64_t value) {
     return {};
   }
   const Needs needs = needs_of(value);
-  HEARTH_TRY_STATUS(wait_until(ops_.semaphore(), needs[kOpStream]));
-  HEARTH_TRY_STATUS(wait_until(uploads_->semaphore(), needs[kUploadStream]));
-  HEARTH_TRY_STATUS(wait_until(downloads_->semaphore(), needs[kDownloadStream]));
+  HEARTH_TRY_STATUS(device_->wait_until(ops_.semaphore(), needs[kOpStream]));
+  HEARTH_TRY_STATUS(device_->wait_until(uploads_->semaphore(), needs[kUploadStream]));
+  HEARTH_TRY_STATUS(device_->wait_until(downloads_->semaphore(), needs[kDownloadStream]));
   return settle().status();
 }
 
@@ -117,16 +116,6 @@ Result<bool> Transfers::have_ended(std::span<const TimelinePoint> points) {
     return point.value <=
            (point.stream == kDownloadStream ? ended_downloads : reached[point.stream]);
   });
-}
-
-Status Transfers::wait_until(VkSemaphore semaphore, std::uint64_t value) const {
-  VkSemaphoreWaitInfo wait{};
-  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  wait.semaphoreCount = 1;
-  wait.pSemaphores = &semaphore;
-  wait.pValues = &value;
-  const VkResult result = device_->api().vkWaitSemaphores(device_->handle(), &wait, kLongestWaitNs);
-  return result == VK_SUCCESS ? Status() : device_->failed("vkWaitSemaphores, for a copy,", result);
 }
 
 // Before the stream's next batch. A download has ended for the queues when its copy has, though the
@@ -170,8 +159,8 @@ Result<TimelinePoint> Transfers::upload(std::byte* to,
     if (!is_free) {
       for (const TimelinePoint& point : after) {
         const Needs needs = point.stream == kDownloadStream ? needs_of(point.value) : Needs{};
-        HEARTH_TRY_STATUS(wait_until(ops_.semaphore(),
-                                     point.stream == kOpStream ? point.value : needs[kOpStream]));
+        HEARTH_TRY_STATUS(device_->wait_until(
+            ops_.semaphore(), point.stream == kOpStream ? point.value : needs[kOpStream]));
       }
       HEARTH_TRY_STATUS(settle().status());
     }
@@ -203,7 +192,7 @@ Status Transfers::stage_up(const PageBytes& to,
     const std::size_t size = std::min(from.size(), static_cast<std::size_t>(kPieceBytes));
     const std::uint64_t begin = piece_begin(up_end_, size);
     while (begin + size - up_begin_ > static_cast<std::uint64_t>(kRingBytes)) {
-      HEARTH_TRY_STATUS(wait_until(uploads_->semaphore(), up_pieces_.front().value));
+      HEARTH_TRY_STATUS(device_->wait_until(uploads_->semaphore(), up_pieces_.front().value));
       up_begin_ = up_pieces_.front().end;
       up_pieces_.pop_front();
     }
@@ -281,7 +270,7 @@ Result<std::uint64_t> Transfers::stage_down(std::span<std::byte> to,
         const MutexLock lock(mutex_);
         return pending_.empty() ? Needs{} : pending_.front().needs;
       }();
-      HEARTH_TRY_STATUS(wait_until(downloads_->semaphore(), next[kDownloadStream]));
+      HEARTH_TRY_STATUS(device_->wait_until(downloads_->semaphore(), next[kDownloadStream]));
       HEARTH_TRY_STATUS(settle().status());
     }
     const auto place = static_cast<std::int64_t>(begin % static_cast<std::uint64_t>(kRingBytes));

@@ -87,7 +87,6 @@ class Transfers final {
   [[nodiscard]] Result<std::uint64_t> stage_down(std::span<std::byte> to,
                                                  const PageBytes& from,
                                                  std::span<const TimelinePoint> after);
-  [[nodiscard]] Status wait_until(VkSemaphore semaphore, std::uint64_t value) const;
   void add(Download download) HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;

@@ -19,6 +19,7 @@
 #include "guards.hpp"
 #include "kernel_table.hpp"
 #include "launch_encoder.hpp"
+#include "leave_behind.hpp"
 #include "physical_list.hpp"
 #include "shader_store.hpp"
 #include "transfers.hpp"
@@ -50,6 +51,8 @@ struct VulkanBackend::Parts {
   Buffer cells;
   std::atomic<bool> is_losing{false};  ///< Somebody saw the loss first, and asks the driver why.
   std::atomic<bool> is_lost{false};
+  bool has_rested = false;
+  bool hangs = false;         ///< It did not come to rest: what the queue may touch stays.
   std::string why_lost;       ///< What the driver said; written before is_lost.
   std::uint64_t submits = 0;  ///< Launches, for planned faults.
   std::uint64_t known_ops = 0;
@@ -84,7 +87,7 @@ struct VulkanBackend::Parts {
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
     return error;
   }
-  /// Whether all that was submitted has ended, or has no end any more.
+  /// Whether all that was submitted ends within this time, or has no end any more.
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within) const;
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
@@ -130,8 +133,11 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                  .device = options.name};
   }
   HEARTH_TRY(parts->device,
-             VulkanDevice::open(
-                 options.name, list.instance, list.devices[index], options.faults.lost_at_call));
+             VulkanDevice::open(options.name,
+                                list.instance,
+                                list.devices[index],
+                                options.faults.lost_at_call,
+                                options.wait_limit));
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
   parts->pages = std::make_unique<DevicePages>(parts->device);
@@ -168,17 +174,27 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 // A queue that hangs must not hang whoever ends a runtime, or restarts a device: what the queue may
 // still touch after kLongestRest stays, for the rest of the process.
 VulkanBackend::~VulkanBackend() {
-  if (!parts_->comes_to_rest(kLongestRest)) {
-    if (parts_->options.log != nullptr) {
-      parts_->options.log->write(LogLevel::warn, [&] {
-        return fmt::format(
-            "device {}: its queue did not come to rest within {} s; what it may still touch is "
-            "left to the end of the process",
-            parts_->info.name,
-            kLongestRest.count());
-      });
-    }
-    static_cast<void>(parts_.release());  // NOLINT(bugprone-unused-return-value)
+  come_to_rest();
+  if (parts_->hangs) {
+    leave_behind(std::move(parts_));
+  }
+}
+
+void VulkanBackend::come_to_rest() noexcept {
+  Parts& p = *parts_;
+  if (std::exchange(p.has_rested, true) || p.comes_to_rest(kLongestRest)) {
+    return;
+  }
+  p.hangs = true;
+  p.pages->keep_all();
+  if (p.options.log != nullptr) {
+    p.options.log->write(LogLevel::warn, [&] {
+      return fmt::format(
+          "device {}: its queue did not come to rest within {} s; what it may still touch is "
+          "left to the end of the process",
+          p.info.name,
+          kLongestRest.count());
+    });
   }
 }
 

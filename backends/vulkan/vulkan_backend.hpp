@@ -6,12 +6,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/fault_plan.hpp>
 #include <hearth/runtime/base/log.hpp>
@@ -27,6 +29,8 @@ struct VulkanOptions {
   Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   FaultPlan faults =
       {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
+  /// How long the owner's thread waits for work that does not come on.
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
 };
 
 /// What vulkan_devices() tells of a physical device.
@@ -48,7 +52,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
   VulkanBackend(const VulkanBackend&) = delete;
   VulkanBackend& operator=(const VulkanBackend&) = delete;
-  /// Waits until what was submitted has ended, for 20 s at most: what hangs keeps its memory.
+  /// Comes to rest, if it has not yet.
   ~VulkanBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;
@@ -73,6 +77,7 @@ class VulkanBackend final : public Backend {
   std::int64_t trim() noexcept override;
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
+  void come_to_rest() noexcept override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;
   [[nodiscard]] CompileCounts compile_counts() const noexcept override;
   void keep_batch_times(bool keeps) override;

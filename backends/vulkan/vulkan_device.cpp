@@ -136,7 +136,8 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
     std::string name,
     std::shared_ptr<const VulkanInstance> instance,
     const PhysicalDevice& physical,
-    std::uint64_t lost_at_call) {
+    std::uint64_t lost_at_call,
+    std::chrono::nanoseconds wait_limit) {
   if (!physical.lack.empty()) {
     return Error{.code = ErrorCode::unsupported,
                  .text = fmt::format(
@@ -144,6 +145,7 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
                  .device = name};
   }
   auto device = std::make_shared<VulkanDevice>(std::move(name), std::move(instance), physical);
+  device->wait_limit_ = wait_limit;
   HEARTH_TRY_STATUS(device->pick_families());
   device->read_limits();
   HEARTH_TRY_STATUS(device->create());
@@ -165,6 +167,37 @@ VulkanDevice::~VulkanDevice() {
   if (handle_ != VK_NULL_HANDLE) {
     api_.vkDestroyDevice(handle_, nullptr);
   }
+}
+
+Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) const {
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = 1;
+  wait.pSemaphores = &semaphore;
+  wait.pValues = &value;
+  std::uint64_t before = 0;
+  VkResult result = api_.vkGetSemaphoreCounterValue(handle_, semaphore, &before);
+  while (result == VK_SUCCESS) {
+    const auto limit = hangs_.load(std::memory_order_acquire) ? std::chrono::nanoseconds(0)
+                                                              : wait_limit_;  // partner: below
+    result = api_.vkWaitSemaphores(handle_, &wait, static_cast<std::uint64_t>(limit.count()));
+    if (result == VK_SUCCESS) {
+      hangs_.store(false, std::memory_order_release);  // partner: the next wait
+      return {};
+    }
+    if (result != VK_TIMEOUT) {
+      break;
+    }
+    std::uint64_t now = 0;
+    result = api_.vkGetSemaphoreCounterValue(handle_, semaphore, &now);
+    if (result == VK_SUCCESS && std::exchange(before, now) == now) {
+      hangs_.store(true, std::memory_order_release);  // partner: the next wait
+      return Error{.code = ErrorCode::deadline_exceeded,
+                   .text = fmt::format("{}: what it was given does not come on", name_),
+                   .device = name_};
+    }
+  }
+  return failed("vkWaitSemaphores", result);
 }
 
 // A family that only computes has more shared memory a multiprocessor on NVIDIA's GPUs than one

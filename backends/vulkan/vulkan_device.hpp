@@ -3,10 +3,14 @@
 // api() that Vulkan lets any thread call.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include <hearth/runtime/base/deadline.hpp>
 
 #include "device_limits.hpp"
 #include "vulkan_instance.hpp"
@@ -52,13 +56,14 @@ enum class BufferPlace : std::uint8_t {
 
 class VulkanDevice final {
  public:
-  /// `lost_at_call`: as FaultPlan has it.
+  /// `lost_at_call`: as FaultPlan has it. `wait_limit`: of wait_until().
   /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
       const PhysicalDevice& physical,
-      std::uint64_t lost_at_call = 0);
+      std::uint64_t lost_at_call = 0,
+      std::chrono::nanoseconds wait_limit = kDefaultWait);
 
   VulkanDevice(std::string name,
                std::shared_ptr<const VulkanInstance> instance,
@@ -93,6 +98,11 @@ class VulkanDevice final {
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
+  /// Waits until the timeline is there, on the thread of an owner who cannot go on before. While
+  /// the timeline that did not come on in time stands still, further waits for it do not wait.
+  ///
+  /// Errors: deadline_exceeded; device_lost.
+  [[nodiscard]] Status wait_until(VkSemaphore semaphore, std::uint64_t value) const;
   /// What the driver says of a loss, as a sentence; empty where it says nothing. Requires that the
   /// device is lost. Threads: any, one at a time.
   [[nodiscard]] std::string fault_text() const;
@@ -132,6 +142,8 @@ class VulkanDevice final {
   std::int64_t memory_bytes_ = 0;
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
+  std::chrono::nanoseconds wait_limit_ = kDefaultWait;
+  mutable std::atomic<bool> hangs_{false};  ///< The last wait was too long.
 };
 
 }  // namespace hearth::vulkan

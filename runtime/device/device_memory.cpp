@@ -20,4 +20,8 @@ DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptio
   backend->use_scratch(*scratch);
 }
 
+DeviceMemory::~DeviceMemory() {
+  backend->come_to_rest();
+}
+
 }  // namespace hearth

@@ -37,6 +37,9 @@ struct DeviceActorOptions {
 struct DeviceMemory {
   /// Errors: ArgumentError when make_memory gives nothing; what it throws.
   DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory();
 
   /// Host bytes that a device which was given up may still touch: they outlive its backend.
   std::vector<std::variant<std::unique_ptr<UploadTicket>, std::unique_ptr<ReadTicket>>> kept;

@@ -145,6 +145,34 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
   EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
 }
 
+// On a device whose memory the host writes by itself the device's own thread waits for the bytes.
+TEST(VulkanFaults, ARestartNeedNotWaitForWhoWaitsForAHang) {
+  RuntimeOptions options = steady({.hanging_submit = 1});
+  options.devices[0].memory_budget_bytes = std::int64_t{16} << 20;
+  options.wait_limit = 4s;
+  const Runtime runtime(options);
+  const Device device = runtime.device();
+  const std::vector<float> values(std::size_t{5} << 18, 1.0F);  // 5 MiB
+  Tensor last = Tensor::from(device, values);
+  for (int i = 0; i < 4; ++i) {
+    last = Tensor::from(device, values) + std::move(last);
+  }
+  EXPECT_THROW(static_cast<void>(last.to_vector<float>()), Exception);
+  device.restart();
+  EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
+}
+
+// The product runs for a good part of a second, and writes into a block that the host would unmap.
+TEST(VulkanFaults, ARestartLeavesItsMemoryToWhatRuns) {
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+  const Device device = runtime.device();
+  const Tensor product = matmul(full(device, {4096, 24}, 1.0), full(device, {24, 4096}, 1.0));
+  const Tensor behind = Tensor::from(device, {1.0});  // copies begin what was submitted
+  static_cast<void>(device.statistics());             // the actor has come to it
+  device.restart();
+  EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
+}
+
 // ---- compilation ----
 
 TEST(VulkanCompiles, ASecondRunCompilesNothing) {
