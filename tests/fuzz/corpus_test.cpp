@@ -1,5 +1,6 @@
 // The fuzzers' targets on their seeds, on damaged copies of these, and on what fuzzing found, in
 // every build.
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,7 +22,14 @@ void run(const Target& target, const std::vector<std::byte>& input) {
   }
 }
 
-class Fuzz : public ::testing::TestWithParam<Target> {};
+class Fuzz : public ::testing::TestWithParam<Target> {
+ protected:
+  void SetUp() override {
+    if (const std::string lack = GetParam().lack(); !lack.empty()) {
+      GTEST_SKIP() << lack;
+    }
+  }
+};
 
 TEST_P(Fuzz, TakesItsSeeds) {
   for (const std::vector<std::byte>& seed : seeds(GetParam().name)) {
@@ -31,7 +39,7 @@ TEST_P(Fuzz, TakesItsSeeds) {
 
 TEST_P(Fuzz, TakesDamagedSeeds) {
   std::mt19937_64 random(7);
-  const int rounds = GetParam().name == "op_stream" ? 1 : 40;
+  const int rounds = GetParam().name.ends_with("op_stream") ? 1 : 40;
   for (const std::vector<std::byte>& seed : seeds(GetParam().name)) {
     for (int i = 0; i < rounds && !seed.empty(); ++i) {
       std::vector<std::byte> damaged = seed;
@@ -48,22 +56,38 @@ TEST_P(Fuzz, TakesDamagedSeeds) {
 
 TEST(FuzzFinds, BreakNothingAnyMore) {
   std::size_t count = 0;
+  std::string left_out;
   for (const Target& each : targets()) {
+    const std::string lack = each.lack();
     for (const std::vector<std::byte>& find : finds(each.name)) {
+      if (!lack.empty()) {
+        left_out = std::string(each.name) + ": " + lack;
+        continue;
+      }
       run(each, find);
       ++count;
     }
   }
   EXPECT_GT(count, 0U);
+  if (!left_out.empty()) {
+    GTEST_SKIP() << "the others are right, but " << left_out;
+  }
 }
 
-// FUZZ_PROGRAMS says how many, FUZZ_FIRST which comes first: without clang, this is the fuzzer.
+// FUZZ_PROGRAMS says how many, FUZZ_FIRST which comes first, FUZZ_TARGET of which target: without
+// clang, this is the fuzzer.
 TEST(FuzzPrograms, TakeRandomBytes) {
+  const char* name =
+      std::getenv("FUZZ_TARGET");  // NOLINT(concurrency-mt-unsafe): before any thread
+  const Target& chosen = target(name == nullptr ? "op_stream" : name);
+  if (const std::string lack = chosen.lack(); !lack.empty()) {
+    GTEST_SKIP() << lack;
+  }
   const std::uint64_t first = testing::number_from("FUZZ_FIRST", 1);
   const std::uint64_t count = testing::number_from("FUZZ_PROGRAMS", 300);
   for (std::uint64_t number = first; number < first + count && !HasFailure(); ++number) {
     SCOPED_TRACE("program " + std::to_string(number));
-    run(target("op_stream"), testing::bytes_of_seed(number, 3, 602));
+    run(chosen, testing::bytes_of_seed(number, 3, 602));
   }
 }
 

@@ -1,5 +1,5 @@
 // The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With FUZZ_SEEDS=folder in the
-// environment, writes the seeds there and ends.
+// environment, writes the seeds there and ends. A target that cannot run here says why, and ends.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +11,10 @@
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   const char* folder = std::getenv("FUZZ_SEEDS");
   if (folder == nullptr) {
+    if (const std::string lack = hearth::fuzz::target(HEARTH_FUZZ_TARGET).lack(); !lack.empty()) {
+      std::fprintf(stderr, "%s is skipped: %s\n", HEARTH_FUZZ_TARGET, lack.c_str());
+      std::exit(0);
+    }
     return 0;
   }
   std::filesystem::create_directories(folder);

@@ -6,10 +6,12 @@
 namespace hearth::fuzz {
 
 std::span<const Target> targets() noexcept {
-  static constexpr std::array<Target, 4> kTargets{{{"op_stream", fuzz_op_stream},
-                                                   {"op_trace", fuzz_op_trace},
-                                                   {"idx", fuzz_idx},
-                                                   {"safetensors", fuzz_safetensors}}};
+  static constexpr std::array<Target, 5> kTargets{
+      {{"op_stream", fuzz_op_stream},
+       {"vulkan_op_stream", fuzz_vulkan_op_stream, lack_of_vulkan},
+       {"op_trace", fuzz_op_trace},
+       {"idx", fuzz_idx},
+       {"safetensors", fuzz_safetensors}}};
   return kTargets;
 }
 

@@ -24,6 +24,8 @@ using Input = std::span<const std::byte>;
 /// A program: ops, moves, drops, threads, devices, flushes and faults on cpu and sim against
 /// reference.
 void fuzz_op_stream(Input input);
+/// The same on two Vulkan devices, with kernels that block and that come later.
+void fuzz_vulkan_op_stream(Input input);
 /// A trace file's payload, with its checksums made right unless the first byte is odd: refused, or
 /// valid, the same when written again, and run on a small device.
 void fuzz_op_trace(Input input);
@@ -32,9 +34,14 @@ void fuzz_op_trace(Input input);
 void fuzz_idx(Input input);
 void fuzz_safetensors(Input input);
 
+/// Why no vulkan:0 can be opened here; empty where it can.
+[[nodiscard]] std::string lack_of_vulkan();
+
 struct Target {
   std::string_view name;
   void (*run)(Input input);
+  /// Why it cannot run here; empty where it can.
+  std::string (*lack)() = [] { return std::string(); };
 };
 /// All of them.
 [[nodiscard]] std::span<const Target> targets() noexcept;

@@ -28,6 +28,19 @@ std::vector<Bytes> op_stream_seeds() {
   return all;
 }
 
+// Every kind of run but a hang, which takes seconds: stepped or not, with losses, with kernels that
+// cannot be made, and without.
+std::vector<Bytes> vulkan_op_stream_seeds() {
+  std::vector<Bytes> all;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    Bytes bytes = testing::bytes_of_seed(i, 60, 240);
+    bytes[2] = static_cast<std::byte>(i);
+    bytes[3] = static_cast<std::byte>(1 + 5 * i);
+    all.push_back(std::move(bytes));
+  }
+  return all;
+}
+
 Bytes with_head(const OpTrace& trace) {
   Bytes bytes(1);
   const Bytes payload = encode_trace(trace);
@@ -154,6 +167,9 @@ std::vector<Bytes> safetensors_seeds() {
 std::vector<std::vector<std::byte>> seeds(std::string_view target) {
   if (target == "op_stream") {
     return op_stream_seeds();
+  }
+  if (target == "vulkan_op_stream") {
+    return vulkan_op_stream_seeds();
   }
   if (target == "op_trace") {
     return op_trace_seeds();

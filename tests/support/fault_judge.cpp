@@ -352,8 +352,9 @@ void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
 
 std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
   const FaultPlan& faults = plan_.faults;
-  std::size_t most = plan_.gives_up ? program_.observations().size() + program_.steps().size()
-                                    : faults.failing_compiles.size();
+  std::size_t most = plan_.gives_up || plan_.keeps_failing
+                         ? program_.observations().size() + program_.steps().size()
+                         : faults.failing_compiles.size();
   most +=
       faults.failing_allocation > 0 ? static_cast<std::size_t>(faults.failing_allocation_count) : 0;
   for (const auto& submits : {faults.failing_submits, faults.late_failures}) {
