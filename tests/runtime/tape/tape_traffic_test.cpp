@@ -201,7 +201,7 @@ TEST_F(TapeTraffic, UnderACheckpointToo) {
 TEST_F(TapeTraffic, NoBitOfAnyFormulaChanges) {
   Generator generator(5);
   const Tensor fixed = random_normal(device(), {kRows, kColumns}, generator);
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     expect_same_bits([seed, &fixed](const Tensors& in) {
       std::mt19937_64 random(seed);
