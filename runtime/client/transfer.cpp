@@ -78,25 +78,31 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
     return *this;
   }
   const detail::Submission submission{.kind = OpKind::upload, .location = loc, .inputs = {&arg, 1}};
-  Tape* tape = detail::tape_of(submission);
-  if (tape != nullptr) {
-    tape->will_record(submission);
-  }
   StreamState& stream = current_stream(destination, loc);
   auto transfer = std::make_shared<Transfer>();
   transfer->source = impl_->endpoint;
   auto ticket = std::make_unique<UploadTicket>();
   ticket->transfer = transfer;
-  Tensor result = detail::TensorAccess::adopt(
-      stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
-  OpRecord record =
-      import_record(*impl_, *detail::TensorAccess::impl(result), destination, stream, loc);
-  detail::TensorAccess::impl(result)->path.store(record.path, std::memory_order_release);
+  Tape* tape = detail::tape_of(submission);
+  if (tape != nullptr) {
+    tape->will_record(submission);
+  }
+  Tensor result;
+  OpRecord record;
   try {
+    result = detail::TensorAccess::adopt(
+        stream.make_tensor(spec.dtype, destination.tables().shapes.intern(spec.shape).value()));
+    record = import_record(*impl_, *detail::TensorAccess::impl(result), destination, stream, loc);
+    detail::TensorAccess::impl(result)->path.store(record.path, std::memory_order_release);
     submit_export(*this, destination, transfer, loc);
     submit_ticket(stream, record, std::move(ticket));
   } catch (...) {
-    stream.unmake_tensor(detail::TensorAccess::release_impl(result));
+    if (result.is_valid()) {
+      stream.unmake_tensor(detail::TensorAccess::release_impl(result));
+    }
+    if (tape != nullptr) {
+      tape->did_not_record();
+    }
     throw;
   }
   detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);

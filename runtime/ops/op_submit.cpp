@@ -233,29 +233,35 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   }
   RecordBuilder builder(submission, outputs.size());
   OpRecord& record = builder.record;
-  record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
-  record.source = stream.source(submission.location);
-  const LastUses last_uses = add_inputs(builder, submission, stream);
-  const PathId own_path = record.path;
-  if (own_path.value == 0) {
-    record.path = stream.path();
-  }
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    results[i] =
-        detail::TensorAccess::adopt(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
-    if (own_path.value != 0 && shows_its_input(submission.kind)) {
-      detail::TensorAccess::impl(results[i])->path.store(own_path, std::memory_order_release);
-    }
-    builder.add(detail::TensorAccess::impl(results[i])->operand(Use::out));
-  }
-  builder.add_attributes(submission.attributes);
-  builder.add_parameters(submission.parameters);
+  LastUses last_uses = 0;
   try {
+    record.flags = static_cast<std::uint16_t>(record.flags | stream.record_flags());
+    record.source = stream.source(submission.location);
+    last_uses = add_inputs(builder, submission, stream);
+    const PathId own_path = record.path;
+    if (own_path.value == 0) {
+      record.path = stream.path();
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      results[i] =
+          detail::TensorAccess::adopt(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
+      if (own_path.value != 0 && shows_its_input(submission.kind)) {
+        detail::TensorAccess::impl(results[i])->path.store(own_path, std::memory_order_release);
+      }
+      builder.add(detail::TensorAccess::impl(results[i])->operand(Use::out));
+    }
+    builder.add_attributes(submission.attributes);
+    builder.add_parameters(submission.parameters);
     stream.submit(record, builder.blob());
   } catch (...) {
     for (Tensor& result : results) {
-      stream.unmake_tensor(detail::TensorAccess::release_impl(
-          result));  // no drop: the device has never seen the slot
+      if (result.is_valid()) {
+        stream.unmake_tensor(detail::TensorAccess::release_impl(
+            result));  // no drop: the device has never seen the slot
+      }
+    }
+    if (tape != nullptr) {
+      tape->did_not_record();
     }
     throw;
   }

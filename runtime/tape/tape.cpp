@@ -187,11 +187,7 @@ void Tape::did_record(std::span<Tensor> results) {
   const std::uint32_t index = count32(nodes_.size() - 1);
   const TapeNode& node = nodes_.back();
   if (!is_float(results[0].dtype())) {
-    // A cast to integers, say: nothing flows back through it.
-    forget_saved(node.first_saved);
-    edges_.resize(node.first_edge);
-    attribute_bytes_.resize(node.first_attribute_byte);
-    nodes_.pop_back();
+    forget_last();  // A cast to integers, say: nothing flows back through it.
     return;
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -222,6 +218,24 @@ void Tape::did_record(std::span<Tensor> results) {
 void Tape::forget_saved(std::size_t kept) {
   saved_.resize(kept);
   saved_nodes_.resize(kept);
+}
+
+void Tape::forget_last() {
+  const TapeNode node = nodes_.back();
+  if (node.kind == OpKind::upload) {
+    homes_.pop_back();
+  }
+  forget_saved(node.first_saved);
+  edges_.resize(node.first_edge);
+  attribute_bytes_.resize(node.first_attribute_byte);
+  nodes_.pop_back();
+}
+
+// In a region the edges stay: gradients of zeros may flow along them.
+void Tape::did_not_record() {
+  if (region_ == kNoNode) {
+    forget_last();
+  }
 }
 
 // Moved into the sum, which so may be written in place.

@@ -96,6 +96,8 @@ class Tape final : public RefCounted<Tape> {
   /// Before the op's input references are given away: saves what its gradient needs of them.
   /// `layer`: the path of its record where none of its inputs has one.
   void will_record(const detail::Submission& submission, PathId layer = {});
+  /// The op was refused: it leaves no trace.
+  void did_not_record();
   /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
   void did_record(std::span<Tensor> results);
 
@@ -143,6 +145,7 @@ class Tape final : public RefCounted<Tape> {
   /// Forgets all nodes behind this one, which is being swept.
   void forget_behind(std::uint32_t index);
   void forget_saved(std::size_t kept);
+  void forget_last();
   void finish_leaf(TapeNode& leaf, const GradientHook& on_ready);
   void accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc);
   /// Parts that make up the whole are put together; others become a gradient of the whole, with

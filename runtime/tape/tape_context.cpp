@@ -13,6 +13,7 @@ namespace {
 struct CurrentTapes final : ContextAttachment {
   std::vector<IntrusivePtr<Tape>> open;  ///< Counted, as a tape may be closed elsewhere.
   std::shared_ptr<RecomputeState> state;
+  TrafficLimits limits;
 };
 
 // Devices take small keys, counted from 1; this is "opentape".
@@ -53,6 +54,14 @@ std::shared_ptr<RecomputeState> recompute_state() {
 
 std::shared_ptr<RecomputeState> exchange_recompute_state(std::shared_ptr<RecomputeState> state) {
   return std::exchange(current_tapes().state, std::move(state));
+}
+
+TrafficLimits traffic_limits() {
+  return current_tapes().limits;
+}
+
+TrafficLimits exchange_traffic_limits(TrafficLimits limits) {
+  return std::exchange(current_tapes().limits, limits);
 }
 
 }  // namespace hearth::detail

@@ -20,6 +20,14 @@ struct RecomputeState {
   RecomputeReport report;
 };
 
+/// From which size on a tape without a scope asks whether making a value again costs less than
+/// keeping it. Smaller ones stay in a cache, or take less time than it takes to submit the ops that
+/// make them again.
+struct TrafficLimits {
+  std::int64_t least_host_bytes = std::int64_t{1} << 20;
+  std::int64_t least_device_bytes = std::int64_t{256} << 10;
+};
+
 /// Puts a tape on top of this thread's open ones, until it closes.
 void note_open(Tape& tape);
 /// After one has closed.
@@ -31,6 +39,11 @@ void forget_closed_tapes();
 [[nodiscard]] std::shared_ptr<RecomputeState> recompute_state();
 /// Replaces it, and returns the one before.
 std::shared_ptr<RecomputeState> exchange_recompute_state(std::shared_ptr<RecomputeState> state);
+
+/// Those of the tapes that this thread opens; tests of small programs have others.
+[[nodiscard]] TrafficLimits traffic_limits();
+/// Replaces them, and returns those before.
+TrafficLimits exchange_traffic_limits(TrafficLimits limits);
 
 }  // namespace detail
 

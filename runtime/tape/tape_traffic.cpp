@@ -21,15 +21,22 @@ constexpr std::uint32_t kReach = 12;
 constexpr std::size_t kPlacesBack = 64;
 constexpr int kMostOps = 8;
 
-// Smaller ones stay in a cache, or take less time than the ops that make them again take to submit.
-constexpr std::int64_t kLeastHostBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kLeastDeviceBytes = std::int64_t{256} << 10;
 // So many additions take as long as a byte that is written and read back.
 constexpr float kHostAdditions = 6;
-constexpr float kDeviceAdditions = 12;
+constexpr float kDeviceAdditions = 15;
 
 const TensorImpl& impl_of(const Tensor& tensor) {
   return *detail::TensorAccess::impl(tensor);
+}
+
+std::int64_t size_bytes_of(const TensorImpl& impl) noexcept {
+  return impl.layout->shape.element_count() * size_bytes(impl.dtype);
+}
+
+// A slice or a permutation of what is made again would make all of it, or in another order.
+bool keeps_order(OpKind view) noexcept {
+  const IndexRule rule = op_facts(view).index_rule;
+  return rule == IndexRule::row_major || rule == IndexRule::elementwise;
 }
 
 }  // namespace
@@ -40,8 +47,8 @@ bool TapeTraffic::is_worth(std::size_t place) const noexcept {
     return false;
   }
   const TensorImpl& impl = impl_of(value);
-  const std::int64_t bytes = impl.layout->shape.element_count() * size_bytes(impl.dtype);
-  return bytes >= (impl.endpoint->runs_inline() ? kLeastHostBytes : kLeastDeviceBytes) &&
+  const bool is_host = impl.endpoint->runs_inline();
+  return size_bytes_of(impl) >= (is_host ? limits_.least_host_bytes : limits_.least_device_bytes) &&
          impl.endpoint->tables().fuses;
 }
 
@@ -68,16 +75,20 @@ void TapeTraffic::did_record() {
   }
 }
 
+// A write and a read of the value are saved. One more read is of as much, instead of the value: the
+// gradient mostly reads that anyway.
 void TapeTraffic::consider(std::uint32_t node, std::size_t place) {
   const TensorImpl& impl = impl_of(tape_->saved_[place]);
-  const bool is_host = impl.endpoint->runs_inline();
-  Chain chain;
-  if (!is_for_elementwise_ops(node) || !follow_inputs(node, is_host, chain)) {
+  Chain chain{.element_count = impl.layout->shape.element_count(),
+              .is_host = impl.endpoint->runs_inline()};
+  if (!is_for_elementwise_ops(node) || !follow_inputs(node, chain)) {
     return;
   }
-  const float most =
-      (is_host ? kHostAdditions : kDeviceAdditions) * static_cast<float>(size_bytes(impl.dtype));
-  if (chain.additions <= most) {
+  const auto bytes = static_cast<float>(size_bytes_of(impl));
+  const float more_bytes = std::max(static_cast<float>(chain.read_bytes) - bytes, 0.0F);
+  const float arithmetic = chain.additions * static_cast<float>(chain.element_count) /
+                           (chain.is_host ? kHostAdditions : kDeviceAdditions);
+  if (more_bytes / 2 + arithmetic <= bytes) {
     drop(node, chain);
   }
 }
@@ -137,35 +148,56 @@ const Tensor* TapeTraffic::find_kept(std::uint32_t maker) const noexcept {
   return find(maker);
 }
 
-bool TapeTraffic::follow(std::uint32_t node, bool is_host, Chain& chain) const {
-  if (tape_->nodes_[node].leaf != Tape::kNoNode) {
+// What is expanded from less counts whole; a slice counts as what is read of it.
+void TapeTraffic::Chain::read_from(const Tensor& value) {
+  const TensorImpl& impl = impl_of(value);
+  if (std::ranges::find(read, &impl) == read.end()) {
+    read.push_back(&impl);
+    read_bytes +=
+        std::min(impl.layout->shape.element_count(), element_count) * size_bytes(impl.dtype);
+  }
+}
+
+bool TapeTraffic::is_at_hand(std::uint32_t node) const noexcept {
+  return tape_->nodes_[node].leaf != Tape::kNoNode || find_kept(node) != nullptr;
+}
+
+bool TapeTraffic::follow(std::uint32_t node, Chain& chain) const {
+  const TapeNode& made = tape_->nodes_[node];
+  if (made.leaf != Tape::kNoNode) {
+    chain.read_from(tape_->leaves_[made.leaf]);
     return true;
   }
-  if (find_kept(node) != nullptr) {
+  if (const Tensor* const kept = find_kept(node)) {
     if (std::ranges::find(chain.bases, node) == chain.bases.end()) {
       chain.bases.push_back(node);
     }
+    chain.read_from(*kept);
     return true;
   }
-  return can_run_again(tape_->nodes_[node]) && follow_inputs(node, is_host, chain);
+  return can_run_again(made) && follow_inputs(node, chain);
 }
 
-bool TapeTraffic::follow_inputs(std::uint32_t node, bool is_host, Chain& chain) const {
+bool TapeTraffic::follow_inputs(std::uint32_t node, Chain& chain) const {
   const TapeNode& made = tape_->nodes_[node];
   const ArithmeticWeight weight = op_facts(made.kind).weight;
-  chain.additions += is_host ? weight.host : weight.gpu;
+  chain.additions += chain.is_host ? weight.host : weight.gpu;
   if (++chain.ops > kMostOps) {
     return false;
   }
+  const bool may_go_on = !is_view(made.kind) || keeps_order(made.kind);
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
     const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    const bool is_there =
-        maker != Tape::kNoNode
-            ? follow(maker, is_host, chain)
-            : saves_input(made, input) && tape_->saved_[place_of_input(made, input)].is_valid();
-    if (!is_there) {
+    if (maker != Tape::kNoNode) {
+      if (!(may_go_on || is_at_hand(maker)) || !follow(maker, chain)) {
+        return false;
+      }
+      continue;
+    }
+    if (!saves_input(made, input) || !tape_->saved_[place_of_input(made, input)].is_valid()) {
       return false;
     }
+    chain.read_from(tape_->saved_[place_of_input(made, input)]);
   }
   return true;
 }
@@ -255,12 +287,16 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
 }
 
 void TapeTraffic::prepare(const TapeNode& node) {
+  if (dropped_.empty() || dropped_.back().place < node.first_saved) {
+    return;
+  }
   while (!dropped_.empty() && dropped_.back().place >= node.first_saved) {
     const Dropped what = dropped_.back();
     dropped_.pop_back();
     restored_.emplace_back(
         what.place, value_of(tape_->saved_nodes_[what.place], what.dtype, what.layout->shape));
   }
+  std::erase_if(again_, [&](const auto& each) { return !is_wanted_later(each.first); });
 }
 
 Tensor& TapeTraffic::restored(std::size_t place) {

@@ -1,8 +1,8 @@
 // Values that a tape does not keep since computing them again costs less than writing them and
-// reading them back: large ones, made by few elementwise ops from what is kept anyway, for others
-// such. A GELU or a SiLU keeps its argument alone, a norm its centred rows. In the backward pass
-// the ops that make them again stand in the kernel of those that use them, so that nothing is
-// written there either. Private to runtime. Threads: the tape's owner.
+// reading them back: large ones, made by few elementwise ops from what is kept anyway, and is not
+// more to read than what is saved. A GELU or a SiLU keeps its argument alone, a norm its centred
+// rows. In the backward pass the ops that make them again stand in the kernel of those that use
+// them, so that nothing is written there either. Private to runtime. Threads: the tape's owner.
 // Invariant: what a dropped value is made of is there for each of its users, as long as the sweep
 // has not passed them: a leaf, a value that is held for it or for an earlier one, or one that can
 // be made again from such. Saved values do not count: gradients give away those that they use.
@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "tape.hpp"
+#include "tape_context.hpp"
 
 namespace hearth {
 
 class TapeTraffic final {
  public:
-  explicit TapeTraffic(Tape& tape) noexcept : tape_(&tape) {}
+  explicit TapeTraffic(Tape& tape) : tape_(&tape), limits_(detail::traffic_limits()) {}
 
   /// The tape's last node has saved what it needs.
   void did_record();
@@ -47,9 +48,15 @@ class TapeTraffic final {
   };
   /// How a value comes of those that are there.
   struct Chain {
-    std::vector<std::uint32_t> bases;  ///< Their makers; leaves are always there.
-    float additions = 0;               ///< So long an element takes, in additions.
+    std::int64_t element_count = 0;  ///< Of the value; no link has more.
+    bool is_host = false;
+    std::vector<std::uint32_t> bases = {};  ///< Their makers; leaves are always there.
+    std::vector<const TensorImpl*> read = {};
+    std::int64_t read_bytes = 0;
+    float additions = 0;  ///< So long an element takes, in additions.
     int ops = 0;
+
+    void read_from(const Tensor& value);
   };
 
   [[nodiscard]] bool is_worth(std::size_t place) const noexcept;
@@ -59,8 +66,9 @@ class TapeTraffic final {
   [[nodiscard]] const Tensor* find(std::uint32_t maker) const noexcept;
   /// The same among those that were saved lately, too.
   [[nodiscard]] const Tensor* find_kept(std::uint32_t maker) const noexcept;
-  [[nodiscard]] bool follow(std::uint32_t node, bool is_host, Chain& chain) const;
-  [[nodiscard]] bool follow_inputs(std::uint32_t node, bool is_host, Chain& chain) const;
+  [[nodiscard]] bool follow(std::uint32_t node, Chain& chain) const;
+  [[nodiscard]] bool follow_inputs(std::uint32_t node, Chain& chain) const;
+  [[nodiscard]] bool is_at_hand(std::uint32_t node) const noexcept;
   void consider(std::uint32_t node, std::size_t place);
   void drop(std::uint32_t node, const Chain& chain);
   void keep_for(std::uint32_t user, const Chain& chain);
@@ -68,6 +76,7 @@ class TapeTraffic final {
   [[nodiscard]] bool is_wanted_later(std::uint32_t node) const noexcept;
 
   Tape* tape_;
+  const detail::TrafficLimits limits_;
   std::vector<Dropped> dropped_;  ///< By place.
   std::vector<Held> held_;        ///< By user.
   /// What was made again, by its maker, while a dropped place wants it.
