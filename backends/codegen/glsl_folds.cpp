@@ -34,8 +34,8 @@ std::uint64_t end_of(DType type, bool is_lowest) noexcept {
 }
 
 // The value of the thread `distance` away.
-std::string exchanged(DType type, const std::string& value, const std::string& distance) {
-  return type == DType::i64
+std::string exchanged(std::string_view type, std::string_view value, std::string_view distance) {
+  return type == "int64_t"
              ? fmt::format(
                    "int64_t(packUint2x32(subgroupShuffleXor(unpackUint2x32(uint64_t({})), "
                    "{})))",
@@ -57,7 +57,7 @@ std::string butterfly(FoldOp op, DType type, const std::string& width) {
       "[[unroll]] for (uint d = 1u; d < {}; d <<= 1) {{\nconst {} other = {};\n{}}}\n",
       width,
       glsl_compute_type(type),
-      exchanged(type, "x", "d"),
+      exchanged(glsl_compute_type(type), "x", "d"),
       step);
 }
 
@@ -89,6 +89,11 @@ std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const st
   const char sign = op == FoldOp::prod ? '*' : '+';
   return type == DType::u8 ? fmt::format("({} {} {}) & 255u", a, sign, b)
                            : fmt::format("{} {} {}", a, sign, b);
+}
+
+std::string glsl_of_lane(std::string_view type) {
+  return fmt::format(
+      "{0} of_lane({0} x, uint bits) {{\nreturn {1};\n}}\n", type, exchanged(type, "x", "bits"));
 }
 
 std::string glsl_join_name(FoldOp op, DType type) {

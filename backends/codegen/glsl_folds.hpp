@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/streams/kernel/kernel_ir.hpp>
@@ -17,6 +18,10 @@ namespace hearth {
                                          DType type,
                                          const std::string& a,
                                          const std::string& b);
+
+/// `T of_lane(T x, uint bits)`: x of the subgroup's thread whose number differs in these bits.
+/// `type` is a type of GLSL.
+[[nodiscard]] std::string glsl_of_lane(std::string_view type);
 
 /// `T join_max_f32(T x)`: folds over `row_threads` neighbours, a power of two, none of which lies
 /// in another subgroup; or, where row_threads is the workgroup, over all its threads.

@@ -182,6 +182,16 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
 )"},
     // For results that are rounded to f16 or bf16 at once: off by less than 2^-14 of the value.
     {"q_div", "float q_div(float a, float b) { return a / b; }\n"},
+    // By a number that is the same everywhere: its reciprocal is made once.
+    {"q_div_by",
+     R"(float q_div_by(float a, float b) {
+  const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
+  if (exponent > 3u && exponent < 251u) {
+    return a * (1.0 / b);
+  }
+  return a / b;
+}
+)"},
     {"q_sqrt", "float q_sqrt(float x) { return x > 0.0 ? sqrt(x) : x == 0.0 ? x : M_NAN; }\n"},
     {"q_exp", "float q_exp(float x) { return exp2(x * 1.44269504088896341); }\n"},
     {"q_tanh",
@@ -194,11 +204,11 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.1 ? near : far, x);
 }
 )"},
-    // The far half of m_erf() (glsl_math_f32.hpp) nearly down to 0.
+    // The far half of m_erf() (glsl_math_f32.hpp) nearly down to 0. Beyond 4 it goes on falling, to
+    // -infinity, and a NaN stays one.
     {"q_erf",
      R"(float q_erf(float x) {
-  const float magnitude = abs(x);
-  const float t = magnitude > 4.0 ? 4.0 : magnitude;
+  const float t = abs(x);
   const float s = t * t;
   float far = -2.493748440e-05 * t + 5.528365934e-04;
   far = far * s + (-5.603376150e-03 * t + 3.499202273e-02);
@@ -206,8 +216,7 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   far = far * t - 9.158901671e-01;
   far = far * t - 1.857001162e-01;
   far = far * t - 1.442695041e+00 * t;
-  const float near = t * (1.12837917 - 0.376126389 * s);
-  return is_nan(x) ? x : m_copy_sign(t < 0.05 ? near : 1.0 - exp2(far), x);
+  return m_copy_sign(t < 0.01 ? 1.12837917 * t : 1.0 - exp2(far), x);
 }
 )"},
 };

@@ -13,9 +13,9 @@ inline constexpr std::string_view kBasicF32 = R"(
 #define M_INF uintBitsToFloat(0x7f800000u)
 #define M_NAN uintBitsToFloat(0x7fc00000u)
 bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
+// Of a magnitude, which has no sign.
 float m_copy_sign(float magnitude, float x) {
-  const uint difference = floatBitsToUint(magnitude) ^ floatBitsToUint(x);
-  return difference >= 0x80000000u ? -magnitude : magnitude;
+  return uintBitsToFloat(floatBitsToUint(magnitude) ^ (floatBitsToUint(x) & 0x80000000u));
 }
 )";
 
@@ -53,6 +53,8 @@ float m_sqrt(float x) {
 }
 )";
 
+// The square of e^(x/2), which is in the normal range, so that results outside of it come out
+// right.
 inline constexpr std::string_view kExpF32 = R"(
 // e^r for |r| <= 0.35.
 float m_exp_near(float r) {
@@ -72,11 +74,12 @@ float m_scale(float x, int n) {
   return all_of_it;
 }
 float m_exp(float x) {
-  const float c = x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x;
+  const float c = 0.5 * (x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x);
   precise const float shifted = c * 1.44269504088896341 + 12582912.0;
   precise const float n = shifted - 12582912.0;
   precise const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
-  const float y = m_scale(m_exp_near(r), floatBitsToInt(shifted) - 0x4b400000);
+  const uint root = floatBitsToUint(m_exp_near(r)) + (floatBitsToUint(shifted) << 23);
+  precise const float y = uintBitsToFloat(root) * uintBitsToFloat(root);
   return is_nan(x) ? x : y;
 }
 )";
@@ -167,7 +170,7 @@ float m_sine(float x, uint quarter_turns) {
   c = c * z - 1.388731625493765e-3;
   c = c * z + 4.166664568298827e-2;
   c = c * z * z - 0.5 * z + 1.0;
-  const float value = (quadrant & 1u) != 0u ? c : m_copy_sign(s, r);
+  const float value = (quadrant & 1u) != 0u ? c : m_copy_sign(abs(s), r);
   return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(value) ^ ((quadrant & 2u) << 30));
 }
 float m_sin(float x) { return x == 0.0 ? x : m_sine(x, 0u); }

@@ -19,7 +19,8 @@ constexpr std::string_view kExtensions = R"(#version 460
 #extension GL_KHR_shader_subgroup_shuffle : require
 )";
 
-// f16 by its bits: what a driver does with denormals and ties is not to be relied on.
+// f16 by its bits, for what a driver does with denormals and ties is not to be relied on; or by
+// instructions, where the text is compiled for a device whose own are right.
 constexpr std::string_view kTypes = R"(
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words32f { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words64f { double v[]; };
@@ -39,6 +40,12 @@ bool is_nan(double x) {
   return high > 0x7ff00000u || (high == 0x7ff00000u && words.x != 0u);
 }
 
+#ifdef CONVERTS_F16
+vec2 f16_pair_to_f32(uint w) { return vec2(unpackFloat2x16(w)); }
+float f16_to_f32(uint half_bits) { return f16_pair_to_f32(half_bits).x; }
+uint f32_to_f16_pair(float x, float y) { return packFloat2x16(f16vec2(x, y)); }
+uint f32_to_f16(float x) { return f32_to_f16_pair(x, 0.0); }
+#else
 float f16_to_f32(uint half_bits) {
   const uint sign = (half_bits & 0x8000u) << 16;
   const uint exponent = (half_bits >> 10) & 31u;
@@ -76,13 +83,18 @@ uint f32_to_f16(float x) {
   }
   return sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13);
 }
+vec2 f16_pair_to_f32(uint w) { return vec2(f16_to_f32(w & 0xffffu), f16_to_f32(w >> 16)); }
+uint f32_to_f16_pair(float x, float y) { return f32_to_f16(x) | (f32_to_f16(y) << 16); }
+#endif
 float bf16_to_f32(uint bits) { return uintBitsToFloat(bits << 16); }
-uint f32_to_bf16(float x) {
+// In the upper half of the word; what the lower one holds does not count.
+uint f32_to_upper_bf16(float x) {
   const uint bits = floatBitsToUint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    return (bits >> 16) | 0x40u;
-  }
-  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return is_nan(x) ? 0x7fc00000u : bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+uint f32_to_bf16(float x) { return f32_to_upper_bf16(x) >> 16; }
+uint f32_to_bf16_pair(float x, float y) {
+  return (f32_to_upper_bf16(x) >> 16) | (f32_to_upper_bf16(y) & 0xffff0000u);
 }
 )";
 

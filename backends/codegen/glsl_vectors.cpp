@@ -20,7 +20,7 @@ std::string word(std::int64_t i, std::int64_t all) {
 }
 
 // The elements of word i, or of words i and i + 1.
-std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all, bool has_f16) {
+std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all) {
   const std::string w = word(i, all);
   switch (dtype) {
     case DType::f32:
@@ -32,11 +32,7 @@ std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all,
     case DType::i64:
       return {fmt::format("int64_t(packUint2x32(uvec2({}, {})))", w, word(i + 1, all))};
     case DType::f16:
-      if (has_f16) {
-        return {fmt::format("float(unpackFloat2x16({}).x)", w),
-                fmt::format("float(unpackFloat2x16({}).y)", w)};
-      }
-      return {fmt::format("f16_to_f32({} & 0xffffu)", w), fmt::format("f16_to_f32({} >> 16)", w)};
+      return {fmt::format("f16_pair_to_f32({}).x", w), fmt::format("f16_pair_to_f32({}).y", w)};
     case DType::bf16:
       return {fmt::format("uintBitsToFloat({} << 16)", w),
               fmt::format("uintBitsToFloat({} & 0xffff0000u)", w)};
@@ -52,7 +48,7 @@ std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all,
 }
 
 // Word i of the elements y[0], ...
-std::string packed(DType dtype, std::int64_t i, bool has_f16) {
+std::string packed(DType dtype, std::int64_t i) {
   switch (dtype) {
     case DType::f32:
       return fmt::format("floatBitsToUint(y[{}])", i);
@@ -63,11 +59,8 @@ std::string packed(DType dtype, std::int64_t i, bool has_f16) {
     case DType::i64:
       return fmt::format("unpackUint2x32(uint64_t(y[{}])).{}", i / 2, "xy"[i % 2]);
     case DType::f16:
-      return has_f16
-                 ? fmt::format("packFloat2x16(f16vec2(y[{}], y[{}]))", 2 * i, 2 * i + 1)
-                 : fmt::format("f32_to_f16(y[{}]) | (f32_to_f16(y[{}]) << 16)", 2 * i, 2 * i + 1);
     case DType::bf16:
-      return fmt::format("f32_to_bf16(y[{}]) | (f32_to_bf16(y[{}]) << 16)", 2 * i, 2 * i + 1);
+      return fmt::format("f32_to_{}_pair(y[{}], y[{}])", glsl_suffix(dtype), 2 * i, 2 * i + 1);
     default:
       break;
   }
@@ -98,7 +91,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Words4 { uv
 )";
 }
 
-std::string glsl_vector_access(DType dtype, int elements, VectorOptions options) {
+std::string glsl_vector_access(DType dtype, int elements) {
   const std::int64_t words = size_bytes(dtype) * elements / 4;
   HEARTH_ASSERT(words >= 1, "a vector has at least one word");
   const std::string_view type = glsl_compute_type(dtype);
@@ -114,14 +107,14 @@ std::string glsl_vector_access(DType dtype, int elements, VectorOptions options)
         "const {} q{} = {}(a + {}ul).v;\n", value_of(step), i / 4, buffer_of(step), 4 * i);
     store += fmt::format("{}(a + {}ul).v = {}(", buffer_of(step), 4 * i, value_of(step));
     for (std::int64_t j = 0; j < step; ++j) {
-      store += (j == 0 ? "" : ",\n    ") + packed(dtype, i + j, options.has_f16_arithmetic);
+      store += (j == 0 ? "" : ",\n    ") + packed(dtype, i + j);
     }
     store += ");\n";
   }
   int element = 0;
   const std::int64_t words_each = size_bytes(dtype) == 8 ? 2 : 1;
   for (std::int64_t i = 0; i < words; i += words_each) {
-    for (const std::string& value : unpacked(dtype, i, words, options.has_f16_arithmetic)) {
+    for (const std::string& value : unpacked(dtype, i, words)) {
       load += fmt::format("x[{}] = {};\n", element++, value);
     }
   }

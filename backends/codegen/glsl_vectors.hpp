@@ -12,15 +12,10 @@
 
 namespace hearth {
 
-struct VectorOptions {
-  /// Converts f16 by the device's own instructions: only where they round to nearest even.
-  bool has_f16_arithmetic = false;
-};
-
 /// What all access functions need; stands before them once.
 [[nodiscard]] std::string_view glsl_vector_types() noexcept;
 
 /// The two functions of one type; `elements` is a power of two, and all have 4 bytes or more.
-[[nodiscard]] std::string glsl_vector_access(DType dtype, int elements, VectorOptions options);
+[[nodiscard]] std::string glsl_vector_access(DType dtype, int elements);
 
 }  // namespace hearth

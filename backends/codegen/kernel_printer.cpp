@@ -253,6 +253,15 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
   }
 }
 
+// The same for all elements.
+bool BodyPrinter::is_number(std::int32_t place) const noexcept {
+  const KernelNode* node = &kernel_.node(place);
+  while (node->primitive == Primitive::convert) {
+    node = &kernel_.node(node->operands[0]);
+  }
+  return node->primitive == Primitive::parameter || node->primitive == Primitive::constant;
+}
+
 std::string BodyPrinter::function(std::int32_t place) {
   const KernelNode& node = kernel_.node(place);
   const NamedFunction* const found = function_of(node.primitive);
@@ -265,7 +274,10 @@ std::string BodyPrinter::function(std::int32_t place) {
   } else {
     math_.add(MathFunction::basic, false);
   }
-  std::string text = fmt::format("{}_{}({}", is_quick ? "q" : "m", row.name, operand(node, 0));
+  const bool is_by_number =
+      is_quick && row.primitive == Primitive::div && is_number(node.operands[1]);
+  std::string text = fmt::format(
+      "{}_{}{}({}", is_quick ? "q" : "m", row.name, is_by_number ? "_by" : "", operand(node, 0));
   if (operand_count(node.primitive) == 2) {
     text += fmt::format(", {}", operand(node, 1));
   }

@@ -77,6 +77,7 @@ class BodyPrinter final {
   [[nodiscard]] std::string leaf(const KernelNode& node) const;
   [[nodiscard]] std::string expression(std::int32_t place, std::string& before);
   [[nodiscard]] std::string conversion(std::int32_t place) const;
+  [[nodiscard]] bool is_number(std::int32_t place) const noexcept;
   [[nodiscard]] std::string function(std::int32_t place);
   [[nodiscard]] std::string division(std::int32_t place, std::string& before);
   [[nodiscard]] std::string power(std::int32_t place, std::string& before);

@@ -96,6 +96,9 @@ Result<SpirvModule> compile_glsl(std::string_view name,
   glslang::TShader shader(EShLangCompute);
   const char* const source = text.c_str();
   shader.setStrings(&source, 1);
+  if (options.converts_f16) {
+    shader.setPreamble("#define CONVERTS_F16\n");
+  }
   shader.setEnvInput(glslang::EShSourceGlsl, EShLangCompute, glslang::EShClientVulkan, 100);
   shader.setEnvClient(glslang::EShClientVulkan, glslang::EShTargetVulkan_1_2);
   shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_5);

@@ -14,6 +14,8 @@ namespace hearth {
 
 struct SpirvOptions {
   bool validate = false;  ///< A module that SPIRV-Tools finds wrong is an error.
+  /// Defines CONVERTS_F16: the device's own conversions of f16 round to nearest even.
+  bool converts_f16 = false;
   bool optimise = false;  ///< The passes of `spirv-opt -O`: for drivers that do little themselves.
 };
 

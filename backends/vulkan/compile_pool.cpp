@@ -46,14 +46,33 @@ CompilePool::~CompilePool() {
 }
 
 bool CompilePool::add(std::shared_ptr<PipelineJob> job) {
-  if (threads_.empty()) {
+  if (!has_makers_) {
     try {
       start();
     } catch (const std::exception&) {
       // With those that there are: the system gives a process so many threads and no more.
     }
   }
-  return !threads_.empty() && jobs_->push(std::move(job)) == MailboxPush::accepted;
+  return has_makers_ && jobs_->push(std::move(job)) == MailboxPush::accepted;
+}
+
+template <class Body>
+void CompilePool::add_thread(Body body) {
+  threads_.push_back(std::make_unique<OwnedThread>(
+      executor_,
+      ThreadOptions{.name = "compile"},
+      OwnedThreadOptions{.subject = "a thread that makes pipelines",
+                         .observe = [] { return std::string("makes one"); },
+                         .limit = kLongestRest},
+      std::move(body)));
+}
+
+void CompilePool::prepare() {
+  try {
+    add_thread([maker = maker_, has_ended = has_ended_] { maker->prepare(*has_ended); });
+  } catch (const std::exception&) {
+    // Without a thread they are made where they are asked for.
+  }
 }
 
 // A core is left for the threads that submit; what the bodies touch is theirs, too.
@@ -63,19 +82,14 @@ void CompilePool::start() {
                                                     1,
                                                     kMostThreads);
   for (std::size_t i = 0; i < count; ++i) {
-    threads_.push_back(std::make_unique<OwnedThread>(
-        executor_,
-        ThreadOptions{.name = "compile"},
-        OwnedThreadOptions{.subject = "a thread that makes pipelines",
-                           .observe = [] { return std::string("makes one"); },
-                           .limit = kLongestRest},
-        [maker = maker_, jobs = jobs_, has_ended = has_ended_] {
-          while (const auto job = jobs->pop(Deadline::never())) {
-            if (!has_ended->load(std::memory_order_acquire)) {  // partner: ~CompilePool
-              (*job)->run(*maker);
-            }
-          }
-        }));
+    add_thread([maker = maker_, jobs = jobs_, has_ended = has_ended_] {
+      while (const auto job = jobs->pop(Deadline::never())) {
+        if (!has_ended->load(std::memory_order_acquire)) {  // partner: ~CompilePool
+          (*job)->run(*maker);
+        }
+      }
+    });
+    has_makers_ = true;
   }
 }
 

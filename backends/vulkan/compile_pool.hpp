@@ -51,6 +51,8 @@ class CompilePool final {
   CompilePool& operator=(const CompilePool&) = delete;
   ~CompilePool();
 
+  /// A thread makes what the program used when it ran last (PipelineMaker::prepare).
+  void prepare();
   /// False: no thread could be started.
   [[nodiscard]] bool add(std::shared_ptr<PipelineJob> job);
 
@@ -58,12 +60,15 @@ class CompilePool final {
   using Jobs = Mailbox<std::shared_ptr<PipelineJob>>;
 
   void start();
+  template <class Body>
+  void add_thread(Body body);
 
   Executor& executor_;
   const std::shared_ptr<PipelineMaker> maker_;
   const std::shared_ptr<Jobs> jobs_ = std::make_shared<Jobs>();
   const std::shared_ptr<std::atomic<bool>> has_ended_ = std::make_shared<std::atomic<bool>>(false);
   std::vector<std::unique_ptr<OwnedThread>> threads_;
+  bool has_makers_ = false;  ///< Some of them take jobs.
 };
 
 }  // namespace hearth::vulkan

@@ -23,6 +23,9 @@ struct DeviceLimits {
   /// an H200, and a shader for each size.
   double baked_from = 0x1p33;
   int only_tile = -1;  ///< For measurements: the number of the tile that products take.
+
+  /// Whether conversions of f16 are the hardware's; those of a driver in software are ours.
+  [[nodiscard]] bool converts_f16() const noexcept { return has_f16_arithmetic && !is_cpu; }
 };
 
 }  // namespace hearth::vulkan

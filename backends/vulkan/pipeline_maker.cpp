@@ -17,6 +17,10 @@ namespace {
 
 constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
 constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
+constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .version = 1};
+
+/// That are made before they are asked for; some 0.1 ms each on NVIDIA.
+constexpr std::size_t kMostPrepared = 512;
 
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -58,6 +62,10 @@ void PipelineMaker::load() {
       pipelines = std::move(file).value();
       saved_size_ = pipelines.size();
     }
+    if (const auto file = read_checked_file(path_of_used(), kUsed); file.has_value()) {
+      used_before_.resize(std::min(file.value().size() / sizeof(Used), kMostPrepared));
+      std::memcpy(used_before_.data(), file.value().data(), used_before_.size() * sizeof(Used));
+    }
   }
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
@@ -88,8 +96,30 @@ std::filesystem::path PipelineMaker::path_of(std::uint64_t hash) const {
   return folder_ / "spirv" / fmt::format("{:016x}", hash);
 }
 
+// A program is its file: what another one uses is no use to it.
+std::filesystem::path PipelineMaker::path_of_used() const {
+  std::error_code failed;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
+  return folder_ / fmt::format("{}-{:016x}.used", device_->fingerprint(), xxh64(bytes_of(program)));
+}
+
+Status PipelineMaker::save_used() {
+  std::vector<Used> used;
+  {
+    const MutexLock lock(mutex_);
+    used.assign(used_.begin(),
+                used_.begin() + static_cast<std::ptrdiff_t>(std::min(used_.size(), kMostPrepared)));
+  }
+  if (folder_.empty() || used.empty() || used == used_before_) {
+    return {};
+  }
+  HEARTH_TRY_STATUS(make_folder(folder_));
+  return write_checked_file(path_of_used(), kUsed, std::as_bytes(std::span(used)));
+}
+
 // Two processes that save at the same time write the same bytes.
 Status PipelineMaker::save() {
+  HEARTH_TRY_STATUS(save_used());
   std::unordered_map<std::uint64_t, SpirvModule> modules;
   {
     const MutexLock lock(mutex_);
@@ -119,21 +149,31 @@ Status PipelineMaker::save() {
   return {};
 }
 
-Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family, const std::string& text) {
-  const std::uint64_t hash = xxh64(bytes_of(text));
+// A file that is damaged counts as none.
+std::optional<SpirvModule> PipelineMaker::module_on_disk(std::uint64_t hash) const {
+  if (folder_.empty()) {
+    return std::nullopt;
+  }
+  const auto file = read_checked_file(path_of(hash), kModules);
+  if (!file.has_value()) {
+    return std::nullopt;
+  }
+  SpirvModule words(file.value().size() / sizeof(std::uint32_t));
+  std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
+  return words;
+}
+
+Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
+                                             const std::string& text,
+                                             std::uint64_t hash) {
   {
     const MutexLock lock(mutex_);
     if (const auto found = unsaved_.find(hash); found != unsaved_.end()) {
       return found->second;
     }
   }
-  if (!folder_.empty()) {
-    // A file that is damaged is written anew.
-    if (const auto file = read_checked_file(path_of(hash), kModules); file.has_value()) {
-      SpirvModule words(file.value().size() / sizeof(std::uint32_t));
-      std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
-      return words;
-    }
+  if (std::optional<SpirvModule> words = module_on_disk(hash)) {
+    return *std::move(words);
   }
 #ifdef HEARTH_ASSERTS
   constexpr bool kValidates = true;
@@ -142,8 +182,9 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family, const std::str
 #endif
   HEARTH_TRY(
       SpirvModule module,
-      compile_glsl(
-          fmt::format("family {}", static_cast<int>(family)), text, {.validate = kValidates}));
+      compile_glsl(fmt::format("family {}", static_cast<int>(family)),
+                   text,
+                   {.validate = kValidates, .converts_f16 = device_->limits().converts_f16()}));
   const MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
@@ -163,12 +204,56 @@ Status PipelineMaker::begin() {
 
 Result<VkPipeline> PipelineMaker::pipeline(ShaderFamily family, const std::string& text) {
   HEARTH_TRY_STATUS(begin());
-  HEARTH_TRY(SpirvModule words, module_of(family, text));
+  if (const VkPipeline prepared = find_prepared(text); prepared != VK_NULL_HANDLE) {
+    return prepared;
+  }
+  HEARTH_TRY(SpirvModule words, module_of(family, text, hash_of(text)));
+  return pipeline_of(std::move(words), is_cooperative_bf16(text));
+}
+
+// What a text becomes depends on the device's conversions, too.
+std::uint64_t PipelineMaker::hash_of(const std::string& text) const noexcept {
+  return xxh64(bytes_of(text)) ^ (device_->limits().converts_f16() ? 1U : 0U);
+}
+
+VkPipeline PipelineMaker::find_prepared(const std::string& text) {
+  const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U};
+  const MutexLock lock(mutex_);
+  if (std::ranges::find(used_, use) == used_.end()) {
+    used_.push_back(use);
+  }
+  const auto found = prepared_.find(use.hash);
+  return found != prepared_.end() ? found->second : VK_NULL_HANDLE;
+}
+
+void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
+  for (const Used& use : used_before_) {
+    if (has_ended.load(std::memory_order_acquire)) {  // partner: who ends it
+      return;
+    }
+    {
+      const MutexLock lock(mutex_);
+      if (std::ranges::find(used_, use) != used_.end()) {
+        continue;  // it was asked for already
+      }
+    }
+    std::optional<SpirvModule> words = module_on_disk(use.hash);
+    if (!words) {
+      continue;
+    }
+    if (const auto made = pipeline_of(*std::move(words), use.is_bf16 != 0); made.has_value()) {
+      const MutexLock lock(mutex_);
+      prepared_.emplace(use.hash, made.value());
+      ++counts_.prepared;
+    }
+  }
+}
+
+Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
   if (has_cooperative_matrices(words)) {
     HEARTH_TRY(
         words,
-        rewrite_cooperative(
-            words, is_cooperative_bf16(text) ? CooperativeFactor::bf16 : CooperativeFactor::f16));
+        rewrite_cooperative(words, is_bf16 ? CooperativeFactor::bf16 : CooperativeFactor::f16));
   }
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};

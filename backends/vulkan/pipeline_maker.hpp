@@ -1,13 +1,16 @@
 // From the text of a shader to its pipeline, and from one run of a program to the next: modules lie
 // on disk by the hash of their text, the driver's pipelines in one file for each card and driver
-// version, so that no shader is compiled by us twice and none by the driver twice. Without a cache
-// folder nothing is kept. Threads: any.
+// version, so that no shader is compiled by us twice and none by the driver twice; and which of
+// them a program used, so that its next run has them before it asks. Without a cache folder nothing
+// is kept. Threads: any.
 // Invariant: a pipeline stays as long as this.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,6 +26,7 @@ namespace hearth::vulkan {
 struct ShaderCounts {
   std::uint64_t pipelines = 0;  ///< That this process made.
   std::uint64_t compiled = 0;   ///< Of these, from a text that was on no disk.
+  std::uint64_t prepared = 0;   ///< Of these, before they were asked for.
 };
 
 class PipelineMaker final {
@@ -41,17 +45,38 @@ class PipelineMaker final {
   /// refuses.
   [[nodiscard]] Result<VkPipeline> pipeline(ShaderFamily family, const std::string& text)
       HEARTH_EXCLUDES(mutex_);
+  /// The pipeline of a text, if prepare() has made it; else null.
+  [[nodiscard]] VkPipeline find_prepared(const std::string& text) HEARTH_EXCLUDES(mutex_);
+  /// Makes what this program used when it ran last, until `has_ended`. What cannot be made is left
+  /// to who asks for it.
+  void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
   /// Writes what is new to disk. Errors: io_error.
   [[nodiscard]] Status save() HEARTH_EXCLUDES(mutex_);
 
  private:
+  /// A text that a program used.
+  struct Used {
+    std::uint64_t hash = 0;
+    std::uint64_t is_bf16 = 0;  ///< Of matrix units.
+
+    friend bool operator==(const Used&, const Used&) = default;
+  };
+
   explicit PipelineMaker(std::shared_ptr<const VulkanDevice> device) noexcept
       : device_(std::move(device)) {}
   void load();
-  [[nodiscard]] Status begin() HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Result<SpirvModule> module_of(ShaderFamily family, const std::string& text)
+  [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
+  [[nodiscard]] Status save_used() HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] std::filesystem::path path_of_used() const;
+  [[nodiscard]] std::optional<SpirvModule> module_on_disk(std::uint64_t hash) const;
+  /// From the words of a module, as it lies on disk.
+  [[nodiscard]] Result<VkPipeline> pipeline_of(SpirvModule words, bool is_bf16)
       HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] Status begin() HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] Result<SpirvModule> module_of(ShaderFamily family,
+                                              const std::string& text,
+                                              std::uint64_t hash) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
 
   std::shared_ptr<const VulkanDevice> device_;
@@ -63,6 +88,10 @@ class PipelineMaker final {
   /// By the hash of their text.
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);
   bool has_new_pipelines_ HEARTH_GUARDED_BY(mutex_) = false;
+  std::vector<Used> used_ HEARTH_GUARDED_BY(mutex_);  ///< In the order of their first use.
+  std::vector<Used> used_before_;                     ///< When this program ran last.
+  /// That nobody has asked for, by the hash of their text.
+  std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
   std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
   std::vector<std::uint64_t> failing_;
   std::uint64_t begun_ HEARTH_GUARDED_BY(mutex_) = 0;

@@ -7,11 +7,16 @@ namespace hearth::vulkan {
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
                                                        Executor* executor,
                                                        std::vector<std::uint64_t> failing) {
+  // A driver in software takes 0.4 s for each, cache or not; a test counts those that it fails.
+  const bool prepares = !device->limits().is_cpu && failing.empty();
   HEARTH_TRY(std::shared_ptr<PipelineMaker> maker,
              PipelineMaker::make(std::move(device), std::move(failing)));
   std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker)));  // NOLINT
   if (executor != nullptr) {
     store->pool_ = std::make_unique<CompilePool>(*executor, store->maker_);
+    if (prepares) {
+      store->pool_->prepare();
+    }
   }
   return store;
 }
@@ -39,7 +44,12 @@ Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderTex
     }
     return found->second.answer();
   }
-  auto job = std::make_shared<PipelineJob>(key.family(), text());
+  std::string whole = text();
+  if (const VkPipeline prepared = maker_->find_prepared(whole); prepared != VK_NULL_HANDLE) {
+    made_.emplace(key, Made{.pipeline = prepared});
+    return prepared;
+  }
+  auto job = std::make_shared<PipelineJob>(key.family(), std::move(whole));
   if (!pool_->add(job)) {
     return pipeline(key, text);
   }

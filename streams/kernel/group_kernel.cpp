@@ -169,7 +169,7 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
       std::memcpy(to.data() + place, &value.integer, sizeof value.integer);
     }
   };
-  if (op.kind() == OpKind::dropout) {
+  if (op.kind() == OpKind::dropout || (op.kind() == OpKind::fill && size_bytes(dtype) == 2)) {
     for (const KernelParameter& parameter : op_parameters(op, dtype)) {
       write(parameter.value, parameter.type);
     }

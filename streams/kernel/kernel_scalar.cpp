@@ -23,19 +23,6 @@ KernelScalar of_bool(bool value) {
   return {.integer = value ? 1 : 0};
 }
 
-// An f32 on the way to 16 bits: rounded toward zero, and its last bit set when something was lost,
-// so that the second rounding decides as if it saw the whole value.
-float sticky(double value) {
-  auto near = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(near) == value) {
-    return near;
-  }
-  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
-    near = std::nextafter(near, 0.0F);
-  }
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
-}
-
 // An i64 on the same way, without the 11 bits that an f64 has not; the next one tells of them.
 double sticky(std::int64_t value) {
   constexpr std::uint64_t kLost = (1U << 11U) - 1;
@@ -174,6 +161,18 @@ std::int64_t saturated(double value, DType type) {
 }
 
 }  // namespace
+
+// Rounded toward zero, and its last bit set when something was lost.
+float sticky(double value) noexcept {
+  auto near = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(near) == value) {
+    return near;
+  }
+  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
+    near = std::nextafter(near, 0.0F);
+  }
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
+}
 
 double rounded(double value, DType type) noexcept {
   switch (type) {

@@ -1,5 +1,7 @@
 #include <hearth/streams/kernel/op_expression.hpp>
 
+#include "kernel_scalar.hpp"
+
 #include <cmath>
 #include <string>
 
@@ -41,9 +43,15 @@ KernelParameter integer(std::uint64_t value) {
   return {DType::i64, {.integer = static_cast<std::int64_t>(value)}};
 }
 
-// In the widest type up to the result's own, so that it is rounded once.
+// Rounded once: a kernel that gets an f64 would have to round it for each element.
 Parameters fill_parameters(const OpView& op, DType dtype) {
-  return {{is_float(dtype) ? DType::f64 : DType::i64, op.attributes<ScalarAttributes>()}};
+  const auto value = op.attributes<ScalarAttributes>();
+  if (!is_float(dtype)) {
+    return {{DType::i64, value}};
+  }
+  return {real(
+      compute_type(dtype) != dtype ? static_cast<double>(detail::sticky(value.real)) : value.real,
+      dtype)};
 }
 
 // Floats count in f64, integers in i64, as the reference does: a sum of steps would drift.

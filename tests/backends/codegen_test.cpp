@@ -35,8 +35,11 @@ using conformance::PreparedCall;
 using hearth::testing::axis;
 
 void expect_valid(const std::string& what, const std::string& text) {
-  const Result<SpirvModule> module = compile_glsl(what, text, {.validate = true});
-  EXPECT_TRUE(module.has_value()) << what << ": " << module.error().text;
+  for (const bool converts_f16 : {false, true}) {
+    const Result<SpirvModule> module =
+        compile_glsl(what, text, {.validate = true, .converts_f16 = converts_f16});
+    EXPECT_TRUE(module.has_value()) << what << ": " << module.error().text;
+  }
 }
 
 // ---- pointwise ----
@@ -72,7 +75,6 @@ PointwiseForm form_of(std::size_t number, const KernelIR& kernel, bool fails) {
       form.vector = 4;
       form.pieces = 2;
       form.access[last] = last > 0 ? Access::cell : Access::linear;
-      form.has_f16_arithmetic = true;
       break;
     case 1:
       form.vector = 8;
@@ -131,7 +133,7 @@ TEST(Codegen, HasValidElementaryFunctionsAndVectors) {
   for (int type = 0; type < kDTypeCount; ++type) {
     const auto dtype = static_cast<DType>(type);
     for (const int elements : {4, 8, 16}) {
-      text += glsl_vector_access(dtype, elements, {.has_f16_arithmetic = elements == 8});
+      text += glsl_vector_access(dtype, elements);
     }
   }
   expect_valid("functions", text + "void main() {}\n");

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
 constexpr std::int64_t kKeptElements = 32;  // of a thread, in registers
-constexpr std::int64_t kRowElements = 16;   // of a thread, before more threads take the row
+constexpr std::int64_t kRowElements = 32;   // of a thread, before more threads take the row
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostSplits = 256;
 constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that a split is worth its second pass

@@ -4,12 +4,14 @@
 // that fit are read once into registers (KEPT loads of a thread); longer ones are read twice, the
 // first time with a running maximum by which the sum is scaled. Where long lines are too few to
 // fill the device, several workgroups share one: a first dispatch leaves each one's maximum and sum
-// in scratch, a second one folds them and writes. Lanes meet in shared memory in a fixed order.
+// in scratch, a second one folds them and writes. Lanes of a row meet by shuffles and then, those
+// of columns alone, in shared memory, in a fixed order.
 #include "line_shader.hpp"
 
 #include "backends/vulkan/error_cells.hpp"
 #include "packs.hpp"
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_math.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
@@ -30,6 +32,7 @@ constexpr std::string_view kLossMembers =
 constexpr std::string_view kFolds = R"(
 shared VALUE group_v[THREADS * COLUMNS];
 
+#if COLUMNAR
 #define FOLD(NAME, OP) \
 void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
   if (p.lanes == 1) { \
@@ -54,6 +57,27 @@ void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
   } \
   barrier(); \
 }
+#else
+#define FOLD(NAME, OP) \
+void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
+  const int width = min(p.lanes, int(gl_SubgroupSize)); \
+  for (int d = width / 2; d > 0; d /= 2) { \
+    s[0] = OP(s[0], of_lane(s[0], uint(d))); \
+  } \
+  if (p.lanes > width) { \
+    if (lane % width == 0) { \
+      group_v[thread / width] = s[0]; \
+    } \
+    barrier(); \
+    const int first = (thread - lane) / width; \
+    s[0] = group_v[first]; \
+    for (int i = 1; i < p.lanes / width; ++i) { \
+      s[0] = OP(s[0], group_v[first + i]); \
+    } \
+    barrier(); \
+  } \
+}
+#endif
 #define PLUS(a, b) ((a) + (b))
 FOLD(fold_sum, PLUS)
 #if !IS_BACKWARD
@@ -89,13 +113,14 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Partials { V
 
 // What a thread knows of its place.
 constexpr std::string_view kPlace = R"(
-  const int thread = int(THREAD);
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
+  const int thread = int(THREAD);
   const int line = thread % lines;
   const int lane = thread / lines;
   const int lane_step = lines;
 #else
+  const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);
   const int line = thread / p.lanes;
   const int lane = thread % p.lanes;
   const int lane_step = 1;
@@ -357,6 +382,7 @@ std::string shader_text(const LineCall& call,
   text += has_loss ? glsl_fail() : "";
   text += plan.lines.glsl_places("line", plan.wide);
   text += glsl_pack("e", call.dtype, plan.pack, plan.wide);
+  text += glsl_of_lane(glsl_value_type(call.dtype));
   text += kFolds;
   text += kSums;
   text += "void main() {\n";

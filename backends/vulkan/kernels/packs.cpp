@@ -17,7 +17,7 @@ std::string unpacked(DType dtype, std::int64_t j) {
     case DType::f64:
       return fmt::format("packDouble2x32(uvec2(w[{}], w[{}]))", 2 * j, 2 * j + 1);
     case DType::f16:
-      return fmt::format("f16_to_f32((w[{}] >> {}) & 0xffffu)", j / 2, j % 2 * 16);
+      return fmt::format("f16_pair_to_f32(w[{}]).{}", j / 2, "xy"[j % 2]);
     case DType::bf16:
       return j % 2 == 0 ? fmt::format("uintBitsToFloat(w[{}] << 16)", j / 2)
                         : fmt::format("uintBitsToFloat(w[{}] & 0xffff0000u)", j / 2);
@@ -46,8 +46,12 @@ std::string packed(DType dtype, std::int64_t j) {
           2 * j + 1);
     case DType::f16:
     case DType::bf16:
-      return fmt::format(
-          "  w[{}] |= f32_to_{}(v[{}]) << {};\n", j / 2, glsl_suffix(dtype), j, j % 2 * 16);
+      return j % 2 != 0 ? std::string()
+                        : fmt::format("  w[{}] = f32_to_{}_pair(v[{}], v[{}]);\n",
+                                      j / 2,
+                                      glsl_suffix(dtype),
+                                      j,
+                                      j + 1);
     case DType::i32:
       return fmt::format("  w[{0}] = uint(v[{0}]);\n", j);
     case DType::i64:

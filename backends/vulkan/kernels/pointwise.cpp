@@ -1,6 +1,6 @@
 // How the work is cut. Where all operands lie in memory as the result does, repeat whole, or have
-// rows of whole vectors, a thread takes vectors of 16 bytes or so, two of them where elements are
-// large: the shader moves bytes as fast as a copy. Else it takes four elements, a workgroup's width
+// rows of whole vectors, a thread takes vectors of 16 bytes or so, a few of them where inputs are
+// few: the shader moves bytes as fast as a copy. Else it takes four elements, a workgroup's width
 // apart, and finds each operand's place by strides. Axes are merged first, so that few are left.
 #include "pointwise.hpp"
 
@@ -27,6 +27,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
+/// Of a thread, or twice as many where its inputs are few and leave it registers.
+constexpr int kElements = 8;
+constexpr std::size_t kFewInputs = 4;
 /// Neighbours that share a block of random words.
 constexpr int kRun = 4;
 /// More nodes than this are too many to stand in a shader several times.
@@ -60,7 +63,6 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, boo
     : space(call.outputs[0].shape()), count(call.outputs[0].element_count()) {
   const DeviceLimits& limits = encoder.limits();
   form.threads = static_cast<int>(std::min<std::uint32_t>(kThreads, limits.most_group_threads));
-  form.has_f16_arithmetic = limits.has_f16_arithmetic && !limits.is_cpu;
   form.may_fail = fails;
   form.is_guarded = encoder.guard() != 0;
   if (form.is_guarded) {
@@ -115,7 +117,7 @@ void Plan::find_access(const KernelCall& call, bool is_long) {
   for (int vector = widest; vector >= 4; vector /= 2) {
     if (take_vectors(call, vector)) {
       form.vector = vector;
-      form.pieces = vector == 4 && smallest == 4 ? 2 : 1;
+      form.pieces = std::max(1, (inputs > kFewInputs ? kElements : 2 * kElements) / vector);
       return;
     }
   }

@@ -72,8 +72,7 @@ class PointwiseText {
     std::string text(glsl_vector_types());
     for (int type = 0; type < kDTypeCount; ++type) {
       if ((types >> static_cast<unsigned>(type) & 1U) != 0) {
-        text += glsl_vector_access(
-            static_cast<DType>(type), vector_, {.has_f16_arithmetic = form_.has_f16_arithmetic});
+        text += glsl_vector_access(static_cast<DType>(type), vector_);
       }
     }
     return text;

@@ -32,7 +32,6 @@ struct PointwiseForm {
   int rank = 1;    ///< Of the space by which strided operands are found.
   int threads = 256;
   bool is_wide = false;
-  bool has_f16_arithmetic = false;
   bool may_fail = false;
   bool is_guarded = false;
   std::array<Access, kMostExpressionInputs> access{};

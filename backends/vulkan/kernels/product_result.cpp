@@ -58,7 +58,6 @@ ProductResult::ProductResult(const KernelCall& call,
                              const DeviceLimits& limits) noexcept
     : call_(&call),
       dtype_(dtype),
-      has_f16_arithmetic_(limits.has_f16_arithmetic && !limits.is_cpu),
       is_rolled_(limits.is_cpu),
       reach_(call.outputs[0].element_count()),
       space_(call.outputs[0].shape()) {
@@ -222,8 +221,7 @@ std::string ProductResult::text(bool is_wide) const {
     text += glsl_vector_types();
     for (int type = 0; type < kDTypeCount; ++type) {
       if ((types >> static_cast<unsigned>(type) & 1U) != 0) {
-        text += glsl_vector_access(
-            static_cast<DType>(type), width_, {.has_f16_arithmetic = has_f16_arithmetic_});
+        text += glsl_vector_access(static_cast<DType>(type), width_);
       }
     }
   }
@@ -303,8 +301,7 @@ std::string ProductResult::find_call(std::string_view place) const {
 std::string ProductResult::rounded(std::string_view sum) const {
   switch (dtype_) {
     case DType::f16:
-      return has_f16_arithmetic_ ? fmt::format("float(float16_t({}))", sum)
-                                 : fmt::format("f16_to_f32(f32_to_f16({}))", sum);
+      return fmt::format("f16_to_f32(f32_to_f16({}))", sum);
     case DType::bf16:
       return fmt::format("bf16_to_f32(f32_to_bf16({}))", sum);
     default:

@@ -60,7 +60,6 @@ class ProductResult final {
 
   const KernelCall* call_;
   DType dtype_;
-  bool has_f16_arithmetic_;
   bool is_rolled_;
   int width_ = 1;
   std::int64_t reach_ = 0;

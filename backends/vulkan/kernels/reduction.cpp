@@ -1,7 +1,8 @@
 // Reductions. A workgroup has `lanes` threads for each of its results: neighbours in memory are
 // read by neighbouring threads, so along a fast axis that ends the lanes lie side by side ("rows"),
 // along a slow one the results do ("columns"). A thread folds what it loads, four packs of up to 16
-// bytes at a time, and the lanes meet in shared memory, halving their number. Where the results do
+// bytes at a time; then lanes side by side meet by shuffles, and subgroups in shared memory, other
+// lanes in shared memory alone, halving their number. Where the results do
 // not fill the device, several workgroups share one: they leave partial results in scratch, which a
 // second dispatch of the same shader folds. All in an order that follows from shapes and device.
 // The largest and smallest of floats carry their place along, for of equal ones, zeros of either
@@ -11,6 +12,7 @@
 #include "packs.hpp"
 #include "reduction_plan.hpp"
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_math.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/streams/op_attributes.hpp>
@@ -50,6 +52,19 @@ struct Part {
 shared INDEX group_at[THREADS * COLUMNS];
 #endif
 shared VALUE group_v[THREADS * COLUMNS];
+void leave(int at, Part x) {
+  group_v[at] = x.v;
+#if HAS_PLACE
+  group_at[at] = x.at;
+#endif
+}
+Part left_at(int at) {
+#if HAS_PLACE
+  return Part(group_v[at], group_at[at]);
+#else
+  return Part(group_v[at]);
+#endif
+}
 
 #if HAS_PLACE
 bool is_none(VALUE v) { return IS_NONE; }
@@ -67,6 +82,16 @@ Part start() { return Part(START, LAST_PLACE); }
 Part join(Part a, Part b) { return Part(JOIN(a.v, b.v)); }
 Part part(VALUE v, INDEX at) { return Part(v); }
 Part start() { return Part(START); }
+#endif
+#if !COLUMNAR
+// That of the lane whose number differs in these bits.
+Part part_of_lane(Part x, uint bits) {
+#if HAS_PLACE
+  return Part(of_lane(x.v, bits), of_lane(x.at, bits));
+#else
+  return Part(of_lane(x.v, bits));
+#endif
+}
 #endif
 
 #if FROM_PARTIAL
@@ -117,16 +142,16 @@ void store(INDEX k, INDEX to, int piece, Part result) {
 
 constexpr std::string_view kMain = R"(
 void main() {
-  const int thread = int(THREAD);
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
+  const int thread = int(THREAD);
   const int line = thread % lines;
   const int lane = thread / lines;
   const int lane_step = lines;
 #else
+  const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);
   const int line = thread / p.lanes;
   const int lane = thread % p.lanes;
-  const int lane_step = 1;
 #endif
   const int piece = int(GROUP % uint(p.splits));
   const INDEX k = (INDEX(GROUP / uint(p.splits)) * lines + line) * COLUMNS;
@@ -161,28 +186,38 @@ void main() {
       }
     }
   }
+#if COLUMNAR
   for (int half_lanes = p.lanes / 2; half_lanes > 0; half_lanes /= 2) {
     barrier();
     if (lane >= half_lanes && lane < 2 * half_lanes) {
       [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
-        group_v[c * THREADS + thread] = best[c].v;
-#if HAS_PLACE
-        group_at[c * THREADS + thread] = best[c].at;
-#endif
+        leave(c * THREADS + thread, best[c]);
       }
     }
     barrier();
     if (lane < half_lanes) {
       [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
-        const int other = c * THREADS + thread + half_lanes * lane_step;
-#if HAS_PLACE
-        best[c] = join(best[c], Part(group_v[other], group_at[other]));
-#else
-        best[c] = join(best[c], Part(group_v[other]));
-#endif
+        best[c] = join(best[c], left_at(c * THREADS + thread + half_lanes * lane_step));
       }
     }
   }
+#else
+  const int width = min(p.lanes, int(gl_SubgroupSize));
+  for (int d = width / 2; d > 0; d /= 2) {
+    best[0] = join(best[0], part_of_lane(best[0], uint(d)));
+  }
+  if (p.lanes > width) {
+    if (lane % width == 0) {
+      leave(thread / width, best[0]);
+    }
+    barrier();
+    if (lane == 0) {
+      for (int i = 1; i < p.lanes / width; ++i) {
+        best[0] = join(best[0], left_at(thread / width + i));
+      }
+    }
+  }
+#endif
   if (is_inside && lane == 0) {
     [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
       store(k + INDEX(c), to + INDEX(c) * p.step, piece, best[c]);
@@ -242,6 +277,10 @@ std::string shader_text(const Reduction& what,
     math.add(MathFunction::div, what.dtype == DType::f64);
     text += glsl_math(math);
   }
+  const std::string_view value = glsl_value_type(what.dtype);
+  const std::string_view place = plan.wide ? "int64_t" : "int";
+  text += glsl_of_lane(value);
+  text += what.has_place && place != value ? glsl_of_lane(place) : "";
   text += plan.kept.glsl_places("kept", plan.wide);
   text += plan.reduced.glsl_places("reduced", plan.wide);
   text += glsl_pack("x", what.dtype, plan.pack, plan.wide);

@@ -161,7 +161,6 @@ Result<RowPlan> plan_rows(const KernelCall& call, const KernelEncoder& encoder) 
   }
   form.is_wide = reach >= kMostNarrowRows;
   const DeviceLimits& limits = encoder.limits();
-  form.has_f16_arithmetic = limits.has_f16_arithmetic && !limits.is_cpu;
   cut(call, limits, plan);
   return plan;
 }

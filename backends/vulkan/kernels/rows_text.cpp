@@ -86,9 +86,7 @@ class RowsText {
     std::string text(glsl_vector_types());
     for (int type = 0; type < kDTypeCount; ++type) {
       if ((types >> static_cast<unsigned>(type) & 1U) != 0) {
-        text += glsl_vector_access(static_cast<DType>(type),
-                                   form_.vector,
-                                   {.has_f16_arithmetic = form_.has_f16_arithmetic});
+        text += glsl_vector_access(static_cast<DType>(type), form_.vector);
       }
     }
     return text;

@@ -27,7 +27,6 @@ struct RowForm {
   int kept_rank = 1;     ///< Axes by which rows are found; may be 0.
   int row_rank = 1;      ///< Axes of a row; may be 0.
   bool is_wide = false;
-  bool has_f16_arithmetic = false;
   std::array<RowAccess, kMostExpressionInputs> access{};
 };
 
