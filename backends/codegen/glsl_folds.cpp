@@ -91,6 +91,17 @@ std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const st
                            : fmt::format("{} {} {}", a, sign, b);
 }
 
+std::string_view glsl_row_threads() noexcept {
+  return R"(
+bool has_full_subgroups() { return gl_NumSubgroups * gl_SubgroupSize == gl_WorkGroupSize.x; }
+int row_thread() {
+  return has_full_subgroups() ? int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)
+                              : int(THREAD);
+}
+int row_width(int lanes) { return has_full_subgroups() ? min(lanes, int(gl_SubgroupSize)) : 1; }
+)";
+}
+
 std::string glsl_of_lane(std::string_view type) {
   return fmt::format(
       "{0} of_lane({0} x, uint bits) {{\nreturn {1};\n}}\n", type, exchanged(type, "x", "bits"));

@@ -19,6 +19,11 @@ namespace hearth {
                                          const std::string& a,
                                          const std::string& b);
 
+/// For rows that neighbours in a workgroup share: `int row_thread()`, by which they are numbered,
+/// and `int row_width(int lanes)`, how many of `lanes` meet by shuffles: 1 where subgroups are not
+/// full, which a device need not promise.
+[[nodiscard]] std::string_view glsl_row_threads() noexcept;
+
 /// `T of_lane(T x, uint bits)`: x of the subgroup's thread whose number differs in these bits.
 /// `type` is a type of GLSL.
 [[nodiscard]] std::string glsl_of_lane(std::string_view type);

@@ -204,19 +204,18 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.1 ? near : far, x);
 }
 )"},
-    // The far half of m_erf() (glsl_math_f32.hpp) nearly down to 0. Beyond 4 it goes on falling, to
-    // -infinity, and a NaN stays one.
+    // 1 - 2^polynomial nearly down to 0, of least relative error with the slope that erf has there;
+    // beyond 4 the polynomial goes on falling, to -infinity, and a NaN stays one.
     {"q_erf",
      R"(float q_erf(float x) {
   const float t = abs(x);
-  const float s = t * t;
-  float far = -2.493748440e-05 * t + 5.528365934e-04;
-  far = far * s + (-5.603376150e-03 * t + 3.499202273e-02);
-  far = far * t - 1.540479136e-01;
-  far = far * t - 9.158901671e-01;
-  far = far * t - 1.857001162e-01;
-  far = far * t - 1.442695041e+00 * t;
-  return m_copy_sign(t < 0.01 ? 1.12837917 * t : 1.0 - exp2(far), x);
+  float far = -1.97596766e-05 * t - 2.90754886e-03;
+  far = far * t + 2.96609815e-02;
+  far = far * t - 1.48851154e-01;
+  far = far * t - 9.18396747e-01;
+  far = far * t - 1.6279069;
+  far = far * t;
+  return m_copy_sign(t < 0.008 ? 1.12837917 * t : 1.0 - exp2(far), x);
 }
 )"},
 };

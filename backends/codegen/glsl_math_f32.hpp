@@ -13,10 +13,16 @@ inline constexpr std::string_view kBasicF32 = R"(
 #define M_INF uintBitsToFloat(0x7f800000u)
 #define M_NAN uintBitsToFloat(0x7fc00000u)
 bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
-// Of a magnitude, which has no sign.
+// Of a magnitude, which has no sign. LLVM 15 gets masks wrong on CPUs with AVX-512.
+#ifdef CONVERTS_F16
 float m_copy_sign(float magnitude, float x) {
   return uintBitsToFloat(floatBitsToUint(magnitude) ^ (floatBitsToUint(x) & 0x80000000u));
 }
+#else
+float m_copy_sign(float magnitude, float x) {
+  return floatBitsToUint(x) >= 0x80000000u ? -magnitude : magnitude;
+}
+#endif
 )";
 
 // One Newton step on what the driver gives, which may be 2.5 units off; near the ends of the range
@@ -53,8 +59,6 @@ float m_sqrt(float x) {
 }
 )";
 
-// The square of e^(x/2), which is in the normal range, so that results outside of it come out
-// right.
 inline constexpr std::string_view kExpF32 = R"(
 // e^r for |r| <= 0.35.
 float m_exp_near(float r) {
@@ -74,12 +78,11 @@ float m_scale(float x, int n) {
   return all_of_it;
 }
 float m_exp(float x) {
-  const float c = 0.5 * (x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x);
+  const float c = x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x;
   precise const float shifted = c * 1.44269504088896341 + 12582912.0;
   precise const float n = shifted - 12582912.0;
   precise const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
-  const uint root = floatBitsToUint(m_exp_near(r)) + (floatBitsToUint(shifted) << 23);
-  precise const float y = uintBitsToFloat(root) * uintBitsToFloat(root);
+  const float y = m_scale(m_exp_near(r), floatBitsToInt(shifted) - 0x4b400000);
   return is_nan(x) ? x : y;
 }
 )";

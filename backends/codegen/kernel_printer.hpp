@@ -4,6 +4,7 @@
 // Functions by name, which the text of the language defines (glsl_library.hpp):
 //   m_exp(x), ...                     elementary functions, overloaded for float and double
 //   q_exp(x), ...                     the same for results that are rounded to 16 bits at once
+//   q_div_by(a, b)                    so, where b is one number for all elements
 //   min_f32(a, b), pow_i32(a, b), ...     what has rules of its own (numerics.md)
 //   i32_of_f32(x), ...                conversions that stop at the ends of a type, or round
 //   philox_word(cache, seed, counter, place)

@@ -69,7 +69,13 @@ void CompilePool::add_thread(Body body) {
 
 void CompilePool::prepare() {
   try {
-    add_thread([maker = maker_, has_ended = has_ended_] { maker->prepare(*has_ended); });
+    add_thread([maker = maker_, has_ended = has_ended_] {
+      try {
+        maker->prepare(*has_ended);
+      } catch (const std::exception&) {
+        // Out of memory, say: what is not there is made where it is asked for.
+      }
+    });
   } catch (const std::exception&) {
     // Without a thread they are made where they are asked for.
   }

@@ -1,8 +1,8 @@
-// Threads that make pipelines while the device goes on. They start with the first job. Owned by
-// the store of shaders. Threads: owner only. Invariants: (1) a job is made once, by a thread of the
-// pool or by the owner who will not wait for its turn; (2) the end of the pool waits for jobs that
-// have begun, and no longer than a deadline: a thread in a driver that does not come back is left
-// behind, with all that it uses.
+// Threads that make pipelines while the device goes on. They start with the first job, but for the
+// one that prepares. Owned by the store of shaders. Threads: owner only. Invariants: (1) a job is
+// made once, by a thread of the pool or by the owner who will not wait for its turn; (2) the end of
+// the pool waits for jobs that have begun, and no longer than a deadline: a thread in a driver that
+// does not come back is left behind, with all that it uses.
 #pragma once
 
 #include <atomic>

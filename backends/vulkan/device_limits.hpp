@@ -13,19 +13,22 @@ struct DeviceLimits {
   bool is_cpu = false;                     ///< A software driver: few threads, cheap loops.
   bool has_f64 = false;                    ///< Doubles in shaders.
   bool has_f16_arithmetic = false;         ///< float16_t values in shaders.
-  bool has_cooperative_matrix = false;     ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
-  bool has_cooperative_bf16 = false;       ///< The same by KHR, with bfloat16 factors.
-  bool emulates_matrix_units = false;      ///< Runs their kernels without them: see product.cpp.
-  std::uint32_t timestamp_bits = 0;        ///< Of the compute queue; 0: it has none.
-  double timestamp_ns = 1;                 ///< What one of their ticks is.
-  int multiprocessors = 1;                 ///< About how many workgroups run at a time.
+  bool is_exact_f16 = false;  ///< It can round them to nearest even, and keep the smallest.
+  bool has_cooperative_matrix = false;  ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
+  bool has_cooperative_bf16 = false;    ///< The same by KHR, with bfloat16 factors.
+  bool emulates_matrix_units = false;   ///< Runs their kernels without them: see product.cpp.
+  std::uint32_t timestamp_bits = 0;     ///< Of the compute queue; 0: it has none.
+  double timestamp_ns = 1;              ///< What one of their ticks is.
+  int multiprocessors = 1;              ///< About how many workgroups run at a time.
   /// Multiplications from which on a product's sizes become part of its text: 4 to 33 % faster on
   /// an H200, and a shader for each size.
   double baked_from = 0x1p33;
   int only_tile = -1;  ///< For measurements: the number of the tile that products take.
 
   /// Whether conversions of f16 are the hardware's; those of a driver in software are ours.
-  [[nodiscard]] bool converts_f16() const noexcept { return has_f16_arithmetic && !is_cpu; }
+  [[nodiscard]] bool converts_f16() const noexcept {
+    return has_f16_arithmetic && is_exact_f16 && !is_cpu;
+  }
 };
 
 }  // namespace hearth::vulkan

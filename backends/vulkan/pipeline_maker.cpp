@@ -62,7 +62,8 @@ void PipelineMaker::load() {
       pipelines = std::move(file).value();
       saved_size_ = pipelines.size();
     }
-    if (const auto file = read_checked_file(path_of_used(), kUsed); file.has_value()) {
+    path_of_used_ = folder_ / used_name();
+    if (const auto file = read_checked_file(path_of_used_, kUsed); file.has_value()) {
       used_before_.resize(std::min(file.value().size() / sizeof(Used), kMostPrepared));
       std::memcpy(used_before_.data(), file.value().data(), used_before_.size() * sizeof(Used));
     }
@@ -97,34 +98,44 @@ std::filesystem::path PipelineMaker::path_of(std::uint64_t hash) const {
 }
 
 // A program is its file: what another one uses is no use to it.
-std::filesystem::path PipelineMaker::path_of_used() const {
+std::string PipelineMaker::used_name() const {
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
-  return folder_ / fmt::format("{}-{:016x}.used", device_->fingerprint(), xxh64(bytes_of(program)));
+  return fmt::format("{}-{:016x}.used", device_->fingerprint(), xxh64(bytes_of(program)));
 }
 
+// What this device used, and then what was used before: a program may open several, for several
+// purposes.
 Status PipelineMaker::save_used() {
   std::vector<Used> used;
   {
     const MutexLock lock(mutex_);
-    used.assign(used_.begin(),
-                used_.begin() + static_cast<std::ptrdiff_t>(std::min(used_.size(), kMostPrepared)));
+    used = used_;
   }
-  if (folder_.empty() || used.empty() || used == used_before_) {
+  if (folder_.empty() || used.empty()) {
+    return {};
+  }
+  for (const Used& before : used_before_) {
+    if (std::ranges::find(used, before) == used.end()) {
+      used.push_back(before);
+    }
+  }
+  used.resize(std::min(used.size(), kMostPrepared));
+  if (used == used_before_) {
     return {};
   }
   HEARTH_TRY_STATUS(make_folder(folder_));
-  return write_checked_file(path_of_used(), kUsed, std::as_bytes(std::span(used)));
+  return write_checked_file(path_of_used_, kUsed, std::as_bytes(std::span(used)));
 }
 
-// Two processes that save at the same time write the same bytes.
+// Of modules two processes that save at the same time write the same bytes.
 Status PipelineMaker::save() {
-  HEARTH_TRY_STATUS(save_used());
+  Status used = save_used();  // the rest is worth more
   std::unordered_map<std::uint64_t, SpirvModule> modules;
   {
     const MutexLock lock(mutex_);
     if (folder_.empty() || !has_new_pipelines_) {
-      return {};
+      return used;
     }
     modules.swap(unsaved_);
     has_new_pipelines_ = false;
@@ -146,7 +157,7 @@ Status PipelineMaker::save() {
       saved_size_ = size;
     }
   }
-  return {};
+  return used;
 }
 
 // A file that is damaged counts as none.

@@ -26,7 +26,7 @@ namespace hearth::vulkan {
 struct ShaderCounts {
   std::uint64_t pipelines = 0;  ///< That this process made.
   std::uint64_t compiled = 0;   ///< Of these, from a text that was on no disk.
-  std::uint64_t prepared = 0;   ///< Of these, before they were asked for.
+  std::uint64_t prepared = 0;   ///< Of these, by prepare().
 };
 
 class PipelineMaker final {
@@ -47,7 +47,7 @@ class PipelineMaker final {
       HEARTH_EXCLUDES(mutex_);
   /// The pipeline of a text, if prepare() has made it; else null.
   [[nodiscard]] VkPipeline find_prepared(const std::string& text) HEARTH_EXCLUDES(mutex_);
-  /// Makes what this program used when it ran last, until `has_ended`. What cannot be made is left
+  /// Makes what this program used in earlier runs, until `has_ended`. What cannot be made is left
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
@@ -68,7 +68,7 @@ class PipelineMaker final {
   void load();
   [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
   [[nodiscard]] Status save_used() HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] std::filesystem::path path_of_used() const;
+  [[nodiscard]] std::string used_name() const;
   [[nodiscard]] std::optional<SpirvModule> module_on_disk(std::uint64_t hash) const;
   /// From the words of a module, as it lies on disk.
   [[nodiscard]] Result<VkPipeline> pipeline_of(SpirvModule words, bool is_bf16)
@@ -89,8 +89,9 @@ class PipelineMaker final {
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);
   bool has_new_pipelines_ HEARTH_GUARDED_BY(mutex_) = false;
   std::vector<Used> used_ HEARTH_GUARDED_BY(mutex_);  ///< In the order of their first use.
-  std::vector<Used> used_before_;                     ///< When this program ran last.
-  /// That nobody has asked for, by the hash of their text.
+  std::vector<Used> used_before_;  ///< By earlier runs of this program, the last one's first.
+  std::filesystem::path path_of_used_;
+  /// By the hash of their text.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
   std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
   std::vector<std::uint64_t> failing_;

@@ -232,19 +232,24 @@ bool VulkanDevice::has_extension(std::string_view extension) const {
 }
 
 void VulkanDevice::read_limits() {
+  VkPhysicalDeviceVulkan12Properties twelve{};
+  twelve.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
   VkPhysicalDeviceVulkan11Properties eleven{};
   eleven.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &eleven;
+  eleven.pNext = &twelve;
   VkPhysicalDeviceShaderSMBuiltinsPropertiesNV builtins{};
   builtins.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
   if (has_extension(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
-    eleven.pNext = &builtins;
+    twelve.pNext = &builtins;
   }
   instance_->api().vkGetPhysicalDeviceProperties2(physical_.handle, &properties);
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   limits_.subgroup_size = eleven.subgroupSize;
+  limits_.is_exact_f16 = twelve.shaderRoundingModeRTEFloat16 != VK_FALSE &&
+                         twelve.shaderDenormPreserveFloat16 != VK_FALSE;
   limits_.shared_bytes = limits.maxComputeSharedMemorySize;
   limits_.most_group_threads =
       std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);

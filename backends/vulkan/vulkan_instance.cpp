@@ -37,7 +37,19 @@ std::string lack_of(const InstanceApi& api, VkPhysicalDevice device, std::uint32
       std::pair{features.features.shaderInt16, "shaderInt16"},
       std::pair{features.features.shaderInt64, "shaderInt64"},
   };
+  VkPhysicalDeviceVulkan11Properties subgroups{};
+  subgroups.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &subgroups;
+  api.vkGetPhysicalDeviceProperties2(device, &properties);
+  constexpr VkSubgroupFeatureFlags kSubgroups =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+      VK_SUBGROUP_FEATURE_BALLOT_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
   std::string missing;
+  if ((subgroups.subgroupSupportedOperations & kSubgroups) != kSubgroups) {
+    missing = "arithmetic, ballots and shuffles of subgroups";
+  }
   for (const auto& [has, name] : needed) {
     if (has == VK_FALSE) {
       missing += missing.empty() ? name : fmt::format(", {}", name);

@@ -96,7 +96,7 @@ class Tape final : public RefCounted<Tape> {
   /// Before the op's input references are given away: saves what its gradient needs of them.
   /// `layer`: the path of its record where none of its inputs has one.
   void will_record(const detail::Submission& submission, PathId layer = {});
-  /// The op was refused: it leaves no trace.
+  /// The op was refused, and leaves no node.
   void did_not_record();
   /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
   void did_record(std::span<Tensor> results);

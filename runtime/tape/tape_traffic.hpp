@@ -1,11 +1,12 @@
 // Values that a tape does not keep since computing them again costs less than writing them and
-// reading them back: large ones, made by few elementwise ops from what is kept anyway, and is not
-// more to read than what is saved. A GELU or a SiLU keeps its argument alone, a norm its centred
-// rows. In the backward pass the ops that make them again stand in the kernel of those that use
-// them, so that nothing is written there either. Private to runtime. Threads: the tape's owner.
-// Invariant: what a dropped value is made of is there for each of its users, as long as the sweep
-// has not passed them: a leaf, a value that is held for it or for an earlier one, or one that can
-// be made again from such. Saved values do not count: gradients give away those that they use.
+// reading them back: large ones, made by few elementwise ops from what is kept anyway. Of what has
+// to be read for it one value's worth counts nothing; more does. A GELU or a SiLU keeps its
+// argument alone, a norm its centred rows. In the backward pass the ops that make them again stand
+// in the kernel of those that use them, so that nothing is written there either. Private to
+// runtime. Threads: the tape's owner. Invariant: what a dropped value is made of is there for each
+// of its users, as long as the sweep has not passed them: a leaf, a value that is held for it or
+// for an earlier one, or one that can be made again from such. Saved values do not count: gradients
+// give away those that they use.
 #pragma once
 
 #include <cstddef>

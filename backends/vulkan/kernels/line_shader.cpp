@@ -4,8 +4,9 @@
 // that fit are read once into registers (KEPT loads of a thread); longer ones are read twice, the
 // first time with a running maximum by which the sum is scaled. Where long lines are too few to
 // fill the device, several workgroups share one: a first dispatch leaves each one's maximum and sum
-// in scratch, a second one folds them and writes. Lanes of a row meet by shuffles and then, those
-// of columns alone, in shared memory, in a fixed order.
+// in scratch, a second one folds them and writes. Lanes of a row meet by shuffles, and the
+// subgroups of a longer one in shared memory; those of columns in shared memory alone. All in a
+// fixed order.
 #include "line_shader.hpp"
 
 #include "backends/vulkan/error_cells.hpp"
@@ -60,7 +61,7 @@ void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
 #else
 #define FOLD(NAME, OP) \
 void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
-  const int width = min(p.lanes, int(gl_SubgroupSize)); \
+  const int width = row_width(p.lanes); \
   for (int d = width / 2; d > 0; d /= 2) { \
     s[0] = OP(s[0], of_lane(s[0], uint(d))); \
   } \
@@ -120,7 +121,7 @@ constexpr std::string_view kPlace = R"(
   const int lane = thread / lines;
   const int lane_step = lines;
 #else
-  const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);
+  const int thread = row_thread();
   const int line = thread / p.lanes;
   const int lane = thread % p.lanes;
   const int lane_step = 1;
@@ -382,6 +383,7 @@ std::string shader_text(const LineCall& call,
   text += has_loss ? glsl_fail() : "";
   text += plan.lines.glsl_places("line", plan.wide);
   text += glsl_pack("e", call.dtype, plan.pack, plan.wide);
+  text += glsl_row_threads();
   text += glsl_of_lane(glsl_value_type(call.dtype));
   text += kFolds;
   text += kSums;

@@ -33,7 +33,8 @@ std::string unpacked(DType dtype, std::int64_t j) {
   }
 }
 
-// The statements that put element j into the words w[], which are 0.
+// The statements that put element j into the words w[], which are 0; of 16 bits an even one brings
+// the next one along.
 std::string packed(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:

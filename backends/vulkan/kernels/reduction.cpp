@@ -149,7 +149,7 @@ void main() {
   const int lane = thread / lines;
   const int lane_step = lines;
 #else
-  const int thread = int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID);
+  const int thread = row_thread();
   const int line = thread / p.lanes;
   const int lane = thread % p.lanes;
 #endif
@@ -202,7 +202,7 @@ void main() {
     }
   }
 #else
-  const int width = min(p.lanes, int(gl_SubgroupSize));
+  const int width = row_width(p.lanes);
   for (int d = width / 2; d > 0; d /= 2) {
     best[0] = join(best[0], part_of_lane(best[0], uint(d)));
   }
@@ -279,6 +279,7 @@ std::string shader_text(const Reduction& what,
   }
   const std::string_view value = glsl_value_type(what.dtype);
   const std::string_view place = plan.wide ? "int64_t" : "int";
+  text += glsl_row_threads();
   text += glsl_of_lane(value);
   text += what.has_place && place != value ? glsl_of_lane(place) : "";
   text += plan.kept.glsl_places("kept", plan.wide);
