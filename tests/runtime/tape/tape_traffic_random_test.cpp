@@ -132,13 +132,20 @@ class RandomFormula final {
   Generator* dropped_;
 };
 
+/// While it lives, values of 64 bytes are worth a thought.
+class SmallLimits final {
+ public:
+  SmallLimits() : before_(detail::exchange_traffic_limits({.least_host_bytes = 64})) {}
+  SmallLimits(const SmallLimits&) = delete;
+  SmallLimits& operator=(const SmallLimits&) = delete;
+  ~SmallLimits() { (void)detail::exchange_traffic_limits(before_); }
+
+ private:
+  detail::TrafficLimits before_;
+};
+
 class TapeTrafficOfAll : public ::testing::Test {
  protected:
-  TapeTrafficOfAll()
-      : before_(detail::exchange_traffic_limits({.least_host_bytes = 64})),
-        runtime_({.devices = {{.name = "cpu:0"}}, .deterministic = true}) {}
-  ~TapeTrafficOfAll() override { (void)detail::exchange_traffic_limits(before_); }
-
   [[nodiscard]] Device device() const { return runtime_.device("cpu:0"); }
 
   [[nodiscard]] std::vector<std::vector<std::byte>> gradients(std::uint64_t seed) const {
@@ -161,8 +168,8 @@ class TapeTrafficOfAll : public ::testing::Test {
   }
 
  private:
-  detail::TrafficLimits before_;
-  Runtime runtime_;
+  SmallLimits limits_;
+  Runtime runtime_{RuntimeOptions{.devices = {{.name = "cpu:0"}}, .deterministic = true}};
 };
 
 class TapeTrafficRandom : public TapeTrafficOfAll, public ::testing::WithParamInterface<int> {};
