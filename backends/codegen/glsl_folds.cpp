@@ -115,34 +115,44 @@ std::string glsl_join_name(FoldOp op, DType type) {
 std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
   const std::string_view held = glsl_compute_type(type);
   const std::string join = glsl_join_name(op, type);
-  if (row_threads < threads) {
-    return fmt::format("{0} {1}({0} x) {{\n{2}return x;\n}}\n",
-                       held,
-                       join,
-                       butterfly(op, type, fmt::format("{}u", row_threads)));
-  }
-  // Within subgroups, then the subgroups' values in each of them. No subgroup has fewer than four
-  // threads.
-  return fmt::format(
+  const std::string part = fmt::format("{}_parts[i]", join);
+  // One thread's value after another where subgroups are not full.
+  std::string text = fmt::format(
       "shared {0} {1}_parts[{2}];\n"
       "{0} {1}({0} x) {{\n"
-      "{3}"
-      "if (gl_NumSubgroups > 1u) {{\n"
+      "if (!has_full_subgroups()) {{\n"
+      "const uint first = uint(THREAD) / {3}u * {3}u;\n"
       "barrier();\n"
-      "if (gl_SubgroupInvocationID == 0u) {{\n{1}_parts[gl_SubgroupID] = x;\n}}\n"
+      "{1}_parts[THREAD] = x;\n"
       "barrier();\n"
-      "x = {4};\n"
-      "for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += gl_SubgroupSize) {{\n"
-      "x = {5};\n}}\n"
-      "{3}"
-      "}}\n"
+      "x = {1}_parts[first];\n"
+      "for (uint i = first + 1u; i < first + {3}u; ++i) {{\nx = {4};\n}}\n"
       "return x;\n}}\n",
       held,
       join,
-      threads / 4 > 0 ? threads / 4 : 1,
-      butterfly(op, type, "gl_SubgroupSize"),
-      glsl_fold_start(op, type),
-      glsl_fold_step(op, type, "x", fmt::format("{}_parts[i]", join)));
+      threads,
+      row_threads,
+      glsl_fold_step(op, type, "x", part));
+  if (row_threads < threads) {
+    return text + butterfly(op, type, fmt::format("{}u", row_threads)) + "return x;\n}\n";
+  }
+  // Within subgroups, then the subgroups' values in each of them.
+  return text + fmt::format(
+                    "{0}"
+                    "if (gl_NumSubgroups > 1u) {{\n"
+                    "barrier();\n"
+                    "if (gl_SubgroupInvocationID == 0u) {{\n{1}_parts[gl_SubgroupID] = x;\n}}\n"
+                    "barrier();\n"
+                    "x = {2};\n"
+                    "for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += "
+                    "gl_SubgroupSize) {{\nx = {3};\n}}\n"
+                    "{0}"
+                    "}}\n"
+                    "return x;\n}}\n",
+                    butterfly(op, type, "gl_SubgroupSize"),
+                    join,
+                    glsl_fold_start(op, type),
+                    glsl_fold_step(op, type, "x", part));
 }
 
 }  // namespace hearth

@@ -1,7 +1,7 @@
 // Folds of rows in shaders: one value from those of the threads that share a row. Text, behind the
 // prelude. Pure. Threads: any.
-// Threads are known by `thread`, the number in the workgroup by subgroups, so that neighbours in it
-// share a subgroup. Every thread has to call, and all get the same bits.
+// Threads are known by row_thread(), the number in the workgroup by subgroups, so that neighbours
+// in it share a subgroup. Every thread has to call, and all get the same bits.
 #pragma once
 
 #include <string>
@@ -28,8 +28,9 @@ namespace hearth {
 /// `type` is a type of GLSL.
 [[nodiscard]] std::string glsl_of_lane(std::string_view type);
 
-/// `T join_max_f32(T x)`: folds over `row_threads` neighbours, a power of two, none of which lies
-/// in another subgroup; or, where row_threads is the workgroup, over all its threads.
+/// `T join_max_f32(T x)`: folds over `row_threads` neighbours by row_thread(), a power of two, none
+/// of which lies in another subgroup; or, where row_threads is the workgroup, over all its threads.
+/// Stands behind glsl_row_threads().
 [[nodiscard]] std::string glsl_join(FoldOp op, DType type, int row_threads, int threads);
 [[nodiscard]] std::string glsl_join_name(FoldOp op, DType type);
 

@@ -42,6 +42,7 @@ class RowsText {
     text += find_function("find_element", "INDEX col", form_.kept_rank, form_.row_rank);
     text += glsl_philox_caches(printer_.philox_caches());
     text += glsl_math(printer_.math());
+    text += glsl_row_threads();
     return text + glsl_library(main + joins_) + joins_ + main;
   }
 
@@ -163,7 +164,7 @@ class RowsText {
   [[nodiscard]] std::string main_function() {
     std::string text = fmt::format(
         "void main() {{\n"
-        "const uint thread = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;\n"
+        "const uint thread = uint(row_thread());\n"
         "const uint lane = thread & {}u;\n"
         "const INDEX wanted = INDEX(GROUP) * {} + INDEX(thread / {}u);\n"
         "const bool is_row = wanted < p.rows;\n"

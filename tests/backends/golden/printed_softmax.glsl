@@ -1,5 +1,5 @@
 void main() {
-const uint thread = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID;
+const uint thread = uint(row_thread());
 const uint lane = thread & 127u;
 const INDEX wanted = INDEX(GROUP) * 1 + INDEX(thread / 128u);
 const bool is_row = wanted < p.rows;
