@@ -1,5 +1,7 @@
 #include "kernel_scalar.hpp"
 
+#include <hearth/streams/kernel/op_expression.hpp>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -162,24 +164,12 @@ std::int64_t saturated(double value, DType type) {
 
 }  // namespace
 
-// Rounded toward zero, and its last bit set when something was lost.
-float sticky(double value) noexcept {
-  auto near = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(near) == value) {
-    return near;
-  }
-  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
-    near = std::nextafter(near, 0.0F);
-  }
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
-}
-
 double rounded(double value, DType type) noexcept {
   switch (type) {
     case DType::f16:
-      return static_cast<double>(static_cast<float>(f16(sticky(value))));
+      return static_cast<double>(static_cast<float>(f16(sticky_f32(value))));
     case DType::bf16:
-      return static_cast<double>(static_cast<float>(bf16(sticky(value))));
+      return static_cast<double>(static_cast<float>(bf16(sticky_f32(value))));
     case DType::f32:
       return static_cast<double>(static_cast<float>(value));
     default:

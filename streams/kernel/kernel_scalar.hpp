@@ -19,8 +19,6 @@ struct KernelScalar {
   std::int64_t integer = 0;
 };
 
-/// An f32 on the way to 16 bits: the second rounding decides as if it saw the whole value.
-[[nodiscard]] float sticky(double value) noexcept;
 /// The nearest f32, f64, f16 or bf16, ties to even, in one rounding.
 [[nodiscard]] double rounded(double value, DType type) noexcept;
 /// The value modulo 2^bits of an integer type.

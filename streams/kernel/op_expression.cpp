@@ -1,8 +1,8 @@
 #include <hearth/streams/kernel/op_expression.hpp>
 
-#include "kernel_scalar.hpp"
-
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include <fmt/format.h>
@@ -49,9 +49,9 @@ Parameters fill_parameters(const OpView& op, DType dtype) {
   if (!is_float(dtype)) {
     return {{DType::i64, value}};
   }
-  return {real(
-      compute_type(dtype) != dtype ? static_cast<double>(detail::sticky(value.real)) : value.real,
-      dtype)};
+  return {
+      real(compute_type(dtype) != dtype ? static_cast<double>(sticky_f32(value.real)) : value.real,
+           dtype)};
 }
 
 // Floats count in f64, integers in i64, as the reference does: a sum of steps would drift.
@@ -368,6 +368,17 @@ bool has_immediate(const OpView& op) {
 
 bool has_expression(OpKind kind) noexcept {
   return row_of(kind) != nullptr;
+}
+
+float sticky_f32(double value) noexcept {
+  auto near = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(near) == value) {
+    return near;
+  }
+  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
+    near = std::nextafter(near, 0.0F);
+  }
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
 }
 
 Parameters op_parameters(const OpView& op, DType dtype) {

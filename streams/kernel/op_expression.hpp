@@ -28,6 +28,9 @@ struct KernelParameter {
   DType type = DType::f32;
   ScalarAttributes value = {};
 };
+/// An f32 on the way to f16 or bf16: rounded toward zero, with its last bit set when something was
+/// lost, so that the second rounding decides as if it saw the whole value.
+[[nodiscard]] float sticky_f32(double value) noexcept;
 /// The parameters of an op in the order of its kernel. `dtype` is that of its first result, and for
 /// comparisons that of its inputs.
 [[nodiscard]] std::vector<KernelParameter> op_parameters(const OpView& op, DType dtype);

@@ -327,18 +327,6 @@ void add_scalars(ParameterBlock& to, const KernelCall& call) {
   }
 }
 
-// On the way to 16 bits: rounded toward zero, with the last bit set when something was lost.
-float sticky(double value) noexcept {
-  auto near = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(near) == value) {
-    return near;
-  }
-  if (std::fabs(static_cast<double>(near)) > std::fabs(value)) {
-    near = std::nextafter(near, 0.0F);
-  }
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(near) | 1U);
-}
-
 }  // namespace
 
 void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) noexcept {
@@ -350,10 +338,10 @@ void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) n
       to.add(value.real);
       break;
     case DType::f16:
-      to.add(static_cast<float>(f16(sticky(value.real))));
+      to.add(static_cast<float>(f16(sticky_f32(value.real))));
       break;
     case DType::bf16:
-      to.add(static_cast<float>(bf16(sticky(value.real))));
+      to.add(static_cast<float>(bf16(sticky_f32(value.real))));
       break;
     case DType::i64:
       to.add(value.integer);
