@@ -2,6 +2,8 @@
 // run and carries the reason; the stream goes on. What has begun: limits_whole_test.cpp.
 #include "limits_ways.hpp"
 
+#include <hearth/runtime/autodiff.hpp>
+
 namespace hearth {
 namespace {
 
@@ -211,6 +213,34 @@ TEST(Limits, AFullStreamThrowsAtAStop) {
     }
     stopper->join();
     client.held.let_go();
+  });
+}
+
+TEST(Limits, AnOpThatAFullStreamRefusesKeepsNothingForItsGradient) {
+  stepped([](const World& world) {
+    HeldClient client(world);
+    const auto loss = [&](const std::vector<Tensor>& in) {
+      {
+        const Tensor operand = in[0] * 2.0;
+        client.stream.set_limits({.deadline = Deadline::in(5ms)});
+        std::vector<Tensor> kept;
+        EXPECT_THROW(
+            {
+              while (kept.size() < 10'000) {
+                kept.push_back(zeros(world.device, {1}));
+              }
+            },
+            DeadlineExceeded);
+        EXPECT_THROW(kept.push_back(square(operand)), DeadlineExceeded);
+      }
+      client.held.let_go();
+      client.stream.set_limits({.deadline = Deadline::in(1s)});
+      world.device.sync();
+      EXPECT_EQ(live_tensors(world.device), 2) << "x, and what held the stream";
+      return sum(square(in[0]));
+    };
+    const Tensor x = full(world.device, {2}, 3.0F);
+    EXPECT_THAT(grad(loss, std::vector<Tensor>{x}).front().to_vector<float>(), ElementsAre(6, 6));
   });
 }
 
