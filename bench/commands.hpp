@@ -11,6 +11,8 @@ namespace hearth::bench {
 int bisect_command(int argc, char** argv);
 /// `hearth-bench explain NAME|FILE`: which kernels a program's ops become, and why each ends.
 int explain_command(int argc, char** argv);
+/// `hearth-bench peaks DEVICE...`: what devices reach at most, measured now and kept.
+int peaks_command(int argc, char** argv);
 /// `hearth-bench replay FILE`: runs a recording again and prints how what it reads differs.
 int replay_command(int argc, char** argv);
 /// `hearth-bench memory FILE|EXAMPLE --out FILE.svg`: draws who holds memory.

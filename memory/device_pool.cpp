@@ -16,6 +16,8 @@ constexpr std::int64_t kLongestPageBytes = std::int64_t{1} << 40;
 std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
   return budget_bytes < kLongestPageBytes / 16 ? budget_bytes * 16 : kLongestPageBytes;
 }
+// All early pages together take so small a part of the budget, times the number of heaps.
+constexpr std::int64_t kEarlyPart = 256;
 constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
 // A hole in the middle costs less than what this is for: taking and giving memory in every step.
 constexpr std::int64_t kLeastSlackBytes = std::int64_t{256} << 10;
@@ -41,6 +43,12 @@ DevicePool::DevicePool(PageProvider& provider, PoolOptions options)
              detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_}} {
   counts_.budget_bytes = options_.budget_bytes;
+  // What the provider does not give now is asked for again when it is needed.
+  const std::int64_t early_bytes = provider.early_page_bytes();
+  const bool has_room = early_bytes <= options_.budget_bytes / kEarlyPart;
+  for (std::uint32_t heap = 0; early_bytes > 0 && has_room && heap < kHeapCount; ++heap) {
+    static_cast<void>(add_page(heap, early_bytes));
+  }
 }
 
 DevicePool::~DevicePool() {

@@ -1,4 +1,6 @@
 // The memory of one device: blocks for all its lanes, cut from pages that stay mapped until trim().
+// Each heap has a first page from the beginning where the provider says that this pays
+// (early_page_bytes) and the budget is 256 times as large.
 // Owned by the device actor, driven by the holder of its token: no locks.
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
 // exclusive blocks and temporaries share a page only when the budget leaves no other place; (6) no

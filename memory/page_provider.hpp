@@ -63,6 +63,9 @@ class PageProvider {
     return Error{.code = ErrorCode::unsupported, .text = "pages of this device have no gaps"};
   }
   [[nodiscard]] virtual std::int64_t alignment_bytes() const noexcept = 0;
+  /// Pages of this size are worth having before anybody asks for them, since a driver takes as long
+  /// for one as a step of a small model takes. 0: they are not.
+  [[nodiscard]] virtual std::int64_t early_page_bytes() const noexcept { return 0; }
 };
 
 }  // namespace hearth

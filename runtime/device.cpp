@@ -96,6 +96,17 @@ void Device::sync(std::chrono::nanoseconds limit, SourceLoc loc) const {
   sync_later(loc).get({.deadline = Deadline::in(limit)});
 }
 
+std::string DevicePeaks::to_string() const {
+  return fmt::format("copies {:.1f} GB/s, adds {:.1f} G numbers/s, {:.1f} additions a byte",
+                     copy_bytes_per_second / 1e9,
+                     additions_per_second / 1e9,
+                     additions_per_byte());
+}
+
+std::optional<DevicePeaks> Device::peaks() const {
+  return endpoint().peaks();
+}
+
 bool Device::is_lost() const {
   return endpoint().is_lost();
 }

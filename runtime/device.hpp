@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,19 @@ struct MemoryStatistics {
   std::int64_t in_place_count = 0;  ///< outputs that took the bytes of a last-used input
   std::int64_t live_tensor_count = 0;
   double fragmentation = 0;  ///< 1 - largest free / free
+};
+
+/// What a device reaches at most.
+struct DevicePeaks {
+  double copy_bytes_per_second = 0;  ///< Bytes that a copy reads; it writes as many.
+  double additions_per_second = 0;   ///< Of f32, in one kernel, where nothing waits for memory.
+
+  /// How many additions take as long as one byte that is written and read back.
+  [[nodiscard]] double additions_per_byte() const noexcept {
+    return additions_per_second / copy_bytes_per_second;
+  }
+  /// "copies 12.3 GB/s, adds 45.6 G numbers/s, 3.7 additions a byte"
+  [[nodiscard]] std::string to_string() const;
 };
 
 /// What an actor has done so far. Counts.
@@ -121,6 +135,11 @@ class Device {
   /// memory ran out.
   [[nodiscard]] Explanation take_explanation(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] DeviceStatistics statistics(SourceLoc loc = SourceLoc::current()) const;
+  /// What was measured of it, now or in an earlier run: a tape decides by that which values it
+  /// makes again instead of keeping them. A cpu device measures itself when it is opened for the
+  /// first time on a machine; other devices by Runtime::measure_peaks(). Empty: nothing was, or the
+  /// runtime is deterministic; tapes go by estimates then.
+  [[nodiscard]] std::optional<DevicePeaks> peaks() const;
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with
   /// device_lost, until restart().
   [[nodiscard]] bool is_lost() const;

@@ -1,5 +1,6 @@
 #include <hearth/runtime/runtime.hpp>
 
+#include <algorithm>
 #include <array>
 #include <new>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "runtime/device/backend_factory.hpp"
 #include "runtime/device/device_actor.hpp"
 #include "runtime/device/device_list.hpp"
+#include "runtime/device/device_peaks.hpp"
 #include "runtime/device/logged_memory.hpp"
 
 namespace hearth {
@@ -73,6 +75,19 @@ void save_trace(const Device& device, const std::string& file) {
   }
 }
 
+/// Cores of the cpu devices that the program asked for, each once.
+std::vector<int> cpu_cores_of(const DeviceList& list) {
+  std::vector<int> cores;
+  for (std::size_t i = 0; i < list.listed_count; ++i) {
+    if (list.devices[i].name.starts_with("cpu:")) {
+      cores.insert(cores.end(), list.devices[i].cores.begin(), list.devices[i].cores.end());
+    }
+  }
+  std::ranges::sort(cores);
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
+  return cores;
+}
+
 std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
   const DeviceStatistics done = actor.statistics();
   return fmt::format(
@@ -97,6 +112,7 @@ struct Runtime::Impl {
     std::unique_ptr<OwnedThread> waiter_thread;
     std::shared_ptr<const void> witness;
     bool is_listed = true;  ///< By Runtime::devices().
+    PeakSubject measured = {};
   };
 
   ThreadExecutor threads;
@@ -111,6 +127,7 @@ struct Runtime::Impl {
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
   const detail::BackendFactory* backend_factory = nullptr;  // while the constructor runs
+  std::vector<int> cpu_cores;  ///< Of all listed cpu devices, which share the memory.
   bool has_async_sims = false;
   bool compiles_block = false;
   Fusion fusion = Fusion::on;
@@ -130,6 +147,9 @@ struct Runtime::Impl {
   [[nodiscard]] DeviceActorOptions options_of_actor(const DeviceOptions& options,
                                                     const std::string& name) const;
   [[nodiscard]] BackendRequest request_for(const DeviceOptions& options) const;
+  /// What is measured where the device's peaks are; nothing where they would say nothing.
+  [[nodiscard]] PeakSubject peak_subject_of(const DeviceOptions& options,
+                                            const BackendInfo& info) const;
   /// The thread that runs the actor's loop, which has begun when this returns.
   [[nodiscard]] std::unique_ptr<OwnedThread> start_thread(
       const DeviceOptions& options,
@@ -264,8 +284,30 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
       [endpoint, waiter] { waiter->thread_main(*endpoint); });
 }
 
-// Phases: the backend, which says what the device is; the endpoint and the actor; the actor's
-// thread, and one that waits for an asynchronous device; the watchdog's witness.
+// Cpu devices are measured together, as they work together: each has its part of what all reach.
+PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
+                                           const BackendInfo& info) const {
+  PeakSubject subject{.is_automatic = info.runs_inline,
+                      .most_bytes = options.memory_budget_bytes / 2};
+  if (!info.has_peaks || backend_factory->make) {
+    return subject;
+  }
+  BackendRequest request = request_for(options);
+  request.compiler = nullptr;
+  subject.description = info.description;
+  if (info.runs_inline && options.cores.size() < cpu_cores.size()) {
+    request.cores = cpu_cores;
+    subject.description += fmt::format(", beside others on {} cores in all", cpu_cores.size());
+    subject.part =
+        static_cast<double>(options.cores.size()) / static_cast<double>(cpu_cores.size());
+  }
+  subject.open = [request] { return make_backend(request); };
+  return subject;
+}
+
+// Phases: the backend, which says what the device is; the endpoint, and what is known of its speed;
+// the actor; the actor's thread, and one that waits for an asynchronous device; the watchdog's
+// witness.
 void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   require_new_name(options.name, loc);
   std::unique_ptr<Backend> backend = open_backend(options, loc);
@@ -276,6 +318,13 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   }
   auto endpoint = make_intrusive<DeviceEndpoint>(
       info.name, info.description, tables, unique_number(), info.runs_inline, options.cores);
+  PeakSubject measured = peak_subject_of(options, info);
+  if (fusion == Fusion::on && !tables->is_deterministic && !executor->is_manual() &&
+      !options.faults) {
+    if (const auto peaks = measured.known(tables->log)) {
+      endpoint->set_peaks(*peaks);
+    }
+  }
   DeviceActorOptions actor_options = options_of_actor(options, info.name);
   auto waiter = info.runs_inline ? nullptr : std::make_shared<CompletionWaiter>();
   actor_options.waiter = waiter;
@@ -301,7 +350,8 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
                        .thread = std::move(thread),
                        .waiter = std::move(waiter),
                        .waiter_thread = std::move(waiter_thread),
-                       .witness = std::move(witness)});
+                       .witness = std::move(witness),
+                       .measured = std::move(measured)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
@@ -374,6 +424,7 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
       ContinuationRunnerOptions{.shutdown_limit = options.shutdown_limit,
                                 .log = &impl_->tables->log});
   const DeviceList list = device_list(options, loc);
+  impl_->cpu_cores = cpu_cores_of(list);
   if (!list.choice.empty()) {
     impl_->tables->log.info(list.choice);
   }
@@ -474,6 +525,33 @@ std::vector<Device> Runtime::every_device() const {
     all.emplace_back(node.endpoint);
   }
   return all;
+}
+
+DevicePeaks Runtime::measure_peaks(const Device& device, SourceLoc loc) const {
+  const auto refuse = [&](ErrorCode code, std::string_view why) {
+    throw_error(Error{.code = code,
+                      .text = fmt::format("measure_peaks: {} {}", device.name(), why),
+                      .op = "measure_peaks",
+                      .device = device.name(),
+                      .location = loc});
+  };
+  const auto node = std::ranges::find_if(impl_->nodes, [&](const Impl::Node& each) {
+    return each.endpoint.get() == &device.endpoint();
+  });
+  if (node == impl_->nodes.end()) {
+    refuse(ErrorCode::invalid_argument, "is a device of another runtime");
+  }
+  if (!node->measured.open) {
+    refuse(ErrorCode::invalid_argument, "has no speed of its own: it checks others, or keeps time");
+  }
+  Result<DevicePeaks> peaks = node->measured.measure_now();
+  if (!peaks.has_value()) {
+    Error failed = peaks.error();
+    failed.location = loc;
+    throw_error(std::move(failed));
+  }
+  node->endpoint->set_peaks(peaks.value());
+  return peaks.value();
 }
 
 Executor& Runtime::executor() const noexcept {

@@ -104,7 +104,7 @@ struct AttributeField {
 /// nothing waits for memory: what decides whether recomputing beats keeping.
 struct ArithmeticWeight {
   float host;  ///< Vector units of a CPU.
-  float gpu;   ///< Where special functions have units of their own.
+  float gpu;   ///< Lanes of a GPU, whose own functions are not exact enough.
 };
 
 struct OpFacts {

@@ -84,7 +84,7 @@ CpuBackend::CpuBackend(CpuOptions options)
                                                  hearth::cpu::name(isa()),
                                                  blas_status().description),
                       .core_count = core_count,
-                      .computes = true};
+                      .has_peaks = true};
 }
 
 CpuBackend::~CpuBackend() = default;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <cinttypes>
 #include <cstdint>
@@ -101,6 +102,12 @@ BlasStatus probe() {
                             version,
                             openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
   }
+  const std::string_view core = openblas_get_corename();
+  if (!is_worthy_blas_core(core, machine_isa())) {
+    return {.usable = false,
+            .description = fmt::format(
+                "own matrix products ({} takes this processor for a {})", version, core)};
+  }
   std::string starving = starving_threads();
   openblas_set_num_threads(1);
   return {.usable = true,
@@ -168,6 +175,17 @@ void call(const Gemm<T>& gemm, BlasOperand a, BlasOperand b) {
 }
 
 }  // namespace
+
+bool is_worthy_blas_core(std::string_view core, IsaLevel isa) noexcept {
+  constexpr std::array<std::string_view, 6> kVectorCores = {
+      "Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "SapphireRapids"};
+  const auto is_core = [core](std::string_view each) {
+    return std::ranges::equal(core, each, [](unsigned char a, unsigned char b) {
+      return std::tolower(a) == std::tolower(b);
+    });
+  };
+  return isa == IsaLevel::baseline || std::ranges::any_of(kVectorCores, is_core);
+}
 
 const BlasStatus& blas_status() {
   static const BlasStatus kStatus = probe();

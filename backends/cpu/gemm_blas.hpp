@@ -6,6 +6,7 @@
 #include "gemm.hpp"
 
 #include <string>
+#include <string_view>
 
 namespace hearth::cpu {
 
@@ -17,6 +18,10 @@ struct BlasStatus {
 
 /// Looks once at the library that was loaded, and sets it to one thread.
 [[nodiscard]] const BlasStatus& blas_status();
+
+/// Whether kernels that OpenBLAS has for this core ("Haswell") may beat our tiles at this level. It
+/// takes a processor that is younger than itself for one without AVX.
+[[nodiscard]] bool is_worthy_blas_core(std::string_view core, IsaLevel isa) noexcept;
 
 /// Whether this product should go to OpenBLAS: large, of T alone, rows or columns contiguous.
 template <class T>

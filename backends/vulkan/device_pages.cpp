@@ -1,5 +1,6 @@
 #include "device_pages.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,6 +30,12 @@ Result<Page> DevicePages::allocate_page(std::int64_t size_bytes) {
   pages_.emplace(address, std::move(buffer));
   allocated_bytes_ += size_bytes;
   return page;
+}
+
+std::int64_t DevicePages::early_page_bytes() const noexcept {
+  constexpr std::int64_t kPart = 2048;
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+  return device_->physical().is_cpu() ? 0 : std::min(device_->memory_bytes() / kPart, kMostBytes);
 }
 
 void DevicePages::free_page(Page page) noexcept {

@@ -32,6 +32,8 @@ class DevicePages final : public PageProvider {
   /// From here on none is freed: the device may still touch them.
   void keep_all() noexcept { keeps_all_ = true; }
   [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return kAlignmentBytes; }
+  /// On a card with memory of its own: a 2,048th of it, up to 64 MiB.
+  [[nodiscard]] std::int64_t early_page_bytes() const noexcept override;
 
   /// The page that holds this address. Errors: internal, when none does.
   [[nodiscard]] Result<PageBytes> find(const std::byte* address) const;

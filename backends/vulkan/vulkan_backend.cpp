@@ -164,7 +164,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                             VK_API_VERSION_MINOR(physical.api_version)),
                  .runs_inline = false,
                  .has_host_memory = false,
-                 .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes()};
+                 .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes(),
+                 .has_peaks = true};
   parts->options = std::move(options);
   return std::unique_ptr<Backend>(new VulkanBackend(std::move(parts)));  // NOLINT
 }

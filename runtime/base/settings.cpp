@@ -17,7 +17,8 @@ constexpr std::string_view kPrefix = "HEARTH_";
 constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::cache_dir,
      "HEARTH_CACHE_DIR",
-     "Folder for files that the library keeps between runs: compiled kernels of GPUs."},
+     "Folder for files that the library keeps between runs: compiled kernels of GPUs, and what "
+     "devices reach at most."},
     {Setting::log_level,
      "HEARTH_LOG_LEVEL",
      "How much is logged: trace, debug, info, warn (the default), error or off."},

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,6 +19,7 @@
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/device.hpp>
 #include <hearth/streams/doorbell.hpp>
 #include <hearth/streams/slot_pool.hpp>
 
@@ -56,6 +58,13 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   [[nodiscard]] const std::string& captured() const noexcept { return captured_; }
   /// Before the first client.
   void make_capture(std::string name) noexcept { captured_ = std::move(name); }
+  /// What was measured of the device; it may be measured anew.
+  void set_peaks(const DevicePeaks& peaks) HEARTH_EXCLUDES(peaks_mutex_);
+  [[nodiscard]] std::optional<DevicePeaks> peaks() const HEARTH_EXCLUDES(peaks_mutex_);
+  /// DevicePeaks::additions_per_byte(); an estimate where nothing was measured.
+  [[nodiscard]] float additions_per_byte() const noexcept {
+    return additions_per_byte_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
@@ -193,6 +202,9 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   Mutex paths_mutex_;
   /// By slot, so that there are no more than tensors with a path at a time.
   std::unordered_map<std::uint32_t, NotedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
+  mutable Mutex peaks_mutex_;
+  std::optional<DevicePeaks> peaks_ HEARTH_GUARDED_BY(peaks_mutex_);
+  std::atomic<float> additions_per_byte_;
   std::string captured_;  // last: what every op looks at shares its cache lines
 
  public:

@@ -26,6 +26,7 @@ struct RecomputeState {
 struct TrafficLimits {
   std::int64_t least_host_bytes = std::int64_t{1} << 20;
   std::int64_t least_device_bytes = std::int64_t{256} << 10;
+  float additions_per_byte = 0;  ///< 0: those of each device.
 };
 
 /// Puts a tape on top of this thread's open ones, until it closes.

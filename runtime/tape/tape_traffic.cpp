@@ -21,10 +21,6 @@ constexpr std::uint32_t kReach = 12;
 constexpr std::size_t kPlacesBack = 64;
 constexpr int kMostOps = 8;
 
-// So many additions take as long as a byte that is written and read back.
-constexpr float kHostAdditions = 6;
-constexpr float kDeviceAdditions = 15;
-
 const TensorImpl& impl_of(const Tensor& tensor) {
   return *detail::TensorAccess::impl(tensor);
 }
@@ -86,8 +82,11 @@ void TapeTraffic::consider(std::uint32_t node, std::size_t place) {
   }
   const auto bytes = static_cast<float>(size_bytes_of(impl));
   const float more_bytes = std::max(static_cast<float>(chain.read_bytes) - bytes, 0.0F);
-  const float arithmetic = chain.additions * static_cast<float>(chain.element_count) /
-                           (chain.is_host ? kHostAdditions : kDeviceAdditions);
+  const float additions_per_byte = limits_.additions_per_byte > 0
+                                       ? limits_.additions_per_byte
+                                       : impl.endpoint->additions_per_byte();
+  const float arithmetic =
+      chain.additions * static_cast<float>(chain.element_count) / additions_per_byte;
   if (more_bytes / 2 + arithmetic <= bytes) {
     drop(node, chain);
   }

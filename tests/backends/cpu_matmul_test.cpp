@@ -218,6 +218,17 @@ TEST(CpuBlas, SaysWhichLibraryItUsesOrWhyNot) {
   EXPECT_THAT(cpu::CpuBackend(serial_device()).info().description, HasSubstr(status.description));
 }
 
+TEST(CpuBlas, IsLeftAloneWhereItDoesNotKnowTheProcessor) {
+  using cpu::IsaLevel;
+  EXPECT_FALSE(cpu::is_worthy_blas_core("Prescott", IsaLevel::avx2));
+  EXPECT_FALSE(cpu::is_worthy_blas_core("Sandybridge", IsaLevel::avx512));
+  EXPECT_FALSE(cpu::is_worthy_blas_core("", IsaLevel::avx2));
+  EXPECT_TRUE(cpu::is_worthy_blas_core("Haswell", IsaLevel::avx2));
+  EXPECT_TRUE(cpu::is_worthy_blas_core("ZEN", IsaLevel::avx2));
+  EXPECT_TRUE(cpu::is_worthy_blas_core("SkylakeX", IsaLevel::avx512));
+  EXPECT_TRUE(cpu::is_worthy_blas_core("Prescott", IsaLevel::baseline));
+}
+
 TEST(CpuBlas, ManyCallersAtOnceGetTheSumsOfOne) {
   if (!cpu::blas_status().usable) {
     GTEST_SKIP() << cpu::blas_status().description;

@@ -80,7 +80,9 @@ class CountingPages final : public PageProvider {
     return {};
   }
   [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return 256; }
+  [[nodiscard]] std::int64_t early_page_bytes() const noexcept override { return early_bytes; }
 
+  std::int64_t early_bytes = 0;
   bool grows = false;     // whether pages can be opened that grow
   bool has_gaps = false;  // whether they can lose bytes in the middle
   std::int64_t room_bytes = std::numeric_limits<std::int64_t>::max();

@@ -52,6 +52,35 @@ TEST(DevicePool, ReusesAReleasedBlockWithoutANewPage) {
   EXPECT_EQ(pages.free_count, 0);
 }
 
+TEST(DevicePool, HasEarlyPagesWhereTheyPay) {
+  test::CountingPages pages;
+  pages.early_bytes = 2 * kMiB;
+  DevicePool pool(pages, {.budget_bytes = 512 * kMiB});
+  EXPECT_EQ(pages.allocate_count, 4);
+  EXPECT_EQ(pool.report().total.reserved_bytes, 8 * kMiB);
+  static_cast<void>(must_acquire(pool, kMiB));
+  static_cast<void>(must_acquire(pool, 64));
+  static_cast<void>(must_acquire(pool, kMiB, PoolKind::exclusive));
+  static_cast<void>(must_acquire(pool, kMiB, PoolKind::scratch));
+  EXPECT_EQ(pages.allocate_count, 4);
+  EXPECT_EQ(pool.trim(), 0);
+}
+
+TEST(DevicePool, HasNoEarlyPagesInASmallBudget) {
+  test::CountingPages pages;
+  pages.early_bytes = 2 * kMiB;
+  DevicePool pool(pages, {.budget_bytes = 511 * kMiB});
+  EXPECT_EQ(pages.allocate_count, 0);
+}
+
+TEST(DevicePool, GoesWithoutEarlyPagesThatItDoesNotGet) {
+  test::CountingPages pages;
+  pages.early_bytes = 2 * kMiB;
+  pages.room_bytes = 3 * kMiB;
+  DevicePool pool(pages, {.budget_bytes = 512 * kMiB});
+  EXPECT_EQ(pool.report().total.reserved_bytes, 2 * kMiB);
+}
+
 TEST(DevicePool, GivesDistinctAddressesToBlocksOfNoBytes) {
   test::CountingPages pages;
   DevicePool pool(pages);

@@ -1,5 +1,8 @@
 // Values that a tape does not keep because making them again costs less: which those are, what
 // kernels then move, and that no gradient has another bit for it.
+#include "runtime/client/device_endpoint.hpp"
+#include "runtime/tape/tape_context.hpp"
+
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -26,6 +29,19 @@ constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kValue = kRows * kColumns * 4;  // bytes, as many as are worth a thought
 constexpr RecomputeOptions kKeepAll{.kept_bytes = std::numeric_limits<std::int64_t>::max()};
 
+/// So many additions a byte, whatever the machine at hand reaches.
+class FixedPeaks {
+ public:
+  explicit FixedPeaks(float additions_per_byte)
+      : before_(detail::exchange_traffic_limits({.additions_per_byte = additions_per_byte})) {}
+  FixedPeaks(const FixedPeaks&) = delete;
+  FixedPeaks& operator=(const FixedPeaks&) = delete;
+  ~FixedPeaks() { detail::exchange_traffic_limits(before_); }
+
+ private:
+  detail::TrafficLimits before_;
+};
+
 class TapeTraffic : public ::testing::Test {
  protected:
   explicit TapeTraffic(Fusion fusion = Fusion::on, std::int64_t rows = kRows)
@@ -35,6 +51,7 @@ class TapeTraffic : public ::testing::Test {
     weight_ = random_normal(device(), {64, kColumns}, generator, 0, 0.2);
     bias_ = random_normal(device(), {kColumns}, generator);
   }
+  FixedPeaks peaks_{4};
   [[nodiscard]] Device device() const { return runtime_.device("cpu:0"); }
   [[nodiscard]] Tensors inputs() const { return {x_, weight_, bias_}; }
   static Tensor linear(const Tensors& in) { return matmul(in[0], in[1]) + in[2]; }
@@ -107,6 +124,20 @@ TEST_F(TapeTraffic, AnActivationKeepsItsArgumentAlone) {
   EXPECT_NEAR(kept_values(kSilu), 1, 0.01);
   const RecomputeScope keeps_all(kKeepAll);
   EXPECT_NEAR(kept_values(kGelu), 3, 0.01) << "without it";
+}
+
+// Where arithmetic is dear beside memory, nothing is made again; and where a device was measured,
+// that decides.
+TEST_F(TapeTraffic, WhatADeviceReachesDecides) {
+  {
+    const FixedPeaks dear(0.1F);
+    EXPECT_NEAR(kept_values(kGelu), 3, 0.01);
+  }
+  const FixedPeaks as_measured(0);
+  device().endpoint().set_peaks({.copy_bytes_per_second = 1e9, .additions_per_second = 1e8});
+  EXPECT_NEAR(kept_values(kGelu), 3, 0.01);
+  device().endpoint().set_peaks({.copy_bytes_per_second = 1e9, .additions_per_second = 4e9});
+  EXPECT_NEAR(kept_values(kGelu), 1, 0.01);
 }
 
 TEST_F(TapeTraffic, NoGradientHasAnotherBit) {

@@ -1,0 +1,295 @@
+#include "device_peaks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/checked_file.hpp>
+#include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/runtime/base/sync.hpp>
+#include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/kernel/kernel_builder.hpp>
+
+namespace hearth {
+namespace {
+
+// A copy of so many bytes passes the caches of most machines: results of 32 MiB are stored past a
+// CPU's, and an H200's second level has 50 MB.
+constexpr std::int64_t kHostBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kLeastBytes = std::int64_t{8} << 20;
+
+// The additions of each element in two kernels, whose difference knows nothing of bytes; and
+// elements to begin with.
+constexpr int kFewAdditions = 64;
+constexpr int kManyAdditions = 192;
+constexpr std::int64_t kFirstElements = std::int64_t{1} << 18;
+
+// A run is so long that neither a launch nor a wait counts, and on a host so short that other
+// programs leave some runs alone. The best counts: others only ever take time away.
+constexpr double kHostRunSeconds = 3e-4;
+constexpr double kDeviceRunSeconds = 2e-3;
+constexpr double kLeastSeconds = 2e-4;
+constexpr int kRuns = 12;
+constexpr int kMostLaunches = 4096;
+constexpr int kWarmLaunches = 16;
+// A GPU's clocks rise while it works.
+constexpr double kWarmSeconds = 0.05;
+
+// Whether the speed of this build says something: optimised, without a sanitizer.
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+constexpr bool kIsWorthMeasuring = true;
+#else
+constexpr bool kIsWorthMeasuring = false;
+#endif
+
+constexpr FileFormat kFormat{.magic = {'H', 'P', 'E', 'A', 'K', 'S', 0, 0}};
+
+/// Each number is the sum of the two before it, so that none can be left out.
+Result<ExpressionRef> additions(std::string name, int count) {
+  KernelBuilder builder({0});
+  KernelValue last = builder.input(DType::f32, {AffineIndex{.terms = {{.axis = 0}}}});
+  KernelValue sum = last + last;
+  for (int i = 1; i < count; ++i) {
+    last = std::exchange(sum, last + sum);
+  }
+  builder.output(sum);
+  return make_expression(std::move(name), builder.take());
+}
+
+class PeakRunner final {
+ public:
+  explicit PeakRunner(Backend& backend) noexcept
+      : backend_(backend),
+        run_seconds_(backend.info().runs_inline ? kHostRunSeconds : kDeviceRunSeconds) {}
+  PeakRunner(const PeakRunner&) = delete;
+  PeakRunner& operator=(const PeakRunner&) = delete;
+  ~PeakRunner() {
+    for (const Page& page : pages_) {
+      backend_.pages().free_page(page);
+    }
+  }
+
+  /// Two buffers, whose memory is there once they were written.
+  Status make_buffers(std::int64_t bytes) {
+    for (int i = 0; i < 2; ++i) {
+      HEARTH_TRY(const Page page, backend_.pages().allocate_page(bytes));
+      pages_.push_back(page);
+    }
+    return {};
+  }
+
+  /// Works for so many seconds.
+  Status warm(const Expression& kernel, std::int64_t elements, double seconds) {
+    for (double done = 0; done < seconds;) {
+      HEARTH_TRY(const double taken, run(kernel, elements, kWarmLaunches));
+      done += taken;
+    }
+    return {};
+  }
+
+  /// How long the kernel takes for so many elements, in seconds.
+  Result<double> seconds(const Expression& kernel, std::int64_t elements) {
+    HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // to both buffers, and compiled
+    double best = 0;
+    int launches = 1;
+    for (int runs = 0; runs < kRuns;) {
+      HEARTH_TRY(const double taken, run(kernel, elements, launches));
+      if (taken < run_seconds_ && launches < kMostLaunches) {
+        launches *= 2;
+        continue;
+      }
+      const double each = taken / launches;
+      best = runs == 0 ? each : std::min(best, each);
+      ++runs;
+    }
+    return best;
+  }
+
+ private:
+  /// From one buffer to the other, and back.
+  Result<double> run(const Expression& kernel, std::int64_t elements, int launches) {
+    const Layout layout(Shape{elements});
+    OpRecord record;
+    record.kind = OpKind::expression;
+    record.input_count = 1;
+    record.output_count = 1;
+    record.operands[0].dtype = DType::f32;
+    record.operands[1].dtype = DType::f32;
+    const auto begin = current_context().clock().now();
+    TimelinePoint last;
+    for (int i = 0; i < launches; ++i) {
+      const auto from = static_cast<std::size_t>(i % 2);
+      const TensorView input{.data = pages_[from].data, .layout = &layout};
+      const TensorView output{.data = pages_[1 - from].data, .layout = &layout};
+      const Launch launch{.call = {.op = OpView(record, nullptr),
+                                   .inputs = {&input, 1},
+                                   .outputs = {&output, 1},
+                                   .expression = &kernel}};
+      const Issue issue = backend_.submit({&launch, 1}, {});
+      HEARTH_TRY_STATUS(issue.status);
+      last = issue.point;
+    }
+    if (!last.is_done()) {
+      HEARTH_TRY_STATUS(backend_.flush());
+      HEARTH_TRY_STATUS(backend_.wait({&last, 1}, Deadline::in(kDefaultWait)));
+    }
+    return std::chrono::duration<double>(current_context().clock().now() - begin).count();
+  }
+
+  Backend& backend_;
+  const double run_seconds_;
+  std::vector<Page> pages_;
+};
+
+Result<std::filesystem::path> file_of(const std::string& description) {
+  HEARTH_TRY(std::filesystem::path folder, cache_dir());
+  const std::uint64_t hash = xxh64(std::as_bytes(std::span(description)));
+  return folder / "peaks" / fmt::format("{:016x}", hash);
+}
+
+Status write_peaks(const std::string& description, const DevicePeaks& peaks) {
+  HEARTH_TRY(const std::filesystem::path file, file_of(description));
+  HEARTH_TRY_STATUS(make_folder(file.parent_path()));
+  std::vector<std::byte> bytes(sizeof peaks + description.size());
+  std::memcpy(bytes.data(), &peaks, sizeof peaks);
+  std::memcpy(bytes.data() + sizeof peaks, description.data(), description.size());
+  return write_checked_file(file, kFormat, bytes);
+}
+
+/// Whether there is a place for it. Without one each program would measure, whenever it begins.
+bool may_be_kept(const std::string& description) {
+  const Result<std::filesystem::path> file = file_of(description);
+  return file.has_value() && make_folder(file.value().parent_path()).has_value() &&
+         check_writable(file.value()).has_value();
+}
+
+/// Of this process, by description.
+struct KnownPeaks {
+  Mutex mutex;
+  std::unordered_map<std::string, std::optional<DevicePeaks>> by_description
+      HEARTH_GUARDED_BY(mutex);
+};
+
+KnownPeaks& all_known() {
+  static KnownPeaks known;
+  return known;
+}
+
+}  // namespace
+
+// Phases: two buffers; the kernel that hardly computes, over all of them; two others, over as many
+// elements as give them something to do.
+Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
+  const std::int64_t wanted = backend.info().runs_inline ? kHostBytes : kDeviceBytes;
+  const std::int64_t bytes = std::min(wanted, most_bytes / 2);
+  if (bytes < kLeastBytes) {
+    return Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format(
+            "peaks of {}: {} bytes are too few to measure in", backend.info().name, most_bytes)};
+  }
+  PeakRunner runner(backend);
+  HEARTH_TRY_STATUS(runner.make_buffers(bytes));
+  const std::int64_t all = bytes / static_cast<std::int64_t>(sizeof(float));
+  HEARTH_TRY(const ExpressionRef copy, additions("peak_copy", 1));
+  HEARTH_TRY(const ExpressionRef few, additions("peak_few_additions", kFewAdditions));
+  HEARTH_TRY(const ExpressionRef many, additions("peak_many_additions", kManyAdditions));
+  if (!backend.info().runs_inline) {
+    HEARTH_TRY_STATUS(runner.warm(*few, all, kWarmSeconds));
+  }
+  HEARTH_TRY(const double copy_seconds, runner.seconds(*copy, all));
+  std::int64_t elements = kFirstElements;
+  HEARTH_TRY(double few_seconds, runner.seconds(*few, elements));
+  while (few_seconds < kLeastSeconds && elements * 4 <= all) {
+    elements *= 4;
+    HEARTH_TRY(few_seconds, runner.seconds(*few, elements));
+  }
+  HEARTH_TRY(const double many_seconds, runner.seconds(*many, elements));
+  // Where others disturbed the shorter kernel, the longer one counts whole.
+  const double more_seconds =
+      many_seconds > few_seconds ? many_seconds - few_seconds
+                                 : many_seconds * (kManyAdditions - kFewAdditions) / kManyAdditions;
+  return DevicePeaks{.copy_bytes_per_second = static_cast<double>(bytes) / copy_seconds,
+                     .additions_per_second = static_cast<double>(elements) *
+                                             (kManyAdditions - kFewAdditions) / more_seconds};
+}
+
+std::optional<DevicePeaks> kept_peaks(const std::string& description) {
+  const Result<std::filesystem::path> file = file_of(description);
+  if (!file.has_value()) {
+    return {};
+  }
+  const Result<std::vector<std::byte>> bytes = read_checked_file(file.value(), kFormat);
+  DevicePeaks peaks;
+  const std::span<const std::byte> name = std::as_bytes(std::span(description));
+  if (!bytes.has_value() || bytes.value().size() != sizeof peaks + name.size() ||
+      !std::ranges::equal(std::span(bytes.value()).subspan(sizeof peaks), name)) {
+    return {};
+  }
+  std::memcpy(&peaks, bytes.value().data(), sizeof peaks);
+  return peaks;
+}
+
+DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
+  return {.copy_bytes_per_second = whole.copy_bytes_per_second * part,
+          .additions_per_second = whole.additions_per_second * part};
+}
+
+Result<DevicePeaks> PeakSubject::measure() const {
+  HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
+  Result<DevicePeaks> peaks = hearth::measure_peaks(*backend, most_bytes);
+  backend->come_to_rest();
+  return peaks;
+}
+
+Result<DevicePeaks> PeakSubject::measure_now() const {
+  KnownPeaks& known = all_known();
+  const MutexLock lock(known.mutex);
+  HEARTH_TRY(const DevicePeaks peaks, measure());
+  known.by_description[description] = peaks;
+  HEARTH_TRY_STATUS(write_peaks(description, peaks));
+  return part_of(peaks);
+}
+
+std::optional<DevicePeaks> PeakSubject::known(Log& log) const {
+  if (!open) {
+    return {};
+  }
+  KnownPeaks& all = all_known();
+  const MutexLock lock(all.mutex);
+  const auto [entry, is_new] = all.by_description.try_emplace(description);
+  std::optional<DevicePeaks>& peaks = entry->second;
+  if (is_new) {
+    peaks = kept_peaks(description);
+  }
+  if (!peaks && is_automatic && kIsWorthMeasuring && most_bytes >= 2 * kLeastBytes &&
+      may_be_kept(description)) {
+    const Result<DevicePeaks> measured = measure();
+    if (!measured.has_value()) {
+      log.warn(fmt::format("the peaks of {}: {}", description, measured.error().to_string()));
+      return {};
+    }
+    peaks = measured.value();
+    const Status kept = write_peaks(description, *peaks);
+    log.debug([&] {
+      return fmt::format("{}: {}{}",
+                         description,
+                         peaks->to_string(),
+                         kept.has_value() ? "" : "; not kept: " + kept.error().to_string());
+    });
+  }
+  return peaks ? std::optional(part_of(*peaks)) : std::nullopt;
+}
+
+}  // namespace hearth

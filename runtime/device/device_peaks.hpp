@@ -1,0 +1,52 @@
+// What a device reaches at most, measured by two kernels on a backend that nobody else uses, and
+// kept on disk, so that each machine measures its devices once. A tape decides by it whether making
+// a value again costs less than keeping it. Private to runtime. Threads: any; one at a time for one
+// backend.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <hearth/backends/backend.hpp>
+#include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/device.hpp>
+
+namespace hearth {
+
+/// Measures, in at most so many bytes of the backend's own memory. Nothing else may be under way on
+/// it.
+///
+/// Cost: some tens of milliseconds; on a GPU two compilations besides.
+/// Errors: invalid_argument: the bytes would fit into caches; those of the backend;
+/// deadline_exceeded.
+[[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
+
+/// What is kept under this description. Empty: nothing, or nothing that can be read.
+[[nodiscard]] std::optional<DevicePeaks> kept_peaks(const std::string& description);
+
+/// A device to be measured. Values.
+struct PeakSubject {
+  std::string description = {};  ///< Under which it is kept: equal ones are equally fast.
+  /// Opens a backend to measure on. Empty: its speed says nothing.
+  std::function<Result<std::unique_ptr<Backend>>()> open = {};
+  bool is_automatic = false;  ///< It is measured where nothing is kept, but could be.
+  std::int64_t most_bytes = 0;
+  double part = 1;  ///< The device's, of what is measured.
+
+  /// What is kept, or what is measured now and kept then. Empty: neither, which the log says where
+  /// measuring failed. One thread of the process measures at a time.
+  [[nodiscard]] std::optional<DevicePeaks> known(Log& log) const;
+  /// Measures and keeps. Requires `open`. Errors: those of opening and measuring; io_error, and
+  /// not_found where there is no folder for caches.
+  [[nodiscard]] Result<DevicePeaks> measure_now() const;
+
+ private:
+  [[nodiscard]] Result<DevicePeaks> measure() const;
+  [[nodiscard]] DevicePeaks part_of(const DevicePeaks& whole) const noexcept;
+};
+
+}  // namespace hearth

@@ -1,0 +1,160 @@
+// What a device reaches at most: that it is measured once for each machine, kept on disk, and said.
+#include "runtime/device/device_peaks.hpp"
+
+#include "tests/base/temporary_folder.hpp"
+#include "tests/support/environment_variable.hpp"
+
+#include <hearth/backends/builtin/builtin.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DevicePeaksTest : public ::testing::Test {
+ protected:
+  /// Measures on one core; opens so many backends that fail, first.
+  PeakSubject subject(const std::string& description, int failures = 0) {
+    failures_ = failures;
+    return {.description = description,
+            .open = [this]() -> Result<std::unique_ptr<Backend>> {
+              ++opened_;
+              if (failures_-- > 0) {
+                return Error{.code = ErrorCode::out_of_memory, .text = "no backend today"};
+              }
+              return make_backend({.name = "cpu:0", .cores = {0}});
+            },
+            .is_automatic = true,
+            .most_bytes = std::int64_t{64} << 20};
+  }
+  [[nodiscard]] std::filesystem::path only_file() const {
+    const std::filesystem::directory_iterator files(folder_.path() / "peaks");
+    return files->path();
+  }
+
+  TemporaryFolder folder_;
+  testing::EnvironmentVariable cache_{"HEARTH_CACHE_DIR", folder_.path().string()};
+  int opened_ = 0;
+  int failures_ = 0;
+};
+
+bool is_speed(double speed) {
+  return std::isfinite(speed) && speed > 1e6;
+}
+
+TEST_F(DevicePeaksTest, AreMeasuredAndKept) {
+  const DevicePeaks peaks = subject("kept").measure_now().value();
+  EXPECT_TRUE(is_speed(peaks.copy_bytes_per_second)) << peaks.to_string();
+  EXPECT_TRUE(is_speed(peaks.additions_per_second)) << peaks.to_string();
+  EXPECT_EQ(opened_, 1);
+  const std::optional<DevicePeaks> kept = kept_peaks("kept");
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_EQ(kept->copy_bytes_per_second, peaks.copy_bytes_per_second);
+  EXPECT_EQ(kept->additions_per_second, peaks.additions_per_second);
+  EXPECT_FALSE(kept_peaks("another").has_value());
+}
+
+TEST_F(DevicePeaksTest, ADamagedFileIsNone) {
+  ASSERT_TRUE(subject("damaged").measure_now().has_value());
+  const std::filesystem::path file = only_file();
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_FALSE(kept_peaks("damaged").has_value());
+}
+
+// Names of files are short, so that two descriptions may share one.
+TEST_F(DevicePeaksTest, AFileOfAnotherDeviceIsNone) {
+  ASSERT_TRUE(subject("one").measure_now().has_value());
+  const std::filesystem::path one = only_file();
+  ASSERT_TRUE(subject("two").measure_now().has_value());
+  for (const auto& each : std::filesystem::directory_iterator(one.parent_path())) {
+    if (each.path() != one) {
+      std::filesystem::copy_file(
+          one, each.path(), std::filesystem::copy_options::overwrite_existing);
+    }
+  }
+  EXPECT_TRUE(kept_peaks("one").has_value());
+  EXPECT_FALSE(kept_peaks("two").has_value());
+}
+
+TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
+  Log log{LogOptions{}};
+  ASSERT_TRUE(subject("known").measure_now().has_value());
+  EXPECT_TRUE(subject("known").known(log).has_value());
+  EXPECT_EQ(opened_, 1);
+  PeakSubject half = subject("known");
+  half.part = 0.5;
+  EXPECT_EQ(half.known(log)->additions_per_second * 2,
+            subject("known").known(log)->additions_per_second);
+}
+
+// Each program would be late by it.
+TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
+  Log log{LogOptions{}};
+  std::ofstream(folder_.path() / "peaks") << "a file where the folder should be";
+  EXPECT_FALSE(subject("homeless").known(log).has_value());
+  EXPECT_EQ(opened_, 0);
+  const Result<DevicePeaks> measured = subject("homeless").measure_now();
+  ASSERT_FALSE(measured.has_value());
+  EXPECT_EQ(measured.error().code, ErrorCode::io_error);
+}
+
+TEST_F(DevicePeaksTest, AreOfNothingWhereTheyCannotBeMeasured) {
+  Log log{LogOptions{}};
+  PeakSubject by_hand = subject("by hand");
+  by_hand.is_automatic = false;
+  EXPECT_FALSE(by_hand.known(log).has_value());
+  PeakSubject small = subject("small");
+  small.most_bytes = 1 << 20;
+  EXPECT_FALSE(small.known(log).has_value());
+  EXPECT_EQ(opened_, 0);
+  const Result<DevicePeaks> refused = small.measure_now();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().text, HasSubstr("1048576 bytes are too few to measure in"));
+  const Result<DevicePeaks> failed = subject("failing", 1).measure_now();
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().text, "no backend today");
+  EXPECT_FALSE(kept_peaks("failing").has_value());
+}
+
+TEST_F(DevicePeaksTest, ADeviceSaysItsOwn) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const DevicePeaks measured = runtime.measure_peaks(runtime.device());
+  const std::optional<DevicePeaks> said = runtime.device().peaks();
+  ASSERT_TRUE(said.has_value());
+  EXPECT_EQ(said->additions_per_second, measured.additions_per_second);
+  EXPECT_THAT(said->to_string(), HasSubstr(" additions a byte"));
+}
+
+TEST_F(DevicePeaksTest, NothingOfADeterministicRuntimeIsMeasured) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}, .deterministic = true});
+  EXPECT_FALSE(runtime.device().peaks().has_value());
+}
+
+TEST_F(DevicePeaksTest, RefusesWhatHasNone) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});
+  const Runtime other({.devices = {{.name = "cpu:0"}}});
+  const auto refusal = [&](const Device& device) {
+    try {
+      (void)runtime.measure_peaks(device);
+    } catch (const ArgumentError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(runtime.device("reference:0")),
+              HasSubstr("measure_peaks: reference:0 has no speed of its own"));
+  EXPECT_THAT(refusal(other.device()), HasSubstr("is a device of another runtime"));
+}
+
+}  // namespace
+}  // namespace hearth
