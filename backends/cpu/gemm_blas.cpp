@@ -102,16 +102,17 @@ BlasStatus probe() {
                             version,
                             openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
   }
-  const std::string_view core = openblas_get_corename();
-  if (!is_worthy_blas_core(core, machine_isa())) {
-    return {.usable = false,
-            .description = fmt::format(
-                "own matrix products ({} takes this processor for a {})", version, core)};
-  }
+  // Its threads are there, whether or not they get work.
   std::string starving = starving_threads();
   openblas_set_num_threads(1);
-  return {.usable = true,
-          .description = fmt::format("{} (pthread build)", version),
+  const std::string_view core = openblas_get_corename();
+  const bool is_worthy = is_worthy_blas_core(core, machine_isa());
+  return {.usable = is_worthy,
+          .description =
+              is_worthy
+                  ? fmt::format("{} (pthread build)", version)
+                  : fmt::format(
+                        "own matrix products ({} takes this processor for a {})", version, core),
           .starving = std::move(starving)};
 }
 

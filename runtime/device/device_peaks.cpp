@@ -74,7 +74,9 @@ class PeakRunner final {
         run_seconds_(backend.info().runs_inline ? kHostRunSeconds : kDeviceRunSeconds) {}
   PeakRunner(const PeakRunner&) = delete;
   PeakRunner& operator=(const PeakRunner&) = delete;
+  /// Nothing but the end of the backend comes behind it.
   ~PeakRunner() {
+    backend_.come_to_rest();  // after a failure kernels may still run
     for (const Page& page : pages_) {
       backend_.pages().free_page(page);
     }
@@ -91,7 +93,8 @@ class PeakRunner final {
 
   /// Works for so many seconds.
   Status warm(const Expression& kernel, std::int64_t elements, double seconds) {
-    for (double done = 0; done < seconds;) {
+    double done = 0;
+    for (int runs = 0; done < seconds && runs < kMostLaunches; ++runs) {
       HEARTH_TRY(const double taken, run(kernel, elements, kWarmLaunches));
       done += taken;
     }
@@ -216,6 +219,11 @@ Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
     HEARTH_TRY(few_seconds, runner.seconds(*few, elements));
   }
   HEARTH_TRY(const double many_seconds, runner.seconds(*many, elements));
+  if (copy_seconds <= 0 || many_seconds <= 0) {
+    return Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("peaks of {}: this thread's clock stands still", backend.info().name)};
+  }
   // Where others disturbed the shorter kernel, the longer one counts whole.
   const double more_seconds =
       many_seconds > few_seconds ? many_seconds - few_seconds
@@ -248,9 +256,7 @@ DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
 
 Result<DevicePeaks> PeakSubject::measure() const {
   HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
-  Result<DevicePeaks> peaks = hearth::measure_peaks(*backend, most_bytes);
-  backend->come_to_rest();
-  return peaks;
+  return hearth::measure_peaks(*backend, most_bytes);
 }
 
 Result<DevicePeaks> PeakSubject::measure_now() const {

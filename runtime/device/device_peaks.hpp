@@ -18,11 +18,11 @@
 namespace hearth {
 
 /// Measures, in at most so many bytes of the backend's own memory. Nothing else may be under way on
-/// it.
+/// it, and nothing comes behind but its end.
 ///
 /// Cost: some tens of milliseconds; on a GPU two compilations besides.
-/// Errors: invalid_argument: the bytes would fit into caches; those of the backend;
-/// deadline_exceeded.
+/// Errors: invalid_argument: the bytes would fit into caches, or the thread's time is a test's;
+/// those of the backend; deadline_exceeded.
 [[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
 
 /// What is kept under this description. Empty: nothing, or nothing that can be read.
