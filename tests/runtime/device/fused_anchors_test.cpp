@@ -307,11 +307,18 @@ std::string failure_of(const Tensor& tensor) {
   }
 }
 
+/// Devices that answer at once, and one that answers later.
+std::vector<DeviceOptions> kinds_of_devices() {
+  return {{.name = "cpu:0"},
+          {.name = "sim:0"},
+          {.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2, .reorder_seed = 3}}};
+}
+
 TEST(FusedAnchors, ABadIndexPoisonsItsOwnDependantsAlone) {
-  for (const char* const device : {"cpu:0", "sim:0"}) {
+  for (const DeviceOptions& device : kinds_of_devices()) {
     std::vector<std::string> seen[2];
     for (const Fusion fusion : {Fusion::off, Fusion::on}) {
-      stepped({.devices = {{.name = device}}, .fusion = fusion}, [&](const World& world) {
+      stepped({.devices = {device}, .fusion = fusion}, [&](const World& world) {
         const Tensor table = normal(world.device, {4, 3}, 1, DType::f32);
         const Tensor other = normal(world.device, {2, 3}, 2, DType::f32);
         const Tensor bad = Tensor::from(world.device, std::vector<std::int64_t>{1, 9}, {2});
@@ -327,7 +334,7 @@ TEST(FusedAnchors, ABadIndexPoisonsItsOwnDependantsAlone) {
         EXPECT_EQ(world.device.failures().unread_count(), 0U);
       });
     }
-    EXPECT_EQ(seen[0], seen[1]) << device;
+    EXPECT_EQ(seen[0], seen[1]) << device.name;
     EXPECT_EQ(seen[1][1], "none");
     EXPECT_EQ(seen[1][4], "none");
     EXPECT_NE(seen[1][0], "none");
@@ -336,8 +343,8 @@ TEST(FusedAnchors, ABadIndexPoisonsItsOwnDependantsAlone) {
 }
 
 TEST(FusedAnchors, ABadIndexIsToldThoughNobodyReadsWhatItMade) {
-  for (const char* const device : {"cpu:0", "sim:0"}) {
-    stepped({.devices = {{.name = device}}, .fusion = Fusion::on}, [](const World& world) {
+  for (const DeviceOptions& device : kinds_of_devices()) {
+    stepped({.devices = {device}, .fusion = Fusion::on}, [](const World& world) {
       const Tensor table = normal(world.device, {4, 3}, 1, DType::f32);
       const Tensor bad = Tensor::from(world.device, std::vector<std::int64_t>{-1}, {1});
       world.device.sync();
