@@ -208,10 +208,8 @@ class Pooling {
  private:
   // The first bad position, or kNoPosition.
   std::int64_t run_planes(std::int64_t begin, std::int64_t end, std::byte* own) const {
-    const std::int64_t result_bytes =
-        (is_forward() ? sizes_.window_count() : sizes_.plane()) * size_bytes(call_.inputs[0].dtype);
     if (!epilogue_.is_there()) {
-      return run_planes(begin, end, own, call_.outputs[0].data + begin * result_bytes);
+      return run_planes(begin, end, own, call_.outputs[0].data + begin * result_bytes());
     }
     EpilogueRows::Part part(epilogue_);
     for (std::int64_t first = begin; first < end; first += piece_planes_) {
@@ -231,12 +229,10 @@ class Pooling {
       max_of_planes(begin, end, to);
       return kNoPosition;
     }
-    const std::int64_t result_bytes =
-        (is_forward() ? sizes_.window_count() : sizes_.plane()) * size_bytes(call_.inputs[0].dtype);
     std::int64_t bad = kNoPosition;
     for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
       bad = run_plane(plane, own, to);
-      to += result_bytes;
+      to += result_bytes();
     }
     return bad;
   }
@@ -245,13 +241,20 @@ class Pooling {
     return call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
   }
 
+  [[nodiscard]] std::int64_t result_count() const noexcept {
+    return is_forward() ? sizes_.window_count() : sizes_.plane();
+  }
+  /// Of a plane of the result.
+  [[nodiscard]] std::int64_t result_bytes() const noexcept {
+    return result_count() * size_bytes(call_.inputs[0].dtype);
+  }
+
   std::int64_t run_plane(std::int64_t plane, std::byte* own, std::byte* to_bytes) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
     const bool forward = is_forward();
     const TensorView& input = call_.inputs[0];
     const T* from = read(input, plane, forward ? plane_values : window_values);
-    const std::int64_t result_count = forward ? sizes_.window_count() : sizes_.plane();
     const bool direct = input.dtype == dtype_of<T>;
     T* const to =
         direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
@@ -276,7 +279,7 @@ class Pooling {
         break;
     }
     if (!direct) {
-      kernels_.store(to, to_bytes, input.dtype, result_count);
+      kernels_.store(to, to_bytes, input.dtype, result_count());
     }
     return bad;
   }
