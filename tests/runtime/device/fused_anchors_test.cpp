@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/explanation.hpp>
 
 #include "tests/runtime/device/fused_runs.hpp"
@@ -292,6 +293,38 @@ TEST(FusedAnchors, PicturesOfBytesBecomeNumbersWhileTheyArePicked) {
   const Ran on = run_twice("cpu:0", Fusion::on, program);
   EXPECT_TRUE(have_same_bits(off, on));
   EXPECT_GE(on.fused, 4U);
+}
+
+// In real time: short pools are shared with a thread that is awake, long gathers and attention are
+// cut for all cores.
+TEST(FusedAnchors, InABurstHaveTheBitsOfOneCore) {
+  const auto results = [](std::vector<int> cores) {
+    const Runtime runtime(
+        {.devices = {{.name = "cpu:0", .cores = std::move(cores)}}, .fusion = Fusion::on});
+    const Device device = runtime.device("cpu:0");
+    const Tensor x = normal(device, {1, 32, 28, 28}, 1, DType::f32);
+    const Tensor shift = normal(device, {32, 1, 1}, 2, DType::f32);
+    const Tensor table = normal(device, {500, 256}, 3, DType::f32);
+    const Tensor text = places(device, {40, 100}, 500, DType::i64);
+    const Tensor where = normal(device, {100, 256}, 4, DType::f32);
+    const Tensor heads = normal(device, {8, 4, 200, 32}, 5, DType::f32);
+    std::vector<std::vector<float>> all;
+    for (int i = 0; i < 100; ++i) {
+      all.push_back(relu(max_pool2d(x) * 0.5 + shift).to_vector<float>());
+    }
+    for (int i = 0; i < 4; ++i) {
+      all.push_back(((embedding(table, text) + where) * 0.5).to_vector<float>());
+      all.push_back((attention(heads, heads, heads) * 0.5 + heads).to_vector<float>());
+    }
+    return all;
+  };
+  const std::vector<int> cores = available_cores();
+  const std::vector<std::vector<float>> alone = results({cores.front()});
+  const std::vector<std::vector<float>> shared =
+      cores.size() > 1 ? results({cores.front(), cores.back()}) : alone;
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    ASSERT_EQ(shared[i], alone[i]) << i;
+  }
 }
 
 // ---- an index that names nothing ----
