@@ -94,6 +94,7 @@ template <class I>
 void pick_to(const EpilogueRows& epilogue, const Pick& op, std::int64_t count, Arena& arena) {
   arena.parallel_for(count, epilogue.grain(), [&](std::int64_t begin, std::int64_t end) {
     EpilogueRows::Part part(epilogue);
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): filled before it is read
     alignas(64) std::array<std::byte, EpilogueRows::kPieceBytes> piece;
     const std::int64_t most = EpilogueRows::kPieceBytes / op.size;
     for (std::int64_t first = begin; first < end; first += most) {

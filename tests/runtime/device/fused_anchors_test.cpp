@@ -309,6 +309,7 @@ TEST(FusedAnchors, InABurstHaveTheBitsOfOneCore) {
     const Tensor where = normal(device, {100, 256}, 4, DType::f32);
     const Tensor heads = normal(device, {8, 4, 200, 32}, 5, DType::f32);
     std::vector<std::vector<float>> all;
+    all.reserve(108);
     for (int i = 0; i < 100; ++i) {
       all.push_back(relu(max_pool2d(x) * 0.5 + shift).to_vector<float>());
     }
