@@ -148,6 +148,11 @@ class Backend {
   /// Whether output 0 may share the bytes of input `index` when both have the same size and dtype
   /// and are contiguous.
   [[nodiscard]] virtual bool may_alias(OpKind kind, int input_index) const noexcept = 0;
+  /// Whether kernels of this kind take an epilogue; supports() says which.
+  [[nodiscard]] virtual bool may_anchor(OpKind kind) const noexcept {
+    static_cast<void>(kind);
+    return true;
+  }
   /// How many calls like this one, which share all but input 0 and output 0, may run as one call
   /// with those two put together along their first axis, so that every result has the bits it has
   /// alone. 1: none.

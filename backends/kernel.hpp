@@ -40,9 +40,13 @@ struct TensorView {
 /// What becomes of an op's result, element by element, before it reaches memory: a pointwise
 /// expression whose input 0 is the op's result, which itself is never stored unless the expression
 /// gives it out. Inputs 1.. of the expression are `inputs`, which broadcast to the result's shape.
-/// The call's outputs are those of the expression; none shares bytes with anything that is read.
+/// The call's outputs are those of the expression, all of one shape; none shares bytes with
+/// anything that is read.
 struct Epilogue {
   const Expression* expression = nullptr;
+  /// Of the op's own result. The call's outputs may have another shape, of as many elements in the
+  /// same order, behind a kind that may_show_anchor() names.
+  const Layout* result = nullptr;
   std::span<const TensorView> inputs = {};
   std::span<const ScalarAttributes> parameters = {};
   /// Its inputs, then the call's outputs, as records name them: for explanations.

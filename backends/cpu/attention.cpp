@@ -1,6 +1,7 @@
 #include "attention.hpp"
 
 #include "attention_loops.hpp"
+#include "epilogue_rows.hpp"
 
 #include <hearth/streams/op_table.hpp>
 
@@ -8,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace hearth::cpu {
@@ -22,14 +24,15 @@ class Forward {
       : sizes_(call, 0),
         kernels_(tile_kernels<T>(context.isa)),
         loops_(attention_loops(context.isa).of<T>()),
+        call_(call),
         q_(call.inputs[0], call.inputs[0].shape(), true),
         k_(call.inputs[1], call.inputs[0].shape(), true),
         v_(call.inputs[2], call.inputs[0].shape(), true),
-        out_(call.outputs[0]) {
+        dtype_(call.inputs[0].dtype) {
     if (call.inputs.size() > 3) {
       mask_ = HeadTensor(call.inputs[3], call.inputs[0].shape(), true);
     }
-    if (call.outputs.size() > 1) {
+    if (call.outputs.size() > 1 && call.epilogue == nullptr) {
       sums_ = call.outputs[1].as<T>();
     }
     blocks_ = (sizes_.rows() + kAttentionRows - 1) / kAttentionRows;
@@ -41,6 +44,7 @@ class Forward {
   }
 
   Status run(KernelContext& context) {
+    HEARTH_TRY_STATUS(epilogue_.start(call_, context));
     const auto scores =
         static_cast<double>(sizes_.unit_count() * sizes_.rows()) * static_cast<double>(sizes_.keys);
     const double flops = 2 * scores * static_cast<double>(sizes_.width + sizes_.value_width);
@@ -50,9 +54,21 @@ class Forward {
     const std::int64_t share = scratch_bytes();
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(share * parts));
     context.arena.parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::optional<EpilogueRows::Part> epilogue;
+      if (epilogue_.is_there()) {
+        epilogue.emplace(epilogue_);
+      }
+      const Memory memory = lay_out(scratch + begin / grain * share);
       for (std::int64_t block = begin; block < end; ++block) {
-        run_block(
-            block / blocks_, block % blocks_ * kAttentionRows, scratch + begin / grain * share);
+        const std::int64_t unit = block / blocks_;
+        const std::int64_t first = block % blocks_ * kAttentionRows;
+        const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
+        run_block(memory, unit, first, count);
+        if (epilogue) {
+          const std::int64_t row = unit * sizes_.rows() + first;
+          const std::int64_t columns = sizes_.value_width;
+          epilogue->run(memory.result, row * columns, (row + count) * columns);
+        }
       }
     });
     return {};
@@ -67,6 +83,7 @@ class Forward {
     T* mask;
     T* keys;  // in panels
     T* values;
+    std::byte* result;  // of one block, for the epilogue
   };
 
   [[nodiscard]] std::int64_t scratch_bytes() const {
@@ -89,6 +106,10 @@ class Forward {
     memory.mask = take(block_keys_);
     memory.keys = take(is_thin_ ? 0 : keys_of(block_keys_).elements(kernels_));
     memory.values = take(is_thin_ ? 0 : values_of(block_keys_).elements(kernels_));
+    memory.result = reinterpret_cast<std::byte*>(memory.sums);
+    if (call_.epilogue != nullptr && dtype_ != dtype_of<T>) {
+      memory.result = reinterpret_cast<std::byte*>(take(block_rows_ * sizes_.value_width));
+    }
     if (size_bytes != nullptr) {
       *size_bytes = offset;
     }
@@ -99,9 +120,10 @@ class Forward {
     return {keys, sizes_.value_width};
   }
 
-  void run_block(std::int64_t unit, std::int64_t first, std::byte* scratch) const {
-    const Memory memory = lay_out(scratch);
-    const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
+  void run_block(const Memory& memory,
+                 std::int64_t unit,
+                 std::int64_t first,
+                 std::int64_t count) const {
     const std::int64_t width = sizes_.width;
     q_.each_run(
         sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& rows, std::int64_t n) {
@@ -235,13 +257,17 @@ class Forward {
               const std::array<T, kAttentionRows>& tops,
               const std::array<double, kAttentionRows>& totals) const {
     const std::int64_t columns = sizes_.value_width;
+    const std::int64_t row_bytes = columns * size_bytes(dtype_);
     for (std::int64_t i = 0; i < count; ++i) {
       const double total = totals[static_cast<std::size_t>(i)];
       T* const row = memory.sums + i * columns;
       loops_.scale(row, total == 0 ? T{0} : static_cast<T>(1.0 / total), columns);
       const std::int64_t place = unit * sizes_.rows() + first + i;  // results have no gaps
-      kernels_.store(
-          row, out_.data + place * columns * size_bytes(out_.dtype), out_.dtype, columns);
+      if (!epilogue_.is_there()) {
+        kernels_.store(row, call_.outputs[0].data + place * row_bytes, dtype_, columns);
+      } else if (dtype_ != dtype_of<T>) {
+        kernels_.store(row, memory.result + i * row_bytes, dtype_, columns);
+      }
       if (sums_ != nullptr) {
         const auto top = static_cast<double>(tops[static_cast<std::size_t>(i)]);
         sums_[place] = static_cast<T>(total == 0 ? -std::numeric_limits<double>::infinity()
@@ -253,11 +279,13 @@ class Forward {
   AttentionSizes sizes_;
   const TileKernels<T>& kernels_;
   const AttentionLoops<T>& loops_;
+  const KernelCall& call_;
   HeadTensor q_;
   HeadTensor k_;
   HeadTensor v_;
   HeadTensor mask_;
-  TensorView out_;
+  DType dtype_;  // of the result
+  EpilogueRows epilogue_ = {};
   T* sums_ = nullptr;
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
@@ -279,7 +307,10 @@ Status run_attention(const KernelCall& call, KernelContext& context) {
 
 std::span<const KernelRow> attention_rows() noexcept {
   static constexpr KernelRow kRows[] = {
-      {.kind = OpKind::attention, .run = run_attention, .supports = nullptr},
+      {.kind = OpKind::attention,
+       .run = run_attention,
+       .supports = nullptr,
+       .takes_epilogue = true},
       {.kind = OpKind::attention_backward, .run = run_attention_backward, .supports = nullptr},
   };
   return kRows;

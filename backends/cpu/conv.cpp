@@ -179,8 +179,11 @@ Status backward_weight(const KernelCall& call, KernelContext& context) {
 }
 
 constexpr KernelRow kRows[] = {
-    {.kind = OpKind::conv2d, .run = &forward, .supports = nullptr},
-    {.kind = OpKind::conv2d_backward_input, .run = &backward_input, .supports = nullptr},
+    {.kind = OpKind::conv2d, .run = &forward, .supports = nullptr, .takes_epilogue = true},
+    {.kind = OpKind::conv2d_backward_input,
+     .run = &backward_input,
+     .supports = nullptr,
+     .takes_epilogue = true},
     {.kind = OpKind::conv2d_backward_weight, .run = &backward_weight, .supports = nullptr},
 };
 

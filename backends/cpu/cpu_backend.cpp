@@ -113,7 +113,7 @@ Support CpuBackend::supports(const KernelCall& call) const {
     return supports_expression_call(call, machine_->context);
   }
   if (call.epilogue != nullptr) {
-    return kind == OpKind::matmul || kind == OpKind::conv2d || kind == OpKind::conv2d_backward_input
+    return row.takes_epilogue
                ? supports_epilogue(call, machine_->context)
                : Support{.yes = false, .reason = fmt::format("{} with an epilogue", op.name)};
   }
@@ -122,6 +122,10 @@ Support CpuBackend::supports(const KernelCall& call) const {
 
 bool CpuBackend::may_alias(OpKind kind, int input_index) const noexcept {
   return (machine_->row(kind).may_alias_mask >> static_cast<unsigned>(input_index) & 1U) != 0;
+}
+
+bool CpuBackend::may_anchor(OpKind kind) const noexcept {
+  return machine_->row(kind).takes_epilogue;
 }
 
 std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {

@@ -38,6 +38,7 @@ class CpuBackend final : public Backend {
   /// no for a kind that has no kernel here, and for element types outside the op table's.
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
   /// Products of a few rows: as many as together stay few, since such a product treats each row by
   /// itself.
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;

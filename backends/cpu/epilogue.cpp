@@ -50,12 +50,12 @@ std::size_t result_output(const KernelCall& call) noexcept {
   return static_cast<std::size_t>(found - call.outputs.begin());
 }
 
+}  // namespace
+
 Result<const TileProgram*> program_of(const Epilogue& epilogue, const KernelContext& context) {
   const Expression& expression = *epilogue.expression;
   return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
 }
-
-}  // namespace
 
 Support supports_epilogue(const KernelCall& call, KernelContext& context) {
   if (call.epilogue == nullptr) {
@@ -70,10 +70,15 @@ Support supports_epilogue(const KernelCall& call, KernelContext& context) {
       knows_places(epilogue.expression->kernel)) {
     return {.yes = false, .reason = "an epilogue works on each element by itself"};
   }
+  const OpKind kind = call.op.kind();
+  const bool is_product = kind == OpKind::matmul;
+  if (!is_product && kind != OpKind::conv2d && kind != OpKind::conv2d_backward_input) {
+    return {};  // EpilogueRows
+  }
   if (result_output(call) == call.outputs.size()) {
     return {.yes = false, .reason = "no result of the epilogue has the product's type"};
   }
-  if (call.op.kind() != OpKind::matmul) {
+  if (!is_product) {
     return {};  // boxes have all axes of the result
   }
   const Shape& shape = call.outputs[0].shape();

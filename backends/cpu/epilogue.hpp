@@ -1,9 +1,9 @@
 // The epilogue of a contraction: a pointwise expression that runs on each block of the result while
-// that lies near the core which made it. The result itself is made in the bytes of one of the
-// outputs. A product gives rows and columns, a convolution boxes of [image, channel, row, column].
-// Private to backends/cpu. On the stack of the kernel; any of its threads gives blocks.
-// Invariant: values have the bits that the ops have when they run singly, behind the contraction,
-// where the expression rounds as they do.
+// that lies near the core which made it; of ops that make theirs in order: epilogue_rows. The
+// result itself is made in the bytes of one of the outputs. A product gives rows and columns, a
+// convolution boxes of [image, channel, row, column]. Private to backends/cpu. On the stack of the
+// kernel; any of its threads gives blocks. Invariant: values have the bits that the ops have when
+// they run singly, behind the contraction, where the expression rounds as they do.
 #pragma once
 
 #include "gemm.hpp"
@@ -21,6 +21,9 @@ namespace hearth::cpu {
 /// Whether the epilogue of a call, if it has one, can run on the blocks that its op gives: those of
 /// a matmul have two axes, the last of its result and all others as one.
 [[nodiscard]] Support supports_epilogue(const KernelCall& call, KernelContext& context);
+/// The program of its expression. Errors: those of the program.
+[[nodiscard]] Result<const TileProgram*> program_of(const Epilogue& epilogue,
+                                                    const KernelContext& context);
 
 /// A box of the result: `sizes` elements along each axis, which lie `steps` apart, from `first` on.
 struct ResultBox {

@@ -137,8 +137,8 @@ Status check_index(const KernelCall& call, const Indexing& op, KernelContext& co
 
 std::span<const KernelRow> indexing_rows() noexcept {
   static constexpr KernelRow kRows[] = {
-      {OpKind::gather, run_pick, nullptr, 0},
-      {OpKind::index_select, run_pick, nullptr, 0},
+      {.kind = OpKind::gather, .run = run_pick, .supports = nullptr, .takes_epilogue = true},
+      {.kind = OpKind::index_select, .run = run_pick, .supports = nullptr, .takes_epilogue = true},
       {OpKind::scatter_add, run_add_at, nullptr, 0},
       {OpKind::index_add, run_add_at, nullptr, 0},
   };

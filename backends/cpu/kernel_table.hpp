@@ -42,6 +42,7 @@ struct KernelRow {
   SupportFn supports;                ///< nullptr: all dtypes and layouts of the op table.
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
   JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
+  bool takes_epilogue = false;       ///< One that supports_epilogue().
 };
 
 [[nodiscard]] std::span<const KernelRow>

@@ -155,7 +155,8 @@ std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
 constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
                                 .run = &matmul,
                                 .supports = nullptr,
-                                .joinable_calls = &joinable_matmuls}};
+                                .joinable_calls = &joinable_matmuls,
+                                .takes_epilogue = true}};
 
 }  // namespace
 

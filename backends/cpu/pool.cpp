@@ -1,4 +1,5 @@
 #include "conv_planes.hpp"
+#include "epilogue_rows.hpp"
 #include "gemm.hpp"
 #include "pool_loops.hpp"
 
@@ -156,16 +157,24 @@ class Pooling {
     }
     parts_ = std::clamp<std::int64_t>(
         std::max<std::int64_t>(wanted, awake_threads_), 1, std::min(kMaxParts, sizes_.planes));
-    // Each part: the first bad position | a plane | its windows | positions.
+    // Each part: the first bad position | a plane | its windows | positions | planes of results for
+    // the epilogue.
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     plane_at_ = 64;
     windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
     positions_at_ = windows_at_ + whole_lines(sizes_.window_count() * kElementBytes);
-    part_bytes_ =
+    piece_at_ =
         positions_at_ + whole_lines(sizes_.window_count() * std::int64_t{sizeof(std::int32_t)});
+    part_bytes_ = piece_at_;
+    if (call.epilogue != nullptr) {
+      const std::int64_t plane_bytes = sizes_.window_count() * size_bytes(call.inputs[0].dtype);
+      piece_planes_ = std::max<std::int64_t>(1, EpilogueRows::kPieceBytes / plane_bytes);
+      part_bytes_ += whole_lines(piece_planes_ * plane_bytes);
+    }
   }
 
   Status run(KernelContext& context) {
+    HEARTH_TRY_STATUS(epilogue_.start(call_, context));
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
     const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
     if (awake_threads_ > 1) {
@@ -199,28 +208,54 @@ class Pooling {
  private:
   // The first bad position, or kNoPosition.
   std::int64_t run_planes(std::int64_t begin, std::int64_t end, std::byte* own) const {
+    if (!epilogue_.is_there()) {
+      return run_planes(begin, end, own, call_.outputs[0].data + begin * result_bytes());
+    }
+    EpilogueRows::Part part(epilogue_);
+    for (std::int64_t first = begin; first < end; first += piece_planes_) {
+      const std::int64_t last = std::min(end, first + piece_planes_);
+      static_cast<void>(run_planes(first, last, own, own + piece_at_));
+      part.run(own + piece_at_, first * sizes_.window_count(), last * sizes_.window_count());
+    }
+    return kNoPosition;  // no backward kernel has an epilogue
+  }
+
+  // Results go to `to`, plane by plane.
+  std::int64_t run_planes(std::int64_t begin,
+                          std::int64_t end,
+                          std::byte* own,
+                          std::byte* to) const {
     if (joins_planes()) {
-      max_of_planes(begin, end);
+      max_of_planes(begin, end, to);
       return kNoPosition;
     }
     std::int64_t bad = kNoPosition;
     for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
-      bad = run_plane(plane, own);
+      bad = run_plane(plane, own, to);
+      to += result_bytes();
     }
     return bad;
   }
 
-  std::int64_t run_plane(std::int64_t plane, std::byte* own) const {
+  [[nodiscard]] bool is_forward() const noexcept {
+    return call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
+  }
+
+  [[nodiscard]] std::int64_t result_count() const noexcept {
+    return is_forward() ? sizes_.window_count() : sizes_.plane();
+  }
+  /// Of a plane of the result.
+  [[nodiscard]] std::int64_t result_bytes() const noexcept {
+    return result_count() * size_bytes(call_.inputs[0].dtype);
+  }
+
+  std::int64_t run_plane(std::int64_t plane, std::byte* own, std::byte* to_bytes) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
-    const bool forward =
-        call_.op.kind() == OpKind::max_pool2d || call_.op.kind() == OpKind::avg_pool2d;
+    const bool forward = is_forward();
     const TensorView& input = call_.inputs[0];
-    const TensorView& output = call_.outputs[0];
     const T* from = read(input, plane, forward ? plane_values : window_values);
-    const std::int64_t result_count = forward ? sizes_.window_count() : sizes_.plane();
-    std::byte* const to_bytes = output.data + plane * result_count * size_bytes(output.dtype);
-    const bool direct = output.dtype == dtype_of<T>;
+    const bool direct = input.dtype == dtype_of<T>;
     T* const to =
         direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
     std::int64_t bad = kNoPosition;
@@ -228,7 +263,7 @@ class Pooling {
       case OpKind::max_pool2d:
         max_forward(from,
                     to,
-                    call_.outputs.size() > 1
+                    has_positions()
                         ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
                         : nullptr);
         break;
@@ -244,26 +279,29 @@ class Pooling {
         break;
     }
     if (!direct) {
-      kernels_.store(to, to_bytes, output.dtype, result_count);
+      kernels_.store(to, to_bytes, input.dtype, result_count());
     }
     return bad;
+  }
+
+  [[nodiscard]] bool has_positions() const noexcept {
+    return call_.outputs.size() > 1 && !epilogue_.is_there();
   }
 
   // Planes without a gap between their last pair of rows and the first of the next are one plane.
   [[nodiscard]] bool joins_planes() const {
     return sizeof(T) == sizeof(float) && call_.op.kind() == OpKind::max_pool2d &&
-           call_.outputs.size() == 1 && is_pairs(pool_) && sizes_.height == 2 * sizes_.rows &&
-           call_.inputs[0].layout->contiguous && call_.inputs[0].dtype == dtype_of<T> &&
-           call_.outputs[0].dtype == dtype_of<T>;
+           !has_positions() && is_pairs(pool_) && sizes_.height == 2 * sizes_.rows &&
+           call_.inputs[0].layout->contiguous && call_.inputs[0].dtype == dtype_of<T>;
   }
 
-  void max_of_planes(std::int64_t begin, std::int64_t end) const {
+  void max_of_planes(std::int64_t begin, std::int64_t end, std::byte* to) const {
     if constexpr (sizeof(T) == sizeof(float)) {
       const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
       loops_.max_pairs(first,
                        (end - begin) * sizes_.rows,
                        call_.inputs[0].as<const T>() + begin * sizes_.plane(),
-                       call_.outputs[0].as<T>() + begin * sizes_.window_count(),
+                       reinterpret_cast<T*>(to),
                        nullptr);
     }
   }
@@ -349,12 +387,15 @@ class Pooling {
   PoolAttributes pool_;
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
+  EpilogueRows epilogue_ = {};
   Sizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // that take part in work which is too short for others
   std::int64_t plane_at_ = 0;
   std::int64_t windows_at_ = 0;
   std::int64_t positions_at_ = 0;
+  std::int64_t piece_at_ = 0;
+  std::int64_t piece_planes_ = 0;
   std::int64_t part_bytes_ = 0;
 };
 
@@ -362,14 +403,14 @@ Status pool(const KernelCall& call, KernelContext& context) {
   if (call.outputs[0].element_count() == 0) {
     return {};
   }
-  return call.outputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context)
-                                             : Pooling<float>(call, context).run(context);
+  return call.inputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context)
+                                            : Pooling<float>(call, context).run(context);
 }
 
 constexpr KernelRow kRows[] = {
-    {.kind = OpKind::max_pool2d, .run = &pool, .supports = nullptr},
+    {.kind = OpKind::max_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
-    {.kind = OpKind::avg_pool2d, .run = &pool, .supports = nullptr},
+    {.kind = OpKind::avg_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 

@@ -223,6 +223,22 @@ void TileCall::run(TileRun& run, std::int64_t begin, std::int64_t end) const {
   }
 }
 
+void TileCall::run_piece(TileRun& run,
+                         const std::byte* made,
+                         std::int64_t begin,
+                         std::int64_t end) {
+  base_[0] = made;
+  first_ = begin;
+  if (order_ == Order::flat) {
+    run_flat(run, begin, end);
+  } else {
+    run_rows(run, begin, end);
+  }
+  if (has_streams_) {
+    moves_.fence();
+  }
+}
+
 bool TileCall::find_undefined(TileRun& run,
                               std::int64_t begin,
                               std::int64_t end,
@@ -252,7 +268,8 @@ bool TileCall::find_undefined(TileRun& run,
 void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const bool is_one = lies_[i] == Lie::one;
-    run.set_input(i, base_[i] + (is_one ? 0 : at * size_bytes(call_.inputs[i].dtype)), is_one);
+    const std::int64_t place = is_one ? 0 : at - first_of(i);
+    run.set_input(i, base_[i] + place * size_bytes(call_.inputs[i].dtype), is_one);
   }
 }
 
@@ -260,7 +277,7 @@ void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) co
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
     if (lies_[i] == Lie::linear) {
-      run.add_next(base_[i] + at * size, count * size, false);
+      run.add_next(base_[i] + (at - first_of(i)) * size, count * size, false);
     }
   }
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
@@ -374,7 +391,8 @@ void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& pla
     const std::int64_t step = space_->inner_stride(i);
     const bool is_one = lies_[i] == Lie::one || (step == 0 && block.rows == 1);
     if (lies_[i] != Lie::mapped && (is_one || is_straight(i, block))) {
-      run.set_input(i, base_[i] + (place.offset[i] + block.column * step) * size, is_one);
+      const std::int64_t offset = place.offset[i] + block.column * step - first_of(i);
+      run.set_input(i, base_[i] + offset * size, is_one);
       continue;
     }
     std::byte* const room = run.room_of(i);

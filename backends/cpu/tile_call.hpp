@@ -36,6 +36,9 @@ class TileCall {
   [[nodiscard]] std::int64_t grain() const noexcept;
   /// Runs units [begin, end). `run` was started with this call's parameters and sizes().
   void run(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  /// Runs the elements [begin, end) in row-major order, those of input 0 from `made` on. Requires
+  /// an input 0 in that order. Pieces of one run may follow one another.
+  void run_piece(TileRun& run, const std::byte* made, std::int64_t begin, std::int64_t end);
   /// Looks for the first of the elements [begin, end) without an answer and stores nothing.
   [[nodiscard]] bool find_undefined(TileRun& run,
                                     std::int64_t begin,
@@ -67,6 +70,9 @@ class TileCall {
   void run_flat(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void run_rows(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) const;
+  [[nodiscard]] std::int64_t first_of(std::size_t input) const noexcept {
+    return input == 0 ? first_ : 0;
+  }
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
   void fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const;
   /// `place`: of the block's first row.
@@ -85,6 +91,7 @@ class TileCall {
   Order order_ = Order::flat;
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
+  std::int64_t first_ = 0;  ///< The place of the element at base_[0], of a piece.
   std::array<bool, TileProgram::kMostOutputs> is_fresh_{};          ///< No input lies there.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};

@@ -15,14 +15,13 @@ Status evaluate_with_epilogue(const KernelCall& call) {
   const Epilogue& epilogue = *call.epilogue;
   const KernelIR& kernel = epilogue.expression->kernel;
   const Shape& shape = call.outputs[0].shape();
-  const Layout layout(shape);
   std::vector<std::byte> result(
       static_cast<std::size_t>(shape.element_count() * size_bytes(kernel.inputs[0].dtype)));
-  const TensorView made{result.data(), &layout, kernel.inputs[0].dtype};
+  const TensorView made{result.data(), epilogue.result, kernel.inputs[0].dtype};
   HEARTH_TRY_STATUS(
       evaluate({.op = call.op, .inputs = call.inputs, .outputs = std::span(&made, 1)}));
   std::vector<Shape> shapes{shape};
-  std::vector<KernelTensor> inputs{{made.data, layout}};
+  std::vector<KernelTensor> inputs{{made.data, Layout(shape)}};
   for (const TensorView& in : epilogue.inputs) {
     shapes.push_back(in.shape());
     inputs.push_back({in.data, *in.layout});

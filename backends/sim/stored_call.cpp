@@ -27,7 +27,7 @@ StoredCall::StoredCall(const KernelCall& call)
       call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>();
   beside_count_ = beside.size();
   // The views point into it.
-  layouts_.reserve(call.inputs.size() + beside.size() + call.outputs.size());
+  layouts_.reserve(call.inputs.size() + beside.size() + call.outputs.size() + 1);
   for (const std::span<const TensorView> views : {call.inputs, beside, call.outputs}) {
     for (const TensorView& view : views) {
       keep(view);
@@ -35,7 +35,9 @@ StoredCall::StoredCall(const KernelCall& call)
   }
   if (call.epilogue != nullptr) {
     parameters_.assign(call.epilogue->parameters.begin(), call.epilogue->parameters.end());
+    layouts_.push_back(*call.epilogue->result);
     epilogue_ = Epilogue{.expression = call.epilogue->expression,
+                         .result = &layouts_.back(),
                          .inputs = std::span(views_).subspan(input_count_, beside_count_),
                          .parameters = parameters_};
   }

@@ -17,7 +17,10 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include <hearth/streams/kernel/op_expression.hpp>
+#include <hearth/streams/op_table.hpp>
 
 namespace hearth::vulkan {
 namespace {
@@ -73,14 +76,17 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
       {.encode = encode_cross_entropy_backward,
        .supports = supports_cross_entropy,
        .may_alias = cross_entropy_may_alias});
-  set(OpKind::matmul, {.encode = encode_matmul, .supports = supports_matmul});
+  set(OpKind::matmul,
+      {.encode = encode_matmul, .supports = supports_matmul, .takes_epilogue = true});
   set(OpKind::attention, {.encode = encode_attention, .supports = supports_attention});
   set(OpKind::attention_backward,
       {.encode = encode_attention_backward, .supports = supports_attention});
-  for (const OpKind kind :
-       {OpKind::conv2d, OpKind::conv2d_backward_input, OpKind::conv2d_backward_weight}) {
-    set(kind, {.encode = encode_convolution, .supports = supports_convolution});
+  for (const OpKind kind : {OpKind::conv2d, OpKind::conv2d_backward_input}) {
+    set(kind,
+        {.encode = encode_convolution, .supports = supports_convolution, .takes_epilogue = true});
   }
+  set(OpKind::conv2d_backward_weight,
+      {.encode = encode_convolution, .supports = supports_convolution});
   return rows;
 }
 
@@ -89,6 +95,19 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
 const KernelRow& kernel_row(OpKind kind) noexcept {
   static const std::array<KernelRow, kOpKindCount> kRows = make_rows();
   return kRows[static_cast<std::size_t>(kind)];
+}
+
+Support supports_kernel(const KernelCall& call, const DeviceLimits& limits) {
+  const OpKind kind = call.op.kind();
+  const KernelRow& row = kernel_row(kind);
+  if (row.encode == nullptr) {
+    return {.yes = false,
+            .reason = fmt::format("{}: Vulkan devices have no kernel for this op", name(kind))};
+  }
+  if (call.epilogue != nullptr && !row.takes_epilogue) {
+    return {.yes = false, .reason = fmt::format("{} with an epilogue", name(kind))};
+  }
+  return row.supports == nullptr ? Support{} : row.supports(call, limits);
 }
 
 }  // namespace hearth::vulkan

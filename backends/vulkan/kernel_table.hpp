@@ -17,8 +17,11 @@ struct KernelRow {
   Support (*supports)(const KernelCall& call, const DeviceLimits& limits) = nullptr;
   /// Whether output 0 may be written over input `index`; null: never.
   bool (*may_alias)(OpKind kind, int index) noexcept = nullptr;
+  bool takes_epilogue = false;  ///< If `supports` says so of the call.
 };
 
 [[nodiscard]] const KernelRow& kernel_row(OpKind kind) noexcept;
+/// Whether the kernel of its kind, if there is one, can run the call.
+[[nodiscard]] Support supports_kernel(const KernelCall& call, const DeviceLimits& limits);
 
 }  // namespace hearth::vulkan

@@ -240,12 +240,6 @@ PageProvider& VulkanBackend::pages() noexcept {
 // ---- ops ----
 
 Support VulkanBackend::supports(const KernelCall& call) const {
-  const KernelRow& row = kernel_row(call.op.kind());
-  if (row.encode == nullptr) {
-    return {.yes = false,
-            .reason =
-                fmt::format("{}: Vulkan devices have no kernel for this op", name(call.op.kind()))};
-  }
   const auto is_wide = [](const TensorView& view) { return view.dtype == DType::f64; };
   if (!parts_->device->limits().has_f64 &&
       (std::ranges::any_of(call.inputs, is_wide) || std::ranges::any_of(call.outputs, is_wide))) {
@@ -254,7 +248,11 @@ Support VulkanBackend::supports(const KernelCall& call) const {
                                   name(call.op.kind()),
                                   parts_->device->physical().name)};
   }
-  return row.supports == nullptr ? Support{} : row.supports(call, parts_->device->limits());
+  return supports_kernel(call, parts_->device->limits());
+}
+
+bool VulkanBackend::may_anchor(OpKind kind) const noexcept {
+  return kernel_row(kind).takes_epilogue;
 }
 
 bool VulkanBackend::may_alias(OpKind kind, int input_index) const noexcept {

@@ -62,6 +62,7 @@ class VulkanBackend final : public Backend {
   void foresee(const KernelCall& call) override;
   [[nodiscard]] bool has_kernel(const KernelCall& call) override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
   [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,7 +14,6 @@
 #include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/shape.hpp>
-#include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
@@ -177,18 +175,6 @@ bool may_be_kept(const std::string& description) {
          check_writable(file.value()).has_value();
 }
 
-/// Of this process, by description.
-struct KnownPeaks {
-  Mutex mutex;
-  std::unordered_map<std::string, std::optional<DevicePeaks>> by_description
-      HEARTH_GUARDED_BY(mutex);
-};
-
-KnownPeaks& all_known() {
-  static KnownPeaks known;
-  return known;
-}
-
 }  // namespace
 
 // Phases: two buffers; the kernel that hardly computes, over all of them; two others, over as many
@@ -254,16 +240,9 @@ DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
           .additions_per_second = whole.additions_per_second * part};
 }
 
-Result<DevicePeaks> PeakSubject::measure() const {
-  HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
-  return hearth::measure_peaks(*backend, most_bytes);
-}
-
 Result<DevicePeaks> PeakSubject::measure_now() const {
-  KnownPeaks& known = all_known();
-  const MutexLock lock(known.mutex);
-  HEARTH_TRY(const DevicePeaks peaks, measure());
-  known.by_description[description] = peaks;
+  HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
+  HEARTH_TRY(const DevicePeaks peaks, measure_peaks(*backend, most_bytes));
   HEARTH_TRY_STATUS(write_peaks(description, peaks));
   return part_of(peaks);
 }
@@ -272,30 +251,20 @@ std::optional<DevicePeaks> PeakSubject::known(Log& log) const {
   if (!open) {
     return {};
   }
-  KnownPeaks& all = all_known();
-  const MutexLock lock(all.mutex);
-  const auto [entry, is_new] = all.by_description.try_emplace(description);
-  std::optional<DevicePeaks>& peaks = entry->second;
-  if (is_new) {
-    peaks = kept_peaks(description);
+  if (const std::optional<DevicePeaks> kept = kept_peaks(description)) {
+    return part_of(*kept);
   }
-  if (!peaks && is_automatic && kIsWorthMeasuring && most_bytes >= 2 * kLeastBytes &&
-      may_be_kept(description)) {
-    const Result<DevicePeaks> measured = measure();
-    if (!measured.has_value()) {
-      log.warn(fmt::format("the peaks of {}: {}", description, measured.error().to_string()));
-      return {};
-    }
-    peaks = measured.value();
-    const Status kept = write_peaks(description, *peaks);
-    log.debug([&] {
-      return fmt::format("{}: {}{}",
-                         description,
-                         peaks->to_string(),
-                         kept.has_value() ? "" : "; not kept: " + kept.error().to_string());
-    });
+  if (!is_automatic || !kIsWorthMeasuring || most_bytes < 2 * kLeastBytes ||
+      !may_be_kept(description)) {
+    return {};
   }
-  return peaks ? std::optional(part_of(*peaks)) : std::nullopt;
+  const Result<DevicePeaks> measured = measure_now();
+  if (!measured.has_value()) {
+    log.warn(fmt::format("the peaks of {}: {}", description, measured.error().to_string()));
+    return {};
+  }
+  log.debug([&] { return fmt::format("{}: {}", description, measured.value().to_string()); });
+  return measured.value();
 }
 
 }  // namespace hearth

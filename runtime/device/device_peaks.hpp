@@ -1,7 +1,6 @@
 // What a device reaches at most, measured by two kernels on a backend that nobody else uses, and
 // kept on disk, so that each machine measures its devices once. A tape decides by it whether making
-// a value again costs less than keeping it. Private to runtime. Threads: any; one at a time for one
-// backend.
+// a value again costs less than keeping it. Private to runtime. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +37,13 @@ struct PeakSubject {
   double part = 1;  ///< The device's, of what is measured.
 
   /// What is kept, or what is measured now and kept then. Empty: neither, which the log says where
-  /// measuring failed. One thread of the process measures at a time.
+  /// measuring failed.
   [[nodiscard]] std::optional<DevicePeaks> known(Log& log) const;
   /// Measures and keeps. Requires `open`. Errors: those of opening and measuring; io_error, and
   /// not_found where there is no folder for caches.
   [[nodiscard]] Result<DevicePeaks> measure_now() const;
 
  private:
-  [[nodiscard]] Result<DevicePeaks> measure() const;
   [[nodiscard]] DevicePeaks part_of(const DevicePeaks& whole) const noexcept;
 };
 

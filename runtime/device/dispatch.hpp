@@ -19,6 +19,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/trace.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/streams/op_facts.hpp>
 
 #include "device_scratch.hpp"
 #include "fused_group.hpp"
@@ -64,6 +65,13 @@ class Dispatch {
   /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
   /// changing. 1: it runs alone.
   [[nodiscard]] std::int64_t joinable_calls(const OpView& op);
+  /// Whether the device has a kernel for this op that takes a group behind it. What fails for its
+  /// values is found before anything of the group has happened, or it stays alone: then the ops run
+  /// singly, and each has its own error.
+  [[nodiscard]] bool may_anchor(const OpView& op) const noexcept {
+    return backend_->may_anchor(op.kind()) &&
+           (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));
+  }
   /// Whether two joinable ops differ in input 0 and output alone.
   [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
   /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many

@@ -117,7 +117,8 @@ void Dispatch::foresee_all(LaneState& lane) {
   }
   const auto joins = [&](std::size_t first) {
     return first + 1 < kernels.size() && may_be_fused(kernels[first + 1].second) &&
-           (may_be_fused(kernels[first].second) || may_be_anchor(kernels[first].second)) &&
+           (may_be_fused(kernels[first].second) ||
+            (may_be_anchor(kernels[first].second) && may_anchor(kernels[first].second))) &&
            reads(kernels[first + 1].second, kernels[first].second);
   };
   for (std::size_t i = 0; i < kernels.size(); ++i) {

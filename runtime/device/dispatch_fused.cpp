@@ -52,7 +52,9 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
       if (has_begun && !status.has_value()) {
         error = error_of(status, group.made.front().op, lane.id);
       }
-      if (!has_begun && !is_unsupported && !is_short(status)) {
+      const bool is_of_values =
+          !status.has_value() && status.error().code == ErrorCode::out_of_range;
+      if (!has_begun && !is_unsupported && !is_of_values && !is_short(status)) {
         note_unmade(kernel, status.error());
       }
     }
@@ -219,7 +221,7 @@ Status Dispatch::submit_anchored(const FusedGroup& group,
     if (made.is_output()) {
       fused_operands_.push_back(made.operand);
       views_[next++] = {fused_outputs_[output++]->block.data,
-                        &endpoint_.tables().shapes.layout(made.operand.shape),
+                        &endpoint_.tables().shapes.layout(group.space),
                         made.operand.dtype};
     }
   }
@@ -227,10 +229,12 @@ Status Dispatch::submit_anchored(const FusedGroup& group,
   fused_parameters_.assign(kernel.kernel.parameters.size(), {});
   read_parameters(kernel.kernel.parameters, fused_blob_, fused_parameters_);
   const std::span<const TensorView> views(views_);
-  const Epilogue epilogue{.expression = &kernel,
-                          .inputs = views.subspan(own, beside),
-                          .parameters = fused_parameters_,
-                          .operands = fused_operands_};
+  const Epilogue epilogue{
+      .expression = &kernel,
+      .result = &endpoint_.tables().shapes.layout(group.made.front().operand.shape),
+      .inputs = views.subspan(own, beside),
+      .parameters = fused_parameters_,
+      .operands = fused_operands_};
   Launch launch{.call = {.op = group.made.front().op,
                          .inputs = views.first(own),
                          .outputs = views.subspan(own + beside, output),

@@ -266,6 +266,9 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
 }
 
 bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
+  if (!dispatch_.may_anchor(op)) {
+    return refuse(Obstacle::kind);
+  }
   if (dispatch_.joinable_calls(op) > 1) {
     return refuse(Obstacle::kind);  // it runs with those of other streams
   }
@@ -286,14 +289,30 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
   return true;
 }
 
+bool GroupGather::fails_with_anchor() const noexcept {
+  if (!group_.has_anchor()) {
+    return false;
+  }
+  const OpView& anchor = group_.made.front().op;
+  return may_fail(anchor.kind(), dtype_of_values(anchor));
+}
+
 // Of a value of the group: the same value, in another shape. Of a tensor: what it is expanded from.
+// Of some anchors: the shape that the others work in, if they have not begun.
 bool GroupGather::take_view(const OpView& op) {
   if (group_.made.empty() || !find_sources(op)) {
     return refuse(Obstacle::kind);
   }
   const Source& source = found_.front();
-  if (source.made == nullptr || source.made->role == FusedGroup::Role::anchor) {
+  if (source.made == nullptr) {
     return refuse(Obstacle::kind);
+  }
+  if (source.made->role == FusedGroup::Role::anchor) {
+    if (op.kind() != OpKind::reshape || !may_show_anchor(source.made->op.kind()) ||
+        group_.made.size() > 1) {
+      return refuse(Obstacle::kind);
+    }
+    group_.space = op.output(0).shape;
   }
   Made made{.op = op,
             .operand = op.output(0),

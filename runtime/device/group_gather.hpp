@@ -35,6 +35,8 @@ class GroupGather final {
   /// How many records it has looked at, and whether it would have gone on, had there been more.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
   [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
+  /// Whether the kernel may fail for what is in the anchor's operands.
+  [[nodiscard]] bool fails_with_anchor() const noexcept;
   /// Why the group has not taken the first op that it left alone.
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
 

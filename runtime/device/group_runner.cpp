@@ -141,7 +141,8 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) 
     const std::size_t outputs = group_.output_count();
     const std::size_t runs = group_.op_count();
     if (runs > 0 && outputs == 0) {
-      return Gathered::unneeded;
+      // What may fail runs all the same: its stream hears of the error.
+      return gather_.fails_with_anchor() ? Gathered::nothing : Gathered::unneeded;
     }
     if (runs < kFewestOps) {
       return Gathered::nothing;

@@ -114,9 +114,23 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
 }
 
 bool may_anchor_group(OpKind kind, DType dtype) noexcept {
-  const bool gives_blocks = op_facts(kind).fusion == FusionClass::contraction ||
-                            kind == OpKind::conv2d || kind == OpKind::conv2d_backward_input;
-  return gives_blocks && is_float(dtype);
+  switch (kind) {
+    case OpKind::gather:
+    case OpKind::index_select:
+      return true;
+    case OpKind::conv2d:
+    case OpKind::conv2d_backward_input:
+    case OpKind::max_pool2d:
+    case OpKind::avg_pool2d:
+    case OpKind::attention:
+      return is_float(dtype);
+    default:
+      return op_facts(kind).fusion == FusionClass::contraction && is_float(dtype);
+  }
+}
+
+bool may_show_anchor(OpKind kind) noexcept {
+  return kind == OpKind::gather || kind == OpKind::index_select;
 }
 
 bool runs_along_rows(OpKind kind) noexcept {

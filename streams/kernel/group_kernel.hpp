@@ -65,8 +65,11 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 /// in them.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
 /// Whether ops may work on this kind's result before it is stored: that of a product, of a
-/// convolution and of its gradient for the input.
+/// convolution and of its gradient for the input, of a pool, of attention, of a gather.
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
+/// Whether they may see that result in another shape: what an embedding looks up is a list of rows
+/// to its gather.
+[[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;
 /// Whether the kind takes whole rows in: reductions, and softmax and its kin.
 [[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;
 /// The axes of the first input that such an op takes whole: a bit each.

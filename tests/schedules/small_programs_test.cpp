@@ -1,7 +1,7 @@
 // Small programs, all of their cuts: of up to 8 ops over two tensors and a weight, with every fuser
 // on and off, the window ended behind each op by a boundary or by time, on the cpu and on an
 // asynchronous sim. Results are those of ops that run singly: to the bit on the cpu.
-// SMALL_PROGRAMS says how many of each size (30 by default; at 46,656 all of up to 2 ops
+// SMALL_PROGRAMS says how many of each size (30 by default; at 72,900 all of up to 2 ops
 // are tried), SMALL_FIRST which number comes first.
 #include <algorithm>
 #include <bit>
@@ -30,7 +30,7 @@ using testing::SteppedOptions;
 using testing::World;
 
 constexpr int kMostOps = 8;
-constexpr std::uint64_t kKinds = 12;
+constexpr std::uint64_t kKinds = 15;
 
 /// One op: its kind, what it reads, and what becomes of its first operand.
 struct SmallOp {
@@ -71,7 +71,8 @@ std::uint64_t program_count(int ops) {
 }
 
 /// All values are [3, 3], but for those of rows between, so that any op may follow any other.
-Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const Tensor& weight) {
+Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const std::vector<Tensor>& inputs) {
+  const Tensor& weight = inputs[2];
   switch (kind) {
     case 0:
       return std::move(a) + b;
@@ -99,6 +100,12 @@ Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const Tensor& weight
       return reshape(cumsum(std::move(a), 0), {3, 3});
     case 10:
       return transpose(std::move(a));
+    case 11:
+      return index_select(std::move(a), 0, inputs[3]);
+    case 12:
+      return embedding(reshape(std::move(a), {9}), inputs[4]);
+    case 13:
+      return attention(std::move(a), b, weight, {.causal = true});
     default:
       return where(std::move(a) < b, b, weight);
   }
@@ -124,7 +131,7 @@ std::vector<double> run_program(const World& world,
     const std::uint64_t a = alive(op.a);
     const Tensor other = values[alive(op.b)];
     Tensor first = op.end == 1 ? std::move(values[a]) : values[a];
-    values.push_back(apply(op.kind, std::move(first), other, inputs[2]));
+    values.push_back(apply(op.kind, std::move(first), other, inputs));
     if (op.end != 0) {
       values[a] = Tensor();
     }
@@ -207,10 +214,13 @@ std::vector<Program> sampled_programs() {
 std::vector<Tensor> inputs_on(const Device& device, DType dtype) {
   Generator generator(5);
   std::vector<Tensor> inputs;
-  inputs.reserve(3);
+  inputs.reserve(5);
   for (int i = 0; i < 3; ++i) {
     inputs.push_back(random_normal(device, {3, 3}, generator, 0.1, 0.7, dtype));
   }
+  const std::vector<std::int64_t> places{8, 0, 4, 4, 1, 7, 2, 2, 5};
+  inputs.push_back(Tensor::from(device, std::vector<std::int64_t>{2, 0, 2}, {3}));
+  inputs.push_back(Tensor::from(device, places, {3, 3}));
   device.sync();
   return inputs;
 }

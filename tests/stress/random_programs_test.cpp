@@ -145,7 +145,7 @@ TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
       {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});
   ValueTally tally;
   RandomProgram::Coverage coverage;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     static_cast<void>(run_program(runtime, bytes_of_seed(seed, 60, 500), tally, coverage));
   }
   for (const RandomOp::Family family : {RandomOp::Family::map,

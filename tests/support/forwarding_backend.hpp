@@ -30,6 +30,9 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override {
     return inner_->may_alias(kind, input_index);
   }
+  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override {
+    return inner_->may_anchor(kind);
+  }
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
     return inner_->joinable_calls(call);
   }

@@ -176,6 +176,24 @@ Tensor turned(Call& in) {
   return reshape(in(0), sizes);
 }
 
+/// An axis of x, which has one.
+int any_axis(Call& in) {
+  return in.pick(in.rank());
+}
+
+/// Some elements along an axis, some of them twice, from the last to the first.
+Tensor picked(Call& in) {
+  if (in.shape().element_count() == 0 || in.rank() == 0) {
+    return contiguous(in(0));
+  }
+  const int axis = any_axis(in);
+  const std::int64_t size = in.shape()[axis];
+  const Tensor steps =
+      arange(in.tensor(0).device(), 0, static_cast<double>(size + 1), 1, DType::i64, in.loc());
+  Tensor places = sub(in.number(size), in.of(maximum({steps, in.loc()}, in.number(1))));
+  return index_select(in(0), axis, in.of(std::move(places)));
+}
+
 constexpr std::array kViews{
     RandomOp{"flatten", Family::view, For::both, [](Call& in) { return flatten(in(0)); }},
     RandomOp{"permute", Family::view, For::both, permuted},
@@ -188,12 +206,8 @@ constexpr std::array kViews{
     RandomOp{"expand", Family::view, For::both, expanded},
     RandomOp{"concat", Family::view, For::both, joined},
     RandomOp{"contiguous", Family::view, For::both, [](Call& in) { return contiguous(in(0)); }},
+    RandomOp{"some along an axis", Family::view, For::both, picked},
 };
-
-/// An axis of x, which has one.
-int any_axis(Call& in) {
-  return in.pick(in.rank());
-}
 
 /// x times its own transpose.
 Tensor own_product(Call& in) {
@@ -211,6 +225,32 @@ Tensor own_attention(Call& in) {
   }
   Tensor keys = tanh(in.keep(0));
   return attention(in.keep(0), in.of(std::move(keys)), in(0), {.causal = in.pick(2) == 0});
+}
+
+/// The largest elements along an axis, found by their places.
+Tensor picked_largest(Call& in) {
+  const int axis = any_axis(in);
+  Tensor places = unsqueeze(in.of(argmax(in.keep(0), axis)), axis);
+  return gather(in(0), axis, in.of(std::move(places)));
+}
+
+/// As planes of the last two axes.
+Tensor pooled(Call& in, Tensor (*pool)(Arg, Pool2dOptions)) {
+  if (in.rank() < 2) {
+    return neg(in(0));
+  }
+  const std::int64_t height = in.shape()[in.rank() - 2];
+  const std::int64_t width = in.shape()[in.rank() - 1];
+  Tensor planes = reshape(in(0), {1, -1, height, width});
+  return pool(in.of(std::move(planes)),
+              {.kernel = {std::min<std::int64_t>(height, 2), std::min<std::int64_t>(width, 2)},
+               .stride = Size2d{1 + in.pick(2), 2}});
+}
+
+/// A maximum of other types than floats has no gradient, and no pool.
+Tensor exact_pool(Call& in) {
+  in.convert(0, in.pick(2) == 0 ? DType::f32 : DType::f16);
+  return pooled(in, max_pool2d);
 }
 
 Tensor exact_product(Call& in) {
@@ -243,6 +283,16 @@ constexpr std::array kFolds{
         "argmax", Family::fold, For::exact, [](Call& in) { return argmax(in(0), any_axis(in)); }},
     RandomOp{"product with itself", Family::fold, For::exact, exact_product},
     RandomOp{"matmul", Family::fold, For::exact, exact_matmul, 2},
+    RandomOp{"the largest by place", Family::fold, For::both, picked_largest},
+    RandomOp{"max_pool2d", Family::fold, For::exact, exact_pool},
+    RandomOp{"max of windows",
+             Family::fold,
+             For::smooth,
+             [](Call& in) { return pooled(in, max_pool2d); }},
+    RandomOp{"mean of windows",
+             Family::fold,
+             For::smooth,
+             [](Call& in) { return pooled(in, avg_pool2d); }},
     RandomOp{"max",
              Family::fold,
              For::both,

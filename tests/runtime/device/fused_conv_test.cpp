@@ -1,8 +1,5 @@
 // Convolutions with the ops behind them in one kernel: what becomes one, and that no bit of a
 // result depends on it, on the oracle and on the cpu backend.
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,13 +12,15 @@
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/explanation.hpp>
 
-#include "tests/runtime/stepped_runtime.hpp"
+#include "tests/runtime/device/fused_runs.hpp"
 
 namespace hearth {
 namespace {
 
+using testing::have_same_bits;
+using testing::Ran;
+using testing::run_twice;
 using testing::stepped;
-using testing::SteppedOptions;
 using testing::World;
 using Tensors = std::vector<Tensor>;
 
@@ -95,37 +94,6 @@ const std::vector<Behind>& all_behind() {
   return kAll;
 }
 
-struct Ran {
-  std::vector<std::vector<double>> values;
-  std::uint64_t fused = 0;
-};
-
-template <class Program>
-Ran run(const std::string& device, Fusion fusion, const Program& program) {
-  Ran ran;
-  const SteppedOptions options{
-      .devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true};
-  stepped(options, [&](const World& world) {
-    for (int i = 0; i < 2; ++i) {  // the first time makes the plan
-      ran.values.clear();
-      for (const Tensor& result : program(world.device)) {
-        ran.values.push_back(cast(result, DType::f64).to_vector<double>());
-      }
-    }
-    ran.fused = world.device.statistics().fused_kernels;
-  });
-  return ran;
-}
-
-bool are_same(const Ran& a, const Ran& b) {
-  const auto same_bits = [](double x, double y) {
-    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
-  };
-  return std::ranges::equal(a.values, b.values, [&](const auto& x, const auto& y) {
-    return std::ranges::equal(x, y, same_bits);
-  });
-}
-
 TEST(FusedConv, OpsBehindAConvolutionAreInItsKernel) {
   for (const char* const device : {"cpu:0", "sim:0"}) {
     stepped({.devices = {{.name = device}}, .fusion = Fusion::on}, [](const World& world) {
@@ -152,9 +120,9 @@ TEST(FusedConv, HasTheBitsOfSingleOps) {
         const auto program = [&](const Device& device) {
           return behind.run(inputs_of(device, planes, dtype), planes.options);
         };
-        const Ran off = run("cpu:0", Fusion::off, program);
-        const Ran on = run("cpu:0", Fusion::on, program);
-        EXPECT_TRUE(are_same(off, on))
+        const Ran off = run_twice("cpu:0", Fusion::off, program);
+        const Ran on = run_twice("cpu:0", Fusion::on, program);
+        EXPECT_TRUE(have_same_bits(off, on))
             << behind.name << " of " << planes.x.to_string() << " in " << name(dtype);
         EXPECT_EQ(off.fused, 0U);
         fused += on.fused;
@@ -179,9 +147,9 @@ TEST(FusedConv, GradientsHaveTheBitsOfSingleOps) {
             },
             {t[0], t[1], t[2], t[3]});
       };
-      const Ran off = run("cpu:0", Fusion::off, program);
-      const Ran on = run("cpu:0", Fusion::on, program);
-      EXPECT_TRUE(are_same(off, on)) << planes.x.to_string() << " in " << name(dtype);
+      const Ran off = run_twice("cpu:0", Fusion::off, program);
+      const Ran on = run_twice("cpu:0", Fusion::on, program);
+      EXPECT_TRUE(have_same_bits(off, on)) << planes.x.to_string() << " in " << name(dtype);
       fused += on.fused;
     }
   }

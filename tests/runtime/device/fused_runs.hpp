@@ -1,0 +1,48 @@
+// A program with fusion and without, and whether the two gave the same bits. For tests of groups.
+// Threads: the test's.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/stepped_runtime.hpp"
+
+namespace hearth::testing {
+
+/// What a program gave.
+struct Ran {
+  std::vector<std::vector<double>> values;  ///< f64 has all bits of all types.
+  std::uint64_t fused = 0;                  ///< Kernels of several ops.
+};
+
+/// Runs program(device), which returns tensors, twice: the first time makes the plans.
+template <class Program>
+[[nodiscard]] Ran run_twice(const std::string& device, Fusion fusion, const Program& program) {
+  Ran ran;
+  const SteppedOptions options{
+      .devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true};
+  stepped(options, [&](const World& world) {
+    for (int i = 0; i < 2; ++i) {
+      ran.values.clear();
+      for (const Tensor& result : program(world.device)) {
+        ran.values.push_back(cast(result, DType::f64).to_vector<double>());
+      }
+    }
+    ran.fused = world.device.statistics().fused_kernels;
+  });
+  return ran;
+}
+
+[[nodiscard]] inline bool have_same_bits(const Ran& a, const Ran& b) {
+  const auto same_bits = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return std::ranges::equal(a.values, b.values, [&](const auto& x, const auto& y) {
+    return std::ranges::equal(x, y, same_bits);
+  });
+}
+
+}  // namespace hearth::testing
