@@ -126,15 +126,15 @@ constexpr auto kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean
 // (2026-11-26); words and products are counted in instructions.
 constexpr ArithmeticWeight kNothing{0, 0};
 constexpr ArithmeticWeight kSimple{1, 1};
-constexpr ArithmeticWeight kRoot{4, 17};
-constexpr ArithmeticWeight kQuotient{3.5F, 22};
-constexpr ArithmeticWeight kExp{3.5F, 39};
-constexpr ArithmeticWeight kLog{7, 63};
-constexpr ArithmeticWeight kSine{5.5F, 70};
-constexpr ArithmeticWeight kTanh{9, 72};
-constexpr ArithmeticWeight kErf{4, 30};
-constexpr ArithmeticWeight kSigmoid{6, 61};
-constexpr ArithmeticWeight kPower{41, 98};
+constexpr ArithmeticWeight kRoot{4, 12};
+constexpr ArithmeticWeight kQuotient{3.5F, 15};
+constexpr ArithmeticWeight kExp{3.5F, 27};
+constexpr ArithmeticWeight kLog{7, 44};
+constexpr ArithmeticWeight kSine{5.5F, 49};
+constexpr ArithmeticWeight kTanh{9, 50};
+constexpr ArithmeticWeight kErf{4, 21};
+constexpr ArithmeticWeight kSigmoid{6, 43};
+constexpr ArithmeticWeight kPower{41, 68};
 constexpr ArithmeticWeight kRandomWord{12, 12};
 constexpr ArithmeticWeight kProduct{0.5F,
                                     0.5F};  // a multiplication and an addition are one instruction
