@@ -34,9 +34,10 @@ struct BackendInfo {
   /// Of its own memory, from which a budget is taken where the program sets none; 0: it is the
   /// host's.
   std::int64_t memory_bytes = 0;
-  bool has_peaks = false;  ///< Its kernels are as fast as it gets: what they reach is measured, for
-                           ///< tapes to decide by.
-  bool computes = true;    ///< false: results are undefined (a sim that only keeps time).
+  /// Under which what its kernels reach is kept, for tapes to decide by: devices of one name are
+  /// equally fast, on a host core by core. Empty: its speed says nothing.
+  std::string peaks_name = {};
+  bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
 };
 
 /// The physical streams of a device, out of kMaxPhysicalStreams.

@@ -136,9 +136,10 @@ class Device {
   [[nodiscard]] Explanation take_explanation(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] DeviceStatistics statistics(SourceLoc loc = SourceLoc::current()) const;
   /// What was measured of it, now or in an earlier run: a tape decides by that which values it
-  /// makes again instead of keeping them. A cpu device measures itself when it is opened for the
-  /// first time on a machine; other devices by Runtime::measure_peaks(). Empty: nothing was, or the
-  /// runtime is deterministic; tapes go by estimates then.
+  /// makes again instead of keeping them. A cpu device measures itself the first four times that it
+  /// is opened on a machine, if there is a folder to keep it in; others by
+  /// Runtime::measure_peaks(). Empty where nothing was, and where it decides nothing: in a runtime
+  /// that is deterministic, steps by hand or does not fuse. Tapes go by estimates then.
   [[nodiscard]] std::optional<DevicePeaks> peaks() const;
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with
   /// device_lost, until restart().

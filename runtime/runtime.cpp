@@ -284,23 +284,26 @@ std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
       [endpoint, waiter] { waiter->thread_main(*endpoint); });
 }
 
-// Cpu devices are measured together, as they work together: each has its part of what all reach.
+// Cpu devices are measured together, as they work together: each has its part of what all reach. A
+// build that is slow has figures of its own.
 PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
                                            const BackendInfo& info) const {
-  PeakSubject subject{.is_automatic = info.runs_inline,
-                      .most_bytes = options.memory_budget_bytes / 2};
-  if (!info.has_peaks || backend_factory->make) {
-    return subject;
+  if (info.peaks_name.empty() || backend_factory->make) {
+    return {};
   }
   BackendRequest request = request_for(options);
   request.compiler = nullptr;
-  subject.description = info.description;
-  if (info.runs_inline && options.cores.size() < cpu_cores.size()) {
-    request.cores = cpu_cores;
-    subject.description += fmt::format(", beside others on {} cores in all", cpu_cores.size());
+  PeakSubject subject{.name = info.peaks_name,
+                      .is_automatic = info.runs_inline && is_build_of_full_speed(),
+                      .most_bytes = options.memory_budget_bytes / 2};
+  if (info.runs_inline) {
+    const bool is_one_of_several = options.cores.size() < cpu_cores.size();
+    request.cores = is_one_of_several ? cpu_cores : options.cores;
+    subject.name += fmt::format(", {} cores", request.cores.size());
     subject.part =
-        static_cast<double>(options.cores.size()) / static_cast<double>(cpu_cores.size());
+        static_cast<double>(options.cores.size()) / static_cast<double>(request.cores.size());
   }
+  subject.name += is_build_of_full_speed() ? "" : ", a slow build";
   subject.open = [request] { return make_backend(request); };
   return subject;
 }
@@ -550,7 +553,9 @@ DevicePeaks Runtime::measure_peaks(const Device& device, SourceLoc loc) const {
     failed.location = loc;
     throw_error(std::move(failed));
   }
-  node->endpoint->set_peaks(peaks.value());
+  if (!impl_->tables->is_deterministic) {
+    node->endpoint->set_peaks(peaks.value());
+  }
   return peaks.value();
 }
 

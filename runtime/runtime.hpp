@@ -141,10 +141,11 @@ class Runtime {
   /// All devices of a kind, "cpu" or "reference" say; none is no error.
   [[nodiscard]] std::vector<Device> devices(std::string_view kind) const;
   /// Measures what the device reaches at most (Device::peaks), on a backend of its own beside the
-  /// device's, and keeps it in the folder for caches, for later runs too. While the device works,
-  /// or another program does, it measures less.
+  /// device's, and keeps it in the folder for caches, for later runs too. Cpu devices of a runtime
+  /// are measured together; each has its part. While the device works, or another program does, it
+  /// measures less.
   ///
-  /// Cost: some tens of milliseconds; a GPU compiles two kernels besides.
+  /// Cost: a tenth of a second; a GPU compiles three kernels besides.
   /// Errors: ArgumentError for a device of another runtime, or of a kind whose speed says nothing
   /// (reference, sim); OutOfMemory; DeviceError; FileError where it cannot be kept.
   DevicePeaks measure_peaks(const Device& device, SourceLoc loc = SourceLoc::current()) const;

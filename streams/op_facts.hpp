@@ -100,8 +100,8 @@ struct AttributeField {
   }
 };
 
-/// How long the arithmetic of one flop (as op_cost counts them) takes, in f32 additions, where
-/// nothing waits for memory: what decides whether recomputing beats keeping.
+/// How long the op takes for one element of its result, a contraction for one flop, in f32
+/// additions, where nothing waits for memory: what decides whether recomputing beats keeping.
 struct ArithmeticWeight {
   float host;  ///< Vector units of a CPU.
   float gpu;   ///< Lanes of a GPU, whose own functions are not exact enough.

@@ -29,7 +29,7 @@ struct CpuBackend::Machine {
         context{.arena = arena,
                 .scratch = scratch,
                 .isa = isa,
-                .use_blas = blas_status().usable,
+                .use_blas = blas_status().usable && is_worthy_blas_core(blas_status().core, isa),
                 .sweeps = &sweeps,
                 .programs = &programs} {
     for (const auto& group : {elementwise_rows(),
@@ -76,15 +76,16 @@ CpuBackend::CpuBackend(CpuOptions options)
                       .device = options.name});
   }
   const int core_count = machine_->arena.core_count();
-  info_ = BackendInfo{.name = std::move(options.name),
-                      .description = fmt::format("{} core{} of {}, {}, {}",
-                                                 core_count,
-                                                 core_count == 1 ? "" : "s",
-                                                 machine_name(),
-                                                 hearth::cpu::name(isa()),
-                                                 blas_status().description),
-                      .core_count = core_count,
-                      .has_peaks = true};
+  info_ =
+      BackendInfo{.name = std::move(options.name),
+                  .description = fmt::format("{} core{} of {}, {}, {}",
+                                             core_count,
+                                             core_count == 1 ? "" : "s",
+                                             machine_name(),
+                                             hearth::cpu::name(isa()),
+                                             describe_products(isa())),
+                  .core_count = core_count,
+                  .peaks_name = fmt::format("{}, {}", processor_name(), hearth::cpu::name(isa()))};
 }
 
 CpuBackend::~CpuBackend() = default;

@@ -102,17 +102,11 @@ BlasStatus probe() {
                             version,
                             openblas_get_parallel() == OPENBLAS_OPENMP ? "OpenMP" : "serial")};
   }
-  // Its threads are there, whether or not they get work.
   std::string starving = starving_threads();
   openblas_set_num_threads(1);
-  const std::string_view core = openblas_get_corename();
-  const bool is_worthy = is_worthy_blas_core(core, machine_isa());
-  return {.usable = is_worthy,
-          .description =
-              is_worthy
-                  ? fmt::format("{} (pthread build)", version)
-                  : fmt::format(
-                        "own matrix products ({} takes this processor for a {})", version, core),
+  return {.usable = true,
+          .description = fmt::format("{} (pthread build)", version),
+          .core = openblas_get_corename(),
           .starving = std::move(starving)};
 }
 
@@ -191,6 +185,15 @@ bool is_worthy_blas_core(std::string_view core, IsaLevel isa) noexcept {
 const BlasStatus& blas_status() {
   static const BlasStatus kStatus = probe();
   return kStatus;
+}
+
+std::string describe_products(IsaLevel isa) {
+  const BlasStatus& status = blas_status();
+  return status.usable && !is_worthy_blas_core(status.core, isa)
+             ? fmt::format("own matrix products ({} takes this processor for a {})",
+                           status.description,
+                           status.core)
+             : status.description;
 }
 
 template <class T>

@@ -13,11 +13,14 @@ namespace hearth::cpu {
 struct BlasStatus {
   bool usable = false;
   std::string description;    ///< "OpenBLAS 0.3.21 (pthread build)", or why it is not used.
+  std::string core = {};      ///< The processor that its kernels are for: "Haswell".
   std::string starving = {};  ///< Why the process would never end; empty where it does.
 };
 
 /// Looks once at the library that was loaded, and sets it to one thread.
 [[nodiscard]] const BlasStatus& blas_status();
+/// What a device of this level says of its products: the library, or why it goes without.
+[[nodiscard]] std::string describe_products(IsaLevel isa);
 
 /// Whether kernels that OpenBLAS has for this core ("Haswell") may beat our tiles at this level. It
 /// takes a processor that is younger than itself for one without AVX.

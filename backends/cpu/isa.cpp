@@ -45,6 +45,21 @@ std::string machine_name() {
   return first == std::string::npos ? "this machine" : name.substr(first, last - first + 1);
 }
 
+std::string processor_name() {
+  std::string name = machine_name();
+#ifdef __x86_64__
+  std::array<unsigned, 4> words{};
+  if (__get_cpuid(1, &words[0], &words[1], &words[2], &words[3]) != 0) {
+    const unsigned family = (words[0] >> 8U) & 0xfU;
+    const unsigned all_of_family = family + (family == 0xfU ? (words[0] >> 20U) & 0xffU : 0U);
+    const unsigned model = ((words[0] >> 4U) & 0xfU) | ((words[0] >> 12U) & 0xf0U);
+    name += ", family " + std::to_string(all_of_family) + ", model " + std::to_string(model) +
+            ", stepping " + std::to_string(words[0] & 0xfU);
+  }
+#endif
+  return name;
+}
+
 std::string_view name(IsaLevel level) noexcept {
   constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512"};
   return kNames[static_cast<int>(level)];

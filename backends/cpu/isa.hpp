@@ -22,6 +22,9 @@ enum class IsaLevel : std::uint8_t {
 [[nodiscard]] IsaLevel machine_isa() noexcept;
 /// The processor's own name, or "this machine".
 [[nodiscard]] std::string machine_name();
+/// The same, with what tells processors apart whose names a hypervisor has made alike: "..., family
+/// 6, model 207, stepping 2".
+[[nodiscard]] std::string processor_name();
 /// "baseline", "avx2", "avx512".
 [[nodiscard]] std::string_view name(IsaLevel level) noexcept;
 

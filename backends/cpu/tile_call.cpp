@@ -227,6 +227,7 @@ void TileCall::run_piece(TileRun& run,
                          const std::byte* made,
                          std::int64_t begin,
                          std::int64_t end) {
+  run.forget_rows();  // a part of a row at the end of the last piece lies among them
   base_[0] = made;
   first_ = begin;
   if (order_ == Order::flat) {

@@ -165,7 +165,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                  .runs_inline = false,
                  .has_host_memory = false,
                  .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes(),
-                 .has_peaks = true};
+                 .peaks_name = parts->device->fingerprint()};
   parts->options = std::move(options);
   return std::unique_ptr<Backend>(new VulkanBackend(std::move(parts)));  // NOLINT
 }

@@ -25,7 +25,6 @@ namespace {
 // CPU's, and an H200's second level has 50 MB.
 constexpr std::int64_t kHostBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kLeastBytes = std::int64_t{8} << 20;
 
 // The additions of each element in two kernels, whose difference knows nothing of bytes; and
 // elements to begin with.
@@ -44,12 +43,14 @@ constexpr int kWarmLaunches = 16;
 // A GPU's clocks rise while it works.
 constexpr double kWarmSeconds = 0.05;
 
-// Whether the speed of this build says something: optimised, without a sanitizer.
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr bool kIsWorthMeasuring = true;
-#else
-constexpr bool kIsWorthMeasuring = false;
-#endif
+// An opening measures while fewer have.
+constexpr std::uint64_t kMostOpenings = 4;
+
+/// As it is kept, with the name behind it.
+struct KeptPeaks {
+  DevicePeaks peaks;
+  std::uint64_t openings = 0;
+};
 
 constexpr FileFormat kFormat{.magic = {'H', 'P', 'E', 'A', 'K', 'S', 0, 0}};
 
@@ -106,6 +107,11 @@ class PeakRunner final {
     int launches = 1;
     for (int runs = 0; runs < kRuns;) {
       HEARTH_TRY(const double taken, run(kernel, elements, launches));
+      if (taken <= 0) {
+        return Error{.code = ErrorCode::invalid_argument,
+                     .text = fmt::format("peaks of {}: this thread's clock stands still",
+                                         backend_.info().name)};
+      }
       if (taken < run_seconds_ && launches < kMostLaunches) {
         launches *= 2;
         continue;
@@ -153,26 +159,46 @@ class PeakRunner final {
   std::vector<Page> pages_;
 };
 
-Result<std::filesystem::path> file_of(const std::string& description) {
+Result<std::filesystem::path> file_of(const std::string& name) {
   HEARTH_TRY(std::filesystem::path folder, cache_dir());
-  const std::uint64_t hash = xxh64(std::as_bytes(std::span(description)));
+  const std::uint64_t hash = xxh64(std::as_bytes(std::span(name)));
   return folder / "peaks" / fmt::format("{:016x}", hash);
 }
 
-Status write_peaks(const std::string& description, const DevicePeaks& peaks) {
-  HEARTH_TRY(const std::filesystem::path file, file_of(description));
+Status write_peaks(const std::string& name, const KeptPeaks& kept) {
+  HEARTH_TRY(const std::filesystem::path file, file_of(name));
   HEARTH_TRY_STATUS(make_folder(file.parent_path()));
-  std::vector<std::byte> bytes(sizeof peaks + description.size());
-  std::memcpy(bytes.data(), &peaks, sizeof peaks);
-  std::memcpy(bytes.data() + sizeof peaks, description.data(), description.size());
+  std::vector<std::byte> bytes(sizeof kept + name.size());
+  std::memcpy(bytes.data(), &kept, sizeof kept);
+  std::memcpy(bytes.data() + sizeof kept, name.data(), name.size());
   return write_checked_file(file, kFormat, bytes);
 }
 
+/// Nothing: 0 openings.
+KeptPeaks read_peaks(const std::string& name) {
+  KeptPeaks kept;
+  const Result<std::filesystem::path> file = file_of(name);
+  if (!file.has_value()) {
+    return kept;
+  }
+  const Result<std::vector<std::byte>> bytes = read_checked_file(file.value(), kFormat);
+  const std::span<const std::byte> own = std::as_bytes(std::span(name));
+  if (bytes.has_value() && bytes.value().size() == sizeof kept + own.size() &&
+      std::ranges::equal(std::span(bytes.value()).subspan(sizeof kept), own)) {
+    std::memcpy(&kept, bytes.value().data(), sizeof kept);
+  }
+  return kept;
+}
+
 /// Whether there is a place for it. Without one each program would measure, whenever it begins.
-bool may_be_kept(const std::string& description) {
-  const Result<std::filesystem::path> file = file_of(description);
+bool may_be_kept(const std::string& name) {
+  const Result<std::filesystem::path> file = file_of(name);
   return file.has_value() && make_folder(file.value().parent_path()).has_value() &&
          check_writable(file.value()).has_value();
+}
+
+std::int64_t buffer_bytes(bool is_host) noexcept {
+  return is_host ? kHostBytes : kDeviceBytes;
 }
 
 }  // namespace
@@ -180,13 +206,13 @@ bool may_be_kept(const std::string& description) {
 // Phases: two buffers; the kernel that hardly computes, over all of them; two others, over as many
 // elements as give them something to do.
 Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
-  const std::int64_t wanted = backend.info().runs_inline ? kHostBytes : kDeviceBytes;
-  const std::int64_t bytes = std::min(wanted, most_bytes / 2);
-  if (bytes < kLeastBytes) {
-    return Error{
-        .code = ErrorCode::invalid_argument,
-        .text = fmt::format(
-            "peaks of {}: {} bytes are too few to measure in", backend.info().name, most_bytes)};
+  const std::int64_t bytes = buffer_bytes(backend.info().runs_inline);
+  if (most_bytes < 2 * bytes) {
+    return Error{.code = ErrorCode::invalid_argument,
+                 .text = fmt::format("peaks of {}: a measurement takes {} bytes, of {} that it may",
+                                     backend.info().name,
+                                     2 * bytes,
+                                     most_bytes)};
   }
   PeakRunner runner(backend);
   HEARTH_TRY_STATUS(runner.make_buffers(bytes));
@@ -205,11 +231,6 @@ Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
     HEARTH_TRY(few_seconds, runner.seconds(*few, elements));
   }
   HEARTH_TRY(const double many_seconds, runner.seconds(*many, elements));
-  if (copy_seconds <= 0 || many_seconds <= 0) {
-    return Error{
-        .code = ErrorCode::invalid_argument,
-        .text = fmt::format("peaks of {}: this thread's clock stands still", backend.info().name)};
-  }
   // Where others disturbed the shorter kernel, the longer one counts whole.
   const double more_seconds =
       many_seconds > few_seconds ? many_seconds - few_seconds
@@ -219,20 +240,9 @@ Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
                                              (kManyAdditions - kFewAdditions) / more_seconds};
 }
 
-std::optional<DevicePeaks> kept_peaks(const std::string& description) {
-  const Result<std::filesystem::path> file = file_of(description);
-  if (!file.has_value()) {
-    return {};
-  }
-  const Result<std::vector<std::byte>> bytes = read_checked_file(file.value(), kFormat);
-  DevicePeaks peaks;
-  const std::span<const std::byte> name = std::as_bytes(std::span(description));
-  if (!bytes.has_value() || bytes.value().size() != sizeof peaks + name.size() ||
-      !std::ranges::equal(std::span(bytes.value()).subspan(sizeof peaks), name)) {
-    return {};
-  }
-  std::memcpy(&peaks, bytes.value().data(), sizeof peaks);
-  return peaks;
+std::optional<DevicePeaks> kept_peaks(const std::string& name) {
+  const KeptPeaks kept = read_peaks(name);
+  return kept.openings > 0 ? std::optional(kept.peaks) : std::nullopt;
 }
 
 DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
@@ -240,10 +250,14 @@ DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
           .additions_per_second = whole.additions_per_second * part};
 }
 
-Result<DevicePeaks> PeakSubject::measure_now() const {
+Result<DevicePeaks> PeakSubject::measure() const {
   HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
-  HEARTH_TRY(const DevicePeaks peaks, measure_peaks(*backend, most_bytes));
-  HEARTH_TRY_STATUS(write_peaks(description, peaks));
+  return measure_peaks(*backend, most_bytes);
+}
+
+Result<DevicePeaks> PeakSubject::measure_now() const {
+  HEARTH_TRY(const DevicePeaks peaks, measure());
+  HEARTH_TRY_STATUS(write_peaks(name, {.peaks = peaks, .openings = kMostOpenings}));
   return part_of(peaks);
 }
 
@@ -251,20 +265,40 @@ std::optional<DevicePeaks> PeakSubject::known(Log& log) const {
   if (!open) {
     return {};
   }
-  if (const std::optional<DevicePeaks> kept = kept_peaks(description)) {
-    return part_of(*kept);
+  KeptPeaks kept = read_peaks(name);
+  if (is_automatic && kept.openings < kMostOpenings && most_bytes >= 2 * kHostBytes &&
+      may_be_kept(name)) {
+    const Result<DevicePeaks> measured = measure();
+    if (measured.has_value()) {
+      const DevicePeaks& now = measured.value();
+      kept.peaks = {.copy_bytes_per_second =
+                        std::max(kept.peaks.copy_bytes_per_second, now.copy_bytes_per_second),
+                    .additions_per_second =
+                        std::max(kept.peaks.additions_per_second, now.additions_per_second)};
+      ++kept.openings;
+      const Status written = write_peaks(name, kept);
+      log.debug([&] {
+        return fmt::format("{}: {}{}",
+                           name,
+                           now.to_string(),
+                           written.has_value() ? "" : "; not kept: " + written.error().to_string());
+      });
+    } else {
+      log.warn(fmt::format("the peaks of {}: {}", name, measured.error().to_string()));
+    }
   }
-  if (!is_automatic || !kIsWorthMeasuring || most_bytes < 2 * kLeastBytes ||
-      !may_be_kept(description)) {
-    return {};
-  }
-  const Result<DevicePeaks> measured = measure_now();
-  if (!measured.has_value()) {
-    log.warn(fmt::format("the peaks of {}: {}", description, measured.error().to_string()));
-    return {};
-  }
-  log.debug([&] { return fmt::format("{}: {}", description, measured.value().to_string()); });
-  return measured.value();
+  return kept.openings > 0 ? std::optional(part_of(kept.peaks)) : std::nullopt;
+}
+
+bool is_build_of_full_speed() noexcept {
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return false;
+#elif defined(__has_feature)
+  return !(__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||
+           __has_feature(memory_sanitizer));
+#else
+  return true;
+#endif
 }
 
 }  // namespace hearth

@@ -19,32 +19,37 @@ namespace hearth {
 /// Measures, in at most so many bytes of the backend's own memory. Nothing else may be under way on
 /// it, and nothing comes behind but its end.
 ///
-/// Cost: some tens of milliseconds; on a GPU two compilations besides.
-/// Errors: invalid_argument: the bytes would fit into caches, or the thread's time is a test's;
-/// those of the backend; deadline_exceeded.
+/// Cost: some tens of milliseconds; on a GPU three compilations besides.
+/// Errors: invalid_argument: too few bytes, or the thread's time is a test's; those of the backend;
+/// deadline_exceeded.
 [[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
 
-/// What is kept under this description. Empty: nothing, or nothing that can be read.
-[[nodiscard]] std::optional<DevicePeaks> kept_peaks(const std::string& description);
+/// What is kept under this name. Empty: nothing, or nothing that can be read.
+[[nodiscard]] std::optional<DevicePeaks> kept_peaks(const std::string& name);
 
 /// A device to be measured. Values.
 struct PeakSubject {
-  std::string description = {};  ///< Under which it is kept: equal ones are equally fast.
+  std::string name = {};  ///< Under which it is kept: of one name, all are equally fast.
   /// Opens a backend to measure on. Empty: its speed says nothing.
   std::function<Result<std::unique_ptr<Backend>>()> open = {};
-  bool is_automatic = false;  ///< It is measured where nothing is kept, but could be.
+  bool is_automatic = false;  ///< It is measured when it is opened, as long as that is new.
   std::int64_t most_bytes = 0;
   double part = 1;  ///< The device's, of what is measured.
 
-  /// What is kept, or what is measured now and kept then. Empty: neither, which the log says where
-  /// measuring failed.
+  /// What is kept. One that is automatic is measured besides at its first four openings, where
+  /// there is a place to keep it: since others only ever take time away, the most of each counts.
+  /// Empty: neither, which the log says where measuring failed.
   [[nodiscard]] std::optional<DevicePeaks> known(Log& log) const;
-  /// Measures and keeps. Requires `open`. Errors: those of opening and measuring; io_error, and
-  /// not_found where there is no folder for caches.
+  /// Measures, and keeps that in place of what was. Requires `open`. Errors: those of opening and
+  /// measuring; io_error, and not_found where there is no folder for caches.
   [[nodiscard]] Result<DevicePeaks> measure_now() const;
 
  private:
+  [[nodiscard]] Result<DevicePeaks> measure() const;
   [[nodiscard]] DevicePeaks part_of(const DevicePeaks& whole) const noexcept;
 };
+
+/// Whether the speed of this build says something: it is optimised and has no sanitizer.
+[[nodiscard]] bool is_build_of_full_speed() noexcept;
 
 }  // namespace hearth

@@ -21,8 +21,11 @@ bool GroupRunner::can_begin(LaneState& lane, const OpRecord& first) const {
   return lane.window.may_be_grouped(first) && !lane.in_group && !lane.has_expired &&
          !lane.awaited_work && !dispatch_.lost() && !dispatch_.checks_blocks() &&
          !in_flight_.is_full() && !(lane.limits.is_set() && lane.limits.over(first.sequence)) &&
-         (may_be_fused(OpView(first, lane.lane->front_blob())) ||
-          may_be_anchor(OpView(first, lane.lane->front_blob())));
+         may_stand_first(OpView(first, lane.lane->front_blob()));
+}
+
+bool GroupRunner::may_stand_first(const OpView& op) const {
+  return may_be_fused(op) || (may_be_anchor(op) && dispatch_.may_anchor(op));
 }
 
 // A window of one, the usual one of a program that reads each result, has nothing to gather.
@@ -37,7 +40,7 @@ bool GroupRunner::run(LaneState& lane) {
   const OpRecord& first = *lane.lane->front();
   if (!can_begin(lane, first)) {
     const OpView op(first, lane.lane->front_blob());
-    if (may_be_fused(op) || may_be_anchor(op)) {
+    if (may_stand_first(op)) {
       lane.window.use_known_plans();  // that it runs alone is a matter of time
     }
     note_alone(op);

@@ -76,6 +76,8 @@ class GroupRunner final {
   /// Whether no record of the lane may be in a group with the first.
   [[nodiscard]] static bool stands_alone(const LaneState& lane);
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
+  /// Whether a group may begin with the op on this device.
+  [[nodiscard]] bool may_stand_first(const OpView& op) const;
   void write_form();
   /// The plan of the group that was gathered, or null.
   [[nodiscard]] const PlanStore::Plan* plan(const LaneState& lane, bool may_make);

@@ -215,7 +215,9 @@ TEST(CpuBlas, SaysWhichLibraryItUsesOrWhyNot) {
   const cpu::BlasStatus& status = cpu::blas_status();
   EXPECT_THAT(status.description,
               HasSubstr(status.usable ? "(pthread build)" : "own matrix products ("));
-  EXPECT_THAT(cpu::CpuBackend(serial_device()).info().description, HasSubstr(status.description));
+  EXPECT_THAT(cpu::CpuBackend(serial_device()).info().description,
+              HasSubstr(cpu::describe_products(cpu::machine_isa())));
+  EXPECT_THAT(cpu::describe_products(cpu::IsaLevel::baseline), HasSubstr(status.description));
 }
 
 TEST(CpuBlas, IsLeftAloneWhereItDoesNotKnowTheProcessor) {

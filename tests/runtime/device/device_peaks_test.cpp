@@ -24,9 +24,9 @@ using ::testing::HasSubstr;
 class DevicePeaksTest : public ::testing::Test {
  protected:
   /// Measures on one core; opens so many backends that fail, first.
-  PeakSubject subject(const std::string& description, int failures = 0) {
+  PeakSubject subject(const std::string& name, int failures = 0) {
     failures_ = failures;
-    return {.description = description,
+    return {.name = name,
             .open = [this]() -> Result<std::unique_ptr<Backend>> {
               ++opened_;
               if (failures_-- > 0) {
@@ -34,7 +34,6 @@ class DevicePeaksTest : public ::testing::Test {
               }
               return make_backend({.name = "cpu:0", .cores = {0}});
             },
-            .is_automatic = true,
             .most_bytes = std::int64_t{64} << 20};
   }
   [[nodiscard]] std::filesystem::path only_file() const {
@@ -89,19 +88,49 @@ TEST_F(DevicePeaksTest, AFileOfAnotherDeviceIsNone) {
 TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
   Log log{LogOptions{}};
   ASSERT_TRUE(subject("known").measure_now().has_value());
-  EXPECT_TRUE(subject("known").known(log).has_value());
-  EXPECT_EQ(opened_, 1);
   PeakSubject half = subject("known");
+  half.is_automatic = true;
   half.part = 0.5;
-  EXPECT_EQ(half.known(log)->additions_per_second * 2,
-            subject("known").known(log)->additions_per_second);
+  const std::optional<DevicePeaks> whole = subject("known").known(log);
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(half.known(log)->additions_per_second * 2, whole->additions_per_second);
+  EXPECT_EQ(opened_, 1);
+}
+
+// Other programs take time away, so the best of some openings counts.
+TEST_F(DevicePeaksTest, TheFirstOpeningsMeasure) {
+  Log log{LogOptions{}};
+  PeakSubject automatic = subject("automatic");
+  automatic.is_automatic = true;
+  double most = 0;
+  for (int opening = 1; opening <= 4; ++opening) {
+    const std::optional<DevicePeaks> peaks = automatic.known(log);
+    ASSERT_TRUE(peaks.has_value());
+    EXPECT_EQ(opened_, opening);
+    EXPECT_GE(peaks->additions_per_second, most);
+    most = peaks->additions_per_second;
+  }
+  EXPECT_EQ(automatic.known(log)->additions_per_second, most);
+  EXPECT_EQ(opened_, 4);
+  EXPECT_EQ(kept_peaks("automatic")->additions_per_second, most);
+}
+
+// What could not be measured at one opening is at the next.
+TEST_F(DevicePeaksTest, AFailureIsOfOneOpening) {
+  Log log{LogOptions{.level = LogLevel::off}};
+  PeakSubject automatic = subject("recovers", 1);
+  automatic.is_automatic = true;
+  EXPECT_FALSE(automatic.known(log).has_value());
+  EXPECT_TRUE(automatic.known(log).has_value());
 }
 
 // Each program would be late by it.
 TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
   Log log{LogOptions{}};
   std::ofstream(folder_.path() / "peaks") << "a file where the folder should be";
-  EXPECT_FALSE(subject("homeless").known(log).has_value());
+  PeakSubject automatic = subject("homeless");
+  automatic.is_automatic = true;
+  EXPECT_FALSE(automatic.known(log).has_value());
   EXPECT_EQ(opened_, 0);
   const Result<DevicePeaks> measured = subject("homeless").measure_now();
   ASSERT_FALSE(measured.has_value());
@@ -110,16 +139,16 @@ TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
 
 TEST_F(DevicePeaksTest, AreOfNothingWhereTheyCannotBeMeasured) {
   Log log{LogOptions{}};
-  PeakSubject by_hand = subject("by hand");
-  by_hand.is_automatic = false;
-  EXPECT_FALSE(by_hand.known(log).has_value());
+  EXPECT_FALSE(subject("by hand").known(log).has_value());
   PeakSubject small = subject("small");
+  small.is_automatic = true;
   small.most_bytes = 1 << 20;
   EXPECT_FALSE(small.known(log).has_value());
   EXPECT_EQ(opened_, 0);
   const Result<DevicePeaks> refused = small.measure_now();
   ASSERT_FALSE(refused.has_value());
-  EXPECT_THAT(refused.error().text, HasSubstr("1048576 bytes are too few to measure in"));
+  EXPECT_THAT(refused.error().text,
+              HasSubstr("a measurement takes 67108864 bytes, of 1048576 that it may"));
   const Result<DevicePeaks> failed = subject("failing", 1).measure_now();
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().text, "no backend today");
@@ -135,9 +164,27 @@ TEST_F(DevicePeaksTest, ADeviceSaysItsOwn) {
   EXPECT_THAT(said->to_string(), HasSubstr(" additions a byte"));
 }
 
-TEST_F(DevicePeaksTest, NothingOfADeterministicRuntimeIsMeasured) {
+// What one runtime has measured decides in the next; two devices have a half each of what both
+// reach together.
+TEST_F(DevicePeaksTest, AnotherRuntimeKnowsThem) {
+  const Runtime first({.devices = {{.name = "cpu:0"}}});
+  const DevicePeaks measured = first.measure_peaks(first.device());
+  const Runtime second({.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}}});
+  const auto one = second.device("cpu:0").peaks();
+  const auto other = second.device("cpu:1").peaks();
+  ASSERT_TRUE(one.has_value() && other.has_value());
+  if (first.device().cores().size() > 1) {
+    EXPECT_DOUBLE_EQ(one->additions_per_second + other->additions_per_second,
+                     measured.additions_per_second);
+  }
+}
+
+TEST_F(DevicePeaksTest, DecideNothingInADeterministicRuntime) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .deterministic = true});
+  EXPECT_GT(runtime.measure_peaks(runtime.device()).additions_per_second, 0);
   EXPECT_FALSE(runtime.device().peaks().has_value());
+  const Runtime next({.devices = {{.name = "cpu:0"}}, .deterministic = true});
+  EXPECT_FALSE(next.device().peaks().has_value());
 }
 
 TEST_F(DevicePeaksTest, RefusesWhatHasNone) {

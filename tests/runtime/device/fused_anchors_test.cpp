@@ -169,7 +169,13 @@ struct Behind {
   std::function<Tensors(const Tensor&, const Tensors&)> run;
 };
 
-/// Like the result, a row of it, a number a row, the result in another order, one number.
+/// The first of these along the first axis, in another order in memory.
+Tensor all_but_first(const Tensor& whole) {
+  return whole.shape()[0] > 0 && whole.rank() > 1 ? turned(whole[0]) : whole;
+}
+
+/// Like the result, a row of it, a number a row, the result in another order, one number; a row and
+/// all but the first axis in steps, which repeat over pieces of the result that end within them.
 Tensors beside(const Device& device, const Shape& shape, DType dtype) {
   const Tensor whole = normal(device, shape, 13, dtype);
   Shape row{shape[shape.rank() - 1]};
@@ -179,7 +185,9 @@ Tensors beside(const Device& device, const Shape& shape, DType dtype) {
           normal(device, row, 14, dtype),
           normal(device, column, 15, dtype),
           turned(whole * -0.75),
-          normal(device, {1}, 16, dtype)};
+          normal(device, {1}, 16, dtype),
+          slice(normal(device, {2 * row[0]}, 17, dtype), 0, {.step = 2}),
+          all_but_first(whole)};
 }
 
 const std::vector<Behind>& all_behind() {
@@ -189,6 +197,8 @@ const std::vector<Behind>& all_behind() {
        [](const Tensor& y, const Tensors& t) -> Tensors {
          return {relu(y * t[4] + t[1]) * 0.5 + t[2]};
        }},
+      {"rows in steps",
+       [](const Tensor& y, const Tensors& t) -> Tensors { return {y * t[5] - t[6]}; }},
       {"residuals",
        [](const Tensor& y, const Tensors& t) -> Tensors { return {tanh(y + t[0]) * t[2] - t[3]}; }},
       {"a cast",

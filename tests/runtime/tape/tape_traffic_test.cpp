@@ -51,7 +51,7 @@ class TapeTraffic : public ::testing::Test {
     weight_ = random_normal(device(), {64, kColumns}, generator, 0, 0.2);
     bias_ = random_normal(device(), {kColumns}, generator);
   }
-  FixedPeaks peaks_{4};
+  FixedPeaks peaks_{2.5F};  // the estimate
   [[nodiscard]] Device device() const { return runtime_.device("cpu:0"); }
   [[nodiscard]] Tensors inputs() const { return {x_, weight_, bias_}; }
   static Tensor linear(const Tensors& in) { return matmul(in[0], in[1]) + in[2]; }
@@ -120,8 +120,11 @@ const Model kOfLeaves = [](const Tensors& in) {
 
 TEST_F(TapeTraffic, AnActivationKeepsItsArgumentAlone) {
   EXPECT_NEAR(kept_values(kGelu), 1, 0.01);
-  EXPECT_NEAR(kept_values(kGeluByTanh), 1, 0.01);
   EXPECT_NEAR(kept_values(kSilu), 1, 0.01);
+  {
+    const FixedPeaks many(4);
+    EXPECT_NEAR(kept_values(kGeluByTanh), 1, 0.01) << "a tanh takes as long as two erf";
+  }
   const RecomputeScope keeps_all(kKeepAll);
   EXPECT_NEAR(kept_values(kGelu), 3, 0.01) << "without it";
 }
