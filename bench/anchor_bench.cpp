@@ -11,22 +11,12 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "measure.hpp"
+
 namespace hearth {
 namespace {
 
-/// Once unmeasured, twice in all: the plan, and the pages of the results.
-template <class Formula>
-void measure(benchmark::State& state, const Device& device, const Formula& formula) {
-  const auto run = [&] {
-    const Tensor y = formula();
-    device.sync();
-  };
-  run();
-  run();
-  for (auto _ : state) {
-    run();
-  }
-}
+using bench::measure;
 
 /// The last two arguments of each: fusion, cores.
 Runtime runtime_of(const benchmark::State& state, std::size_t fusion_at) {

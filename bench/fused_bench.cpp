@@ -26,9 +26,12 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include "backends/cpu/unary_loops.hpp"
+#include "measure.hpp"
 
 namespace hearth {
 namespace {
+
+using bench::measure;
 
 /// Three sizes; where the first is 1, a matrix of the others.
 Shape shape_of(const benchmark::State& state) {
@@ -63,20 +66,6 @@ Tensor gelu_by_parts(const Tensor& x) {
 }
 Tensor gelu_by_tanh(const Tensor& x) {
   return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * (x * square(x)))));
-}
-
-/// Once unmeasured: the plan, and the pages of the results.
-template <class Formula>
-void measure(benchmark::State& state, const Device& device, const Formula& formula) {
-  const auto run = [&] {
-    const Tensor y = formula();
-    device.sync();
-  };
-  run();
-  run();
-  for (auto _ : state) {
-    run();
-  }
 }
 
 template <Tensor (*formula)(const Tensor&)>

@@ -145,7 +145,7 @@ class Runtime {
   /// are measured together; each has its part. While the device works, or another program does, it
   /// measures less.
   ///
-  /// Cost: a tenth of a second; a GPU compiles three kernels besides.
+  /// Cost: a tenth of a second; a GPU compiles two kernels besides.
   /// Errors: ArgumentError for a device of another runtime, or of a kind whose speed says nothing
   /// (reference, sim); OutOfMemory; DeviceError; FileError where it cannot be kept.
   DevicePeaks measure_peaks(const Device& device, SourceLoc loc = SourceLoc::current()) const;

@@ -123,7 +123,9 @@ constexpr auto kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean
 
 // Weights, host and gpu: what a fused chain of f32 takes longer for each op more of the kind,
 // beside an addition. Measured on one core of an Emerald Rapids with AVX-512 and on an H200
-// (2026-11-26); words and products are counted in instructions.
+// (2026-11-26); words and products are counted in instructions. By a program that was thrown away:
+// kernels of 16 and of 32 such ops, their difference by that of the peaks' own additions
+// (runtime/DECISIONS.md).
 constexpr ArithmeticWeight kNothing{0, 0};
 constexpr ArithmeticWeight kSimple{1, 1};
 constexpr ArithmeticWeight kRoot{4, 12};

@@ -26,10 +26,8 @@ namespace {
 constexpr std::int64_t kHostBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
 
-// The additions of each element in two kernels, whose difference knows nothing of bytes; and
-// elements to begin with.
-constexpr int kFewAdditions = 64;
-constexpr int kManyAdditions = 192;
+// The additions of each element, beside which its bytes do not count; and elements to begin with.
+constexpr int kAdditions = 192;
 constexpr std::int64_t kFirstElements = std::int64_t{1} << 18;
 
 // A run is so long that neither a launch nor a wait counts, and on a host so short that other
@@ -203,8 +201,8 @@ std::int64_t buffer_bytes(bool is_host) noexcept {
 
 }  // namespace
 
-// Phases: two buffers; the kernel that hardly computes, over all of them; two others, over as many
-// elements as give them something to do.
+// Phases: two buffers; the kernel that hardly computes, over all of them; the other one, over as
+// many elements as give it something to do.
 Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   const std::int64_t bytes = buffer_bytes(backend.info().runs_inline);
   if (most_bytes < 2 * bytes) {
@@ -218,26 +216,20 @@ Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   HEARTH_TRY_STATUS(runner.make_buffers(bytes));
   const std::int64_t all = bytes / static_cast<std::int64_t>(sizeof(float));
   HEARTH_TRY(const ExpressionRef copy, additions("peak_copy", 1));
-  HEARTH_TRY(const ExpressionRef few, additions("peak_few_additions", kFewAdditions));
-  HEARTH_TRY(const ExpressionRef many, additions("peak_many_additions", kManyAdditions));
+  HEARTH_TRY(const ExpressionRef chain, additions("peak_additions", kAdditions));
   if (!backend.info().runs_inline) {
-    HEARTH_TRY_STATUS(runner.warm(*few, all, kWarmSeconds));
+    HEARTH_TRY_STATUS(runner.warm(*chain, all, kWarmSeconds));
   }
   HEARTH_TRY(const double copy_seconds, runner.seconds(*copy, all));
   std::int64_t elements = kFirstElements;
-  HEARTH_TRY(double few_seconds, runner.seconds(*few, elements));
-  while (few_seconds < kLeastSeconds && elements * 4 <= all) {
+  HEARTH_TRY(double chain_seconds, runner.seconds(*chain, elements));
+  while (chain_seconds < kLeastSeconds && elements * 4 <= all) {
     elements *= 4;
-    HEARTH_TRY(few_seconds, runner.seconds(*few, elements));
+    HEARTH_TRY(chain_seconds, runner.seconds(*chain, elements));
   }
-  HEARTH_TRY(const double many_seconds, runner.seconds(*many, elements));
-  // Where others disturbed the shorter kernel, the longer one counts whole.
-  const double more_seconds =
-      many_seconds > few_seconds ? many_seconds - few_seconds
-                                 : many_seconds * (kManyAdditions - kFewAdditions) / kManyAdditions;
-  return DevicePeaks{.copy_bytes_per_second = static_cast<double>(bytes) / copy_seconds,
-                     .additions_per_second = static_cast<double>(elements) *
-                                             (kManyAdditions - kFewAdditions) / more_seconds};
+  return DevicePeaks{
+      .copy_bytes_per_second = static_cast<double>(bytes) / copy_seconds,
+      .additions_per_second = static_cast<double>(elements) * kAdditions / chain_seconds};
 }
 
 std::optional<DevicePeaks> kept_peaks(const std::string& name) {

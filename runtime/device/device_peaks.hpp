@@ -1,6 +1,6 @@
 // What a device reaches at most, measured by two kernels on a backend that nobody else uses, and
-// kept on disk, so that each machine measures its devices once. A tape decides by it whether making
-// a value again costs less than keeping it. Private to runtime. Threads: any.
+// kept on disk, so that a machine need not measure its devices again and again. A tape decides by
+// it whether making a value again costs less than keeping it. Private to runtime. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace hearth {
 /// Measures, in at most so many bytes of the backend's own memory. Nothing else may be under way on
 /// it, and nothing comes behind but its end.
 ///
-/// Cost: some tens of milliseconds; on a GPU three compilations besides.
+/// Cost: some tens of milliseconds; on a GPU two compilations besides.
 /// Errors: invalid_argument: too few bytes, or the thread's time is a test's; those of the backend;
 /// deadline_exceeded.
 [[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
