@@ -154,6 +154,16 @@ class Backend {
     static_cast<void>(kind);
     return true;
   }
+  /// Whether kernels of this kind take such an input from a call of kind `maker` as that is made
+  /// (Prologue); supports() says which. Inline backends only.
+  [[nodiscard]] virtual bool may_take_prologue(OpKind kind,
+                                               int input,
+                                               OpKind maker) const noexcept {
+    static_cast<void>(kind);
+    static_cast<void>(input);
+    static_cast<void>(maker);
+    return false;
+  }
   /// How many calls like this one, which share all but input 0 and output 0, may run as one call
   /// with those two put together along their first axis, so that every result has the bits it has
   /// alone. 1: none.

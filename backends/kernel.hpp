@@ -53,6 +53,18 @@ struct Epilogue {
   std::span<const Operand> operands = {};
 };
 
+struct KernelCall;
+
+/// How an input of an op comes to be, where another call makes it and nobody else reads it: a
+/// pointwise or row expression, or an op of some other kind with or without an epilogue. That call
+/// has one output, contiguous, with a layout and no bytes, as has the op's input: the kernel makes
+/// of it what it needs, when it does. Nothing that the call reads shares bytes with an output of
+/// the op.
+struct Prologue {
+  const KernelCall* call = nullptr;
+  int input = 0;  ///< Which of the op's inputs it is.
+};
+
 /// One op to run. Outputs are always contiguous. `expression` is that of an op of this kind, else
 /// null; it lives as long as the device's runtime. An output may share its bytes with an input of
 /// use read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
@@ -63,6 +75,7 @@ struct KernelCall {
   std::span<const TensorView> outputs;
   const Expression* expression = nullptr;
   const Epilogue* epilogue = nullptr;
+  const Prologue* prologue = nullptr;
   /// Of an op of kind `custom`, whose operands are all contiguous; else null.
   const CustomCode* custom = nullptr;
 };
