@@ -75,9 +75,9 @@ struct KernelCall {
   std::span<const TensorView> outputs;
   const Expression* expression = nullptr;
   const Epilogue* epilogue = nullptr;
-  const Prologue* prologue = nullptr;
   /// Of an op of kind `custom`, whose operands are all contiguous; else null.
   const CustomCode* custom = nullptr;
+  const Prologue* prologue = nullptr;
 };
 
 /// yes, or no with a reason that a user understands.

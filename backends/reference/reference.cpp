@@ -159,6 +159,9 @@ std::int64_t dense_bytes(const KernelCall& call) {
 }  // namespace
 
 Support supports(const KernelCall& call) {
+  if (call.prologue != nullptr) {
+    return supports(*call.prologue->call);
+  }
   if (call.epilogue != nullptr) {
     return call.op.record().output_count == 1
                ? Support{}
@@ -190,6 +193,11 @@ Support supports(const KernelCall& call) {
   return {};
 }
 
+bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
+  const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
+  return input == 0 && (maker == OpKind::expression || (is_pool && maker == OpKind::conv2d));
+}
+
 Status evaluate(const KernelCall& call) {
   if (Support support = supports(call); !support.yes) {
     return Error{.code = ErrorCode::unsupported,
@@ -199,6 +207,9 @@ Status evaluate(const KernelCall& call) {
   // The copies lie beside the device's budget: it is the machine that must have them.
   if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
     return no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
+  }
+  if (call.prologue != nullptr) {
+    return evaluate_with_prologue(call);
   }
   return call.epilogue != nullptr ? evaluate_with_epilogue(call) : evaluator(call.op.kind())(call);
 }

@@ -15,6 +15,10 @@ ReferenceBackend::ReferenceBackend(ReferenceOptions options)
             .computes = true},
       pages_(options.pages) {}
 
+bool ReferenceBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
+}
+
 Support ReferenceBackend::supports(const KernelCall& call) const {
   return reference::supports(call);
 }

@@ -47,6 +47,10 @@ Support SimBackend::supports(const KernelCall& call) const {
   return reference::supports(call);
 }
 
+bool SimBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
+}
+
 Status SimBackend::prepare(const KernelCall& call) {
   return faults_->compile(call);
 }

@@ -70,15 +70,22 @@ bool Access::overlaps(const ByteRange& range) const noexcept {
 
 Access access_of(const KernelCall& call) {
   Access access;
+  if (call.prologue != nullptr) {
+    access.reads = access_of(*call.prologue->call).reads;  // what it makes lies nowhere
+  }
   for (const TensorView& view : call.inputs) {
-    access.reads.push_back(range_of(view));
+    if (view.data != nullptr) {
+      access.reads.push_back(range_of(view));
+    }
   }
   for (const TensorView& view :
        call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>()) {
     access.reads.push_back(range_of(view));
   }
   for (const TensorView& view : call.outputs) {
-    access.writes.push_back(range_of(view));
+    if (view.data != nullptr) {
+      access.writes.push_back(range_of(view));
+    }
   }
   return access;
 }

@@ -252,14 +252,11 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
 // The name of a group is copied: when the trace is written its plan may be gone.
 std::string_view Dispatch::traced_name(const KernelCall& call) const {
   const RuntimeTables& tables = endpoint_.tables();
-  const std::string* const group = call.epilogue != nullptr     ? &call.epilogue->expression->name
-                                   : call.expression != nullptr ? &call.expression->name
-                                                                : nullptr;
-  if (group == nullptr) {
+  if (call.epilogue == nullptr && call.expression == nullptr && call.prologue == nullptr) {
     return tables.op_name(call.op.record());
   }
   try {
-    return tables.trace().keep(*group);
+    return tables.trace().keep(kernel_name(call, tables));
   } catch (const std::bad_alloc&) {
     return "group";
   }

@@ -23,6 +23,7 @@
 
 #include "device_scratch.hpp"
 #include "fused_group.hpp"
+#include "group_call.hpp"
 #include "guests.hpp"
 #include "handle_table.hpp"
 #include "in_flight.hpp"
@@ -63,8 +64,8 @@ class Dispatch {
   /// Runs a kernel op, a view or a readback, or poisons the outputs.
   [[nodiscard]] Ran run(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
-  /// changing. 1: it runs alone.
-  [[nodiscard]] std::int64_t joinable_calls(const OpView& op);
+  /// changing. 1: it runs alone. `input_to_come` counts as if it were there.
+  [[nodiscard]] std::int64_t joinable_calls(const OpView& op, int input_to_come = -1);
   /// Whether the device has a kernel for this op that takes a group behind it. What fails for its
   /// values is found before anything of the group has happened, or it stays alone: then the ops run
   /// singly, and each has its own error.
@@ -72,19 +73,25 @@ class Dispatch {
     return backend_->may_anchor(op.kind()) &&
            (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));
   }
+  /// Whether that kernel can read such an input as one of kind `maker` makes it.
+  [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+    return runs_inline_ && backend_->may_take_prologue(kind, input, maker);
+  }
   /// Whether two joinable ops differ in input 0 and output alone.
   [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
   /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many
   /// lanes have their result; the ops of the others, from there on, were not touched.
   [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
   /// Whether the runtime's limit lets this group become one kernel.
-  [[nodiscard]] bool admits(const FusedGroup& group, const Expression& kernel) {
+  [[nodiscard]] bool admits(const FusedGroup& group, const GroupKernels& kernels) {
     FusionLimit& limit = endpoint_.tables().fusion_limit;
-    return !limit.is_set() || admits_by(limit, group, kernel);
+    return !limit.is_set() || admits_by(limit, group, kernels);
   }
   /// Runs a group of ops as one kernel. One that has begun to overwrite an input and then failed
   /// leaves the group's results poisoned, as an op does.
-  [[nodiscard]] Fused run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane);
+  [[nodiscard]] Fused run_fused(const FusedGroup& group,
+                                const GroupKernels& kernels,
+                                LaneState& lane);
   /// Ends what ops end whose results nobody needs; none of them runs.
   void pass_over(const FusedGroup& group, LaneState& lane);
   /// The last use of a tensor, by a record that ran before its turn.
@@ -314,23 +321,21 @@ class Dispatch {
                                           const FusedGroup::Made& made) const;
   [[nodiscard]] bool admits_by(FusionLimit& limit,
                                const FusedGroup& group,
-                               const Expression& kernel);
-  [[nodiscard]] Status submit_fused(const FusedGroup& group,
-                                    const Expression& kernel,
-                                    LaneId lane,
-                                    bool may_come_later);
-  void write_parameters(const FusedGroup& group);
-  [[nodiscard]] Status submit_anchored(const FusedGroup& group,
-                                       const Expression& kernel,
-                                       LaneId lane,
-                                       bool may_come_later);
+                               const GroupKernels& kernels);
   [[nodiscard]] Status submit_group(const FusedGroup& group,
-                                    const Expression& kernel,
+                                    const GroupKernels& kernels,
                                     LaneState& lane);
+  [[nodiscard]] Status submit_call(const FusedGroup& group,
+                                   const GroupKernels& kernels,
+                                   LaneId lane,
+                                   bool may_come_later);
   /// Whether each op of the group could run alone at once, with no kernel to be compiled.
   [[nodiscard]] bool could_run_singly(const FusedGroup& group) const;
   /// The results of a group that has run are there; what it ends goes.
   void prepare_finish(const FusedGroup& group);
+  /// What groups make and nobody else reads is over.
+  void pass_over_values(const FusedGroup& group) noexcept;
+  void consume_last(const FusedGroup& group) noexcept;
   /// `error`: null, or why the group's kernel has spoilt what it works on.
   void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
   /// What an op of kind `expression` computes; null for the other kinds.
@@ -497,10 +502,9 @@ class Dispatch {
   std::vector<Launch> batch_;
   bool fused_in_place_ = false;             // an output of the group lies in an input's bytes
   std::vector<HeldStorage> fused_outputs_;  // scratch, reused, like the next
-  std::vector<Operand> fused_operands_;
-  std::vector<LateFailures> fused_late_;  // of each op's result
-  std::vector<std::byte> fused_blob_;
-  std::vector<ScalarAttributes> fused_parameters_;  // of an epilogue
+  std::vector<LateFailures> fused_late_;    // of each op's result
+  GroupCall fused_call_;
+  GroupCall call_before_;  // of the group before that
 
  public:
   std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready

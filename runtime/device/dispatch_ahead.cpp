@@ -135,16 +135,14 @@ void Dispatch::foresee_all(LaneState& lane) {
 
 // While a group's kernel is compiled its ops may run one by one. Where they need kernels that are
 // not there either, the group's own is what to wait for: it is one, and they would be several.
-Status Dispatch::submit_group(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
-  const auto submit = [&](bool may_come_later) {
-    return group.has_anchor() ? submit_anchored(group, kernel, lane.id, may_come_later)
-                              : submit_fused(group, kernel, lane.id, may_come_later);
-  };
-  Status status = submit(true);
+Status Dispatch::submit_group(const FusedGroup& group,
+                              const GroupKernels& kernels,
+                              LaneState& lane) {
+  Status status = submit_call(group, kernels, lane.id, true);
   if (!status.has_value() && is_compiling_) [[unlikely]] {
     foresee(lane);
     if (!could_run_singly(group)) {
-      status = submit(false);
+      status = submit_call(group, kernels, lane.id, false);
     }
   }
   return status;

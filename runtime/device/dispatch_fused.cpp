@@ -1,16 +1,10 @@
-// A group of ops as one kernel: as the call of an op of kind `expression`, so that every backend
-// that runs those runs groups, or as the call of its anchor with the rest beside. Order as for one
-// op: memory, kernel, results, and what goes last. Until the kernel has run nothing has happened
-// that singly run ops would notice.
+// A group of ops as one kernel. Order as for one op: memory, kernel, results, and what goes last.
+// Until the kernel has run nothing has happened that singly run ops would notice.
 #include "dispatch.hpp"
-
-#include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
-#include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
 namespace {
@@ -34,7 +28,7 @@ LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Made& m
 
 // Phases: memory; the kernel; results and ends. What has not begun leaves its ops to run singly,
 // which a kernel that has overwritten an input does not.
-Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, LaneState& lane) {
+Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, LaneState& lane) {
   const std::uint64_t releases = handles_.release_count();
   ErrorRef error;
   bool has_begun = false;
@@ -43,7 +37,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
     if (get_memory(group)) {
       prepare_finish(group);
       note_layer(group);
-      const Status status = submit_group(group, kernel, lane);
+      const Status status = submit_group(group, kernels, lane);
       group_layer_ = {};
       is_unsupported =
           !status.has_value() && !is_compiling_ && status.error().code == ErrorCode::unsupported;
@@ -55,7 +49,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
       const bool is_of_values =
           !status.has_value() && status.error().code == ErrorCode::out_of_range;
       if (!has_begun && !is_unsupported && !is_of_values && !is_short(status)) {
-        note_unmade(kernel, status.error());
+        note_unmade(kernels.named(), status.error());
       }
     }
   } catch (...) {
@@ -77,6 +71,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const Expression& kernel, Lan
   ++statistics_.fused_kernels;
   statistics_.fused_ops += group.op_count();
   statistics_.foreign_uses += group.foreign_uses;
+  statistics_.foreign_uses += group.before != nullptr ? group.before->foreign_uses : 0;
   return Fused::ran;
 }
 
@@ -101,22 +96,28 @@ void Dispatch::note_layer(const FusedGroup& group) noexcept {
   if (!endpoint_.tables().trace().is_on()) [[likely]] {
     return;
   }
-  for (const FusedGroup::Made& made : group.made) {
-    if (group_layer_.value == 0) {
-      group_layer_ = made.op.record().path;
+  for (const FusedGroup* const each : {static_cast<const FusedGroup*>(group.before), &group}) {
+    if (each == nullptr) {
+      continue;
+    }
+    for (const FusedGroup::Made& made : each->made) {
+      if (group_layer_.value == 0) {
+        group_layer_ = made.op.record().path;
+      }
     }
   }
 }
 
-bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expression& kernel) {
+bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const GroupKernels& kernels) {
   const FusionLimit::Admitted admitted = limit.admit();
   if (admitted == FusionLimit::Admitted::last) {
     RuntimeTables& tables = endpoint_.tables();
-    const SourceLoc call = tables.sources.location(group.made.front().op.record().source);
+    const FusedGroup& first = group.before != nullptr ? *group.before : group;
+    const SourceLoc call = tables.sources.location(first.made.front().op.record().source);
     tables.log.warn(
         fmt::format("the last fused group, number {} as limited: {} on {}, {} ops from {}:{} on",
                     limit.most(),
-                    kernel.name,
+                    kernels.named().name,
                     endpoint_.name(),
                     group.op_count(),
                     call.file,
@@ -125,124 +126,24 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Expr
   return admitted != FusionLimit::Admitted::no;
 }
 
-Status Dispatch::submit_fused(const FusedGroup& group,
-                              const Expression& kernel,
-                              LaneId lane,
-                              bool may_come_later) {
-  OpRecord record = group.made.front().op.record();  // the line that failures name
-  record.kind = OpKind::expression;
-  record.flags = 0;
-  record.input_count = static_cast<std::uint16_t>(group.inputs.size());
-  record.output_count = static_cast<std::uint16_t>(fused_outputs_.size());
-  const std::size_t count = group.inputs.size() + fused_outputs_.size();
-  if (views_.size() < count) {
-    views_.resize(count);
-  }
-  std::vector<Operand>& operands = fused_operands_;
-  operands.clear();
-  for (const FusedGroup::Input& input : group.inputs) {
-    views_[operands.size()] = {input.slot->data, input.slot->layout, input.slot->dtype};
-    operands.push_back(input.operand);
-  }
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.is_output()) {
-      views_[operands.size()] = {fused_outputs_[operands.size() - group.inputs.size()]->block.data,
-                                 &endpoint_.tables().shapes.layout(made.operand.shape),
-                                 made.operand.dtype};
-      operands.push_back(made.operand);
-    }
-  }
-  fused_blob_.clear();
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (i < kInlineOperands) {
-      record.operands[i] = operands[i];
-    } else {
-      const auto bytes = std::as_bytes(std::span(&operands[i], 1));
-      fused_blob_.insert(fused_blob_.end(), bytes.begin(), bytes.end());
-    }
-  }
-  write_parameters(group);
-  const ExpressionAttributes attributes{
-      .parameter_count = static_cast<std::uint32_t>(group.parameters),
-      .flops = kernel.flops,
-      .row_axes = static_cast<std::uint32_t>(group.row_axes)};
-  static_assert(fits_immediate<ExpressionAttributes>);
-  std::memcpy(record.immediate, &attributes, sizeof attributes);
-  record.blob_size_bytes = static_cast<std::uint32_t>(fused_blob_.size());
-  if (!runs_inline_) [[unlikely]] {
-    touch(group, lane);
-  }
-  Launch launch{.call = {OpView(record, fused_blob_.data()),
-                         std::span(views_).first(group.inputs.size()),
-                         std::span(views_).subspan(group.inputs.size(), fused_outputs_.size()),
-                         &kernel},
-                .may_come_later = may_come_later};
-  return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
-}
-
-void Dispatch::write_parameters(const FusedGroup& group) {
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.role == FusedGroup::Role::computes) {
-      const OpView& op = made.op;
-      write_group_parameters(
-          op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, fused_blob_);
-    }
-  }
-}
-
-// The anchor's own call; what follows it is said beside. The parameters come as an op of kind
-// `expression` would have them.
-Status Dispatch::submit_anchored(const FusedGroup& group,
-                                 const Expression& kernel,
-                                 LaneId lane,
-                                 bool may_come_later) {
+// The group before runs no kernel of its own: its call goes with that of the anchor.
+Status Dispatch::submit_call(const FusedGroup& group,
+                             const GroupKernels& kernels,
+                             LaneId lane,
+                             bool may_come_later) {
   is_compiling_ = false;
-  const std::size_t own = group.anchor_inputs.size();
-  const std::size_t beside = group.inputs.size();
-  if (views_.size() < own + beside + fused_outputs_.size()) {
-    views_.resize(own + beside + fused_outputs_.size());
-  }
-  std::size_t next = 0;
-  for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
-    for (const FusedGroup::Input& input : *inputs) {
-      views_[next++] = {.data = input.slot->data,
-                        .layout = input.slot->layout,
-                        .dtype = input.slot->dtype,
-                        .constant = input.slot->storage->constant.get()};
-    }
-  }
-  std::size_t output = 0;
-  fused_blob_.clear();
-  fused_operands_.clear();
-  for (const FusedGroup::Input& input : group.inputs) {
-    fused_operands_.push_back(input.operand);
-  }
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.is_output()) {
-      fused_operands_.push_back(made.operand);
-      views_[next++] = {fused_outputs_[output++]->block.data,
-                        &endpoint_.tables().shapes.layout(group.space),
-                        made.operand.dtype};
-    }
-  }
-  write_parameters(group);
-  fused_parameters_.assign(kernel.kernel.parameters.size(), {});
-  read_parameters(kernel.kernel.parameters, fused_blob_, fused_parameters_);
-  const std::span<const TensorView> views(views_);
-  const Epilogue epilogue{
-      .expression = &kernel,
-      .result = &endpoint_.tables().shapes.layout(group.made.front().operand.shape),
-      .inputs = views.subspan(own, beside),
-      .parameters = fused_parameters_,
-      .operands = fused_operands_};
-  Launch launch{.call = {.op = group.made.front().op,
-                         .inputs = views.first(own),
-                         .outputs = views.subspan(own + beside, output),
-                         .epilogue = &epilogue},
+  const RuntimeTables& tables = endpoint_.tables();
+  const KernelCall* const before =
+      group.before == nullptr
+          ? nullptr
+          : &call_before_.make(*group.before, kernels.before, nullptr, {}, tables);
+  Launch launch{.call = fused_call_.make(group, kernels.own, before, fused_outputs_, tables),
                 .may_come_later = may_come_later};
-  if (const Support support = backend_->supports(launch.call); !support.yes) {
-    may_have_begun_ = false;
-    return Error{.code = ErrorCode::unsupported, .text = support.reason};
+  if (group.has_anchor()) {
+    if (const Support support = backend_->supports(launch.call); !support.yes) {
+      may_have_begun_ = false;
+      return Error{.code = ErrorCode::unsupported, .text = support.reason};
+    }
   }
   if (!runs_inline_) [[unlikely]] {
     touch(group, lane);
@@ -272,18 +173,17 @@ void Dispatch::prepare_finish(const FusedGroup& group) {
 void Dispatch::finish_fused(const FusedGroup& group,
                             LaneState& lane,
                             const ErrorRef& error) noexcept {
+  if (group.before != nullptr) [[unlikely]] {
+    pass_over_values(*group.before);
+    consume_last(*group.before);
+  }
+  pass_over_values(group);
   std::size_t output = 0;
   std::size_t place = 0;
   for (const FusedGroup::Made& made : group.made) {
     const std::size_t op = place++;
     Slot& slot = *made.slot;
-    if (made.is_left) {
-      continue;
-    }
-    if (made.is_over) {
-      HEARTH_ASSERT(slot.waiting.empty(), "a lane waits for a tensor that nobody else uses");
-      HandleTable::pass_over(slot, made.operand);
-      endpoint_.slots.give_back(made.operand.slot);
+    if (made.is_left || made.is_over) {
       continue;
     }
     if (error) {
@@ -297,6 +197,23 @@ void Dispatch::finish_fused(const FusedGroup& group,
     }
   }
   fused_outputs_.clear();
+  consume_last(group);
+  for (const SlotId slot : group.drops) {
+    release_slot(slot);
+  }
+}
+
+void Dispatch::pass_over_values(const FusedGroup& group) noexcept {
+  for (const FusedGroup::Made& made : group.made) {
+    if (made.is_over) {
+      HEARTH_ASSERT(made.slot->waiting.empty(), "a lane waits for a tensor that nobody else uses");
+      HandleTable::pass_over(*made.slot, made.operand);
+      endpoint_.slots.give_back(made.operand.slot);
+    }
+  }
+}
+
+void Dispatch::consume_last(const FusedGroup& group) noexcept {
   for (const std::vector<FusedGroup::Input>* inputs : {&group.anchor_inputs, &group.inputs}) {
     for (const FusedGroup::Input& input : *inputs) {
       if (input.is_last) {
@@ -305,9 +222,6 @@ void Dispatch::finish_fused(const FusedGroup& group,
         consume(last, *input.slot);
       }
     }
-  }
-  for (const SlotId slot : group.drops) {
-    release_slot(slot);
   }
 }
 

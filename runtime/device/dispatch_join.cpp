@@ -22,15 +22,20 @@ Shape stacked(const Shape& shape, std::size_t count) {
 
 // Asked at a lane's front, before anybody has looked at the operands: where one is still to be
 // made, or poisoned, the op runs alone, and that path waits or reports.
-std::int64_t Dispatch::joinable_calls(const OpView& op) {
+std::int64_t Dispatch::joinable_calls(const OpView& op, int input_to_come) {
   if (lost_ || op.record().output_count != 1) {
     return 1;
   }
   const int inputs = op.record().input_count;
   views_.clear();
   for (int i = 0; i < inputs; ++i) {
-    const Slot& slot = handles_.slot(op.input(i).slot);
-    if (slot.state != SlotState::live || slot.generation != op.input(i).generation) {
+    const Operand in = op.input(i);
+    if (i == input_to_come) {
+      views_.push_back(TensorView{nullptr, &endpoint_.tables().shapes.layout(in.shape), in.dtype});
+      continue;
+    }
+    const Slot& slot = handles_.slot(in.slot);
+    if (slot.state != SlotState::live || slot.generation != in.generation) {
       return 1;
     }
     views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});

@@ -5,6 +5,7 @@
 // program have the same form at each step.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,8 +38,9 @@ struct FusedGroup {
     GroupExtent extent = GroupExtent::full;
     bool is_over = false;  ///< Nobody outside of the group needs it: it never reaches memory.
     bool is_left = false;  ///< Somebody does, but it is not stored: its record has its turn too.
+    bool is_handed_on = false;  ///< The anchor of the group behind reads it, as it is made.
 
-    [[nodiscard]] bool is_output() const noexcept { return !is_over && !is_left; }
+    [[nodiscard]] bool is_output() const noexcept { return is_handed_on || (!is_over && !is_left); }
   };
   /// The end of a tensor, by a record that the group has taken.
   struct End {
@@ -63,6 +65,10 @@ struct FusedGroup {
   ShapeId space = {};  ///< Of full values, once there are any.
   bool has_space = false;
   int row_axes = 0;  ///< How many trailing axes of the space are a row; 0: it knows no rows.
+  /// A group with one result, which the anchor of this one reads as input `before_input` while it
+  /// is made, and nobody else; null: there is none. Whoever fills this one in owns it.
+  FusedGroup* before = nullptr;
+  int before_input = 0;
 
   void clear() noexcept {
     inputs.clear();
@@ -77,6 +83,8 @@ struct FusedGroup {
     foreign_uses = 0;
     has_space = false;
     row_axes = 0;
+    before = nullptr;
+    before_input = 0;
   }
   [[nodiscard]] std::size_t output_count() const noexcept {
     std::size_t count = 0;
@@ -90,11 +98,19 @@ struct FusedGroup {
   [[nodiscard]] std::size_t ops_with_outputs(std::size_t most_outputs) const;
   /// Of which the kernel does the work.
   [[nodiscard]] std::size_t op_count() const noexcept {
-    std::size_t count = 0;
+    std::size_t count = before != nullptr ? before->op_count() : 0;
     for (const Made& each : made) {
       count += each.role != Role::shows && !each.is_left ? 1U : 0U;
     }
     return count;
+  }
+  /// Whether there is more of it than its anchor: an expression of its own.
+  [[nodiscard]] bool computes() const noexcept {
+    return std::ranges::any_of(made, [](const Made& each) { return each.role == Role::computes; });
+  }
+  /// The one result of a group before another.
+  [[nodiscard]] const Made& handed_on() const noexcept {
+    return *std::ranges::find(made, true, &Made::is_handed_on);
   }
   [[nodiscard]] bool has_anchor() const noexcept {
     return !made.empty() && made.front().role == Role::anchor;

@@ -76,13 +76,17 @@ const Shape& GroupGather::shape_of(ShapeId id) const {
   return dispatch_.shape_of(id);
 }
 
-void GroupGather::gather(const LaneState& lane, std::size_t most_ops, bool is_plain) {
-  is_plain_ = is_plain;
+void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach reach) {
+  reach_ = reach;
   most_ops_ = most_ops;
   leaves_again_ = false;
   record_count_ = 0;
   is_cut_ = false;
   gather_records(lane);
+  if (!is_chain_closed_) {
+    reach_ = GroupReach::single;
+    gather_records(lane);
+  }
   if (hands_on_what_is_made_again()) [[unlikely]] {
     leaves_again_ = true;
     gather_records(lane);
@@ -100,6 +104,7 @@ bool GroupGather::hands_on_what_is_made_again() const noexcept {
 void GroupGather::gather_records(const LaneState& lane) {
   group_.clear();
   ++gathering_;
+  is_chain_closed_ = true;
   has_again_ = false;
   passed_ops_ = 0;
   ops_ = 0;
@@ -162,8 +167,8 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
     }
     has_again_ = true;
   }
-  if (group_.made.empty() && may_be_anchor(op)) {
-    return !is_plain_ && take_anchor(lane, op);
+  if (may_be_anchor(op) && reach_ != GroupReach::plain) {
+    return group_.made.empty() ? take_anchor(lane, op) : take_anchor_behind(lane, op);
   }
   if (is_view(op.kind()) && has_one_result(op.record())) {
     return take_view(op);
@@ -269,24 +274,93 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
   if (!dispatch_.may_anchor(op)) {
     return refuse(Obstacle::kind);
   }
-  if (dispatch_.joinable_calls(op) > 1) {
+  if (group_.before == nullptr && dispatch_.joinable_calls(op) > 1) {
     return refuse(Obstacle::kind);  // it runs with those of other streams
   }
   Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .role = FusedGroup::Role::anchor};
   for (int i = 0; i < op.record().input_count; ++i) {
     Slot& slot = handles_.slot(op.input(i).slot);
-    if (!find_tensor(op.input(i), slot)) {
+    const bool is_chained = group_.before != nullptr && i == group_.before_input;
+    if (!is_chained && !find_tensor(op.input(i), slot)) {
       group_.anchor_inputs.clear();
       return false;
     }
     made.needs |= 1U << (FusedGroup::kFirstAnchorNeed + static_cast<std::uint32_t>(i));
-    group_.foreign_uses += slot.home != lane.id && !slot.is_published ? 1U : 0U;
+    const bool is_foreign = !is_chained && slot.home != lane.id && !slot.is_published;
+    group_.foreign_uses += is_foreign ? 1U : 0U;
     group_.anchor_inputs.push_back({.operand = op.input(i), .slot = &slot});
   }
   group_.space = made.operand.shape;
   group_.has_space = true;
   take_in(made);
   return true;
+}
+
+// It has been read from beginning to end when it is handed on: nobody else may need any of it.
+int GroupGather::chained_input(const OpView& op) {
+  if (reach_ != GroupReach::chained || group_.before != nullptr) {
+    return -1;
+  }
+  int found = -1;
+  for (int i = 0; i < op.record().input_count; ++i) {
+    const std::int16_t made = mark_of(handles_.slot(op.input(i).slot)).made;
+    if (made < 0) {
+      continue;
+    }
+    const Made& each = group_.made[static_cast<std::size_t>(made)];
+    const bool is_last = each.ahead == group_.made.back().ahead;
+    const OpKind maker = group_.has_anchor() ? group_.made.front().op.kind() : OpKind::expression;
+    if (found >= 0 || !is_last || each.role == FusedGroup::Role::shows ||
+        each.extent != GroupExtent::full || !dispatch_.may_take_prologue(op.kind(), i, maker)) {
+      return -1;
+    }
+    found = i;
+  }
+  return found;
+}
+
+// What of it nobody needs but for that one result is left out at once: should somebody, the chain
+// is not closed, and all is gathered anew.
+bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
+  const int input = chained_input(op);
+  if (input < 0) {
+    return refuse(Obstacle::kind);
+  }
+  for (int i = 0; i < op.record().input_count; ++i) {
+    if (i != input && !find_tensor(op.input(i), handles_.slot(op.input(i).slot))) {
+      return false;
+    }
+  }
+  if (!dispatch_.may_anchor(op) || dispatch_.joinable_calls(op) > 1) {
+    return refuse(Obstacle::kind);
+  }
+  for (Made& made : group_.made) {
+    made.is_over = true;
+  }
+  group_.made.back().is_handed_on = true;
+  leave_out_unneeded();
+  for (const Made& made : group_.made) {
+    GatherMark& mark = mark_of(*made.slot);
+    mark.made = -1;
+    mark.is_before = true;
+  }
+  for (const Input& each : group_.inputs) {
+    mark_of(*each.slot).input = -1;
+  }
+  std::swap(group_, before_);
+  group_.clear();
+  std::swap(group_.ends, before_.ends);
+  group_.before = &before_;
+  group_.before_input = input;
+  return take_anchor(lane, op);
+}
+
+bool GroupGather::closes_chain() noexcept {
+  return group_.before == nullptr || std::ranges::all_of(before_.made, [this](const Made& made) {
+           const std::int16_t end = mark_of(*made.slot).end;
+           return end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
+                  ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
+         });
 }
 
 bool GroupGather::fails_with_anchor() const noexcept {
@@ -393,7 +467,7 @@ void GroupGather::enter_ends(const OpView& op) {
 void GroupGather::enter_end(const FusedGroup::End& end) {
   GatherMark& mark = mark_of(handles_.slot(end.operand.slot));
   mark.end = static_cast<std::int16_t>(group_.ends.size());
-  open_ -= mark.made >= 0 ? 1U : 0U;
+  open_ -= mark.made >= 0 || mark.is_before ? 1U : 0U;
   group_.ends.push_back(end);
 }
 
@@ -425,6 +499,7 @@ void GroupGather::settle() {
       leave_alone(made);
     }
   }
+  is_chain_closed_ = closes_chain();
   leave_out_unneeded();
   std::erase_if(group_.ends, [](const FusedGroup::End& end) { return end.is_own; });
   for (FusedGroup::End& end : group_.ends) {
@@ -514,13 +589,30 @@ void GroupGather::note_last(const Operand& operand) {
   Slot& slot = handles_.slot(operand.slot);
   const GatherMark& mark = mark_of(slot);
   const auto of_anchor = std::ranges::find(group_.anchor_inputs, &slot, &Input::slot);
+  if (mark.is_before) {
+    return;  // it goes as what the group makes itself does
+  }
   if (mark.input >= 0) {
     group_.inputs[static_cast<std::size_t>(mark.input)].is_last = true;
   } else if (of_anchor != group_.anchor_inputs.end()) {
     of_anchor->is_last = true;
-  } else if (mark.made < 0) {
+  } else if (mark.made < 0 && !note_last_before(slot)) {
     group_.drops.push_back(operand.slot);
   }
+}
+
+bool GroupGather::note_last_before(const Slot& slot) noexcept {
+  if (group_.before == nullptr) {
+    return false;
+  }
+  for (std::vector<Input>* const inputs : {&before_.inputs, &before_.anchor_inputs}) {
+    const auto found = std::ranges::find(*inputs, &slot, &Input::slot);
+    if (found != inputs->end()) {
+      found->is_last = true;
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string GroupGather::why_ended(const LaneState& lane) const {

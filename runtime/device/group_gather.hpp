@@ -23,15 +23,24 @@ namespace hearth {
 /// Whether the ops behind it may work on its result before that is stored.
 [[nodiscard]] bool may_be_anchor(const OpView& op) noexcept;
 
+/// How much a group may have: not every backend takes all of it.
+enum class GroupReach : std::uint8_t {
+  chained,  ///< A group before its anchor, too.
+  single,
+  plain,  ///< No anchor, and no rows.
+};
+
 class GroupGather final {
  public:
-  /// Lifetime: all of these outlive it.
-  GroupGather(HandleTable& handles, Dispatch& dispatch, FusedGroup& group) noexcept
-      : handles_(handles), dispatch_(dispatch), group_(group) {}
+  /// Lifetime: all of these outlive it. `before` is room for the group before that one.
+  GroupGather(HandleTable& handles,
+              Dispatch& dispatch,
+              FusedGroup& group,
+              FusedGroup& before) noexcept
+      : handles_(handles), dispatch_(dispatch), group_(group), before_(before) {}
 
-  /// Fills the group, with at most so many ops. Empty: the first op stands in none. `is_plain`:
-  /// without an anchor and without rows, which not every backend takes.
-  void gather(const LaneState& lane, std::size_t most_ops, bool is_plain);
+  /// Fills the group, with at most so many ops. Empty: the first op stands in none.
+  void gather(const LaneState& lane, std::size_t most_ops, GroupReach reach);
   /// How many records it has looked at, and whether it would have gone on, had there been more.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
   [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
@@ -79,6 +88,13 @@ class GroupGather final {
   [[nodiscard]] bool take(const LaneState& lane, const OpView& op);
   [[nodiscard]] bool take_drop(const OpView& op);
   [[nodiscard]] bool take_anchor(const LaneState& lane, const OpView& op);
+  /// What was gathered becomes the group before this op's, if that can read its one result.
+  [[nodiscard]] bool take_anchor_behind(const LaneState& lane, const OpView& op);
+  /// Which input of the op is the group's last value, in full, and can be made as the op reads it;
+  /// -1: none.
+  [[nodiscard]] int chained_input(const OpView& op);
+  /// Whether the group before has no result but the one that is handed on.
+  [[nodiscard]] bool closes_chain() noexcept;
   [[nodiscard]] bool take_op(const LaneState& lane, const OpView& op);
   [[nodiscard]] bool take_view(const OpView& op);
   /// What the op works on, or false: an input is not there.
@@ -131,6 +147,8 @@ class GroupGather final {
   }
   /// The tensor goes with the group.
   void note_last(const Operand& operand);
+  /// If the group before reads it.
+  [[nodiscard]] bool note_last_before(const Slot& slot) noexcept;
   void leave_alone(Made& made);
   [[nodiscard]] bool ends_in_group(const FusedGroup::End& end) noexcept;
   [[nodiscard]] const Shape& shape_of(ShapeId id) const;
@@ -142,13 +160,15 @@ class GroupGather final {
   HandleTable& handles_;
   Dispatch& dispatch_;
   FusedGroup& group_;
+  FusedGroup& before_;
   std::vector<Source> found_;
   std::uint64_t gathering_ = 0;  // counts them
   std::uint64_t ahead_ = 0;      // of the record at hand
   int passed_ops_ = 0;
   std::size_t open_ = 0;  // results whose end was not found yet
   std::size_t most_ops_ = 0;
-  bool is_plain_ = false;
+  GroupReach reach_ = GroupReach::chained;
+  bool is_chain_closed_ = true;
   bool has_again_ = false;     // an op that makes a value again was taken from behind others
   bool leaves_again_ = false;  // those are left alone
   std::uint64_t record_count_ = 0;

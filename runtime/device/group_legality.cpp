@@ -161,9 +161,13 @@ class GroupLegality::Check {
       : of_(of), group_(group), tensors_(of), taken_(of.records_.size(), nullptr) {}
 
   [[nodiscard]] std::string run() {
-    take_records();
+    const std::uint64_t next = group_.before != nullptr ? take_records(*group_.before, 0) : 0;
+    static_cast<void>(take_records(group_, next));
     check_ends();
     if (tensors_.breach().empty()) {
+      if (group_.before != nullptr) {
+        play_before(*group_.before);
+      }
       play_group();
       play_rest();
       Tensors singly(of_);
@@ -189,14 +193,13 @@ class GroupLegality::Check {
 
   // Each op of the group is a record of the window that nobody has run, and stands behind the one
   // before.
-  void take_records() {
-    std::uint64_t next = 0;
-    for (const Made& made : group_.made) {
+  [[nodiscard]] std::uint64_t take_records(const FusedGroup& group, std::uint64_t next) {
+    for (const Made& made : group.made) {
       if (made.ahead < next || made.ahead >= of_.records_.size() ||
           of_.records_[made.ahead].is_done ||
           &of_.records_[made.ahead].op.record() != &made.op.record()) {
         breach(made.ahead, "is not a record that may be taken here");
-        return;
+        return next;
       }
       if (made.op.record().output_count != 1 || !is_same_tensor(made.op.output(0), made.operand)) {
         breach(made.ahead, "makes another tensor");
@@ -204,6 +207,7 @@ class GroupLegality::Check {
       next = made.ahead + 1;
       taken_[made.ahead] = &made;
     }
+    return next;
   }
 
   [[nodiscard]] std::ptrdiff_t ends_of(std::uint64_t ahead, const Operand& operand) const {
@@ -223,7 +227,13 @@ class GroupLegality::Check {
         breach(end.ahead, "does not end what the group ends for it");
       }
     }
-    for (const Made& made : group_.made) {
+    if (group_.before != nullptr) {
+      check_ends_in(*group_.before);
+    }
+    check_ends_in(group_);
+  }
+  void check_ends_in(const FusedGroup& group) {
+    for (const Made& made : group.made) {
       for (int i = 0; i < made.op.record().input_count; ++i) {
         const Operand input = made.op.input(i);
         if (!made.is_left && input.use == Use::read_last && ends_of(made.ahead, input) != 1) {
@@ -255,14 +265,41 @@ class GroupLegality::Check {
 
   // ---- the group ----
 
+  // One of its values is read by the anchor, none by anybody else, and none reaches memory.
+  void play_before(const FusedGroup& before) {
+    if (!group_.has_anchor() || before.before != nullptr ||
+        std::ranges::count(before.made, true, &Made::is_handed_on) != 1) {
+      tensors_.breach("stands before no anchor, or hands on another number of values than one");
+      return;
+    }
+    read_all(before);
+    values_.clear();
+    for (const Made& made : before.made) {
+      tensors_.begin_group(made.ahead);
+      if (!made.is_over || made.is_left) {
+        tensors_.breach(made.operand, "is needed, but no more than handed on");
+      }
+      tensors_.make(made.operand);
+      tensors_.end(made.operand);
+    }
+    const Made& handed_on = before.handed_on();
+    const OpView& anchor = group_.made.front().op;
+    const Operand input = anchor.input(group_.before_input);
+    if (handed_on.extent != GroupExtent::full || handed_on.role == Role::shows ||
+        handed_on.role == Role::unneeded || !is_same_tensor(handed_on.operand, input)) {
+      tensors_.breach(input, "is not what is handed on");
+    }
+  }
+  void read_all(const FusedGroup& group) {
+    for (std::size_t i = 0; i < group.made.size(); ++i) {
+      tensors_.begin_group(group.made[i].ahead);
+      read_sources(group, group.made[i]);
+      note_value(group.made[i], i);
+    }
+  }
   // Reads before all that it makes and ends: it is one kernel.
   void play_group() {
-    for (std::size_t i = 0; i < group_.made.size(); ++i) {
-      const Made& made = group_.made[i];
-      tensors_.begin_group(made.ahead);
-      read_sources(made);
-      note_value(made, i);
-    }
+    read_all(group_);
     for (const Made& made : group_.made) {
       tensors_.begin_group(made.ahead);
       if (!made.is_left) {
@@ -275,9 +312,15 @@ class GroupLegality::Check {
         tensors_.breach(made.operand, "is never stored");
       }
     }
-    end_inputs();
+    if (group_.before != nullptr) {
+      end_inputs(*group_.before);
+    }
+    end_inputs(group_);
+    for (const SlotId slot : group_.drops) {
+      tensors_.end(slot);
+    }
   }
-  void read_sources(const Made& made) {
+  void read_sources(const FusedGroup& group, const Made& made) {
     if (made.role == Role::shows || made.role == Role::unneeded) {
       return;  // no work of the kernel
     }
@@ -289,26 +332,31 @@ class GroupLegality::Check {
     }
     for (std::size_t i = 0; i < count; ++i) {
       const Operand input = made.op.input(static_cast<int>(i));
+      const bool is_handed_on =
+          is_anchor && group.before != nullptr && static_cast<int>(i) == group.before_input;
+      if (is_handed_on) {
+        continue;  // play_before()
+      }
       if (is_anchor) {
-        read_outside(input, group_.anchor_inputs, i);
+        read_outside(input, group.anchor_inputs, i);
       } else {
-        read_source(input, group_.sources[made.first_source + i]);
+        read_source(group, input, group.sources[made.first_source + i]);
       }
     }
   }
-  void read_source(const Operand& input, const GroupSource source) {
+  void read_source(const FusedGroup& group, const Operand& input, const GroupSource source) {
     const auto value = std::ranges::find_if(
         values_, [&](const Value& each) { return is_same_tensor(each.operand, input); });
     if (value == values_.end()) {
       if (source.is_made) {
         tensors_.breach(input, "is taken for a value of the group");
       } else {
-        read_outside(input, group_.inputs, source.number);
+        read_outside(input, group.inputs, source.number);
       }
       return;
     }
     const bool is_it = source.is_made && source.number == value->made;
-    if (!is_it || group_.made[value->made].role == Role::unneeded) {
+    if (!is_it || group.made[value->made].role == Role::unneeded) {
       tensors_.breach(input, "is not the value that the group computes with");
     }
   }
@@ -333,17 +381,14 @@ class GroupLegality::Check {
     }
     values_.push_back({made.operand, place});
   }
-  void end_inputs() {
+  void end_inputs(const FusedGroup& group) {
     for (const std::vector<FusedGroup::Input>* const inputs :
-         {&group_.anchor_inputs, &group_.inputs}) {
+         {&group.anchor_inputs, &group.inputs}) {
       for (const FusedGroup::Input& input : *inputs) {
         if (input.is_last) {
           tensors_.end(input.operand);
         }
       }
-    }
-    for (const SlotId slot : group_.drops) {
-      tensors_.end(slot);
     }
   }
 

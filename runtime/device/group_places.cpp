@@ -41,7 +41,8 @@ GroupGather::Fit GroupGather::fit_of(ShapeId id) const {
 
 bool GroupGather::begin_rows(const Shape& kept) {
   const Shape& space = shape_of(group_.space);
-  if (is_plain_ || group_.row_axes != 0 || kept.rank() != space.rank() || group_.has_anchor()) {
+  if (reach_ == GroupReach::plain || group_.row_axes != 0 || kept.rank() != space.rank() ||
+      group_.has_anchor()) {
     return false;
   }
   int axes = 0;
@@ -173,7 +174,7 @@ bool GroupGather::place_row(const Operand& out, GroupExtent& extent) {
 bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
   const Shape& shape = shape_of(op.input(0).shape);
   const std::uint32_t axes = row_axes_of(op, shape.rank());
-  if (is_plain_ || !are_last(axes, shape.rank()) || group_.has_anchor()) {
+  if (reach_ == GroupReach::plain || !are_last(axes, shape.rank()) || group_.has_anchor()) {
     return refuse(Obstacle::kind);
   }
   const int count = std::popcount(axes);

@@ -110,21 +110,52 @@ bool GroupRecall::are_same(const Known& known, const LaneState& lane) {
   return true;
 }
 
+void GroupRecall::fill_ops(const Known& known,
+                           const FusedGroup& from,
+                           std::span<const Place> inputs,
+                           const LaneState& lane,
+                           FusedGroup& to) {
+  to.made = from.made;
+  for (FusedGroup::Made& made : to.made) {
+    const OpRecord& record = lane.lane->at(made.ahead);
+    made.op = OpView(record, lane.lane->peek_blob(made.ahead));
+    made.operand = record.operands[record.input_count];
+    const Seen& seen = known.records[made.ahead].operands[record.input_count];
+    made.slot = tensors_[seen.tensor & (kFirst - 1)];
+  }
+  to.sources = from.sources;
+  to.form.clear();
+  to.records = from.records;
+  to.parameters = from.parameters;
+  to.space = from.space;
+  to.has_space = from.has_space;
+  to.row_axes = from.row_axes;
+  to.before = nullptr;
+  to.before_input = from.before_input;
+  to.foreign_uses = 0;
+  const auto enter = [&](FusedGroup::Input& input, const Operand& operand) {
+    input.operand = operand;
+    input.slot = &handles_.slot(operand.slot);
+    const bool is_there = input.slot->state == SlotState::live;
+    to.foreign_uses +=
+        is_there && input.slot->home != lane.id && !input.slot->is_published ? 1U : 0U;
+  };
+  to.inputs = from.inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    enter(to.inputs[i], lane.lane->at(inputs[i].ahead).operands[inputs[i].operand]);
+  }
+  to.anchor_inputs = from.anchor_inputs;
+  for (std::size_t i = 0; i < to.anchor_inputs.size(); ++i) {
+    enter(to.anchor_inputs[i], to.made.front().op.input(static_cast<int>(i)));
+  }
+}
+
 void GroupRecall::fill(const Known& known, const LaneState& lane, FusedGroup& group) {
   const auto operand_at = [&lane](const Place& place) -> const Operand& {
     return lane.lane->at(place.ahead).operands[place.operand];
   };
-  const auto tensor_of = [this](const Seen& seen) { return tensors_[seen.tensor & (kFirst - 1)]; };
-  const FusedGroup& before = known.group;
-  group.made = before.made;
-  for (FusedGroup::Made& made : group.made) {
-    const OpRecord& record = lane.lane->at(made.ahead);
-    made.op = OpView(record, lane.lane->peek_blob(made.ahead));
-    made.operand = record.operands[record.input_count];
-    made.slot = tensor_of(known.records[made.ahead].operands[record.input_count]);
-  }
-  group.sources = before.sources;
-  group.ends = before.ends;
+  fill_ops(known, known.group, known.inputs, lane, group);
+  group.ends = known.group.ends;
   for (std::size_t i = 0; i < known.ends.size(); ++i) {
     group.ends[i].operand = operand_at(known.ends[i]);
   }
@@ -133,34 +164,20 @@ void GroupRecall::fill(const Known& known, const LaneState& lane, FusedGroup& gr
   for (const Place& place : known.drops) {
     group.drops.push_back(operand_at(place).slot);
   }
-  group.form.clear();
-  group.records = before.records;
-  group.parameters = before.parameters;
-  group.space = before.space;
-  group.has_space = before.has_space;
-  group.row_axes = before.row_axes;
-  group.foreign_uses = 0;
-  const auto enter = [&](FusedGroup::Input& input, const Operand& operand) {
-    input.operand = operand;
-    input.slot = &handles_.slot(operand.slot);
-    group.foreign_uses += input.slot->home != lane.id && !input.slot->is_published ? 1U : 0U;
-  };
-  group.inputs = before.inputs;
-  for (std::size_t i = 0; i < known.inputs.size(); ++i) {
-    enter(group.inputs[i], operand_at(known.inputs[i]));
-  }
-  group.anchor_inputs = before.anchor_inputs;
-  for (std::size_t i = 0; i < group.anchor_inputs.size(); ++i) {
-    enter(group.anchor_inputs[i], group.made.front().op.input(static_cast<int>(i)));
-  }
 }
 
 const GroupRecall::Known* GroupRecall::find(std::uint64_t key, const LaneState& lane) {
   const Known* const known = known_[key % kEntries].get();
-  return known != nullptr && known->key == key && are_same(*known, lane) ? known : nullptr;
+  if (known == nullptr || known->key != key || !are_same(*known, lane)) {
+    return nullptr;
+  }
+  last_ = key % kEntries;
+  return known;
 }
 
-const PlanStore::Plan* GroupRecall::recall(const LaneState& lane, FusedGroup& group) {
+const GroupPlans* GroupRecall::recall(const LaneState& lane,
+                                      FusedGroup& group,
+                                      FusedGroup& before) {
   if (!dispatch_.guests.empty()) {
     return nullptr;
   }
@@ -173,10 +190,15 @@ const PlanStore::Plan* GroupRecall::recall(const LaneState& lane, FusedGroup& gr
     return nullptr;
   }
   fill(*known, lane, group);
-  if (group.has_anchor() && dispatch_.joinable_calls(group.made.front().op) > 1) {
+  if (known->group.before != nullptr) {
+    fill_ops(*known, known->before, known->inputs_before, lane, before);
+    group.before = &before;
+  }
+  const int to_come = group.before != nullptr ? group.before_input : -1;
+  if (group.has_anchor() && dispatch_.joinable_calls(group.made.front().op, to_come) > 1) {
     return nullptr;
   }
-  return known->plan;
+  return &known->plans;
 }
 
 // ---- what is remembered ----
@@ -202,28 +224,43 @@ bool GroupRecall::note(const LaneState& lane, std::uint64_t count, Known& known)
   return true;
 }
 
-bool GroupRecall::find_places(const LaneState& lane, const FusedGroup& group, Known& known) {
-  const auto find = [&lane](std::uint64_t ahead, SlotId slot, Place& place) {
-    const OpRecord& record = lane.lane->at(ahead);
-    for (int i = 0; i < record.input_count; ++i) {
-      if (record.operands[i].slot == slot) {
-        place = {ahead, i};
-        return true;
-      }
+bool GroupRecall::find_place(const LaneState& lane,
+                             std::uint64_t ahead,
+                             SlotId slot,
+                             Place& place) {
+  const OpRecord& record = lane.lane->at(ahead);
+  for (int i = 0; i < record.input_count; ++i) {
+    if (record.operands[i].slot == slot) {
+      place = {ahead, i};
+      return true;
     }
-    return false;
-  };
-  known.inputs.clear();
-  known.inputs.reserve(group.inputs.size());
+  }
+  return false;
+}
+
+bool GroupRecall::find_inputs(const LaneState& lane,
+                              const FusedGroup& group,
+                              std::vector<Place>& places) {
+  places.clear();
+  places.reserve(group.inputs.size());
   for (const FusedGroup::Input& input : group.inputs) {
     Place place;
     const auto reads = [&](const FusedGroup::Made& made) {
-      return made.role != FusedGroup::Role::anchor && find(made.ahead, input.operand.slot, place);
+      return made.role != FusedGroup::Role::anchor &&
+             find_place(lane, made.ahead, input.operand.slot, place);
     };
     if (std::ranges::none_of(group.made, reads)) {
       return false;
     }
-    known.inputs.push_back(place);
+    places.push_back(place);
+  }
+  return true;
+}
+
+bool GroupRecall::find_places(const LaneState& lane, const FusedGroup& group, Known& known) {
+  if (!find_inputs(lane, group, known.inputs) ||
+      (group.before != nullptr && !find_inputs(lane, *group.before, known.inputs_before))) {
+    return false;
   }
   known.ends.clear();
   known.ends.reserve(group.ends.size());
@@ -231,7 +268,7 @@ bool GroupRecall::find_places(const LaneState& lane, const FusedGroup& group, Kn
   known.drops.reserve(group.drops.size());
   for (const FusedGroup::End& end : group.ends) {
     Place place;
-    if (!find(end.ahead, end.operand.slot, place)) {
+    if (!find_place(lane, end.ahead, end.operand.slot, place)) {
       return false;
     }
     known.ends.push_back(place);
@@ -251,19 +288,24 @@ void GroupRecall::learn(const LaneState& lane,
                         const FusedGroup& group,
                         std::uint64_t records,
                         bool is_cut,
-                        const PlanStore::Plan& plan) noexcept {
+                        const GroupPlans& plans) noexcept {
   if (!dispatch_.guests.empty()) {
     return;
   }
   try {
     const std::uint64_t first = key_of(*lane.lane);
     const std::uint64_t key = is_cut ? key_of_cut(first, lane) : first;
-    std::unique_ptr<Known>& place = known_[key % kEntries];
+    last_ = key % kEntries;
+    std::unique_ptr<Known>& place = known_[last_];
     std::unique_ptr<Known> known = place ? std::move(place) : std::make_unique<Known>();
     known->key = key;
-    known->plan = &plan;
+    known->plans = plans;
     known->is_cut = is_cut;
     known->group = group;
+    if (group.before != nullptr) {
+      known->before = *group.before;
+      known->group.before = &known->before;
+    }
     if (note(lane, records, *known) && find_places(lane, group, *known)) {
       place = std::move(known);
     }

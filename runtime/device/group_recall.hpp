@@ -10,15 +10,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "dispatch.hpp"
 #include "fused_group.hpp"
+#include "group_call.hpp"
 #include "handle_table.hpp"
 #include "lane_state.hpp"
 #include "plan_store.hpp"
 
 namespace hearth {
+
+/// The plans of a group and of the one before it; null where there is none.
+struct GroupPlans {
+  const PlanStore::Plan* own = nullptr;
+  const PlanStore::Plan* before = nullptr;
+
+  [[nodiscard]] GroupKernels kernels() const noexcept {
+    return {.own = own != nullptr ? own->expression.get() : nullptr,
+            .before = before != nullptr ? before->expression.get() : nullptr};
+  }
+};
 
 class GroupRecall final {
  public:
@@ -26,18 +39,22 @@ class GroupRecall final {
   GroupRecall(HandleTable& handles, Dispatch& dispatch) noexcept
       : handles_(handles), dispatch_(dispatch) {}
 
-  /// Fills the group that begins at the lane's front, and returns its plan; null, with the group
-  /// cleared or spoilt: it has to be gathered.
-  [[nodiscard]] const PlanStore::Plan* recall(const LaneState& lane, FusedGroup& group);
+  /// Fills the group that begins at the lane's front, and with it `before`, if one stood before its
+  /// anchor, and returns its plans; null, with the group cleared or spoilt: it has to be gathered.
+  [[nodiscard]] const GroupPlans* recall(const LaneState& lane,
+                                         FusedGroup& group,
+                                         FusedGroup& before);
   /// Remembers a group that was gathered from the first `records` of the lane; `is_cut`: more would
   /// have been looked at, had there been more. Without host memory it remembers nothing.
   void learn(const LaneState& lane,
              const FusedGroup& group,
              std::uint64_t records,
              bool is_cut,
-             const PlanStore::Plan& plan) noexcept;
+             const GroupPlans& plans) noexcept;
   /// The plans go.
   void forget() noexcept { known_ = {}; }
+  /// What was recalled or learnt last does not run.
+  void forget_last() noexcept { known_[last_].reset(); }
 
  private:
   static constexpr std::size_t kEntries = 256;
@@ -67,10 +84,12 @@ class GroupRecall final {
     std::uint64_t key = 0;
     std::vector<Record> records;
     FusedGroup group;
+    FusedGroup before;
     std::vector<Place> inputs;  ///< Of group.inputs, where each is read first,
-    std::vector<Place> ends;    ///< and of group.ends
-    std::vector<Place> drops;   ///< and of group.drops.
-    const PlanStore::Plan* plan = nullptr;
+    std::vector<Place> inputs_before;
+    std::vector<Place> ends;   ///< and of group.ends
+    std::vector<Place> drops;  ///< and of group.drops.
+    GroupPlans plans;
     bool is_cut = false;
   };
 
@@ -85,7 +104,20 @@ class GroupRecall final {
   [[nodiscard]] bool is_same(const Record& known, const OpRecord& record);
   [[nodiscard]] bool are_same(const Known& known, const LaneState& lane);
   void fill(const Known& known, const LaneState& lane, FusedGroup& group);
+  /// Its ops and what they read.
+  void fill_ops(const Known& known,
+                const FusedGroup& from,
+                std::span<const Place> inputs,
+                const LaneState& lane,
+                FusedGroup& to);
   [[nodiscard]] bool note(const LaneState& lane, std::uint64_t count, Known& known);
+  [[nodiscard]] static bool find_place(const LaneState& lane,
+                                       std::uint64_t ahead,
+                                       SlotId slot,
+                                       Place& place);
+  [[nodiscard]] static bool find_inputs(const LaneState& lane,
+                                        const FusedGroup& group,
+                                        std::vector<Place>& places);
   [[nodiscard]] static bool find_places(const LaneState& lane,
                                         const FusedGroup& group,
                                         Known& known);
@@ -93,6 +125,7 @@ class GroupRecall final {
   HandleTable& handles_;
   Dispatch& dispatch_;
   std::array<std::unique_ptr<Known>, kEntries> known_;
+  std::size_t last_ = 0;        // of the entries
   std::uint64_t looks_ = 0;     // counts them
   std::vector<Slot*> tensors_;  // of this look
 };

@@ -1,6 +1,7 @@
 #include "group_runner.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -62,8 +63,11 @@ bool GroupRunner::run(LaneState& lane) {
       lane.window.run_singly_through(sequence + group_.records - 1);
       return false;
     }
-    for (const bool is_plain : {false, true}) {
-      const Gathered gathered = gather(lane, is_plain);
+    for (const GroupReach reach : {GroupReach::chained, GroupReach::single, GroupReach::plain}) {
+      if (reach == GroupReach::single && group_.before == nullptr) {
+        continue;  // it was one before
+      }
+      const Gathered gathered = gather(lane, reach);
       HEARTH_ASSERT(gathered == Gathered::nothing || breach_of_group(lane).empty(),
                     breach_of_group(lane).c_str());
       if (gathered == Gathered::unneeded) {
@@ -81,8 +85,8 @@ bool GroupRunner::run(LaneState& lane) {
       if (fused == Fused::ran) {
         return true;
       }
-      const bool may_be_plain = group_.has_anchor() || group_.row_axes > 0;
-      if (fused == Fused::not_now || !may_be_plain) {
+      const bool may_be_less = group_.has_anchor() || group_.row_axes > 0;
+      if (fused == Fused::not_now || !may_be_less) {
         break;
       }
     }
@@ -98,47 +102,75 @@ Fused GroupRunner::run_recalled(LaneState& lane) {
   if (dispatch_.journal() != nullptr) [[unlikely]] {
     return Fused::unsupported;
   }
-  const PlanStore::Plan* const known = recall_.recall(lane, group_);
+  const GroupPlans* const known = recall_.recall(lane, group_, before_);
   if (known == nullptr) {
     return Fused::unsupported;
   }
   HEARTH_ASSERT(breach_of_group(lane).empty(), breach_of_group(lane).c_str());
-  PlanStore::note_use(*known);
-  ++plan_hits_;
-  return run_planned(lane, *known->expression);
+  for (const PlanStore::Plan* const plan : {known->own, known->before}) {
+    if (plan != nullptr) {
+      PlanStore::note_use(*plan);
+      ++plan_hits_;
+    }
+  }
+  return run_planned(lane, known->kernels());
 }
 
+// An anchor with nothing behind it, or before it, has no expression to plan.
 Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
-  const PlanStore::Plan* const known = plan(lane, may_plan);
-  if (known == nullptr || known->expression == nullptr) {
+  GroupPlans plans;
+  const auto find = [&](FusedGroup* group, const PlanStore::Plan*& found) {
+    if (group == nullptr || !group->computes()) {
+      return true;
+    }
+    found = plan(*group, may_plan);
+    return found != nullptr && found->expression != nullptr;
+  };
+  const std::uint64_t evictions = evictions_;
+  bool has_plans = find(group_.before, plans.before) && find(&group_, plans.own);
+  if (evictions_ != evictions) {  // the first may have gone when the second came
+    has_plans = find(group_.before, plans.before) && find(&group_, plans.own);
+  }
+  if (!has_plans) {
     return Fused::unsupported;
   }
-  return run_planned(lane, *known->expression);
+  if (reach_ != GroupReach::plain) {
+    recall_.learn(lane, group_, looked_, is_cut_, plans);
+  }
+  return run_planned(lane, plans.kernels());
 }
 
-Fused GroupRunner::run_planned(LaneState& lane, const Expression& kernel) {
-  if (!dispatch_.admits(group_, kernel)) {
+// What the backend does not take is gathered anew, as less, and that is remembered instead.
+Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
+  if (!dispatch_.admits(group_, kernels)) {
     return Fused::not_now;
   }
   lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
-  const Fused fused = dispatch_.run_fused(group_, kernel, lane);
+  const Fused fused = dispatch_.run_fused(group_, kernels, lane);
   if (fused == Fused::ran) {
     finish(lane);
-  } else {
-    note_refusal();
+    return fused;
   }
+  if (fused == Fused::unsupported) {
+    recall_.forget_last();
+  }
+  note_refusal();
   return fused;
 }
 
 // Where they have too many results, the most ops that do not: what that is was seen in all records
 // that were looked at.
-GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) {
+GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reach) {
   std::size_t most_ops = kMostGroupOps;
   looked_ = 0;
   is_cut_ = false;
-  is_plain_ = is_plain;
+  reach_ = reach;
   while (most_ops >= kFewestOps) {
-    gather_.gather(lane, most_ops, is_plain);
+    gather_.gather(lane, most_ops, reach_);
+    if (group_.before != nullptr && !shows_space(before_)) {
+      reach_ = GroupReach::single;
+      continue;
+    }
     looked_ = std::max(looked_, gather_.record_count());
     is_cut_ = is_cut_ || gather_.is_cut();
     const std::size_t outputs = group_.output_count();
@@ -151,16 +183,19 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, bool is_plain) 
       return Gathered::nothing;
     }
     if (outputs <= kMostGroupOutputs) {
-      return group_.row_axes == 0 || shows_space() ? Gathered::group : Gathered::nothing;
+      return shows_space(group_) ? Gathered::group : Gathered::nothing;
     }
     most_ops = std::min(group_.ops_with_outputs(kMostGroupOutputs), std::min(most_ops, runs) - 1);
   }
   return Gathered::nothing;
 }
 
-bool GroupRunner::shows_space() const {
+bool GroupRunner::shows_space(const FusedGroup& group) const {
+  if (group.row_axes == 0) {
+    return true;
+  }
   Shape shape;
-  for (const FusedGroup::Input& input : group_.inputs) {
+  for (const FusedGroup::Input& input : group.inputs) {
     if (input.extent == GroupExtent::full) {
       const Result<Shape> wider = broadcast(shape, dispatch_.shape_of(input.operand.shape));
       if (!wider.has_value()) {
@@ -169,26 +204,26 @@ bool GroupRunner::shows_space() const {
       shape = wider.value();
     }
   }
-  return shape == dispatch_.shape_of(group_.space) &&
-         std::ranges::all_of(group_.made, [this](const FusedGroup::Made& made) {
-           return !made.is_output() || made.extent != GroupExtent::full || reads_full(made);
+  return shape == dispatch_.shape_of(group.space) &&
+         std::ranges::all_of(group.made, [&](const FusedGroup::Made& made) {
+           return !made.is_output() || made.extent != GroupExtent::full || reads_full(group, made);
          });
 }
 
 // Whether the result is made of something that has an element at each place of a row.
-bool GroupRunner::reads_full(const FusedGroup::Made& made) const {
-  const Shape& space = dispatch_.shape_of(group_.space);
+bool GroupRunner::reads_full(const FusedGroup& group, const FusedGroup::Made& made) const {
+  const Shape& space = dispatch_.shape_of(group.space);
   const auto fills_rows = [&](const FusedGroup::Input& input) {
     const Shape& shape = dispatch_.shape_of(input.operand.shape);
     const int missing = space.rank() - shape.rank();
-    bool fills = input.extent == GroupExtent::full && shape.rank() >= group_.row_axes;
-    for (int axis = space.rank() - group_.row_axes; fills && axis < space.rank(); ++axis) {
+    bool fills = input.extent == GroupExtent::full && shape.rank() >= group.row_axes;
+    for (int axis = space.rank() - group.row_axes; fills && axis < space.rank(); ++axis) {
       fills = shape[axis - missing] == space[axis];
     }
     return fills;
   };
-  for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
-    if ((made.needs >> i & 1U) != 0 && fills_rows(group_.inputs[i])) {
+  for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+    if ((made.needs >> i & 1U) != 0 && fills_rows(group.inputs[i])) {
       return true;
     }
   }
@@ -222,9 +257,15 @@ std::string GroupRunner::breach_of_group(const LaneState& lane) const {
 
 void GroupRunner::finish(LaneState& lane) {
   const auto mark = [&](std::uint64_t ahead) { lane.window.mark_done(lane.lane->at(ahead)); };
-  for (const FusedGroup::Made& made : group_.made) {
-    if (!made.is_left) {
-      mark(made.ahead);
+  for (const FusedGroup* const each :
+       {static_cast<const FusedGroup*>(group_.before), static_cast<const FusedGroup*>(&group_)}) {
+    if (each == nullptr) {
+      continue;
+    }
+    for (const FusedGroup::Made& made : each->made) {
+      if (!made.is_left) {
+        mark(made.ahead);
+      }
     }
   }
   const std::uint64_t first = lane.lane->at(0).sequence;
@@ -296,10 +337,11 @@ void GroupRunner::note_end(const LaneState& lane) const noexcept {
 }
 
 // A word for each op: what it is, of which extent, and its sources; then which results are needed.
-void GroupRunner::write_form() {
+void GroupRunner::write_form(FusedGroup& group) {
+  group.form.clear();
   std::uint64_t outputs = 0;
-  for (std::size_t i = 0; i < group_.made.size(); ++i) {
-    const FusedGroup::Made& made = group_.made[i];
+  for (std::size_t i = 0; i < group.made.size(); ++i) {
+    const FusedGroup::Made& made = group.made[i];
     const OpRecord& record = made.op.record();
     std::uint64_t word = static_cast<std::uint64_t>(record.kind) |
                          (std::uint64_t{record.flags} & kFormFlags) << 16U |
@@ -307,28 +349,25 @@ void GroupRunner::write_form() {
                          static_cast<std::uint64_t>(made.extent) << 28U |
                          static_cast<std::uint64_t>(made.role) << 30U;
     for (std::size_t s = 0; s < made.source_count; ++s) {
-      const GroupSource source = group_.sources[made.first_source + s];
+      const GroupSource source = group.sources[made.first_source + s];
       std::uint64_t code = 0x80U | source.number;
       if (!source.is_made) {
-        const FusedGroup::Input& input = group_.inputs[source.number];
+        const FusedGroup::Input& input = group.inputs[source.number];
         code = 0x100U | source.number | static_cast<std::uint64_t>(input.operand.dtype) << 4U |
                (input.extent == GroupExtent::row ? 0x200U : 0U);
       }
       word |= (code + 1) << (32U + 10U * s);
     }
-    group_.form.push_back(word);
+    group.form.push_back(word);
     outputs |= std::uint64_t{made.is_output() ? 1U : 0U} << (i % 64);
   }
-  group_.form.push_back(outputs);
+  group.form.push_back(outputs);
 }
 
-const PlanStore::Plan* GroupRunner::plan(const LaneState& lane, bool may_make) {
-  write_form();
-  if (const PlanStore::Plan* known = plans_.find(group_.form)) {
+const PlanStore::Plan* GroupRunner::plan(FusedGroup& group, bool may_make) {
+  write_form(group);
+  if (const PlanStore::Plan* known = plans_.find(group.form)) {
     ++plan_hits_;
-    if (!is_plain_ && known->expression != nullptr) {
-      recall_.learn(lane, group_, looked_, is_cut_, *known);
-    }
     return known;
   }
   ++plan_misses_;
@@ -341,26 +380,31 @@ const PlanStore::Plan* GroupRunner::plan(const LaneState& lane, bool may_make) {
     }
     recall_.forget();
     plans_.evict();
+    ++evictions_;
   }
+  return &make_plan(group);
+}
+
+const PlanStore::Plan& GroupRunner::make_plan(const FusedGroup& group) {
   std::vector<GroupOp> ops;
-  ops.reserve(group_.made.size());
-  for (const FusedGroup::Made& made : group_.made) {
+  ops.reserve(group.made.size());
+  for (const FusedGroup::Made& made : group.made) {
     ops.push_back(
         {.op = made.op,
-         .sources = std::span(group_.sources).subspan(made.first_source, made.source_count),
+         .sources = std::span(group.sources).subspan(made.first_source, made.source_count),
          .dtype = made.operand.dtype,
          .extent = made.extent,
          .role = made.role,
          .is_output = made.is_output()});
   }
   std::vector<GroupInput> inputs;
-  inputs.reserve(group_.inputs.size());
-  for (const FusedGroup::Input& input : group_.inputs) {
+  inputs.reserve(group.inputs.size());
+  for (const FusedGroup::Input& input : group.inputs) {
     inputs.push_back({input.operand.dtype, input.extent});
   }
   const Result<ExpressionRef> made =
-      make_group_expression(ops, inputs, group_.row_axes > 0, dispatch_.between());
-  return &plans_.keep(group_.form, made.has_value() ? made.value() : nullptr);
+      make_group_expression(ops, inputs, group.row_axes > 0, dispatch_.between());
+  return plans_.keep(group.form, made.has_value() ? made.value() : nullptr);
 }
 
 }  // namespace hearth

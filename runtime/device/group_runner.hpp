@@ -16,6 +16,7 @@
 
 #include "dispatch.hpp"
 #include "fused_group.hpp"
+#include "group_call.hpp"
 #include "group_gather.hpp"
 #include "group_recall.hpp"
 #include "lane_queues.hpp"
@@ -36,7 +37,7 @@ class GroupRunner final {
         dispatch_(dispatch),
         queues_(queues),
         in_flight_(in_flight),
-        gather_(handles, dispatch, group_),
+        gather_(handles, dispatch, group_, before_),
         recall_(handles, dispatch) {}
 
   [[nodiscard]] bool fuses() const noexcept { return fuses_; }
@@ -55,15 +56,15 @@ class GroupRunner final {
     group,
   };
   /// Takes in what may be one kernel.
-  [[nodiscard]] Gathered gather(const LaneState& lane, bool is_plain);
-  /// Runs what was gathered, if there is a plan for it.
+  [[nodiscard]] Gathered gather(const LaneState& lane, GroupReach reach);
+  /// Runs what was gathered, if there are plans for it.
   [[nodiscard]] Fused run_gathered(LaneState& lane, bool may_plan);
   /// Runs the group that came before, if it comes again; unsupported: it has to be gathered.
   [[nodiscard]] Fused run_recalled(LaneState& lane);
-  [[nodiscard]] Fused run_planned(LaneState& lane, const Expression& kernel);
-  /// Whether the kernel can tell its space from what it reads.
-  [[nodiscard]] bool shows_space() const;
-  [[nodiscard]] bool reads_full(const FusedGroup::Made& made) const;
+  [[nodiscard]] Fused run_planned(LaneState& lane, const GroupKernels& kernels);
+  /// Whether the group's kernel can tell its space from what it reads, where it has rows.
+  [[nodiscard]] bool shows_space(const FusedGroup& group) const;
+  [[nodiscard]] bool reads_full(const FusedGroup& group, const FusedGroup::Made& made) const;
   /// Marks what was taken, and lets what is at the front go.
   void finish(LaneState& lane);
   /// What the record has left to end, as it was run before its turn.
@@ -78,9 +79,10 @@ class GroupRunner final {
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
   /// Whether a group may begin with the op on this device.
   [[nodiscard]] bool may_stand_first(const OpView& op) const;
-  void write_form();
-  /// The plan of the group that was gathered, or null.
-  [[nodiscard]] const PlanStore::Plan* plan(const LaneState& lane, bool may_make);
+  static void write_form(FusedGroup& group);
+  /// The plan of a group that was gathered, or null.
+  [[nodiscard]] const PlanStore::Plan* plan(FusedGroup& group, bool may_make);
+  [[nodiscard]] const PlanStore::Plan& make_plan(const FusedGroup& group);
 
   /// What would be wrong if what was gathered ran now (GroupLegality); empty: nothing.
   [[nodiscard]] std::string breach_of_group(const LaneState& lane) const;
@@ -93,12 +95,14 @@ class GroupRunner final {
   PlanStore plans_;
   std::uint64_t plan_hits_ = 0;
   std::uint64_t plan_misses_ = 0;
+  std::uint64_t evictions_ = 0;
   FusedGroup group_;
+  FusedGroup before_;  // room for the group before it
   GroupGather gather_;
   GroupRecall recall_;
   std::uint64_t looked_ = 0;  // records on which it depends what was gathered,
   bool is_cut_ = false;       // and whether on their end too
-  bool is_plain_ = false;     // It is not all that a group may have.
+  GroupReach reach_ = GroupReach::chained;
 };
 
 }  // namespace hearth

@@ -53,6 +53,7 @@ struct GatherMark {
   std::int16_t made = -1;                ///< Its place among those that the group makes,
   std::int16_t input = -1;               ///< reads
   std::int16_t end = -1;                 ///< and ends.
+  bool is_before = false;                ///< The group before makes it.
 };
 
 /// The number of a tensor among those of records that are compared (GroupRecall).

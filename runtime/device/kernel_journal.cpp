@@ -74,27 +74,47 @@ void KernelJournal::note_written(const TensorView& view,
   }
 }
 
+std::string kernel_name(const KernelCall& call, const RuntimeTables& tables) {
+  const Expression* const expression =
+      call.epilogue != nullptr ? call.epilogue->expression : call.expression;
+  std::string own(expression != nullptr ? std::string_view(expression->name)
+                                        : tables.op_name(call.op.record()));
+  return call.prologue == nullptr ? own : kernel_name(*call.prologue->call, tables) + " > " + own;
+}
+
+// What is handed on is neither read nor written.
+void KernelJournal::note_reads(const KernelCall& call,
+                               std::vector<Read>& seen,
+                               ExplainedKernel& kernel) {
+  if (call.prologue != nullptr) {
+    note_reads(*call.prologue->call, seen, kernel);
+  }
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const int input = static_cast<int>(i);
+    if (call.prologue == nullptr || call.prologue->input != input) {
+      note_read(call.inputs[i], call.op.input(input), seen, kernel);
+    }
+  }
+  if (call.epilogue != nullptr) {
+    for (std::size_t i = 0; i < call.epilogue->inputs.size(); ++i) {
+      note_read(call.epilogue->inputs[i], call.epilogue->operands[i], seen, kernel);
+    }
+  }
+}
+
 void KernelJournal::note(const KernelCall& call,
                          std::size_t op_count,
                          const RuntimeTables& tables) {
   const OpRecord& record = call.op.record();
   const Epilogue* const epilogue = call.epilogue;
-  const Expression* const expression = epilogue != nullptr ? epilogue->expression : call.expression;
-  ExplainedKernel kernel{
-      .name = std::string(expression != nullptr ? std::string_view(expression->name)
-                                                : tables.op_name(record)),
-      .op_count = static_cast<std::int64_t>(op_count),
-      .module_path = tables.paths.path(record.path),
-      .location = tables.sources.location(record.source),
-      .boundary = std::exchange(boundary_, {})};
+  ExplainedKernel kernel{.name = kernel_name(call, tables),
+                         .op_count = static_cast<std::int64_t>(op_count),
+                         .module_path = tables.paths.path(record.path),
+                         .location = tables.sources.location(record.source),
+                         .boundary = std::exchange(boundary_, {})};
   std::vector<Read> seen;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    note_read(call.inputs[i], call.op.input(static_cast<int>(i)), seen, kernel);
-  }
+  note_reads(call, seen, kernel);
   const std::size_t beside = epilogue != nullptr ? epilogue->inputs.size() : 0;
-  for (std::size_t i = 0; i < beside; ++i) {
-    note_read(epilogue->inputs[i], epilogue->operands[i], seen, kernel);
-  }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     note_written(
         call.outputs[i],

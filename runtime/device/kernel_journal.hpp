@@ -19,6 +19,9 @@ namespace hearth {
 
 struct RuntimeTables;
 
+/// What a kernel is called where it is explained or traced: by the ops that it does the work of.
+[[nodiscard]] std::string kernel_name(const KernelCall& call, const RuntimeTables& tables);
+
 class KernelJournal {
  public:
   /// Elements that a kernel has read. The bytes may have another tensor's by now.
@@ -53,6 +56,7 @@ class KernelJournal {
   };
 
   [[nodiscard]] Tensor shown_by(const Operand& operand) const;
+  void note_reads(const KernelCall& call, std::vector<Read>& seen, ExplainedKernel& kernel);
   void note_read(const TensorView& view,
                  const Operand& operand,
                  std::vector<Read>& seen,

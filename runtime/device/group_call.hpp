@@ -1,0 +1,71 @@
+// A group as the call of one kernel: as that of an op of kind `expression`, so that every backend
+// which runs those runs groups, or as its anchor's with the rest beside. Private to runtime. Reused
+// from group to group; touched by the token holder only.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <hearth/backends/kernel.hpp>
+#include <hearth/streams/kernel/expression.hpp>
+#include <hearth/streams/op_attributes.hpp>
+
+#include "fused_group.hpp"
+#include "handle_table.hpp"
+#include "runtime/client/runtime_tables.hpp"
+
+namespace hearth {
+
+/// The expressions of a group and of the one before it; null where there is none.
+struct GroupKernels {
+  const Expression* own = nullptr;
+  const Expression* before = nullptr;
+
+  /// The one that stands for the whole, in words.
+  [[nodiscard]] const Expression& named() const noexcept { return own != nullptr ? *own : *before; }
+};
+
+class GroupCall final {
+ public:
+  GroupCall() = default;
+  GroupCall(const GroupCall&) = delete;
+  GroupCall& operator=(const GroupCall&) = delete;
+  ~GroupCall() = default;
+
+  /// The call of the group, whose results come to lie in `outputs`; in none, if its one result is
+  /// handed on. `before`: the call of the group before it. Valid until the next.
+  [[nodiscard]] const KernelCall& make(const FusedGroup& group,
+                                       const Expression* kernel,
+                                       const KernelCall* before,
+                                       std::span<const HeldStorage> outputs,
+                                       const RuntimeTables& tables);
+
+ private:
+  [[nodiscard]] KernelCall as_expression(const FusedGroup& group,
+                                         const Expression& kernel,
+                                         std::span<const HeldStorage> outputs,
+                                         const RuntimeTables& tables);
+  [[nodiscard]] KernelCall as_anchor(const FusedGroup& group,
+                                     const Expression* kernel,
+                                     std::span<const HeldStorage> outputs,
+                                     const RuntimeTables& tables);
+  void add_inputs(const std::vector<FusedGroup::Input>& inputs);
+  void add_outputs(const FusedGroup& group,
+                   const Layout* space,
+                   std::span<const HeldStorage> outputs,
+                   const RuntimeTables& tables);
+  void write_parameters(const FusedGroup& group);
+
+  OpRecord record_;
+  std::vector<TensorView> views_;
+  std::vector<Operand> operands_;
+  std::vector<std::byte> blob_;
+  std::vector<ScalarAttributes> parameters_;  ///< Of an epilogue.
+  Epilogue epilogue_;
+  Prologue prologue_;
+  std::optional<KernelCall> call_;  ///< That of the last group.
+};
+
+}  // namespace hearth

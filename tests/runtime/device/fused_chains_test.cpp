@@ -1,0 +1,328 @@
+// Products, convolutions and pools with the ops before them in one kernel: what becomes one, what
+// must not, and that no bit of a result depends on it.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hearth/runtime/explanation.hpp>
+
+#include "tests/runtime/device/fused_runs.hpp"
+
+namespace hearth {
+namespace {
+
+using testing::have_same_bits;
+using testing::Ran;
+using testing::run_twice;
+using testing::stepped;
+using testing::World;
+using Tensors = std::vector<Tensor>;
+
+Tensor normal(const Device& device, const Shape& shape, std::uint64_t seed, DType dtype) {
+  Generator generator(seed);
+  return random_normal(device, shape, generator, 0.25, 0.5, dtype);
+}
+
+/// What becomes one kernel, on operands of its own.
+struct Chain {
+  std::string name;
+  std::function<Tensors(const Device&, DType)> operands;
+  std::function<Tensor(const Tensors&)> run;
+};
+
+struct Before {
+  std::string name;
+  std::function<Tensor(const Tensor&, const Tensor&)> run;  ///< On x, and a number for each column.
+};
+
+const std::vector<Before>& all_before() {
+  static const std::vector<Before> kAll = {
+      {"relu", [](const Tensor& x, const Tensor& /*s*/) { return relu(x); }},
+      {"swish", [](const Tensor& x, const Tensor& /*s*/) { return x * sigmoid(x); }},
+      {"scale and shift", [](const Tensor& x, const Tensor& s) { return (x * 2 - s) * s; }},
+      {"softmax", [](const Tensor& x, const Tensor& s) { return softmax(x * s, -1); }},
+      {"rms norm",
+       [](const Tensor& x, const Tensor& s) {
+         return x / sqrt(mean(x * x, -1, {.keep_dims = true}) + 1e-5) * s;
+       }},
+  };
+  return kAll;
+}
+
+struct Product {
+  Shape a;
+  std::int64_t columns = 0;
+};
+
+// Few rows and many, few columns and many, sums that are cut, no elements.
+const std::vector<Product>& all_products() {
+  static const std::vector<Product> kAll = {
+      {{1, 40}, 30},
+      {{3, 260}, 70},
+      {{40, 64}, 48},
+      {{70, 300}, 600},
+      {{2, 33, 50}, 20},
+      {{200, 16}, 8},
+      {{0, 5}, 4},
+  };
+  return kAll;
+}
+
+void add_products(std::vector<Chain>& all) {
+  for (const Product& product : all_products()) {
+    for (const Before& before : all_before()) {
+      const auto operands = [product](const Device& device, DType dtype) -> Tensors {
+        const std::int64_t depth = product.a[product.a.rank() - 1];
+        return {normal(device, product.a, 1, dtype),
+                normal(device, {depth}, 2, dtype),
+                normal(device, {depth, product.columns}, 3, dtype),
+                normal(device, {product.columns}, 4, dtype)};
+      };
+      const std::string name = before.name + " before a product of " + product.a.to_string();
+      all.push_back({name, operands, [before](const Tensors& t) {
+                       return matmul(before.run(t[0], t[1]), t[2]);
+                     }});
+      all.push_back({name + ", relu behind", operands, [before](const Tensors& t) {
+                       return relu(matmul(before.run(t[0], t[1]), t[2]) + t[3]);
+                     }});
+    }
+  }
+}
+
+struct Planes {
+  Shape x;
+  std::int64_t channels = 0;
+  Conv2dOptions conv = {};
+  Pool2dOptions pool = {};
+};
+
+const std::vector<Planes>& all_planes() {
+  static const std::vector<Planes> kAll = {
+      {{1, 1, 28, 28}, 16, {.padding = {1, 1}}},
+      {{5, 16, 14, 14}, 32, {.padding = {1, 1}}},
+      {{2, 3, 21, 17},
+       6,
+       {.stride = {2, 1}, .padding = {1, 0}},
+       {.kernel = 3, .stride = 2, .padding = 1}},
+      {{2, 4, 12, 9}, 8, {.groups = 2}, {.kernel = {2, 3}, .stride = Size2d{1, 3}}},
+  };
+  return kAll;
+}
+
+void add_planes(std::vector<Chain>& all) {
+  for (const Planes& planes : all_planes()) {
+    const auto operands = [planes](const Device& device, DType dtype) -> Tensors {
+      const std::int64_t inputs = planes.x[1] / planes.conv.groups;
+      return {normal(device, planes.x, 1, dtype),
+              normal(device, {planes.channels, inputs, 3, 3}, 2, dtype),
+              normal(device, {planes.channels}, 3, dtype)};
+    };
+    const std::string of = " of " + planes.x.to_string();
+    all.push_back({"a convolution before a pool" + of, operands, [planes](const Tensors& t) {
+                     return max_pool2d(conv2d(t[0], t[1], t[2], planes.conv), planes.pool);
+                   }});
+    all.push_back(
+        {"a convolution and relu before a pool" + of, operands, [planes](const Tensors& t) {
+           return max_pool2d(relu(conv2d(t[0], t[1], t[2], planes.conv)), planes.pool);
+         }});
+    all.push_back({"a convolution before a mean" + of, operands, [planes](const Tensors& t) {
+                     return avg_pool2d(tanh(conv2d(t[0], t[1], planes.conv) * 2), planes.pool);
+                   }});
+    all.push_back({"relu before a pool, a shift behind" + of, operands, [planes](const Tensors& t) {
+                     return max_pool2d(relu(t[0] * 2 - 1), planes.pool) + 0.5;
+                   }});
+    all.push_back({"a scale before a convolution" + of, operands, [planes](const Tensors& t) {
+                     return relu(conv2d(t[0] * 0.5 + 1, t[1], t[2], planes.conv));
+                   }});
+  }
+}
+
+const std::vector<Chain>& all_chains() {
+  static const std::vector<Chain> kAll = [] {
+    std::vector<Chain> all;
+    add_products(all);
+    add_planes(all);
+    return all;
+  }();
+  return kAll;
+}
+
+TEST(FusedChains, AreOneKernelThatWritesOneResult) {
+  stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    for (const Chain& chain : all_chains()) {
+      const Tensors operands = chain.operands(world.device, DType::f32);
+      world.device.sync();
+      Tensor result;
+      const Explanation said = explain(world.device, [&] { result = chain.run(operands); });
+      ASSERT_EQ(said.kernels.size(), 1U) << chain.name << "\n" << said.to_text();
+      EXPECT_NE(said.kernels[0].name.find(" > "), std::string::npos) << said.kernels[0].name;
+      EXPECT_EQ(said.kernels[0].bytes_written, 4 * result.element_count()) << chain.name;
+    }
+  });
+}
+
+TEST(FusedChains, HaveTheBitsOfSingleOps) {
+  std::uint64_t fused = 0;
+  for (const Chain& chain : all_chains()) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      const auto program = [&](const Device& on) -> Tensors {
+        const Tensors operands = chain.operands(on, dtype);
+        on.sync();
+        return {chain.run(operands)};
+      };
+      const Ran on = run_twice("cpu:0", Fusion::on, program);
+      EXPECT_TRUE(have_same_bits(run_twice("cpu:0", Fusion::off, program), on))
+          << chain.name << " in " << name(dtype);
+      fused += on.fused;
+    }
+  }
+  EXPECT_GE(fused, 2 * 4 * all_chains().size());
+}
+
+// ---- what must stay apart ----
+
+using Program = std::function<Tensors(const Tensors&)>;
+
+/// Of x [6, 8], a scale [8], weights [8, 8] and others of x's shape.
+Tensors square(const Device& device) {
+  return {normal(device, {6, 8}, 1, DType::f32),
+          normal(device, {8}, 2, DType::f32),
+          normal(device, {8, 8}, 3, DType::f32),
+          normal(device, {6, 8}, 4, DType::f32)};
+}
+
+struct Case {
+  const char* name;
+  std::size_t kernels = 0;
+  Program run;
+};
+
+const std::vector<Case>& all_cases() {
+  static const std::vector<Case> kAll = {
+      {"the value is kept",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[0] * t[1];
+         const Tensor product = matmul(value, t[2]);
+         return {value, product};
+       }},
+      {"a value on the way is kept",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor first = t[0] * t[1];
+         Tensor value = first + 1;
+         const Tensor product = matmul(value, t[2]);
+         value = {};
+         return {first, product};
+       }},
+      {"two products read it",
+       3,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[0] * t[1];
+         return {matmul(value, t[2]), matmul(value, t[2]) * 2};
+       }},
+      {"it is read behind the product",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[0] * t[1];
+         return {matmul(value, t[2]) + value};
+       }},
+      {"it is both sides of a product",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[2] * t[1];
+         return {matmul(value, value)};
+       }},
+      {"it is the right side",
+       2,
+       [](const Tensors& t) -> Tensors { return {matmul(t[0], t[2] * t[1])}; }},
+      {"what it is made of is read behind the product",
+       1,
+       [](const Tensors& t) -> Tensors {
+         const Tensor product = matmul(t[0] * t[1], t[2]);
+         return {product + t[0]};
+       }},
+      {"what it is made of is the program's no more",
+       1,
+       [](const Tensors& t) -> Tensors {
+         Tensor own = t[3];
+         Tensor value = std::move(own) * t[1];
+         return {matmul(std::move(value), t[2])};
+       }},
+      {"a product of it before another",
+       2,
+       [](const Tensors& t) -> Tensors {
+         return {matmul(relu(matmul(t[0] * t[1], t[2]) - 1), t[2]) * 3};
+       }},
+      {"a stranger between",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[0] * t[1];
+         const Tensor stranger = cumsum(t[3], 0);
+         return {matmul(value, t[2]), stranger};
+       }},
+  };
+  return kAll;
+}
+
+TEST(FusedChains, KeepWhatSomebodyElseReads) {
+  stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    for (const Case& each : all_cases()) {
+      const Tensors operands = square(world.device);
+      world.device.sync();
+      Tensors results;
+      const Explanation said = explain(world.device, [&] { results = each.run(operands); });
+      EXPECT_EQ(said.kernels.size(), each.kernels) << each.name << "\n" << said.to_text();
+    }
+  });
+  for (const Case& each : all_cases()) {
+    const auto program = [&](const Device& on) {
+      const Tensors operands = square(on);
+      on.sync();
+      return each.run(operands);
+    };
+    EXPECT_TRUE(have_same_bits(run_twice("cpu:0", Fusion::off, program),
+                               run_twice("cpu:0", Fusion::on, program)))
+        << each.name;
+  }
+}
+
+// The second time the records are compared, not gathered: also where sizes are others.
+TEST(FusedChains, ComeAgain) {
+  stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    for (const std::int64_t rows : {6, 6, 6, 9, 6, 9}) {
+      const Tensor x = normal(world.device, {rows, 8}, 1, DType::f32);
+      const Tensor w = normal(world.device, {8, 5}, 2, DType::f32);
+      world.device.sync();
+      const std::uint64_t before = world.device.statistics().fused_kernels;
+      const Tensor fused = relu(matmul(x * 2 + 1, w) - 1);
+      world.device.sync();
+      EXPECT_EQ(world.device.statistics().fused_kernels, before + 1);
+      const Tensor value = x * 2 + 1;
+      const Tensor product = matmul(value, w);
+      const Tensor singly = relu(product - 1);
+      EXPECT_EQ(fused.to_vector<float>(), singly.to_vector<float>()) << rows;
+    }
+    EXPECT_EQ(world.device.failures().unread_count(), 0U);
+  });
+}
+
+// The value between takes no memory: the peak is that of operands and result.
+TEST(FusedChains, TakeNoMemoryForWhatIsHandedOn) {
+  stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    const Tensor x = normal(world.device, {64, 1024}, 1, DType::f32);
+    const Tensor w = normal(world.device, {1024, 2}, 2, DType::f32);
+    world.device.sync();
+    const auto allocations = [&] { return world.device.memory().allocation_count; };
+    static_cast<void>(matmul(x * 2 + 1, w).to_vector<float>());
+    const auto before = allocations();
+    const Tensor product = matmul(x * 2 + 1, w);
+    world.device.sync();
+    EXPECT_EQ(allocations() - before, 1);
+  });
+}
+
+}  // namespace
+}  // namespace hearth
