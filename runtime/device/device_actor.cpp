@@ -254,6 +254,7 @@ void DeviceActor::end_waits() {
       return true;
     }
     if (windows_.look(lane, op) != WindowRunner::Look::alone) {
+      after_record();  // whoever waited for a view
       return true;
     }
     if (groups_.fuses() && groups_.run(lane)) {

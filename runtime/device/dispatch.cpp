@@ -552,12 +552,16 @@ ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane)
 // No kernel and no memory: one more use of the storage. It is never written in place then, by
 // neither of the two.
 Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
+  return show(op, lane) ? Ran::done : run_reshaped(op, lane, rule);
+}
+
+bool Dispatch::show(const ResolvedOp& op, LaneState& lane) {
   const Operand out = op.op().output(0);
   Slot& from = op.slot(0);
   const Layout& interned = endpoint_.tables().shapes.layout(out.shape);
   const ViewLayout view = view_layout(op.op(), *from.layout, interned);
   if (!view.possible) {
-    return run_reshaped(op, lane, rule);
+    return false;
   }
   HandleTable::share(*from.storage);
   std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
@@ -571,7 +575,23 @@ Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   note_view(op.op().input(0), out);
   wake_waiting(to);
   consume_inputs(op);
-  return Ran::done;
+  return true;
+}
+
+bool Dispatch::show_ahead(const OpView& op, LaneState& lane) {
+  if (op_info(op.kind()).op_class != OpClass::view || op.input(0).use == Use::read_last) {
+    return false;
+  }
+  const Slot& from = handles_.slot(op.input(0).slot);
+  if (is_unborn(from, op.input(0)) || from.state != SlotState::live || from.late) {
+    return false;
+  }
+  const ResolvedOp resolved = resolve(op, lane.id);
+  if (!show(resolved, lane)) {
+    return false;
+  }
+  statistics_.foreign_uses += resolved.foreign_uses();
+  return true;
 }
 
 // Only a reshape that strides cannot express: the elements are laid out anew. The kernel reads the

@@ -63,6 +63,9 @@ class Dispatch {
   }
   /// Runs a kernel op, a view or a readback, or poisons the outputs.
   [[nodiscard]] Ran run(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  /// Makes a view before its turn, where that changes nothing for anybody else: of a tensor that is
+  /// there and stays. Costs neither memory nor a kernel.
+  [[nodiscard]] bool show_ahead(const OpView& op, LaneState& lane);
   /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
   /// changing. 1: it runs alone. `input_to_come` counts as if it were there.
   [[nodiscard]] std::int64_t joinable_calls(const OpView& op, int input_to_come = -1);
@@ -232,6 +235,8 @@ class Dispatch {
 
   [[nodiscard]] Ran run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule);
+  /// False: strides cannot express it.
+  [[nodiscard]] bool show(const ResolvedOp& op, LaneState& lane);
   [[nodiscard]] Ran run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran readback(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   /// The op has no result: its outputs carry the status, unless the op is put off.

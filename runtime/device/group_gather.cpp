@@ -331,7 +331,7 @@ bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
       return false;
     }
   }
-  if (!dispatch_.may_anchor(op) || dispatch_.joinable_calls(op) > 1) {
+  if (!dispatch_.may_anchor(op) || dispatch_.joinable_calls(op, input) > 1) {
     return refuse(Obstacle::kind);
   }
   for (Made& made : group_.made) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <hearth/streams/kernel/group_kernel.hpp>
+#include <hearth/streams/op_table.hpp>
 
 namespace hearth {
 namespace {
@@ -55,7 +56,7 @@ std::uint64_t GroupRecall::key_of_cut(std::uint64_t key, const LaneState& lane) 
   tensors_.push_back(&slot);
   slot.recall = {.look = looks_, .tensor = number};
   seen.tensor = number | kFirst;
-  if (operand.use != Use::out && !is_unborn(slot, operand)) {
+  if (!is_unborn(slot, operand)) {
     if (slot.late) [[unlikely]] {
       handles_.settle(slot);
     }
@@ -64,6 +65,15 @@ std::uint64_t GroupRecall::key_of_cut(std::uint64_t key, const LaneState& lane) 
     }
   }
   return seen;
+}
+
+bool GroupRecall::is_shown(const OpRecord& record) const {
+  if (op_info(record.kind).op_class != OpClass::view) {
+    return false;
+  }
+  const Operand& out = record.operands[record.input_count];
+  const Slot& slot = handles_.slot(out.slot);
+  return slot.state == SlotState::live && slot.generation == out.generation;
 }
 
 void GroupRecall::begin_look() noexcept {
@@ -98,8 +108,9 @@ bool GroupRecall::are_same(const Known& known, const LaneState& lane) {
   }
   for (std::size_t ahead = 0; ahead < count; ++ahead) {
     const OpRecord& record = lane.lane->at(ahead);
-    if (!lane.window.may_be_grouped(record) || lane.window.is_done(record) ||
-        !is_same(known.records[ahead], record)) {
+    const Record& before = known.records[ahead];
+    if (!lane.window.may_be_grouped(record) || lane.window.is_done(record) != before.is_done ||
+        (before.is_done && !is_shown(record)) || !is_same(before, record)) {
       return false;
     }
   }
@@ -209,10 +220,12 @@ bool GroupRecall::note(const LaneState& lane, std::uint64_t count, Known& known)
   known.records.reserve(count);
   for (std::uint64_t ahead = 0; ahead < count; ++ahead) {
     const OpRecord& record = lane.lane->at(ahead);
-    if (lane.window.is_done(record) || record.operand_count() > kInlineOperands) {
+    const bool is_done = lane.window.is_done(record);
+    if ((is_done && !is_shown(record)) || record.operand_count() > kInlineOperands) {
       return false;
     }
     Record& each = known.records.emplace_back();
+    each.is_done = is_done;
     each.header = header_of(record);
     each.blob_size_bytes = record.blob_size_bytes;
     each.runs_along_rows = runs_along_rows(record.kind);

@@ -72,6 +72,7 @@ class GroupRecall final {
     std::uint64_t header = 0;  ///< Kind, flags and counts.
     std::uint32_t blob_size_bytes = 0;
     bool runs_along_rows = false;  ///< What it takes whole stands in its attributes.
+    bool is_done = false;          ///< A view that was made before its turn.
     std::array<std::byte, sizeof(OpRecord::immediate)> immediate{};
     std::array<Seen, kInlineOperands> operands{};
   };
@@ -100,6 +101,8 @@ class GroupRecall final {
   [[nodiscard]] static std::uint64_t header_of(const OpRecord& record) noexcept;
   /// What there is to know of an operand; a tensor's number is given at its first coming.
   [[nodiscard]] Seen look_at(const Operand& operand);
+  /// Whether the record is done and has left all that it made where others find it.
+  [[nodiscard]] bool is_shown(const OpRecord& record) const;
   void begin_look() noexcept;
   [[nodiscard]] bool is_same(const Record& known, const OpRecord& record);
   [[nodiscard]] bool are_same(const Known& known, const LaneState& lane);

@@ -81,7 +81,7 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
 WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
   try {
     if (is_plain(lane, op.record())) [[likely]] {
-      return enter(lane, op);
+      return enter_shown(lane, op) ? Look::joined : enter(lane, op);
     }
     const std::optional<WindowEnd> why = obstacle(lane, op);
     return why ? stay_out(lane, *why) : enter(lane, op);
@@ -106,6 +106,17 @@ WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
   const bool is_awaited = make_pending(lane, op);
   settle(lane, op.record(), lane.window.join(op.record(), true), is_awaited);
   return Look::joined;
+}
+
+bool WindowRunner::enter_shown(LaneState& lane, const OpView& op) {
+  const OpRecord& record = op.record();
+  if (!groups_ || lane.limits.is_set() || !dispatch_.show_ahead(op, lane)) {
+    return false;
+  }
+  const bool is_full = lane.window.join(record, true);
+  lane.window.mark_done(record);
+  settle(lane, record, is_full, false);
+  return true;
 }
 
 // Nearly every op: obstacle() would find nothing.

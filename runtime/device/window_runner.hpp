@@ -1,8 +1,9 @@
 // What the records of a lane do to its window: ops and drops join it, all else ends it, and what
 // has left it runs one by one. Private to runtime. Owned by the device actor, touched by the token
 // holder only. Invariants (SEAMS 3; the model of tests/model has them all): (1) joining takes no
-// memory and touches no data; (2) what an op of a window will make is pending in its slot; (3) an
-// op that must wait, or fails, is at its lane's front before it does.
+// memory and touches no data, though a view may be made then; (2) what an op of a window will make
+// is pending in its slot; (3) an op that must wait, or fails, is at its lane's front before it
+// does.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,9 @@ namespace hearth {
 class WindowRunner final {
  public:
   /// Lifetime: all of these outlive it.
-  WindowRunner(Fusion fusion,
-               HandleTable& handles,
-               const Dispatch& dispatch,
-               LaneQueues& queues) noexcept
+  WindowRunner(Fusion fusion, HandleTable& handles, Dispatch& dispatch, LaneQueues& queues) noexcept
       : looks_ahead_(fusion != Fusion::off),
+        groups_(fusion == Fusion::on),
         handles_(handles),
         dispatch_(dispatch),
         queues_(queues) {}
@@ -48,6 +47,8 @@ class WindowRunner final {
   /// The op must not join: it ends the window, or has its turn.
   [[nodiscard]] Look stay_out(LaneState& lane, WindowEnd why);
   [[nodiscard]] Look enter(LaneState& lane, const OpView& op);
+  /// A view of a tensor that is there joins as one that is done, so that it stands in nobody's way.
+  [[nodiscard]] bool enter_shown(LaneState& lane, const OpView& op);
   /// The record has joined. `is_awaited`: somebody waits for what it makes.
   void settle(LaneState& lane, const OpRecord& record, bool is_full, bool is_awaited);
   /// Whether the op joins, and nothing has to be settled before.
@@ -58,8 +59,9 @@ class WindowRunner final {
   [[nodiscard]] bool make_pending(const LaneState& lane, const OpView& op);
 
   const bool looks_ahead_;
+  const bool groups_;
   HandleTable& handles_;
-  const Dispatch& dispatch_;
+  Dispatch& dispatch_;
   LaneQueues& queues_;
 };
 

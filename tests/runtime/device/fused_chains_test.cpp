@@ -256,6 +256,12 @@ const std::vector<Case>& all_cases() {
        [](const Tensors& t) -> Tensors {
          return {matmul(relu(matmul(t[0] * t[1], t[2]) - 1), t[2]) * 3};
        }},
+      {"weights that are turned round between",
+       1,
+       [](const Tensors& t) -> Tensors {
+         const Tensor value = t[0] * t[1];
+         return {relu(matmul(value, transpose(t[2])) + reshape(t[1], {1, 8}))};
+       }},
       {"a stranger between",
        2,
        [](const Tensors& t) -> Tensors {

@@ -49,8 +49,8 @@ class Window {
     }
     lane_.window.end(true);
   }
-  [[nodiscard]] FusedGroup& gather(std::size_t most_ops, bool is_plain) {
-    gather_.gather(lane_, most_ops, is_plain);
+  [[nodiscard]] FusedGroup& gather(std::size_t most_ops, GroupReach reach) {
+    gather_.gather(lane_, most_ops, reach);
     return group_;
   }
   [[nodiscard]] GroupLegality legality() {
@@ -202,7 +202,8 @@ class Window {
   Lane ring_{LaneId{3}};
   LaneState lane_{ring_};
   FusedGroup group_;
-  GroupGather gather_{handles_, dispatch_, group_};
+  FusedGroup before_;
+  GroupGather gather_{handles_, dispatch_, group_, before_};
   std::vector<ShapeId> shapes_ = {};
   std::vector<Living> living_ = {};
   std::vector<GroupLegality::Record> records_ = {};
@@ -224,7 +225,9 @@ int for_each_group(const Look& look) {
     Window window(seed);
     window.fill(2 + static_cast<int>(window.pick(14)));
     for (const std::size_t most : {std::size_t{64}, std::size_t{3}}) {
-      FusedGroup& group = window.gather(most, window.pick(3) == 0);
+      constexpr GroupReach kReaches[] = {
+          GroupReach::chained, GroupReach::chained, GroupReach::single, GroupReach::plain};
+      FusedGroup& group = window.gather(most, kReaches[window.pick(std::size(kReaches))]);
       if (group.op_count() >= 2) {
         ++groups;
         look(window, group, "seed " + std::to_string(seed));
@@ -235,12 +238,16 @@ int for_each_group(const Look& look) {
 }
 
 TEST(GroupLegality, FindsNothingInWhatIsGathered) {
-  const int groups = for_each_group([](Window& window, FusedGroup& group, const std::string& what) {
-    const GroupLegality legality = window.legality();
-    EXPECT_EQ(legality.breach_of_window(), "") << what;
-    EXPECT_EQ(legality.breach_of(group), "") << what;
-  });
+  int chains = 0;
+  const int groups =
+      for_each_group([&](Window& window, FusedGroup& group, const std::string& what) {
+        const GroupLegality legality = window.legality();
+        EXPECT_EQ(legality.breach_of_window(), "") << what;
+        EXPECT_EQ(legality.breach_of(group), "") << what;
+        chains += group.before != nullptr ? 1 : 0;
+      });
   EXPECT_GT(groups, 300);
+  EXPECT_GT(chains, 20);
 }
 
 // ---- groups with one decision turned over ----
@@ -367,6 +374,40 @@ const Mutation kMutations[] = {
        window.handles().slot(group.made.back().operand.slot).home = LaneId{8};
        return !group.made.back().is_left;
      }},
+    {"a value before the anchor is needed elsewhere",
+     [](Window& window, FusedGroup& group) {
+       if (group.before == nullptr) {
+         return false;
+       }
+       auto* const made = find_made(window, *group.before, [](const auto&) { return true; });
+       return !(made->is_over = false);
+     }},
+    {"nothing is handed on",
+     [](Window&, FusedGroup& group) {
+       if (group.before == nullptr) {
+         return false;
+       }
+       for (FusedGroup::Made& made : group.before->made) {
+         made.is_handed_on = false;
+       }
+       return true;
+     }},
+    {"an op before the anchor is taken that has no turn yet",
+     [](Window&, FusedGroup& group) {
+       if (group.before == nullptr) {
+         return false;
+       }
+       std::swap(group.before->made.front().ahead, group.made.front().ahead);
+       return true;
+     }},
+    {"the last use of what is read before the anchor is made up",
+     [](Window&, FusedGroup& group) {
+       if (group.before == nullptr || group.before->inputs.empty()) {
+         return false;
+       }
+       FusedGroup::Input& input = group.before->inputs.front();
+       return !input.is_last && (input.is_last = true);
+     }},
     {"an op is taken that has no turn yet", [](Window&, FusedGroup& group) {
        std::swap(group.made.front(), group.made.back());
        return true;
@@ -392,7 +433,7 @@ TEST(GroupLegality, NamesRecordAndRule) {
   for (std::uint32_t seed = 1;; ++seed) {
     Window window(seed);
     window.fill(8);
-    FusedGroup& group = window.gather(64, false);
+    FusedGroup& group = window.gather(64, GroupReach::chained);
     if (group.op_count() >= 2 && kMutations[1].turn(window, group)) {
       const std::string said = window.legality().breach_of(group);
       EXPECT_NE(said.find("never"), std::string::npos) << said;
