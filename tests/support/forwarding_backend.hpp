@@ -27,6 +27,11 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] bool has_kernel(const KernelCall& call) override {
     return inner_->has_kernel(call);
   }
+  [[nodiscard]] bool may_take_prologue(OpKind kind,
+                                       int input,
+                                       OpKind maker) const noexcept override {
+    return inner_->may_take_prologue(kind, input, maker);
+  }
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override {
     return inner_->may_alias(kind, input_index);
   }

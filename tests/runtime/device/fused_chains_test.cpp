@@ -256,6 +256,12 @@ const std::vector<Case>& all_cases() {
        [](const Tensors& t) -> Tensors {
          return {matmul(relu(matmul(t[0] * t[1], t[2]) - 1), t[2]) * 3};
        }},
+      {"a number for each row",
+       2,
+       [](const Tensors& t) -> Tensors {
+         const Tensor ones = slice(t[3], 1, {0, 1});
+         return {matmul(sum(t[0] * t[1], -1, {.keep_dims = true}), slice(t[2], 0, {0, 1})) + ones};
+       }},
       {"weights that are turned round between",
        1,
        [](const Tensors& t) -> Tensors {

@@ -176,6 +176,38 @@ TEST_F(RowJoinTest, ProductsOfStreamsThatAreLookedAheadInJoinAndWhatFollowsFuses
       Fusion::on);
 }
 
+// They could be made as the product reads them, but that would be a product for each stream.
+TEST_F(RowJoinTest, OpsBeforeProductsDoNotKeepThemFromJoining) {
+  run(
+      [&](const Device& device) {
+        const Tensor w = weights(device);
+        w.publish();
+        std::vector<Stream> streams = streams_of(device, 4);
+        std::vector<Tensor> rows;
+        for (std::size_t i = 0; i < streams.size(); ++i) {
+          const StreamScope scope(streams[i]);
+          rows.push_back(row(device, static_cast<float>(i)));
+          device.sync();
+        }
+        calls.product_rows.clear();
+        std::vector<Pending<std::vector<std::byte>>> answers;
+        {
+          const HeldToken held(device);
+          for (std::size_t i = 0; i < streams.size(); ++i) {
+            const StreamScope scope(streams[i]);
+            answers.push_back(matmul(rows[i] * 2 + 1, w).read_bytes());
+          }
+        }
+        for (Pending<std::vector<std::byte>>& answer : answers) {
+          EXPECT_EQ(answer.get().size(), 2 * sizeof(float));
+        }
+        EXPECT_THAT(calls.product_rows, ElementsAre(4));
+        EXPECT_EQ(device.statistics().joined_ops, 4U);
+      },
+      {.name = kName},
+      Fusion::on);
+}
+
 TEST_F(RowJoinTest, NoMoreJoinThanTheBackendAllows) {
   run([&](const Device& device) {
     const Tensor w = weights(device);
