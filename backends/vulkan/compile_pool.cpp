@@ -9,10 +9,19 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::size_t kMostThreads = 8;
+/// A model's first step comes some milliseconds behind the device's opening. At some 0.1 ms for
+/// each pipeline so many are worth a thread, up to so many threads.
+constexpr std::size_t kPreparedByThread = 8;
+constexpr std::size_t kMostPreparing = 4;
 /// How long a driver may take for one pipeline.
 constexpr std::chrono::seconds kLongestJob{60};
 /// How long the end of a device waits for one that is under way.
 constexpr std::chrono::seconds kLongestRest{10};
+
+/// One is left for the threads that submit.
+std::size_t free_cores() {
+  return std::max<std::size_t>(available_cores().size(), 2) - 1;
+}
 
 }  // namespace
 
@@ -68,25 +77,26 @@ void CompilePool::add_thread(Body body) {
 }
 
 void CompilePool::prepare() {
+  const std::size_t wanted = (maker_->known_count() + kPreparedByThread - 1) / kPreparedByThread;
+  const std::size_t count = std::min({wanted, kMostPreparing, free_cores()});
   try {
-    add_thread([maker = maker_, has_ended = has_ended_] {
-      try {
-        maker->prepare(*has_ended);
-      } catch (const std::exception&) {
-        // Out of memory, say: what is not there is made where it is asked for.
-      }
-    });
+    for (std::size_t i = 0; i < count; ++i) {
+      add_thread([maker = maker_, has_ended = has_ended_] {
+        try {
+          maker->prepare(*has_ended);
+        } catch (const std::exception&) {
+          // Out of memory, say: what is not there is made where it is asked for.
+        }
+      });
+    }
   } catch (const std::exception&) {
     // Without a thread they are made where they are asked for.
   }
 }
 
-// A core is left for the threads that submit; what the bodies touch is theirs, too.
+// What the bodies touch is theirs, too.
 void CompilePool::start() {
-  const std::size_t cores = available_cores().size();
-  const std::size_t count = std::clamp<std::size_t>(cores - std::min<std::size_t>(cores, 1),  //
-                                                    1,
-                                                    kMostThreads);
+  const std::size_t count = std::min(free_cores(), kMostThreads);
   for (std::size_t i = 0; i < count; ++i) {
     add_thread([maker = maker_, jobs = jobs_, has_ended = has_ended_] {
       while (const auto job = jobs->pop(Deadline::never())) {

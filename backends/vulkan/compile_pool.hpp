@@ -1,5 +1,5 @@
-// Threads that make pipelines while the device goes on. They start with the first job, but for the
-// one that prepares. Owned by the store of shaders. Threads: owner only. Invariants: (1) a job is
+// Threads that make pipelines while the device goes on. They start with the first job, but for
+// those that prepare. Owned by the store of shaders. Threads: owner only. Invariants: (1) a job is
 // made once, by a thread of the pool or by the owner who will not wait for its turn; (2) the end of
 // the pool waits for jobs that have begun, and no longer than a deadline: a thread in a driver that
 // does not come back is left behind, with all that it uses.
@@ -51,7 +51,7 @@ class CompilePool final {
   CompilePool& operator=(const CompilePool&) = delete;
   ~CompilePool();
 
-  /// A thread makes what the program used when it ran last (PipelineMaker::prepare).
+  /// Threads make what the program used when it ran last (PipelineMaker::prepare).
   void prepare();
   /// False: no thread could be started.
   [[nodiscard]] bool add(std::shared_ptr<PipelineJob> job);

@@ -238,10 +238,12 @@ VkPipeline PipelineMaker::find_prepared(const std::string& text) {
 }
 
 void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
-  for (const Used& use : used_before_) {
+  for (std::size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < used_before_.size();
+       i = next_.fetch_add(1, std::memory_order_relaxed)) {
     if (has_ended.load(std::memory_order_acquire)) {  // partner: who ends it
       return;
     }
+    const Used& use = used_before_[i];
     {
       const MutexLock lock(mutex_);
       if (std::ranges::find(used_, use) != used_.end()) {

@@ -47,7 +47,9 @@ class PipelineMaker final {
       HEARTH_EXCLUDES(mutex_);
   /// The pipeline of a text, if prepare() has made it; else null.
   [[nodiscard]] VkPipeline find_prepared(const std::string& text) HEARTH_EXCLUDES(mutex_);
-  /// Makes what this program used in earlier runs, until `has_ended`. What cannot be made is left
+  /// How many pipelines this program used in earlier runs.
+  [[nodiscard]] std::size_t known_count() const noexcept { return used_before_.size(); }
+  /// Makes them, each once however many threads do, until `has_ended`. What cannot be made is left
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
@@ -89,7 +91,8 @@ class PipelineMaker final {
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);
   bool has_new_pipelines_ HEARTH_GUARDED_BY(mutex_) = false;
   std::vector<Used> used_ HEARTH_GUARDED_BY(mutex_);  ///< In the order of their first use.
-  std::vector<Used> used_before_;  ///< By earlier runs of this program, the last one's first.
+  std::vector<Used> used_before_;     ///< By earlier runs of this program, the last one's first.
+  std::atomic<std::size_t> next_{0};  ///< Of these, to be prepared.
   std::filesystem::path path_of_used_;
   /// By the hash of their text.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
