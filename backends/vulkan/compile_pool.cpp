@@ -30,7 +30,7 @@ void PipelineJob::run(PipelineMaker& maker) {
     return;
   }
   try {
-    made_ = maker.pipeline(family_, text_);
+    made_ = maker.pipeline(key_, text_);
   } catch (const std::exception& thrown) {
     made_ = Error{.code = ErrorCode::out_of_memory,
                   .text = std::string("making a pipeline: ") + thrown.what()};

@@ -22,7 +22,7 @@ namespace hearth::vulkan {
 /// A pipeline that is being made.
 class PipelineJob final {
  public:
-  PipelineJob(ShaderFamily family, std::string text) : family_(family), text_(std::move(text)) {}
+  PipelineJob(const ShaderKey& key, std::string text) : key_(key), text_(std::move(text)) {}
 
   /// Makes it, unless somebody else has begun.
   void run(PipelineMaker& maker);
@@ -33,7 +33,7 @@ class PipelineJob final {
   [[nodiscard]] Result<VkPipeline> result(PipelineMaker& maker);
 
  private:
-  const ShaderFamily family_;
+  const ShaderKey key_;
   const std::string text_;
   std::atomic<bool> has_begun_{false};
   std::atomic<bool> is_done_{false};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
 constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
-constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .version = 1};
+constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .version = 2};
 
 /// That are made before they are asked for; some 0.1 ms each on NVIDIA.
 constexpr std::size_t kMostPrepared = 512;
@@ -29,8 +30,10 @@ std::span<const std::byte> bytes_of(std::string_view text) noexcept {
 }  // namespace
 
 Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
-    std::shared_ptr<const VulkanDevice> device, std::vector<std::uint64_t> failing) {
-  std::shared_ptr<PipelineMaker> store(new PipelineMaker(std::move(device)));  // NOLINT
+    std::shared_ptr<const VulkanDevice> device,
+    std::vector<std::uint64_t> failing,
+    std::uint64_t build) {
+  std::shared_ptr<PipelineMaker> store(new PipelineMaker(std::move(device), build));  // NOLINT
   store->failing_ = std::move(failing);
   const VulkanDevice& d = *store->device_;
   VkPushConstantRange range{};
@@ -62,11 +65,7 @@ void PipelineMaker::load() {
       pipelines = std::move(file).value();
       saved_size_ = pipelines.size();
     }
-    path_of_used_ = folder_ / used_name();
-    if (const auto file = read_checked_file(path_of_used_, kUsed); file.has_value()) {
-      used_before_.resize(std::min(file.value().size() / sizeof(Used), kMostPrepared));
-      std::memcpy(used_before_.data(), file.value().data(), used_before_.size() * sizeof(Used));
-    }
+    load_used();
   }
   VkPipelineCacheCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
@@ -76,6 +75,24 @@ void PipelineMaker::load() {
       VK_SUCCESS) {
     cache_ = VK_NULL_HANDLE;  // the driver works without one
   }
+}
+
+// The build that left it, and what it used.
+void PipelineMaker::load_used() {
+  path_of_used_ = folder_ / used_name();
+  const auto file = read_checked_file(path_of_used_, kUsed);
+  if (!file.has_value() || file.value().size() < sizeof build_) {
+    return;
+  }
+  std::uint64_t build = 0;
+  std::memcpy(&build, file.value().data(), sizeof build);
+  const std::span<const std::byte> bytes = std::span(file.value()).subspan(sizeof build);
+  const Used none{.key = ShaderKey(ShaderFamily::custom)};
+  used_before_.assign(std::min(bytes.size() / sizeof(Used), kMostPrepared), none);
+  static_assert(std::is_trivially_copyable_v<Used>);
+  std::memcpy(used_before_.data(), bytes.data(), used_before_.size() * sizeof(Used));
+  knows_keys_ = build == build_ && build_ != 0 &&
+                std::ranges::all_of(used_before_, &ShaderKey::is_whole, &Used::key);
 }
 
 PipelineMaker::~PipelineMaker() {
@@ -116,16 +133,21 @@ Status PipelineMaker::save_used() {
     return {};
   }
   for (const Used& before : used_before_) {
-    if (std::ranges::find(used, before) == used.end()) {
+    // What another build has left would have that one's key.
+    if (knows_keys_ && std::ranges::find(used, before) == used.end()) {
       used.push_back(before);
     }
   }
-  used.resize(std::min(used.size(), kMostPrepared));
-  if (used == used_before_) {
+  used.erase(used.begin() + static_cast<std::ptrdiff_t>(std::min(used.size(), kMostPrepared)),
+             used.end());
+  if (used == used_before_ && knows_keys_) {
     return {};
   }
+  std::vector<std::byte> bytes(sizeof build_ + used.size() * sizeof(Used));
+  std::memcpy(bytes.data(), &build_, sizeof build_);
+  std::memcpy(bytes.data() + sizeof build_, used.data(), used.size() * sizeof(Used));
   HEARTH_TRY_STATUS(make_folder(folder_));
-  return write_checked_file(path_of_used_, kUsed, std::as_bytes(std::span(used)));
+  return write_checked_file(path_of_used_, kUsed, bytes);
 }
 
 // Of modules two processes that save at the same time write the same bytes.
@@ -213,12 +235,12 @@ Status PipelineMaker::begin() {
                .text = fmt::format("compilation {} fails as planned", begun_)};
 }
 
-Result<VkPipeline> PipelineMaker::pipeline(ShaderFamily family, const std::string& text) {
+Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& text) {
   HEARTH_TRY_STATUS(begin());
-  if (const VkPipeline prepared = find_prepared(text); prepared != VK_NULL_HANDLE) {
+  if (const VkPipeline prepared = find_prepared(key, text); prepared != VK_NULL_HANDLE) {
     return prepared;
   }
-  HEARTH_TRY(SpirvModule words, module_of(family, text, hash_of(text)));
+  HEARTH_TRY(SpirvModule words, module_of(key.family(), text, hash_of(text)));
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 
@@ -227,12 +249,26 @@ std::uint64_t PipelineMaker::hash_of(const std::string& text) const noexcept {
   return xxh64(bytes_of(text)) ^ (device_->limits().converts_f16() ? 1U : 0U);
 }
 
-VkPipeline PipelineMaker::find_prepared(const std::string& text) {
-  const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U};
-  const MutexLock lock(mutex_);
+void PipelineMaker::note_used(const Used& use) {
   if (std::ranges::find(used_, use) == used_.end()) {
     used_.push_back(use);
   }
+}
+
+VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = prepared_keys_.find(key);
+  if (found == prepared_keys_.end()) {
+    return VK_NULL_HANDLE;
+  }
+  note_used(used_before_[found->second.used_before]);
+  return found->second.pipeline;
+}
+
+VkPipeline PipelineMaker::find_prepared(const ShaderKey& key, const std::string& text) {
+  const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U, .key = key};
+  const MutexLock lock(mutex_);
+  note_used(use);
   const auto found = prepared_.find(use.hash);
   return found != prepared_.end() ? found->second : VK_NULL_HANDLE;
 }
@@ -257,6 +293,9 @@ void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
     if (const auto made = pipeline_of(*std::move(words), use.is_bf16 != 0); made.has_value()) {
       const MutexLock lock(mutex_);
       prepared_.emplace(use.hash, made.value());
+      if (knows_keys_) {
+        prepared_keys_.emplace(use.key, Prepared{made.value(), i});
+      }
       ++counts_.prepared;
     }
   }

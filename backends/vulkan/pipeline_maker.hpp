@@ -18,6 +18,7 @@
 #include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
+#include "build_id.hpp"
 #include "shader_key.hpp"
 #include "vulkan_device.hpp"
 
@@ -31,10 +32,13 @@ struct ShaderCounts {
 
 class PipelineMaker final {
  public:
-  /// `failing`: these pipelines fail, counted from 1, for tests.
+  /// `failing`: these pipelines fail, counted from 1, for tests. `build`: which build of the
+  /// library gives keys; 0: that is not known.
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<PipelineMaker>> make(
-      std::shared_ptr<const VulkanDevice> device, std::vector<std::uint64_t> failing = {});
+      std::shared_ptr<const VulkanDevice> device,
+      std::vector<std::uint64_t> failing = {},
+      std::uint64_t build = build_id());
   /// Saves what is new.
   ~PipelineMaker();
   PipelineMaker(const PipelineMaker&) = delete;
@@ -43,10 +47,13 @@ class PipelineMaker final {
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return layout_; }
   /// Errors: internal, a text that does not compile (kernel_failed: a program's); what Vulkan
   /// refuses.
-  [[nodiscard]] Result<VkPipeline> pipeline(ShaderFamily family, const std::string& text)
+  [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, const std::string& text)
       HEARTH_EXCLUDES(mutex_);
-  /// The pipeline of a text, if prepare() has made it; else null.
-  [[nodiscard]] VkPipeline find_prepared(const std::string& text) HEARTH_EXCLUDES(mutex_);
+  /// The pipeline of a text, if prepare() has made it; else null. Where it was this build that left
+  /// it on disk, its key says which it is, and the text need not be made.
+  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key) HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key, const std::string& text)
+      HEARTH_EXCLUDES(mutex_);
   /// How many pipelines this program used in earlier runs.
   [[nodiscard]] std::size_t known_count() const noexcept { return used_before_.size(); }
   /// Makes them, each once however many threads do, until `has_ended`. What cannot be made is left
@@ -61,14 +68,23 @@ class PipelineMaker final {
   struct Used {
     std::uint64_t hash = 0;
     std::uint64_t is_bf16 = 0;  ///< Of matrix units.
+    ShaderKey key;              ///< To the build that left it.
 
-    friend bool operator==(const Used&, const Used&) = default;
+    friend bool operator==(const Used& a, const Used& b) noexcept {
+      return a.hash == b.hash && a.is_bf16 == b.is_bf16;
+    }
+  };
+  struct Prepared {
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    std::size_t used_before = 0;  ///< Its place there.
   };
 
-  explicit PipelineMaker(std::shared_ptr<const VulkanDevice> device) noexcept
-      : device_(std::move(device)) {}
+  PipelineMaker(std::shared_ptr<const VulkanDevice> device, std::uint64_t build) noexcept
+      : device_(std::move(device)), build_(build) {}
   void load();
   [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
+  void load_used();
+  void note_used(const Used& use) HEARTH_REQUIRES(mutex_);
   [[nodiscard]] Status save_used() HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::string used_name() const;
   [[nodiscard]] std::optional<SpirvModule> module_on_disk(std::uint64_t hash) const;
@@ -94,8 +110,11 @@ class PipelineMaker final {
   std::vector<Used> used_before_;     ///< By earlier runs of this program, the last one's first.
   std::atomic<std::size_t> next_{0};  ///< Of these, to be prepared.
   std::filesystem::path path_of_used_;
-  /// By the hash of their text.
+  const std::uint64_t build_;
+  bool knows_keys_ = false;  ///< Of used_before_: they are this build's.
+  /// By the hash of their text, and by their keys.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
+  std::unordered_map<ShaderKey, Prepared, ShaderKeyHash> prepared_keys_ HEARTH_GUARDED_BY(mutex_);
   std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
   std::vector<std::uint64_t> failing_;
   std::uint64_t begun_ HEARTH_GUARDED_BY(mutex_) = 0;

@@ -57,6 +57,8 @@ class ShaderKey final {
   [[nodiscard]] ShaderFamily family() const noexcept {
     return static_cast<ShaderFamily>(words_[0]);
   }
+  /// Whether it may be one, as read from a disk.
+  [[nodiscard]] bool is_whole() const noexcept { return count_ > 0 && count_ <= kMostWords; }
   friend bool operator==(const ShaderKey&, const ShaderKey&) noexcept = default;
 
  private:

@@ -32,7 +32,11 @@ Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) 
     }
     return found->second.answer();
   }
-  Result<VkPipeline> pipeline = maker_->pipeline(key.family(), text());
+  if (const VkPipeline prepared = maker_->find_prepared(key); prepared != VK_NULL_HANDLE) {
+    made_.emplace(key, Made{.pipeline = prepared});
+    return prepared;
+  }
+  Result<VkPipeline> pipeline = maker_->pipeline(key, text());
   made_.emplace(key, made_of(pipeline));
   return pipeline;
 }
@@ -44,12 +48,17 @@ Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderTex
     }
     return found->second.answer();
   }
-  std::string whole = text();
-  if (const VkPipeline prepared = maker_->find_prepared(whole); prepared != VK_NULL_HANDLE) {
+  VkPipeline prepared = maker_->find_prepared(key);
+  std::string whole;
+  if (prepared == VK_NULL_HANDLE) {
+    whole = text();
+    prepared = maker_->find_prepared(key, whole);
+  }
+  if (prepared != VK_NULL_HANDLE) {
     made_.emplace(key, Made{.pipeline = prepared});
     return prepared;
   }
-  auto job = std::make_shared<PipelineJob>(key.family(), std::move(whole));
+  auto job = std::make_shared<PipelineJob>(key, std::move(whole));
   if (!pool_->add(job)) {
     return pipeline(key, text);
   }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace hearth::vulkan {
 namespace {
@@ -21,17 +22,22 @@ std::string text_of(int number) {
          "void main() { store_i32(p.y, INDEX(THREAD), " + std::to_string(number) + "); }\n";
 }
 
+ShaderKey key_of(int number) {
+  return ShaderKey(ShaderFamily::custom).add(number);
+}
+
 class VulkanPipelines : public ::testing::Test {
  protected:
   VulkanPipelines() {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
   }
-  [[nodiscard]] std::shared_ptr<PipelineMaker> next_run() const {
-    return PipelineMaker::make(device_).value();
+  [[nodiscard]] std::shared_ptr<PipelineMaker> next_run(std::uint64_t build = 1) const {
+    return PipelineMaker::make(device_, {}, build).value();
   }
 
   std::atomic<bool> has_ended_{false};
+  bool has_seen_two_ = false;
 
  private:
   TemporaryFolder folder_;
@@ -42,17 +48,18 @@ class VulkanPipelines : public ::testing::Test {
 TEST_F(VulkanPipelines, WhatAProgramUsedIsThereBeforeItAsksAgain) {
   {
     const auto first = next_run();
-    EXPECT_TRUE(first->pipeline(ShaderFamily::custom, text_of(1)).has_value());
-    EXPECT_TRUE(first->pipeline(ShaderFamily::custom, text_of(2)).has_value());
-    EXPECT_EQ(first->find_prepared(text_of(1)), nullptr) << "nobody has called prepare()";
+    EXPECT_TRUE(first->pipeline(key_of(1), text_of(1)).has_value());
+    EXPECT_TRUE(first->pipeline(key_of(2), text_of(2)).has_value());
+    EXPECT_EQ(first->find_prepared(key_of(1), text_of(1)), nullptr)
+        << "nobody has called prepare()";
   }
   const auto second = next_run();
   second->prepare(has_ended_);
   EXPECT_EQ(second->counts().prepared, 2U);
-  const VkPipeline prepared = second->find_prepared(text_of(2));
+  const VkPipeline prepared = second->find_prepared(key_of(2), text_of(2));
   EXPECT_NE(prepared, nullptr);
-  EXPECT_EQ(second->pipeline(ShaderFamily::custom, text_of(2)).value(), prepared);
-  EXPECT_TRUE(second->pipeline(ShaderFamily::custom, text_of(3)).has_value());
+  EXPECT_EQ(second->pipeline(key_of(2), text_of(2)).value(), prepared);
+  EXPECT_TRUE(second->pipeline(key_of(3), text_of(3)).has_value());
   EXPECT_EQ(second->counts().pipelines, 3U);
   EXPECT_EQ(second->counts().compiled, 1U);
 }
@@ -60,15 +67,50 @@ TEST_F(VulkanPipelines, WhatAProgramUsedIsThereBeforeItAsksAgain) {
 // A program that opens several devices, or one several times, has the shaders of all.
 TEST_F(VulkanPipelines, WhatOneRunDoesNotUseIsNotForgotten) {
   for (const int number : {1, 2, 3}) {
-    EXPECT_TRUE(next_run()->pipeline(ShaderFamily::custom, text_of(number)).has_value());
+    EXPECT_TRUE(next_run()->pipeline(key_of(number), text_of(number)).has_value());
   }
   const auto next = next_run();
   next->prepare(has_ended_);
   EXPECT_EQ(next->counts().prepared, 3U);
 }
 
+// The text of what the same build has left need not be made; another's keys may mean other texts.
+TEST_F(VulkanPipelines, AreFoundByKeysOfTheSameBuildAlone) {
+  EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
+  for (const std::uint64_t build : std::vector<std::uint64_t>{1, 2, 2, 0, 0}) {
+    const auto next = next_run(build);
+    EXPECT_EQ(next->find_prepared(key_of(1)), nullptr) << "nobody has called prepare()";
+    next->prepare(has_ended_);
+    const bool is_second = build == 1 || (build == 2 && has_seen_two_);
+    EXPECT_EQ(next->find_prepared(key_of(1)) != nullptr, is_second) << build;
+    EXPECT_EQ(next->find_prepared(key_of(2)), nullptr);
+    EXPECT_NE(next->find_prepared(key_of(1), text_of(1)), nullptr);
+    has_seen_two_ = build == 2;
+  }
+}
+
+TEST_F(VulkanPipelines, PreparedByKeyAreUsedByTheNextRunToo) {
+  EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
+  EXPECT_TRUE(next_run()->pipeline(key_of(2), text_of(2)).has_value());
+  {
+    const auto next = next_run();
+    next->prepare(has_ended_);
+    EXPECT_NE(next->find_prepared(key_of(1)), nullptr);
+  }
+  const auto last = next_run();
+  last->prepare(has_ended_);
+  EXPECT_EQ(last->counts().prepared, 2U);
+  EXPECT_NE(last->find_prepared(key_of(1)), nullptr);
+  EXPECT_NE(last->find_prepared(key_of(2)), nullptr);
+}
+
+TEST_F(VulkanPipelines, ThisProgramHasABuildId) {
+  EXPECT_NE(build_id(), 0U);
+  EXPECT_EQ(build_id(), build_id());
+}
+
 TEST_F(VulkanPipelines, AnEndedDeviceMakesNoMore) {
-  EXPECT_TRUE(next_run()->pipeline(ShaderFamily::custom, text_of(1)).has_value());
+  EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
   const auto next = next_run();
   has_ended_ = true;
   next->prepare(has_ended_);
