@@ -1,12 +1,28 @@
 #include <hearth/streams/slot_pool.hpp>
 
+#include <cstdlib>
+#include <new>
 #include <utility>
 
 #include <hearth/runtime/base/error.hpp>
 
 namespace hearth {
 
-SlotDirectory::SlotDirectory() : blocks_(std::make_unique<BlockTable>()) {}
+// Half a MiB, of which most devices use some bytes: the system gives its pages, of zeros, when they
+// are touched. Writing the zeros took longer than capturing an optimizer's update, which has a
+// device of its own.
+SlotDirectory::SlotDirectory()
+    : blocks_(static_cast<BlockTable*>(std::calloc(1, sizeof(BlockTable)))) {
+  static_assert(std::atomic<SlotBlock*>::is_always_lock_free &&
+                sizeof(std::atomic<SlotBlock*>) == sizeof(SlotBlock*));  // zeros are null
+  if (blocks_ == nullptr) {
+    throw std::bad_alloc();
+  }
+}
+
+void SlotDirectory::Free::operator()(BlockTable* table) const noexcept {
+  std::free(table);
+}
 
 SlotDirectory::~SlotDirectory() {
   for (std::uint32_t i = 0; i < block_count(); ++i) {

@@ -58,7 +58,10 @@ class SlotDirectory {
   std::uint32_t lease(SlotPool& pool);
 
   using BlockTable = std::array<std::atomic<SlotBlock*>, kMaxSlotBlocks>;
-  std::unique_ptr<BlockTable> blocks_;
+  struct Free {
+    void operator()(BlockTable* table) const noexcept;
+  };
+  std::unique_ptr<BlockTable, Free> blocks_;
   std::atomic<std::uint32_t> block_count_{0};
   Mutex mutex_;
   std::vector<std::unique_ptr<SlotPool>> pools_ HEARTH_GUARDED_BY(mutex_);
