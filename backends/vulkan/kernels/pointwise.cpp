@@ -245,8 +245,9 @@ bool has_choice(const OpView& op) noexcept {
 }
 
 // Whether the body of a kind is too long to stand in a shader several times: random numbers that
-// take two or four words, a logarithm, a sine and a cosine. Software drivers compile slowly and
-// gain nothing from vectors.
+// take two or four words, a logarithm, a sine and a cosine; powers in f64, of which two in 20
+// copies take NVIDIA's driver 2 s, and in one 0.1. Software drivers compile slowly and gain nothing
+// from vectors.
 bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept {
   switch (call.op.kind()) {
     case OpKind::random_normal:
@@ -257,8 +258,9 @@ bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept 
     case OpKind::dropout:
     case OpKind::sin:
     case OpKind::cos:
-    case OpKind::pow:
       return limits.is_cpu;
+    case OpKind::pow:
+      return limits.is_cpu || call.outputs[0].dtype == DType::f64;
     default:
       return false;
   }
@@ -267,10 +269,14 @@ bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept 
   if (kernel.body.size() > kLongBody) {
     return true;
   }
-  return limits.is_cpu && std::ranges::any_of(kernel.body, [](const KernelNode& node) {
-           return node.primitive == Primitive::philox || node.primitive == Primitive::sin ||
-                  node.primitive == Primitive::cos || node.primitive == Primitive::pow;
-         });
+  return std::ranges::any_of(kernel.body, [&limits](const KernelNode& node) {
+    const bool is_pow = node.primitive == Primitive::pow;
+    const bool is_slow_anywhere = is_pow && node.type == DType::f64;
+    const bool is_slow_in_software = is_pow || node.primitive == Primitive::philox ||
+                                     node.primitive == Primitive::sin ||
+                                     node.primitive == Primitive::cos;
+    return is_slow_anywhere || (limits.is_cpu && is_slow_in_software);
+  });
 }
 
 bool has_immediate(const OpRecord& record) noexcept {
