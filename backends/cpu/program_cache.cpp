@@ -8,13 +8,13 @@ namespace hearth::cpu {
 Result<const TileProgram*> ProgramCache::find(const KernelIR& kernel,
                                               std::uint64_t hash,
                                               IsaLevel isa) {
-  last_lasting_ = nullptr;  // its program may make room
   const auto found = programs_.find(hash);
   if (found != programs_.end() && found->second.program->kernel == kernel) {
     found->second.last_use = ++use_count_;
     return found->second.program.get();
   }
   HEARTH_TRY(TileProgram program, make_tile_program(kernel, isa));
+  lasting_ = {};
   if (found == programs_.end() && programs_.size() == kMostPrograms) {
     make_room();
   }

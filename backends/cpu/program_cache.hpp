@@ -8,6 +8,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/streams/kernel/kernel_ir.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,12 +32,15 @@ class ProgramCache {
   [[nodiscard]] Result<const TileProgram*> find_lasting(const KernelIR& kernel,
                                                         std::uint64_t hash,
                                                         IsaLevel isa) {
-    if (&kernel != last_lasting_ || hash != last_hash_) {
-      HEARTH_TRY(last_program_, find(kernel, hash, isa));
-      last_lasting_ = &kernel;
-      last_hash_ = hash;
+    for (const Lasting& each : lasting_) {
+      if (each.kernel == &kernel && each.hash == hash) {
+        return each.program;
+      }
     }
-    return last_program_;
+    HEARTH_TRY(const TileProgram* const program, find(kernel, hash, isa));
+    lasting_[next_lasting_] = {&kernel, hash, program};
+    next_lasting_ = (next_lasting_ + 1) % lasting_.size();
+    return program;
   }
   [[nodiscard]] std::size_t size() const noexcept { return programs_.size(); }
 
@@ -48,9 +52,15 @@ class ProgramCache {
   void make_room();
 
   std::map<std::uint64_t, Kept> programs_;
-  const KernelIR* last_lasting_ = nullptr;  // null once another was found
-  std::uint64_t last_hash_ = 0;
-  const TileProgram* last_program_ = nullptr;
+  // Found last: those of an op, of what makes its input and of what becomes of both. Empty once a
+  // program was made, which may have taken the place of one.
+  struct Lasting {
+    const KernelIR* kernel = nullptr;
+    std::uint64_t hash = 0;
+    const TileProgram* program = nullptr;
+  };
+  std::array<Lasting, 4> lasting_{};
+  std::size_t next_lasting_ = 0;
   std::uint64_t use_count_ = 0;
 };
 

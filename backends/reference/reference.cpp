@@ -158,7 +158,27 @@ std::int64_t dense_bytes(const KernelCall& call) {
 
 }  // namespace
 
+bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
+  if (input != 0) {
+    return false;
+  }
+  const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
+  return maker == OpKind::expression
+             ? is_pool || kind == OpKind::matmul || kind == OpKind::conv2d
+             : maker == OpKind::conv2d && is_pool;
+}
+
 Support supports(const KernelCall& call) {
+  if (call.prologue != nullptr) {
+    const KernelCall& maker = *call.prologue->call;
+    KernelCall op = call;
+    op.prologue = nullptr;
+    const Support made = supports(maker);
+    return maker.outputs.size() != 1
+               ? Support{.yes = false, .reason = "a prologue with several results"}
+           : made.yes ? supports(op)
+                      : made;
+  }
   if (call.epilogue != nullptr) {
     return call.op.record().output_count == 1
                ? Support{}
@@ -199,6 +219,9 @@ Status evaluate(const KernelCall& call) {
   // The copies lie beside the device's budget: it is the machine that must have them.
   if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
     return no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
+  }
+  if (call.prologue != nullptr) {
+    return evaluate_with_prologue(call);
   }
   return call.epilogue != nullptr ? evaluate_with_epilogue(call) : evaluator(call.op.kind())(call);
 }

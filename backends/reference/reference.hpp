@@ -11,6 +11,9 @@
 
 namespace hearth::reference {
 
+/// The inputs that calls of other kinds may make for an op: those that some backend takes so.
+[[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept;
+
 /// Whether evaluate() takes this op: a kernel kind, with operands in the number and of the element
 /// types of its op table row.
 [[nodiscard]] Support supports(const KernelCall& call);

@@ -23,6 +23,10 @@ bool ReferenceBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noe
   return true;
 }
 
+bool ReferenceBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
+}
+
 Issue ReferenceBackend::submit(std::span<const Launch> batch,
                                std::span<const TimelinePoint> /*after*/) {
   return issue_inline(batch, [this](const KernelCall& call) { return run(call); });

@@ -55,6 +55,10 @@ bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept 
   return true;
 }
 
+bool SimBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
+}
+
 // ---- ops ----
 
 Issue SimBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {

@@ -54,6 +54,10 @@ class SimBackend final : public Backend {
   [[nodiscard]] Status prepare(const KernelCall& call) override;
   /// Always.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  /// As the oracle.
+  [[nodiscard]] bool may_take_prologue(OpKind kind,
+                                       int input,
+                                       OpKind maker) const noexcept override;
   /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, naming the
   /// submit; internal what shadow memory finds.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,

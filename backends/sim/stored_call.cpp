@@ -70,8 +70,15 @@ bool Access::overlaps(const ByteRange& range) const noexcept {
 
 Access access_of(const KernelCall& call) {
   Access access;
-  for (const TensorView& view : call.inputs) {
-    access.reads.push_back(range_of(view));
+  const int made = call.prologue != nullptr ? call.prologue->input : -1;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (static_cast<int>(i) != made) {
+      access.reads.push_back(range_of(call.inputs[i]));
+    }
+  }
+  if (call.prologue != nullptr) {
+    const std::vector<ByteRange> reads = access_of(*call.prologue->call).reads;
+    access.reads.insert(access.reads.end(), reads.begin(), reads.end());
   }
   for (const TensorView& view :
        call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>()) {
