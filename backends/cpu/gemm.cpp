@@ -161,7 +161,7 @@ class Piece {
           add_b(k + plan_.block_depth, ahead);
         }
         ahead.share(tiles_of(now));
-        multiply_chunk(left_, plan_.makes_before ? block_of_a(now.first, k) : chunk, now, k, ahead);
+        multiply_chunk(left_, chunk, now, k, ahead);
       }
     }
   }
@@ -172,7 +172,7 @@ class Piece {
 
   void multiply_chunk(
       const Left& left, T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
-    if (!plan_.reads_a && !plan_.makes_before) {
+    if (!plan_.reads_a) {
       pack_a(left, rows, k, chunk);
     }
     const T* const block = block_of_b(k);

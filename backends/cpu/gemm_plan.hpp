@@ -59,10 +59,10 @@ struct GemmPlan {
       reads_b = m <= kRowsOverPanels && b.dtype == dtype_of<T> && b.column_step == 1 &&
                 b.constant == nullptr && n % panel_columns == 0 &&
                 k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
-    } else if (n <= (has_sink ? kFewColumnsOfSink : kFewColumns)) {
+    } else if (n <= (has_sink || is_made ? kFewColumnsOfMore : kFewColumns)) {
       plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
-      makes_chunks = is_made && finishes_chunks;
-      if (makes_chunks) {
+      if (is_made) {  // a row goes through the whole depth at once, though all of b is read for it
+        makes_chunks = finishes_chunks = true;
         const std::int64_t most = kMadeBytes / (panel_rows * k * size_bytes(a.dtype));
         chunk_panels =
             even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
@@ -82,8 +82,7 @@ struct GemmPlan {
     if (reads_a) {
       return makes_before ? row_panels * panel_rows * k : 0;
     }
-    return chunk_panels > 0 && !makes_before ? down * chunk_elements()
-                                             : row_panels * panel_rows * k;
+    return chunk_panels > 0 ? down * chunk_elements() : row_panels * panel_rows * k;
   }
   [[nodiscard]] std::int64_t chunk_elements() const {
     return chunk_panels * panel_rows * block_depth;
@@ -112,9 +111,9 @@ struct GemmPlan {
   static constexpr std::int64_t kMaxPackingTasks = 16;
   // With so few columns a task takes whole rows: it packs those of a by itself, a chunk at a time,
   // into the second-level cache, where b stays. With an epilogue there may be more, since whole
-  // rows are what it runs on at once.
+  // rows are what it runs on at once, or with rows that another call makes, whole as well.
   static constexpr std::int64_t kFewColumns = 512;
-  static constexpr std::int64_t kFewColumnsOfSink = 1024;
+  static constexpr std::int64_t kFewColumnsOfMore = 1024;  // with an epilogue or a maker of rows
   static constexpr std::int64_t kChunkBytes = 96 << 10;         // of packed rows
   static constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
   static constexpr std::int64_t kMadeBytes = 128 << 10;         // of rows that another call makes

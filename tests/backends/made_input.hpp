@@ -176,6 +176,8 @@ class MadeCall {
     call.prologue = &prologue_;
     return call;
   }
+  [[nodiscard]] const KernelCall& maker_call() const { return maker_call_; }
+  [[nodiscard]] const KernelCall& op_call() const { return op_call_; }
   [[nodiscard]] std::vector<std::byte> singly(Backend& device) const {
     clear(op_.result());
     run_call(device, maker_call_).value();
