@@ -1,14 +1,15 @@
 #include "conv_planes.hpp"
+#include "conv_pool.hpp"
 #include "epilogue_rows.hpp"
 #include "gemm.hpp"
 #include "pool_loops.hpp"
+#include "pool_windows.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace hearth::cpu {
@@ -22,68 +23,9 @@ constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kSharedElements = 1 << 13;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
-// The input rows (or columns) that the window at one output position covers.
-struct Window {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  Window(std::int64_t place, std::int64_t size, const PoolAttributes& pool, std::size_t axis) {
-    const std::int64_t first = place * pool.stride[axis] - pool.padding[axis];
-    begin = std::max<std::int64_t>(first, 0);
-    end = std::min(first + pool.kernel[axis], size);
-  }
-};
-
-struct Sizes {
-  std::int64_t planes;
-  std::int64_t height;
-  std::int64_t width;
-  std::int64_t rows;
-  std::int64_t columns;
-
-  [[nodiscard]] std::int64_t plane() const { return height * width; }
-  [[nodiscard]] std::int64_t window_count() const { return rows * columns; }
-};
-
-// `large` has the input's shape, `small` the output's.
-Sizes sizes_of(const Shape& large, const Shape& small) {
-  return {small[0] * small[1], large[2], large[3], small[2], small[3]};
-}
-
-bool is_pairs(const PoolAttributes& pool) {
-  return pool.kernel == std::array<std::int64_t, 2>{2, 2} && pool.stride == pool.kernel &&
-         pool.padding == std::array<std::int64_t, 2>{0, 0};
-}
-
-template <class T>
-void max_windows(
-    const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y, std::int32_t* positions) {
-  for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
-    for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
-      std::int64_t place = rows.begin * sizes.width + columns.begin;
-      T best = x[place];
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const T value = x[row * sizes.width + column];
-          if (value > best || (std::isnan(value) && !std::isnan(best))) {
-            best = value;
-            place = row * sizes.width + column;
-          }
-        }
-      }
-      *y++ = best;
-      if (positions != nullptr) {
-        *positions++ = static_cast<std::int32_t>(place);
-      }
-    }
-  }
-}
-
 // The first position outside the plane, or kNoPosition.
 template <class T>
-std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* positions, T* dx) {
+std::int64_t spread_max(const PoolSizes& sizes, const T* grad, const std::int32_t* positions, T* dx) {
   std::fill_n(dx, sizes.plane(), T{});
   for (std::int64_t i = 0; i < sizes.window_count(); ++i) {
     const std::int64_t place = positions[i];
@@ -96,36 +38,12 @@ std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* p
 }
 
 template <class T>
-T window_size(const Window& rows, const Window& columns, const PoolAttributes& pool) {
-  return static_cast<T>(pool.count_include_pad != 0
-                            ? pool.kernel[0] * pool.kernel[1]
-                            : (rows.end - rows.begin) * (columns.end - columns.begin));
-}
-
-template <class T>
-void mean_windows(const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y) {
-  for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
-    for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
-      T sum{};
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          sum += x[row * sizes.width + column];
-        }
-      }
-      *y++ = sum / window_size<T>(rows, columns, pool);
-    }
-  }
-}
-
-template <class T>
-void spread_mean(const Sizes& sizes, const PoolAttributes& pool, const T* grad, T* dx) {
+void spread_mean(const PoolSizes& sizes, const PoolAttributes& pool, const T* grad, T* dx) {
   std::fill_n(dx, sizes.plane(), T{});
   for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
+    const PoolWindow rows(i, sizes.height, pool, 0);
     for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
+      const PoolWindow columns(j, sizes.width, pool, 1);
       const T share = *grad++ / window_size<T>(rows, columns, pool);
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
@@ -261,11 +179,14 @@ class Pooling {
     std::int64_t bad = kNoPosition;
     switch (call_.op.kind()) {
       case OpKind::max_pool2d:
-        max_forward(from,
-                    to,
-                    has_positions()
-                        ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
-                        : nullptr);
+        max_of_plane(loops_,
+                     sizes_,
+                     pool_,
+                     from,
+                     to,
+                     has_positions()
+                         ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
+                         : nullptr);
         break;
       case OpKind::max_pool2d_backward:
         bad = max_backward(
@@ -304,17 +225,6 @@ class Pooling {
                        reinterpret_cast<T*>(to),
                        nullptr);
     }
-  }
-
-  void max_forward(const T* x, T* y, std::int32_t* positions) const {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      if (is_pairs(pool_)) {
-        const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
-        loops_.max_pairs(first, sizes_.rows, x, y, positions);
-        return;
-      }
-    }
-    max_windows(sizes_, pool_, x, y, positions);
   }
 
   std::int64_t max_backward(const T* grad, const std::int32_t* positions, T* dx) const {
@@ -388,7 +298,7 @@ class Pooling {
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
   EpilogueRows epilogue_ = {};
-  Sizes sizes_{};
+  PoolSizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // that take part in work which is too short for others
   std::int64_t plane_at_ = 0;
@@ -403,14 +313,27 @@ Status pool(const KernelCall& call, KernelContext& context) {
   if (call.outputs[0].element_count() == 0) {
     return {};
   }
+  if (call.prologue != nullptr && call.prologue->call->op.kind() == OpKind::conv2d) {
+    return run_conv_pool(call, context);
+  }
   return call.inputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context)
                                             : Pooling<float>(call, context).run(context);
 }
 
 constexpr KernelRow kRows[] = {
-    {.kind = OpKind::max_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
+    {.kind = OpKind::max_pool2d,
+     .run = &pool,
+     .supports = nullptr,
+     .takes_epilogue = true,
+     .takes_convolutions = 1U << 0U,
+     .supports_prologue = &supports_conv_pool},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
-    {.kind = OpKind::avg_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
+    {.kind = OpKind::avg_pool2d,
+     .run = &pool,
+     .supports = nullptr,
+     .takes_epilogue = true,
+     .takes_convolutions = 1U << 0U,
+     .supports_prologue = &supports_conv_pool},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 

@@ -104,5 +104,137 @@ TEST(CpuPrologue, ProductsOfAMadeLeftSideHaveTheBitsOfTwoCalls) {
   }
 }
 
+struct Pooled {
+  std::string what;
+  Shape x;
+  Shape w;
+  ConvAttributes conv = {};
+  PoolAttributes pool = {};
+
+  [[nodiscard]] Shape made() const {
+    const auto places = [&](int axis) {
+      const auto i = static_cast<std::size_t>(axis - 2);
+      const std::int64_t reach = conv.dilation[i] * (w[axis] - 1) + 1;
+      return (x[axis] + 2 * conv.padding[i] - reach) / conv.stride[i] + 1;
+    };
+    return {x[0], w[0], places(2), places(3)};
+  }
+  [[nodiscard]] Shape y() const {
+    const Shape from = made();
+    const auto places = [&](int axis) {
+      const auto i = static_cast<std::size_t>(axis - 2);
+      return (from[axis] + 2 * pool.padding[i] - pool.kernel[i]) / pool.stride[i] + 1;
+    };
+    return {from[0], from[1], places(2), places(3)};
+  }
+};
+
+std::vector<Pooled> pooled() {
+  return {
+      {"pairs of whole planes", {2, 3, 14, 12}, {8, 3, 3, 3}, {.padding = {1, 1}}},
+      {"pairs of odd planes", {3, 5, 11, 9}, {7, 5, 3, 3}, {.padding = {1, 1}}},
+      {"one picture, shared", {1, 32, 14, 14}, {64, 32, 3, 3}, {.padding = {1, 1}}},
+      {"one of few channels, shared", {1, 1, 28, 28}, {32, 1, 3, 3}, {.padding = {1, 1}}},
+      {"an odd one, shared", {1, 24, 17, 15}, {48, 24, 3, 3}, {.padding = {1, 1}}},
+      {"a large picture by rows", {1, 3, 120, 118}, {16, 3, 3, 3}, {.padding = {1, 1}}},
+      {"pictures by rows of windows with gaps",
+       {2, 4, 90, 70},
+       {24, 4, 3, 3},
+       {},
+       {.kernel = {2, 3}, .stride = {5, 4}}},
+      {"columns that overlap",
+       {1, 4, 90, 70},
+       {24, 4, 3, 3},
+       {},
+       {.kernel = {3, 3}, .stride = {3, 2}, .padding = {0, 1}}},
+      {"windows that overlap",
+       {9, 4, 17, 19},
+       {6, 4, 3, 3},
+       {.padding = {1, 1}},
+       {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .count_include_pad = 1}},
+      {"strides, dilation and groups",
+       {3, 8, 21, 23},
+       {12, 4, 3, 3},
+       {.stride = {2, 1}, .padding = {2, 1}, .dilation = {2, 1}, .groups = 2}},
+      {"as many groups as channels",
+       {2, 6, 12, 13},
+       {6, 1, 3, 3},
+       {.padding = {1, 1}, .groups = 6},
+       {.kernel = {3, 2}, .stride = {3, 2}}},
+  };
+}
+
+enum class Behind { nothing, relu, relu_of_sum };
+
+void put_behind(OwnedCall& call, Behind behind, std::int64_t channels) {
+  if (behind == Behind::relu) {
+    call.with_plain_relu();
+  } else if (behind == Behind::relu_of_sum) {
+    call.with_relu({channels, 1, 1});
+  }
+}
+
+TEST(CpuPrologue, PoolsOfAConvolutionHaveTheBitsOfTwoCalls) {
+  const auto devices = devices_here();
+  for (const Pooled& each : pooled()) {
+    for (const DType dtype : kFloats) {
+      for (const OpKind kind : {OpKind::max_pool2d, OpKind::avg_pool2d}) {
+        for (const Behind before : {Behind::nothing, Behind::relu, Behind::relu_of_sum}) {
+          for (const Behind behind : {Behind::nothing, Behind::relu_of_sum}) {
+            OwnedCall maker(OpKind::conv2d,
+                            {{dtype, each.x}, {dtype, each.w}, {dtype, {each.w[0]}}},
+                            dtype,
+                            each.made());
+            maker.with(each.conv);
+            put_behind(maker, before, each.w[0]);
+            OwnedCall op(kind, {{dtype, each.made()}}, dtype, each.y());
+            op.with(each.pool);
+            put_behind(op, behind, each.w[0]);
+            const MadeCall made(maker, op);
+            for (const auto& device : devices) {
+              expect_taken(*device,
+                           made,
+                           fmt::format("{} of {}, {}, epilogues {} and {}, {}",
+                                       each.what,
+                                       name(dtype),
+                                       name(kind),
+                                       static_cast<int>(before),
+                                       static_cast<int>(behind),
+                                       device->info().description));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// While calls follow one another so closely that a thread is awake, it takes rows of the picture.
+TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
+  const std::vector<int> cores = available_cores();
+  cpu::CpuBackend alone(serial_device());
+  cpu::CpuBackend shared({.cores = {cores.front(), cores.back()}});
+  for (const Pooled& each : pooled()) {
+    for (const Behind before : {Behind::nothing, Behind::relu_of_sum}) {
+      OwnedCall maker(OpKind::conv2d,
+                      {{DType::f32, each.x}, {DType::f32, each.w}, {DType::f32, {each.w[0]}}},
+                      DType::f32,
+                      each.made());
+      maker.with(each.conv);
+      put_behind(maker, before, each.w[0]);
+      OwnedCall op(OpKind::max_pool2d, {{DType::f32, each.made()}}, DType::f32, each.y());
+      op.with(each.pool);
+      const MadeCall made(maker, op);
+      const auto expected = made.singly(alone);
+      for (int i = 0; i < 200; ++i) {
+        const auto result = made.as_one(shared);
+        if (i % 20 == 19) {
+          ASSERT_EQ(result, expected) << each.what;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hearth::testing
