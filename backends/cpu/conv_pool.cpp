@@ -197,20 +197,6 @@ class ConvPool {
   EpilogueRows behind_ = {};  ///< Of the pool.
 };
 
-PlaneCut cut_of(const KernelCall& convolution) {
-  const auto attributes = convolution.op.attributes<ConvAttributes>();
-  const Shape& x = convolution.inputs[0].shape();
-  const Shape& w = convolution.inputs[1].shape();
-  const Shape& y = convolution.outputs[0].shape();
-  const std::int64_t size = convolution.inputs[0].dtype == DType::f64 ? 8 : 4;
-  return {.planes = y[0] * attributes.groups,
-          .input_bytes = w[1] * (x[2] + 2 * attributes.padding[0]) *
-                         (x[3] + 2 * attributes.padding[1]) * size,
-          .result_bytes = y[1] / attributes.groups * y[2] * y[3] * size,
-          .flops = 2.0 * static_cast<double>(w[1] * w[2] * w[3]) *
-                   static_cast<double>(convolution.outputs[0].element_count())};
-}
-
 }  // namespace
 
 Support supports_conv_pool(const KernelCall& call, const KernelContext& context) {
@@ -223,7 +209,7 @@ Support supports_conv_pool(const KernelCall& call, const KernelContext& context)
     return {.yes = false, .reason = "a pool takes a convolution's planes as they are"};
   }
   if (row_unit(call.op.attributes<PoolAttributes>()) == 0 &&
-      !cut_of(maker).is_whole(context.arena.core_count())) {
+      !plane_cut(maker).is_whole(context.arena.core_count())) {
     return {.yes = false,
             .reason = "windows share rows, and planes are too large or too few to stay whole"};
   }

@@ -4,6 +4,7 @@
 #include "gemm.hpp"
 #include "pool_loops.hpp"
 #include "pool_windows.hpp"
+#include "prologue_rows.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
@@ -76,7 +77,7 @@ class Pooling {
     parts_ = std::clamp<std::int64_t>(
         std::max<std::int64_t>(wanted, awake_threads_), 1, std::min(kMaxParts, sizes_.planes));
     // Each part: the first bad position | a plane | its windows | positions | planes of results for
-    // the epilogue.
+    // the epilogue | planes of the input that another call makes.
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     plane_at_ = 64;
     windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
@@ -89,10 +90,17 @@ class Pooling {
       piece_planes_ = std::max<std::int64_t>(1, EpilogueRows::kPieceBytes / plane_bytes);
       part_bytes_ += whole_lines(piece_planes_ * plane_bytes);
     }
+    made_at_ = part_bytes_;
+    if (call.prologue != nullptr) {
+      const std::int64_t plane_bytes = sizes_.plane() * size_bytes(call.inputs[0].dtype);
+      made_planes_ = std::max<std::int64_t>(1, EpilogueRows::kPieceBytes / plane_bytes);
+      part_bytes_ += whole_lines(made_planes_ * plane_bytes);
+    }
   }
 
   Status run(KernelContext& context) {
     HEARTH_TRY_STATUS(epilogue_.start(call_, context));
+    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context));
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
     const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
     if (awake_threads_ > 1) {
@@ -138,18 +146,44 @@ class Pooling {
     return kNoPosition;  // no backward kernel has an epilogue
   }
 
+  // Planes of the input, or some of them from one on.
+  struct Source {
+    TensorView view = {};
+    std::int64_t first = 0;
+  };
+
   // Results go to `to`, plane by plane.
   std::int64_t run_planes(std::int64_t begin,
                           std::int64_t end,
                           std::byte* own,
                           std::byte* to) const {
+    if (!maker_.is_there()) {
+      return run_planes({call_.inputs[0]}, begin, end, own, to);
+    }
+    PrologueRows::Part maker(maker_, nullptr);  // one without rows needs no memory
+    Source made{call_.inputs[0]};
+    made.view.data = own + made_at_;
+    for (made.first = begin; made.first < end; made.first += made_planes_) {
+      const std::int64_t last = std::min(end, made.first + made_planes_);
+      maker.make(made.view.data, made.first * sizes_.plane(), last * sizes_.plane());
+      static_cast<void>(run_planes(made, made.first, last, own, to));
+      to += (last - made.first) * result_bytes();
+    }
+    return kNoPosition;  // no backward kernel has such an input
+  }
+
+  std::int64_t run_planes(const Source& from,
+                          std::int64_t begin,
+                          std::int64_t end,
+                          std::byte* own,
+                          std::byte* to) const {
     if (joins_planes()) {
-      max_of_planes(begin, end, to);
+      max_of_planes(from, begin, end, to);
       return kNoPosition;
     }
     std::int64_t bad = kNoPosition;
     for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
-      bad = run_plane(plane, own, to);
+      bad = run_plane(from, plane, own, to);
       to += result_bytes();
     }
     return bad;
@@ -167,12 +201,16 @@ class Pooling {
     return result_count() * size_bytes(call_.inputs[0].dtype);
   }
 
-  std::int64_t run_plane(std::int64_t plane, std::byte* own, std::byte* to_bytes) const {
+  std::int64_t run_plane(const Source& source,
+                         std::int64_t plane,
+                         std::byte* own,
+                         std::byte* to_bytes) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
     const bool forward = is_forward();
     const TensorView& input = call_.inputs[0];
-    const T* from = read(input, plane, forward ? plane_values : window_values);
+    const T* from =
+        read(source.view, plane - source.first, forward ? plane_values : window_values);
     const bool direct = input.dtype == dtype_of<T>;
     T* const to =
         direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
@@ -216,12 +254,15 @@ class Pooling {
            call_.inputs[0].layout->contiguous && call_.inputs[0].dtype == dtype_of<T>;
   }
 
-  void max_of_planes(std::int64_t begin, std::int64_t end, std::byte* to) const {
+  void max_of_planes(const Source& from,
+                     std::int64_t begin,
+                     std::int64_t end,
+                     std::byte* to) const {
     if constexpr (sizeof(T) == sizeof(float)) {
       const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
       loops_.max_pairs(first,
                        (end - begin) * sizes_.rows,
-                       call_.inputs[0].as<const T>() + begin * sizes_.plane(),
+                       from.view.template as<const T>() + (begin - from.first) * sizes_.plane(),
                        reinterpret_cast<T*>(to),
                        nullptr);
     }
@@ -298,6 +339,7 @@ class Pooling {
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
   EpilogueRows epilogue_ = {};
+  PrologueRows maker_ = {};
   PoolSizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // that take part in work which is too short for others
@@ -306,6 +348,8 @@ class Pooling {
   std::int64_t positions_at_ = 0;
   std::int64_t piece_at_ = 0;
   std::int64_t piece_planes_ = 0;
+  std::int64_t made_at_ = 0;
+  std::int64_t made_planes_ = 0;
   std::int64_t part_bytes_ = 0;
 };
 
@@ -320,20 +364,33 @@ Status pool(const KernelCall& call, KernelContext& context) {
                                             : Pooling<float>(call, context).run(context);
 }
 
+// A maker of rows would have to make its rows whole.
+Support supports_maker(const KernelCall& call, const KernelContext& context) {
+  if (call.prologue->call->op.kind() == OpKind::conv2d) {
+    return supports_conv_pool(call, context);
+  }
+  return call.op.record().output_count == 1
+             ? PrologueRows::supports(*call.prologue, 0, context)
+             : Support{.yes = false,
+                       .reason = "a pool with positions reads its input from memory"};
+}
+
 constexpr KernelRow kRows[] = {
     {.kind = OpKind::max_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
+     .takes_expressions = 1U << 0U,
      .takes_convolutions = 1U << 0U,
-     .supports_prologue = &supports_conv_pool},
+     .supports_prologue = &supports_maker},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
     {.kind = OpKind::avg_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
+     .takes_expressions = 1U << 0U,
      .takes_convolutions = 1U << 0U,
-     .supports_prologue = &supports_conv_pool},
+     .supports_prologue = &supports_maker},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 
