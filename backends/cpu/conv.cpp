@@ -133,21 +133,8 @@ Status backward_weight(const KernelCall& call, KernelContext& context) {
                                   context);
 }
 
-// Units of some rows of the result share rows of the input, which would be made for each of them.
-Support supports_maker(const KernelCall& call, const KernelContext& context) {
-  if (call.inputs[1].shape()[2] > 1 && !plane_cut(call).is_whole(context.arena.core_count())) {
-    return {.yes = false, .reason = "planes are too large or too few to stay whole"};
-  }
-  return PrologueRows::supports(*call.prologue, 0, context);
-}
-
 constexpr KernelRow kRows[] = {
-    {.kind = OpKind::conv2d,
-     .run = &forward,
-     .supports = nullptr,
-     .takes_epilogue = true,
-     .takes_expressions = 1U << 0U,
-     .supports_prologue = &supports_maker},
+    {.kind = OpKind::conv2d, .run = &forward, .supports = nullptr, .takes_epilogue = true},
     {.kind = OpKind::conv2d_backward_input,
      .run = &backward_input,
      .supports = nullptr,
@@ -176,8 +163,6 @@ Status run_convolution(const KernelCall& call,
                        const EpilogueBlocks* epilogue,
                        const PlaneSink& sink,
                        KernelContext& context) {
-  PrologueRows maker;
-  HEARTH_TRY_STATUS(maker.start(call.prologue, context));
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
   const Strides& steps = w.strides();
@@ -194,7 +179,6 @@ Status run_convolution(const KernelCall& call,
   convolution.y = y;
   convolution.epilogue = epilogue;
   convolution.sink = sink;
-  convolution.maker = maker.is_there() ? &maker : nullptr;
   convolution.bias = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
   convolution.w = w.data;
   convolution.groups = attributes.groups;

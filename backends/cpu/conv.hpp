@@ -4,7 +4,6 @@
 
 #include "conv_taps.hpp"
 #include "kernel_table.hpp"
-#include "prologue_rows.hpp"
 
 #include <hearth/backends/kernel.hpp>
 

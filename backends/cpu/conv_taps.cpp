@@ -3,7 +3,6 @@
 #include "conv_planes.hpp"
 #include "epilogue.hpp"
 #include "gemm.hpp"
-#include "prologue_rows.hpp"
 
 #include <algorithm>
 
@@ -157,8 +156,7 @@ class Convolution {
   }
 
   // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread
-  // or narrowed | what their sink needs | rows of the
-  // input that another call makes.
+  // or narrowed | what their sink needs.
   void lay_out_scratch() {
     weights_at_ = whole_lines(depth_ * std::int64_t{sizeof(std::int64_t)});
     bias_at_ = weights_at_ + whole_lines(conv_.groups * panels_ * panel_ * depth_ * kElementBytes);
@@ -176,11 +174,6 @@ class Convolution {
     if (conv_.sink.take != nullptr) {
       part_bytes_ += whole_lines(
           conv_.sink.memory_bytes(conv_.sink.context, conv_.outputs, block_rows_));
-    }
-    made_at_ = part_bytes_;
-    if (conv_.maker != nullptr) {
-      part_bytes_ += whole_lines(conv_.inputs * std::min(block_.rows, conv_.x.shape()[2]) *
-                                 conv_.x.shape()[3] * size_bytes(conv_.x.dtype));
     }
   }
 
@@ -296,12 +289,8 @@ class Convolution {
     T* planes = reinterpret_cast<T*>(own);
     PlaneBlock block = block_;
     block.first_row = first_tap_row_ + unit.first_row * conv_.row_stride;
-    if (conv_.maker != nullptr) {
-      make_planes(unit, block, own + made_at_, planes);
-    } else {
-      copy_planes(
-          kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
-    }
+    copy_planes(
+        kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
     const std::int64_t first_channel = unit.image * conv_.y.shape()[1] + unit.group * conv_.outputs;
     const std::int64_t plane = conv_.y.shape()[2] * conv_.y.shape()[3];
     T* y = reinterpret_cast<T*>(own + results_at_);
@@ -343,29 +332,6 @@ class Convolution {
                            .sizes = {1, conv_.outputs, unit.rows, conv_.columns},
                            .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
     }
-  }
-
-  // The rows that the block covers, of each plane; from there to where they are read.
-  void make_planes(const Unit& unit, PlaneBlock block, std::byte* memory, T* planes) const {
-    const Shape& shape = conv_.x.shape();
-    const std::int64_t first = std::clamp<std::int64_t>(block.first_row, 0, shape[2]);
-    const std::int64_t last = std::clamp(block.first_row + block.rows, first, shape[2]);
-    const std::int64_t plane = shape[2] * shape[3];
-    const std::int64_t begin = (unit.image * shape[1] + unit.group * conv_.inputs) * plane;
-    PrologueRows::Part maker(*conv_.maker, nullptr);  // one without rows needs no memory
-    if (last - first == shape[2]) {
-      maker.make(memory, begin, begin + conv_.inputs * plane);
-    } else {
-      const std::int64_t count = (last - first) * shape[3];
-      for (std::int64_t c = 0; c < conv_.inputs; ++c) {
-        const std::int64_t at = begin + c * plane + first * shape[3];
-        maker.make(memory + c * count * size_bytes(conv_.x.dtype), at, at + count);
-      }
-    }
-    const Layout layout(Shape{1, conv_.inputs, last - first, shape[3]});
-    block.first_row -= first;
-    copy_planes(
-        kernels_, {memory, &layout, conv_.x.dtype}, 0, 0, conv_.inputs, block, planes);
   }
 
   void multiply_pixels(const Unit& unit,
@@ -478,7 +444,6 @@ class Convolution {
   std::int64_t turned_at_ = 0;
   std::int64_t results_at_ = 0;
   std::int64_t sink_at_ = 0;
-  std::int64_t made_at_ = 0;
   std::int64_t part_bytes_ = 0;
   std::int64_t* offsets_ = nullptr;
   const T* weights_ = nullptr;

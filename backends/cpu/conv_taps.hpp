@@ -15,7 +15,6 @@
 namespace hearth::cpu {
 
 class EpilogueBlocks;
-class PrologueRows;
 
 /// Who takes a convolution's results as they are made, in place of memory.
 struct PlaneSink {
@@ -71,7 +70,6 @@ struct TapConvolution {
   std::int64_t y_first_column = 0;
   std::int64_t y_row_step = 1;
   std::int64_t y_column_step = 1;
-  const PrologueRows* maker = nullptr;       ///< Of x, which then has no bytes, and no gaps.
   PlaneSink sink = {};                       ///< In place of y, which then has no bytes.
   const EpilogueBlocks* epilogue = nullptr;  ///< Works on y, each block of it once that is final.
 };

@@ -209,31 +209,21 @@ TEST(CpuPrologue, PoolsOfAConvolutionHaveTheBitsOfTwoCalls) {
   }
 }
 
-TEST(CpuPrologue, PoolsAndConvolutionsOfAMadeInputHaveTheBitsOfTwoCalls) {
+TEST(CpuPrologue, PoolsOfAMadeInputHaveTheBitsOfTwoCalls) {
   const auto devices = devices_here();
   for (const Pooled& each : pooled()) {
     for (const DType dtype : kFloats) {
-      for (const OpKind kind : {OpKind::max_pool2d, OpKind::avg_pool2d, OpKind::conv2d}) {
-        const bool is_pool = kind != OpKind::conv2d;
-        const Shape x = is_pool ? each.made() : each.x;
-        OwnedCall maker(OpKind::expression,
-                        {{dtype, x}, {dtype, {x[3]}}, {dtype, {x[1], 1, 1}}},
-                        dtype,
-                        x);
+      for (const OpKind kind : {OpKind::max_pool2d, OpKind::avg_pool2d}) {
+        const Shape x = each.made();
+        OwnedCall maker(
+            OpKind::expression, {{dtype, x}, {dtype, {x[3]}}, {dtype, {x[1], 1, 1}}}, dtype, x);
         maker.with(ExpressionAttributes{}).with(silu_expression(dtype));
         for (const Behind behind : {Behind::nothing, Behind::relu_of_sum}) {
-          std::vector<std::pair<DType, Shape>> inputs{{dtype, x}};
-          if (!is_pool) {
-            inputs.insert(inputs.end(), {{dtype, each.w}, {dtype, {each.w[0]}}});
-          }
-          OwnedCall op(kind, inputs, dtype, is_pool ? each.y() : each.made());
-          is_pool ? op.with(each.pool) : op.with(each.conv);
+          OwnedCall op(kind, {{dtype, x}}, dtype, each.y());
+          op.with(each.pool);
           put_behind(op, behind, each.w[0]);
           const MadeCall made(maker, op);
           for (const auto& device : devices) {
-            if (!is_pool && !device->supports(made.call()).yes) {
-              continue;  // planes are cut into rows
-            }
             expect_taken(*device,
                          made,
                          fmt::format("{} of {}, {}, epilogue {}, {}",
