@@ -2,6 +2,8 @@
 #include "cpu_levels.hpp"
 #include "made_input.hpp"
 
+#include <hearth/backends/reference/reference_backend.hpp>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -264,6 +266,115 @@ TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
       }
     }
   }
+}
+
+// Leading axes, a bias, and a right side that lies along its columns.
+TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
+  const auto devices = devices_here();
+  const Layout turned({96, 40}, Strides{1, 96});
+  for (const Shape& rows : {Shape{2, 3, 5, 96}, Shape{1, 200, 2, 96}, Shape{3, 1, 1, 96}}) {
+    for (const MakerKind kind : {MakerKind::silu, MakerKind::norm}) {
+      for (const bool is_turned : {false, true}) {
+        const auto maker = maker_of(kind, DType::f32, rows);
+        OwnedCall op(OpKind::matmul,
+                     {{DType::f32, rows}, {DType::f32, {96, 40}}, {DType::f32, {40}}},
+                     DType::f32,
+                     {rows[0], rows[1], rows[2], 40});
+        if (is_turned) {
+          op.with_layout(1, turned);
+        }
+        const MadeCall made(*maker, op);
+        for (const auto& device : devices) {
+          expect_taken(*device, made, rows.to_string());
+        }
+      }
+    }
+  }
+}
+
+// What follows from an element's place, cut anywhere.
+TEST(CpuPrologue, AMakerMayKnowPlaces) {
+  const auto devices = devices_here();
+  KernelBuilder builder({0});
+  const KernelValue x = builder.input(DType::f32, along({0}));
+  const KernelValue place = builder.convert(builder.position(), DType::f32);
+  builder.output(x * sin(place));
+  const Expression expression = expression_of(builder.take());
+  for (const std::int64_t rows : {3, 70, 300}) {
+    OwnedCall maker(OpKind::expression, {{DType::f32, {rows, 90}}}, DType::f32, {rows, 90});
+    maker.with(ExpressionAttributes{}).with(expression);
+    OwnedCall op(OpKind::matmul,
+                 {{DType::f32, {rows, 90}}, {DType::f32, {90, 33}}},
+                 DType::f32,
+                 {rows, 33});
+    const MadeCall made(maker, op);
+    for (const auto& device : devices) {
+      expect_taken(*device, made, fmt::format("{} rows", rows));
+    }
+  }
+}
+
+TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
+  cpu::CpuBackend device(serial_device());
+  const auto maker = maker_of(MakerKind::silu, DType::f32, {4, 8});
+  const auto expect_refused = [&](const OwnedCall& made_by, const OwnedCall& op) {
+    const Support support = device.supports(MadeCall(made_by, op).call());
+    EXPECT_FALSE(support.yes);
+    EXPECT_FALSE(support.reason.empty());
+  };
+
+  OwnedCall batches(OpKind::matmul,
+                    {{DType::f32, {1, 4, 8}}, {DType::f32, {3, 8, 5}}},
+                    DType::f32,
+                    {3, 4, 5});
+  expect_refused(*maker, batches);
+
+  OwnedCall product(
+      OpKind::matmul, {{DType::f32, {8, 4}}, {DType::f32, {4, 5}}}, DType::f32, {8, 5});
+  expect_refused(*maker_of(MakerKind::norm, DType::f32, {4, 8}), product);  // other rows
+
+  const Layout turned({8, 4}, Strides{1, 8});
+  const auto columns = maker_of(MakerKind::silu, DType::f32, {8, 4});
+  columns->with_layout(0, turned);
+  expect_refused(*columns, product);
+
+  OwnedCall fails(OpKind::expression, {{DType::f32, {8, 4}}, {DType::i32, {8, 4}}}, DType::f32, {8, 4});
+  KernelBuilder builder({0});
+  const KernelValue x = builder.input(DType::f32, along({0}));
+  const KernelValue i = builder.input(DType::i32, along({0}));
+  builder.output(x + builder.convert(i / i, DType::f32));
+  fails.with(ExpressionAttributes{}).with(expression_of(builder.take()));
+  expect_refused(fails, product);
+
+  OwnedCall sum(OpKind::add, {{DType::f32, {4, 8}}, {DType::f32, {4, 8}}}, DType::f32, {4, 8});
+  expect_refused(*maker, sum);
+
+  OwnedCall convolution(OpKind::conv2d,
+                        {{DType::f32, {1, 8, 90, 90}}, {DType::f32, {8, 8, 3, 3}}},
+                        DType::f32,
+                        {1, 8, 88, 88});
+  convolution.with(ConvAttributes{});
+  OwnedCall overlaps(OpKind::max_pool2d, {{DType::f32, {1, 8, 88, 88}}}, DType::f32, {1, 8, 86, 86});
+  overlaps.with(PoolAttributes{.kernel = {3, 3}, .stride = {1, 1}});
+  expect_refused(convolution, overlaps);  // planes are too large for windows that share rows
+}
+
+TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
+  reference::ReferenceBackend oracle;
+  const auto maker = maker_of(MakerKind::norm, DType::f16, {6, 8});
+  OwnedCall op(OpKind::matmul, {{DType::f16, {6, 8}}, {DType::f16, {8, 5}}}, DType::f16, {6, 5});
+  op.with_relu({5});
+  EXPECT_TRUE(oracle.may_take_prologue(OpKind::matmul, 0, OpKind::expression));
+  expect_taken(oracle, MadeCall(*maker, op), "norm and product");
+
+  OwnedCall convolution(OpKind::conv2d,
+                        {{DType::f32, {2, 3, 8, 8}}, {DType::f32, {4, 3, 3, 3}}},
+                        DType::f32,
+                        {2, 4, 6, 6});
+  convolution.with(ConvAttributes{}).with_plain_relu();
+  OwnedCall pool(OpKind::max_pool2d, {{DType::f32, {2, 4, 6, 6}}}, DType::f32, {2, 4, 3, 3});
+  pool.with(PoolAttributes{});
+  expect_taken(oracle, MadeCall(convolution, pool), "convolution and pool");
 }
 
 }  // namespace
