@@ -151,8 +151,8 @@ PlaneCut plane_cut(const KernelCall& call) noexcept {
   const Shape& y = call.outputs[0].shape();
   const std::int64_t size = call.inputs[0].dtype == DType::f64 ? 8 : 4;
   return {.planes = y[0] * attributes.groups,
-          .input_bytes = w[1] * (x[2] + 2 * attributes.padding[0]) *
-                         (x[3] + 2 * attributes.padding[1]) * size,
+          .input_bytes =
+              w[1] * (x[2] + 2 * attributes.padding[0]) * (x[3] + 2 * attributes.padding[1]) * size,
           .result_bytes = y[1] / attributes.groups * y[2] * y[3] * size,
           .flops = 2.0 * static_cast<double>(w[1] * w[2] * w[3]) *
                    static_cast<double>(call.outputs[0].element_count())};

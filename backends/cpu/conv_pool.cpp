@@ -60,8 +60,7 @@ class ConvPool {
     const std::int64_t size = size_bytes(dtype_);
     Room room;
     room.windows_at = is_direct() ? 0 : whole_lines(planes * rows * sizes_.width * size);
-    room.stored_at =
-        room.windows_at + whole_lines(windows * static_cast<std::int64_t>(sizeof(T)));
+    room.stored_at = room.windows_at + whole_lines(windows * static_cast<std::int64_t>(sizeof(T)));
     room.bytes = room.stored_at + (is_direct() ? 0 : whole_lines(windows * size));
     return room;
   }
@@ -70,8 +69,9 @@ class ConvPool {
   }
   // Rows of windows that begin in so many rows, from a multiple of the unit on, or in all.
   [[nodiscard]] std::int64_t windows_in(std::int64_t rows) const {
-    return rows == sizes_.height ? sizes_.rows
-                                 : std::min(sizes_.rows, (rows + pool_.stride[0] - 1) / pool_.stride[0]);
+    return rows == sizes_.height
+               ? sizes_.rows
+               : std::min(sizes_.rows, (rows + pool_.stride[0] - 1) / pool_.stride[0]);
   }
 
   static void take(const void* context, const PlaneSink::Block& block, std::byte* memory) {

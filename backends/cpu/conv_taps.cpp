@@ -141,8 +141,7 @@ class Convolution {
     block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
     block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
     if (const std::int64_t unit = conv_.sink.row_unit; conv_.sink.take != nullptr) {
-      block_rows_ =
-          unit == 0 ? conv_.rows : std::min(conv_.rows, parts(block_rows_, unit) * unit);
+      block_rows_ = unit == 0 ? conv_.rows : std::min(conv_.rows, parts(block_rows_, unit) * unit);
       block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
     }
     row_blocks_ = parts(conv_.rows, block_rows_);
@@ -172,8 +171,8 @@ class Convolution {
         results_at_ + (writes_directly() ? 0 : whole_lines(pixels * conv_.outputs * kElementBytes));
     part_bytes_ = sink_at_;
     if (conv_.sink.take != nullptr) {
-      part_bytes_ += whole_lines(
-          conv_.sink.memory_bytes(conv_.sink.context, conv_.outputs, block_rows_));
+      part_bytes_ +=
+          whole_lines(conv_.sink.memory_bytes(conv_.sink.context, conv_.outputs, block_rows_));
     }
   }
 
@@ -465,7 +464,8 @@ bool PlaneCut::is_whole(int cores) const noexcept {
   const std::int64_t needed = flops < kSharedFlops ? 1
                               : wanted <= 1        ? cores
                                                    : std::min<std::int64_t>(wanted, 2 * cores);
-  return (cores == 1 || planes >= needed) && input_bytes <= kPlaneBytes && result_bytes <= kResultBytes;
+  return (cores == 1 || planes >= needed) && input_bytes <= kPlaneBytes &&
+         result_bytes <= kResultBytes;
 }
 
 Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context) {

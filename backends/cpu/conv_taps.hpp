@@ -33,8 +33,9 @@ struct PlaneSink {
   const void* context = nullptr;
   std::int64_t row_unit = 0;  ///< Blocks begin at multiples of so many rows; 0: of whole planes.
   /// Of the memory that a thread needs to take a block of so many rows of so many planes.
-  std::int64_t (*memory_bytes)(const void* context, std::int64_t planes, std::int64_t rows) =
-      nullptr;
+  std::int64_t (*memory_bytes)(const void* context,
+                               std::int64_t planes,
+                               std::int64_t rows) = nullptr;
 };
 
 /// One input position of a window, relative to (row · row_stride, column · column_stride), and

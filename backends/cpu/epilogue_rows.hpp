@@ -30,9 +30,9 @@ class EpilogueRows {
   EpilogueRows& operator=(const EpilogueRows&) = delete;
   ~EpilogueRows() = default;
 
-  /// The epilogue of a call that supports_epilogue(), if it has one; the call outlives this. Results
-  /// without bytes, as those of a call that makes an input, go where run() says.
-  /// Errors: those of the program.
+  /// The epilogue of a call that supports_epilogue(), if it has one; the call outlives this.
+  /// Results without bytes, as those of a call that makes an input, go where run() says. Errors:
+  /// those of the program.
   [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context);
   [[nodiscard]] bool is_there() const noexcept { return tiles_.has_value(); }
   /// Elements worth a fork. Requires is_there().

@@ -105,7 +105,8 @@ class Piece {
   // Tasks of whole rows. More of them than keep the cores busy would only read b more often.
   void run_rows(Arena* arena) {
     const std::int64_t cores = arena == nullptr ? 1 : arena->core_count();
-    const std::int64_t tasks = cores == 1 ? 1 : std::min(plan_.down, cores * GemmPlan::kTasksPerCore);
+    const std::int64_t tasks =
+        cores == 1 ? 1 : std::min(plan_.down, cores * GemmPlan::kTasksPerCore);
     for_ranges(arena, tasks, 1, [&](std::int64_t task, std::int64_t /*end*/) {
       T* const chunk = a_ + task * plan_.chunk_elements();
       const Span rows{task * plan_.row_panels / tasks, (task + 1) * plan_.row_panels / tasks};
@@ -170,8 +171,7 @@ class Piece {
     return {row, std::min(row + plan_.chunk_panels, rows.last)};
   }
 
-  void multiply_chunk(
-      const Left& left, T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
+  void multiply_chunk(const Left& left, T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
     if (!plan_.reads_a) {
       pack_a(left, rows, k, chunk);
     }
@@ -495,13 +495,12 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
       for (const std::int64_t k : sides(gemm.k)) {
         for (const bool has_sink : {false, gemm.sink.done != nullptr}) {  // the last depth has
           const GemmPlan plan(m, n, k, has_sink, gemm, kernels);
-          bytes = std::max(
-              bytes,
-              whole_lines(plan.a_elements(k) * kElementBytes) +
-                  whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes) +
-                  (gemm.rows.is_there()
-                       ? PartMemory::bytes(gemm.rows.threads, made_bytes(plan, gemm, k))
-                       : 0));
+          bytes = std::max(bytes,
+                           whole_lines(plan.a_elements(k) * kElementBytes) +
+                               whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes) +
+                               (gemm.rows.is_there() ? PartMemory::bytes(gemm.rows.threads,
+                                                                         made_bytes(plan, gemm, k))
+                                                     : 0));
         }
       }
     }

@@ -66,11 +66,8 @@ struct BlockSink {
 /// each row once, on any thread.
 struct MadeRows {
   /// Rows [begin, end), one behind the other from `to` on.
-  using Make = void (*)(const void* context,
-                        std::byte* memory,
-                        std::byte* to,
-                        std::int64_t begin,
-                        std::int64_t end);
+  using Make = void (*)(
+      const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end);
   Make make = nullptr;  ///< nullptr: they lie in memory.
   const void* context = nullptr;
   std::int64_t memory_bytes = 0;  ///< That each thread needs for it.
@@ -116,7 +113,8 @@ template <class T>
 [[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
                                               const TileKernels<T>& kernels) noexcept;
 
-/// Runs the product, whose rows may be made if comes_to_rows_once(); arena == nullptr: on this thread alone, which keeps no packed operand.
+/// Runs the product, whose rows may be made if comes_to_rows_once(); arena == nullptr: on this
+/// thread alone, which keeps no packed operand.
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
 

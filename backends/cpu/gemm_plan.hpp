@@ -24,8 +24,8 @@ struct GemmPlan {
   std::int64_t block_depth = 0;
   std::int64_t down = 1;
   std::int64_t across = 1;
-  bool packs_in_task = false;     ///< b
-  bool reads_a = false;           ///< Where it lies.
+  bool packs_in_task = false;  ///< b
+  bool reads_a = false;        ///< Where it lies.
   bool reads_b = false;
   std::int64_t chunk_panels = 0;  ///< Of a, that a task packs together; 0: all are packed before.
   bool finishes_chunks = false;   ///< One after the other, or else one block of depth.
@@ -64,8 +64,7 @@ struct GemmPlan {
       if (is_made) {  // a row goes through the whole depth at once, though all of b is read for it
         makes_chunks = finishes_chunks = true;
         const std::int64_t most = kMadeBytes / (panel_rows * k * size_bytes(a.dtype));
-        chunk_panels =
-            even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
+        chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
       }
     } else {
       const double ratio = static_cast<double>(n) / static_cast<double>(m);
@@ -114,7 +113,7 @@ struct GemmPlan {
   // rows are what it runs on at once, or with rows that another call makes, whole as well.
   static constexpr std::int64_t kFewColumns = 512;
   static constexpr std::int64_t kFewColumnsOfMore = 1024;  // with an epilogue or a maker of rows
-  static constexpr std::int64_t kChunkBytes = 96 << 10;         // of packed rows
+  static constexpr std::int64_t kChunkBytes = 96 << 10;    // of packed rows
   static constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
   static constexpr std::int64_t kMadeBytes = 128 << 10;         // of rows that another call makes
   static constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk

@@ -157,11 +157,8 @@ class RowMaker {
   }
 
  private:
-  static void make(const void* context,
-                   std::byte* memory,
-                   std::byte* to,
-                   std::int64_t begin,
-                   std::int64_t end) {
+  static void make(
+      const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) {
     const auto* const self = static_cast<const RowMaker*>(context);
     PrologueRows::Part(self->maker_, memory)
         .make(to, begin * self->row_elements_, end * self->row_elements_);

@@ -49,8 +49,8 @@ class Product {
       swapped_ = true;
       swap();
     }
-    makes_whole_ = product.rows.is_there() && (form_ != Form::packed || swapped_ ||
-                                               !comes_to_rows_once(n_, product.k));
+    makes_whole_ = product.rows.is_there() &&
+                   (form_ != Form::packed || swapped_ || !comes_to_rows_once(n_, product.k));
     lay_out();
   }
 

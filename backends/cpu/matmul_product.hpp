@@ -32,8 +32,8 @@ struct MatmulProduct {
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                                 const KernelContext& context) noexcept;
 
-/// Requires m, n > 0; with rows that are made, an arena. arena: that of the context, or nullptr to stay on this thread, which may then
-/// be any.
+/// Requires m, n > 0; with rows that are made, an arena. arena: that of the context, or nullptr to
+/// stay on this thread, which may then be any.
 void run_matmul(const MatmulProduct& product,
                 const KernelContext& context,
                 std::byte* scratch,

@@ -26,7 +26,10 @@ constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
 // The first position outside the plane, or kNoPosition.
 template <class T>
-std::int64_t spread_max(const PoolSizes& sizes, const T* grad, const std::int32_t* positions, T* dx) {
+std::int64_t spread_max(const PoolSizes& sizes,
+                        const T* grad,
+                        const std::int32_t* positions,
+                        T* dx) {
   std::fill_n(dx, sizes.plane(), T{});
   for (std::int64_t i = 0; i < sizes.window_count(); ++i) {
     const std::int64_t place = positions[i];
@@ -209,8 +212,7 @@ class Pooling {
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
     const bool forward = is_forward();
     const TensorView& input = call_.inputs[0];
-    const T* from =
-        read(source.view, plane - source.first, forward ? plane_values : window_values);
+    const T* from = read(source.view, plane - source.first, forward ? plane_values : window_values);
     const bool direct = input.dtype == dtype_of<T>;
     T* const to =
         direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
@@ -371,8 +373,7 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   }
   return call.op.record().output_count == 1
              ? PrologueRows::supports(*call.prologue, 0, context)
-             : Support{.yes = false,
-                       .reason = "a pool with positions reads its input from memory"};
+             : Support{.yes = false, .reason = "a pool with positions reads its input from memory"};
 }
 
 constexpr KernelRow kRows[] = {

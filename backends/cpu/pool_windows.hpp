@@ -1,5 +1,5 @@
-// Windows of pooling over one plane in the type of the sum: which rows and columns they cover, their
-// maxima and means. Private to backends/cpu. Pure functions. Threads: any.
+// Windows of pooling over one plane in the type of the sum: which rows and columns they cover,
+// their maxima and means. Private to backends/cpu. Pure functions. Threads: any.
 #pragma once
 
 #include "pool_loops.hpp"

@@ -142,10 +142,7 @@ std::int64_t RowCall::part_bytes() const noexcept {
   return tiles * whole_cache_lines(at_once_ * length_ * program_.element_bytes);
 }
 
-void RowCall::run_to(std::byte* to,
-                     std::byte* memory,
-                     std::int64_t begin,
-                     std::int64_t end) const {
+void RowCall::run_to(std::byte* to, std::byte* memory, std::int64_t begin, std::int64_t end) const {
   const Goal goal{to, begin};
   TileRun run(
       program_, isa_, memory, whole_cache_lines(at_once_ * length_ * program_.element_bytes));

@@ -41,11 +41,8 @@ class TileCall {
   void run_piece(TileRun& run, const std::byte* made, std::int64_t begin, std::int64_t end);
   /// The same, with those of output 0 from `to` on, which may be `made`. Requires a call that stays
   /// near, of one output.
-  void run_piece(TileRun& run,
-                 const std::byte* made,
-                 std::byte* to,
-                 std::int64_t begin,
-                 std::int64_t end);
+  void run_piece(
+      TileRun& run, const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end);
   /// Makes the elements [begin, end) of output 0 in row-major order, from `to` on. Requires a call
   /// that stays near, of one output.
   void make_piece(TileRun& run, std::byte* to, std::int64_t begin, std::int64_t end);
@@ -110,8 +107,8 @@ class TileCall {
   Order order_ = Order::flat;
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
-  std::int64_t first_ = 0;  ///< The place of the element at base_[0], of a piece.
-  std::byte* result_ = nullptr;     ///< Of output 0, where a piece of it goes elsewhere,
+  std::int64_t first_ = 0;         ///< The place of the element at base_[0], of a piece.
+  std::byte* result_ = nullptr;    ///< Of output 0, where a piece of it goes elsewhere,
   std::int64_t first_result_ = 0;  ///< and the place of the element there.
   std::array<bool, TileProgram::kMostOutputs> is_fresh_{};          ///< No input lies there.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.

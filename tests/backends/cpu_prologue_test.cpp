@@ -24,8 +24,8 @@ std::vector<std::unique_ptr<cpu::CpuBackend>> devices_here() {
     devices.push_back(std::make_unique<cpu::CpuBackend>(serial_device(level)));
   }
   const std::vector<int> cores = available_cores();
-  devices.push_back(std::make_unique<cpu::CpuBackend>(
-      cpu::CpuOptions{.cores = {cores.front(), cores.back()}}));
+  devices.push_back(
+      std::make_unique<cpu::CpuBackend>(cpu::CpuOptions{.cores = {cores.front(), cores.back()}}));
   return devices;
 }
 
@@ -304,10 +304,8 @@ TEST(CpuPrologue, AMakerMayKnowPlaces) {
   for (const std::int64_t rows : {3, 70, 300}) {
     OwnedCall maker(OpKind::expression, {{DType::f32, {rows, 90}}}, DType::f32, {rows, 90});
     maker.with(ExpressionAttributes{}).with(expression);
-    OwnedCall op(OpKind::matmul,
-                 {{DType::f32, {rows, 90}}, {DType::f32, {90, 33}}},
-                 DType::f32,
-                 {rows, 33});
+    OwnedCall op(
+        OpKind::matmul, {{DType::f32, {rows, 90}}, {DType::f32, {90, 33}}}, DType::f32, {rows, 33});
     const MadeCall made(maker, op);
     for (const auto& device : devices) {
       expect_taken(*device, made, fmt::format("{} rows", rows));
@@ -318,18 +316,15 @@ TEST(CpuPrologue, AMakerMayKnowPlaces) {
 TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
   cpu::CpuBackend device(serial_device());
   const auto maker = maker_of(MakerKind::silu, DType::f32, {4, 8});
-  const auto expect_refused = [&](const OwnedCall& made_by,
-                                  const OwnedCall& op,
-                                  const std::string& reason) {
-    const Support support = device.supports(MadeCall(made_by, op).call());
-    EXPECT_FALSE(support.yes);
-    EXPECT_THAT(support.reason, ::testing::HasSubstr(reason));
-  };
+  const auto expect_refused =
+      [&](const OwnedCall& made_by, const OwnedCall& op, const std::string& reason) {
+        const Support support = device.supports(MadeCall(made_by, op).call());
+        EXPECT_FALSE(support.yes);
+        EXPECT_THAT(support.reason, ::testing::HasSubstr(reason));
+      };
 
-  OwnedCall batches(OpKind::matmul,
-                    {{DType::f32, {1, 4, 8}}, {DType::f32, {3, 8, 5}}},
-                    DType::f32,
-                    {3, 4, 5});
+  OwnedCall batches(
+      OpKind::matmul, {{DType::f32, {1, 4, 8}}, {DType::f32, {3, 8, 5}}}, DType::f32, {3, 4, 5});
   expect_refused(*maker, batches, "several products");
 
   OwnedCall product(
@@ -341,7 +336,8 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
   columns->with_layout(0, turned);
   expect_refused(*columns, product, "along its columns");
 
-  OwnedCall fails(OpKind::expression, {{DType::f32, {8, 4}}, {DType::i32, {8, 4}}}, DType::f32, {8, 4});
+  OwnedCall fails(
+      OpKind::expression, {{DType::f32, {8, 4}}, {DType::i32, {8, 4}}}, DType::f32, {8, 4});
   KernelBuilder builder({0});
   const KernelValue x = builder.input(DType::f32, along({0}));
   const KernelValue i = builder.input(DType::i32, along({0}));
@@ -357,7 +353,8 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
                         DType::f32,
                         {1, 8, 88, 88});
   convolution.with(ConvAttributes{});
-  OwnedCall overlaps(OpKind::max_pool2d, {{DType::f32, {1, 8, 88, 88}}}, DType::f32, {1, 8, 86, 86});
+  OwnedCall overlaps(
+      OpKind::max_pool2d, {{DType::f32, {1, 8, 88, 88}}}, DType::f32, {1, 8, 86, 86});
   overlaps.with(PoolAttributes{.kernel = {3, 3}, .stride = {1, 1}});
   expect_refused(convolution, overlaps, "windows share rows");
 }

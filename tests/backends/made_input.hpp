@@ -25,7 +25,8 @@ namespace hearth::testing {
 }
 inline void clear(const SmallTensor& tensor) {
   const TensorView view = tensor.view();
-  std::memset(view.data, 0x5A, static_cast<std::size_t>(view.element_count() * size_bytes(view.dtype)));
+  std::memset(
+      view.data, 0x5A, static_cast<std::size_t>(view.element_count() * size_bytes(view.dtype)));
 }
 
 [[nodiscard]] inline Expression expression_of(KernelIR kernel) {
@@ -63,8 +64,7 @@ inline std::vector<AffineIndex> along(std::vector<int> axes) {
   const DType type = sum_type(dtype);
   const KernelValue x = builder.convert(builder.input(dtype, along({0, 1})), type);
   const KernelValue w = builder.convert(builder.input(dtype, along({0, 1})), type);
-  builder.output(
-      builder.convert(x / sqrt(builder.fold(FoldOp::mean, x * x) + 1e-5) * w, dtype));
+  builder.output(builder.convert(x / sqrt(builder.fold(FoldOp::mean, x * x) + 1e-5) * w, dtype));
   return expression_of(builder.take());
 }
 /// softmax of each row.
@@ -97,7 +97,10 @@ inline std::vector<AffineIndex> along(std::vector<int> axes) {
 /// A call with operands of its own, of one result, which may have an epilogue.
 class OwnedCall {
  public:
-  OwnedCall(OpKind kind, const std::vector<std::pair<DType, Shape>>& inputs, DType dtype, const Shape& result)
+  OwnedCall(OpKind kind,
+            const std::vector<std::pair<DType, Shape>>& inputs,
+            DType dtype,
+            const Shape& result)
       : result_(dtype, result) {
     for (const auto& [type, shape] : inputs) {
       inputs_.push_back(random_tensor(type, shape, static_cast<unsigned>(inputs_.size() + 11)));
@@ -105,8 +108,7 @@ class OwnedCall {
     for (const SmallTensor& each : inputs_) {
       views_.push_back(each.view());
     }
-    call_ = std::make_unique<SmallCall>(
-        kind, views_, std::vector<TensorView>{result_.view()});
+    call_ = std::make_unique<SmallCall>(kind, views_, std::vector<TensorView>{result_.view()});
   }
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
