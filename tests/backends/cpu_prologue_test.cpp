@@ -2,7 +2,11 @@
 #include "cpu_levels.hpp"
 #include "made_input.hpp"
 
+#include "backends/sim/stored_call.hpp"
+
 #include <hearth/backends/reference/reference_backend.hpp>
+#include <hearth/backends/sim/async_sim.hpp>
+#include <hearth/backends/sim/sim_backend.hpp>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -375,6 +379,23 @@ TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
   OwnedCall pool(OpKind::max_pool2d, {{DType::f32, {2, 4, 6, 6}}}, DType::f32, {2, 4, 3, 3});
   pool.with(PoolAttributes{});
   expect_taken(oracle, MadeCall(convolution, pool), "convolution and pool");
+}
+
+// Operands outside of the device's pages are what shadow memory finds, the maker's too.
+TEST(CpuPrologue, TheSimLooksAtWhatTheMakerReads) {
+  const auto maker = maker_of(MakerKind::norm, DType::f32, {6, 8});
+  OwnedCall op(OpKind::matmul, {{DType::f32, {6, 8}}, {DType::f32, {8, 5}}}, DType::f32, {6, 5});
+  const MadeCall made(*maker, op);
+  sim::SimBackend plain(sim::SimOptions{});
+  EXPECT_TRUE(plain.may_take_prologue(OpKind::matmul, 0, OpKind::expression));
+  expect_taken(plain, made, "norm and product");
+
+  const sim::Access access = sim::access_of(made.call());
+  EXPECT_EQ(access.reads.size(), 3U);  // the right side, x and w
+  EXPECT_EQ(access.writes.size(), 1U);
+
+  sim::AsyncSim later(sim::AsyncSimOptions{});
+  EXPECT_FALSE(later.supports(made.call()).yes);
 }
 
 }  // namespace
