@@ -136,16 +136,25 @@ class ConvPool {
     PoolSizes sizes = sizes_;
     sizes.height = block.rows;
     sizes.rows = rows;
-    std::int64_t planes = block.planes;
     const bool is_max = call_.op.kind() == OpKind::max_pool2d;
-    if (sizeof(T) == sizeof(float) && is_max && is_pairs(pool_) && sizes.height == 2 * rows &&
-        step == sizes.window_count()) {
-      sizes.rows *= planes;  // planes without a gap are one
-      planes = 1;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_max && is_pairs(pool_)) {
+        // Planes without a gap are one.
+        const bool is_one = sizes.height == 2 * rows && step == sizes.window_count();
+        const std::int64_t planes = is_one ? 1 : block.planes;
+        for (std::int64_t plane = 0; plane < planes; ++plane) {
+          loops_.max_pairs({.width = sizes.width, .columns = sizes.columns},
+                           is_one ? rows * block.planes : rows,
+                           x + plane * sizes.plane(),
+                           y + plane * step,
+                           nullptr);
+        }
+        return;
+      }
     }
-    for (std::int64_t plane = 0; plane < planes; ++plane) {
+    for (std::int64_t plane = 0; plane < block.planes; ++plane) {
       if (is_max) {
-        max_of_plane(loops_, sizes, pool_, x, y, nullptr);
+        max_windows(sizes, pool_, x, y, nullptr);
       } else {
         mean_windows(sizes, pool_, x, y);
       }
@@ -193,8 +202,8 @@ class ConvPool {
   PoolSizes sizes_;
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
-  EpilogueRows before_ = {};  ///< Of the convolution.
-  EpilogueRows behind_ = {};  ///< Of the pool.
+  EpilogueRows before_;  ///< Of the convolution.
+  EpilogueRows behind_;  ///< Of the pool.
 };
 
 }  // namespace

@@ -164,7 +164,7 @@ class RowMaker {
         .make(to, begin * self->row_elements_, end * self->row_elements_);
   }
 
-  PrologueRows maker_ = {};
+  PrologueRows maker_;
   std::int64_t row_elements_ = 0;
   std::int64_t threads_ = 1;
 };

@@ -219,14 +219,11 @@ class Pooling {
     std::int64_t bad = kNoPosition;
     switch (call_.op.kind()) {
       case OpKind::max_pool2d:
-        max_of_plane(loops_,
-                     sizes_,
-                     pool_,
-                     from,
-                     to,
-                     has_positions()
-                         ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
-                         : nullptr);
+        max_forward(from,
+                    to,
+                    has_positions()
+                        ? call_.outputs[1].as<std::int32_t>() + plane * sizes_.window_count()
+                        : nullptr);
         break;
       case OpKind::max_pool2d_backward:
         bad = max_backward(
@@ -268,6 +265,17 @@ class Pooling {
                        reinterpret_cast<T*>(to),
                        nullptr);
     }
+  }
+
+  void max_forward(const T* x, T* y, std::int32_t* positions) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_pairs(pool_)) {
+        const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
+        loops_.max_pairs(first, sizes_.rows, x, y, positions);
+        return;
+      }
+    }
+    max_windows(sizes_, pool_, x, y, positions);
   }
 
   std::int64_t max_backward(const T* grad, const std::int32_t* positions, T* dx) const {
@@ -340,8 +348,8 @@ class Pooling {
   PoolAttributes pool_;
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
-  EpilogueRows epilogue_ = {};
-  PrologueRows maker_ = {};
+  EpilogueRows epilogue_;
+  PrologueRows maker_;
   PoolSizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // that take part in work which is too short for others

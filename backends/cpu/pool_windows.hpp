@@ -2,8 +2,6 @@
 // their maxima and means. Private to backends/cpu. Pure functions. Threads: any.
 #pragma once
 
-#include "pool_loops.hpp"
-
 #include <hearth/backends/kernel.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
@@ -95,24 +93,6 @@ void mean_windows(const PoolSizes& sizes, const PoolAttributes& pool, const T* x
       *y++ = sum / window_size<T>(rows, columns, pool);
     }
   }
-}
-
-/// Maxima of all windows of a plane. `positions` may be null.
-template <class T>
-void max_of_plane(const PoolLoops& loops,
-                  const PoolSizes& sizes,
-                  const PoolAttributes& pool,
-                  const T* x,
-                  T* y,
-                  std::int32_t* positions) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (is_pairs(pool)) {
-      loops.max_pairs(
-          {.width = sizes.width, .columns = sizes.columns}, sizes.rows, x, y, positions);
-      return;
-    }
-  }
-  max_windows(sizes, pool, x, y, positions);
 }
 
 }  // namespace hearth::cpu

@@ -20,12 +20,14 @@ class ProgramCache {
  public:
   static constexpr std::size_t kMostPrograms = 512;
 
-  /// The program of a kernel, valid until the next call. `hash` is hash(kernel); kernels of one
-  /// hash that differ take turns.
-  /// Errors: those of make_tile_program().
+  /// The program of a kernel, valid for the next dozen of calls too. `hash` is hash(kernel);
+  /// kernels of one hash that differ take turns. Errors: those of make_tile_program().
   [[nodiscard]] Result<const TileProgram*> find(const KernelIR& kernel,
                                                 std::uint64_t hash,
-                                                IsaLevel isa);
+                                                IsaLevel isa) {
+    HEARTH_TRY(const Kept* const kept, find_kept(kernel, hash, isa));
+    return kept->program.get();
+  }
   /// The same for a kernel that does not change as long as it lives. Each record of an update asks
   /// for the one that was found last: it is known by its address and hash, as comparing kernels
   /// takes 1,500 instructions. By both: another one may come to lie where a dropped plan's was.
@@ -34,13 +36,14 @@ class ProgramCache {
                                                         IsaLevel isa) {
     for (const Lasting& each : lasting_) {
       if (each.kernel == &kernel && each.hash == hash) {
-        return each.program;
+        each.kept->last_use = ++use_count_;
+        return each.kept->program.get();
       }
     }
-    HEARTH_TRY(const TileProgram* const program, find(kernel, hash, isa));
-    lasting_[next_lasting_] = {&kernel, hash, program};
+    HEARTH_TRY(Kept* const kept, find_kept(kernel, hash, isa));
+    lasting_[next_lasting_] = {&kernel, hash, kept};
     next_lasting_ = (next_lasting_ + 1) % lasting_.size();
-    return program;
+    return kept->program.get();
   }
   [[nodiscard]] std::size_t size() const noexcept { return programs_.size(); }
 
@@ -49,6 +52,7 @@ class ProgramCache {
     std::unique_ptr<TileProgram> program;
     std::uint64_t last_use = 0;
   };
+  [[nodiscard]] Result<Kept*> find_kept(const KernelIR& kernel, std::uint64_t hash, IsaLevel isa);
   void make_room();
 
   std::map<std::uint64_t, Kept> programs_;
@@ -57,7 +61,7 @@ class ProgramCache {
   struct Lasting {
     const KernelIR* kernel = nullptr;
     std::uint64_t hash = 0;
-    const TileProgram* program = nullptr;
+    Kept* kept = nullptr;
   };
   std::array<Lasting, 4> lasting_{};
   std::size_t next_lasting_ = 0;

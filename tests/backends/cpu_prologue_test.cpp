@@ -1,4 +1,5 @@
 // Kernels that take an input from another call as that is made: every bit is that of the two calls.
+#include "cpu_contraction.hpp"
 #include "cpu_levels.hpp"
 #include "made_input.hpp"
 
@@ -12,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +22,15 @@ namespace hearth::testing {
 namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
+
+void expect_taken(Backend& device, const MadeCall& made, const std::string& what) {
+  const Support support = device.supports(made.call());
+  ASSERT_TRUE(support.yes) << what << ": " << support.reason;
+  const std::vector<std::byte> expected = made.singly(device);
+  const std::vector<std::byte> result = made.as_one(device);
+  const auto apart = std::ranges::mismatch(result, expected).in1 - result.begin();
+  ASSERT_TRUE(result == expected) << what << ": byte " << apart << " of " << result.size();
+}
 
 /// Serial devices of every level, then one of two cores.
 std::vector<std::unique_ptr<cpu::CpuBackend>> devices_here() {

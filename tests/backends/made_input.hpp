@@ -1,19 +1,17 @@
-// Calls whose input 0 another call makes, for tests: run as two calls, through memory, and as one,
-// to compare every byte. Values, any thread.
+// Calls whose input 0 another call makes: to be run as two calls, through memory, and as one.
+// Values, any thread.
 #pragma once
 
-#include "cpu_contraction.hpp"
+#include "small_call.hpp"
+
+#include "tests/support/run_call.hpp"
 
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -222,14 +220,5 @@ class MadeCall {
   std::vector<TensorView> joined_inputs_ = {};
   Prologue prologue_ = {};
 };
-
-inline void expect_taken(Backend& device, const MadeCall& made, const std::string& what) {
-  const Support support = device.supports(made.call());
-  ASSERT_TRUE(support.yes) << what << ": " << support.reason;
-  const std::vector<std::byte> expected = made.singly(device);
-  const std::vector<std::byte> result = made.as_one(device);
-  const auto apart = std::ranges::mismatch(result, expected).in1 - result.begin();
-  ASSERT_TRUE(result == expected) << what << ": byte " << apart << " of " << result.size();
-}
 
 }  // namespace hearth::testing
