@@ -132,6 +132,7 @@ class Piece {
       if (now.last < rows.last) {
         const Span next = chunk_at(rows, now.last);
         add_a(next, 0, gemm_.k, ahead);
+        add_origins(next, ahead);
         add_result(next, ahead);
       }
       ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
@@ -198,6 +199,19 @@ class Piece {
                  .step = a.column_step * size,
                  .count = depth,
                  .size_bytes = rows_in(rows) * size});
+    }
+  }
+  // What rows are made of, where that is more than what becomes of them: with results that are
+  // longer, the asking costs as much as it saves (bench BM_Prologue_Product).
+  void add_origins(Span rows, Ahead& ahead) const {
+    if (gemm_.k <= gemm_.n) {
+      return;
+    }
+    const std::int64_t row = gemm_.rows.first + rows.first * plan_.panel_rows;
+    for (const RowOrigin& each : gemm_.rows.origins) {
+      ahead.add({.first = each.data + row * each.row_bytes,
+                 .count = 1,
+                 .size_bytes = rows_in(rows) * each.row_bytes});
     }
   }
   // The rows of a block of b that is packed next.

@@ -62,6 +62,12 @@ struct BlockSink {
   }
 };
 
+/// Memory that rows are made of, so many bytes of it for each, one row's behind the other's.
+struct RowOrigin {
+  const std::byte* data = nullptr;
+  std::int64_t row_bytes = 0;
+};
+
 /// Who makes rows of a product's left side as they are needed, in place of memory where they lie:
 /// each row once, on any thread.
 struct MadeRows {
@@ -74,6 +80,7 @@ struct MadeRows {
   std::int64_t threads = 1;       ///< At most so many run at a time.
   std::int64_t grain = 1;         ///< Rows worth a fork.
   std::int64_t first = 0;
+  std::span<const RowOrigin> origins = {};  ///< To be asked for before rows are made.
 
   [[nodiscard]] bool is_there() const noexcept { return make != nullptr; }
   /// The same for a part of the product that begins at that row.

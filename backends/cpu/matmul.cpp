@@ -139,6 +139,12 @@ class RowMaker {
   [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context) {
     row_elements_ = last_size(call.inputs[0]);
     threads_ = context.arena.core_count();
+    const std::int64_t count = call.inputs[0].element_count();
+    for (const TensorView& each : call.prologue->call->inputs) {
+      if (each.layout->contiguous && each.element_count() == count) {
+        origins_[origin_count_++] = {each.data, row_elements_ * size_bytes(each.dtype)};
+      }
+    }
     return maker_.start(call.prologue, context);
   }
   [[nodiscard]] static std::int64_t last_size(const TensorView& view) {
@@ -153,7 +159,8 @@ class RowMaker {
             .memory_bytes = whole_lines(maker_.part_bytes()),
             .threads = threads_,
             .grain = std::max<std::int64_t>(
-                1, maker_.grain() / std::max<std::int64_t>(row_elements_, 1))};
+                1, maker_.grain() / std::max<std::int64_t>(row_elements_, 1)),
+            .origins = std::span(origins_).first(origin_count_)};
   }
 
  private:
@@ -167,6 +174,8 @@ class RowMaker {
   PrologueRows maker_;
   std::int64_t row_elements_ = 0;
   std::int64_t threads_ = 1;
+  std::size_t origin_count_ = 0;
+  std::array<RowOrigin, TileProgram::kMostInputs> origins_;  ///< So many are set.
 };
 
 Status matmul(const KernelCall& call, KernelContext& context) {
