@@ -22,6 +22,8 @@ constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kMaxParts = 64;
 // Worth sharing with a thread that is awake: about 2 µs.
 constexpr std::int64_t kSharedElements = 1 << 13;
+// An input that is worth making plane by plane: bench BM_Prologue_Pool.
+constexpr std::int64_t kMadeBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
 // The first position outside the plane, or kNoPosition.
@@ -169,6 +171,7 @@ class Pooling {
     for (made.first = begin; made.first < end; made.first += made_planes_) {
       const std::int64_t last = std::min(end, made.first + made_planes_);
       maker.make(made.view.data, made.first * sizes_.plane(), last * sizes_.plane());
+      maker_.ask_for(last * sizes_.plane(), std::min(end, last + made_planes_) * sizes_.plane());
       static_cast<void>(run_planes(made, made.first, last, own, to));
       to += (last - made.first) * result_bytes();
     }
@@ -374,14 +377,19 @@ Status pool(const KernelCall& call, KernelContext& context) {
                                             : Pooling<float>(call, context).run(context);
 }
 
-// A maker of rows would have to make its rows whole.
+// Elements are made plane by plane: no maker of rows, which would have to make its own whole. What
+// fits the caches lies there until the pool reads it, and loses by the cut.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.prologue->call->op.kind() == OpKind::conv2d) {
     return supports_conv_pool(call, context);
   }
-  return call.op.record().output_count == 1
-             ? PrologueRows::supports(*call.prologue, 0, context)
-             : Support{.yes = false, .reason = "a pool with positions reads its input from memory"};
+  if (call.op.record().output_count != 1) {
+    return {.yes = false, .reason = "a pool with positions reads its input from memory"};
+  }
+  if (call.inputs[0].element_count() * size_bytes(call.inputs[0].dtype) < kMadeBytes) {
+    return {.yes = false, .reason = "a pool's input that fits the caches is made before"};
+  }
+  return PrologueRows::supports(*call.prologue, 0, context);
 }
 
 constexpr KernelRow kRows[] = {

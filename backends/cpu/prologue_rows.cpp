@@ -66,6 +66,21 @@ Status PrologueRows::start(const Prologue* prologue, const KernelContext& contex
   return {};
 }
 
+void PrologueRows::ask_for(std::int64_t begin, std::int64_t end) const noexcept {
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t count = call_.outputs[0].element_count();
+  for (const TensorView& each : call_.inputs) {
+    if (!each.layout->contiguous || each.element_count() != count) {
+      continue;
+    }
+    const std::byte* const last = each.data + end * size_bytes(each.dtype);
+    for (const std::byte* line = each.data + begin * size_bytes(each.dtype); line < last;
+         line += kLine) {
+      __builtin_prefetch(line, 0, 2);
+    }
+  }
+}
+
 PrologueRows::Part::Part(const PrologueRows& of, std::byte* memory) : of_(of), memory_(memory) {
   if (of.tiles_.has_value()) {
     tiles_.emplace(*of.tiles_);

@@ -45,6 +45,9 @@ class PrologueRows {
     return rows_.has_value() ? rows_->part_bytes() : 0;
   }
 
+  /// Asks for the memory that elements [begin, end) are made of, as far as each has its own there.
+  void ask_for(std::int64_t begin, std::int64_t end) const noexcept;
+
   /// What one thread runs.
   class Part {
    public:

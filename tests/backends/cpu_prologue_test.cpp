@@ -23,13 +23,16 @@ namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
 
-void expect_taken(Backend& device, const MadeCall& made, const std::string& what) {
-  const Support support = device.supports(made.call());
-  ASSERT_TRUE(support.yes) << what << ": " << support.reason;
+void expect_same(Backend& device, const MadeCall& made, const std::string& what) {
   const std::vector<std::byte> expected = made.singly(device);
   const std::vector<std::byte> result = made.as_one(device);
   const auto apart = std::ranges::mismatch(result, expected).in1 - result.begin();
   ASSERT_TRUE(result == expected) << what << ": byte " << apart << " of " << result.size();
+}
+void expect_taken(Backend& device, const MadeCall& made, const std::string& what) {
+  const Support support = device.supports(made.call());
+  ASSERT_TRUE(support.yes) << what << ": " << support.reason;
+  expect_same(device, made, what);
 }
 
 /// Serial devices of every level, then one of two cores.
@@ -242,17 +245,36 @@ TEST(CpuPrologue, PoolsOfAMadeInputHaveTheBitsOfTwoCalls) {
           put_behind(op, behind, each.w[0]);
           const MadeCall made(maker, op);
           for (const auto& device : devices) {
-            expect_taken(*device,
-                         made,
-                         fmt::format("{} of {}, {}, epilogue {}, {}",
-                                     each.what,
-                                     name(dtype),
-                                     name(kind),
-                                     static_cast<int>(behind),
-                                     device->info().description));
+            expect_same(*device,
+                        made,
+                        fmt::format("{} of {}, {}, epilogue {}, {}",
+                                    each.what,
+                                    name(dtype),
+                                    name(kind),
+                                    static_cast<int>(behind),
+                                    device->info().description));
           }
         }
       }
+    }
+  }
+}
+
+TEST(CpuPrologue, PoolsMakeAnInputThatLeavesTheCaches) {
+  const auto devices = devices_here();
+  for (const std::int64_t pictures : {1, 20}) {
+    const Shape x{pictures, 4, 130, 128};
+    OwnedCall maker(OpKind::expression,
+                    {{DType::f32, x}, {DType::f32, {4, 1, 1}}, {DType::f32, {4, 1, 1}}},
+                    DType::f32,
+                    x);
+    maker.with(ExpressionAttributes{}).with(silu_expression(DType::f32));
+    OwnedCall op(OpKind::max_pool2d, {{DType::f32, x}}, DType::f32, {pictures, 4, 65, 64});
+    op.with(PoolAttributes{});
+    const MadeCall made(maker, op);
+    for (const auto& device : devices) {
+      EXPECT_EQ(device->supports(made.call()).yes, pictures == 20);
+      expect_same(*device, made, fmt::format("{} pictures", pictures));
     }
   }
 }
