@@ -145,7 +145,6 @@ void BM_Prologue_Pool(benchmark::State& state) {
 }
 BENCHMARK(BM_Prologue_Pool)
     ->ArgNames({"pictures", "side", "is_cold", "cores"})
-    ->ArgsProduct({{64}, {28}, {0, 1}, {1, 2}})
     ->ArgsProduct({{8}, {112}, {0, 1}, {1, 2}})
     ->UseRealTime();
 

@@ -23,7 +23,7 @@ constexpr std::int64_t kMaxParts = 64;
 // Worth sharing with a thread that is awake: about 2 µs.
 constexpr std::int64_t kSharedElements = 1 << 13;
 // An input that is worth making plane by plane: bench BM_Prologue_Pool.
-constexpr std::int64_t kMadeBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kMadeBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
 // The first position outside the plane, or kNoPosition.
