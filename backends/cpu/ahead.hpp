@@ -22,8 +22,10 @@ struct MemoryRows {
 
 class Ahead {
  public:
-  /// What two matrices, and the operands of an expression beside one, lie in.
-  static constexpr std::size_t kMostRows = 2 + TileProgram::kMostInputs + TileProgram::kMostOutputs;
+  /// What two matrices, the operands of an expression beside one, and what the other is made of,
+  /// lie in.
+  static constexpr std::size_t kMostRows =
+      2 + 2 * TileProgram::kMostInputs + TileProgram::kMostOutputs;
 
   void clear() noexcept { count_ = now_ = 0, row_ = line_ = lines_ = lines_a_call_ = 0; }
   void add(const MemoryRows& rows) noexcept;

@@ -1,3 +1,5 @@
+#include "conv.hpp"
+
 #include "conv_taps.hpp"
 #include "conv_weight.hpp"
 #include "epilogue.hpp"
@@ -51,56 +53,9 @@ Status with_epilogue(const KernelCall& call, KernelContext& context, const Work&
   return work(y, &blocks);
 }
 
-Status convolve(const KernelCall& call,
-                const TensorView& y,
-                const EpilogueBlocks* epilogue,
-                KernelContext& context) {
-  const auto attributes = call.op.attributes<ConvAttributes>();
-  const TensorView& w = call.inputs[1];
-  const Strides& steps = w.strides();
-  Taps taps;
-  for (std::int64_t ky = 0; ky < w.shape()[2]; ++ky) {
-    for (std::int64_t kx = 0; kx < w.shape()[3]; ++kx) {
-      taps.push({.row = ky * attributes.dilation[0] - attributes.padding[0],
-                 .column = kx * attributes.dilation[1] - attributes.padding[1],
-                 .weight_offset = ky * steps[2] + kx * steps[3]});
-    }
-  }
-  TapConvolution convolution;
-  convolution.x = call.inputs[0];
-  convolution.y = y;
-  convolution.epilogue = epilogue;
-  convolution.bias = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
-  convolution.w = w.data;
-  convolution.groups = attributes.groups;
-  convolution.inputs = w.shape()[1];
-  convolution.outputs = w.shape()[0] / attributes.groups;
-  convolution.group_step = convolution.outputs * steps[0];
-  convolution.output_step = steps[0];
-  convolution.input_step = steps[1];
-  convolution.taps = taps.all();
-  convolution.constant = w.constant;
-  convolution.form = {.kind = ConstantForm::Kind::conv_weights,
-                      .data = w.data,
-                      .numbers = {steps[0],
-                                  steps[1],
-                                  steps[2],
-                                  steps[3],
-                                  w.shape()[2],
-                                  w.shape()[3],
-                                  convolution.inputs,
-                                  convolution.outputs,
-                                  attributes.groups}};
-  convolution.rows = convolution.y.shape()[2];
-  convolution.columns = convolution.y.shape()[3];
-  convolution.row_stride = attributes.stride[0];
-  convolution.column_stride = attributes.stride[1];
-  return run_tap_convolution(convolution, context);
-}
-
 Status forward(const KernelCall& call, KernelContext& context) {
   return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
-    return convolve(call, y, epilogue, context);
+    return run_convolution(call, y, epilogue, {}, context);
   });
 }
 
@@ -188,6 +143,69 @@ constexpr KernelRow kRows[] = {
 };
 
 }  // namespace
+
+PlaneCut plane_cut(const KernelCall& call) noexcept {
+  const auto attributes = call.op.attributes<ConvAttributes>();
+  const Shape& x = call.inputs[0].shape();
+  const Shape& w = call.inputs[1].shape();
+  const Shape& y = call.outputs[0].shape();
+  const std::int64_t size = call.inputs[0].dtype == DType::f64 ? 8 : 4;
+  return {.planes = y[0] * attributes.groups,
+          .input_bytes =
+              w[1] * (x[2] + 2 * attributes.padding[0]) * (x[3] + 2 * attributes.padding[1]) * size,
+          .result_bytes = y[1] / attributes.groups * y[2] * y[3] * size,
+          .flops = 2.0 * static_cast<double>(w[1] * w[2] * w[3]) *
+                   static_cast<double>(call.outputs[0].element_count())};
+}
+
+Status run_convolution(const KernelCall& call,
+                       const TensorView& y,
+                       const EpilogueBlocks* epilogue,
+                       const PlaneSink& sink,
+                       KernelContext& context) {
+  const auto attributes = call.op.attributes<ConvAttributes>();
+  const TensorView& w = call.inputs[1];
+  const Strides& steps = w.strides();
+  Taps taps;
+  for (std::int64_t ky = 0; ky < w.shape()[2]; ++ky) {
+    for (std::int64_t kx = 0; kx < w.shape()[3]; ++kx) {
+      taps.push({.row = ky * attributes.dilation[0] - attributes.padding[0],
+                 .column = kx * attributes.dilation[1] - attributes.padding[1],
+                 .weight_offset = ky * steps[2] + kx * steps[3]});
+    }
+  }
+  TapConvolution convolution;
+  convolution.x = call.inputs[0];
+  convolution.y = y;
+  convolution.epilogue = epilogue;
+  convolution.sink = sink;
+  convolution.bias = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
+  convolution.w = w.data;
+  convolution.groups = attributes.groups;
+  convolution.inputs = w.shape()[1];
+  convolution.outputs = w.shape()[0] / attributes.groups;
+  convolution.group_step = convolution.outputs * steps[0];
+  convolution.output_step = steps[0];
+  convolution.input_step = steps[1];
+  convolution.taps = taps.all();
+  convolution.constant = w.constant;
+  convolution.form = {.kind = ConstantForm::Kind::conv_weights,
+                      .data = w.data,
+                      .numbers = {steps[0],
+                                  steps[1],
+                                  steps[2],
+                                  steps[3],
+                                  w.shape()[2],
+                                  w.shape()[3],
+                                  convolution.inputs,
+                                  convolution.outputs,
+                                  attributes.groups}};
+  convolution.rows = convolution.y.shape()[2];
+  convolution.columns = convolution.y.shape()[3];
+  convolution.row_stride = attributes.stride[0];
+  convolution.column_stride = attributes.stride[1];
+  return run_tap_convolution(convolution, context);
+}
 
 std::span<const KernelRow> conv_rows() noexcept {
   return kRows;

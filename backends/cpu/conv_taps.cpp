@@ -140,6 +140,10 @@ class Convolution {
         std::min(fit, is_whole ? conv_.rows : std::max<std::int64_t>(1, block_rows));
     block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
     block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
+    if (const std::int64_t unit = conv_.sink.row_unit; conv_.sink.take != nullptr) {
+      block_rows_ = unit == 0 ? conv_.rows : std::min(conv_.rows, parts(block_rows_, unit) * unit);
+      block_.rows = (block_rows_ - 1) * conv_.row_stride + tap_rows + 1;
+    }
     row_blocks_ = parts(conv_.rows, block_rows_);
     unit_count_ = planes * row_blocks_;
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
@@ -151,7 +155,7 @@ class Convolution {
   }
 
   // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread
-  // or narrowed.
+  // or narrowed | what their sink needs.
   void lay_out_scratch() {
     weights_at_ = whole_lines(depth_ * std::int64_t{sizeof(std::int64_t)});
     bias_at_ = weights_at_ + whole_lines(conv_.groups * panels_ * panel_ * depth_ * kElementBytes);
@@ -163,13 +167,18 @@ class Convolution {
     results_at_ =
         turned_at_ +
         (form_ == Form::pixels_by_channels ? whole_lines(pixels * panel_ * kElementBytes) : 0);
-    part_bytes_ =
+    sink_at_ =
         results_at_ + (writes_directly() ? 0 : whole_lines(pixels * conv_.outputs * kElementBytes));
+    part_bytes_ = sink_at_;
+    if (conv_.sink.take != nullptr) {
+      part_bytes_ +=
+          whole_lines(conv_.sink.memory_bytes(conv_.sink.context, conv_.outputs, block_rows_));
+    }
   }
 
   [[nodiscard]] bool writes_directly() const {
     return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1 &&
-           !finishes_elsewhere();
+           !finishes_elsewhere() && conv_.sink.take == nullptr;
   }
   // What was cut for the threads that are awake is many short rows to an epilogue, where it lies in
   // the result; in scratch memory it is one. Larger pictures lose more by the copy: bench
@@ -297,6 +306,16 @@ class Convolution {
         multiply_channels(unit, panel, planes, y, y_step);
       }
     }
+    if (conv_.sink.take != nullptr) {
+      conv_.sink.take(conv_.sink.context,
+                      {.made = reinterpret_cast<std::byte*>(y),
+                       .first_plane = first_channel,
+                       .planes = conv_.outputs,
+                       .first_row = unit.first_row,
+                       .rows = unit.rows},
+                      own + sink_at_);
+      return;
+    }
     if (finishes_elsewhere()) {
       conv_.epilogue->run_in_place(reinterpret_cast<std::byte*>(y),
                                    conv_.outputs * unit.rows * conv_.columns);
@@ -423,6 +442,7 @@ class Convolution {
   std::int64_t shared_bytes_ = 0;
   std::int64_t turned_at_ = 0;
   std::int64_t results_at_ = 0;
+  std::int64_t sink_at_ = 0;
   std::int64_t part_bytes_ = 0;
   std::int64_t* offsets_ = nullptr;
   const T* weights_ = nullptr;
@@ -438,6 +458,15 @@ Status run(const TapConvolution& convolution, KernelContext& context) {
 }
 
 }  // namespace
+
+bool PlaneCut::is_whole(int cores) const noexcept {
+  const auto wanted = static_cast<std::int64_t>(flops / kPartFlops);
+  const std::int64_t needed = flops < kSharedFlops ? 1
+                              : wanted <= 1        ? cores
+                                                   : std::min<std::int64_t>(wanted, 2 * cores);
+  return (cores == 1 || planes >= needed) && input_bytes <= kPlaneBytes &&
+         result_bytes <= kResultBytes;
+}
 
 Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context) {
   if (convolution.y.element_count() == 0 || convolution.rows == 0 || convolution.columns == 0) {

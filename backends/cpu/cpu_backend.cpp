@@ -110,6 +110,11 @@ Support CpuBackend::supports(const KernelCall& call) const {
             .reason = fmt::format(
                 "{}: {} is not one of {}", op.name, hearth::name(dtype), describe(op.dtypes))};
   }
+  if (call.prologue != nullptr) {
+    if (Support support = supports_prologue(call); !support.yes) {
+      return support;
+    }
+  }
   if (kind == OpKind::expression) {
     return supports_expression_call(call, machine_->context);
   }
@@ -121,6 +126,27 @@ Support CpuBackend::supports(const KernelCall& call) const {
   return row.supports == nullptr ? Support{} : row.supports(call);
 }
 
+Support CpuBackend::supports_prologue(const KernelCall& call) const {
+  const KernelCall& maker = *call.prologue->call;
+  const TensorView& input = call.inputs[static_cast<std::size_t>(call.prologue->input)];
+  if (!may_take_prologue(call.op.kind(), call.prologue->input, maker.op.kind()) ||
+      maker.prologue != nullptr || maker.outputs.size() != 1) {
+    return {.yes = false,
+            .reason = fmt::format("{} does not take input {} of a call of {} as that is made",
+                                  hearth::name(call.op.kind()),
+                                  call.prologue->input,
+                                  hearth::name(maker.op.kind()))};
+  }
+  if (maker.outputs[0].dtype != input.dtype || !input.layout->contiguous ||
+      maker.outputs[0].element_count() != input.element_count()) {
+    return {.yes = false, .reason = "an input that is made is all of what its maker gives"};
+  }
+  if (Support support = supports(maker); !support.yes) {
+    return support;
+  }
+  return machine_->row(call.op.kind()).supports_prologue(call, machine_->context);
+}
+
 bool CpuBackend::may_alias(OpKind kind, int input_index) const noexcept {
   return (machine_->row(kind).may_alias_mask >> static_cast<unsigned>(input_index) & 1U) != 0;
 }
@@ -129,9 +155,17 @@ bool CpuBackend::may_anchor(OpKind kind) const noexcept {
   return machine_->row(kind).takes_epilogue;
 }
 
+bool CpuBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  const KernelRow& row = machine_->row(kind);
+  const std::uint32_t inputs = maker == OpKind::expression ? row.takes_expressions
+                               : maker == OpKind::conv2d   ? row.takes_convolutions
+                                                           : 0;
+  return (inputs >> static_cast<unsigned>(input) & 1U) != 0;
+}
+
 std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {
   const KernelRow& row = machine_->row(call.op.kind());
-  return row.joinable_calls == nullptr ? 1 : row.joinable_calls(call);
+  return row.joinable_calls == nullptr || call.prologue != nullptr ? 1 : row.joinable_calls(call);
 }
 
 Issue CpuBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {

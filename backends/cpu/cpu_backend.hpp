@@ -39,6 +39,9 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
+  [[nodiscard]] bool may_take_prologue(OpKind kind,
+                                       int input,
+                                       OpKind maker) const noexcept override;
   /// Products of a few rows: as many as together stay few, since such a product treats each row by
   /// itself.
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
@@ -63,6 +66,7 @@ class CpuBackend final : public Backend {
  private:
   struct Machine;  // the arena, the scratch memory and the kernels by kind
 
+  [[nodiscard]] Support supports_prologue(const KernelCall& call) const;
   [[nodiscard]] Status run(const KernelCall& call);
   /// Neighbours of one expression are one launch.
   [[nodiscard]] Issue submit_several(std::span<const Launch> batch);

@@ -20,7 +20,8 @@ Status EpilogueRows::start(const KernelCall& call, const KernelContext& context)
   std::ranges::copy(epilogue.inputs, inputs_.begin() + 1);
   call_ = {.inputs = std::span(inputs_).first(epilogue.inputs.size() + 1),
            .outputs = call.outputs,
-           .parameters = epilogue.parameters};
+           .parameters = epilogue.parameters,
+           .stays_near = call.outputs[0].data == nullptr};
   tiles_.emplace(*program_, call_, isa_);
   return {};
 }

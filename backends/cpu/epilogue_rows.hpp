@@ -31,7 +31,8 @@ class EpilogueRows {
   ~EpilogueRows() = default;
 
   /// The epilogue of a call that supports_epilogue(), if it has one; the call outlives this.
-  /// Errors: those of the program.
+  /// Results without bytes, as those of a call that makes an input, go where run() says. Errors:
+  /// those of the program.
   [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context);
   [[nodiscard]] bool is_there() const noexcept { return tiles_.has_value(); }
   /// Elements worth a fork. Requires is_there().
@@ -45,6 +46,10 @@ class EpilogueRows {
     /// Elements [begin, end) of the op's result, which lie from `made` on, are final.
     void run(const std::byte* made, std::int64_t begin, std::int64_t end) {
       tiles_.run_piece(run_, made, begin, end);
+    }
+    /// The same, where the one result, which has no bytes, goes from `to` on, which may be `made`.
+    void run(const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end) {
+      tiles_.run_piece(run_, made, to, begin, end);
     }
 
    private:

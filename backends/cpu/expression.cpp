@@ -1,5 +1,6 @@
 #include "expression.hpp"
 
+#include "part_memory.hpp"
 #include "program_cache.hpp"
 #include "row_call.hpp"
 #include "tile_call.hpp"
@@ -11,7 +12,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <new>
 #include <string>
 
 namespace hearth::cpu {
@@ -144,19 +144,11 @@ class Launch {
     if (parts == 0) {
       return {};
     }
-    const std::int64_t flags = whole_lines(parts * static_cast<std::int64_t>(sizeof(Flag)));
-    HEARTH_TRY(std::byte* const memory, scratch_.take_all(flags + parts * rows.part_bytes()));
-    auto* const is_taken = reinterpret_cast<Flag*>(memory);
-    for (std::int64_t i = 0; i < parts; ++i) {
-      new (is_taken + i) Flag(0);
-    }
+    HEARTH_TRY(std::byte* const memory,
+               scratch_.take_all(PartMemory::bytes(parts, rows.part_bytes())));
+    const PartMemory pieces(memory, parts, rows.part_bytes());
     arena_.parallel_for(rows.row_count(), rows.grain(), [&](std::int64_t begin, std::int64_t end) {
-      std::int64_t piece = 0;
-      while (is_taken[piece].exchange(1, std::memory_order_acquire) != 0) {
-        piece = (piece + 1) % parts;
-      }
-      rows.run(memory + flags + piece * rows.part_bytes(), begin, end);
-      is_taken[piece].store(0, std::memory_order_release);  // partner: the exchange above
+      rows.run(PartMemory::Part(pieces).data(), begin, end);
     });
     return {};
   }
@@ -196,12 +188,6 @@ class Launch {
         run_alone(calls[i]);
       }
     }
-  }
-
-  using Flag = std::atomic<std::uint32_t>;
-  static constexpr std::int64_t whole_lines(std::int64_t bytes) noexcept {
-    constexpr std::int64_t kLine = 64;
-    return (bytes + kLine - 1) / kLine * kLine;
   }
 
   const TileProgram& program_;

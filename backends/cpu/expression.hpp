@@ -26,6 +26,8 @@ struct ExpressionCall {
   std::span<const TensorView> outputs = {};
   std::span<const ScalarAttributes> parameters = {};  ///< As interpret() takes them.
   int row_axes = 0;  ///< Of a row kernel: how many of the last axes are a row.
+  /// Results go to memory near the core, piece by piece: none is written past the caches.
+  bool stays_near = false;
 };
 
 /// Runs a kernel on each of the sets. Requires that verify() takes the kernel; `hash` is its hash,

@@ -1,10 +1,12 @@
 #include "gemm.hpp"
 
 #include "ahead.hpp"
+#include "gemm_plan.hpp"
+#include "part_memory.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <optional>
 
 namespace hearth::cpu {
 
@@ -13,118 +15,24 @@ namespace {
 // A part must last longer than waking a core (34 µs).
 constexpr double kPartFlops = 8e6;
 constexpr std::int64_t kMaxParts = 64;
+constexpr std::int64_t kPanelGroup = GemmPlan::kPanelGroup;
 // Elements packed by one task: about 40 µs.
 constexpr std::int64_t kPackElements = 1 << 17;
-// Panels of b packed together: rows are then read in stretches that the prefetcher follows.
-constexpr std::int64_t kPanelGroup = 4;
-// With so few rows a task packs the b that it needs by itself, into the second-level cache.
-constexpr std::int64_t kFewRows = 256;
-constexpr std::int64_t kMaxPackingTasks = 16;
-// With so few columns a task takes whole rows: it packs those of a by itself, a chunk at a time,
-// into the second-level cache, where b stays. With an epilogue there may be more, since whole rows
-// are what it runs on at once.
-constexpr std::int64_t kFewColumns = 512;
-constexpr std::int64_t kFewColumnsOfSink = 1024;
-constexpr std::int64_t kChunkBytes = 96 << 10;         // of packed rows
-constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
-constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk
-constexpr std::int64_t kTasksPerCore = 4;
-// With so few rows, panels of a small b come by once, and are read where they lie.
-constexpr std::int64_t kRowsOverPanels = 64;
-constexpr std::int64_t kSmallBytes = 128 << 10;
 // Larger products are cut into pieces of these sides, which bounds the packed copies.
 constexpr std::int64_t kPiece = 2048;
 
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
+  return GemmPlan::parts(size, most);
 }
 
-// How one piece is laid out: rows and columns in panels, depth in blocks, all as equal as can be;
-// and how it is cut into tasks.
-struct Plan {
-  std::int64_t row_panels = 0;
-  std::int64_t column_panels = 0;
-  std::int64_t panel_rows = 0;
-  std::int64_t panel_columns = 0;
-  std::int64_t block_depth = 0;
-  std::int64_t down = 1;
-  std::int64_t across = 1;
-  bool packs_in_task = false;  // b
-  bool reads_a = false;        // where it lies
-  bool reads_b = false;
-  std::int64_t chunk_panels = 0;  // of a, that a task packs together; 0: all are packed before
-  bool finishes_chunks = false;   // one after the other, or else one block of depth
-
-  template <class T>
-  Plan(std::int64_t m,
-       std::int64_t n,
-       std::int64_t k,
-       bool has_sink,
-       const GemmOperand& a,
-       const GemmOperand& b,
-       const TileKernels<T>& kernels) {
-    panel_rows = even_part(m, kernels.max_rows);
-    row_panels = parts(m, panel_rows);
-    panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
-    column_panels = parts(n, panel_columns);
-    block_depth = even_part(k, kSumDepth);
-    reads_a = a.dtype == dtype_of<T> && n <= most_read_columns(kernels) &&
-              (a.column_step == 1 || a.row_step == 1);
-    const double flops =
-        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-    const std::int64_t count = part_count(flops);
-    packs_in_task = m <= kFewRows && column_panels >= count;
-    if (packs_in_task) {
-      across = std::min(count, kMaxPackingTasks);
-      reads_b = m <= kRowsOverPanels && b.dtype == dtype_of<T> && b.column_step == 1 &&
-                b.constant == nullptr && n % panel_columns == 0 &&
-                k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
-    } else if (n <= (has_sink ? kFewColumnsOfSink : kFewColumns)) {
-      plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
-    } else {
-      const double ratio = static_cast<double>(n) / static_cast<double>(m);
-      const auto wanted =
-          static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count) * ratio)));
-      across = std::clamp<std::int64_t>(wanted, 1, std::min(count, column_panels));
-      down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
-    }
-  }
-
-  void plan_rows(std::int64_t n,
-                 std::int64_t k,
-                 bool has_sink,
-                 std::int64_t count,
-                 std::int64_t element_bytes) {
-    const std::int64_t panel_bytes = panel_rows * block_depth * element_bytes;
-    std::int64_t most = kChunkBytes / panel_bytes;
-    if (has_sink) {
-      most = std::min(most, kChunkResultBytes / (panel_rows * n * element_bytes));
-    }
-    chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
-    finishes_chunks = column_panels * panel_columns * k * element_bytes <= kNearBytes;
-    down = std::min(count, row_panels);
-  }
-
-  // The packed a, or a chunk for each task.
-  [[nodiscard]] std::int64_t a_elements(std::int64_t k) const {
-    if (reads_a) {
-      return 0;
-    }
-    return chunk_panels > 0 ? down * chunk_elements() : row_panels * panel_rows * k;
-  }
-  [[nodiscard]] std::int64_t chunk_elements() const {
-    return chunk_panels * panel_rows * block_depth;
-  }
-  // The packed b, or each task's share.
-  [[nodiscard]] std::int64_t b_elements(std::int64_t k) const {
-    if (reads_b) {
-      return 0;
-    }
-    return packs_in_task ? kPanelGroup * panel_columns * block_depth
-                         : column_panels * panel_columns * k;
-  }
-  [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
-};
+// What each thread needs to make rows of a: them, as they are before they are packed, and what
+// their maker takes.
+template <class T>
+std::int64_t made_bytes(const GemmPlan& plan, const Gemm<T>& gemm, std::int64_t k) {
+  const bool is_laid_out = plan.makes_before && plan.reads_a;  // where all of a will be
+  return gemm.rows.memory_bytes +
+         (is_laid_out ? 0 : whole_lines(plan.made_rows() * k * size_bytes(gemm.a.dtype)));
+}
 
 template <class T>
 class Piece {
@@ -132,10 +40,17 @@ class Piece {
   Piece(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch)
       : gemm_(gemm),
         kernels_(kernels),
-        plan_(gemm.m, gemm.n, gemm.k, gemm.sink.done != nullptr, gemm.a, gemm.b, kernels) {
+        plan_(gemm.m, gemm.n, gemm.k, gemm.sink.done != nullptr, gemm, kernels) {
     a_ = reinterpret_cast<T*>(scratch);
-    b_ = packed_b_ = reinterpret_cast<T*>(
-        scratch + whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T))));
+    scratch += whole_lines(plan_.a_elements(gemm.k) * static_cast<std::int64_t>(sizeof(T)));
+    b_ = packed_b_ = reinterpret_cast<T*>(scratch);
+    left_ = {gemm.a};
+    if (gemm.rows.is_there()) {
+      scratch += whole_lines(plan_.b_copies() * plan_.b_elements(gemm.k) *
+                             static_cast<std::int64_t>(sizeof(T)));
+      makers_ = PartMemory(scratch, gemm.rows.threads, made_bytes(plan_, gemm, gemm.k));
+      left_ = {made_operand(reinterpret_cast<const std::byte*>(a_))};
+    }
   }
 
   void run(Arena* arena) {
@@ -170,11 +85,28 @@ class Piece {
     std::int64_t first = 0;
     std::int64_t last = 0;
   };
+  // The left side, or the rows of it that there are, from one on.
+  struct Left {
+    GemmOperand a = {};
+    std::int64_t first_row = 0;
+  };
+
+  [[nodiscard]] GemmOperand made_operand(const std::byte* data) const {
+    return {data, gemm_.a.dtype, gemm_.k, 1};
+  }
+  // Panels of rows that another call makes, in the memory of the part.
+  [[nodiscard]] Left make(Span panels, std::byte* memory) const {
+    const std::int64_t row = panels.first * plan_.panel_rows;
+    std::byte* const to = memory + gemm_.rows.memory_bytes;
+    gemm_.rows.run(memory, to, row, row + rows_in(panels));
+    return {made_operand(to), row};
+  }
 
   // Tasks of whole rows. More of them than keep the cores busy would only read b more often.
   void run_rows(Arena* arena) {
     const std::int64_t cores = arena == nullptr ? 1 : arena->core_count();
-    const std::int64_t tasks = cores == 1 ? 1 : std::min(plan_.down, cores * kTasksPerCore);
+    const std::int64_t tasks =
+        cores == 1 ? 1 : std::min(plan_.down, cores * GemmPlan::kTasksPerCore);
     for_ranges(arena, tasks, 1, [&](std::int64_t task, std::int64_t /*end*/) {
       T* const chunk = a_ + task * plan_.chunk_elements();
       const Span rows{task * plan_.row_panels / tasks, (task + 1) * plan_.row_panels / tasks};
@@ -189,6 +121,10 @@ class Piece {
 
   // Each chunk of rows through the whole depth.
   void finish_chunks(Span rows, T* chunk) {
+    std::optional<PartMemory::Part> maker;
+    if (plan_.makes_chunks) {
+      maker.emplace(makers_);
+    }
     Ahead ahead;
     for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
       const Span now = chunk_at(rows, row);
@@ -196,11 +132,13 @@ class Piece {
       if (now.last < rows.last) {
         const Span next = chunk_at(rows, now.last);
         add_a(next, 0, gemm_.k, ahead);
+        add_origins(next, ahead);
         add_result(next, ahead);
       }
       ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
+      const Left left = maker.has_value() ? make(now, maker->data()) : left_;
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-        multiply_chunk(chunk, now, k, ahead);
+        multiply_chunk(left, chunk, now, k, ahead);
       }
       give(now, {0, plan_.column_panels});
     }
@@ -225,7 +163,7 @@ class Piece {
           add_b(k + plan_.block_depth, ahead);
         }
         ahead.share(tiles_of(now));
-        multiply_chunk(chunk, now, k, ahead);
+        multiply_chunk(left_, chunk, now, k, ahead);
       }
     }
   }
@@ -234,14 +172,14 @@ class Piece {
     return {row, std::min(row + plan_.chunk_panels, rows.last)};
   }
 
-  void multiply_chunk(T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
+  void multiply_chunk(const Left& left, T* chunk, Span rows, std::int64_t k, Ahead& ahead) const {
     if (!plan_.reads_a) {
-      pack_a(rows, k, chunk);
+      pack_a(left, rows, k, chunk);
     }
     const T* const block = block_of_b(k);
     for (std::int64_t column = 0; column < plan_.column_panels; ++column) {
       const T* const panel = block + column * plan_.panel_columns * depth_at(k);
-      multiply_column(rows, column, k, chunk, panel, &ahead);
+      multiply_column(left, rows, column, k, chunk, panel, &ahead);
     }
   }
 
@@ -261,6 +199,19 @@ class Piece {
                  .step = a.column_step * size,
                  .count = depth,
                  .size_bytes = rows_in(rows) * size});
+    }
+  }
+  // What rows are made of, where that is more than what becomes of them: with results that are
+  // longer, the asking costs as much as it saves (bench BM_Prologue_Product).
+  void add_origins(Span rows, Ahead& ahead) const {
+    if (gemm_.k <= gemm_.n) {
+      return;
+    }
+    const std::int64_t row = gemm_.rows.first + rows.first * plan_.panel_rows;
+    for (const RowOrigin& each : gemm_.rows.origins) {
+      ahead.add({.first = each.data + row * each.row_bytes,
+                 .count = 1,
+                 .size_bytes = rows_in(rows) * each.row_bytes});
     }
   }
   // The rows of a block of b that is packed next.
@@ -330,7 +281,7 @@ class Piece {
   }
 
   void pack(Arena* arena) {
-    const bool packs_a = !plan_.reads_a && plan_.chunk_panels == 0;
+    const bool packs_a = plan_.makes_before || (!plan_.reads_a && plan_.chunk_panels == 0);
     const std::int64_t a_tasks = packs_a ? parts(plan_.row_panels, kPanelGroup) : 0;
     const bool packs_b = !has_b_ && !packs_blocks_ && (is_b_kept_ || !plan_.packs_in_task);
     const std::int64_t b_tasks = packs_b ? parts(plan_.column_panels, kPanelGroup) : 0;
@@ -341,27 +292,59 @@ class Piece {
                parts(kPackElements, group_elements),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t task = begin; task < end; ++task) {
-                   for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
-                     if (task < a_tasks) {
-                       const std::int64_t panel = task * kPanelGroup;
-                       pack_a({panel, std::min(panel + kPanelGroup, plan_.row_panels)},
-                              k,
-                              block_of_a(panel, k));
-                     } else {
-                       const std::int64_t panel = (task - a_tasks) * kPanelGroup;
-                       T* to = packed_b_ + k * plan_.column_panels * plan_.panel_columns +
-                               panel * plan_.panel_columns * depth_at(k);
-                       pack_b({panel, std::min(panel + kPanelGroup, plan_.column_panels)}, k, to);
-                     }
+                   if (task < a_tasks) {
+                     pack_group_of_a(group_at(task, plan_.row_panels));
+                   } else {
+                     pack_group_of_b(group_at(task - a_tasks, plan_.column_panels));
                    }
                  }
                });
   }
 
-  void pack_a(Span panels, std::int64_t k, T* to) const {
+  [[nodiscard]] static Span group_at(std::int64_t task, std::int64_t panels) {
+    const std::int64_t first = task * kPanelGroup;
+    return {first, std::min(first + kPanelGroup, panels)};
+  }
+
+  // Rows that another call makes come a panel at a time, which stays near until it is packed.
+  void pack_group_of_a(Span panels) const {
+    if (!plan_.makes_before) {
+      for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        pack_a(left_, panels, k, block_of_a(panels.first, k));
+      }
+      return;
+    }
+    const PartMemory::Part maker(makers_);
+    if (plan_.reads_a) {
+      const std::int64_t row = panels.first * plan_.panel_rows;
+      gemm_.rows.run(maker.data(),
+                     reinterpret_cast<std::byte*>(a_ + row * gemm_.k),
+                     row,
+                     row + rows_in(panels));
+      return;
+    }
+    for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
+      const Left left = make({panel, panel + 1}, maker.data());
+      for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+        pack_a(left, {panel, panel + 1}, k, block_of_a(panel, k));
+      }
+    }
+  }
+
+  void pack_group_of_b(Span panels) const {
+    for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
+      pack_b(panels,
+             k,
+             packed_b_ + k * plan_.column_panels * plan_.panel_columns +
+                 panels.first * plan_.panel_columns * depth_at(k));
+    }
+  }
+
+  void pack_a(const Left& left, Span panels, std::int64_t k, T* to) const {
     const std::int64_t first = panels.first * plan_.panel_rows;
-    const GemmOperand& a = gemm_.a;
-    kernels_.pack({.from = a.data + (first * a.row_step + k * a.column_step) * size_bytes(a.dtype),
+    const GemmOperand& a = left.a;
+    kernels_.pack({.from = a.data + ((first - left.first_row) * a.row_step + k * a.column_step) *
+                                        size_bytes(a.dtype),
                    .item_step = a.row_step,
                    .depth_step = a.column_step,
                    .depth = depth_at(k),
@@ -398,7 +381,8 @@ class Piece {
                               ? block_of_b(k) + group * plan_.panel_columns * depth_at(k)
                               : packed;
         for (std::int64_t column = group; column < last; ++column) {
-          multiply_column({0, plan_.row_panels},
+          multiply_column(left_,
+                          {0, plan_.row_panels},
                           column,
                           k,
                           block_of_a(0, k),
@@ -431,7 +415,8 @@ class Piece {
     for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
       const T* block = block_of_b(k);
       for (std::int64_t column = columns.first; column < columns.last; ++column) {
-        multiply_column(rows,
+        multiply_column(left_,
+                        rows,
                         column,
                         k,
                         block_of_a(rows.first, k),
@@ -441,7 +426,8 @@ class Piece {
   }
 
   // packed_a: of these rows.
-  void multiply_column(Span rows,
+  void multiply_column(const Left& left,
+                       Span rows,
                        std::int64_t column,
                        std::int64_t k,
                        const T* packed_a,
@@ -453,8 +439,9 @@ class Piece {
       Tile<T> tile;
       tile.depth = depth_at(k);
       if (plan_.reads_a) {
-        const GemmOperand& a = gemm_.a;
-        tile.a = reinterpret_cast<const T*>(a.data) + i * a.row_step + k * a.column_step;
+        const GemmOperand& a = left.a;
+        tile.a = reinterpret_cast<const T*>(a.data) + (i - left.first_row) * a.row_step +
+                 k * a.column_step;
         tile.a_step = a.column_step;
         tile.a_row_step = a.row_step;
       } else {
@@ -487,7 +474,9 @@ class Piece {
 
   const Gemm<T>& gemm_;
   const TileKernels<T>& kernels_;
-  Plan plan_;
+  GemmPlan plan_;
+  Left left_ = {};
+  PartMemory makers_ = {};
   T* a_ = nullptr;
   T* packed_b_ = nullptr;      // where b is packed to: the panels of a task, or
   const T* b_ = nullptr;       // all of them
@@ -500,6 +489,10 @@ class Piece {
 
 std::int64_t part_count(double flops) noexcept {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops), 1, kMaxParts);
+}
+
+bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept {
+  return n <= kPiece && k <= kPiece;
 }
 
 template <class T>
@@ -515,10 +508,13 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
     for (const std::int64_t n : sides(gemm.n)) {
       for (const std::int64_t k : sides(gemm.k)) {
         for (const bool has_sink : {false, gemm.sink.done != nullptr}) {  // the last depth has
-          const Plan plan(m, n, k, has_sink, gemm.a, gemm.b, kernels);
+          const GemmPlan plan(m, n, k, has_sink, gemm, kernels);
           bytes = std::max(bytes,
                            whole_lines(plan.a_elements(k) * kElementBytes) +
-                               whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes));
+                               whole_lines(plan.b_copies() * plan.b_elements(k) * kElementBytes) +
+                               (gemm.rows.is_there() ? PartMemory::bytes(gemm.rows.threads,
+                                                                         made_bytes(plan, gemm, k))
+                                                     : 0));
         }
       }
     }
@@ -542,7 +538,11 @@ void run_gemm(const Gemm<T>& gemm,
         piece.m = std::min(rows, gemm.m - i);
         piece.n = std::min(columns, gemm.n - j);
         piece.k = std::min(depth, gemm.k - k);
-        piece.a.data += (i * gemm.a.row_step + k * gemm.a.column_step) * element_bytes[0];
+        if (gemm.rows.is_there()) {
+          piece.rows = gemm.rows.at(i);
+        } else {
+          piece.a.data += (i * gemm.a.row_step + k * gemm.a.column_step) * element_bytes[0];
+        }
         piece.b.data += (k * gemm.b.row_step + j * gemm.b.column_step) * element_bytes[1];
         piece.c += i * gemm.c_step + j;
         piece.bias = gemm.bias == nullptr ? nullptr : gemm.bias + j;

@@ -62,6 +62,38 @@ struct BlockSink {
   }
 };
 
+/// Memory that rows are made of, so many bytes of it for each, one row's behind the other's.
+struct RowOrigin {
+  const std::byte* data = nullptr;
+  std::int64_t row_bytes = 0;
+};
+
+/// Who makes rows of a product's left side as they are needed, in place of memory where they lie:
+/// each row once, on any thread.
+struct MadeRows {
+  /// Rows [begin, end), one behind the other from `to` on.
+  using Make = void (*)(
+      const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end);
+  Make make = nullptr;  ///< nullptr: they lie in memory.
+  const void* context = nullptr;
+  std::int64_t memory_bytes = 0;  ///< That each thread needs for it.
+  std::int64_t threads = 1;       ///< At most so many run at a time.
+  std::int64_t grain = 1;         ///< Rows worth a fork.
+  std::int64_t first = 0;
+  std::span<const RowOrigin> origins = {};  ///< To be asked for before rows are made.
+
+  [[nodiscard]] bool is_there() const noexcept { return make != nullptr; }
+  /// The same for a part of the product that begins at that row.
+  [[nodiscard]] MadeRows at(std::int64_t row) const noexcept {
+    MadeRows part = *this;
+    part.first += row;
+    return part;
+  }
+  void run(std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) const {
+    make(context, memory, to, first + begin, first + end);
+  }
+};
+
 /// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float
 /// the operands may be 16 bits wide.
 template <class T>
@@ -76,14 +108,20 @@ struct Gemm {
   const T* bias = nullptr;
   bool accumulate = false;
   BlockSink sink = {};
+  MadeRows rows = {};  ///< Of a, which then has no bytes, and no gaps.
 };
+
+/// Whether run_gemm() comes to each row of a product of so many columns and such a depth once, so
+/// that another call may make it then.
+[[nodiscard]] bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept;
 
 /// Bytes of scratch that run_gemm needs.
 template <class T>
 [[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
                                               const TileKernels<T>& kernels) noexcept;
 
-/// Runs the product; arena == nullptr: on this thread alone, which keeps no packed operand.
+/// Runs the product, whose rows may be made if comes_to_rows_once(); arena == nullptr: on this
+/// thread alone, which keeps no packed operand.
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
 

@@ -34,6 +34,7 @@ struct KernelContext {
 
 using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);
 using SupportFn = Support (*)(const KernelCall& call);
+using PrologueFn = Support (*)(const KernelCall& call, const KernelContext& context);
 using JoinFn = std::int64_t (*)(const KernelCall& call) noexcept;
 
 struct KernelRow {
@@ -43,6 +44,11 @@ struct KernelRow {
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
   JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
   bool takes_epilogue = false;       ///< One that supports_epilogue().
+  /// Bit i: input i may be made by an expression, or by a convolution, as the kernel needs it
+  /// (Prologue), if supports_prologue says so.
+  std::uint32_t takes_expressions = 0;
+  std::uint32_t takes_convolutions = 0;
+  PrologueFn supports_prologue = nullptr;
 };
 
 [[nodiscard]] std::span<const KernelRow>

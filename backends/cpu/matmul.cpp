@@ -1,5 +1,6 @@
 #include "epilogue.hpp"
 #include "matmul_product.hpp"
+#include "prologue_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +15,7 @@ constexpr double kLargeProductFlops = 64e6;
 // The products of a call: the last two axes of each operand, and the steps of the axes before them.
 class Batch {
  public:
-  Batch(const KernelCall& call, std::byte* result, BlockSink sink) {
+  Batch(const KernelCall& call, std::byte* result, BlockSink sink, const MadeRows& rows) {
     const TensorView& a = call.inputs[0];
     const TensorView& b = call.inputs[1];
     const Shape& shape = call.outputs[0].shape();
@@ -27,6 +28,7 @@ class Batch {
     first_.b = last_two(b);
     first_.c = result;
     first_.sink = sink;
+    first_.rows = rows;
     if (call.inputs.size() > 2) {
       first_.bias = call.inputs[2].data;
       first_.bias_step = call.inputs[2].strides()[0];
@@ -131,12 +133,72 @@ Status run_batch(const Batch& batch, KernelContext& context) {
   return {};
 }
 
+// A row of the left side is a row of what makes it, if that has rows.
+class RowMaker {
+ public:
+  [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context) {
+    row_elements_ = last_size(call.inputs[0]);
+    threads_ = context.arena.core_count();
+    const std::int64_t count = call.inputs[0].element_count();
+    for (const TensorView& each : call.prologue->call->inputs) {
+      if (each.layout->contiguous && each.element_count() == count) {
+        origins_[origin_count_++] = {each.data, row_elements_ * size_bytes(each.dtype)};
+      }
+    }
+    return maker_.start(call.prologue, context);
+  }
+  [[nodiscard]] static std::int64_t last_size(const TensorView& view) {
+    return view.shape()[view.shape().rank() - 1];
+  }
+  [[nodiscard]] MadeRows rows() const {
+    if (!maker_.is_there()) {
+      return {};
+    }
+    return {.make = &make,
+            .context = this,
+            .memory_bytes = whole_lines(maker_.part_bytes()),
+            .threads = threads_,
+            .grain = std::max<std::int64_t>(
+                1, maker_.grain() / std::max<std::int64_t>(row_elements_, 1)),
+            .origins = std::span(origins_).first(origin_count_)};
+  }
+
+ private:
+  static void make(
+      const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) {
+    const auto* const self = static_cast<const RowMaker*>(context);
+    PrologueRows::Part(self->maker_, memory)
+        .make(to, begin * self->row_elements_, end * self->row_elements_);
+  }
+
+  PrologueRows maker_;
+  std::int64_t row_elements_ = 0;
+  std::int64_t threads_ = 1;
+  std::size_t origin_count_ = 0;
+  std::array<RowOrigin, TileProgram::kMostInputs> origins_;  ///< So many are set.
+};
+
 Status matmul(const KernelCall& call, KernelContext& context) {
+  RowMaker maker;
+  if (call.prologue != nullptr) {
+    HEARTH_TRY_STATUS(maker.start(call, context));
+  }
   if (call.epilogue == nullptr) {
-    return run_batch(Batch(call, call.outputs[0].data, {}), context);
+    return run_batch(Batch(call, call.outputs[0].data, {}, maker.rows()), context);
   }
   HEARTH_TRY(const EpilogueBlocks blocks, EpilogueBlocks::make(call, context));
-  return run_batch(Batch(call, blocks.result(), blocks.sink()), context);
+  return run_batch(Batch(call, blocks.result(), blocks.sink(), maker.rows()), context);
+}
+
+// One product: all leading axes of the left side together are its rows.
+Support supports_maker(const KernelCall& call, const KernelContext& context) {
+  const Shape& b = call.inputs[1].shape();
+  for (int axis = 0; axis < b.rank() - 2; ++axis) {
+    if (b[axis] != 1) {
+      return {.yes = false, .reason = "the left side of several products is made before"};
+    }
+  }
+  return PrologueRows::supports(*call.prologue, RowMaker::last_size(call.inputs[0]), context);
 }
 
 // Thin products go through each row by itself: its bits do not depend on the others.
@@ -156,7 +218,9 @@ constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
                                 .run = &matmul,
                                 .supports = nullptr,
                                 .joinable_calls = &joinable_matmuls,
-                                .takes_epilogue = true}};
+                                .takes_epilogue = true,
+                                .takes_expressions = 1U << 0U,
+                                .supports_prologue = &supports_maker}};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "matmul_product.hpp"
 
 #include "gemm_blas.hpp"
+#include "part_memory.hpp"
 #include "sweep_memory.hpp"
 
 #include <algorithm>
@@ -48,6 +49,8 @@ class Product {
       swapped_ = true;
       swap();
     }
+    makes_whole_ = product.rows.is_there() &&
+                   (form_ != Form::packed || swapped_ || !comes_to_rows_once(n_, product.k));
     lay_out();
   }
 
@@ -63,7 +66,21 @@ class Product {
         c[i] = start == nullptr ? T{} : start[i % n_];
       }
       give(0, n_);
-    } else if (form_ == Form::thin) {
+    } else if (makes_whole_) {
+      make_whole(scratch, arena);
+      multiply(c, start, scratch, arena);
+    } else {
+      multiply(c, start, scratch, arena);
+    }
+    finish(c, bias, scratch);
+    if (!writes_directly()) {
+      give_all(arena);
+    }
+  }
+
+ private:
+  void multiply(T* c, const T* start, std::byte* scratch, Arena* arena) {
+    if (form_ == Form::thin) {
       run_thin(c, start, reinterpret_cast<T*>(scratch + work_at_), arena);
     } else {
       Gemm<T> gemm = packed();
@@ -75,13 +92,21 @@ class Product {
         run_gemm(gemm, kernels_, scratch + work_at_, arena);
       }
     }
-    finish(c, bias, scratch);
-    if (!writes_directly()) {
-      give_all(arena);
-    }
   }
 
- private:
+  // All of the left side, where the product's form comes to a row more than once, or to parts of
+  // rows.
+  void make_whole(std::byte* scratch, Arena* arena) {
+    const MadeRows& rows = product_.rows;
+    std::byte* const to = scratch + made_at_;
+    const std::int64_t row_bytes = product_.k * size_bytes(dtype_);
+    const PartMemory makers(scratch + makers_at_, rows.threads, rows.memory_bytes);
+    for_ranges(arena, product_.m, rows.grain, [&](std::int64_t begin, std::int64_t end) {
+      rows.run(PartMemory::Part(makers).data(), to + begin * row_bytes, begin, end);
+    });
+    (swapped_ ? b_ : a_).data = to;
+  }
+
   /// These columns of all rows are final, where the result needs no further step.
   void give(std::int64_t begin, std::int64_t end) const {
     if (writes_directly()) {
@@ -138,11 +163,12 @@ class Product {
     gemm.b = b_;
     gemm.c_step = n_;
     gemm.sink = writes_directly() ? product_.sink : BlockSink{};
+    gemm.rows = makes_whole_ ? MadeRows{} : product_.rows;
     return gemm;
   }
 
   // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | packed
-  // operands or x.
+  // operands or x | a that is made whole, and what its makers need.
   void lay_out() {
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t c_bytes = whole_lines(m_ * n_ * kElementBytes);
@@ -155,6 +181,12 @@ class Product {
       scratch_bytes_ += whole_lines(m_ * product_.k * kElementBytes);
     } else if (form_ == Form::packed) {
       scratch_bytes_ += gemm_scratch_bytes(packed(), kernels_);
+    }
+    if (makes_whole_) {
+      made_at_ = whole_lines(scratch_bytes_);
+      makers_at_ = made_at_ + whole_lines(product_.m * product_.k * size_bytes(dtype_));
+      scratch_bytes_ =
+          makers_at_ + PartMemory::bytes(product_.rows.threads, product_.rows.memory_bytes);
     }
   }
 
@@ -254,6 +286,7 @@ class Product {
   DType dtype_;
   const MatmulProduct& product_;
   bool swapped_ = false;
+  bool makes_whole_ = false;  // the left side, before the product
   Form form_ = Form::packed;
   std::int64_t m_ = 0;
   std::int64_t n_ = 0;
@@ -263,6 +296,8 @@ class Product {
   std::int64_t c_at_ = 0;
   std::int64_t ordered_at_ = 0;
   std::int64_t work_at_ = 0;
+  std::int64_t made_at_ = 0;
+  std::int64_t makers_at_ = 0;
   std::int64_t scratch_bytes_ = 0;
 };
 

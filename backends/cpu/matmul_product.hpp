@@ -22,6 +22,7 @@ struct MatmulProduct {
   const std::byte* bias = nullptr;  ///< nullptr: none.
   std::int64_t bias_step = 0;
   BlockSink sink = {};
+  MadeRows rows = {};  ///< Of a, which then has no bytes, and no gaps.
 
   [[nodiscard]] double flops() const noexcept {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
@@ -31,8 +32,8 @@ struct MatmulProduct {
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                                 const KernelContext& context) noexcept;
 
-/// Requires m, n > 0. arena: that of the context, or nullptr to stay on this thread, which may then
-/// be any.
+/// Requires m, n > 0; with rows that are made, an arena. arena: that of the context, or nullptr to
+/// stay on this thread, which may then be any.
 void run_matmul(const MatmulProduct& product,
                 const KernelContext& context,
                 std::byte* scratch,

@@ -1,14 +1,16 @@
 #include "conv_planes.hpp"
+#include "conv_pool.hpp"
 #include "epilogue_rows.hpp"
 #include "gemm.hpp"
 #include "pool_loops.hpp"
+#include "pool_windows.hpp"
+#include "prologue_rows.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace hearth::cpu {
@@ -20,70 +22,16 @@ constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kMaxParts = 64;
 // Worth sharing with a thread that is awake: about 2 µs.
 constexpr std::int64_t kSharedElements = 1 << 13;
+// An input that is worth making plane by plane: bench BM_Prologue_Pool.
+constexpr std::int64_t kMadeBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
-
-// The input rows (or columns) that the window at one output position covers.
-struct Window {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  Window(std::int64_t place, std::int64_t size, const PoolAttributes& pool, std::size_t axis) {
-    const std::int64_t first = place * pool.stride[axis] - pool.padding[axis];
-    begin = std::max<std::int64_t>(first, 0);
-    end = std::min(first + pool.kernel[axis], size);
-  }
-};
-
-struct Sizes {
-  std::int64_t planes;
-  std::int64_t height;
-  std::int64_t width;
-  std::int64_t rows;
-  std::int64_t columns;
-
-  [[nodiscard]] std::int64_t plane() const { return height * width; }
-  [[nodiscard]] std::int64_t window_count() const { return rows * columns; }
-};
-
-// `large` has the input's shape, `small` the output's.
-Sizes sizes_of(const Shape& large, const Shape& small) {
-  return {small[0] * small[1], large[2], large[3], small[2], small[3]};
-}
-
-bool is_pairs(const PoolAttributes& pool) {
-  return pool.kernel == std::array<std::int64_t, 2>{2, 2} && pool.stride == pool.kernel &&
-         pool.padding == std::array<std::int64_t, 2>{0, 0};
-}
-
-template <class T>
-void max_windows(
-    const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y, std::int32_t* positions) {
-  for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
-    for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
-      std::int64_t place = rows.begin * sizes.width + columns.begin;
-      T best = x[place];
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const T value = x[row * sizes.width + column];
-          if (value > best || (std::isnan(value) && !std::isnan(best))) {
-            best = value;
-            place = row * sizes.width + column;
-          }
-        }
-      }
-      *y++ = best;
-      if (positions != nullptr) {
-        *positions++ = static_cast<std::int32_t>(place);
-      }
-    }
-  }
-}
 
 // The first position outside the plane, or kNoPosition.
 template <class T>
-std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* positions, T* dx) {
+std::int64_t spread_max(const PoolSizes& sizes,
+                        const T* grad,
+                        const std::int32_t* positions,
+                        T* dx) {
   std::fill_n(dx, sizes.plane(), T{});
   for (std::int64_t i = 0; i < sizes.window_count(); ++i) {
     const std::int64_t place = positions[i];
@@ -96,36 +44,12 @@ std::int64_t spread_max(const Sizes& sizes, const T* grad, const std::int32_t* p
 }
 
 template <class T>
-T window_size(const Window& rows, const Window& columns, const PoolAttributes& pool) {
-  return static_cast<T>(pool.count_include_pad != 0
-                            ? pool.kernel[0] * pool.kernel[1]
-                            : (rows.end - rows.begin) * (columns.end - columns.begin));
-}
-
-template <class T>
-void mean_windows(const Sizes& sizes, const PoolAttributes& pool, const T* x, T* y) {
-  for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
-    for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
-      T sum{};
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          sum += x[row * sizes.width + column];
-        }
-      }
-      *y++ = sum / window_size<T>(rows, columns, pool);
-    }
-  }
-}
-
-template <class T>
-void spread_mean(const Sizes& sizes, const PoolAttributes& pool, const T* grad, T* dx) {
+void spread_mean(const PoolSizes& sizes, const PoolAttributes& pool, const T* grad, T* dx) {
   std::fill_n(dx, sizes.plane(), T{});
   for (std::int64_t i = 0; i < sizes.rows; ++i) {
-    const Window rows(i, sizes.height, pool, 0);
+    const PoolWindow rows(i, sizes.height, pool, 0);
     for (std::int64_t j = 0; j < sizes.columns; ++j) {
-      const Window columns(j, sizes.width, pool, 1);
+      const PoolWindow columns(j, sizes.width, pool, 1);
       const T share = *grad++ / window_size<T>(rows, columns, pool);
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
@@ -158,7 +82,7 @@ class Pooling {
     parts_ = std::clamp<std::int64_t>(
         std::max<std::int64_t>(wanted, awake_threads_), 1, std::min(kMaxParts, sizes_.planes));
     // Each part: the first bad position | a plane | its windows | positions | planes of results for
-    // the epilogue.
+    // the epilogue | planes of the input that another call makes.
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     plane_at_ = 64;
     windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
@@ -171,10 +95,17 @@ class Pooling {
       piece_planes_ = std::max<std::int64_t>(1, EpilogueRows::kPieceBytes / plane_bytes);
       part_bytes_ += whole_lines(piece_planes_ * plane_bytes);
     }
+    made_at_ = part_bytes_;
+    if (call.prologue != nullptr) {
+      const std::int64_t plane_bytes = sizes_.plane() * size_bytes(call.inputs[0].dtype);
+      made_planes_ = std::max<std::int64_t>(1, EpilogueRows::kPieceBytes / plane_bytes);
+      part_bytes_ += whole_lines(made_planes_ * plane_bytes);
+    }
   }
 
   Status run(KernelContext& context) {
     HEARTH_TRY_STATUS(epilogue_.start(call_, context));
+    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context));
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
     const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
     if (awake_threads_ > 1) {
@@ -220,18 +151,45 @@ class Pooling {
     return kNoPosition;  // no backward kernel has an epilogue
   }
 
+  // Planes of the input, or some of them from one on.
+  struct Source {
+    TensorView view = {};
+    std::int64_t first = 0;
+  };
+
   // Results go to `to`, plane by plane.
   std::int64_t run_planes(std::int64_t begin,
                           std::int64_t end,
                           std::byte* own,
                           std::byte* to) const {
+    if (!maker_.is_there()) {
+      return run_planes({call_.inputs[0]}, begin, end, own, to);
+    }
+    PrologueRows::Part maker(maker_, nullptr);  // one without rows needs no memory
+    Source made{call_.inputs[0]};
+    made.view.data = own + made_at_;
+    for (made.first = begin; made.first < end; made.first += made_planes_) {
+      const std::int64_t last = std::min(end, made.first + made_planes_);
+      maker.make(made.view.data, made.first * sizes_.plane(), last * sizes_.plane());
+      maker_.ask_for(last * sizes_.plane(), std::min(end, last + made_planes_) * sizes_.plane());
+      static_cast<void>(run_planes(made, made.first, last, own, to));
+      to += (last - made.first) * result_bytes();
+    }
+    return kNoPosition;  // no backward kernel has such an input
+  }
+
+  std::int64_t run_planes(const Source& from,
+                          std::int64_t begin,
+                          std::int64_t end,
+                          std::byte* own,
+                          std::byte* to) const {
     if (joins_planes()) {
-      max_of_planes(begin, end, to);
+      max_of_planes(from, begin, end, to);
       return kNoPosition;
     }
     std::int64_t bad = kNoPosition;
     for (std::int64_t plane = begin; plane < end && bad == kNoPosition; ++plane) {
-      bad = run_plane(plane, own, to);
+      bad = run_plane(from, plane, own, to);
       to += result_bytes();
     }
     return bad;
@@ -249,12 +207,15 @@ class Pooling {
     return result_count() * size_bytes(call_.inputs[0].dtype);
   }
 
-  std::int64_t run_plane(std::int64_t plane, std::byte* own, std::byte* to_bytes) const {
+  std::int64_t run_plane(const Source& source,
+                         std::int64_t plane,
+                         std::byte* own,
+                         std::byte* to_bytes) const {
     T* const plane_values = reinterpret_cast<T*>(own + plane_at_);
     T* const window_values = reinterpret_cast<T*>(own + windows_at_);
     const bool forward = is_forward();
     const TensorView& input = call_.inputs[0];
-    const T* from = read(input, plane, forward ? plane_values : window_values);
+    const T* from = read(source.view, plane - source.first, forward ? plane_values : window_values);
     const bool direct = input.dtype == dtype_of<T>;
     T* const to =
         direct ? reinterpret_cast<T*>(to_bytes) : (forward ? window_values : plane_values);
@@ -295,12 +256,15 @@ class Pooling {
            call_.inputs[0].layout->contiguous && call_.inputs[0].dtype == dtype_of<T>;
   }
 
-  void max_of_planes(std::int64_t begin, std::int64_t end, std::byte* to) const {
+  void max_of_planes(const Source& from,
+                     std::int64_t begin,
+                     std::int64_t end,
+                     std::byte* to) const {
     if constexpr (sizeof(T) == sizeof(float)) {
       const PairRow first{.width = sizes_.width, .columns = sizes_.columns};
       loops_.max_pairs(first,
                        (end - begin) * sizes_.rows,
-                       call_.inputs[0].as<const T>() + begin * sizes_.plane(),
+                       from.view.template as<const T>() + (begin - from.first) * sizes_.plane(),
                        reinterpret_cast<T*>(to),
                        nullptr);
     }
@@ -387,8 +351,9 @@ class Pooling {
   PoolAttributes pool_;
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
-  EpilogueRows epilogue_ = {};
-  Sizes sizes_{};
+  EpilogueRows epilogue_;
+  PrologueRows maker_;
+  PoolSizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // that take part in work which is too short for others
   std::int64_t plane_at_ = 0;
@@ -396,6 +361,8 @@ class Pooling {
   std::int64_t positions_at_ = 0;
   std::int64_t piece_at_ = 0;
   std::int64_t piece_planes_ = 0;
+  std::int64_t made_at_ = 0;
+  std::int64_t made_planes_ = 0;
   std::int64_t part_bytes_ = 0;
 };
 
@@ -403,14 +370,44 @@ Status pool(const KernelCall& call, KernelContext& context) {
   if (call.outputs[0].element_count() == 0) {
     return {};
   }
+  if (call.prologue != nullptr && call.prologue->call->op.kind() == OpKind::conv2d) {
+    return run_conv_pool(call, context);
+  }
   return call.inputs[0].dtype == DType::f64 ? Pooling<double>(call, context).run(context)
                                             : Pooling<float>(call, context).run(context);
 }
 
+// Elements are made plane by plane: no maker of rows, which would have to make its own whole. What
+// fits the caches lies there until the pool reads it, and loses by the cut.
+Support supports_maker(const KernelCall& call, const KernelContext& context) {
+  if (call.prologue->call->op.kind() == OpKind::conv2d) {
+    return supports_conv_pool(call, context);
+  }
+  if (call.op.record().output_count != 1) {
+    return {.yes = false, .reason = "a pool with positions reads its input from memory"};
+  }
+  if (call.inputs[0].element_count() * size_bytes(call.inputs[0].dtype) < kMadeBytes) {
+    return {.yes = false, .reason = "a pool's input that fits the caches is made before"};
+  }
+  return PrologueRows::supports(*call.prologue, 0, context);
+}
+
 constexpr KernelRow kRows[] = {
-    {.kind = OpKind::max_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
+    {.kind = OpKind::max_pool2d,
+     .run = &pool,
+     .supports = nullptr,
+     .takes_epilogue = true,
+     .takes_expressions = 1U << 0U,
+     .takes_convolutions = 1U << 0U,
+     .supports_prologue = &supports_maker},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
-    {.kind = OpKind::avg_pool2d, .run = &pool, .supports = nullptr, .takes_epilogue = true},
+    {.kind = OpKind::avg_pool2d,
+     .run = &pool,
+     .supports = nullptr,
+     .takes_epilogue = true,
+     .takes_expressions = 1U << 0U,
+     .takes_convolutions = 1U << 0U,
+     .supports_prologue = &supports_maker},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 

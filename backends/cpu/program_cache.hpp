@@ -8,6 +8,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/streams/kernel/kernel_ir.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,24 +20,30 @@ class ProgramCache {
  public:
   static constexpr std::size_t kMostPrograms = 512;
 
-  /// The program of a kernel, valid until the next call. `hash` is hash(kernel); kernels of one
-  /// hash that differ take turns.
-  /// Errors: those of make_tile_program().
+  /// The program of a kernel, valid for the next dozen of calls too. `hash` is hash(kernel);
+  /// kernels of one hash that differ take turns. Errors: those of make_tile_program().
   [[nodiscard]] Result<const TileProgram*> find(const KernelIR& kernel,
                                                 std::uint64_t hash,
-                                                IsaLevel isa);
+                                                IsaLevel isa) {
+    HEARTH_TRY(const Kept* const kept, find_kept(kernel, hash, isa));
+    return kept->program.get();
+  }
   /// The same for a kernel that does not change as long as it lives. Each record of an update asks
   /// for the one that was found last: it is known by its address and hash, as comparing kernels
   /// takes 1,500 instructions. By both: another one may come to lie where a dropped plan's was.
   [[nodiscard]] Result<const TileProgram*> find_lasting(const KernelIR& kernel,
                                                         std::uint64_t hash,
                                                         IsaLevel isa) {
-    if (&kernel != last_lasting_ || hash != last_hash_) {
-      HEARTH_TRY(last_program_, find(kernel, hash, isa));
-      last_lasting_ = &kernel;
-      last_hash_ = hash;
+    for (const Lasting& each : lasting_) {
+      if (each.kernel == &kernel && each.hash == hash) {
+        each.kept->last_use = ++use_count_;
+        return each.kept->program.get();
+      }
     }
-    return last_program_;
+    HEARTH_TRY(Kept* const kept, find_kept(kernel, hash, isa));
+    lasting_[next_lasting_] = {&kernel, hash, kept};
+    next_lasting_ = (next_lasting_ + 1) % lasting_.size();
+    return kept->program.get();
   }
   [[nodiscard]] std::size_t size() const noexcept { return programs_.size(); }
 
@@ -45,12 +52,19 @@ class ProgramCache {
     std::unique_ptr<TileProgram> program;
     std::uint64_t last_use = 0;
   };
+  [[nodiscard]] Result<Kept*> find_kept(const KernelIR& kernel, std::uint64_t hash, IsaLevel isa);
   void make_room();
 
   std::map<std::uint64_t, Kept> programs_;
-  const KernelIR* last_lasting_ = nullptr;  // null once another was found
-  std::uint64_t last_hash_ = 0;
-  const TileProgram* last_program_ = nullptr;
+  // Found last: those of an op, of what makes its input and of what becomes of both. Empty once a
+  // program was made, which may have taken the place of one.
+  struct Lasting {
+    const KernelIR* kernel = nullptr;
+    std::uint64_t hash = 0;
+    Kept* kept = nullptr;
+  };
+  std::array<Lasting, 4> lasting_{};
+  std::size_t next_lasting_ = 0;
   std::uint64_t use_count_ = 0;
 };
 

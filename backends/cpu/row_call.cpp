@@ -125,7 +125,7 @@ void RowCall::find_shares() noexcept {
     }
     const std::int64_t bytes =
         rows_ * width(program_.outputs[o].is_of_rows) * size_bytes(output.dtype);
-    is_streamed_[o] = shared == 0 && bytes >= MoveLoops::kStreamBytes;
+    is_streamed_[o] = shared == 0 && !call_.stays_near && bytes >= MoveLoops::kStreamBytes;
     is_fresh_[o] = shared == 0;
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
@@ -142,7 +142,8 @@ std::int64_t RowCall::part_bytes() const noexcept {
   return tiles * whole_cache_lines(at_once_ * length_ * program_.element_bytes);
 }
 
-void RowCall::run(std::byte* memory, std::int64_t begin, std::int64_t end) const {
+void RowCall::run_to(std::byte* to, std::byte* memory, std::int64_t begin, std::int64_t end) const {
+  const Goal goal{to, begin};
   TileRun run(
       program_, isa_, memory, whole_cache_lines(at_once_ * length_ * program_.element_bytes));
   UndefinedElement none;  // row kernels have no integers that may lack an answer
@@ -150,17 +151,20 @@ void RowCall::run(std::byte* memory, std::int64_t begin, std::int64_t end) const
   for (std::int64_t row = begin; row < end; row += at_once_) {
     const std::int64_t count = std::min(at_once_, end - row);
     set_inputs(run, row, count, row == begin);
-    set_outputs(run, row);
-    fetch_ahead(run, row + count, std::min(at_once_, end - row - count));
+    set_outputs(run, goal, row);
+    fetch_ahead(run, goal, row + count, std::min(at_once_, end - row - count));
     run.run({.first = row * length_, .columns = count * length_, .lines = count});
-    store_outputs(run, row, count);
+    store_outputs(run, goal, row, count);
   }
   if (has_streams_) {
     moves_.fence();
   }
 }
 
-void RowCall::fetch_ahead(TileRun& run, std::int64_t row, std::int64_t count) const {
+void RowCall::fetch_ahead(TileRun& run,
+                          const Goal& goal,
+                          std::int64_t row,
+                          std::int64_t count) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = width(is_of_rows_[i]) * size_bytes(call_.inputs[i].dtype);
     if (lies_[i] == Lie::straight) {
@@ -171,7 +175,7 @@ void RowCall::fetch_ahead(TileRun& run, std::int64_t row, std::int64_t count) co
     const std::int64_t size =
         width(program_.outputs[o].is_of_rows) * size_bytes(call_.outputs[o].dtype);
     if (is_made_in_place_[o] && is_fresh_[o]) {
-      run.add_next(place_of(o, row), count * size, true);
+      run.add_next(place_of(o, goal, row), count * size, true);
     }
   }
 }
@@ -219,26 +223,32 @@ void RowCall::gather(std::size_t input, std::int64_t row, std::int64_t count, st
   }
 }
 
-std::byte* RowCall::place_of(std::size_t output, std::int64_t row) const noexcept {
+std::byte* RowCall::place_of(std::size_t output,
+                             const Goal& goal,
+                             std::int64_t row) const noexcept {
   const TensorView& view = call_.outputs[output];
-  return view.data + row * width(program_.outputs[output].is_of_rows) * size_bytes(view.dtype);
+  const std::int64_t step = width(program_.outputs[output].is_of_rows) * size_bytes(view.dtype);
+  return goal.to != nullptr ? goal.to + (row - goal.first) * step : view.data + row * step;
 }
 
-void RowCall::set_outputs(TileRun& run, std::int64_t row) const {
+void RowCall::set_outputs(TileRun& run, const Goal& goal, std::int64_t row) const {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     if (is_made_in_place_[o]) {
-      run.set_output(o, place_of(o, row));
+      run.set_output(o, place_of(o, goal, row));
     } else {
       run.set_output_in_tile(o);
     }
   }
 }
 
-void RowCall::store_outputs(TileRun& run, std::int64_t row, std::int64_t count) const {
+void RowCall::store_outputs(TileRun& run,
+                            const Goal& goal,
+                            std::int64_t row,
+                            std::int64_t count) const {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const std::int64_t size = size_bytes(call_.outputs[o].dtype);
     const std::int64_t elements = count * width(program_.outputs[o].is_of_rows);
-    std::byte* const to = place_of(o, row);
+    std::byte* const to = place_of(o, goal, row);
     const std::byte* const from = run.output(o);
     if (run.is_one(o)) {
       moves_.fills[MoveLoops::size_index(size)](to, from, elements);

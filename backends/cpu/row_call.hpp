@@ -34,9 +34,21 @@ class RowCall {
   /// Of the memory that a part needs.
   [[nodiscard]] std::int64_t part_bytes() const noexcept;
   /// Runs rows [begin, end), with part_bytes() of memory. Parameters are those of the call.
-  void run(std::byte* memory, std::int64_t begin, std::int64_t end) const;
+  void run(std::byte* memory, std::int64_t begin, std::int64_t end) const {
+    run_to(nullptr, memory, begin, end);
+  }
+  /// The same, with those of output 0 from `to` on. Requires a call that stays near, of one output.
+  void make(std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) const {
+    run_to(to, memory, begin, end);
+  }
 
  private:
+  /// Where the rows of output 0 go, from a row on; to null: where they lie.
+  struct Goal {
+    std::byte* to = nullptr;
+    std::int64_t first = 0;
+  };
+
   enum class Lie : std::uint8_t {
     straight,  ///< As the rows are walked.
     repeated,  ///< The same row, without gaps, for all.
@@ -49,10 +61,13 @@ class RowCall {
   void find_shares() noexcept;
   void set_inputs(TileRun& run, std::int64_t row, std::int64_t count, bool is_first) const;
   void gather(std::size_t input, std::int64_t row, std::int64_t count, std::byte* to) const;
-  void fetch_ahead(TileRun& run, std::int64_t row, std::int64_t count) const;
-  void set_outputs(TileRun& run, std::int64_t row) const;
-  void store_outputs(TileRun& run, std::int64_t row, std::int64_t count) const;
-  [[nodiscard]] std::byte* place_of(std::size_t output, std::int64_t row) const noexcept;
+  void run_to(std::byte* to, std::byte* memory, std::int64_t begin, std::int64_t end) const;
+  void fetch_ahead(TileRun& run, const Goal& goal, std::int64_t row, std::int64_t count) const;
+  void set_outputs(TileRun& run, const Goal& goal, std::int64_t row) const;
+  void store_outputs(TileRun& run, const Goal& goal, std::int64_t row, std::int64_t count) const;
+  [[nodiscard]] std::byte* place_of(std::size_t output,
+                                    const Goal& goal,
+                                    std::int64_t row) const noexcept;
   /// Elements of a row of an operand.
   [[nodiscard]] std::int64_t width(bool is_of_rows) const noexcept {
     return is_of_rows ? 1 : length_;

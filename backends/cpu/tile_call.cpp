@@ -167,7 +167,8 @@ void TileCall::find_shares() {
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
       shared |= call_.inputs[i].data == output.data ? 1U << i : 0U;
     }
-    is_streamed_[o] = shared == 0 && count_ * size_bytes(output.dtype) >= MoveLoops::kStreamBytes;
+    is_streamed_[o] = shared == 0 && !call_.stays_near &&
+                      count_ * size_bytes(output.dtype) >= MoveLoops::kStreamBytes;
     is_fresh_[o] = shared == 0;
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
@@ -230,6 +231,24 @@ void TileCall::run_piece(TileRun& run,
   run.forget_rows();  // a part of a row at the end of the last piece lies among them
   base_[0] = made;
   first_ = begin;
+  run_in_order(run, begin, end);
+}
+
+void TileCall::run_piece(
+    TileRun& run, const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end) {
+  result_ = to;
+  first_result_ = begin;
+  run_piece(run, made, begin, end);
+}
+
+void TileCall::make_piece(TileRun& run, std::byte* to, std::int64_t begin, std::int64_t end) {
+  run.forget_rows();
+  result_ = to;
+  first_result_ = begin;
+  run_in_order(run, begin, end);
+}
+
+void TileCall::run_in_order(TileRun& run, std::int64_t begin, std::int64_t end) const {
   if (order_ == Order::flat) {
     run_flat(run, begin, end);
   } else {
@@ -284,7 +303,7 @@ void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) co
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const std::int64_t size = size_bytes(call_.outputs[o].dtype);
     if (is_made_in_place_[o] && is_fresh_[o]) {
-      run.add_next(call_.outputs[o].data + at * size, count * size, true);
+      run.add_next(result(o, at), count * size, true);
     }
   }
 }
@@ -303,17 +322,15 @@ void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) cons
       fetch_ahead(run, begin + count, std::min(count, end - begin - count));
     }
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-      const TensorView& output = call_.outputs[o];
       if (is_made_in_place_[o]) {
-        run.set_output(o, output.data + begin * size_bytes(output.dtype));
+        run.set_output(o, result(o, begin));
       } else {
         run.set_output_in_tile(o);
       }
     }
     run.run({.first = begin, .columns = count});
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-      const TensorView& output = call_.outputs[o];
-      store(run, o, output.data + begin * size_bytes(output.dtype), count);
+      store(run, o, result(o, begin), count);
     }
     begin += count;
   }
@@ -459,10 +476,9 @@ void TileCall::run_block(TileRun& run, const Block& block, const TilePlace& plac
   set_inputs(run, block, place);
   std::array<std::byte*, TileProgram::kMostOutputs> straight{};
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-    const TensorView& output = call_.outputs[o];
     const std::size_t operand = call_.inputs.size() + o;
     if (is_straight(operand, block)) {
-      straight[o] = output.data + (place.offset[operand] + block.column) * size_bytes(output.dtype);
+      straight[o] = result(o, place.offset[operand] + block.column);
     }
     if (straight[o] != nullptr && is_made_in_place_[o]) {
       run.set_output(o, straight[o]);

@@ -39,6 +39,15 @@ class TileCall {
   /// Runs the elements [begin, end) in row-major order, those of input 0 from `made` on. Requires
   /// an input 0 in that order. Pieces of one run may follow one another.
   void run_piece(TileRun& run, const std::byte* made, std::int64_t begin, std::int64_t end);
+  /// The same, with those of output 0 from `to` on, which may be `made`. Requires a call that stays
+  /// near, of one output.
+  void run_piece(
+      TileRun& run, const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end);
+  /// Makes the elements [begin, end) of output 0 in row-major order, from `to` on. Requires a call
+  /// that stays near, of one output.
+  void make_piece(TileRun& run, std::byte* to, std::int64_t begin, std::int64_t end);
+  /// Whether an operand is read along another axis than the last, which suits blocks, not pieces.
+  [[nodiscard]] bool suits_blocks() const noexcept { return order_ == Order::blocks; }
   /// Looks for the first of the elements [begin, end) without an answer and stores nothing.
   [[nodiscard]] bool find_undefined(TileRun& run,
                                     std::int64_t begin,
@@ -73,6 +82,13 @@ class TileCall {
   [[nodiscard]] std::int64_t first_of(std::size_t input) const noexcept {
     return input == 0 ? first_ : 0;
   }
+  /// Where an output's element at a row-major place lies.
+  [[nodiscard]] std::byte* result(std::size_t output, std::int64_t place) const noexcept {
+    const TensorView& view = call_.outputs[output];
+    return result_ != nullptr ? result_ + (place - first_result_) * size_bytes(view.dtype)
+                              : view.data + place * size_bytes(view.dtype);
+  }
+  void run_in_order(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
   void fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const;
   /// `place`: of the block's first row.
@@ -91,7 +107,9 @@ class TileCall {
   Order order_ = Order::flat;
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
-  std::int64_t first_ = 0;  ///< The place of the element at base_[0], of a piece.
+  std::int64_t first_ = 0;         ///< The place of the element at base_[0], of a piece.
+  std::byte* result_ = nullptr;    ///< Of output 0, where a piece of it goes elsewhere,
+  std::int64_t first_result_ = 0;  ///< and the place of the element there.
   std::array<bool, TileProgram::kMostOutputs> is_fresh_{};          ///< No input lies there.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};

@@ -10,22 +10,6 @@
 
 namespace hearth::reference {
 
-Status evaluate_with_prologue(const KernelCall& call) {
-  KernelCall maker = *call.prologue->call;
-  const TensorView& handed_on = maker.outputs[0];
-  std::vector<std::byte> value(
-      static_cast<std::size_t>(handed_on.element_count() * size_bytes(handed_on.dtype)));
-  const TensorView made{value.data(), handed_on.layout, handed_on.dtype};
-  maker.outputs = std::span(&made, 1);
-  HEARTH_TRY_STATUS(evaluate(maker));
-  std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
-  inputs[static_cast<std::size_t>(call.prologue->input)] = made;
-  KernelCall rest = call;
-  rest.inputs = inputs;
-  rest.prologue = nullptr;
-  return evaluate(rest);
-}
-
 // The op into memory beside, then the expression, whose input 0 that is.
 Status evaluate_with_epilogue(const KernelCall& call) {
   const Epilogue& epilogue = *call.epilogue;

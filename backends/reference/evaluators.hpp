@@ -41,8 +41,9 @@ namespace hearth::reference {
     const KernelCall& call);  // expression.cpp, by the interpreter of KernelIR
 [[nodiscard]] Status evaluate_custom(
     const KernelCall& call);  // custom.cpp, by the program's function
-[[nodiscard]] Status evaluate_with_prologue(const KernelCall& call);
 [[nodiscard]] Status evaluate_with_epilogue(
     const KernelCall& call);  // epilogue.cpp: any op of one result, then an expression on it
+[[nodiscard]] Status evaluate_with_prologue(
+    const KernelCall& call);  // prologue.cpp: the call that makes an input, then the op
 
 }  // namespace hearth::reference

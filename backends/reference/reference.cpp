@@ -158,9 +158,25 @@ std::int64_t dense_bytes(const KernelCall& call) {
 
 }  // namespace
 
+bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
+  if (input != 0) {
+    return false;
+  }
+  const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
+  return maker == OpKind::expression ? is_pool || kind == OpKind::matmul
+                                     : maker == OpKind::conv2d && is_pool;
+}
+
 Support supports(const KernelCall& call) {
   if (call.prologue != nullptr) {
-    return supports(*call.prologue->call);
+    const KernelCall& maker = *call.prologue->call;
+    KernelCall op = call;
+    op.prologue = nullptr;
+    const Support made = supports(maker);
+    return maker.outputs.size() != 1
+               ? Support{.yes = false, .reason = "a prologue with several results"}
+           : made.yes ? supports(op)
+                      : made;
   }
   if (call.epilogue != nullptr) {
     return call.op.record().output_count == 1
@@ -191,11 +207,6 @@ Support supports(const KernelCall& call) {
                 fmt::format("{} takes {}, not {}", info.name, describe(info.dtypes), name(dtype))};
   }
   return {};
-}
-
-bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
-  const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
-  return input == 0 && (maker == OpKind::expression || (is_pool && maker == OpKind::conv2d));
 }
 
 Status evaluate(const KernelCall& call) {

@@ -11,11 +11,12 @@
 
 namespace hearth::reference {
 
+/// The inputs that calls of other kinds may make for an op: those that some backend takes so.
+[[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept;
+
 /// Whether evaluate() takes this op: a kernel kind, with operands in the number and of the element
 /// types of its op table row.
 [[nodiscard]] Support supports(const KernelCall& call);
-/// Whether the op takes such an input from a call of kind `maker`: as other backends do.
-[[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept;
 
 /// Runs one op. Operands have the shapes that the shape rules give; views may have any strides, and
 /// an output may share its bytes with inputs in any way, for all inputs are read before the first

@@ -15,16 +15,16 @@ ReferenceBackend::ReferenceBackend(ReferenceOptions options)
             .computes = true},
       pages_(options.pages) {}
 
-bool ReferenceBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-  return reference::may_take_prologue(kind, input, maker);
-}
-
 Support ReferenceBackend::supports(const KernelCall& call) const {
   return reference::supports(call);
 }
 
 bool ReferenceBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
   return true;
+}
+
+bool ReferenceBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
 }
 
 Issue ReferenceBackend::submit(std::span<const Launch> batch,

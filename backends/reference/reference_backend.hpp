@@ -25,6 +25,7 @@ class ReferenceBackend final : public Backend {
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   /// Always: the oracle reads all inputs before it stores.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  /// As reference::may_take_prologue says.
   [[nodiscard]] bool may_take_prologue(OpKind kind,
                                        int input,
                                        OpKind maker) const noexcept override;

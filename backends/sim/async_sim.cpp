@@ -89,7 +89,9 @@ PageProvider& AsyncSim::pages() noexcept {
 }
 
 Support AsyncSim::supports(const KernelCall& call) const {
-  return reference::supports(call);
+  return call.prologue != nullptr
+             ? Support{.yes = false, .reason = "work that ends later reads its inputs from memory"}
+             : reference::supports(call);
 }
 
 Status AsyncSim::prepare(const KernelCall& call) {

@@ -47,16 +47,16 @@ Support SimBackend::supports(const KernelCall& call) const {
   return reference::supports(call);
 }
 
-bool SimBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-  return reference::may_take_prologue(kind, input, maker);
-}
-
 Status SimBackend::prepare(const KernelCall& call) {
   return faults_->compile(call);
 }
 
 bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
   return true;
+}
+
+bool SimBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  return reference::may_take_prologue(kind, input, maker);
 }
 
 // ---- ops ----

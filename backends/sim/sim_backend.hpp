@@ -51,12 +51,13 @@ class SimBackend final : public Backend {
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override;
   [[nodiscard]] Support supports(const KernelCall& call) const override;
-  [[nodiscard]] bool may_take_prologue(OpKind kind,
-                                       int input,
-                                       OpKind maker) const noexcept override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
   /// Always.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
+  /// As the oracle.
+  [[nodiscard]] bool may_take_prologue(OpKind kind,
+                                       int input,
+                                       OpKind maker) const noexcept override;
   /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, naming the
   /// submit; internal what shadow memory finds.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,

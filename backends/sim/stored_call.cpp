@@ -50,12 +50,12 @@ void StoredCall::keep(const TensorView& view) {
 
 KernelCall StoredCall::call() const noexcept {
   const std::span<const TensorView> views(views_);
-  return {OpView(record_, blob_.data()),
-          views.first(input_count_),
-          views.subspan(input_count_ + beside_count_),
-          expression_,
-          epilogue_ ? &*epilogue_ : nullptr,
-          custom_};
+  return {.op = OpView(record_, blob_.data()),
+          .inputs = views.first(input_count_),
+          .outputs = views.subspan(input_count_ + beside_count_),
+          .expression = expression_,
+          .epilogue = epilogue_ ? &*epilogue_ : nullptr,
+          .custom = custom_};
 }
 
 bool Access::conflicts_with(const Access& other) const noexcept {
@@ -70,22 +70,22 @@ bool Access::overlaps(const ByteRange& range) const noexcept {
 
 Access access_of(const KernelCall& call) {
   Access access;
-  if (call.prologue != nullptr) {
-    access.reads = access_of(*call.prologue->call).reads;  // what it makes lies nowhere
-  }
-  for (const TensorView& view : call.inputs) {
-    if (view.data != nullptr) {
-      access.reads.push_back(range_of(view));
+  const int made = call.prologue != nullptr ? call.prologue->input : -1;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (static_cast<int>(i) != made) {
+      access.reads.push_back(range_of(call.inputs[i]));
     }
+  }
+  if (call.prologue != nullptr) {
+    const std::vector<ByteRange> reads = access_of(*call.prologue->call).reads;
+    access.reads.insert(access.reads.end(), reads.begin(), reads.end());
   }
   for (const TensorView& view :
        call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>()) {
     access.reads.push_back(range_of(view));
   }
   for (const TensorView& view : call.outputs) {
-    if (view.data != nullptr) {
-      access.writes.push_back(range_of(view));
-    }
+    access.writes.push_back(range_of(view));
   }
   return access;
 }

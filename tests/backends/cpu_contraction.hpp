@@ -14,21 +14,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <random>
 #include <string>
 #include <vector>
 
 namespace hearth::testing {
-
-/// Values in [-1, 1) that f16 and bf16 hold exactly.
-inline SmallTensor random_tensor(DType dtype, const Shape& shape, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < shape.element_count(); ++i) {
-    values.push_back(static_cast<double>(static_cast<int>(engine() % 256U) - 128) / 128);
-  }
-  return SmallTensor(dtype, shape, values);
-}
 
 inline cpu::CpuOptions serial_device(cpu::IsaLevel isa = cpu::IsaLevel::avx512) {
   return {.cores = {available_cores().front()}, .serial = true, .max_isa = isa};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,16 @@ class SmallTensor {
   std::unique_ptr<Layout> layout_;
   std::vector<std::byte> bytes_;
 };
+
+/// Values in [-1, 1) that f16 and bf16 hold exactly.
+inline SmallTensor random_tensor(DType dtype, const Shape& shape, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < shape.element_count(); ++i) {
+    values.push_back(static_cast<double>(static_cast<int>(engine() % 256U) - 128) / 128);
+  }
+  return SmallTensor(dtype, shape, values);
+}
 
 /// One op with its operands.
 class SmallCall {

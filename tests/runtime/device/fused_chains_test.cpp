@@ -133,9 +133,6 @@ void add_planes(std::vector<Chain>& all) {
     all.push_back({"relu before a pool, a shift behind" + of, operands, [planes](const Tensors& t) {
                      return max_pool2d(relu(t[0] * 2 - 1), planes.pool) + 0.5;
                    }});
-    all.push_back({"a scale before a convolution" + of, operands, [planes](const Tensors& t) {
-                     return relu(conv2d(t[0] * 0.5 + 1, t[1], t[2], planes.conv));
-                   }});
   }
 }
 
@@ -179,6 +176,27 @@ TEST(FusedChains, HaveTheBitsOfSingleOps) {
     }
   }
   EXPECT_GE(fused, 2 * 4 * all_chains().size());
+}
+
+// What a product reads row by row, and planes of a convolution that a pool makes smaller.
+TEST(FusedChains, AreOneKernelOnCores) {
+  stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    const Tensor x = normal(world.device, {64, 96}, 1, DType::f32);
+    const Tensor w = normal(world.device, {96, 80}, 2, DType::f32);
+    const Tensor planes = normal(world.device, {2, 3, 16, 16}, 3, DType::f32);
+    const Tensor filters = normal(world.device, {8, 3, 3, 3}, 4, DType::f32);
+    world.device.sync();
+    Tensor y;
+    const auto kernels_of = [&](const std::function<Tensor()>& program) {
+      const Explanation said = explain(world.device, [&] { y = program(); });
+      EXPECT_EQ(said.bytes_written(), 4 * y.element_count()) << said.to_text();
+      return said.kernels.size();
+    };
+    EXPECT_EQ(kernels_of([&] { return relu(matmul(x * sigmoid(x), w)); }), 1U);
+    EXPECT_EQ(kernels_of([&] { return matmul(softmax(x * 0.5, -1), w); }), 1U);
+    EXPECT_EQ(kernels_of([&] { return max_pool2d(relu(conv2d(planes, filters))); }), 1U);
+    EXPECT_EQ(kernels_of([&] { return avg_pool2d(conv2d(planes, filters)) * 2; }), 1U);
+  });
 }
 
 // ---- what must stay apart ----

@@ -1,0 +1,140 @@
+// How one piece of a packed product is laid out and cut into tasks: rows and columns in panels,
+// depth in blocks, all as equal as can be. Private to backends/cpu; a value. Invariant: it depends
+// on sizes, strides and types alone, and on whether an epilogue or a maker of rows is there: no sum
+// depends on it.
+#pragma once
+
+#include "gemm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+struct GemmPlan {
+  /// Panels of b packed together: rows are then read in stretches that the prefetcher follows.
+  static constexpr std::int64_t kPanelGroup = 4;
+  static constexpr std::int64_t kTasksPerCore = 4;
+
+  std::int64_t row_panels = 0;
+  std::int64_t column_panels = 0;
+  std::int64_t panel_rows = 0;
+  std::int64_t panel_columns = 0;
+  std::int64_t block_depth = 0;
+  std::int64_t down = 1;
+  std::int64_t across = 1;
+  bool packs_in_task = false;  ///< b
+  bool reads_a = false;        ///< Where it lies.
+  bool reads_b = false;
+  std::int64_t chunk_panels = 0;  ///< Of a, that a task packs together; 0: all are packed before.
+  bool finishes_chunks = false;   ///< One after the other, or else one block of depth.
+  bool makes_chunks = false;      ///< Rows of a that another call makes: for each chunk,
+  bool makes_before = false;      ///< or all of them, packed or laid out before the tiles.
+
+  /// For a piece of this size of the product.
+  template <class T>
+  GemmPlan(std::int64_t m,
+           std::int64_t n,
+           std::int64_t k,
+           bool has_sink,
+           const Gemm<T>& gemm,
+           const TileKernels<T>& kernels) {
+    const GemmOperand& a = gemm.a;
+    const GemmOperand& b = gemm.b;
+    panel_rows = even_part(m, kernels.max_rows);
+    row_panels = parts(m, panel_rows);
+    panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
+    column_panels = parts(n, panel_columns);
+    block_depth = even_part(k, kSumDepth);
+    reads_a = a.dtype == dtype_of<T> && n <= most_read_columns(kernels) &&
+              (a.column_step == 1 || a.row_step == 1);
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+    const std::int64_t count = part_count(flops);
+    const bool is_made = gemm.rows.is_there();
+    packs_in_task = m <= kFewRows && column_panels >= count;
+    if (packs_in_task) {
+      across = std::min(count, kMaxPackingTasks);
+      reads_b = m <= kRowsOverPanels && b.dtype == dtype_of<T> && b.column_step == 1 &&
+                b.constant == nullptr && n % panel_columns == 0 &&
+                k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
+    } else if (n <= (has_sink || is_made ? kFewColumnsOfMore : kFewColumns)) {
+      plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
+      if (is_made) {  // a row goes through the whole depth at once, though all of b is read for it
+        makes_chunks = finishes_chunks = true;
+        const std::int64_t most = kMadeBytes / (panel_rows * k * size_bytes(a.dtype));
+        chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
+      }
+    } else {
+      const double ratio = static_cast<double>(n) / static_cast<double>(m);
+      const auto wanted =
+          static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count) * ratio)));
+      across = std::clamp<std::int64_t>(wanted, 1, std::min(count, column_panels));
+      down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
+    }
+    makes_before = is_made && !makes_chunks;
+  }
+
+  /// The packed a, or a chunk for each task; where it is read, what was made of it before.
+  [[nodiscard]] std::int64_t a_elements(std::int64_t k) const {
+    if (reads_a) {
+      return makes_before ? row_panels * panel_rows * k : 0;
+    }
+    return chunk_panels > 0 ? down * chunk_elements() : row_panels * panel_rows * k;
+  }
+  [[nodiscard]] std::int64_t chunk_elements() const {
+    return chunk_panels * panel_rows * block_depth;
+  }
+  /// The packed b, or each task's share.
+  [[nodiscard]] std::int64_t b_elements(std::int64_t k) const {
+    if (reads_b) {
+      return 0;
+    }
+    return packs_in_task ? kPanelGroup * panel_columns * block_depth
+                         : column_panels * panel_columns * k;
+  }
+  [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
+  /// Rows that are made in one go, to be packed or read.
+  [[nodiscard]] std::int64_t made_rows() const {
+    return makes_chunks ? chunk_panels * panel_rows : panel_rows;
+  }
+
+  [[nodiscard]] static constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
+    return (size + most - 1) / most;
+  }
+
+ private:
+  // With so few rows a task packs the b that it needs by itself, into the second-level cache.
+  static constexpr std::int64_t kFewRows = 256;
+  static constexpr std::int64_t kMaxPackingTasks = 16;
+  // With so few columns a task takes whole rows: it packs those of a by itself, a chunk at a time,
+  // into the second-level cache, where b stays. With an epilogue there may be more, since whole
+  // rows are what it runs on at once, or with rows that another call makes, whole as well.
+  static constexpr std::int64_t kFewColumns = 512;
+  static constexpr std::int64_t kFewColumnsOfMore = 1024;  // with an epilogue or a maker of rows
+  static constexpr std::int64_t kChunkBytes = 96 << 10;    // of packed rows
+  static constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
+  static constexpr std::int64_t kMadeBytes = 128 << 10;         // of rows that another call makes
+  static constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk
+  // With so few rows, panels of a small b come by once, and are read where they lie.
+  static constexpr std::int64_t kRowsOverPanels = 64;
+  static constexpr std::int64_t kSmallBytes = 128 << 10;
+
+  void plan_rows(std::int64_t n,
+                 std::int64_t k,
+                 bool has_sink,
+                 std::int64_t count,
+                 std::int64_t element_bytes) {
+    const std::int64_t panel_bytes = panel_rows * block_depth * element_bytes;
+    std::int64_t most = kChunkBytes / panel_bytes;
+    if (has_sink) {
+      most = std::min(most, kChunkResultBytes / (panel_rows * n * element_bytes));
+    }
+    chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, row_panels));
+    finishes_chunks = column_panels * panel_columns * k * element_bytes <= kNearBytes;
+    down = std::min(count, row_panels);
+  }
+};
+
+}  // namespace hearth::cpu

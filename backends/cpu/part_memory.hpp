@@ -1,0 +1,70 @@
+// Memory that each thread of a loop needs for as long as it runs a part: as many pieces as parts
+// run at a time, each with one part, whichever comes first. Private to backends/cpu. Made by the
+// kernel in its scratch; parts take and give back on any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace hearth::cpu {
+
+class PartMemory {
+ public:
+  /// Of the memory for so many pieces.
+  [[nodiscard]] static constexpr std::int64_t bytes(std::int64_t pieces,
+                                                    std::int64_t piece_bytes) noexcept {
+    return flag_bytes(pieces) + pieces * whole_lines(piece_bytes);
+  }
+
+  PartMemory() noexcept = default;
+  /// `memory` has bytes() for them and outlives this. At most `pieces` parts are held at a time.
+  PartMemory(std::byte* memory, std::int64_t pieces, std::int64_t piece_bytes) noexcept
+      : flags_(reinterpret_cast<Flag*>(memory)),
+        first_(memory + flag_bytes(pieces)),
+        pieces_(pieces),
+        piece_bytes_(whole_lines(piece_bytes)) {
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      new (flags_ + i) Flag(0);
+    }
+  }
+
+  /// One piece, until its end.
+  class Part {
+   public:
+    explicit Part(const PartMemory& of) noexcept : of_(of) {
+      while (of_.flags_[piece_].exchange(1, std::memory_order_acquire) != 0) {
+        piece_ = (piece_ + 1) % of_.pieces_;
+      }
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+    ~Part() { of_.flags_[piece_].store(0, std::memory_order_release); }  // partner: the exchange
+
+    [[nodiscard]] std::byte* data() const noexcept {
+      return of_.first_ + piece_ * of_.piece_bytes_;
+    }
+
+   private:
+    const PartMemory& of_;
+    std::int64_t piece_ = 0;
+  };
+
+ private:
+  using Flag = std::atomic<std::uint32_t>;
+  static constexpr std::int64_t whole_lines(std::int64_t bytes) noexcept {
+    constexpr std::int64_t kLine = 64;
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+  static constexpr std::int64_t flag_bytes(std::int64_t pieces) noexcept {
+    return whole_lines(pieces * static_cast<std::int64_t>(sizeof(Flag)));
+  }
+
+  Flag* flags_ = nullptr;
+  std::byte* first_ = nullptr;
+  std::int64_t pieces_ = 0;
+  std::int64_t piece_bytes_ = 0;
+};
+
+}  // namespace hearth::cpu

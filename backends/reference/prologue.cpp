@@ -1,0 +1,26 @@
+#include <hearth/backends/reference/reference.hpp>
+
+#include "evaluators.hpp"
+
+#include <vector>
+
+namespace hearth::reference {
+
+// The call that makes the input into memory beside, then the op, which reads it there.
+Status evaluate_with_prologue(const KernelCall& call) {
+  KernelCall maker = *call.prologue->call;
+  TensorView made = maker.outputs[0];
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(made.element_count() * size_bytes(made.dtype)));
+  made.data = bytes.data();
+  maker.outputs = std::span(&made, 1);
+  HEARTH_TRY_STATUS(evaluate(maker));
+  std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
+  inputs[static_cast<std::size_t>(call.prologue->input)].data = bytes.data();
+  KernelCall op = call;
+  op.inputs = inputs;
+  op.prologue = nullptr;
+  return evaluate(op);
+}
+
+}  // namespace hearth::reference
