@@ -22,6 +22,9 @@ Support PrologueRows::supports(const Prologue& prologue,
   if (const Status status = rows.start(&prologue, context); !status.has_value()) {
     return {.yes = false, .reason = status.error().text};
   }
+  if (!rows.is_there()) {
+    return no("what makes an input is no expression");
+  }
   if (rows.program_->may_fail) {
     return no("what makes an input may not fail");
   }
