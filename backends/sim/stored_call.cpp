@@ -55,6 +55,7 @@ KernelCall StoredCall::call() const noexcept {
           views.subspan(input_count_ + beside_count_),
           expression_,
           epilogue_ ? &*epilogue_ : nullptr,
+          nullptr,
           custom_};
 }
 

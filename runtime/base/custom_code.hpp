@@ -108,7 +108,7 @@ using HostKernel = std::function<void(const HostKernelCall& call)>;
 /// `y` and a number `epsilon` it may use
 ///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 come and go as float, bool
 ///   as
-///                          bool, u8 as uint, i64 as int64_t, the others by their own names
+///                          bool, u8 as uint, i8 as int, i64 as int64_t, the others by their own names
 ///   x_type                 that type; the same for results
 ///   x_count, x_rank, x_size(axis)   the same for results; x_address, for accesses of your own
 ///   epsilon                float, or int for i32

@@ -252,7 +252,8 @@ std::string shader_text(const Operands& operands,
   std::string text = glsl_prelude(
       {.threads = threads,
        .wide_index = operands.wide,
-       .more_extensions = on_units ? detail::cooperative_extensions(limits.emulates_matrix_units)
+       .more_extensions = on_units ? detail::cooperative_extensions(operands.dtype,
+                                                                     limits.emulates_matrix_units)
                                    : std::string_view()});
   text += defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
