@@ -6,7 +6,8 @@
 namespace hearth {
 
 /// The smallest type that both fit in, as torch.promote_types: bool below integers below floats,
-/// the wider one of a kind; f16 and bf16 meet in f32, i8 and u8 in i32 (PyTorch has an i16 for them).
+/// the wider one of a kind; f16 and bf16 meet in f32, i8 and u8 in i32 (PyTorch has an i16 for
+/// them).
 ///
 /// | | bool | i8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
 /// |---|---|---|---|---|---|---|---|---|---|

@@ -240,8 +240,7 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::add:
     case Primitive::sub:
     case Primitive::mul:
-      return narrowed(
-          of, fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1)));
+      return narrowed(of, fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1)));
     case Primitive::less:
       if (of == DType::f32 && is_zero(kernel_.node(node.operands[1]))) {
         // By bits, or NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.

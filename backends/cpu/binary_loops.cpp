@@ -45,7 +45,8 @@ struct Div {
   template <class T>
   static T apply(T a, T b) noexcept {
     if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
-      return b == -1 ? Sub::apply(T{0}, a) : static_cast<T>(a / b);  // the smallest integer over -1 traps
+      return b == -1 ? Sub::apply(T{0}, a)
+                     : static_cast<T>(a / b);  // the smallest integer over -1 traps
     } else {
       return static_cast<T>(a / b);
     }

@@ -35,8 +35,8 @@ class IntProduct {
       return rows <= kMaxIntThinRows && step == 1;
     };
     // The longer side is read where it lies, the other one is a few rows.
-    is_thin_ = product.k > 0 && (reads(product.m, product.b.row_step) ||
-                                 reads(product.n, product.a.column_step));
+    is_thin_ = product.k > 0 &&
+               (reads(product.m, product.b.row_step) || reads(product.n, product.a.column_step));
     is_turned_ = is_thin_ && !reads(product.m, product.b.row_step);
     lay_out();
   }
@@ -202,13 +202,14 @@ class IntProduct {
     const auto task = [&](std::int64_t number) {
       run_block(number % rows * down, down, number / rows * across, across);
     };
-    for_ranges(
-        arena, count, std::max<std::int64_t>(1, count / std::max<std::int64_t>(wanted, 1)),
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t number = begin; number < end; ++number) {
-            task(number);
-          }
-        });
+    for_ranges(arena,
+               count,
+               std::max<std::int64_t>(1, count / std::max<std::int64_t>(wanted, 1)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t number = begin; number < end; ++number) {
+                   task(number);
+                 }
+               });
   }
 
   void run_block(std::int64_t first_row_panel,
@@ -239,14 +240,15 @@ class IntProduct {
     const std::int64_t column = j * kernels_.panel_columns;
     const std::int64_t rows = std::min(panel_rows_, product_.m - row);
     kernels_.multiply({.a = a_ + i * a_panel() + group * panel_rows_,
+                       .a_step = panel_rows_,
                        .b = b_ + j * b_panel() + group * kernels_.panel_columns,
                        .group_count = groups,
                        .c = c() + row * product_.n + column,
                        .c_step = product_.n,
                        .row_start = group == 0 ? starts_ + row : nullptr,
                        .rows = static_cast<int>(rows),
-                       .columns = static_cast<int>(std::min<std::int64_t>(
-                           kernels_.panel_columns, product_.n - column))});
+                       .columns = static_cast<int>(
+                           std::min<std::int64_t>(kernels_.panel_columns, product_.n - column))});
   }
 
   const MatmulProduct& product_;
@@ -280,10 +282,7 @@ std::int64_t int_product_scratch_bytes(const MatmulProduct& product, IsaLevel is
   return IntProduct(product, isa).scratch_bytes();
 }
 
-void run_int_product(const MatmulProduct& product,
-                     IsaLevel isa,
-                     std::byte* scratch,
-                     Arena* arena) {
+void run_int_product(const MatmulProduct& product, IsaLevel isa, std::byte* scratch, Arena* arena) {
   IntProduct(product, isa).run(scratch, arena);
 }
 

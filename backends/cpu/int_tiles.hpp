@@ -13,10 +13,11 @@
 namespace hearth::cpu {
 
 /// One register tile: c[i][j] = start + Σ_g a(i, g)·b(j, g) for i < rows and j < columns, where ·
-/// sums the products of two words' elements. a(i, g) = a[g·rows + i], b(j, g) = b[g·width + j],
+/// sums the products of two words' elements. a(i, g) = a[g·a_step + i], b(j, g) = b[g·width + j],
 /// width being the panel's.
 struct IntTile {
   const std::uint32_t* a = nullptr;
+  std::int64_t a_step = 0;
   const std::uint32_t* b = nullptr;
   std::int64_t group_count = 0;  ///< Words along the depth.
   std::int32_t* c = nullptr;
@@ -39,8 +40,8 @@ struct IntPack {
   std::uint32_t* to = nullptr;
 };
 
-/// A few rows times a matrix that is read where it lies: y[r·y_row + j·y_column] = Σ_k x[r][k]·w[j][k]
-/// for r < rows ≤ kMaxIntThinRows.
+/// A few rows times a matrix that is read where it lies: y[r·y_row + j·y_column] = Σ_k
+/// x[r][k]·w[j][k] for r < rows ≤ kMaxIntThinRows.
 struct IntThin {
   const std::int8_t* x = nullptr;  ///< Rows without gaps.
   std::int64_t x_step = 0;

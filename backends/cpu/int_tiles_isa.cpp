@@ -23,9 +23,9 @@ struct Pairs {
                                     _mm256_madd_epi16(__builtin_bit_cast(Native, b),
                                                       __builtin_bit_cast(Native, a)));
 #elif defined(__x86_64__)
-    return sum + __builtin_bit_cast(
-                     Words,
-                     _mm_madd_epi16(__builtin_bit_cast(Native, b), __builtin_bit_cast(Native, a)));
+    return sum +
+           __builtin_bit_cast(
+               Words, _mm_madd_epi16(__builtin_bit_cast(Native, b), __builtin_bit_cast(Native, a)));
 #else
     for (std::size_t i = 0; i < kLanes; ++i) {
       const auto product = [&](unsigned shift) {

@@ -79,7 +79,7 @@ template <class How, std::size_t kRows, std::size_t kColumns>
         sums[i][j] = How::add(sums[i][j], of_b[j], of_a);
       }
     }
-    a += kRows;
+    a += tile.a_step;
     b += kPanelColumns;
   }
   for (std::size_t i = 0; i < kRows; ++i) {
@@ -123,7 +123,8 @@ void multiply_words(const IntTile& tile) {
 
 // ---- packing ----
 
-// Words of an item lie `width` apart: a group of neighbours is read together where it lies together.
+// Words of an item lie `width` apart: a group of neighbours is read together where it lies
+// together.
 template <class How, std::uint32_t kFlip>
 void pack_words(const IntPack& pack) {
   constexpr std::int64_t kElements = How::kElements;
@@ -131,8 +132,7 @@ void pack_words(const IntPack& pack) {
   const std::int64_t whole = pack.depth / kElements;
   for (std::int64_t first = 0; first < pack.items; first += pack.width) {
     std::uint32_t* const to = pack.to + first / pack.width * pack.panel_step;
-    const std::int64_t count =
-        pack.items - first < pack.width ? pack.items - first : pack.width;
+    const std::int64_t count = pack.items - first < pack.width ? pack.items - first : pack.width;
     const auto* const from =
         reinterpret_cast<const std::uint8_t*>(pack.from) + first * pack.item_step;
     const auto one = [&](std::int64_t g, std::int64_t i) {
@@ -220,8 +220,8 @@ template <class How, std::size_t kRows>
       }
     }
     for (std::size_t r = 0; r < kRows; ++r) {
-      thin.y[static_cast<std::int64_t>(r) * thin.y_row + j * thin.y_column] = static_cast<std::int32_t>(
-          sum_of_lanes(sums[r]) + static_cast<std::uint32_t>(starts[r]));
+      thin.y[static_cast<std::int64_t>(r) * thin.y_row + j * thin.y_column] =
+          static_cast<std::int32_t>(sum_of_lanes(sums[r]) + static_cast<std::uint32_t>(starts[r]));
     }
   }
 }

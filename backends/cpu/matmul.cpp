@@ -145,7 +145,8 @@ Status matmul(const KernelCall& call, KernelContext& context) {
 std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   const TensorView& a = call.inputs[0];
   const TensorView& b = call.inputs[1];
-  if (a.dtype == DType::i8 || a.shape().rank() != 2 || b.shape().rank() != 2 || call.outputs[0].element_count() == 0) {
+  if (a.dtype == DType::i8 || a.shape().rank() != 2 || b.shape().rank() != 2 ||
+      call.outputs[0].element_count() == 0) {
     return 1;
   }
   const std::int64_t rows = b.strides()[0] == 1   ? kMaxDotRows

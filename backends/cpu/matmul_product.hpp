@@ -1,6 +1,6 @@
-// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, says what scratch it
-// needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and dtypes
-// alone.
+// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, says what
+// scratch it needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and
+// dtypes alone.
 #pragma once
 
 #include "gemm.hpp"

@@ -9,7 +9,8 @@
 //   - VK_KHR_shader_bfloat16 with `shaderBFloat16Type` and `shaderBFloat16CooperativeMatrix`: for
 //     the texts of which is_cooperative_bf16() is true. Without it bf16 products must not take
 //     matrix units;
-//   - products of i8 need the first alone, where it lists 16 x 16 x 32 with i8 factors and i32 sums:
+//   - products of i8 need the first alone, where it lists 16 x 16 x 32 with i8 factors and i32
+//   sums:
 //     DeviceLimits::has_cooperative_i8;
 //   - else VK_NV_cooperative_matrix, for f16 alone and without the rewriting.
 // DeviceLimits::has_cooperative_matrix stands for: f16 factors, f32 sums, 16 x 16 x 16, in a

@@ -1,11 +1,11 @@
-// Products of factors of 16 bits, and of i8, on matrix units, in the frame of product_text.cpp. What was measured
-// on an H200 to matter: one padded buffer of slices in shared memory, loads of 16 bytes, the next
-// slice's fragments read before this one's products, and the last products of a slice around the
-// two barriers between which the next slice is laid down. The loads of the slice behind that one
-// come between these barriers or after both, as a tile's registers have it. Sums go to memory
-// by way of shared memory, strip by strip, so that rows and columns of each are known there: edges,
-// bias and epilogues are as in the other kernels. Each warp has a strip of its own, and waits for
-// no other.
+// Products of factors of 16 bits, and of i8, on matrix units, in the frame of product_text.cpp.
+// What was measured on an H200 to matter: one padded buffer of slices in shared memory, loads of 16
+// bytes, the next slice's fragments read before this one's products, and the last products of a
+// slice around the two barriers between which the next slice is laid down. The loads of the slice
+// behind that one come between these barriers or after both, as a tile's registers have it. Sums go
+// to memory by way of shared memory, strip by strip, so that rows and columns of each are known
+// there: edges, bias and epilogues are as in the other kernels. Each warp has a strip of its own,
+// and waits for no other.
 //
 // Without the hardware the same text runs with fragments in the registers of 32 threads in a row,
 // which multiply by way of shared memory: slow, but each index is the one that the hardware gets.
@@ -440,15 +440,10 @@ std::string cooperative_main(DType dtype, bool is_emulated) {
   const bool is_integer = dtype == DType::i8;
   const std::string_view sums = is_integer ? kIntegers : kReals;
   if (is_emulated) {
-    return fmt::format(
-        "{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kMain);
+    return fmt::format("{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kMain);
   }
-  return fmt::format("{}{}{}{}{}",
-                     kHead,
-                     sums,
-                     kHardware,
-                     is_integer ? kIntegerMatrixUnits : kMatrixUnits,
-                     kMain);
+  return fmt::format(
+      "{}{}{}{}{}", kHead, sums, kHardware, is_integer ? kIntegerMatrixUnits : kMatrixUnits, kMain);
 }
 
 }  // namespace hearth::vulkan::detail

@@ -1,6 +1,6 @@
-// GLSL of matrix units: fragments of 16 x 16, of i8 16 x 32, that lie in MEMORY, an array of uvec4 in shared
-// memory. Sizes are specialisation constants, for the rewrite in backends/codegen. A constant.
-// Threads: any.
+// GLSL of matrix units: fragments of 16 x 16, of i8 16 x 32, that lie in MEMORY, an array of uvec4
+// in shared memory. Sizes are specialisation constants, for the rewrite in backends/codegen. A
+// constant. Threads: any.
 #pragma once
 
 #include <string_view>

@@ -319,10 +319,10 @@ bool can_cooperate(DType dtype,
                    std::int64_t rows,
                    std::int64_t columns,
                    const DeviceLimits& limits) noexcept {
-  const bool has_units = limits.has_cooperative_matrix &&
-                         (dtype == DType::bf16 ? limits.has_cooperative_bf16
-                          : dtype == DType::i8 ? limits.has_cooperative_i8
-                                               : dtype == DType::f16);
+  const bool has_units =
+      limits.has_cooperative_matrix && (dtype == DType::bf16 ? limits.has_cooperative_bf16
+                                        : dtype == DType::i8 ? limits.has_cooperative_i8
+                                                             : dtype == DType::f16);
   const bool is_emulated = limits.emulates_matrix_units &&
                            (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8);
   return ((has_units && limits.subgroup_size == 32) || is_emulated) && rows > 8 && columns > 8;

@@ -8,8 +8,8 @@
 // Either may cut a long depth into parts whose sums go to scratch, where there are too few tiles to
 // keep a device awake; `fold` then adds the parts, in order.
 //
-// What a family's functions look like (C is float, double or, for i8, int; AVALUE and BVALUE are C, V4 or uvec4,
-// for forms of width 1, 4 or unit_word(), the last with the bits of the elements):
+// What a family's functions look like (C is float, double or, for i8, int; AVALUE and BVALUE are C,
+// V4 or uvec4, for forms of width 1, 4 or unit_word(), the last with the bits of the elements):
 //   void set_matrix(int matrix)            which of the products comes now
 //   ASide a_side(int row), AVALUE a_at(ASide side, int k)       zeros outside of rows and depth
 //   BSide b_side(int column), BVALUE b_at(BSide side, int k)    zeros outside of columns and depth
@@ -40,7 +40,8 @@
 namespace hearth::vulkan {
 
 /// How a side is read: neighbouring threads take neighbours along the depth, or along the side
-/// (rows of a, columns of b); each takes `width` (1, 4 or unit_word()) at once, which then lie side by side.
+/// (rows of a, columns of b); each takes `width` (1, 4 or unit_word()) at once, which then lie side
+/// by side.
 struct SideForm {
   bool along_depth = true;
   int width = 1;
@@ -163,8 +164,7 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
                                        const ProductPlan& plan,
                                        const ProductFunctions& functions,
                                        std::size_t parameter_bytes);
-[[nodiscard]] std::string_view cooperative_extensions(DType dtype,
-                                                      bool is_emulated) noexcept;
+[[nodiscard]] std::string_view cooperative_extensions(DType dtype, bool is_emulated) noexcept;
 [[nodiscard]] std::string cooperative_sizes(const ProductRequest& request,
                                             const CooperativeTile& tile);
 [[nodiscard]] std::string cooperative_main(DType dtype, bool is_emulated);
