@@ -16,10 +16,12 @@ struct Bytes {
                                                   __builtin_bit_cast(Native, b),
                                                   __builtin_bit_cast(Native, a)));
   }
-  [[gnu::always_inline]] static std::uint32_t word(const std::uint8_t (&bytes)[4]) {
-    std::uint32_t word = 0;
-    __builtin_memcpy(&word, bytes, sizeof(word));
-    return word;
+  [[gnu::always_inline]] static std::uint32_t word(std::uint8_t a,
+                                                   std::uint8_t b,
+                                                   std::uint8_t c,
+                                                   std::uint8_t d) {
+    return static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b) << 8U |
+           static_cast<std::uint32_t>(c) << 16U | static_cast<std::uint32_t>(d) << 24U;
   }
 };
 struct ThinBytes {

@@ -36,11 +36,14 @@ struct Pairs {
     return sum;
 #endif
   }
-  [[gnu::always_inline]] static std::uint32_t word(const std::uint8_t (&bytes)[4]) {
-    const auto wide = [&bytes](int i) {
-      return static_cast<std::uint32_t>(std::int32_t{static_cast<std::int8_t>(bytes[i])});
+  [[gnu::always_inline]] static std::uint32_t word(std::uint8_t a,
+                                                   std::uint8_t b,
+                                                   std::uint8_t /*c*/,
+                                                   std::uint8_t /*d*/) {
+    const auto wide = [](std::uint8_t byte) {
+      return static_cast<std::uint32_t>(std::int32_t{static_cast<std::int8_t>(byte)});
     };
-    return (wide(0) & 0xFFFFU) | wide(1) << 16U;
+    return (wide(a) & 0xFFFFU) | wide(b) << 16U;
   }
 };
 
@@ -67,9 +70,8 @@ void no_row_starts(const IntPack& pack, std::int32_t* starts) {
 #else
   Words words;
   for (std::size_t i = 0; i < kLanes; ++i) {
-    std::uint8_t bytes[4] = {};
-    __builtin_memcpy(bytes, from + 2 * i, 2);
-    words[i] = Pairs::word(bytes);
+    words[i] = Pairs::word(
+        static_cast<std::uint8_t>(from[2 * i]), static_cast<std::uint8_t>(from[2 * i + 1]), 0, 0);
   }
   return words;
 #endif

@@ -140,7 +140,7 @@ void pack_words(const IntPack& pack) {
       for (std::int64_t e = 0; e < kElements && g * kElements + e < pack.depth; ++e) {
         bytes[e] = from[i * pack.item_step + (g * kElements + e) * pack.depth_step];
       }
-      return How::word(bytes) ^ kFlip;
+      return How::word(bytes[0], bytes[1], bytes[2], bytes[3]) ^ kFlip;
     };
     if (pack.depth_step == 1) {
       for (std::int64_t i = 0; i < count; ++i) {
@@ -148,20 +148,19 @@ void pack_words(const IntPack& pack) {
         for (std::int64_t g = 0; g < whole; ++g) {
           std::uint8_t bytes[4] = {};
           __builtin_memcpy(bytes, item + g * kElements, kElements);
-          to[g * pack.width + i] = How::word(bytes) ^ kFlip;
+          to[g * pack.width + i] = How::word(bytes[0], bytes[1], bytes[2], bytes[3]) ^ kFlip;
         }
       }
     } else if (pack.item_step == 1) {
       for (std::int64_t g = 0; g < whole; ++g) {
         const std::uint8_t* const row = from + g * kElements * pack.depth_step;
         std::uint32_t* const words = to + g * pack.width;
+        const std::uint8_t* const second = row + pack.depth_step;
+        const std::uint8_t* const third = kElements > 2 ? second + pack.depth_step : row;
+        const std::uint8_t* const fourth = kElements > 2 ? third + pack.depth_step : row;
 #pragma GCC ivdep
         for (std::int64_t i = 0; i < count; ++i) {
-          std::uint8_t bytes[4] = {};
-          for (std::int64_t e = 0; e < kElements; ++e) {
-            bytes[e] = row[e * pack.depth_step + i];
-          }
-          words[i] = How::word(bytes) ^ kFlip;
+          words[i] = How::word(row[i], second[i], third[i], fourth[i]) ^ kFlip;
         }
       }
     } else {
