@@ -12,7 +12,7 @@ namespace hearth {
 
 /// Which part of a constant was brought into which form: whatever the kept bytes depend on.
 struct ConstantForm {
-  enum class Kind : std::uint8_t { matmul_columns, conv_weights };
+  enum class Kind : std::uint8_t { matmul_columns, conv_weights, int_matmul_columns };
   Kind kind = Kind::matmul_columns;
   const std::byte* data = nullptr;  ///< Where the part begins.
   std::array<std::int64_t, 12> numbers = {};

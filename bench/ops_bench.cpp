@@ -100,6 +100,35 @@ BENCHMARK(BM_Matmul_Square)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
+// The same of i8, and few rows by a layer's weight, which lies as [columns, depth].
+void BM_Matmul_Int8(benchmark::State& state) {
+  const std::int64_t rows = state.range(0);
+  const std::int64_t n = state.range(1);
+  const DType dtype = state.range(2) != 0 ? DType::i8 : DType::f32;
+  const bool is_turned = state.range(3) != 0;
+  const Runtime runtime = cpu_runtime(static_cast<int>(state.range(4)));
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  const Tensor a = randint(device, {rows, n}, generator, -127, 128, dtype);
+  const Tensor weight = randint(device, {n, n}, generator, -127, 128, dtype);
+  const Tensor b = is_turned ? transpose(weight) : weight;
+  while (state.KeepRunningBatch(kProducts)) {
+    std::vector<Tensor> products;
+    for (int i = 0; i < kProducts; ++i) {
+      products.push_back(matmul(a, b));
+    }
+    benchmark::DoNotOptimize(products.back()[{0, 0}].item());
+  }
+  const double flops = 2.0 * static_cast<double>(rows * n * n);
+  state.counters["flops"] = benchmark::Counter(flops * static_cast<double>(state.iterations()),
+                                               benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_Matmul_Int8)
+    ->ArgNames({"rows", "n", "i8", "turned", "cores"})
+    ->ArgsProduct({{1, 64, 1024}, {256, 1024, 2048}, {0, 1}, {0, 1}, {1}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
 // The peer in the same run: the library alone on one thread, kept to the first core.
 void BM_OpenBlas_Square(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));

@@ -31,7 +31,8 @@ constexpr std::array<TypeName, kDTypeCount> kTypeNames{{{DType::f32, "F32"},
                                                         {DType::i32, "I32"},
                                                         {DType::i64, "I64"},
                                                         {DType::u8, "U8"},
-                                                        {DType::boolean, "BOOL"}}};
+                                                        {DType::boolean, "BOOL"},
+                                                        {DType::i8, "I8"}}};
 
 template <class... Args>
 Error bad(fmt::format_string<Args...> format, Args&&... args) {

@@ -35,7 +35,7 @@ struct Wide<std::int64_t> {
 };
 
 template <class T>
-inline constexpr bool kCanSum = !std::is_same_v<T, std::uint8_t> && !std::is_same_v<T, bool>;
+inline constexpr bool kCanSum = sizeof(T) > 1;
 
 // One block of sums stays in the first-level cache while the ranks are added to it.
 constexpr std::size_t kBlock = 1024;

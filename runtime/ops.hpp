@@ -440,8 +440,11 @@ struct VarianceOptions {
 // ---- contractions ----
 /// Shapes: a [..., m, k], b [..., k, n] -> [..., m, n]; leading axes broadcast; rank 1 operands act
 /// as in NumPy.
+/// Dtypes: floats, equal for both, and the result like them; or i8 for both, whose result is i32
+/// and exact. An i8 product has no gradient. Errors: of i8, ShapeError where k is above 131,071:
+/// longer sums may not fit i32.
 [[nodiscard]] Tensor matmul(Arg a, Arg b);
-/// matmul plus bias[n] on each row.
+/// matmul plus bias[n] on each row. Dtypes: floats.
 [[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
 /// Products summed as the equation says, one letter an axis: einsum("ij,jk->ik", {a, b}) is matmul,
 /// "ii->i" the diagonal, "i,j->ij" the outer product, "bij->bji" a permutation. "..." stands for

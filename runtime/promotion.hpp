@@ -6,18 +6,20 @@
 namespace hearth {
 
 /// The smallest type that both fit in, as torch.promote_types: bool below integers below floats,
-/// the wider one of a kind; f16 and bf16 meet in f32.
+/// the wider one of a kind; f16 and bf16 meet in f32, i8 and u8 in i32 (PyTorch has an i16 for
+/// them).
 ///
-/// | | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
-/// |---|---|---|---|---|---|---|---|---|
-/// | bool | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
-/// | u8 | u8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
-/// | i32 | i32 | i32 | i32 | i64 | f16 | bf16 | f32 | f64 |
-/// | i64 | i64 | i64 | i64 | i64 | f16 | bf16 | f32 | f64 |
-/// | f16 | f16 | f16 | f16 | f16 | f16 | f32 | f32 | f64 |
-/// | bf16 | bf16 | bf16 | bf16 | bf16 | f32 | bf16 | f32 | f64 |
-/// | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
-/// | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
+/// | | bool | i8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// |---|---|---|---|---|---|---|---|---|---|
+/// | bool | bool | i8 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | i8 | i8 | i8 | i32 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | u8 | u8 | i32 | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | i32 | i32 | i32 | i32 | i32 | i64 | f16 | bf16 | f32 | f64 |
+/// | i64 | i64 | i64 | i64 | i64 | i64 | f16 | bf16 | f32 | f64 |
+/// | f16 | f16 | f16 | f16 | f16 | f16 | f16 | f32 | f32 | f64 |
+/// | bf16 | bf16 | bf16 | bf16 | bf16 | bf16 | f32 | bf16 | f32 | f64 |
+/// | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
+/// | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
 ///
 /// The ops of two operands, comparisons, where, clamp, concat and stack cast what has another type
 /// to the one that all meet in. There a number, or a tensor of rank 0 beside one with axes, does

@@ -63,6 +63,8 @@ std::int64_t as_integer(const std::byte* at, DType dtype) {
       std::memcpy(&value, at, sizeof(value));
       return value;
     }
+    case DType::i8:
+      return std::to_integer<std::int8_t>(*at);
     default:
       return std::to_integer<std::int64_t>(*at);
   }

@@ -138,6 +138,14 @@ Result<TensorSpec> matmul(const TensorSpec& a, const TensorSpec& b, const Tensor
   if (a.shape[rank_a - 1] != b.shape[rank_b - 2]) {
     return fail("inner dimensions differ");
   }
+  const std::int64_t depth = a.shape[rank_a - 1];
+  if (a.dtype == DType::i8 && depth > kMostInt8Depth) {
+    return fail(
+        fmt::format("a sum of {} products of i8 may not fit i32, one of {} does: cut the "
+                    "inner axis into parts, or cast to f32",
+                    depth,
+                    kMostInt8Depth));
+  }
   const std::int64_t columns = b.shape[rank_b - 1];
   if (bias != nullptr && bias->shape != Shape{columns}) {
     return fail(fmt::format("bias must be [{}]", columns));

@@ -2,6 +2,7 @@
 
 #include "rule_error.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -69,6 +70,27 @@ Result<DType> common_dtype(const OpInfo& info, Specs inputs, std::size_t first, 
   }
   HEARTH_TRY_STATUS(check_accepted(info, dtype, inputs));
   return dtype;
+}
+
+// (a, b[, bias]). Sums of i8 are kept in i32, and a bias would have that type.
+Result<DType> product_dtype(const OpInfo& info, Specs inputs) {
+  const auto is_small = [](const TensorSpec& input) { return input.dtype == DType::i8; };
+  if (std::ranges::none_of(inputs, is_small)) {
+    return common_dtype(info, inputs, 0, inputs.size());
+  }
+  if (!is_small(inputs[0]) || !is_small(inputs[1])) {
+    return broken(ErrorCode::dtype_mismatch,
+                  info.kind,
+                  "element types differ: cast both sides to i8, or to a float type: " +
+                      operands_text(info, inputs));
+  }
+  if (inputs.size() > 2) {
+    return broken(ErrorCode::dtype_mismatch,
+                  info.kind,
+                  "a product of i8 takes no bias: add it to the result, which is i32: " +
+                      operands_text(info, inputs));
+  }
+  return DType::i32;
 }
 
 Result<DType> where_dtype(const OpInfo& info, Specs inputs) {
@@ -147,6 +169,8 @@ Result<DType> result_dtype(OpKind kind, Specs inputs) {
       HEARTH_TRY_STATUS(common_dtype(info, inputs, 0, inputs.size()).status());
       return DType::i64;
     }
+    case DtypeRule::product:
+      return product_dtype(info, inputs);
     case DtypeRule::where:
       return where_dtype(info, inputs);
     case DtypeRule::class_loss:

@@ -114,7 +114,8 @@ constexpr AttributeField kLimit[] = {
 // ---- the rows ----
 
 constexpr DtypeMask kNever = 0;
-constexpr auto kSigned = static_cast<DtypeMask>(dtype_bit(DType::i32) | dtype_bit(DType::i64));
+constexpr auto kSigned =
+    static_cast<DtypeMask>(dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::i8));
 constexpr auto kIntegers = static_cast<DtypeMask>(kSigned | dtype_bit(DType::u8));
 constexpr auto kFloats = static_cast<DtypeMask>(dtype_bit(DType::f32) | dtype_bit(DType::f64) |
                                                 dtype_bit(DType::f16) | dtype_bit(DType::bf16));

@@ -10,8 +10,10 @@ namespace {
 
 constexpr DtypeMask kFloats = static_cast<DtypeMask>(
     dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16));
-constexpr DtypeMask kNumbers = static_cast<DtypeMask>(kFloats | dtype_bit(DType::i32) |
-                                                      dtype_bit(DType::i64) | dtype_bit(DType::u8));
+constexpr DtypeMask kFactors = static_cast<DtypeMask>(kFloats | dtype_bit(DType::i8));
+constexpr DtypeMask kNumbers =
+    static_cast<DtypeMask>(kFloats | dtype_bit(DType::i32) | dtype_bit(DType::i64) |
+                           dtype_bit(DType::u8) | dtype_bit(DType::i8));
 constexpr DtypeMask kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
 
 // A row under construction: what its class implies first, then what is special about the kind.
@@ -224,9 +226,11 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .doc("The i64 position of the largest along one axis; ties take the first, NaN counts as "
              "largest."),
     // contractions
-    Row{OpKind::matmul, "matmul", OpClass::contraction, kFloats}.inputs(2, 3).doc(
-        "(a, b, optional bias): products of the last two axes, leading axes broadcast; bias is "
-        "added to each row."),
+    Row{OpKind::matmul, "matmul", OpClass::contraction, kFactors}
+        .inputs(2, 3)
+        .rule(DtypeRule::product)
+        .doc("(a, b, optional bias): products of the last two axes, leading axes broadcast; bias "
+             "is added to each row. Of i8 and i8 the result is i32, without a bias."),
     Row{OpKind::conv2d, "conv2d", OpClass::contraction, kFloats}
         .inputs(2, 3)
         .attributes<ConvAttributes>()

@@ -40,6 +40,7 @@ enum class DtypeRule : std::uint8_t {
   given,           ///< The caller says (fill, cast, random).
   same,            ///< All inputs equal; the result like them.
   same_float,      ///< The same, and it must be a float type.
+  product,         ///< The same floats, or i8, whose result is i32.
   comparison,      ///< Inputs equal; the result is bool.
   where,           ///< (bool, t, t) -> t
   position,        ///< argmax, argmin: i64

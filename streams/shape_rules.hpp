@@ -49,7 +49,10 @@ namespace hearth::rules {
 [[nodiscard]] Result<Shape> position(OpKind kind, const Shape& from, int axis, bool keep_dims);
 /// topk: `count` of the elements along the axis.
 [[nodiscard]] Result<Shape> topk(const Shape& from, std::int64_t count, int axis);
-/// Both of rank ≥ 2; the batch axes broadcast. bias, when given, is [n].
+/// So many products of two i8 fit a sum in i32, whatever they are: 131,071 · 128 · 128 < 2^31.
+inline constexpr std::int64_t kMostInt8Depth = 131'071;
+/// Both of rank ≥ 2; the batch axes broadcast. bias, when given, is [n]. Of two i8, without a bias
+/// and with an inner axis of at most kMostInt8Depth, the result is i32.
 [[nodiscard]] Result<TensorSpec> matmul(const TensorSpec& a,
                                         const TensorSpec& b,
                                         const TensorSpec* bias);

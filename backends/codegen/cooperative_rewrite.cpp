@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,8 @@ constexpr std::uint32_t kCapabilityKhr = 6022;
 constexpr std::uint32_t kCapabilityBf16 = 5116;
 constexpr std::uint32_t kCapabilityBf16Matrix = 5118;
 constexpr std::uint32_t kEncodingBf16 = 0;
+// Cooperative matrix operands: components of a, b, the sum and the result have a sign.
+constexpr std::uint32_t kAllSigned = 15;
 constexpr std::size_t kHeaderWords = 5;
 constexpr std::size_t kBoundWord = 3;
 
@@ -108,8 +111,12 @@ class Rewrite final {
       switch (op) {
         case kTypeNv:
           uses_.emplace(words[1], Use::none);
+          has_signed_ = has_signed_ || signed_types_.contains(words[2]);
           break;
         case kTypeInt:
+          if (words[3] == 1) {
+            signed_types_.insert(words[1]);
+          }
           uint_type_ = words[2] == 32 && words[3] == 0 ? words[1] : uint_type_;
           break;
         case kConstantTrue:
@@ -233,6 +240,10 @@ class Rewrite final {
       }
       case kMultiplyNv:
         emit(kMultiplyKhr, {}, words.subspan(1));
+        if (has_signed_) {
+          out_[out_.size() - words.size()] += 1U << 16U;
+          out_.push_back(kAllSigned);
+        }
         return {};
       case kLengthNv:
         emit(kLengthKhr, {}, words.subspan(1));
@@ -251,6 +262,8 @@ class Rewrite final {
   std::unordered_map<std::uint32_t, Use> uses_;  // of the types
   std::unordered_map<std::uint32_t, std::uint32_t> value_types_;
   std::unordered_map<std::uint32_t, bool> flags_;
+  std::unordered_set<std::uint32_t> signed_types_;
+  bool has_signed_ = false;  // matrices of integers
   std::uint32_t uint_type_ = 0;
   std::uint32_t bf16_type_ = 0;
   std::uint32_t numbers_[3] = {};

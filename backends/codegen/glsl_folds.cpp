@@ -27,6 +27,8 @@ std::uint64_t end_of(DType type, bool is_lowest) noexcept {
                                                   : std::numeric_limits<std::int64_t>::max());
     case DType::u8:
       return is_lowest ? 0U : 255U;
+    case DType::i8:
+      return static_cast<std::uint64_t>(std::int64_t{is_lowest ? -128 : 127});
     default:
       return real_bits(is_lowest ? -std::numeric_limits<double>::infinity()
                                  : std::numeric_limits<double>::infinity());
@@ -87,8 +89,9 @@ std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const st
       break;
   }
   const char sign = op == FoldOp::prod ? '*' : '+';
-  return type == DType::u8 ? fmt::format("({} {} {}) & 255u", a, sign, b)
-                           : fmt::format("{} {} {}", a, sign, b);
+  return type == DType::u8   ? fmt::format("({} {} {}) & 255u", a, sign, b)
+         : type == DType::i8 ? fmt::format("(({} {} {}) << 24) >> 24", a, sign, b)
+                             : fmt::format("{} {} {}", a, sign, b);
 }
 
 std::string_view glsl_row_threads() noexcept {

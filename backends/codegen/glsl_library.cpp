@@ -31,6 +31,8 @@ constexpr LibraryFunction kLibrary[] = {
     {"max_i64", "int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }\n"},
     {"min_u8", "uint min_u8(uint a, uint b) { return a < b ? a : b; }\n"},
     {"max_u8", "uint max_u8(uint a, uint b) { return a > b ? a : b; }\n"},
+    {"min_i8", "int min_i8(int a, int b) { return a < b ? a : b; }\n"},
+    {"max_i8", "int max_i8(int a, int b) { return a > b ? a : b; }\n"},
     // Of equal values the first stays; NaN beats all.
     {"top_f32", "float top_f32(float a, float b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f32", "float bottom_f32(float a, float b) { return b < a || is_nan(b) ? b : a; }\n"},
@@ -42,6 +44,7 @@ constexpr LibraryFunction kLibrary[] = {
     {"div_i64",
      "int64_t div_i64(int64_t a, int64_t b) { return b == -1l ? -a : b == 0l ? 0l : a / b; }\n"},
     {"div_u8", "uint div_u8(uint a, uint b) { return b == 0u ? 0u : a / b; }\n"},
+    {"div_i8", "int div_i8(int a, int b) { return b == 0 ? 0 : ((a / b) << 24) >> 24; }\n"},
     {"pow_i32",
      R"(int pow_i32(int base, int exponent) {
   if (exponent < 0) {
@@ -53,6 +56,19 @@ constexpr LibraryFunction kLibrary[] = {
     square *= square;
   }
   return result;
+}
+)"},
+    {"pow_i8",
+     R"(int pow_i8(int base, int exponent) {
+  if (exponent < 0) {
+    return base == 1 ? 1 : base == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
+  }
+  int result = 1;
+  for (int square = base; exponent != 0; exponent >>= 1) {
+    result *= (exponent & 1) != 0 ? square : 1;
+    square *= square;
+  }
+  return (result << 24) >> 24;
 }
 )"},
     {"pow_i64",
@@ -99,6 +115,9 @@ constexpr LibraryFunction kLibrary[] = {
     {"u8_of_f32",
      "uint u8_of_f32(float x) { return is_nan(x) || x <= 0.0 ? 0u : x >= 255.0 ? 255u : "
      "uint(x); }\n"},
+    {"i8_of_f32",
+     "int i8_of_f32(float x) { return is_nan(x) ? 0 : x <= -128.0 ? -128 : x >= 127.0 ? 127 : "
+     "int(x); }\n"},
     {"i32_of_f64",
      R"(int i32_of_f64(double x) {
   return is_nan(x)              ? 0
@@ -118,6 +137,9 @@ constexpr LibraryFunction kLibrary[] = {
     {"u8_of_f64",
      "uint u8_of_f64(double x) { return is_nan(x) || x <= 0.0lf ? 0u : x >= 255.0lf ? 255u : "
      "uint(x); }\n"},
+    {"i8_of_f64",
+     "int i8_of_f64(double x) { return is_nan(x) ? 0 : x <= -128.0lf ? -128 : x >= 127.0lf ? 127 : "
+     "int(x); }\n"},
     {"f16_of_f32", "float f16_of_f32(float x) { return f16_to_f32(f32_to_f16(x)); }\n"},
     {"bf16_of_f32", "float bf16_of_f32(float x) { return bf16_to_f32(f32_to_bf16(x)); }\n"},
     // On the way to 16 bits: rounded toward zero, and the last bit set when something was lost, so
@@ -273,6 +295,8 @@ std::string literal(DType type, std::uint64_t bits) {
     }
     case DType::u8:
       return fmt::format("{}u", bits & 255U);
+    case DType::i8:
+      return fmt::format("{}", int{static_cast<std::int8_t>(bits)});
     case DType::boolean:
     default:
       return bits != 0 ? "true" : "false";
@@ -280,7 +304,7 @@ std::string literal(DType type, std::uint64_t bits) {
 }
 
 constexpr Spelling kGlsl{
-    .types = {"float", "double", "float", "float", "int", "int64_t", "uint", "bool"},
+    .types = {"float", "double", "float", "float", "int", "int64_t", "uint", "bool", "int"},
     .real_value = "precise const",
     .other_value = "const",
     .literal = literal,

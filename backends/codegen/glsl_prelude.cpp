@@ -112,6 +112,7 @@ float load_bf16(uint64_t a, INDEX i) { return bf16_to_f32(uint(ELEMENT(Words16, 
 int load_i32(uint64_t a, INDEX i) { return ELEMENT(Words32, a, i, 4l); }
 int64_t load_i64(uint64_t a, INDEX i) { return ELEMENT(Words64, a, i, 8l); }
 uint load_u8(uint64_t a, INDEX i) { return uint(ELEMENT(Words8, a, i, 1l)); }
+int load_i8(uint64_t a, INDEX i) { return (int(ELEMENT(Words8, a, i, 1l)) << 24) >> 24; }
 bool load_bool(uint64_t a, INDEX i) { return ELEMENT(Words8, a, i, 1l) != uint8_t(0); }
 void store_f32(uint64_t a, INDEX i, float x) { ELEMENT(Words32f, a, i, 4l) = x; }
 void store_f64(uint64_t a, INDEX i, double x) { ELEMENT(Words64f, a, i, 8l) = x; }
@@ -120,6 +121,7 @@ void store_bf16(uint64_t a, INDEX i, float x) { ELEMENT(Words16, a, i, 2l) = uin
 void store_i32(uint64_t a, INDEX i, int x) { ELEMENT(Words32, a, i, 4l) = x; }
 void store_i64(uint64_t a, INDEX i, int64_t x) { ELEMENT(Words64, a, i, 8l) = x; }
 void store_u8(uint64_t a, INDEX i, uint x) { ELEMENT(Words8, a, i, 1l) = uint8_t(x & 255u); }
+void store_i8(uint64_t a, INDEX i, int x) { ELEMENT(Words8, a, i, 1l) = uint8_t(x & 255); }
 void store_bool(uint64_t a, INDEX i, bool x) { ELEMENT(Words8, a, i, 1l) = uint8_t(x ? 1 : 0); }
 )";
 
@@ -152,7 +154,7 @@ std::string_view glsl_suffix(DType dtype) noexcept {
 
 std::string_view glsl_compute_type(DType dtype) noexcept {
   constexpr std::string_view kNames[] = {
-      "float", "double", "float", "float", "int", "int64_t", "uint", "bool"};
+      "float", "double", "float", "float", "int", "int64_t", "uint", "bool", "int"};
   return kNames[static_cast<int>(dtype)];
 }
 

@@ -4,10 +4,11 @@
 //
 // What a shader may use behind the prelude:
 //   INDEX                     the type of element indices: int, or int64_t where `wide_index`
-//   COMPUTE(dtype) by name    f32 float, f64 double, i32 int, i64 int64_t, u8 uint, bool bool; f16
+//   COMPUTE(dtype) by name    f32 float, f64 double, i32 int, i64 int64_t, u8 uint, i8 int, bool
+//   bool; f16
 //                             and bf16 are loaded and stored as float
 //   load_<dtype>(address, i)  element i from there, as its compute type
-//   store_<dtype>(address, i, value)   rounds to nearest even; u8 keeps the low 8 bits
+//   store_<dtype>(address, i, value)   rounds to nearest even; u8 and i8 keep the low 8 bits
 //   GROUP, THREAD             number of the workgroup (grids may have two axes), of the thread in
 //   it is_nan(x)                 by bits, for float and double: compilers may assume that there is
 //   none p                         the parameters, see glsl_parameters()

@@ -42,7 +42,10 @@ std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all)
   std::vector<std::string> bytes;
   for (int byte = 0; byte < 4; ++byte) {
     bytes.push_back(
-        fmt::format("(({} >> {}) & 255u){}", w, 8 * byte, dtype == DType::boolean ? " != 0u" : ""));
+        dtype == DType::i8
+            ? fmt::format("(int({} << {}) >> 24)", w, 24 - 8 * byte)
+            : fmt::format(
+                  "(({} >> {}) & 255u){}", w, 8 * byte, dtype == DType::boolean ? " != 0u" : ""));
   }
   return bytes;
 }
@@ -69,6 +72,7 @@ std::string packed(DType dtype, std::int64_t i) {
     const std::int64_t at = 4 * i + byte;
     text += byte == 0 ? "" : " | ";
     text += dtype == DType::boolean ? fmt::format("(y[{}] ? {}u : 0u)", at, 1U << 8U * byte)
+            : dtype == DType::i8    ? fmt::format("((uint(y[{}]) & 255u) << {})", at, 8 * byte)
                                     : fmt::format("((y[{}] & 255u) << {})", at, 8 * byte);
   }
   return text;

@@ -87,6 +87,13 @@ std::string_view sign_of(Primitive primitive) noexcept {
   }
 }
 
+// u8 and i8 are computed in 32 bits, and wrap.
+std::string narrowed(DType type, const std::string& value) {
+  return type == DType::u8   ? fmt::format("({}) & 255u", value)
+         : type == DType::i8 ? fmt::format("(({}) << 24) >> 24", value)
+                             : value;
+}
+
 }  // namespace
 
 BodyPrinter::BodyPrinter(const KernelIR& kernel, const Spelling& spelling)
@@ -213,10 +220,13 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::convert:
       return conversion(place);
     case Primitive::neg:
-      return of == DType::u8 ? fmt::format("(0u - {}) & 255u", a) : fmt::format("-{}", a);
+      return of == DType::u8   ? fmt::format("(0u - {}) & 255u", a)
+             : of == DType::i8 ? fmt::format("(-{} << 24) >> 24", a)
+                               : fmt::format("-{}", a);
     case Primitive::abs:
       return is_float(of)      ? fmt::format("abs({})", a)
              : of == DType::u8 ? a
+             : of == DType::i8 ? fmt::format("(abs({}) << 24) >> 24", a)  // of -128 itself
                                : fmt::format("{0} < 0 ? -{0} : {0}", a);
     case Primitive::logical_not:
       return fmt::format("!{}", a);
@@ -230,9 +240,7 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::add:
     case Primitive::sub:
     case Primitive::mul:
-      return of == DType::u8
-                 ? fmt::format("({} {} {}) & 255u", a, sign_of(node.primitive), operand(node, 1))
-                 : fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
+      return narrowed(of, fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1)));
     case Primitive::less:
       if (of == DType::f32 && is_zero(kernel_.node(node.operands[1]))) {
         // By bits, or NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.
@@ -357,7 +365,7 @@ std::string BodyPrinter::conversion(std::int32_t place) const {
     return fmt::format("{} ? {} : {}", a, spelling_.literal(to, one), spelling_.literal(to, 0));
   }
   const std::string plain = fmt::format("{}({})", spelling_.types[static_cast<std::size_t>(to)], a);
-  return to == DType::u8 ? fmt::format("{} & 255u", plain) : plain;
+  return narrowed(to, plain);
 }
 
 // A block has four words, and neighbours share it: each stream of words keeps its last block.

@@ -45,7 +45,8 @@ struct Div {
   template <class T>
   static T apply(T a, T b) noexcept {
     if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
-      return b == -1 ? Sub::apply(T{0}, a) : a / b;  // the smallest integer over -1 traps
+      return b == -1 ? Sub::apply(T{0}, a)
+                     : static_cast<T>(a / b);  // the smallest integer over -1 traps
     } else {
       return static_cast<T>(a / b);
     }
@@ -247,7 +248,8 @@ constexpr BinaryLoops::Row numbers() {
           forms<Op, double>(),
           forms<Op, std::int32_t>(),
           forms<Op, std::int64_t>(),
-          forms<Op, std::uint8_t>()};
+          forms<Op, std::uint8_t>(),
+          forms<Op, std::int8_t>()};
 }
 constexpr BinaryLoops::Row quotients() {
   BinaryLoops::Row row = numbers<Div>();

@@ -154,7 +154,8 @@ constexpr CastLoops::Row from() {
           run<From, std::int32_t>,
           run<From, std::int64_t>,
           run<From, std::uint8_t>,
-          run<From, bool>};
+          run<From, bool>,
+          run<From, std::int8_t>};
 }
 
 }  // namespace
@@ -168,6 +169,7 @@ extern const CastLoops cast_loops_table = {{
     from<std::int64_t>(),
     from<std::uint8_t>(),
     from<bool>(),
+    from<std::int8_t>(),
 }};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

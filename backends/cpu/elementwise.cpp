@@ -64,7 +64,7 @@ struct Immediate {
       case DType::i64:
         put(scalar.integer);
         break;
-      default:
+      default:  // i8 has the same byte
         put(static_cast<std::uint8_t>(scalar.integer));
         break;
     }

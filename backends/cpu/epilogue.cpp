@@ -43,10 +43,16 @@ bool has_row_step(const TensorView& view, const Shape& result, std::int64_t& ste
   return true;
 }
 
-/// The output in whose bytes the result can be made; none: their count.
+/// The output in whose bytes the result can be made, one of its type or of that size; none: their
+/// count.
 std::size_t result_output(const KernelCall& call) noexcept {
   const DType dtype = call.epilogue->expression->kernel.inputs[0].dtype;
-  const auto found = std::ranges::find(call.outputs, dtype, &TensorView::dtype);
+  auto found = std::ranges::find(call.outputs, dtype, &TensorView::dtype);
+  if (found == call.outputs.end()) {
+    found = std::ranges::find_if(call.outputs, [dtype](const TensorView& output) {
+      return size_bytes(output.dtype) == size_bytes(dtype);
+    });
+  }
   return static_cast<std::size_t>(found - call.outputs.begin());
 }
 
@@ -76,7 +82,7 @@ Support supports_epilogue(const KernelCall& call, KernelContext& context) {
     return {};  // EpilogueRows
   }
   if (result_output(call) == call.outputs.size()) {
-    return {.yes = false, .reason = "no result of the epilogue has the product's type"};
+    return {.yes = false, .reason = "no result of the epilogue has elements of the product's size"};
   }
   if (!is_product) {
     return {};  // boxes have all axes of the result
@@ -160,7 +166,8 @@ BlockSink EpilogueBlocks::sink() const noexcept {
 }
 
 bool EpilogueBlocks::runs_anywhere() const noexcept {
-  return call_->epilogue->inputs.empty() && call_->outputs.size() == 1;
+  return call_->epilogue->inputs.empty() && call_->outputs.size() == 1 &&
+         call_->outputs[0].dtype == call_->epilogue->expression->kernel.inputs[0].dtype;
 }
 
 void EpilogueBlocks::run_in_place(std::byte* elements, std::int64_t count) const {

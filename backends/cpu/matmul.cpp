@@ -21,6 +21,7 @@ class Batch {
     const Shape& shape = call.outputs[0].shape();
     const int rank = shape.rank();
     dtype_ = a.dtype;
+    result_bytes_ = size_bytes(dtype_ == DType::i8 ? DType::i32 : dtype_);
     first_.m = shape[rank - 2];
     first_.n = shape[rank - 1];
     first_.k = a.shape()[a.shape().rank() - 1];
@@ -44,7 +45,7 @@ class Batch {
 
   [[nodiscard]] MatmulProduct at(std::int64_t index) const {
     MatmulProduct product = first_;
-    product.c += index * first_.m * first_.n * size_bytes(dtype_);
+    product.c += index * first_.m * first_.n * result_bytes_;
     product.sink = first_.sink.at(index * first_.m, 0);
     for (int axis = 0; axis < rank_; ++axis) {
       const Axis& current = axes_[static_cast<std::size_t>(axis)];
@@ -103,6 +104,7 @@ class Batch {
   }
 
   DType dtype_ = DType::f32;
+  std::int64_t result_bytes_ = 4;  // of an element of the op's own result
   MatmulProduct first_;
   std::array<Axis, kMaxRank> axes_{};
   int rank_ = 0;
@@ -205,7 +207,8 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
 std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   const TensorView& a = call.inputs[0];
   const TensorView& b = call.inputs[1];
-  if (a.shape().rank() != 2 || b.shape().rank() != 2 || call.outputs[0].element_count() == 0) {
+  if (a.dtype == DType::i8 || a.shape().rank() != 2 || b.shape().rank() != 2 ||
+      call.outputs[0].element_count() == 0) {
     return 1;
   }
   const std::int64_t rows = b.strides()[0] == 1   ? kMaxDotRows

@@ -1,6 +1,7 @@
 #include "matmul_product.hpp"
 
 #include "gemm_blas.hpp"
+#include "int_gemm.hpp"
 #include "part_memory.hpp"
 #include "sweep_memory.hpp"
 
@@ -305,6 +306,9 @@ class Product {
 
 std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                   const KernelContext& context) noexcept {
+  if (product.a.dtype == DType::i8) {
+    return int_product_scratch_bytes(product, context.isa);
+  }
   return product.a.dtype == DType::f64 ? Product<double>(product, context).scratch_bytes()
                                        : Product<float>(product, context).scratch_bytes();
 }
@@ -313,7 +317,9 @@ void run_matmul(const MatmulProduct& product,
                 const KernelContext& context,
                 std::byte* scratch,
                 Arena* arena) {
-  if (product.a.dtype == DType::f64) {
+  if (product.a.dtype == DType::i8) {
+    run_int_product(product, context.isa, scratch, arena);
+  } else if (product.a.dtype == DType::f64) {
     Product<double>(product, context).run(scratch, arena);
   } else {
     Product<float>(product, context).run(scratch, arena);

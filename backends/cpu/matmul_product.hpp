@@ -1,6 +1,6 @@
-// One matrix product of the CPU backend in any float dtype: chooses its form, says what scratch it
-// needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and dtypes
-// alone.
+// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, says what
+// scratch it needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and
+// dtypes alone.
 #pragma once
 
 #include "gemm.hpp"
@@ -11,7 +11,8 @@
 
 namespace hearth::cpu {
 
-/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major without gaps, of the operands' dtype.
+/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major without gaps, of the operands' dtype,
+/// or i32 for i8, without a bias then.
 struct MatmulProduct {
   std::int64_t m = 0;
   std::int64_t n = 0;

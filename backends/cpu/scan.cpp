@@ -57,12 +57,14 @@ constexpr ReduceLoops::ByType<ScanRow> kScanRows{scan_row<float>,
                                                  scan_row<double>,
                                                  scan_row<std::int32_t>,
                                                  scan_row<std::int64_t>,
-                                                 scan_row<std::uint8_t>};
+                                                 scan_row<std::uint8_t>,
+                                                 scan_row<std::int8_t>};
 constexpr ReduceLoops::ByType<AddRow> kAddRows{add_row<float>,
                                                add_row<double>,
                                                add_row<std::int32_t>,
                                                add_row<std::int64_t>,
-                                               add_row<std::uint8_t>};
+                                               add_row<std::uint8_t>,
+                                               add_row<std::int8_t>};
 
 Shape without_axis(Shape shape, int axis) {
   shape.set(axis, 1);

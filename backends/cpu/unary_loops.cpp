@@ -189,7 +189,7 @@ void run_sine(void* out, const void* in, std::int64_t count) {
 
 template <class Op>
 constexpr UnaryLoops::Row floats() {
-  return {run<Op, float>, run<Op, double>, nullptr, nullptr, nullptr};
+  return {run<Op, float>, run<Op, double>, nullptr, nullptr, nullptr, nullptr};
 }
 template <class Op>
 constexpr UnaryLoops::Row numbers() {
@@ -197,24 +197,25 @@ constexpr UnaryLoops::Row numbers() {
           run<Op, double>,
           run<Op, std::int32_t>,
           run<Op, std::int64_t>,
-          run<Op, std::uint8_t>};
+          run<Op, std::uint8_t>,
+          run<Op, std::int8_t>};
 }
 
 }  // namespace
 
-// In the order of row_of(); columns f32, f64, i32, i64, u8.
+// In the order of row_of(); columns f32, f64, i32, i64, u8, i8.
 extern const UnaryLoops unary_loops_table = {{
     numbers<Neg>(),
     numbers<Abs>(),
-    UnaryLoops::Row{run_exp, run<Exp, double>, nullptr, nullptr, nullptr},
+    UnaryLoops::Row{run_exp, run<Exp, double>, nullptr, nullptr, nullptr, nullptr},
     floats<Log>(),
     floats<Sqrt>(),
     floats<Rsqrt>(),
     numbers<Square>(),
-    UnaryLoops::Row{run_sine<0>, run<Sin, double>, nullptr, nullptr, nullptr},
-    UnaryLoops::Row{run_sine<1>, run<Cos, double>, nullptr, nullptr, nullptr},
+    UnaryLoops::Row{run_sine<0>, run<Sin, double>, nullptr, nullptr, nullptr, nullptr},
+    UnaryLoops::Row{run_sine<1>, run<Cos, double>, nullptr, nullptr, nullptr, nullptr},
     floats<Tanh>(),
-    UnaryLoops::Row{run_erf, run<Erf, double>, nullptr, nullptr, nullptr},
+    UnaryLoops::Row{run_erf, run<Erf, double>, nullptr, nullptr, nullptr, nullptr},
     floats<Sigmoid>(),
     floats<Recip>(),
     numbers<Relu>(),

@@ -14,14 +14,14 @@
 namespace hearth::cpu {
 
 /// The types that loops compute in; f16 and bf16 are converted to f32 first, bool runs as u8.
-inline constexpr int kComputeTypeCount = 5;
+inline constexpr int kComputeTypeCount = 6;
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32
          : dtype == DType::boolean                   ? DType::u8
                                                      : dtype;
 }
 [[nodiscard]] constexpr int compute_index(DType dtype) noexcept {
-  constexpr int kIndex[] = {0, 1, 0, 0, 2, 3, 4, 4};
+  constexpr int kIndex[] = {0, 1, 0, 0, 2, 3, 4, 4, 5};
   return kIndex[static_cast<int>(dtype)];
 }
 

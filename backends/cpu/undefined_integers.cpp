@@ -29,6 +29,8 @@ std::int64_t first_undefined(
       return first_of<std::int32_t>(kind, a, b, count);
     case DType::i64:
       return first_of<std::int64_t>(kind, a, b, count);
+    case DType::i8:
+      return first_of<std::int8_t>(kind, a, b, count);
     default:
       return first_of<std::uint8_t>(kind, a, b, count);
   }

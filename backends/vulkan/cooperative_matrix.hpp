@@ -9,6 +9,9 @@
 //   - VK_KHR_shader_bfloat16 with `shaderBFloat16Type` and `shaderBFloat16CooperativeMatrix`: for
 //     the texts of which is_cooperative_bf16() is true. Without it bf16 products must not take
 //     matrix units;
+//   - products of i8 need the first alone, where it lists 16 x 16 x 32 with i8 factors and i32
+//   sums:
+//     DeviceLimits::has_cooperative_i8;
 //   - else VK_NV_cooperative_matrix, for f16 alone and without the rewriting.
 // DeviceLimits::has_cooperative_matrix stands for: f16 factors, f32 sums, 16 x 16 x 16, in a
 // subgroup of 32, as vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR lists them.
@@ -47,6 +50,8 @@ struct Bfloat16Features {
 /// VkComponentTypeKHR and VkScopeKHR, as far as the kernels use them.
 inline constexpr std::int32_t kComponentFloat16 = 0;
 inline constexpr std::int32_t kComponentFloat32 = 1;
+inline constexpr std::int32_t kComponentSint8 = 3;
+inline constexpr std::int32_t kComponentSint32 = 5;
 inline constexpr std::int32_t kComponentBfloat16 = 1000141000;
 inline constexpr std::int32_t kScopeSubgroup = 3;
 

@@ -16,6 +16,7 @@ struct DeviceLimits {
   bool is_exact_f16 = false;  ///< It can round them to nearest even, and keep the smallest.
   bool has_cooperative_matrix = false;  ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
   bool has_cooperative_bf16 = false;    ///< The same by KHR, with bfloat16 factors.
+  bool has_cooperative_i8 = false;      ///< By KHR, i8 to i32, 16x16x32.
   bool emulates_matrix_units = false;   ///< Runs their kernels without them: see product.cpp.
   std::uint32_t timestamp_bits = 0;     ///< Of the compute queue; 0: it has none.
   double timestamp_ns = 1;              ///< What one of their ticks is.

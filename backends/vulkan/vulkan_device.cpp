@@ -271,7 +271,8 @@ void VulkanDevice::read_limits() {
                              properties.properties.deviceID);
 }
 
-// The kernels take 16 x 16 x 16 with sums in f32, of a subgroup.
+// The kernels take 16 x 16 x 16 with sums in f32, and 16 x 16 x 32 of i8 with sums in i32, of a
+// subgroup.
 VulkanDevice::MatrixUnits VulkanDevice::find_matrix_units() const {
   MatrixUnits units;
   if (!has_extension(kCooperativeMatrixExtension)) {
@@ -298,14 +299,17 @@ VulkanDevice::MatrixUnits VulkanDevice::find_matrix_units() const {
   if (list(physical_.handle, &count, all.data()) != VK_SUCCESS) {
     return units;
   }
-  const auto has = [&all](std::int32_t factors) {
-    return std::ranges::any_of(all, [factors](const CooperativeMatrixProperties& each) {
-      return each.m_size == 16 && each.n_size == 16 && each.k_size == 16 &&
-             each.a_type == factors && each.b_type == factors && each.c_type == kComponentFloat32 &&
-             each.result_type == kComponentFloat32 && each.scope == kScopeSubgroup;
+  const auto lists = [&all](std::uint32_t depth, std::int32_t factors, std::int32_t sums) {
+    return std::ranges::any_of(all, [&](const CooperativeMatrixProperties& each) {
+      return each.m_size == 16 && each.n_size == 16 && each.k_size == depth &&
+             each.a_type == factors && each.b_type == factors && each.c_type == sums &&
+             each.result_type == sums && each.saturating_accumulation == VK_FALSE &&
+             each.scope == kScopeSubgroup;
     });
   };
+  const auto has = [&lists](std::int32_t factors) { return lists(16, factors, kComponentFloat32); };
   units.has_f16 = has(kComponentFloat16);
+  units.has_i8 = lists(32, kComponentSint8, kComponentSint32);
   units.has_bf16 = bfloat16.bfloat16_type != VK_FALSE && bfloat16.cooperative_matrix != VK_FALSE &&
                    has(kComponentBfloat16);
   return units;
@@ -345,6 +349,7 @@ Status VulkanDevice::create() {
   const MatrixUnits units = find_matrix_units();
   limits_.has_cooperative_matrix = units.has_f16 && has12.vulkanMemoryModel != VK_FALSE;
   limits_.has_cooperative_bf16 = limits_.has_cooperative_matrix && units.has_bf16;
+  limits_.has_cooperative_i8 = limits_.has_cooperative_matrix && units.has_i8;
   std::vector<const char*> extensions;
   CooperativeMatrixFeatures matrices{.cooperative_matrix = VK_TRUE};
   Bfloat16Features bfloat16{.bfloat16_type = VK_TRUE, .cooperative_matrix = VK_TRUE};

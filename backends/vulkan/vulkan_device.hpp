@@ -113,7 +113,7 @@ class VulkanDevice final {
   };
 
   struct MatrixUnits {
-    bool has_f16 = false, has_bf16 = false;
+    bool has_f16 = false, has_bf16 = false, has_i8 = false;
   };
 
   [[nodiscard]] MatrixUnits find_matrix_units() const;

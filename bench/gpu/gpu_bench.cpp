@@ -194,8 +194,35 @@ void rows(const Figures& figures) {
   });
 }
 
+// Both ways in which the right side may lie; behind the product, what a quantised layer does.
+void integer_products(const Figures& figures) {
+  const Device& device = figures.device();
+  Generator generator(7);
+  for (const std::int64_t n : {1024, 2048, 4096, 8192}) {
+    const Tensor a = randint(device, {n, n}, generator, -127, 128, DType::i8);
+    const Tensor b = randint(device, {n, n}, generator, -127, 128, DType::i8);
+    const double side = static_cast<double>(n);
+    const Work work{2.0 * side * side * side, "TOPs"};
+    const int inner = n >= 8192 ? 6 : 20;
+    for (const bool is_turned : {false, true}) {
+      figures.time("matmul",
+                   with("dtype", "i8") + with("n", n) + with("b", is_turned ? "[n, k]" : "[k, n]"),
+                   work,
+                   inner,
+                   [&] { return matmul(a, is_turned ? transpose(b) : b); });
+    }
+    if (n >= 4096) {
+      const Tensor scale = normal(device, {n});
+      figures.time("matmul_scale", with("dtype", "i8") + with("n", n), work, inner, [&] {
+        return matmul(a, transpose(b)).to(DType::f32) * scale;
+      });
+    }
+  }
+}
+
 void products(const Figures& figures) {
   const Device& device = figures.device();
+  integer_products(figures);
   for (const DType dtype : kFloats) {
     for (const std::int64_t n : {1024, 2048, 4096, 8192}) {
       const Tensor a = normal(device, {n, n}, dtype);

@@ -13,6 +13,7 @@ inline constexpr DeviceLimits kLargeGpu{.subgroup_size = 32,
                                         .has_f16_arithmetic = true,
                                         .has_cooperative_matrix = true,
                                         .has_cooperative_bf16 = true,
+                                        .has_cooperative_i8 = true,
                                         .multiprocessors = 132};
 
 }  // namespace hearth::vulkan

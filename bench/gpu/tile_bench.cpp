@@ -124,10 +124,13 @@ class Tiles final {
     const std::int64_t size = size_bytes(choice_.dtype);
     a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
     b_ = device_->make_buffer(choice_.depth * choice_.columns * size, BufferPlace::device).value();
-    y_ = device_->make_buffer(choice_.rows * choice_.columns * size, BufferPlace::device).value();
+    y_ = device_
+             ->make_buffer(choice_.rows * choice_.columns * size_bytes(result_dtype()),
+                           BufferPlace::device)
+             .value();
     errors_ = device_->make_buffer(kSamples * 4, BufferPlace::host_read).value();
-    fill(a_, choice_.rows * choice_.depth, 1);
-    fill(b_, choice_.depth * choice_.columns, 2);
+    fill(a_, choice_.dtype, choice_.rows * choice_.depth, 1);
+    fill(b_, choice_.dtype, choice_.depth * choice_.columns, 2);
     wait();
   }
 
@@ -172,13 +175,17 @@ class Tiles final {
     }
   }
 
-  // Sums of four uniform numbers: about normal.
-  void fill(const Buffer& buffer, std::int64_t count, int seed) {
+  [[nodiscard]] DType result_dtype() const noexcept {
+    return choice_.dtype == DType::i8 ? DType::i32 : choice_.dtype;
+  }
+
+  // Sums of four uniform numbers: about normal; of integers forty times that.
+  void fill(const Buffer& buffer, DType dtype, std::int64_t count, int seed) {
     constexpr int kThreads = 256;
     ParameterBlock parameters;
     parameters.add(buffer.address()).add(static_cast<std::int32_t>(count)).add(seed);
     ShaderKey key(ShaderFamily::custom);
-    key.add(1U);
+    key.add(1U).add(dtype);
     const auto text = [&] {
       return glsl_prelude({.threads = kThreads}) +
              glsl_parameters("uint64_t to; int count; int seed; ", parameters.size_bytes()) +
@@ -197,9 +204,11 @@ void main() {{
   for (uint k = 0u; k < 4u; ++k) {{
     sum += float(mix_bits(mix_bits(i * 4u + k) + uint(p.seed) * 0x9e3779b9u) >> 8) / 16777216.0;
   }}
-  store_{}(p.to, int(i), sum * 1.7320508);
+  store_{}(p.to, int(i), {}(sum * {}));
 }})",
-                         glsl_suffix(choice_.dtype));
+                         glsl_suffix(dtype),
+                         glsl_compute_type(dtype),
+                         is_float(dtype) ? "1.7320508" : "40.0");
     };
     const VkPipeline pipeline = shaders_->pipeline(key, text).value();
     ops_->begin_launch({}, {}).value();
@@ -230,7 +239,7 @@ void main() {{
     const OpRecord record;
     const Layout layout(Shape{choice_.rows, choice_.columns});
     const TensorView view{
-        reinterpret_cast<std::byte*>(y_.address()), &layout, choice_.dtype};  // NOLINT
+        reinterpret_cast<std::byte*>(y_.address()), &layout, result_dtype()};  // NOLINT
     const KernelCall call{OpView(record, nullptr), {}, std::span(&view, 1), nullptr, nullptr};
     const ByteSpan span{y_.address(), y_.address() + static_cast<std::uint64_t>(y_.size_bytes())};
     encoder_->begin();
@@ -269,14 +278,15 @@ void main() {{
                                     : int(more % uint(p.columns));
   float sum = 0.0;
   for (int k = 0; k < p.depth; ++k) {{
-    sum += load_{1}(p.a, row * p.a_row + k * p.a_depth) *
-           load_{1}(p.b, k * p.b_depth + column * p.b_column);
+    sum += float(load_{1}(p.a, row * p.a_row + k * p.a_depth) *
+                 load_{1}(p.b, k * p.b_depth + column * p.b_column));
   }}
-  const float off = abs(load_{1}(p.y, row * p.columns + column) - sum);
+  const float off = abs(float(load_{2}(p.y, row * p.columns + column)) - sum);
   store_f32(p.errors, int(i), off >= 0.0 ? off : 1e30);
 }})",
                          kThreads,
-                         glsl_suffix(choice_.dtype));
+                         glsl_suffix(choice_.dtype),
+                         glsl_suffix(result_dtype()));
     };
     const VkPipeline pipeline = shaders_->pipeline(key, text).value();
     ops_->barrier();
@@ -303,7 +313,7 @@ void main() {{
     encoder_->set(tile, text, dump);
     try {
       // Poison: what is not written is found.
-      fill(y_, choice_.rows * choice_.columns, 3);
+      fill(y_, result_dtype(), choice_.rows * choice_.columns, 3);
       encode();
       if (choice_.pretends) {
         return;
@@ -358,6 +368,7 @@ Choice parse(const std::vector<std::string>& arguments) {
       choice.dtype = value == "f32"    ? DType::f32
                      : value == "f64"  ? DType::f64
                      : value == "bf16" ? DType::bf16
+                     : value == "i8"   ? DType::i8
                                        : DType::f16;
     } else if (key == "--size") {
       const std::size_t x = value.find('x');

@@ -84,6 +84,14 @@ def matmul():
             a = torch.randn(n, n, device=DEVICE, dtype=dtype)
             b = torch.randn(n, n, device=DEVICE, dtype=dtype)
             measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype=name, n=n)
+    for n in (1024, 2048, 4096, 8192):
+        a = torch.randint(-127, 128, (n, n), device=DEVICE, dtype=torch.int8)
+        b = torch.randint(-127, 128, (n, n), device=DEVICE, dtype=torch.int8)
+        scale = torch.randn(n, device=DEVICE)
+        measure("matmul", lambda: torch._int_mm(a, b), 2 * n**3, "TOPs", dtype="i8", n=n, b="[k, n]")
+        measure("matmul", lambda: torch._int_mm(a, b.t()), 2 * n**3, "TOPs", dtype="i8", n=n, b="[n, k]")
+        if n >= 4096:
+            measure("matmul_scale", lambda: torch._int_mm(a, b.t()).float() * scale, 2 * n**3, "TOPs", dtype="i8", n=n)
     for name, tf32 in (("f32", False), ("f32", True), ("bf16", True)):
         # PyTorch's own choice for f32 is tf32, which Vulkan does not have.
         torch.backends.cudnn.allow_tf32 = tf32

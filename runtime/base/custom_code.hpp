@@ -106,9 +106,8 @@ using HostKernel = std::function<void(const HostKernelCall& call)>;
 
 /// A compute shader's part in GLSL 4.60 that defines `void kernel()`. For an input `x`, a result
 /// `y` and a number `epsilon` it may use
-///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 come and go as float, bool
-///   as
-///                          bool, u8 as uint, i64 as int64_t, the others by their own names
+///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 come and go as float, u8 as
+///                          uint, i8 as int, i64 as int64_t, the others by their own names
 ///   x_type                 that type; the same for results
 ///   x_count, x_rank, x_size(axis)   the same for results; x_address, for accesses of your own
 ///   epsilon                float, or int for i32

@@ -9,7 +9,8 @@
 namespace hearth {
 
 std::string_view name(DType dtype) noexcept {
-  constexpr std::string_view kNames[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
+  constexpr std::string_view kNames[] = {
+      "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool", "i8"};
   const auto number = static_cast<std::size_t>(dtype);
   return number < std::size(kNames) ? kNames[number] : "no dtype";  // of a damaged file
 }
@@ -25,6 +26,9 @@ bool fits(std::int64_t value, DType dtype) noexcept {
              value <= std::numeric_limits<std::int32_t>::max();
     case DType::u8:
       return value >= 0 && value <= std::numeric_limits<std::uint8_t>::max();
+    case DType::i8:
+      return value >= std::numeric_limits<std::int8_t>::min() &&
+             value <= std::numeric_limits<std::int8_t>::max();
     case DType::boolean:
       return value == 0 || value == 1;
     case DType::f16:

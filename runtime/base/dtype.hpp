@@ -10,19 +10,20 @@
 
 namespace hearth {
 
-enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean };
-inline constexpr int kDTypeCount = 8;
+// Files and records keep the numbers: a new type goes to the end.
+enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean, i8 };
+inline constexpr int kDTypeCount = 9;
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::int64_t size_bytes(DType dtype) noexcept {
-  constexpr std::int64_t kSizes[] = {4, 8, 2, 2, 4, 8, 1, 1};
+  constexpr std::int64_t kSizes[] = {4, 8, 2, 2, 4, 8, 1, 1, 1};
   return kSizes[static_cast<int>(dtype)];
 }
 [[nodiscard]] constexpr bool is_float(DType dtype) noexcept {
   return static_cast<int>(dtype) <= 3;
 }
 [[nodiscard]] constexpr bool is_integer(DType dtype) noexcept {
-  return static_cast<int>(dtype) >= 4 && static_cast<int>(dtype) <= 6;
+  return !is_float(dtype) && dtype != DType::boolean;
 }
 /// "f32", "bool", ...
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
@@ -59,7 +60,7 @@ struct bf16 {
 template <class T>
 concept Element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, f16> ||
     std::is_same_v<T, bf16> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> ||
-    std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool>;
+    std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool> || std::is_same_v<T, std::int8_t>;
 
 namespace detail {
 // A static_assert, and no constraint, so that the compiler says one sentence.
@@ -67,7 +68,7 @@ template <class T>
 constexpr DType element_dtype() noexcept {
   static_assert(Element<T>,
                 "this is no element type: tensors hold float, double, hearth::f16, hearth::bf16, "
-                "std::int32_t, std::int64_t, std::uint8_t or bool");
+                "std::int32_t, std::int64_t, std::uint8_t, std::int8_t or bool");
   if constexpr (std::is_same_v<T, double>) {
     return DType::f64;
   } else if constexpr (std::is_same_v<T, f16>) {
@@ -82,6 +83,8 @@ constexpr DType element_dtype() noexcept {
     return DType::u8;
   } else if constexpr (std::is_same_v<T, bool>) {
     return DType::boolean;
+  } else if constexpr (std::is_same_v<T, std::int8_t>) {
+    return DType::i8;
   } else {
     return DType::f32;
   }
@@ -130,6 +133,8 @@ decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
       return fn(std::uint8_t{});
     case DType::boolean:
       return fn(bool{});
+    case DType::i8:
+      return fn(std::int8_t{});
     case DType::f32:
     default:
       return fn(float{});

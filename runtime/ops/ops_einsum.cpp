@@ -44,7 +44,14 @@ class Einsum final {
       : equation_(equation), loc_(loc) {
     for (const Tensor& tensor : tensors) {
       inputs_.emplace_back(tensor, loc);
-      static_cast<void>(detail::operand(kEinsumKind, inputs_.back()));
+      if (detail::operand(kEinsumKind, inputs_.back()).dtype == DType::i8) {
+        // A letter that is summed would make it i32, and none would leave it i8.
+        detail::throw_op_error(ErrorCode::dtype_mismatch,
+                               kEinsumKind,
+                               "does not take i8: write it as matmul, or cast first",
+                               loc_,
+                               inputs_);
+      }
       require_type_of_first(inputs_.back());
     }
     parse();

@@ -124,8 +124,9 @@ bool may_anchor_group(OpKind kind, DType dtype) noexcept {
     case OpKind::avg_pool2d:
     case OpKind::attention:
       return is_float(dtype);
-    default:
-      return op_facts(kind).fusion == FusionClass::contraction && is_float(dtype);
+    default:  // of i8 the result is i32
+      return op_facts(kind).fusion == FusionClass::contraction &&
+             (is_float(dtype) || dtype == DType::i8);
   }
 }
 

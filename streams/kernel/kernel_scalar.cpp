@@ -149,6 +149,8 @@ std::int64_t saturated(double value, DType type) {
   switch (type) {
     case DType::u8:
       return clamp(0, 255, 0, 255);
+    case DType::i8:
+      return clamp(-128, 127, -128, 127);
     case DType::i32:
       return clamp(-0x1p31,
                    0x1p31 - 1,
@@ -181,6 +183,8 @@ std::int64_t wrapped(std::uint64_t value, DType type) noexcept {
   switch (type) {
     case DType::u8:
       return static_cast<std::uint8_t>(value);
+    case DType::i8:
+      return static_cast<std::int8_t>(value);
     case DType::i32:
       return static_cast<std::int32_t>(value);
     default:

@@ -201,7 +201,8 @@ TEST(Codegen, MakesValidShadersOfRows) {
         expect_valid(std::string(name(primitive)), rows_text(kernel, form, 64));
       }
     }
-    for (const DType type : {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    for (const DType type :
+         {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::i8}) {
       expect_valid("folds", rows_text(all_folds(type), form, 64));
     }
     expect_valid("root mean square", rows_text(testing::root_mean_square(), form, 64));
@@ -252,6 +253,8 @@ TEST(Codegen, PrintsKindsAsTheyWereReviewed) {
   std::string text;
   const std::vector<std::pair<OpKind, DType>> kinds{{OpKind::add, DType::f32},
                                                     {OpKind::add, DType::u8},
+                                                    {OpKind::mul, DType::i8},
+                                                    {OpKind::abs, DType::i8},
                                                     {OpKind::div, DType::i32},
                                                     {OpKind::div, DType::bf16},
                                                     {OpKind::pow, DType::i64},

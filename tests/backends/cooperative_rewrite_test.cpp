@@ -121,6 +121,36 @@ TEST(CooperativeRewrite, MovesTheStrideBehindTheLayout) {
   EXPECT_EQ(numbers.at(choices[0][4]), 0U);
 }
 
+// The same program of i8, with sums in i32.
+std::string text_of_integers() {
+  std::string text = text_of("kK, kN");
+  const auto replace = [&text](const std::string& what, const std::string& by) {
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) {
+      text.replace(at, what.size(), by);
+      at += by.size();
+    }
+  };
+  replace("fcoopmatNV<32", "icoopmatNV<32");
+  replace("fcoopmatNV<16", "icoopmatNV<8");
+  replace("(0.0)", "(0)");
+  replace("#pragma", "#extension GL_NV_integer_cooperative_matrix : require\n#pragma");
+  return text;
+}
+
+TEST(CooperativeRewrite, MultipliesIntegersWithTheirSigns) {
+  const Result<SpirvModule> module = compile_glsl("cooperative", text_of_integers());
+  ASSERT_TRUE(module.has_value()) << module.error().text;
+  const auto out = rewrite_cooperative(module.value(), CooperativeFactor::f16);
+  ASSERT_TRUE(out.has_value()) << out.error().text;
+  const auto products = all_of(out.value(), 4459);
+  ASSERT_EQ(products.size(), 1U);
+  ASSERT_EQ(products[0].size(), 6U);
+  EXPECT_EQ(products[0][5], 15U);  // of both factors, the sum and the result
+  const auto floats = rewrite_cooperative(compiled(), CooperativeFactor::f16);
+  ASSERT_TRUE(floats.has_value());
+  EXPECT_EQ(all_of(floats.value(), 4459)[0].size(), 5U);
+}
+
 TEST(CooperativeRewrite, GivesFactorsAloneBfloat16) {
   const auto out = rewrite_cooperative(compiled(), CooperativeFactor::bf16);
   ASSERT_TRUE(out.has_value()) << out.error().text;

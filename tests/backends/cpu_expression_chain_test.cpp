@@ -334,8 +334,14 @@ class Chain {
 TEST(TileProgram, OfAChainHasTheBitsOfItsOpsRunSingly) {
   constexpr std::uint32_t kChains = 120;
   for (const IsaLevel level : levels_here()) {
-    for (const DType dtype :
-         {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::f16, DType::bf16}) {
+    for (const DType dtype : {DType::f32,
+                              DType::f64,
+                              DType::i32,
+                              DType::i64,
+                              DType::u8,
+                              DType::i8,
+                              DType::f16,
+                              DType::bf16}) {
       for (std::uint32_t seed = 0; seed < kChains; ++seed) {
         SCOPED_TRACE(std::string(name(level)) + " " + std::string(name(dtype)) + " seed " +
                      std::to_string(seed));

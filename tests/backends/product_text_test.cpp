@@ -85,7 +85,7 @@ Status encode(KernelEncoder& encoder,
               bool transposed_a,
               bool transposed_b,
               const Epilogue* epilogue = nullptr) {
-  const ProductCall result(dtype, {rows, columns}, epilogue);
+  const ProductCall result(dtype == DType::i8 ? DType::i32 : dtype, {rows, columns}, epilogue);
   return encode_product({.dtype = dtype,
                          .rows = rows,
                          .columns = columns,
@@ -119,7 +119,7 @@ Expression after(DType dtype) {
 }
 
 TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8}) {
     for (const std::int64_t size : {1, 3, 31, 64, 300, 1000, 4096, 8192}) {
       for (const int transposed : {0, 1, 2, 3}) {
         TextEncoder encoder(kLargeGpu);
@@ -141,6 +141,14 @@ TEST(ProductText, UsesMatrixUnitsWhereBothSidesLieInEights) {
     ASSERT_TRUE(encode(odd, dtype, 64, 64, 63, false, true).has_value());
     EXPECT_EQ(odd.cooperative, 0);
   }
+  for (const bool transposed : {false, true}) {
+    TextEncoder of_bytes(kLargeGpu);
+    ASSERT_TRUE(encode(of_bytes, DType::i8, 64, 64, 64, transposed, !transposed).has_value());
+    EXPECT_EQ(of_bytes.cooperative, 1);
+  }
+  TextEncoder eights(kLargeGpu);
+  ASSERT_TRUE(encode(eights, DType::i8, 64, 64, 56, false, true).has_value());
+  EXPECT_EQ(eights.cooperative, 0) << "sixteen make a word";
   TextEncoder f32(kLargeGpu);
   ASSERT_TRUE(encode(f32, DType::f32, 64, 64, 64, false, false).has_value());
   EXPECT_EQ(f32.cooperative, 0);
@@ -172,12 +180,13 @@ TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
 
 // Sizes in the text, whole tiles and slices: nothing is asked before a load.
 TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
-  for (const DType dtype : {DType::f32, DType::f16}) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::i8}) {
     TextEncoder exact(kLargeGpu);
     ASSERT_TRUE(encode(exact, dtype, 4096, 4096, 4096, false, false).has_value());
     EXPECT_NE(exact.texts[0].find("#define EXACT 1"), std::string::npos) << name(dtype);
     TextEncoder ragged(kLargeGpu);
-    ASSERT_TRUE(encode(ragged, dtype, 4096, 4096, 4104, false, false).has_value());
+    ASSERT_TRUE(encode(ragged, dtype, 4096, 4096, dtype == DType::i8 ? 4112 : 4104, false, false)
+                    .has_value());
     EXPECT_NE(ragged.texts[0].find("#define EXACT 0"), std::string::npos) << name(dtype);
   }
 }

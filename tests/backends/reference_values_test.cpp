@@ -85,6 +85,12 @@ TEST(Reference, CastsToIntegersTruncateAndSaturate) {
   EXPECT_EQ(cast(DType::f32, DType::i32, -2.75)[0], -2);
   EXPECT_EQ(cast(DType::f32, DType::u8, 300)[0], 255);
   EXPECT_EQ(cast(DType::f32, DType::u8, -3)[0], 0);
+  EXPECT_EQ(cast(DType::f32, DType::i8, 128.5)[0], 127);
+  EXPECT_EQ(cast(DType::f32, DType::i8, -127.75)[0], -127);
+  EXPECT_EQ(cast(DType::f64, DType::i8, -1000)[0], -128);
+  EXPECT_EQ(cast(DType::f32, DType::i8, kNaN)[0], 0);
+  EXPECT_EQ(cast(DType::i32, DType::i8, 200)[0], -56);
+  EXPECT_EQ(cast(DType::i8, DType::u8, -1)[0], 255);
   EXPECT_EQ(cast(DType::f32, DType::i32, kInfinity)[0], 2147483647);
   EXPECT_EQ(cast(DType::f64, DType::i64, kNaN)[0], 0);
   EXPECT_EQ(cast(DType::i32, DType::u8, 257)[0], 1);
@@ -115,6 +121,8 @@ TEST(Reference, ComparisonsWithNaNAreFalseButForNotEqual) {
 
 TEST(Reference, IntegersWrapAndTruncate) {
   EXPECT_THAT(binary(OpKind::add, DType::u8, {250, 1}, {10, 2}), ElementsAre(4, 3));
+  EXPECT_THAT(binary(OpKind::mul, DType::i8, {127, -128}, {2, -1}), ElementsAre(-2, -128));
+  EXPECT_THAT(binary(OpKind::div, DType::i8, {-7, -128}, {2, -1}), ElementsAre(-3, -128));
   EXPECT_THAT(binary(OpKind::sub, DType::i32, {-2147483648.0}, {1}), ElementsAre(2147483647));
   EXPECT_THAT(binary(OpKind::div, DType::i32, {7, -7, -2147483648.0}, {2, 2, -1}),
               ElementsAre(3, -3, -2147483648.0));

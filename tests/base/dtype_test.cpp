@@ -145,8 +145,9 @@ TEST(DType, VisitGivesTheElementTypeOfThatSize) {
   }
 }
 
-static_assert(Element<float> && Element<std::int64_t> && Element<bool> && Element<bf16>);
-static_assert(!Element<unsigned> && !Element<long long> && !Element<std::int8_t> &&
+static_assert(Element<float> && Element<std::int64_t> && Element<bool> && Element<bf16> &&
+              Element<std::int8_t>);
+static_assert(!Element<unsigned> && !Element<long long> && !Element<std::int16_t> &&
               !Element<char> && !Element<long double> && !Element<const float> && !Element<float*>);
 
 TEST(DType, ANumberFitsWhenItStaysWhatItIs) {
@@ -157,6 +158,12 @@ TEST(DType, ANumberFitsWhenItStaysWhatItIs) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double value : {-1.0, 256.0, 0.5, nan, infinity}) {
     EXPECT_FALSE(fits(value, DType::u8)) << value;
+  }
+  for (const std::int64_t value : {-128, -1, 127}) {
+    EXPECT_TRUE(fits(value, DType::i8)) << value;
+  }
+  for (const std::int64_t value : {-129, 128}) {
+    EXPECT_FALSE(fits(value, DType::i8)) << value;
   }
   EXPECT_TRUE(fits(1.0, DType::boolean));
   EXPECT_FALSE(fits(2.0, DType::boolean));
@@ -187,6 +194,23 @@ TEST(DType, AFloatThatFitsStaysFinite) {
     EXPECT_TRUE(fits(std::numeric_limits<double>::quiet_NaN(), dtype));
   }
   EXPECT_TRUE(fits(std::numeric_limits<double>::max(), DType::f64));
+}
+
+// Files and recordings have these numbers.
+TEST(DType, KeepsItsNumber) {
+  constexpr std::array kInOrder{DType::f32,
+                                DType::f64,
+                                DType::f16,
+                                DType::bf16,
+                                DType::i32,
+                                DType::i64,
+                                DType::u8,
+                                DType::boolean,
+                                DType::i8};
+  static_assert(kInOrder.size() == kDTypeCount);
+  for (std::size_t i = 0; i < kInOrder.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(kInOrder[i]), i) << name(kInOrder[i]);
+  }
 }
 
 TEST(DType, HasANameOfItsOwn) {

@@ -11,7 +11,7 @@ namespace hearth::conformance {
 inline constexpr DtypeMask kFloatTypes =
     dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16);
 inline constexpr DtypeMask kIntegerTypes =
-    dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8);
+    dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8) | dtype_bit(DType::i8);
 
 [[nodiscard]] std::vector<OpCase> creation_cases();
 [[nodiscard]] std::vector<OpCase> unary_cases();

@@ -98,6 +98,9 @@ std::int64_t extreme_value(DType dtype, std::uint64_t i) {
   if (dtype == DType::u8) {
     return extreme_value<std::uint8_t>(i);
   }
+  if (dtype == DType::i8) {
+    return extreme_value<std::int8_t>(i);
+  }
   return dtype == DType::i32 ? extreme_value<std::int32_t>(i) : extreme_value<std::int64_t>(i);
 }
 

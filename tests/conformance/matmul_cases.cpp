@@ -4,15 +4,28 @@ namespace hearth::conformance {
 
 std::vector<OpCase> matmul_cases() {
   OpCase out{.kind = OpKind::matmul, .precision = testing::Precision::sum, .calls = {}};
+  // Of i8 the ends of the type show sums that saturate, and all others elements that change places.
+  const auto small_product = [&](const Shape& a, const Shape& b, const Shape& result) {
+    for (const Values values : {Values::extremes, Values::distinct}) {
+      out.calls.push_back(
+          {.inputs = {{.shape = a, .values = values}, {.shape = b, .values = values}},
+           .outputs = {{.shape = result,
+                        .dtype = DType::i32,
+                        .precision = testing::Precision::exact}},
+           .dtypes = dtype_bit(DType::i8)});
+    }
+  };
   const auto product = [&](const Shape& a, const Shape& b, const Shape& result) {
     const std::int64_t columns = result[result.rank() - 1];
     CallSpec call{.inputs = {{.shape = a}, {.shape = b}},
                   .outputs = {{.shape = result}},
                   .length = static_cast<double>(a[a.rank() - 1]) + 1,
-                  .term = 4};
+                  .term = 4,
+                  .dtypes = kFloatTypes};
     out.calls.push_back(call);
     call.inputs.push_back({.shape = {columns}});
     out.calls.push_back(call);
+    small_product(a, b, result);
   };
   product({1, 1}, {1, 1}, {1, 1});
   product({2, 3}, {3, 4}, {2, 4});
@@ -34,6 +47,11 @@ std::vector<OpCase> matmul_cases() {
   product({2, 1, 3, 4}, {1, 5, 4, 2}, {2, 5, 3, 2});
   product({0, 3, 4}, {4, 2}, {0, 3, 2});
   product({3, 40, 50}, {3, 50, 60}, {3, 40, 60});
+  small_product({3, 1}, {1, 5}, {3, 5});
+  small_product({4, 300}, {300, 6}, {4, 6});
+  small_product({19, 1100}, {1100, 35}, {19, 35});
+  small_product({2, 9, 64}, {2, 64, 16}, {2, 9, 16});
+  small_product({48, 96}, {96, 80}, {48, 80});
   return {out};
 }
 

@@ -22,9 +22,9 @@ constexpr std::int64_t kLargeElements = 20'000;
 constexpr std::size_t kInputsAlone = 4;  ///< Of a concat of many, the first few.
 
 // Large calls show how work is cut, which does not depend on the type: one of each kind will do.
-bool is_large_type(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::i64 ||
-         dtype == DType::boolean;
+bool is_large_type(OpKind kind, DType dtype) {
+  return (kind == OpKind::matmul && dtype == DType::i8) || dtype == DType::f32 ||
+         dtype == DType::bf16 || dtype == DType::i64 || dtype == DType::boolean;
 }
 
 using Layouts = std::vector<LayoutKind>;
@@ -114,7 +114,8 @@ class CaseRun {
   Report run() {
     for (const DType dtype : case_.dtypes()) {
       for (const CallSpec& spec : case_.calls) {
-        const bool is_left_out = largest_input(spec) > kLargeElements && !is_large_type(dtype);
+        const bool is_left_out =
+            largest_input(spec) > kLargeElements && !is_large_type(case_.kind, dtype);
         if ((spec.dtypes & dtype_bit(dtype)) != 0 && !is_left_out) {
           run_call(spec, dtype);
         }

@@ -75,7 +75,7 @@ class Safetensors : public ::testing::Test {
 
 TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
   std::vector<NamedTensor> tensors;
-  const Tensor numbers = arange(test.cpu, 0, 6, 1, DType::f32);
+  const Tensor numbers = arange(test.cpu, -3, 3, 1, DType::f32);
   for (const DType dtype : {DType::boolean,
                             DType::f32,
                             DType::f64,
@@ -83,7 +83,8 @@ TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
                             DType::bf16,
                             DType::i32,
                             DType::i64,
-                            DType::u8}) {
+                            DType::u8,
+                            DType::i8}) {
     tensors.push_back(
         {std::string("t.") + std::string(name(dtype)), reshape(cast(numbers, dtype), {2, 3})});
   }

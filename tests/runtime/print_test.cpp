@@ -64,6 +64,7 @@ TEST(TensorPrint, BoolsAreWords) {
 TEST(TensorPrint, AScalarIsABareNumber) {
   EXPECT_EQ(print<float>({2.5F}, {}), "2.5000");
   EXPECT_EQ(print<std::uint8_t>({200}, {}), "200");
+  EXPECT_EQ(print<std::int8_t>({-100}, {}), "-100");
 }
 
 TEST(TensorPrint, AnAxisOfSizeZeroIsAnEmptyPairOfBrackets) {

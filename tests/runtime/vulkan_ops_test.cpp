@@ -39,13 +39,16 @@ Tensor integers(const Device& device, const Shape& shape, DType dtype) {
   if (dtype == DType::u8) {
     return randint(device, shape, generator, 0, 256, dtype);
   }
+  if (dtype == DType::i8) {
+    return randint(device, shape, generator, -128, 128, dtype);
+  }
   const std::int64_t most = dtype == DType::i32 ? std::int64_t{1} << 31 : std::int64_t{1} << 51;
   const Tensor drawn = randint(device, shape, generator, -most, most, dtype);
   return dtype == DType::i32 ? drawn : drawn * 4099;
 }
 
 TEST_F(VulkanOps, SumsOfIntegersWrap) {
-  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+  for (const DType dtype : {DType::u8, DType::i8, DType::i32, DType::i64}) {
     for (const Shape& shape : {Shape{1, 7}, Shape{40, 33}, Shape{3, 5000}, Shape{5000, 3}}) {
       for (const std::vector<int>& axes : {std::vector<int>{0}, {1}, {0, 1}}) {
         const std::string what = describe(dtype, shape);
@@ -61,7 +64,7 @@ TEST_F(VulkanOps, SumsOfIntegersWrap) {
 }
 
 TEST_F(VulkanOps, DivideByPythonsRules) {
-  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+  for (const DType dtype : {DType::u8, DType::i8, DType::i32, DType::i64}) {
     const auto divisor = [&](const Device& d) {
       const Tensor x = integers(d, {30, 20}, dtype);
       return where(x == 0, x + 3, x);
@@ -77,7 +80,7 @@ TEST_F(VulkanOps, DivideByPythonsRules) {
 }
 
 TEST_F(VulkanOps, DrawTheReferencesNumbers) {
-  for (const DType dtype : {DType::u8, DType::i32, DType::i64}) {
+  for (const DType dtype : {DType::u8, DType::i8, DType::i32, DType::i64}) {
     expect_alike([&](const Device& d) { return integers(d, {77, 13}, dtype); }, "randint");
   }
   expect_alike(

@@ -57,7 +57,7 @@ TEST(ScatterAdd, TakesWhatGatherWouldGive) {
   EXPECT_EQ(text(rules::scatter_add(f32({9, 3}), i64({9, 2}), {5, 3}, 0)),
             "scatter_add: the source must be [9, 2]: source f32[9, 3], index i64[9, 2]");
   EXPECT_EQ(text(rules::scatter_add({DType::boolean, {2}}, i64({2}), {5}, 0)),
-            "scatter_add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8: bool[2], "
+            "scatter_add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8, i8: bool[2], "
             "i64[2]");
 }
 

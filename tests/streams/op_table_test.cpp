@@ -139,6 +139,7 @@ TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
   }
   for (const OpKind kind : {OpKind::exp, OpKind::relu, OpKind::reduce_mean, OpKind::matmul}) {
     EXPECT_FALSE(accepts(kind, DType::i32)) << name(kind);
+    EXPECT_EQ(accepts(kind, DType::i8), kind == OpKind::matmul) << name(kind);
   }
 }
 

@@ -64,9 +64,9 @@ TEST(ResultDtype, SaysWhichOperandsDiffer) {
 TEST(ResultDtype, SaysWhatTheOpTakes) {
   EXPECT_EQ(text(dtype(OpKind::exp, {i32({4})})),
             "exp: does not take i32, only f32, f64, f16, bf16: i32[4]");
-  EXPECT_EQ(
-      text(dtype(OpKind::add, {boolean({4}), boolean({4})})),
-      "add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8: lhs bool[4], rhs bool[4]");
+  EXPECT_EQ(text(dtype(OpKind::add, {boolean({4}), boolean({4})})),
+            "add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8, i8: lhs bool[4], rhs "
+            "bool[4]");
 }
 
 TEST(ResultDtype, ChecksTheOperandsThatHaveAnotherType) {

@@ -39,14 +39,15 @@ constexpr std::array kMaps{
                return in.pick(2) == 0 ? sub(in.number(3), in(0)) : mul(in(0), in.number(2));
              }},
     RandomOp{"square", Family::map, For::exact, [](Call& in) { return square(in(0)); }},
-    RandomOp{"cast",
-             Family::map,
-             For::exact,
-             [](Call& in) {
-               constexpr std::array kTypes{
-                   DType::f32, DType::f64, DType::i32, DType::bf16, DType::f16, DType::i64};
-               return cast(in(0), kTypes.at(static_cast<std::size_t>(in.pick(6))));
-             }},
+    RandomOp{
+        "cast",
+        Family::map,
+        For::exact,
+        [](Call& in) {
+          constexpr std::array kTypes{
+              DType::f32, DType::f64, DType::i32, DType::bf16, DType::f16, DType::i64, DType::i8};
+          return cast(in(0), kTypes.at(static_cast<std::size_t>(in.pick(7))));
+        }},
     RandomOp{"cast to f64 and back",
              Family::map,
              For::smooth,
@@ -271,9 +272,11 @@ Tensor exact_sum(Call& in) {
   return sum(in(0), {any_axis(in)});
 }
 
+// Products of i8 are i32.
 Tensor exact_matmul(Call& in) {
-  in.convert(0, DType::f32);
-  in.convert(1, DType::f32);
+  const DType type = in.dtype() == DType::i8 ? DType::i8 : DType::f32;
+  in.convert(0, type);
+  in.convert(1, type);
   return matmul(in(0), in(1));
 }
 

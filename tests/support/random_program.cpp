@@ -160,11 +160,17 @@ void RandomProgram::set(std::size_t i, Tensor made) {
 }
 
 void RandomProgram::make_input(std::size_t device) {
-  constexpr std::array kTypes{
-      DType::f32, DType::i32, DType::f64, DType::f16, DType::i64, DType::bf16, DType::boolean};
+  constexpr std::array kTypes{DType::f32,
+                              DType::i32,
+                              DType::f64,
+                              DType::f16,
+                              DType::i64,
+                              DType::bf16,
+                              DType::boolean,
+                              DType::i8};
   const bool is_exact = options_.values == Values::exact;
   const Shape shape = pick_shape(bytes_);
-  const DType dtype = is_exact ? kTypes.at(static_cast<std::size_t>(pick(7))) : DType::f32;
+  const DType dtype = is_exact ? kTypes.at(static_cast<std::size_t>(pick(8))) : DType::f32;
   const bool is_filled = pick(4) == 0;
   const int seed = pick(256) * 256 + pick(256);
   const std::size_t index = add_node({}, device);

@@ -249,11 +249,12 @@ std::string shader_text(const Operands& operands,
     math.add(function, operands.dtype == DType::f64);
   }
   const bool on_units = has_tiles && tiling.on_units;
-  std::string text = glsl_prelude(
-      {.threads = threads,
-       .wide_index = operands.wide,
-       .more_extensions = on_units ? detail::cooperative_extensions(limits.emulates_matrix_units)
-                                   : std::string_view()});
+  std::string text =
+      glsl_prelude({.threads = threads,
+                    .wide_index = operands.wide,
+                    .more_extensions = on_units ? detail::cooperative_extensions(
+                                                      operands.dtype, limits.emulates_matrix_units)
+                                                : std::string_view()});
   text += defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
       std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);

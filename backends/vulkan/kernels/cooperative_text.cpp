@@ -1,11 +1,11 @@
-// Products of 16-bit factors on matrix units, in the frame of product_text.cpp. What was measured
-// on an H200 to matter: one padded buffer of slices in shared memory, loads of 16 bytes, the next
-// slice's fragments read before this one's products, and the last products of a slice around the
-// two barriers between which the next slice is laid down. The loads of the slice behind that one
-// come between these barriers or after both, as a tile's registers have it. Sums go to memory
-// by way of shared memory, strip by strip, so that rows and columns of each are known there: edges,
-// bias and epilogues are as in the other kernels. Each warp has a strip of its own, and waits for
-// no other.
+// Products of factors of 16 bits, and of i8, on matrix units, in the frame of product_text.cpp.
+// What was measured on an H200 to matter: one padded buffer of slices in shared memory, loads of 16
+// bytes, the next slice's fragments read before this one's products, and the last products of a
+// slice around the two barriers between which the next slice is laid down. The loads of the slice
+// behind that one come between these barriers or after both, as a tile's registers have it. Sums go
+// to memory by way of shared memory, strip by strip, so that rows and columns of each are known
+// there: edges, bias and epilogues are as in the other kernels. Each warp has a strip of its own,
+// and waits for no other.
 //
 // Without the hardware the same text runs with fragments in the registers of 32 threads in a row,
 // which multiply by way of shared memory: slow, but each index is the one that the hardware gets.
@@ -26,17 +26,17 @@ constexpr std::string_view kHead = R"(
 // In words of 16 bytes, one more than a line has: lines then begin in different banks.
 #if A_ALONG_DEPTH
 #define A_LINES TILE_ROWS
-#define A_LINE (TILE_DEPTH / 8)
+#define A_LINE (TILE_DEPTH / WORD)
 #else
 #define A_LINES TILE_DEPTH
-#define A_LINE (TILE_ROWS / 8)
+#define A_LINE (TILE_ROWS / WORD)
 #endif
 #if B_ALONG_DEPTH
 #define B_LINES TILE_COLUMNS
-#define B_LINE (TILE_DEPTH / 8)
+#define B_LINE (TILE_DEPTH / WORD)
 #else
 #define B_LINES TILE_DEPTH
-#define B_LINE (TILE_COLUMNS / 8)
+#define B_LINE (TILE_COLUMNS / WORD)
 #endif
 #define A_PITCH (A_LINE + 1)
 #define B_PITCH (B_LINE + 1)
@@ -58,6 +58,13 @@ shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
 #define B_WORDS (B_LINE / B_ACROSS)
 #define A_GOES(i) (((i) + 1) * A_APART <= A_LINES || a_line + (i) * A_APART < A_LINES)
 #define B_GOES(i) (((i) + 1) * B_APART <= B_LINES || b_line + (i) * B_APART < B_LINES)
+)";
+
+constexpr std::string_view kReals = R"(
+vec4 as_sums(uvec4 bits) { return uintBitsToFloat(bits); }
+)";
+constexpr std::string_view kIntegers = R"(
+ivec4 as_sums(uvec4 bits) { return ivec4(bits); }
 )";
 
 constexpr std::string_view kHardware = R"(
@@ -110,6 +117,63 @@ void multiply(Fragment a, Fragment b, inout Fragment sum) {
 #define WARP_BARRIER barrier()
 )";
 
+// The same for i8: 16 x 32 by 32 x 16.
+constexpr std::string_view kIntegerEmulation = R"(
+struct FragmentA { int v[16]; };
+struct FragmentB { int v[16]; };
+struct FragmentSum { int v[8]; };
+#define FRAGMENT_A FragmentA
+#define FRAGMENT_B FragmentB
+#define FRAGMENT_SUM FragmentSum
+#define NO_SUM FragmentSum(int[8](0, 0, 0, 0, 0, 0, 0, 0))
+#define LANE (int(THREAD) % 32)
+shared int factors[WARPS * 1024];
+int factor_at(int line_at, int place) {
+  return int(slices[line_at + place / 16][place % 16 / 4] << (24 - place % 4 * 8)) >> 24;
+}
+void load_fragment(out FragmentA to, int at, int pitch, bool by_columns) {
+  [[unroll]] for (int j = 0; j < 16; ++j) {
+    const int e = LANE + 32 * j;
+    const int row = e / 32;
+    const int k = e % 32;
+    to.v[j] = by_columns ? factor_at(at + k * pitch, row) : factor_at(at + row * pitch, k);
+  }
+}
+void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
+  [[unroll]] for (int j = 0; j < 16; ++j) {
+    const int e = LANE + 32 * j;
+    const int k = e / 16;
+    const int column = e % 16;
+    to.v[j] = by_columns ? factor_at(at + column * pitch, k) : factor_at(at + k * pitch, column);
+  }
+}
+void store_fragment(FragmentSum from, int at, int pitch) {
+  [[unroll]] for (int j = 0; j < 8; ++j) {
+    const int e = LANE + 32 * j;
+    slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = uint(from.v[j]);
+  }
+}
+void multiply(FragmentA a, FragmentB b, inout FragmentSum sum) {
+  const int mine = int(THREAD) / 32 * 1024;
+  barrier();
+  [[unroll]] for (int j = 0; j < 16; ++j) {
+    factors[mine + LANE + 32 * j] = a.v[j];
+    factors[mine + 512 + LANE + 32 * j] = b.v[j];
+  }
+  barrier();
+  [[unroll]] for (int j = 0; j < 8; ++j) {
+    const int e = LANE + 32 * j;
+    [[dont_unroll]] for (int k = 0; k < 32; ++k) {
+      sum.v[j] += factors[mine + e / 16 * 32 + k] * factors[mine + 512 + k * 16 + e % 16];
+    }
+  }
+}
+#define LOAD_FRAGMENT(to, at, pitch, by_columns) load_fragment(to, at, pitch, by_columns)
+#define STORE_FRAGMENT(from, at, pitch) store_fragment(from, at, pitch)
+#define MULTIPLY(a, b, sum) multiply(a, b, sum)
+#define WARP_BARRIER barrier()
+)";
+
 constexpr std::string_view kMain = R"(
 int a_line, a_word, b_line, b_word;
 uvec4 a_next[A_DOWN * A_WORDS];
@@ -121,12 +185,12 @@ FRAGMENT_B b_now[2][FRAGMENTS_B];
 // Where word j of line i begins, along the side and along the depth.
 #if A_ALONG_DEPTH
 #define A_SIDE(i, j) (a_line + (i) * A_APART)
-#define A_DEPTH(i, j) ((a_word + (j) * A_ACROSS) * 8)
+#define A_DEPTH(i, j) ((a_word + (j) * A_ACROSS) * WORD)
 #define A_SIDES A_DOWN
 #define A_NUMBER(i, j) (i)
 #define A_LINE_BYTES A_SIDE_BYTES
 #else
-#define A_SIDE(i, j) ((a_word + (j) * A_ACROSS) * 8)
+#define A_SIDE(i, j) ((a_word + (j) * A_ACROSS) * WORD)
 #define A_DEPTH(i, j) (a_line + (i) * A_APART)
 #define A_SIDES A_WORDS
 #define A_NUMBER(i, j) (j)
@@ -134,12 +198,12 @@ FRAGMENT_B b_now[2][FRAGMENTS_B];
 #endif
 #if B_ALONG_DEPTH
 #define B_SIDE(i, j) (b_line + (i) * B_APART)
-#define B_DEPTH(i, j) ((b_word + (j) * B_ACROSS) * 8)
+#define B_DEPTH(i, j) ((b_word + (j) * B_ACROSS) * WORD)
 #define B_SIDES B_DOWN
 #define B_NUMBER(i, j) (i)
 #define B_LINE_BYTES B_SIDE_BYTES
 #else
-#define B_SIDE(i, j) ((b_word + (j) * B_ACROSS) * 8)
+#define B_SIDE(i, j) ((b_word + (j) * B_ACROSS) * WORD)
 #define B_DEPTH(i, j) (b_line + (i) * B_APART)
 #define B_SIDES B_WORDS
 #define B_NUMBER(i, j) (j)
@@ -203,12 +267,12 @@ BSide b_sides[B_SIDES];
 #if A_ALONG_DEPTH
 #define A_AT(row, k) (row) * A_PITCH + (k) * 2
 #else
-#define A_AT(row, k) (k) * 16 * A_PITCH + (row) / 8
+#define A_AT(row, k) (k) * FRAGMENT_DEPTH * A_PITCH + (row) / WORD
 #endif
 #if B_ALONG_DEPTH
 #define B_AT(column, k) B_FIRST + (column) * B_PITCH + (k) * 2
 #else
-#define B_AT(column, k) B_FIRST + (k) * 16 * B_PITCH + (column) / 8
+#define B_AT(column, k) B_FIRST + (k) * FRAGMENT_DEPTH * B_PITCH + (column) / WORD
 #endif
 #define READ(set, k) { \
   [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) { \
@@ -264,7 +328,7 @@ void main() {
   barrier();
   READ(0, 0)
   [[dont_unroll]] for (int k = begin; k < end; k += TILE_DEPTH) {
-#if TILE_DEPTH == 64
+#if TILE_DEPTH == 4 * FRAGMENT_DEPTH
     READ(1, 1)
     ADD(0, 0, FRAGMENTS_B)
     READ(0, 2)
@@ -311,14 +375,14 @@ void main() {
 #if PUT_WIDTH > 1
         C many[PUT_WIDTH];
         [[unroll]] for (int word = 0; word < PUT_WIDTH / 4; ++word) {
-          const vec4 four = uintBitsToFloat(slices[at + word]);
+          const V4 four = as_sums(slices[at + word]);
           [[unroll]] for (int k = 0; k < 4; ++k) {
             many[word * 4 + k] = four[k];
           }
         }
         keep_many(row, column, many);
 #else
-        keep(row, column, uintBitsToFloat(slices[at][across % 4]));
+        keep(row, column, as_sums(slices[at])[across % 4]);
 #endif
       }
     }
@@ -335,21 +399,28 @@ int threads_across(int words) noexcept {
 
 }  // namespace
 
-std::string_view cooperative_extensions(bool is_emulated) noexcept {
-  return is_emulated ? ""
-                     : "#extension GL_KHR_memory_scope_semantics : require\n"
-                       "#extension GL_NV_cooperative_matrix : require\n"
-                       "#pragma use_vulkan_memory_model\n";
+std::string_view cooperative_extensions(DType dtype, bool is_emulated) noexcept {
+  if (is_emulated) {
+    return "";
+  }
+  return dtype == DType::i8 ? "#extension GL_KHR_memory_scope_semantics : require\n"
+                              "#extension GL_NV_cooperative_matrix : require\n"
+                              "#extension GL_NV_integer_cooperative_matrix : require\n"
+                              "#pragma use_vulkan_memory_model\n"
+                            : "#extension GL_KHR_memory_scope_semantics : require\n"
+                              "#extension GL_NV_cooperative_matrix : require\n"
+                              "#pragma use_vulkan_memory_model\n";
 }
 
 std::string cooperative_sizes(const ProductRequest& request, const CooperativeTile& tile) {
-  const int a_words = (request.a.along_depth ? tile.depth : tile.rows) / 8;
-  const int b_words = (request.b.along_depth ? tile.depth : tile.columns) / 8;
+  const int word = unit_word(request.dtype);
+  const int a_words = (request.a.along_depth ? tile.depth : tile.rows) / word;
+  const int b_words = (request.b.along_depth ? tile.depth : tile.columns) / word;
   // The compiling side looks for the name of the last macro, see cooperative_matrix.hpp.
   return fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
       "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"
-      "#define FETCHES_LATE {}\n"
+      "#define FETCHES_LATE {}\n#define WORD {}\n#define FRAGMENT_DEPTH {}\n"
       "#define FACTOR(bits) {}(bits)\n{}",
       tile.rows,
       tile.columns,
@@ -359,13 +430,20 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
       threads_across(a_words),
       threads_across(b_words),
       tile.fetches_late ? 1 : 0,
+      word,
+      2 * word,
       request.dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
       request.dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "");
 }
 
-std::string cooperative_main(bool is_emulated) {
-  return is_emulated ? fmt::format("{}{}{}", kHead, kEmulation, kMain)
-                     : fmt::format("{}{}{}{}", kHead, kHardware, kMatrixUnits, kMain);
+std::string cooperative_main(DType dtype, bool is_emulated) {
+  const bool is_integer = dtype == DType::i8;
+  const std::string_view sums = is_integer ? kIntegers : kReals;
+  if (is_emulated) {
+    return fmt::format("{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kMain);
+  }
+  return fmt::format(
+      "{}{}{}{}{}", kHead, sums, kHardware, is_integer ? kIntegerMatrixUnits : kMatrixUnits, kMain);
 }
 
 }  // namespace hearth::vulkan::detail

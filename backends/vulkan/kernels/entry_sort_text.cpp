@@ -129,6 +129,9 @@ std::string glsl_key(DType dtype, bool is_index) {
       text = fmt::format(
           "{}{}{}", kWide, bits("0x8000000000000000ul", "0xfffffffffffffffful", "0ul"), kSigned);
       break;
+    case DType::i8:
+      text = fmt::format("{}{}{}", kWord, bits("0x80u", "0xffu", "0u"), kSigned);
+      break;
     default:
       text = fmt::format("{}{}{}", kWord, bits("0x80u", "0xffu", "0u"), kUnsigned);
   }

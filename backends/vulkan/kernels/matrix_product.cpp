@@ -19,6 +19,12 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kFewColumns = 8;
+
+// Of the product's own result, where no epilogue makes another.
+DType sums_dtype(DType factors) noexcept {
+  return factors == DType::i8 ? DType::i32 : factors;
+}
+
 // A product with what the kernel needs beside it.
 struct Layouts {
   MatrixProduct product;
@@ -67,7 +73,7 @@ struct Walk {
 
 // Whether a side can be read by `width` elements at once, along the depth or across it.
 bool has_form(const MatrixProduct& p, const Walk& walk, int width, SideForm& form) noexcept {
-  const std::uintptr_t bytes = width == 8 ? 16 : quad_alignment(p.dtype);
+  const std::uintptr_t bytes = width > 4 ? 16 : quad_alignment(p.dtype);
   bool is_aligned = reinterpret_cast<std::uintptr_t>(walk.data) % bytes == 0;  // NOLINT
   for (int i = 0; i < p.batch_rank; ++i) {
     is_aligned &= p.batch[static_cast<std::size_t>(i)].*walk.batch_stride % width == 0;
@@ -320,7 +326,7 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
   join_rows(product);
   Layouts layouts{.product = product,
                   .out_row = product.columns,
-                  .result = ProductResult(call, product.dtype, encoder.limits())};
+                  .result = ProductResult(call, sums_dtype(product.dtype), encoder.limits())};
   MatrixProduct& p = layouts.product;
   for (int i = 0; i < p.batch_rank; ++i) {
     layouts.matrices *= p.batch[static_cast<std::size_t>(i)].size;
@@ -342,12 +348,13 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
   SideForm b;
   const Walk a_walk{p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a};
   const Walk b_walk{p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b};
-  if (!can_cooperate(p.dtype, p.rows, p.columns, encoder.limits()) || !has_form(p, a_walk, 8, a) ||
-      !has_form(p, b_walk, 8, b)) {
+  const int word = unit_word(p.dtype);
+  if (!can_cooperate(p.dtype, p.rows, p.columns, encoder.limits()) ||
+      !has_form(p, a_walk, word, a) || !has_form(p, b_walk, word, b)) {
     a = form_of(p, a_walk);
     b = form_of(p, b_walk);
   }
-  // Products on matrix units put as many at once as make 16 bytes of their type, if that goes.
+  // Products on matrix units put as many at once as make 16 bytes of their result, if that goes.
   int put_width = a.width == 8 && b.width == 8 ? 8 : 4;
   while (put_width > 1 && (layouts.out_column != 1 || p.columns % put_width != 0 ||
                            !layouts.result.takes(put_width))) {

@@ -1,6 +1,6 @@
-// GLSL of matrix units: fragments of 16 x 16 that lie in MEMORY, an array of uvec4 in shared
-// memory. Sizes are specialisation constants, for the rewrite in backends/codegen. A constant.
-// Threads: any.
+// GLSL of matrix units: fragments of 16 x 16, of i8 16 x 32, that lie in MEMORY, an array of uvec4
+// in shared memory. Sizes are specialisation constants, for the rewrite in backends/codegen. A
+// constant. Threads: any.
 #pragma once
 
 #include <string_view>
@@ -15,6 +15,20 @@ layout(constant_id = 102) const uint kDepth = 16u;
 #define FRAGMENT_B fcoopmatNV<16, gl_ScopeSubgroup, kDepth, kColumns>
 #define FRAGMENT_SUM fcoopmatNV<32, gl_ScopeSubgroup, kRows, kColumns>
 #define NO_SUM FRAGMENT_SUM(0.0)
+#define LOAD_FRAGMENT(to, at, pitch, by_columns) coopMatLoadNV(to, MEMORY, uint(at), uint(pitch), by_columns)
+#define STORE_FRAGMENT(from, at, pitch) coopMatStoreNV(from, MEMORY, uint(at), uint(pitch), false)
+#define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)
+)";
+
+/// The same for i8 with sums in i32.
+inline constexpr std::string_view kIntegerMatrixUnits = R"(
+layout(constant_id = 100) const uint kRows = 16u;
+layout(constant_id = 101) const uint kColumns = 16u;
+layout(constant_id = 102) const uint kDepth = 32u;
+#define FRAGMENT_A icoopmatNV<8, gl_ScopeSubgroup, kRows, kDepth>
+#define FRAGMENT_B icoopmatNV<8, gl_ScopeSubgroup, kDepth, kColumns>
+#define FRAGMENT_SUM icoopmatNV<32, gl_ScopeSubgroup, kRows, kColumns>
+#define NO_SUM FRAGMENT_SUM(0)
 #define LOAD_FRAGMENT(to, at, pitch, by_columns) coopMatLoadNV(to, MEMORY, uint(at), uint(pitch), by_columns)
 #define STORE_FRAGMENT(from, at, pitch) coopMatStoreNV(from, MEMORY, uint(at), uint(pitch), false)
 #define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)

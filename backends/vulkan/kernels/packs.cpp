@@ -27,6 +27,8 @@ std::string unpacked(DType dtype, std::int64_t j) {
       return fmt::format("int64_t(packUint2x32(uvec2(w[{}], w[{}])))", 2 * j, 2 * j + 1);
     case DType::u8:
       return fmt::format("(w[{}] >> {}) & 255u", j / 4, j % 4 * 8);
+    case DType::i8:
+      return fmt::format("int(w[{}] << {}) >> 24", j / 4, 24 - j % 4 * 8);
     case DType::boolean:
     default:
       return fmt::format("min((w[{}] >> {}) & 255u, 1u)", j / 4, j % 4 * 8);
@@ -62,7 +64,7 @@ std::string packed(DType dtype, std::int64_t j) {
           2 * j,
           2 * j + 1);
     default:
-      return fmt::format("  w[{}] |= (v[{}] & 255u) << {};\n", j / 4, j, j % 4 * 8);
+      return fmt::format("  w[{}] |= (uint(v[{}]) & 255u) << {};\n", j / 4, j, j % 4 * 8);
   }
 }
 
@@ -144,6 +146,8 @@ std::string_view glsl_lowest(DType dtype) noexcept {
       return "int(0x80000000u)";
     case DType::i64:
       return "int64_t(0x8000000000000000ul)";
+    case DType::i8:
+      return "-128";
     case DType::u8:
     case DType::boolean:
       return "0u";
@@ -160,6 +164,8 @@ std::string_view glsl_highest(DType dtype) noexcept {
       return "0x7fffffff";
     case DType::i64:
       return "0x7fffffffffffffffl";
+    case DType::i8:
+      return "127";
     case DType::u8:
       return "255u";
     case DType::boolean:

@@ -355,6 +355,9 @@ void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) n
     case DType::i32:
       to.add(static_cast<std::int32_t>(value.integer));
       break;
+    case DType::i8:
+      to.add(std::int32_t{static_cast<std::int8_t>(value.integer)});
+      break;
     case DType::u8:
       to.add(static_cast<std::uint32_t>(value.integer) & 255U);
       break;

@@ -192,34 +192,43 @@ constexpr std::array kCooperativeTiles{
 };
 
 std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& request) noexcept {
-  const auto words = [&tile](bool along_depth, int side) {
+  const auto words = [&tile, &request](bool along_depth, int side) {
     const int lines = along_depth ? side : tile.depth;
-    const int line = (along_depth ? tile.depth : side) / 8;
+    const int line = (along_depth ? tile.depth : side) / unit_word(request.dtype);
     return std::int64_t{lines} * (line + 1);
   };
   const std::int64_t warps = tile.threads() / 32;
   const std::int64_t strips = warps * 16 * (tile.warp_columns / 4 + 1);
-  const std::int64_t factors = tile.is_emulated ? warps * 2048 : 0;
+  const std::int64_t factors =
+      !tile.is_emulated ? 0 : warps * (request.dtype == DType::i8 ? 4096 : 2048);
   return factors + 16 * std::max(strips,
                                  words(request.a.along_depth, tile.rows) +
                                      words(request.b.along_depth, tile.columns));
 }
 
+// A slice of i8 has as many bytes: its fragments are twice as deep.
+CooperativeTile tile_for(CooperativeTile tile,
+                         const ProductRequest& request,
+                         const DeviceLimits& limits) noexcept {
+  tile.is_emulated = limits.emulates_matrix_units;
+  tile.depth *= unit_word(request.dtype) / 8;
+  return tile;
+}
+
 // The last one where none fits: it is smaller than what every device has.
 CooperativeTile choose_cooperative(const ProductRequest& request,
                                    const DeviceLimits& limits) noexcept {
-  CooperativeTile best = kCooperativeTiles.back().tile;
-  best.is_emulated = limits.emulates_matrix_units;
+  CooperativeTile best = tile_for(kCooperativeTiles.back().tile, request, limits);
   if (limits.is_cpu) {
     return best;
   }
   if (limits.only_tile >= 0 && limits.only_tile < static_cast<int>(kCooperativeTiles.size())) {
-    return kCooperativeTiles[static_cast<std::size_t>(limits.only_tile)].tile;
+    return tile_for(
+        kCooperativeTiles[static_cast<std::size_t>(limits.only_tile)].tile, request, limits);
   }
   double best_time = 0;
   for (const CooperativeCandidate& candidate : kCooperativeTiles) {
-    CooperativeTile tile = candidate.tile;
-    tile.is_emulated = limits.emulates_matrix_units;
+    const CooperativeTile tile = tile_for(candidate.tile, request, limits);
     if (shared_bytes(tile, request) > limits.shared_bytes ||
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
@@ -310,11 +319,12 @@ bool can_cooperate(DType dtype,
                    std::int64_t rows,
                    std::int64_t columns,
                    const DeviceLimits& limits) noexcept {
-  const bool has_units = dtype == DType::bf16
-                             ? limits.has_cooperative_matrix && limits.has_cooperative_bf16
-                             : limits.has_cooperative_matrix && dtype == DType::f16;
-  const bool is_emulated =
-      limits.emulates_matrix_units && (dtype == DType::f16 || dtype == DType::bf16);
+  const bool has_units =
+      limits.has_cooperative_matrix && (dtype == DType::bf16 ? limits.has_cooperative_bf16
+                                        : dtype == DType::i8 ? limits.has_cooperative_i8
+                                                             : dtype == DType::f16);
+  const bool is_emulated = limits.emulates_matrix_units &&
+                           (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8);
   return ((has_units && limits.subgroup_size == 32) || is_emulated) && rows > 8 && columns > 8;
 }
 
@@ -327,7 +337,8 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
   std::int64_t unit = 0;
   int tile_rows = 0;
   int tile_columns = 0;
-  if (limits.is_cpu && request.a.width != 8) {
+  const bool is_cooperative = request.a.width == unit_word(request.dtype);
+  if (limits.is_cpu && !is_cooperative) {
     limit_forms(request);
   }
   if (plan.is_thin) {
@@ -341,7 +352,7 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
     plan.tiles_across =
         static_cast<int>(divided_up(request.columns, std::int64_t{plan.lanes.columns} * across));
     unit = std::int64_t{plan.lanes.depth} * deep * kThinSteps;
-  } else if (request.a.width == 8) {
+  } else if (is_cooperative) {
     plan.is_cooperative = true;
     plan.cooperative = choose_cooperative(request, limits);
     tile_rows = plan.cooperative.rows;

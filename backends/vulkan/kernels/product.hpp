@@ -8,8 +8,8 @@
 // Either may cut a long depth into parts whose sums go to scratch, where there are too few tiles to
 // keep a device awake; `fold` then adds the parts, in order.
 //
-// What a family's functions look like (C is float or double; AVALUE and BVALUE are C, V4 or uvec4,
-// for forms of width 1, 4 or 8, the last with the bits of the elements):
+// What a family's functions look like (C is float, double or, for i8, int; AVALUE and BVALUE are C,
+// V4 or uvec4, for forms of width 1, 4 or unit_word(), the last with the bits of the elements):
 //   void set_matrix(int matrix)            which of the products comes now
 //   ASide a_side(int row), AVALUE a_at(ASide side, int k)       zeros outside of rows and depth
 //   BSide b_side(int column), BVALUE b_at(BSide side, int k)    zeros outside of columns and depth
@@ -40,7 +40,8 @@
 namespace hearth::vulkan {
 
 /// How a side is read: neighbouring threads take neighbours along the depth, or along the side
-/// (rows of a, columns of b); each takes `width` (1, 4 or 8) at once, which then lie side by side.
+/// (rows of a, columns of b); each takes `width` (1, 4 or unit_word()) at once, which then lie side
+/// by side.
 struct SideForm {
   bool along_depth = true;
   int width = 1;
@@ -78,7 +79,8 @@ struct ProductTile {
   friend bool operator==(const ProductTile&, const ProductTile&) noexcept = default;
 };
 
-/// A tile on matrix units: blocks of 16 x 16 in warps of 32 threads; depth is 32 or 64.
+/// A tile on matrix units: blocks of 16 x 16 in warps of 32 threads; depth is 32 or 64, of i8 twice
+/// that.
 struct CooperativeTile {
   int rows = 128;
   int columns = 128;
@@ -133,7 +135,12 @@ inline constexpr std::int64_t kMostProductAxis = (std::int64_t{1} << 31U) - 4096
 /// Slices of tiles without matrix units divide it.
 inline constexpr int kLongestSlice = 16;
 
-/// Whether a product of these sizes may take `cooperative`, if its sides have forms of width 8.
+/// Elements of 16 bytes of factors: what products on matrix units read at once.
+[[nodiscard]] constexpr int unit_word(DType dtype) noexcept {
+  return dtype == DType::i8 ? 16 : 8;
+}
+
+/// Whether a product of these sizes may take `cooperative`, if its sides have forms of unit_word().
 [[nodiscard]] bool can_cooperate(DType dtype,
                                  std::int64_t rows,
                                  std::int64_t columns,
@@ -157,10 +164,10 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
                                        const ProductPlan& plan,
                                        const ProductFunctions& functions,
                                        std::size_t parameter_bytes);
-[[nodiscard]] std::string_view cooperative_extensions(bool is_emulated) noexcept;
+[[nodiscard]] std::string_view cooperative_extensions(DType dtype, bool is_emulated) noexcept;
 [[nodiscard]] std::string cooperative_sizes(const ProductRequest& request,
                                             const CooperativeTile& tile);
-[[nodiscard]] std::string cooperative_main(bool is_emulated);
+[[nodiscard]] std::string cooperative_main(DType dtype, bool is_emulated);
 [[nodiscard]] std::string fold_text(const ProductRequest& request,
                                     const ProductFunctions& functions,
                                     std::size_t parameter_bytes);

@@ -223,7 +223,7 @@ void multiply(int buffer_number, int tx, int ty) {
     }
     [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
       [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
-        sums[i][j] = fma(V4(a[i / 4][i % 4]), b[j], sums[i][j]);
+        sums[i][j] = FMA(V4(a[i / 4][i % 4]), b[j], sums[i][j]);
       }
     }
   }
@@ -341,9 +341,9 @@ shared SUM lane_sums[THREADS];
 SUM times(ASide side, int k, BVALUE b) {
 #if B_ALONG_DEPTH && B_WIDTH == 4
 #if A_WIDTH == 4
-  return dot(a_at(side, k), b);
+  return DOT(a_at(side, k), b);
 #else
-  return dot(V4(a_at(side, k), a_at(side, k + 1), a_at(side, k + 2), a_at(side, k + 3)), b);
+  return DOT(V4(a_at(side, k), a_at(side, k + 1), a_at(side, k + 2), a_at(side, k + 3)), b);
 #endif
 #else
   return a_at(side, k) * b;
@@ -442,8 +442,20 @@ void main() {
 }
 )";
 
+constexpr std::string_view kReals = R"(
+#define FMA(a, b, sum) fma(a, b, sum)
+#define DOT(a, b) dot(a, b)
+)";
+constexpr std::string_view kIntegers = R"(
+#define FMA(a, b, sum) ((a) * (b) + (sum))
+int DOT(ivec4 a, ivec4 b) {
+  const ivec4 products = a * b;
+  return products.x + products.y + products.z + products.w;
+}
+)";
+
 std::string_view value_of(SideForm form) noexcept {
-  if (form.width == 8) {
+  if (form.width > 4) {
     return "uvec4";
   }
   return form.width == 4 ? "V4" : "C";
@@ -474,15 +486,20 @@ std::string head(const ProductRequest& request,
                  std::string_view more,
                  std::string_view extensions = {}) {
   const bool is_double = request.dtype == DType::f64;
+  const bool is_integer = request.dtype == DType::i8;
   return fmt::format(
       "{}{}#define C {}\n#define V4 {}\n#define A_WIDTH {}\n#define B_WIDTH {}\n"
       "#define A_ALONG_DEPTH {}\n#define B_ALONG_DEPTH {}\n#define AVALUE {}\n#define BVALUE {}\n"
-      "#define EXACT {}\n#define HAS_SLICES {}\n#define UNROLL {}\n#define C_BYTES {}ul\n{}{}",
+      "#define EXACT {}\n#define HAS_SLICES {}\n#define UNROLL {}\n#define C_BYTES {}ul\n{}{}{}",
       glsl_prelude(
           {.threads = threads, .wide_index = request.is_wide, .more_extensions = extensions}),
       glsl_parameters(fmt::format("{}{}", kProductMembers, functions.members), parameter_bytes),
-      is_double ? "double" : "float",
-      is_double ? "dvec4" : "vec4",
+      is_integer  ? "int"
+      : is_double ? "double"
+                  : "float",
+      is_integer  ? "ivec4"
+      : is_double ? "dvec4"
+                  : "vec4",
       request.a.width,
       request.b.width,
       request.a.along_depth ? 1 : 0,
@@ -493,6 +510,7 @@ std::string head(const ProductRequest& request,
       request.has_slices ? 1 : 0,
       is_rolled ? "dont_unroll" : "unroll",
       is_double ? 8 : 4,
+      is_integer ? kIntegers : kReals,
       more,
       functions.text);
 }
@@ -530,11 +548,11 @@ std::string product_text(const ProductRequest& request,
                                        plan.is_exact,
                                        parameter_bytes,
                                        cooperative_sizes(request, tile),
-                                       cooperative_extensions(tile.is_emulated)),
+                                       cooperative_extensions(request.dtype, tile.is_emulated)),
                                   kWork,
                                   keep,
                                   kTilePlace,
-                                  cooperative_main(tile.is_emulated)));
+                                  cooperative_main(request.dtype, tile.is_emulated)));
   }
   const ProductTile& tile = plan.tile;
   // The stage of finish() lies over one side's tiles, whichever is large enough.

@@ -39,6 +39,16 @@ vec4 load4_bf16(uint64_t a, INDEX i) {
               uintBitsToFloat(x.y << 16), uintBitsToFloat(x.y & 0xffff0000u));
 }
 )";
+    case DType::i8:
+      return R"(
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Quad { uint v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Sixteen { uvec4 v; };
+uvec4 load16_i8(uint64_t a, INDEX i) { return Sixteen(a + uint64_t(int64_t(i))).v; }
+ivec4 load4_i8(uint64_t a, INDEX i) {
+  const uint x = Quad(a + uint64_t(int64_t(i))).v;
+  return ivec4(x << 24, x << 16, x << 8, x) >> 24;
+}
+)";
     default:
       return R"(
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Quad { vec4 v; };

@@ -1,7 +1,8 @@
 // Loads and stores of four elements in a row as one, for shaders behind the prelude:
 //   load4_<dtype>(address, i), store4_<dtype>(address, i, V4)     stores: f32 and f64
 //   load8_<dtype>(address, i)      the bits of eight, as a uvec4: f16 and bf16
-// V4 is vec4, or dvec4 for f64. Pure functions. Threads: any.
+//   load16_i8(address, i)          the bits of sixteen
+// V4 is vec4, dvec4 for f64, or ivec4 for i8. Pure functions. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@
 
 namespace hearth::vulkan {
 
-/// Of f32, f64, f16 or bf16.
+/// Of f32, f64, f16, bf16 or i8.
 [[nodiscard]] std::string_view glsl_quads(DType dtype) noexcept;
 
 /// Of the address of four elements that are read at once, in bytes.
 [[nodiscard]] constexpr std::uintptr_t quad_alignment(DType dtype) noexcept {
-  return dtype == DType::f64 || dtype == DType::f32 ? 16 : 8;
+  return dtype == DType::i8 ? 4 : dtype == DType::f64 || dtype == DType::f32 ? 16 : 8;
 }
 [[nodiscard]] inline bool is_aligned_to_quad(const std::byte* data, DType dtype) noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % quad_alignment(dtype) == 0;  // NOLINT: an address

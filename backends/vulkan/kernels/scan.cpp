@@ -229,6 +229,7 @@ DType sums_dtype(DType dtype) {
     case DType::i32:
       return dtype;
     case DType::u8:
+    case DType::i8:
       return DType::i32;
     default:
       return DType::f32;

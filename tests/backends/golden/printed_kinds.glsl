@@ -4,6 +4,12 @@ y0 = v2;
 // add u8[1] dense, u8[1] dense -> u8[1]
 const uint v2 = (x0 + x1) & 255u;
 y0 = v2;
+// mul i8[1] dense, i8[1] dense -> i8[1]
+const int v2 = ((x0 * x1) << 24) >> 24;
+y0 = v2;
+// abs i8[1] dense -> i8[1]
+const int v1 = (abs(x0) << 24) >> 24;
+y0 = v1;
 // div i32[1] dense, i32[1] dense -> i32[1]
 if (x1 == 0) {
 undefined(3u, place);

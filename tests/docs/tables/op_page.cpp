@@ -25,7 +25,7 @@ constexpr std::string_view kHead = R"(# Ops
 What the functions of `<hearth/runtime/ops.hpp>` take and are made of. This page is written by the build (`ninja docs_pages`), which calls
 each of them; the header says the rest: shapes, options, errors, papers.
 
-- **Types**: of `x`, or of what is made. *floats* are f32, f64, f16 and bf16; *numbers* are these and i32, i64 and u8; *all* have bool too.
+- **Types**: of `x`, or of what is made. *floats* are f32, f64, f16 and bf16; *numbers* are these and i32, i64, u8 and i8; *all* have bool too.
 - **Gradient**: whether one flows back through it, for floats.
 - **Made of**: the ops that it submits, which errors, traces and recordings name. Those of one function, and of neighbouring ones, run as one
   kernel where their classes let them.
@@ -41,6 +41,7 @@ const std::vector<DType> kTypes{DType::f32,
                                 DType::i32,
                                 DType::i64,
                                 DType::u8,
+                                DType::i8,
                                 DType::boolean};
 
 DtypeMask mask_of(std::initializer_list<DType> types) {
@@ -53,7 +54,7 @@ DtypeMask mask_of(std::initializer_list<DType> types) {
 
 std::string types_of(DtypeMask mask) {
   const DtypeMask floats = mask_of({DType::f32, DType::f64, DType::f16, DType::bf16});
-  const DtypeMask integers = mask_of({DType::i32, DType::i64, DType::u8});
+  const DtypeMask integers = mask_of({DType::i32, DType::i64, DType::u8, DType::i8});
   const auto numbers = static_cast<DtypeMask>(floats | integers);
   const auto all = static_cast<DtypeMask>(numbers | dtype_bit(DType::boolean));
   if (mask == floats) {

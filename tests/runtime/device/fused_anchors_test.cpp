@@ -305,6 +305,31 @@ TEST(FusedAnchors, PicturesOfBytesBecomeNumbersWhileTheyArePicked) {
   EXPECT_GE(on.fused, 4U);
 }
 
+// The result of a product of i8 is i32: a float result of it is made in its bytes, and a narrower
+// one has none to be made in.
+TEST(FusedAnchors, ProductsOfBytesAreScaledInTheirKernel) {
+  const auto program = [](const Device& device) -> Tensors {
+    const auto bytes = [&](const Shape& shape, std::uint64_t seed) {
+      Generator generator(seed);
+      return randint(device, shape, generator, -128, 128, DType::i8);
+    };
+    const Tensor a = bytes({40, 300}, 1);
+    const Tensor b = bytes({300, 70}, 2);
+    const Tensor rows = bytes({3, 300}, 3);
+    const Tensor scale = normal(device, {70}, 4, DType::f32);
+    const Tensor by_row = normal(device, {40, 1}, 5, DType::f32);
+    device.sync();
+    return {matmul(a, b).to(DType::f32) * by_row * scale,
+            matmul(rows, contiguous(b)).to(DType::f32) * scale + 1,
+            maximum(matmul(a, b) + 7, 0),
+            matmul(a, b).to(DType::f32) * scale + matmul(a, b).to(DType::f32)};
+  };
+  const Ran off = run_twice("cpu:0", Fusion::off, program);
+  const Ran on = run_twice("cpu:0", Fusion::on, program);
+  EXPECT_TRUE(have_same_bits(off, on));
+  EXPECT_GE(on.fused, 6U);
+}
+
 // In real time: short pools are shared with a thread that is awake, long gathers and attention are
 // cut for all cores.
 TEST(FusedAnchors, InABurstHaveTheBitsOfOneCore) {

@@ -27,7 +27,7 @@ class IntegersTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(IntegersTest, SumsAreOf64Bits) {
-  for (const DType type : {DType::u8, DType::boolean, DType::i32, DType::i64}) {
+  for (const DType type : {DType::u8, DType::boolean, DType::i8, DType::i32, DType::i64}) {
     const Tensor total = sum(ones(device(), {300}, type));
     EXPECT_EQ(total.dtype(), DType::i64) << name(type);
     EXPECT_EQ(total.item<std::int64_t>(), 300) << name(type);
@@ -44,12 +44,13 @@ TEST_P(IntegersTest, SumsAreOf64Bits) {
 }
 
 TEST_P(IntegersTest, MeansAreOfFloats) {
-  for (const DType type : {DType::u8, DType::boolean, DType::i32, DType::i64}) {
+  for (const DType type : {DType::u8, DType::boolean, DType::i8, DType::i32, DType::i64}) {
     const Tensor half = mean(cast(arange(device(), 0, 2, 1, DType::i32), type));
     EXPECT_EQ(half.dtype(), DType::f32) << name(type);
     EXPECT_EQ(half.item(), 0.5) << name(type);
   }
   EXPECT_EQ(mean(full(device(), {300}, 255, DType::u8)).item(), 255);
+  EXPECT_EQ(mean(full(device(), {300}, -128, DType::i8)).item(), -128);
   EXPECT_TRUE(std::isnan(mean(zeros(device(), {0}, DType::i32)).item()));
   const Tensor rows =
       Tensor::from(device(), std::vector<std::int32_t>{1, 2, 4, -1, -1, -1}, {2, 3});

@@ -22,6 +22,7 @@ using PromotionTest = testing::ReferenceTest;
 using Tensors = std::vector<Tensor>;
 
 constexpr std::array kTypes{DType::boolean,
+                            DType::i8,
                             DType::u8,
                             DType::i32,
                             DType::i64,
@@ -31,8 +32,9 @@ constexpr std::array kTypes{DType::boolean,
                             DType::f64};
 constexpr std::size_t kCount = kTypes.size();
 
-// torch.promote_types, rows and columns as above.
+// torch.promote_types, rows and columns as above; where it has an i16, an i32.
 constexpr DType kBool = DType::boolean;
+constexpr DType kI8 = DType::i8;
 constexpr DType kU8 = DType::u8;
 constexpr DType kI32 = DType::i32;
 constexpr DType kI64 = DType::i64;
@@ -41,14 +43,15 @@ constexpr DType kBf16 = DType::bf16;
 constexpr DType kF32 = DType::f32;
 constexpr DType kF64 = DType::f64;
 constexpr std::array<std::array<DType, kCount>, kCount> kTable{{
-    {kBool, kU8, kI32, kI64, kF16, kBf16, kF32, kF64},
-    {kU8, kU8, kI32, kI64, kF16, kBf16, kF32, kF64},
-    {kI32, kI32, kI32, kI64, kF16, kBf16, kF32, kF64},
-    {kI64, kI64, kI64, kI64, kF16, kBf16, kF32, kF64},
-    {kF16, kF16, kF16, kF16, kF16, kF32, kF32, kF64},
-    {kBf16, kBf16, kBf16, kBf16, kF32, kBf16, kF32, kF64},
-    {kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF64},
-    {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
+    {kBool, kI8, kU8, kI32, kI64, kF16, kBf16, kF32, kF64},
+    {kI8, kI8, kI32, kI32, kI64, kF16, kBf16, kF32, kF64},
+    {kU8, kI32, kU8, kI32, kI64, kF16, kBf16, kF32, kF64},
+    {kI32, kI32, kI32, kI32, kI64, kF16, kBf16, kF32, kF64},
+    {kI64, kI64, kI64, kI64, kI64, kF16, kBf16, kF32, kF64},
+    {kF16, kF16, kF16, kF16, kF16, kF16, kF32, kF32, kF64},
+    {kBf16, kBf16, kBf16, kBf16, kBf16, kF32, kBf16, kF32, kF64},
+    {kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF32, kF64},
+    {kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64, kF64},
 }};
 
 using Binary = Tensor (*)(Arg, Arg);
@@ -161,7 +164,7 @@ TEST_F(PromotionTest, ZeroAndOneBesideBoolsStayBools) {
   EXPECT_EQ((mask + 1).dtype(), kI64);
   EXPECT_EQ(where(mask, mask, 2).dtype(), kI64);
   EXPECT_EQ(thrown_text<DtypeError>([&] { (void)(mask + mask); }),
-            "add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8: lhs bool[2], rhs "
+            "add: does not take bool, only f32, f64, f16, bf16, i32, i64, u8, i8: lhs bool[2], rhs "
             "bool[2]");
 }
 

@@ -291,6 +291,9 @@ TEST(KernelInterpreter, ConvertsWithOneRounding) {
   EXPECT_EQ((converted<double, std::int64_t>(std::numeric_limits<double>::quiet_NaN(), DType::i64)),
             0);
   EXPECT_EQ((converted<std::int32_t, std::uint8_t>(-1, DType::u8)), 255);
+  EXPECT_EQ((converted<double, std::int8_t>(-1e9, DType::i8)), -128);
+  EXPECT_EQ((converted<double, std::int8_t>(127.9, DType::i8)), 127);
+  EXPECT_EQ((converted<std::int32_t, std::int8_t>(200, DType::i8)), -56);
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ KernelIR random_kernel(std::uint64_t seed) {
           ? static_cast<std::uint32_t>(1 + below((std::size_t{1} << axes) - 1))
           : 0;
   KernelBuilder b(symbols, folded);
-  constexpr DType kTypes[] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8};
+  constexpr DType kTypes[] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::u8, DType::i8};
   std::vector<KernelValue> values;
   const auto some = [&](DType type) { return b.convert(values[below(values.size())], type); };
   for (std::size_t i = 0; i < 1 + below(3); ++i) {
@@ -205,10 +205,10 @@ KernelIR random_kernel(std::uint64_t seed) {
     }
     values.push_back(b.input(static_cast<DType>(below(kDTypeCount)), map));
   }
-  values.push_back(b.parameter(kTypes[below(5)]));
+  values.push_back(b.parameter(kTypes[below(6)]));
   const auto grow = [&](std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      const DType type = kTypes[below(5)];
+      const DType type = kTypes[below(6)];
       const DType real = below(2) == 0 ? DType::f32 : DType::f64;
       switch (below(6)) {
         case 0:
