@@ -199,6 +199,24 @@ TEST(FusedChains, AreOneKernelOnCores) {
   });
 }
 
+// As a layer of eight bits has it: the numbers that a product reads are made just before.
+TEST(FusedChains, OfEightBitsHaveTheBitsOfSingleOps) {
+  const auto program = [](const Device& on) -> Tensors {
+    const Tensor x = normal(on, {40, 96}, 1, DType::f32);
+    const Tensor w = cast(round(normal(on, {96, 80}, 2, DType::f32) * 40), DType::i8);
+    const Tensor scale = normal(on, {80}, 3, DType::f32);
+    on.sync();
+    const Tensor bytes = cast(clamp(round(x * 50), -127, 127), DType::i8);
+    return {cast(matmul(bytes, w), DType::f32) * scale,
+            matmul(cast(clamp(round(x * 50), -127, 127), DType::i8), w)};
+  };
+  for (const char* const device : {"cpu:0", "sim:0"}) {
+    EXPECT_TRUE(have_same_bits(run_twice(device, Fusion::off, program),
+                               run_twice(device, Fusion::on, program)))
+        << device;
+  }
+}
+
 // ---- what must stay apart ----
 
 using Program = std::function<Tensors(const Tensors&)>;
