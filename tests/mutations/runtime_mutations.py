@@ -412,7 +412,7 @@ RUNTIME = [
      "",
      ["runtime_actor_test"]),
     ("a view does not carry what may have failed late",
-     "runtime/device/dispatch.cpp",
+     "runtime/device/dispatch_view.cpp",
      "  to.late = from.late;\n",
      "",
      ["runtime_actor_test"]),

@@ -34,6 +34,7 @@ class Window {
       const std::uint32_t slot = new_slot();
       make_live(slot, shapes_[pick(2)]);
     }
+    make_live(new_slot(), shapes_[2]);  // the right side of products
   }
 
   /// A random program of so many ops, whose tensors go at their last use, behind it, or never.
@@ -115,13 +116,17 @@ class Window {
                                  OpKind::reshape,
                                  OpKind::cumsum,
                                  OpKind::matmul,
+                                 OpKind::matmul,
+                                 OpKind::matmul,
                                  OpKind::fill,
                                  OpKind::softmax};
     OpRecord record;
     record.kind = kKinds[pick(std::size(kKinds))];
     std::vector<Living> inputs;
     if (record.kind != OpKind::fill) {
-      const Living* const first = find(nullptr);
+      // A product often reads what was made last, and ends it: then a group may stand before it.
+      const bool is_chained = record.kind == OpKind::matmul && pick(4) != 0;
+      const Living* const first = is_chained && !living_.empty() ? &living_.back() : find(nullptr);
       if (first == nullptr) {
         return;
       }
@@ -131,8 +136,9 @@ class Window {
     if (!place(record, inputs, out)) {
       return;
     }
-    const bool ends = !inputs.empty() && pick(3) == 0;
-    const std::size_t last = ends ? pick(inputs.size()) : 0;
+    const bool is_product = record.kind == OpKind::matmul;
+    const bool ends = !inputs.empty() && (is_product ? pick(4) != 0 : pick(3) == 0);
+    const std::size_t last = ends && !is_product ? pick(inputs.size()) : 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       record.operands[i] = operand(inputs[i], ends && i == last ? Use::read_last : Use::read);
     }
@@ -410,7 +416,7 @@ const Mutation kMutations[] = {
      }},
     {"an op is taken that has no turn yet", [](Window&, FusedGroup& group) {
        std::swap(group.made.front(), group.made.back());
-       return true;
+       return group.made.size() > 1;
      }}};
 
 TEST(GroupLegality, RefusesAGroupWithOneDecisionTurnedOver) {

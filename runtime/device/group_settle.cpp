@@ -1,0 +1,153 @@
+// What becomes of a group's values, once all its ops are known: which reach memory, which go with
+// the group, and what nobody needs.
+#include "group_gather.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace hearth {
+
+bool GroupGather::ends_in_group(const FusedGroup::End& end) noexcept {
+  return mark_of(handles_.slot(end.operand.slot)).first_outside > end.ahead;
+}
+
+// What is not stored but is needed is made once more by its own record, which then ends what it
+// reads itself.
+void GroupGather::leave_alone(Made& made) {
+  made.is_left = true;
+  for (FusedGroup::End& end : group_.ends) {
+    end.is_own = end.is_own || end.ahead == made.ahead;
+  }
+  pass(made.op, made.ahead);
+}
+
+// From the last op to the first: whoever reads a value comes behind its op.
+void GroupGather::settle() {
+  for (std::size_t i = group_.made.size(); i-- > 0;) {
+    Made& made = group_.made[i];
+    const std::int16_t end = mark_of(handles_.slot(made.operand.slot)).end;
+    made.is_over = end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
+                   ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
+    const bool is_stored = made.role != FusedGroup::Role::shows && made.extent != GroupExtent::cell;
+    if (!made.is_over && !is_stored) {
+      leave_alone(made);
+    }
+  }
+  is_chain_closed_ = closes_chain();
+  leave_out_unneeded();
+  std::erase_if(group_.ends, [](const FusedGroup::End& end) { return end.is_own; });
+  for (FusedGroup::End& end : group_.ends) {
+    end.is_off = !ends_in_group(end);
+    if (!end.is_off) {
+      note_last(end.operand);
+    }
+  }
+}
+
+// A value that nobody outside needs, nor anything that somebody needs, is no part of the kernel.
+void GroupGather::leave_out_unneeded() {
+  std::array<bool, std::size_t{1} << 8U> is_needed{};
+  bool are_all = true;
+  for (std::size_t i = group_.made.size(); i-- > 0;) {
+    Made& made = group_.made[i];
+    if (made.is_output() || made.role == FusedGroup::Role::anchor || is_needed[i]) {
+      for (const GroupSource& source : sources_of(made)) {
+        if (source.is_made) {
+          is_needed[source.number] = true;
+        }
+      }
+    } else if (made.role == FusedGroup::Role::computes) {
+      made.role = FusedGroup::Role::unneeded;
+      are_all = false;
+    }
+  }
+  if (!are_all) {
+    leave_out_unread();
+    leave_out_rows();
+  }
+}
+
+// Rows that only unneeded ops knew are none.
+void GroupGather::leave_out_rows() noexcept {
+  const auto is_of_rows = [](const Made& made) {
+    return made.role == FusedGroup::Role::computes &&
+           (runs_along_rows(made.op.kind()) || made.extent == GroupExtent::row);
+  };
+  const auto is_row = [](const Input& input) { return input.extent == GroupExtent::row; };
+  if (std::ranges::none_of(group_.made, is_of_rows) &&
+      std::ranges::none_of(group_.inputs, is_row)) {
+    group_.row_axes = 0;
+  }
+}
+
+// The numbers and tensors that only unneeded ops read.
+void GroupGather::leave_out_unread() {
+  group_.parameters = 0;
+  std::array<std::uint8_t, kMostGroupInputs> number{};
+  std::array<bool, kMostGroupInputs> is_read{};
+  for (const Made& made : group_.made) {
+    if (made.role != FusedGroup::Role::computes) {
+      continue;
+    }
+    group_.parameters += group_parameter_count(made.op);
+    for (const GroupSource& source : sources_of(made)) {
+      if (!source.is_made) {
+        is_read[source.number] = true;
+      }
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < group_.inputs.size(); ++i) {
+    mark_of(*group_.inputs[i].slot).input =
+        is_read[i] ? static_cast<std::int16_t>(kept) : std::int16_t{-1};
+    number[i] = static_cast<std::uint8_t>(kept);
+    if (is_read[i]) {
+      group_.inputs[kept++] = group_.inputs[i];
+    }
+  }
+  group_.inputs.resize(kept);
+  for (Made& made : group_.made) {
+    std::uint32_t needs = made.needs >> FusedGroup::kFirstAnchorNeed
+                                            << FusedGroup::kFirstAnchorNeed;
+    for (std::size_t i = 0; i < is_read.size(); ++i) {
+      needs |= is_read[i] && (made.needs >> i & 1U) != 0 ? 1U << number[i] : 0U;
+    }
+    made.needs = needs;
+  }
+  for (GroupSource& source : group_.sources) {
+    source.number = source.is_made ? source.number : number[source.number];
+  }
+}
+
+void GroupGather::note_last(const Operand& operand) {
+  Slot& slot = handles_.slot(operand.slot);
+  const GatherMark& mark = mark_of(slot);
+  const auto of_anchor = std::ranges::find(group_.anchor_inputs, &slot, &Input::slot);
+  if (mark.is_before) {
+    return;  // it goes as what the group makes itself does
+  }
+  if (mark.input >= 0) {
+    group_.inputs[static_cast<std::size_t>(mark.input)].is_last = true;
+  } else if (of_anchor != group_.anchor_inputs.end()) {
+    of_anchor->is_last = true;
+  } else if (mark.made < 0 && !note_last_before(slot)) {
+    group_.drops.push_back(operand.slot);
+  }
+}
+
+bool GroupGather::note_last_before(const Slot& slot) noexcept {
+  if (group_.before == nullptr) {
+    return false;
+  }
+  for (std::vector<Input>* const inputs : {&before_.inputs, &before_.anchor_inputs}) {
+    const auto found = std::ranges::find(*inputs, &slot, &Input::slot);
+    if (found != inputs->end()) {
+      found->is_last = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace hearth
