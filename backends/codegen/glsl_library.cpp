@@ -296,7 +296,8 @@ std::string literal(DType type, std::uint64_t bits) {
     case DType::u8:
       return fmt::format("{}u", bits & 255U);
     case DType::i8:
-      return fmt::format("{}", int{static_cast<std::int8_t>(bits)});
+      return literal(DType::i32,
+                     static_cast<std::uint64_t>(std::int64_t{static_cast<std::int8_t>(bits)}));
     case DType::boolean:
     default:
       return bits != 0 ? "true" : "false";

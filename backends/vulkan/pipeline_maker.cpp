@@ -84,14 +84,13 @@ void PipelineMaker::load_used() {
   if (!file.has_value() || file.value().size() < sizeof build_) {
     return;
   }
-  std::uint64_t build = 0;
-  std::memcpy(&build, file.value().data(), sizeof build);
-  const std::span<const std::byte> bytes = std::span(file.value()).subspan(sizeof build);
+  std::memcpy(&build_before_, file.value().data(), sizeof build_before_);
+  const std::span<const std::byte> bytes = std::span(file.value()).subspan(sizeof build_before_);
   const Used none{.key = ShaderKey(ShaderFamily::custom)};
   used_before_.assign(std::min(bytes.size() / sizeof(Used), kMostPrepared), none);
   static_assert(std::is_trivially_copyable_v<Used>);
   std::memcpy(used_before_.data(), bytes.data(), used_before_.size() * sizeof(Used));
-  knows_keys_ = build == build_ && build_ != 0 &&
+  knows_keys_ = build_before_ == build_ && build_ != 0 &&
                 std::ranges::all_of(used_before_, &ShaderKey::is_whole, &Used::key);
 }
 
@@ -134,13 +133,13 @@ Status PipelineMaker::save_used() {
   }
   for (const Used& before : used_before_) {
     // What another build has left would have that one's key.
-    if (knows_keys_ && std::ranges::find(used, before) == used.end()) {
+    if (build_before_ == build_ && std::ranges::find(used, before) == used.end()) {
       used.push_back(before);
     }
   }
   used.erase(used.begin() + static_cast<std::ptrdiff_t>(std::min(used.size(), kMostPrepared)),
              used.end());
-  if (used == used_before_ && knows_keys_) {
+  if (used == used_before_ && build_before_ == build_) {
     return {};
   }
   std::vector<std::byte> bytes(sizeof build_ + used.size() * sizeof(Used));

@@ -111,7 +111,8 @@ class PipelineMaker final {
   std::atomic<std::size_t> next_{0};  ///< Of these, to be prepared.
   std::filesystem::path path_of_used_;
   const std::uint64_t build_;
-  bool knows_keys_ = false;  ///< Of used_before_: they are this build's.
+  std::uint64_t build_before_ = 0;  ///< That left used_before_.
+  bool knows_keys_ = false;         ///< Those keys are this build's.
   /// By the hash of their text, and by their keys.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
   std::unordered_map<ShaderKey, Prepared, ShaderKeyHash> prepared_keys_ HEARTH_GUARDED_BY(mutex_);

@@ -264,7 +264,7 @@ class Dispatch {
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
   void touch(const FusedGroup& group, LaneId lane);
   /// A group did not run because its kernel is not there.
-  void note_unmade(const Expression& kernel, const Error& why);
+  void note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why);
   /// The layer of a group: of the first of its ops that has one.
   void note_layer(const FusedGroup& group) noexcept;
   /// An op's own points of what was touched, by stream.
@@ -330,6 +330,9 @@ class Dispatch {
   [[nodiscard]] Status submit_group(const FusedGroup& group,
                                     const GroupKernels& kernels,
                                     LaneState& lane);
+  [[nodiscard]] const KernelCall& call_of(const FusedGroup& group,
+                                          const GroupKernels& kernels,
+                                          std::span<const HeldStorage> outputs);
   [[nodiscard]] Status submit_call(const FusedGroup& group,
                                    const GroupKernels& kernels,
                                    LaneId lane,

@@ -43,7 +43,7 @@ class LayoutsToCome {
 
   [[nodiscard]] TensorView of(const Operand& operand) {
     const Slot& slot = handles_.slot(operand.slot);
-    if (slot.state == SlotState::live && !is_unborn(slot, operand)) {
+    if (slot.state == SlotState::live && slot.generation == operand.generation) {
       return {slot.data, slot.layout, slot.dtype};
     }
     const auto found = std::ranges::find_if(views_, [&](const auto& view) {
@@ -108,6 +108,9 @@ void Dispatch::foresee_all(LaneState& lane) {
   std::vector<TensorView> views;
   lane.foreseen = std::max(lane.foreseen, lane.lane->at(0).sequence + 1);  // that one waits itself
   for (std::uint64_t ahead = 0; const OpRecord* record = lane.lane->peek(ahead); ++ahead) {
+    if (lane.window.is_done(*record)) {
+      continue;  // what it read may be gone
+    }
     const OpView op(*record, lane.lane->peek_blob(ahead));
     if (op_info(op.kind()).op_class == OpClass::view) {
       layouts.add_view(op);

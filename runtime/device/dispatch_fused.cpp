@@ -2,6 +2,9 @@
 // Until the kernel has run nothing has happened that singly run ops would notice.
 #include "dispatch.hpp"
 
+#include <functional>
+#include <string>
+
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -49,7 +52,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
       const bool is_of_values =
           !status.has_value() && status.error().code == ErrorCode::out_of_range;
       if (!has_begun && !is_unsupported && !is_of_values && !is_short(status)) {
-        note_unmade(kernels.named(), status.error());
+        note_unmade(group, kernels, status.error());
       }
     }
   } catch (...) {
@@ -77,16 +80,21 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
 
 // A kernel that is compiled is there soon. One that failed fails again, and its ops run one by one
 // from now on: the log says so once.
-void Dispatch::note_unmade(const Expression& kernel, const Error& why) {
+void Dispatch::note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why) {
   if (is_compiling_) {
     ++statistics_.early_groups;
     return;
   }
-  if (why.code != ErrorCode::device_lost && failed_kernels_.insert(kernel.text_hash).second) {
+  const std::string name = kernel_name(call_of(group, kernels, {}), endpoint_.tables());
+  std::uint64_t which = std::hash<std::string>()(name);
+  for (const Expression* const each : {kernels.own, kernels.before}) {
+    which = (which ^ (each != nullptr ? each->text_hash : 0)) * 0x9e3779b97f4a7c15U;
+  }
+  if (why.code != ErrorCode::device_lost && failed_kernels_.insert(which).second) {
     endpoint_.tables().log.warn(
         fmt::format("{}: the kernel of {} cannot be made, and its ops run one by one: {}",
                     endpoint_.name(),
-                    kernel.name,
+                    name,
                     why.text));
   }
 }
@@ -108,7 +116,12 @@ void Dispatch::note_layer(const FusedGroup& group) noexcept {
   }
 }
 
+// What the backend refuses is gathered anew, and counts then.
 bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const GroupKernels& kernels) {
+  const KernelCall& whole = call_of(group, kernels, {});
+  if (!backend_->supports(whole).yes) {
+    return true;
+  }
   const FusionLimit::Admitted admitted = limit.admit();
   if (admitted == FusionLimit::Admitted::last) {
     RuntimeTables& tables = endpoint_.tables();
@@ -117,7 +130,7 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Grou
     tables.log.warn(
         fmt::format("the last fused group, number {} as limited: {} on {}, {} ops from {}:{} on",
                     limit.most(),
-                    kernels.named().name,
+                    kernel_name(whole, tables),
                     endpoint_.name(),
                     group.op_count(),
                     call.file,
@@ -127,18 +140,23 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Grou
 }
 
 // The group before runs no kernel of its own: its call goes with that of the anchor.
-Status Dispatch::submit_call(const FusedGroup& group,
-                             const GroupKernels& kernels,
-                             LaneId lane,
-                             bool may_come_later) {
-  is_compiling_ = false;
+const KernelCall& Dispatch::call_of(const FusedGroup& group,
+                                    const GroupKernels& kernels,
+                                    std::span<const HeldStorage> outputs) {
   const RuntimeTables& tables = endpoint_.tables();
   const KernelCall* const before =
       group.before == nullptr
           ? nullptr
           : &call_before_.make(*group.before, kernels.before, nullptr, {}, tables);
-  Launch launch{.call = fused_call_.make(group, kernels.own, before, fused_outputs_, tables),
-                .may_come_later = may_come_later};
+  return fused_call_.make(group, kernels.own, before, outputs, tables);
+}
+
+Status Dispatch::submit_call(const FusedGroup& group,
+                             const GroupKernels& kernels,
+                             LaneId lane,
+                             bool may_come_later) {
+  is_compiling_ = false;
+  Launch launch{.call = call_of(group, kernels, fused_outputs_), .may_come_later = may_come_later};
   if (group.has_anchor()) {
     if (const Support support = backend_->supports(launch.call); !support.yes) {
       may_have_begun_ = false;

@@ -24,14 +24,15 @@ bool Dispatch::show(const ResolvedOp& op, LaneState& lane) {
   if (!view.possible) {
     return false;
   }
-  HandleTable::share(*from.storage);
-  std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
   Slot& to = handles_.slot(out.slot);
+  woken.reserve(woken.size() + to.waiting.size());  // nothing may throw behind the first change
+  std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
   if (view.layout.contiguous) {
     handles_.make_live(to, out, lane.id, from.storage, data, &interned);
   } else {
     handles_.make_view(to, out, lane.id, from.storage, data, view.layout);
   }
+  HandleTable::share(*from.storage);
   to.late = from.late;
   note_view(op.op().input(0), out);
   wake_waiting(to);

@@ -115,7 +115,7 @@ void GroupCall::add_outputs(const FusedGroup& group,
   for (const FusedGroup::Made& made : group.made) {
     if (made.is_output()) {
       views_.push_back(
-          {.data = made.is_handed_on ? nullptr : outputs[next++]->block.data,
+          {.data = made.is_handed_on || outputs.empty() ? nullptr : outputs[next++]->block.data,
            .layout = space != nullptr ? space : &tables.shapes.layout(made.operand.shape),
            .dtype = made.operand.dtype});
       operands_.push_back(made.operand);

@@ -22,9 +22,6 @@ namespace hearth {
 struct GroupKernels {
   const Expression* own = nullptr;
   const Expression* before = nullptr;
-
-  /// The one that stands for the whole, in words.
-  [[nodiscard]] const Expression& named() const noexcept { return own != nullptr ? *own : *before; }
 };
 
 class GroupCall final {
@@ -35,7 +32,8 @@ class GroupCall final {
   ~GroupCall() = default;
 
   /// The call of the group, whose results come to lie in `outputs`; in none, if its one result is
-  /// handed on. `before`: the call of the group before it. Valid until the next.
+  /// handed on; nor without outputs, before there is memory. `before`: the call of the group before
+  /// it. Valid until the next.
   [[nodiscard]] const KernelCall& make(const FusedGroup& group,
                                        const Expression* kernel,
                                        const KernelCall* before,

@@ -83,14 +83,21 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach
   record_count_ = 0;
   is_cut_ = false;
   gather_records(lane);
+  while (must_take_less())
+    [[unlikely]] {
+      gather_records(lane);
+    }
+}
+
+// Each of the two happens once at most.
+bool GroupGather::must_take_less() noexcept {
   if (!is_chain_closed_) {
     reach_ = GroupReach::single;
-    gather_records(lane);
+    return true;
   }
-  if (hands_on_what_is_made_again()) [[unlikely]] {
-    leaves_again_ = true;
-    gather_records(lane);
-  }
+  const bool leaves = !leaves_again_ && hands_on_what_is_made_again();
+  leaves_again_ = leaves_again_ || leaves;
+  return leaves;
 }
 
 bool GroupGather::hands_on_what_is_made_again() const noexcept {

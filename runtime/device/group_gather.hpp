@@ -82,6 +82,8 @@ class GroupGather final {
   enum class Fit : std::uint8_t { full, row_kept, row_dropped, none };
 
   void gather_records(const LaneState& lane);
+  /// Whether what was gathered cannot be the group: then it is gathered anew, with less.
+  [[nodiscard]] bool must_take_less() noexcept;
   /// Whether what is made again for a later op would have to be written for it, as that op is not
   /// in the group: then it is better made where that op runs.
   [[nodiscard]] bool hands_on_what_is_made_again() const noexcept;

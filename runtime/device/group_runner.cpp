@@ -54,6 +54,7 @@ bool GroupRunner::run(LaneState& lane) {
   }
   const std::uint64_t sequence = first.sequence;
   std::uint64_t last = sequence;
+  lacks_plan_ = false;
   try {
     const Fused again = run_recalled(lane);
     if (again == Fused::ran) {
@@ -118,6 +119,9 @@ Fused GroupRunner::run_recalled(LaneState& lane) {
 
 // An anchor with nothing behind it, or before it, has no expression to plan.
 Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
+  if (is_refused_chain()) {
+    return Fused::unsupported;
+  }
   GroupPlans plans;
   const auto find = [&](FusedGroup* group, const PlanStore::Plan*& found) {
     if (group == nullptr || !group->computes()) {
@@ -134,7 +138,7 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
   if (!has_plans) {
     return Fused::unsupported;
   }
-  if (reach_ != GroupReach::plain) {
+  if (reach_ != GroupReach::plain && !lacks_plan_) {
     recall_.learn(lane, group_, looked_, is_cut_, plans);
   }
   return run_planned(lane, plans.kernels());
@@ -153,6 +157,7 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   }
   if (fused == Fused::unsupported) {
     recall_.forget_last();
+    note_refused_chain();
   }
   note_refusal();
   return fused;
@@ -160,6 +165,40 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
 
 // Where they have too many results, the most ops that do not: what that is was seen in all records
 // that were looked at.
+// By forms and shapes: what a backend says of them it says again.
+std::uint64_t GroupRunner::chain_key() {
+  std::uint64_t key = 0;
+  const auto mix = [&key](std::uint64_t word) {
+    key = (key ^ word) * 0x9e3779b97f4a7c15U;
+    key ^= key >> 32U;
+  };
+  for (FusedGroup* const each : {group_.before, &group_}) {
+    write_form(*each);
+    mix(PlanStore::hash_of(each->form));
+    mix(each->space.value);
+    for (const FusedGroup::Input& input : each->anchor_inputs) {
+      mix(input.operand.shape.value);
+    }
+  }
+  return key;
+}
+
+bool GroupRunner::is_refused_chain() {
+  return group_.before != nullptr && !refused_chains_.empty() &&
+         refused_chains_.contains(chain_key());
+}
+
+void GroupRunner::note_refused_chain() {
+  constexpr std::size_t kMostRefused = 4096;
+  if (group_.before == nullptr) {
+    return;
+  }
+  if (refused_chains_.size() == kMostRefused) {
+    refused_chains_.clear();
+  }
+  refused_chains_.insert(chain_key());
+}
+
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reach) {
   std::size_t most_ops = kMostGroupOps;
   looked_ = 0;
@@ -372,6 +411,7 @@ const PlanStore::Plan* GroupRunner::plan(FusedGroup& group, bool may_make) {
   }
   ++plan_misses_;
   if (!may_make) {
+    lacks_plan_ = true;
     return nullptr;
   }
   if (plans_.is_full()) {

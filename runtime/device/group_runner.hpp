@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 
 #include <hearth/runtime/fusion.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -80,6 +81,10 @@ class GroupRunner final {
   /// Whether a group may begin with the op on this device.
   [[nodiscard]] bool may_stand_first(const OpView& op) const;
   static void write_form(FusedGroup& group);
+  /// Of the group and the one before it: what the backend will say of the two together.
+  [[nodiscard]] std::uint64_t chain_key();
+  [[nodiscard]] bool is_refused_chain();
+  void note_refused_chain();
   /// The plan of a group that was gathered, or null.
   [[nodiscard]] const PlanStore::Plan* plan(FusedGroup& group, bool may_make);
   [[nodiscard]] const PlanStore::Plan& make_plan(const FusedGroup& group);
@@ -96,6 +101,8 @@ class GroupRunner final {
   std::uint64_t plan_hits_ = 0;
   std::uint64_t plan_misses_ = 0;
   std::uint64_t evictions_ = 0;
+  std::unordered_set<std::uint64_t> refused_chains_;
+  bool lacks_plan_ = false;  // More would have been taken, had there been a plan: not to be learnt.
   FusedGroup group_;
   FusedGroup before_;  // room for the group before it
   GroupGather gather_;

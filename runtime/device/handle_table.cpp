@@ -111,8 +111,9 @@ void HandleTable::make_view(Slot& slot,
                             Storage* storage,
                             std::byte* data,
                             Layout layout) {
+  std::unique_ptr<Layout> own = std::make_unique<Layout>(layout);
   make_live(slot, operand, home, storage, data, nullptr);
-  slot.view_layout = std::make_unique<Layout>(layout);
+  slot.view_layout = std::move(own);
   slot.layout = slot.view_layout.get();
 }
 

@@ -110,7 +110,7 @@ WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
 
 bool WindowRunner::enter_shown(LaneState& lane, const OpView& op) {
   const OpRecord& record = op.record();
-  if (!groups_ || lane.limits.is_set() || !dispatch_.show_ahead(op, lane)) {
+  if (lane.limits.is_set() || !dispatch_.show_ahead(op, lane)) {
     return false;
   }
   const bool is_full = lane.window.join(record, true);

@@ -66,12 +66,14 @@ TEST_F(VulkanPipelines, WhatAProgramUsedIsThereBeforeItAsksAgain) {
 
 // A program that opens several devices, or one several times, has the shaders of all.
 TEST_F(VulkanPipelines, WhatOneRunDoesNotUseIsNotForgotten) {
-  for (const int number : {1, 2, 3}) {
-    EXPECT_TRUE(next_run()->pipeline(key_of(number), text_of(number)).has_value());
+  for (const std::uint64_t build : std::vector<std::uint64_t>{1, 0}) {  // 0: it is not known
+    for (const int number : {1, 2, 3}) {
+      EXPECT_TRUE(next_run(build)->pipeline(key_of(number), text_of(number)).has_value());
+    }
+    const auto next = next_run(build);
+    next->prepare(has_ended_);
+    EXPECT_EQ(next->counts().prepared, 3U);
   }
-  const auto next = next_run();
-  next->prepare(has_ended_);
-  EXPECT_EQ(next->counts().prepared, 3U);
 }
 
 // The text of what the same build has left need not be made; another's keys may mean other texts.

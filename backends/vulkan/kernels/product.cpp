@@ -173,22 +173,28 @@ struct CooperativeCandidate {
   CooperativeTile tile;
   double use = 1;
   double more_depth = 0;
+  double use_i8 = 1;         // of i8, whose b lies along the depth,
+  double use_i8_across = 1;  // and of such as does not
+
+  [[nodiscard]] double use_for(const ProductRequest& request) const noexcept {
+    return request.dtype != DType::i8 ? use : request.b.along_depth ? use_i8 : use_i8_across;
+  }
 };
 
 // Measured on an H100 by bench/gpu/tile_bench.cpp: `use` at 8192 x 8192 x 8192, `more_depth` at
 // 8192 x 2048 x 512. When to fetch is worth 40 TFLOP/s of 350 to the first tile, and costs the
-// second 15.
+// second 15. Those of i8 on an H200.
 constexpr std::array kCooperativeTiles{
-    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0, 200},
-    CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200},
-    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200},
-    CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200},
-    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150},
-    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120},
-    CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80},
-    CooperativeCandidate{{128, 64, 64, 64, 32}, 0.73, 80},
-    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.6, 80},
-    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.5, 80},
+    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0, 200, 1.0, 1.0},
+    CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200, 0.79, 0.87},
+    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200, 0.75, 0.85},
+    CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200, 1.0, 0.79},
+    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150, 0.85, 0.9},
+    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120, 0.79, 0.83},
+    CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80, 0.72, 0.52},
+    CooperativeCandidate{{128, 64, 64, 64, 32}, 0.73, 80, 0.72, 0.75},
+    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.6, 80, 0.59, 0.44},
+    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.5, 80, 0.46, 0.43},
 };
 
 std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& request) noexcept {
@@ -237,7 +243,7 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
                                 {.rows = tile.rows,
                                  .columns = tile.columns,
                                  .unit = tile.depth,
-                                 .use = candidate.use,
+                                 .use = candidate.use_for(request),
                                  .more_depth = candidate.more_depth,
                                  .threads = 0},
                                 kCooperativePace,

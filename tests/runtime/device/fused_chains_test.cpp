@@ -9,6 +9,7 @@
 #include <hearth/runtime/explanation.hpp>
 
 #include "tests/runtime/device/fused_runs.hpp"
+#include "tests/runtime/held_token.hpp"
 
 namespace hearth {
 namespace {
@@ -17,6 +18,7 @@ using testing::have_same_bits;
 using testing::Ran;
 using testing::run_twice;
 using testing::stepped;
+using testing::SteppedOptions;
 using testing::World;
 using Tensors = std::vector<Tensor>;
 
@@ -335,6 +337,88 @@ TEST(FusedChains, KeepWhatSomebodyElseReads) {
                                run_twice("cpu:0", Fusion::on, program)))
         << each.name;
   }
+}
+
+// A convolution and its pool, with nothing between or behind, have no expression: in the log, and
+// in the count of groups, they are one as others are.
+TEST(FusedChains, WithoutAnExpressionAreCountedAndNamed) {
+  for (const std::uint64_t limit : {1U, 2U}) {
+    ::testing::internal::CaptureStderr();
+    SteppedOptions options{.devices = {{.name = "sim:0"}}, .fusion = Fusion::on};
+    options.fusion_limit = limit;
+    stepped(options, [limit](const World& world) {
+      const Tensor x = normal(world.device, {1, 2, 8, 8}, 1, DType::f32);
+      const Tensor w = normal(world.device, {3, 2, 3, 3}, 2, DType::f32);
+      world.device.sync();
+      for (int i = 0; i < 3; ++i) {
+        const Tensor y = max_pool2d(conv2d(x, w));
+        world.device.sync();
+      }
+      EXPECT_EQ(world.device.statistics().fused_kernels, limit);
+    });
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("conv2d > max_pool2d"),
+              std::string::npos);
+  }
+}
+
+// A kernel that fails has changed nothing: its ops run one by one, and the log has its name.
+TEST(FusedChains, ThatFailRunAsSingleOps) {
+  ::testing::internal::CaptureStderr();
+  stepped({.faults = {{"sim:0", {.failing_submits = {3}}}}, .fusion = Fusion::on},
+          [](const World& world) {
+            const Tensor x = normal(world.device, {1, 2, 8, 8}, 1, DType::f32);
+            const Tensor w = normal(world.device, {3, 2, 3, 3}, 2, DType::f32);
+            world.device.sync();
+            const Tensor y = max_pool2d(conv2d(x, w));
+            EXPECT_EQ(y.to_vector<float>().size(), 27U);
+            EXPECT_EQ(world.device.failures().unread_count(), 0U);
+          });
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("the kernel of conv2d > max_pool2d"),
+            std::string::npos);
+}
+
+// A pool on cores says no to a small input that is made: then its ops run as they did, each time.
+TEST(FusedChains, ThatAreRefusedLeaveTheirOpsToRun) {
+  const auto program = [](const Device& on) -> Tensors {
+    const Tensor x = normal(on, {2, 3, 8, 8}, 1, DType::f32);
+    on.sync();
+    Tensors all;
+    for (int i = 0; i < 4; ++i) {
+      all.push_back(max_pool2d(relu(x * 2 - 1)) + 0.5);
+      on.sync();
+    }
+    return all;
+  };
+  const Ran on = run_twice("cpu:0", Fusion::on, program);
+  EXPECT_TRUE(have_same_bits(run_twice("cpu:0", Fusion::off, program), on));
+  EXPECT_EQ(on.fused, 2 * 4 * 2U) << "what is before the pool, and the pool with what is behind";
+}
+
+// Another stream may wait for a view whose turn has not come: it goes on when that is made ahead.
+TEST(FusedChains, AViewThatIsMadeAheadWakesWhoWaitsForIt) {
+  stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    const Tensor x = normal(world.device, {4, 8}, 1, DType::f32);
+    x.publish();
+    world.device.sync();
+    Stream first(world.device);
+    Stream second(world.device);
+    Tensor turned;
+    Tensor sum;
+    {
+      const testing::HeldToken held(world.device);
+      Tensor before;
+      {
+        const StreamScope scope(first);
+        before = x * 2 + 1;
+        turned = transpose(x);
+      }
+      const StreamScope scope(second);
+      sum = turned + 1;
+      before = {};
+    }
+    const std::vector<float> values = sum.to_vector<float>();
+    EXPECT_EQ(values[1], x.to_vector<float>()[8] + 1);
+  });
 }
 
 // The second time the records are compared, not gathered: also where sizes are others.
