@@ -2,6 +2,7 @@
 
 #include "attention_loops.hpp"
 #include "epilogue_rows.hpp"
+#include "prologue_rows.hpp"
 
 #include <hearth/streams/op_table.hpp>
 
@@ -45,6 +46,7 @@ class Forward {
 
   Status run(KernelContext& context) {
     HEARTH_TRY_STATUS(epilogue_.start(call_, context));
+    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context));
     const auto scores =
         static_cast<double>(sizes_.unit_count() * sizes_.rows()) * static_cast<double>(sizes_.keys);
     const double flops = 2 * scores * static_cast<double>(sizes_.width + sizes_.value_width);
@@ -58,11 +60,20 @@ class Forward {
       if (epilogue_.is_there()) {
         epilogue.emplace(epilogue_);
       }
+      std::optional<PrologueRows::Part> maker;
+      if (maker_.is_there()) {
+        maker.emplace(maker_, nullptr);  // one without rows needs no memory
+      }
       const Memory memory = lay_out(scratch + begin / grain * share);
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t unit = block / blocks_;
         const std::int64_t first = block % blocks_ * kAttentionRows;
         const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
+        if (maker) {
+          make_queries(memory, *maker, unit, first, count);
+        } else {
+          load_queries(memory, unit, first, count);
+        }
         run_block(memory, unit, first, count);
         if (epilogue) {
           const std::int64_t row = unit * sizes_.rows() + first;
@@ -77,6 +88,7 @@ class Forward {
  private:
   struct Memory {
     T* queries;
+    std::byte* made;  // queries, as another call makes them
     T* scores;
     T* sums;     // of weighted values
     T* product;  // of one block, where it cannot be added in place
@@ -100,6 +112,10 @@ class Forward {
     };
     Memory memory{};
     memory.queries = take(block_rows_ * sizes_.width);
+    memory.made = reinterpret_cast<std::byte*>(memory.queries);
+    if (call_.prologue != nullptr && dtype_ != dtype_of<T>) {
+      memory.made = reinterpret_cast<std::byte*>(take(block_rows_ * sizes_.width));
+    }
     memory.scores = take(block_rows_ * score_step_);
     memory.sums = take(block_rows_ * sizes_.value_width);
     memory.product = take(is_thin_ ? block_rows_ * sizes_.value_width : 0);
@@ -120,15 +136,33 @@ class Forward {
     return {keys, sizes_.value_width};
   }
 
+  void load_queries(const Memory& memory,
+                    std::int64_t unit,
+                    std::int64_t first,
+                    std::int64_t count) const {
+    q_.each_run(
+        sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& rows, std::int64_t n) {
+          load_rows(rows, n, sizes_.width, kernels_, memory.queries + i * sizes_.width);
+        });
+  }
+  // Units are one behind the other, as the rows of each are.
+  void make_queries(const Memory& memory,
+                    PrologueRows::Part& maker,
+                    std::int64_t unit,
+                    std::int64_t first,
+                    std::int64_t count) const {
+    const std::int64_t row = unit * sizes_.rows() + first;
+    maker.make(memory.made, row * sizes_.width, (row + count) * sizes_.width);
+    if (dtype_ != dtype_of<T>) {
+      kernels_.load(memory.made, dtype_, memory.queries, count * sizes_.width);
+    }
+  }
+
   void run_block(const Memory& memory,
                  std::int64_t unit,
                  std::int64_t first,
                  std::int64_t count) const {
     const std::int64_t width = sizes_.width;
-    q_.each_run(
-        sizes_, unit, first, count, [&](std::int64_t i, const GemmOperand& rows, std::int64_t n) {
-          load_rows(rows, n, width, kernels_, memory.queries + i * width);
-        });
     loops_.scale(memory.queries, static_cast<T>(sizes_.scale), count * width);
     std::fill_n(memory.sums, count * sizes_.value_width, T{0});
     std::array<T, kAttentionRows> tops{};
@@ -285,7 +319,8 @@ class Forward {
   HeadTensor v_;
   HeadTensor mask_;
   DType dtype_;  // of the result
-  EpilogueRows epilogue_ = {};
+  EpilogueRows epilogue_;
+  PrologueRows maker_;  ///< Of the queries.
   T* sums_ = nullptr;
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
@@ -305,12 +340,26 @@ Status run_attention(const KernelCall& call, KernelContext& context) {
                                             : Forward<float>(call, context).run(context);
 }
 
+namespace {
+
+// Each block of queries is read once, keys and values once for each block.
+Support supports_maker(const KernelCall& call, const KernelContext& context) {
+  if (call.op.record().output_count != 1) {
+    return {.yes = false, .reason = "attention that keeps its sums reads its queries from memory"};
+  }
+  return PrologueRows::supports(*call.prologue, 0, context);
+}
+
+}  // namespace
+
 std::span<const KernelRow> attention_rows() noexcept {
   static constexpr KernelRow kRows[] = {
       {.kind = OpKind::attention,
        .run = run_attention,
        .supports = nullptr,
-       .takes_epilogue = true},
+       .takes_epilogue = true,
+       .takes_expressions = 1U << 0U,
+       .supports_prologue = &supports_maker},
       {.kind = OpKind::attention_backward, .run = run_attention_backward, .supports = nullptr},
   };
   return kRows;

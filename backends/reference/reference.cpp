@@ -163,8 +163,9 @@ bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
     return false;
   }
   const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
-  return maker == OpKind::expression ? is_pool || kind == OpKind::matmul
-                                     : maker == OpKind::conv2d && is_pool;
+  return maker == OpKind::expression
+             ? is_pool || kind == OpKind::matmul || kind == OpKind::attention
+             : maker == OpKind::conv2d && is_pool;
 }
 
 Support supports(const KernelCall& call) {

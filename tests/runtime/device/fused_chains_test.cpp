@@ -138,11 +138,37 @@ void add_planes(std::vector<Chain>& all) {
   }
 }
 
+struct Heads {
+  Shape query;
+  Shape key;
+  bool is_causal = false;
+};
+
+// Thin and wide blocks, several blocks of rows, heads that share keys.
+void add_attention(std::vector<Chain>& all) {
+  for (const Heads& heads : std::vector<Heads>{{{2, 3, 100, 16}, {2, 3, 100, 16}, true},
+                                               {{1, 4, 1, 32}, {1, 2, 70, 32}},
+                                               {{5, 8}, {300, 8}}}) {
+    all.push_back({"a scale before attention of " + heads.query.to_string(),
+                   [heads](const Device& device, DType dtype) -> Tensors {
+                     return {normal(device, heads.query, 1, dtype),
+                             normal(device, heads.key, 2, dtype),
+                             normal(device, heads.key, 3, dtype),
+                             normal(device, {heads.query[heads.query.rank() - 1]}, 4, dtype)};
+                   },
+                   [heads](const Tensors& t) {
+                     const Tensor queries = t[0] * t[3] + 0.25;
+                     return attention(queries, t[1], t[2], {.causal = heads.is_causal}) * 2;
+                   }});
+  }
+}
+
 const std::vector<Chain>& all_chains() {
   static const std::vector<Chain> kAll = [] {
     std::vector<Chain> all;
     add_products(all);
     add_planes(all);
+    add_attention(all);
     return all;
   }();
   return kAll;
@@ -198,6 +224,7 @@ TEST(FusedChains, AreOneKernelOnCores) {
     EXPECT_EQ(kernels_of([&] { return matmul(softmax(x * 0.5, -1), w); }), 1U);
     EXPECT_EQ(kernels_of([&] { return max_pool2d(relu(conv2d(planes, filters))); }), 1U);
     EXPECT_EQ(kernels_of([&] { return avg_pool2d(conv2d(planes, filters)) * 2; }), 1U);
+    EXPECT_EQ(kernels_of([&] { return attention(x * 0.5, x, x) + 1; }), 1U);
   });
 }
 
