@@ -38,6 +38,9 @@ struct BackendInfo {
   /// equally fast, on a host core by core. Empty: its speed says nothing.
   std::string peaks_name = {};
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
+  /// false: each op is a kernel of its own, whatever the program says: an oracle must not share the
+  /// mistakes of groups.
+  bool takes_groups = true;
 };
 
 /// The physical streams of a device, out of kMaxPhysicalStreams.

@@ -12,7 +12,8 @@ ReferenceBackend::ReferenceBackend(ReferenceOptions options)
     : info_{.name = std::move(options.name),
             .description = "the oracle: one core, plain loops, f64 inside",
             .core_count = 1,
-            .computes = true},
+            .computes = true,
+            .takes_groups = options.takes_groups},
       pages_(options.pages) {}
 
 Support ReferenceBackend::supports(const KernelCall& call) const {

@@ -13,6 +13,7 @@ namespace hearth::reference {
 
 struct ReferenceOptions {
   std::string name = "reference:0";
+  bool takes_groups = false;  ///< For tests of what runs groups.
   HostPageOptions pages = {};
 };
 

@@ -13,6 +13,13 @@
 #include "runtime/client/tickets.hpp"
 
 namespace hearth {
+namespace {
+
+Fusion fusion_of(const Backend& backend, const DeviceActorOptions& options) noexcept {
+  return backend.info().takes_groups ? options.fusion : Fusion::off;
+}
+
+}  // namespace
 
 DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
                          std::unique_ptr<Backend> backend,
@@ -26,8 +33,8 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       report_(*endpoint_, queues_, dispatch_, in_flight_),
       records_(*endpoint_, handles_, dispatch_, queues_, in_flight_, report_, memory_),
       join_(dispatch_, queues_, records_),
-      windows_(options.fusion, handles_, dispatch_, queues_),
-      groups_(options.fusion, handles_, dispatch_, queues_, in_flight_),
+      windows_(fusion_of(*memory_->backend, options), handles_, dispatch_, queues_),
+      groups_(fusion_of(*memory_->backend, options), handles_, dispatch_, queues_, in_flight_),
       completions_(
           *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {}
 

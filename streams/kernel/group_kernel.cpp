@@ -276,6 +276,26 @@ class GroupBody {
 
 }  // namespace
 
+namespace {
+
+// A value made of values of rows alone is one for each row to the kernel, which would store one:
+// also where its op gives it the shape of the rows.
+bool fill_their_rows(std::span<const GroupOp> ops, const KernelIR& kernel) noexcept {
+  std::size_t output = 0;
+  for (const GroupOp& op : ops) {
+    if (!op.is_output) {
+      continue;
+    }
+    const std::size_t axes = kernel.outputs[output++].map.size();
+    if (op.extent == GroupExtent::full && axes != static_cast<std::size_t>(kernel.axis_count())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                                             std::span<const GroupInput> inputs,
                                             bool has_rows,
@@ -292,6 +312,10 @@ Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                  .text = "a group that reads nothing, or whose results nobody needs"};
   }
   HEARTH_TRY_STATUS(verify(group->kernel));
+  if (has_rows && !fill_their_rows(ops, group->kernel)) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = "a group of which a result repeats one number along each row"};
+  }
   group->hash = hash(group->kernel);
   group->flops = flops_of(group->kernel);
   return ExpressionRef(std::move(group));

@@ -89,7 +89,8 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
 /// The expression of a group; `inputs` is what it gets. Its results are those of the ops that are
 /// outputs, in their order. Behind an anchor its first input is the anchor's result, and the others
 /// follow. With rows it is a row kernel. It has no gradients, and is for no ExpressionTable.
-/// Errors: unsupported, for a group that reads nothing or whose results nobody needs.
+/// Errors: unsupported, for a group that reads nothing, or whose results nobody needs, or of which
+/// one repeats the same number along each row.
 [[nodiscard]] Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                                                           std::span<const GroupInput> inputs,
                                                           bool has_rows,

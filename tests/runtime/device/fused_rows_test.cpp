@@ -542,6 +542,44 @@ TEST(FusedRows, AResultOfSingleElementsIsWhole) {
   }
 }
 
+// The gradient that comes in is one number everywhere, so that a result has the shape of the rows
+// and one value for each.
+TEST(FusedRows, AResultThatRepeatsANumberAlongItsRowsIsWhole) {
+  using Of = Tensor (*)(const Tensor&);
+  const Of functions[] = {[](const Tensor& x) { return tanh(x); },
+                          [](const Tensor& x) { return sigmoid(x); },
+                          [](const Tensor& x) { return exp(x); },
+                          [](const Tensor& x) { return relu(x); }};
+  for (const Shape& shape : {Shape{1, 4}, Shape{16, 513}, Shape{3000, 5}, Shape{2, 3, 1000}}) {
+    for (const Of f : functions) {
+      for (const bool is_mean : {false, true}) {
+        const auto program = [&](const Device& device) {
+          Generator generator(3);
+          const Tensor x = random_normal(device, shape, generator, 0, 0.1);
+          device.sync();
+          return grad(
+              [&](const Tensors& in) {
+                const Tensor of_rows = mean(in[0], -1, {.keep_dims = true});
+                const Tensor y = in[0] * f(of_rows);
+                return is_mean ? mean(y) : sum(y);
+              },
+              Tensors{x})[0];
+        };
+        for (const char* const device : {"cpu:0", "sim:0"}) {
+          std::vector<double> values[2];
+          for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+            stepped(on(device, fusion), [&](const World& world) {
+              values[fusion == Fusion::on] = values_of(program(world.device));
+            });
+          }
+          EXPECT_TRUE(are_same(values[0], values[1], std::string(device) == "cpu:0"))
+              << shape.to_string() << " on " << device;
+        }
+      }
+    }
+  }
+}
+
 TEST(FusedRows, OfTwoZerosTheFirstIsTheLargest) {
   for (const char* device : {"reference:0", "cpu:0"}) {
     stepped(on(device, Fusion::on), [&](const World& world) {

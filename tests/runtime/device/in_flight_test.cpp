@@ -17,7 +17,9 @@ using ::testing::IsEmpty;
 /// Says that it has ended what the test says.
 class Clockwork final : public testing::ForwardingBackend {
  public:
-  Clockwork() : ForwardingBackend(std::make_unique<reference::ReferenceBackend>()) {}
+  Clockwork()
+      : ForwardingBackend(std::make_unique<reference::ReferenceBackend>(
+            reference::ReferenceOptions{.takes_groups = true})) {}
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override {
     return ended.at(stream);
   }

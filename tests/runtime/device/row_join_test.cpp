@@ -44,7 +44,7 @@ class JoiningBackend final : public testing::ForwardingBackend {
  public:
   JoiningBackend(std::string name, Calls& calls)
       : ForwardingBackend(std::make_unique<reference::ReferenceBackend>(
-            reference::ReferenceOptions{.name = std::move(name)})),
+            reference::ReferenceOptions{.name = std::move(name), .takes_groups = true})),
         calls_(calls) {}
 
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
