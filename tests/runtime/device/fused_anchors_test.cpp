@@ -15,6 +15,7 @@ namespace hearth {
 namespace {
 
 using testing::have_same_bits;
+using testing::normal;
 using testing::Ran;
 using testing::run_twice;
 using testing::stepped;
@@ -27,11 +28,6 @@ struct Anchor {
   std::function<Tensors(const Device&, DType)> operands;
   std::function<Tensor(const Tensors&)> run;
 };
-
-Tensor normal(const Device& device, const Shape& shape, std::uint64_t seed, DType dtype) {
-  Generator generator(seed);
-  return random_normal(device, shape, generator, 0.25, 0.5, dtype);
-}
 
 /// The same values in another order.
 Tensor turned(const Tensor& x) {

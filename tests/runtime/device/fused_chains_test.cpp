@@ -15,17 +15,13 @@ namespace hearth {
 namespace {
 
 using testing::have_same_bits;
+using testing::normal;
 using testing::Ran;
 using testing::run_twice;
 using testing::stepped;
 using testing::SteppedOptions;
 using testing::World;
 using Tensors = std::vector<Tensor>;
-
-Tensor normal(const Device& device, const Shape& shape, std::uint64_t seed, DType dtype) {
-  Generator generator(seed);
-  return random_normal(device, shape, generator, 0.25, 0.5, dtype);
-}
 
 /// What becomes one kernel, on operands of its own.
 struct Chain {

@@ -12,6 +12,15 @@
 
 namespace hearth::testing {
 
+/// Numbers around a quarter, of both signs.
+[[nodiscard]] inline Tensor normal(const Device& device,
+                                   const Shape& shape,
+                                   std::uint64_t seed,
+                                   DType dtype) {
+  Generator generator(seed);
+  return random_normal(device, shape, generator, 0.25, 0.5, dtype);
+}
+
 /// What a program gave.
 struct Ran {
   std::vector<std::vector<double>> values;  ///< f64 has all bits of all types.
