@@ -1,3 +1,4 @@
+#include "class_losses.hpp"
 #include "row_loops.hpp"
 #include "row_operands.hpp"
 #include "softmax.hpp"
@@ -5,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -67,20 +69,35 @@ double load_real(const TensorView& view, std::int64_t at) noexcept {
   });
 }
 
+double loss_of(const RowStatistics& stats, double chosen) noexcept {
+  return std::log(stats.sum) + stats.top - chosen;
+}
+
+// Its losses and its probabilities, which the gradient needs.
 template <class T>
 void forward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const Shape& shape = call.inputs[0].shape();
-  const bool keeps_probabilities = call.outputs.size() > 1;
   for_rows(shape, context, [&](std::int64_t row) {
     const std::int64_t at = row * shape[1];
     const T* const logits = operands.input<T>(0) + at;
     const auto chosen = static_cast<double>(logits[class_of(call.inputs[1], row)]);
-    const RowStatistics stats = keeps_probabilities
-                                    ? loops.softmax(operands.output<T>() + at, logits, shape[1])
-                                    : loops.statistics(logits, shape[1]);
-    store_real(call.outputs[0], row, std::log(stats.sum) + stats.top - chosen);
+    const RowStatistics stats = loops.softmax(operands.output<T>() + at, logits, shape[1]);
+    store_real(call.outputs[0], row, loss_of(stats, chosen));
   });
+}
+
+Status run_with_probabilities(const KernelCall& call, KernelContext& context) {
+  HEARTH_TRY_STATUS(check_classes("cross_entropy", call.inputs[1], call.inputs[0].shape()[1]));
+  RowOperands operands;
+  HEARTH_TRY_STATUS(operands.prepare(call, 0, 1, call.outputs[1], context));
+  if (operands.type() == DType::f64) {
+    forward<double>(call, operands, context);
+  } else {
+    forward<float>(call, operands, context);
+  }
+  operands.finish(context);
+  return {};
 }
 
 template <class T>
@@ -100,24 +117,84 @@ void backward(const KernelCall& call, const RowOperands& operands, KernelContext
 
 }  // namespace
 
+bool ClassLosses::reads_in_place(const KernelCall& call) noexcept {
+  const TensorView& logits = call.inputs[0];
+  return logits.layout->contiguous && logits.dtype == compute_dtype(logits.dtype);
+}
+
+// The view of a result only says which type to compute in.
+Status ClassLosses::start(const KernelCall& call, KernelContext& context) {
+  call_ = &call;
+  isa_ = context.isa;
+  HEARTH_TRY_STATUS(check_classes("cross_entropy", call.inputs[1], call.inputs[0].shape()[1]));
+  const TensorView losses{.layout = call.outputs[0].layout, .dtype = call.inputs[0].dtype};
+  HEARTH_TRY_STATUS(operands_.prepare(call, 0, 1, losses, context));
+  return epilogue_.start(call, context);
+}
+
+std::int64_t ClassLosses::grain() const noexcept {
+  return std::max<std::int64_t>(1, kGrain / call_->inputs[0].shape()[1]);
+}
+
+ClassLosses::Part::Part(const ClassLosses& of) : of_(of) {
+  if (of.epilogue_.is_there()) {
+    epilogue_.emplace(of.epilogue_);
+  }
+}
+
+void ClassLosses::Part::make(std::byte* to, std::int64_t begin, std::int64_t end) {
+  const TensorView& out = of_.call_->outputs[0];
+  if (!epilogue_.has_value()) {
+    make_losses(out.data == nullptr ? to : out.data + begin * size_bytes(out.dtype), begin, end);
+    return;
+  }
+  constexpr std::int64_t kMost = EpilogueRows::kPieceBytes / std::int64_t{sizeof(double)};
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): filled before it is read
+  alignas(64) std::array<std::byte, EpilogueRows::kPieceBytes> piece;
+  for (std::int64_t first = begin; first < end; first += kMost) {
+    const std::int64_t last = std::min(end, first + kMost);
+    make_losses(piece.data(), first, last);
+    if (out.data == nullptr) {
+      epilogue_->run(piece.data(), to + (first - begin) * size_bytes(out.dtype), first, last);
+    } else {
+      epilogue_->run(piece.data(), first, last);
+    }
+  }
+}
+
+void ClassLosses::Part::make_losses(std::byte* to, std::int64_t begin, std::int64_t end) const {
+  const TensorView& logits = of_.call_->inputs[0];
+  const std::int64_t classes = logits.shape()[1];
+  const TensorView losses{.data = to, .dtype = logits.dtype};
+  const auto make = [&](auto zero) {
+    using T = decltype(zero);
+    const auto statistics = row_loops(of_.isa_).of<T>().statistics;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const at = of_.operands_.input<T>(0) + row * classes;
+      const auto chosen = static_cast<double>(at[class_of(of_.call_->inputs[1], row)]);
+      store_real(losses, row - begin, loss_of(statistics(at, classes), chosen));
+    }
+  };
+  if (of_.operands_.type() == DType::f64) {
+    make(double{});
+  } else {
+    make(float{});
+  }
+}
+
 Status run_cross_entropy(const KernelCall& call, KernelContext& context) {
-  const Shape& shape = call.inputs[0].shape();
-  HEARTH_TRY_STATUS(check_classes("cross_entropy", call.inputs[1], shape[1]));
-  if (shape[0] == 0) {
+  const std::int64_t rows = call.inputs[0].shape()[0];
+  if (rows == 0) {
     return {};
   }
-  // Without a second output, the losses' view only says which type to compute in.
-  const TensorView& out = call.outputs.size() > 1 ? call.outputs[1] : call.outputs[0];
-  RowOperands operands;
-  HEARTH_TRY_STATUS(operands.prepare(call, 0, 1, out, context));
-  if (operands.type() == DType::f64) {
-    forward<double>(call, operands, context);
-  } else {
-    forward<float>(call, operands, context);
+  if (call.op.record().output_count > 1) {
+    return run_with_probabilities(call, context);
   }
-  if (call.outputs.size() > 1) {
-    operands.finish(context);
-  }
+  ClassLosses losses;
+  HEARTH_TRY_STATUS(losses.start(call, context));
+  context.arena.parallel_for(rows, losses.grain(), [&](std::int64_t begin, std::int64_t end) {
+    ClassLosses::Part(losses).make(nullptr, begin, end);
+  });
   return {};
 }
 

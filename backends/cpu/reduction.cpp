@@ -3,6 +3,7 @@
 #include "fold_loops.hpp"
 #include "kernel_table.hpp"
 #include "reduce_loops.hpp"
+#include "reduction_input.hpp"
 #include "reduction_plan.hpp"
 #include "row_fetch.hpp"
 #include "scan.hpp"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +44,7 @@ class Reduction {
  public:
   Reduction(const KernelCall& call, KernelContext& context)
       : kind_(call.op.kind()),
+        call_(call),
         context_(context),
         out_(call.outputs[0]),
         plan_(call.inputs[0], call.op.attributes<ReduceAttributes>().axes),
@@ -61,7 +64,10 @@ class Reduction {
     const std::int64_t part = std::max<std::int64_t>(kPart / strip, kRowBatch);
     parts_ = (length + part - 1) / part;
     partial_width_ = plan_.keep_count * width;
-    if (parts_ > 1) {
+    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context_));
+    if (maker_.is_there() && call_.inputs[0].element_count() <= kPart) {
+      HEARTH_TRY_STATUS(make_all());
+    } else if (parts_ > 1) {
       const auto bytes = parts_ * partial_width_ * static_cast<std::int64_t>(sizeof(Accumulator));
       HEARTH_TRY(std::byte * memory, context_.scratch.take_all(bytes));
       partials_ = reinterpret_cast<Accumulator*>(memory);
@@ -84,6 +90,20 @@ class Reduction {
   }
 
  private:
+  // What one thread folds is made by all of them first.
+  Status make_all() {
+    const TensorView& input = call_.inputs[0];
+    const std::int64_t size = size_bytes(input.dtype);
+    HEARTH_TRY(std::byte * made, context_.scratch.take_all(input.element_count() * size));
+    context_.arena.parallel_for(
+        input.element_count(), maker_.grain(), [&](std::int64_t begin, std::int64_t end) {
+          ReductionInput::Part(maker_).make(made + begin * size, begin, end);
+        });
+    source_.data = made;
+    is_made_ = true;
+    return {};
+  }
+
   [[nodiscard]] Accumulator first() const noexcept { return fold_start(kind_, slot_type_); }
 
   // Task: output · parts + part.
@@ -92,6 +112,10 @@ class Reduction {
     Accumulator sums[kBuffered];
     std::int64_t held = 0;
     Place keep(plan_.keep, begin / parts_);
+    std::optional<ReductionInput::Part> maker;
+    if (maker_.is_there() && !is_made_) {
+      maker.emplace(maker_);
+    }
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t first_element = task % parts_ * part;
       const std::int64_t length = plan_.fold_count * plan_.inner_size;
@@ -100,7 +124,8 @@ class Reduction {
                keep.offset[0],
                first_element,
                std::min(part, length - first_element),
-               buffer);
+               buffer,
+               maker.has_value() ? &*maker : nullptr);
       if (parts_ > 1) {
         partials_[task % parts_ * partial_width_ + task / parts_] = sums[held];
       } else if (++held == kBuffered || task + 1 == end) {
@@ -117,14 +142,24 @@ class Reduction {
                 std::int64_t offset,
                 std::int64_t begin,
                 std::int64_t count,
-                RowBuffer<kRowPiece>& buffer) {
+                RowBuffer<kRowPiece>& buffer,
+                ReductionInput::Part* maker) {
     Place fold(plan_.fold, begin / plan_.inner_size);
     std::int64_t column = begin % plan_.inner_size;
     while (count > 0) {
       const std::int64_t rest = std::min(plan_.inner_size - column, count);
-      const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kRowPiece);
+      const bool is_whole = source_.is_direct() && maker == nullptr;
+      const std::int64_t piece = is_whole ? rest : std::min(rest, kRowPiece);
       const std::int64_t place = offset + fold.offset[0] + column * source_.step;
-      loops_.row(into, buffer.fetch(source_, place, piece), piece);
+      const std::byte* from = nullptr;
+      if (maker == nullptr) {
+        from = buffer.fetch(source_, place, piece);
+      } else {
+        std::byte* const made = buffer.room(source_);
+        maker->make(made, place, place + piece);
+        from = buffer.as_read(source_, made, piece);
+      }
+      loops_.row(into, from, piece);
       count -= piece;
       column += piece;
       if (column == plan_.inner_size) {
@@ -221,6 +256,7 @@ class Reduction {
   }
 
   OpKind kind_;
+  const KernelCall& call_;
   KernelContext& context_;
   const TensorView& out_;
   ReductionPlan plan_;
@@ -233,6 +269,8 @@ class Reduction {
   std::int64_t parts_ = 1;
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
+  ReductionInput maker_;
+  bool is_made_ = false;  ///< All of the input, in scratch memory.
 };
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {
@@ -260,15 +298,34 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
   return Reduction(call, context).run();
 }
 
+// Columns would have to be made in strips.
+Support supports_maker(const KernelCall& call, const KernelContext& context) {
+  const TensorView& input = call.inputs[0];
+  if (input.element_count() == 0 ||
+      ReductionPlan(input, call.op.attributes<ReduceAttributes>().axes).inner_is_kept) {
+    return {.yes = false, .reason = "a reduction makes what it reads where it folds whole rows"};
+  }
+  return ReductionInput::supports(call, context);
+}
+
+constexpr KernelRow fold(OpKind kind) {
+  return {.kind = kind,
+          .run = run_reduce,
+          .supports = nullptr,
+          .takes_expressions = 1U << 0U,
+          .takes_losses = 1U << 0U,
+          .supports_prologue = &supports_maker};
+}
+
 }  // namespace
 
 std::span<const KernelRow> reduction_rows() noexcept {
   static constexpr KernelRow kRows[] = {
-      {OpKind::reduce_sum, run_reduce, nullptr, 0},
-      {OpKind::reduce_mean, run_reduce, nullptr, 0},
-      {OpKind::reduce_max, run_reduce, nullptr, 0},
-      {OpKind::reduce_min, run_reduce, nullptr, 0},
-      {OpKind::reduce_prod, run_reduce, nullptr, 0},
+      fold(OpKind::reduce_sum),
+      fold(OpKind::reduce_mean),
+      fold(OpKind::reduce_max),
+      fold(OpKind::reduce_min),
+      fold(OpKind::reduce_prod),
       {OpKind::argmax, run_argmax, nullptr, 0},
       {OpKind::argmin, run_argmax, nullptr, 0},
       {OpKind::cumsum, run_cumsum, nullptr, 0},

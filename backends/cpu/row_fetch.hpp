@@ -52,11 +52,20 @@ class RowBuffer {
       source.gather(packed, count, at, 0, source.step, 1, count);
       at = packed;
     }
-    if (source.converts()) {
-      source.cast(wide_, at, count);
-      at = wide_;
+    return as_read(source, at, count);
+  }
+  /// Room for `count` elements as they are stored; as_read() says where the loop finds them then.
+  [[nodiscard]] std::byte* room(const RowSource& source) noexcept {
+    return source.converts() ? raw_ : wide_;
+  }
+  [[nodiscard]] const std::byte* as_read(const RowSource& source,
+                                         const std::byte* stored,
+                                         std::int64_t count) noexcept {
+    if (!source.converts()) {
+      return stored;
     }
-    return at;
+    source.cast(wide_, stored, count);
+    return wide_;
   }
 
  private:

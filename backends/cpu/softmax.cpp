@@ -165,7 +165,10 @@ std::span<const KernelRow> row_rows() noexcept {
       {OpKind::log_softmax, run_softmax, nullptr, 1},
       {OpKind::softmax_backward, run_softmax, nullptr, 3},
       {OpKind::log_softmax_backward, run_softmax, nullptr, 3},
-      {OpKind::cross_entropy, run_cross_entropy, nullptr, 0},
+      {.kind = OpKind::cross_entropy,
+       .run = run_cross_entropy,
+       .supports = nullptr,
+       .takes_epilogue = true},
       {OpKind::cross_entropy_backward, run_cross_entropy_backward, nullptr, 2},
   };
   return kRows;

@@ -3,6 +3,7 @@
 #include "evaluators.hpp"
 
 #include <hearth/runtime/base/host_memory.hpp>
+#include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
@@ -163,9 +164,17 @@ bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
     return false;
   }
   const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
-  return maker == OpKind::expression
-             ? is_pool || kind == OpKind::matmul || kind == OpKind::attention
-             : maker == OpKind::conv2d && is_pool;
+  const bool folds = op_facts(kind).fusion == FusionClass::reduce;
+  switch (maker) {
+    case OpKind::expression:
+      return is_pool || folds || kind == OpKind::matmul || kind == OpKind::attention;
+    case OpKind::conv2d:
+      return is_pool;
+    case OpKind::cross_entropy:
+      return folds;
+    default:
+      return false;
+  }
 }
 
 Support supports(const KernelCall& call) {

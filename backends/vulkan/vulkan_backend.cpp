@@ -13,6 +13,7 @@
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/streams/op_table.hpp>
 
+#include "batch_length.hpp"
 #include "command_stream.hpp"
 #include "device_pages.hpp"
 #include "error_cells.hpp"
@@ -27,10 +28,6 @@
 namespace hearth::vulkan {
 namespace {
 
-/// Dispatches of a batch at which it begins to run without a flush.
-constexpr std::uint32_t kMostOpen = 64;
-/// And as soon as the device has nothing else to do: looked at when a batch has so many.
-constexpr std::uint32_t kFewOpen = 8;
 constexpr ErrorCell kMostCells = 16384;
 /// How long the end of a device waits for what was submitted.
 constexpr std::chrono::seconds kLongestRest{2};
@@ -44,6 +41,7 @@ struct VulkanBackend::Parts {
   std::unique_ptr<ShaderStore> shaders;
   std::unique_ptr<DevicePages> pages;
   std::unique_ptr<CommandStream> ops;
+  BatchLength length;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<LaunchEncoder> encoder;
   Guards guards;
@@ -443,11 +441,10 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     }
     issue.point = {.value = p.ops->open_value(), .stream = kOpStream};
     ++issue.issued;
-    const std::uint32_t open = p.ops->open_count();
-    const bool is_long = open >= kMostOpen;
-    const bool is_idle = !is_long && !p.ops->is_shuffled() && open >= kFewOpen &&
-                         open % kFewOpen == 0 && completed(kOpStream) == p.ops->submitted();
-    if (is_long || is_idle) {
+    const auto has_work = [&] {
+      return p.ops->is_shuffled() || completed(kOpStream) != p.ops->submitted();
+    };
+    if (p.length.is_enough(p.ops->open_count(), has_work)) {
       if (Status status = p.note(p.ops->flush()); !status.has_value()) {
         issue.status = std::move(status);
         issue.may_have_begun = true;
@@ -459,6 +456,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
 }
 
 Status VulkanBackend::flush() {
+  parts_->length.begin_anew();
   return parts_->has_lost() ? Status(parts_->lost()) : parts_->note(parts_->ops->flush());
 }
 

@@ -120,6 +120,10 @@ const Expression* Dispatch::expression_of(const OpView& op) const noexcept {
              : nullptr;
 }
 
+const ExpressionTable& Dispatch::expressions() const noexcept {
+  return endpoint_.tables().expressions;
+}
+
 const CustomCode* Dispatch::custom_of(const OpView& op) const noexcept {
   return op.kind() == OpKind::custom
              ? &endpoint_.tables().customs[CustomId{op.attributes<CustomAttributes>().custom}]->code

@@ -66,6 +66,9 @@ class Dispatch {
   /// Makes a view before its turn, where that changes nothing for anybody else: of a tensor that is
   /// there and stays. Costs neither memory nor a kernel.
   [[nodiscard]] bool show_ahead(const OpView& op, LaneState& lane);
+  /// What an op of kind `expression` computes; null for the other kinds.
+  [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
+  [[nodiscard]] const ExpressionTable& expressions() const noexcept;
   /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
   /// changing. 1: it runs alone. `input_to_come` counts as if it were there.
   [[nodiscard]] std::int64_t joinable_calls(const OpView& op, int input_to_come = -1);
@@ -346,8 +349,6 @@ class Dispatch {
   void consume_last(const FusedGroup& group) noexcept;
   /// `error`: null, or why the group's kernel has spoilt what it works on.
   void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
-  /// What an op of kind `expression` computes; null for the other kinds.
-  [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   /// The program's own code of an op of kind `custom`; null for the other kinds.
   [[nodiscard]] const CustomCode* custom_of(const OpView& op) const noexcept;
   /// The input whose bytes output `index` of an update replaces: parameter for 0, state after

@@ -118,9 +118,10 @@ void Dispatch::foresee_all(LaneState& lane) {
       kernels.emplace_back(record->sequence, op);
     }
   }
+  const auto may_join = [this](const OpView& op) { return may_be_fused(op, expressions()); };
   const auto joins = [&](std::size_t first) {
-    return first + 1 < kernels.size() && may_be_fused(kernels[first + 1].second) &&
-           (may_be_fused(kernels[first].second) ||
+    return first + 1 < kernels.size() && may_join(kernels[first + 1].second) &&
+           (may_join(kernels[first].second) ||
             (may_be_anchor(kernels[first].second) && may_anchor(kernels[first].second))) &&
            reads(kernels[first + 1].second, kernels[first].second);
   };

@@ -25,14 +25,24 @@ bool has_one_result(const OpRecord& record) noexcept {
          !record.has(RecordFlag::update);
 }
 
+/// For how many ops it counts: a captured expression for those that it is made of.
+std::size_t weight_of(const OpView& op) noexcept {
+  return op.kind() == OpKind::expression ? std::max(1U, op.attributes<ExpressionAttributes>().flops)
+                                         : 1U;
+}
+
 bool is_view(OpKind kind) noexcept {
   return kind == OpKind::reshape || kind == OpKind::expand;
 }
 
 }  // namespace
 
-bool may_be_fused(const OpView& op) noexcept {
+bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept {
   const OpRecord& record = op.record();
+  if (record.kind == OpKind::expression) {
+    const ExprId id{op.attributes<ExpressionAttributes>().expression};
+    return has_one_result(record) && may_stand_in_group(expressions[id]);
+  }
   return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
 }
 
@@ -112,6 +122,7 @@ void GroupGather::gather_records(const LaneState& lane) {
   group_.clear();
   ++gathering_;
   is_chain_closed_ = true;
+  is_ended_ = false;
   has_again_ = false;
   passed_ops_ = 0;
   ops_ = 0;
@@ -155,7 +166,7 @@ void GroupGather::gather_records(const LaneState& lane) {
 
 // Once no op joins any more, ends of results alone do: those that nobody needs stay out of memory.
 bool GroupGather::goes_on() const noexcept {
-  if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_) {
+  if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_ || is_ended_) {
     return ops_ > 1 && open_ > 0 && ahead_ < group_.records + kMostPassedRecords;
   }
   return ahead_ <= group_.records + kMostPassedRecords;
@@ -167,6 +178,9 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   }
   if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_) {
     return refuse(Obstacle::ops);
+  }
+  if (is_ended_) {
+    return refuse(Obstacle::ended);
   }
   if (passed_ops_ > 0 && op.record().has(RecordFlag::again)) [[unlikely]] {
     if (leaves_again_) {
@@ -180,7 +194,18 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   if (is_view(op.kind()) && has_one_result(op.record())) {
     return take_view(op);
   }
-  return may_be_fused(op) ? take_op(lane, op) : refuse(Obstacle::kind);
+  if (!may_be_fused(op, dispatch_.expressions())) {
+    return refuse(Obstacle::kind);
+  }
+  return take_op(lane, op) || take_last(lane, op);
+}
+
+// The obstacle to its place in the group is the one to tell.
+bool GroupGather::take_last(const LaneState& lane, const OpView& op) {
+  const Obstacle obstacle = obstacle_;
+  is_ended_ = !group_.made.empty() && has_one_result(op.record()) &&
+              may_end_chain(op.kind(), dtype_of_values(op)) && take_anchor_behind(lane, op);
+  return is_ended_ || refuse(obstacle);
 }
 
 bool GroupGather::take_drop(const OpView& op) {
@@ -205,7 +230,7 @@ void GroupGather::take_in(const Made& made) {
   group_.made.push_back(made);
   group_.made.back().slot = &slot;
   ++open_;
-  ops_ += made.role != FusedGroup::Role::shows ? 1U : 0U;
+  ops_ += made.role != FusedGroup::Role::shows ? weight_of(made.op) : 0U;
 }
 
 bool GroupGather::find_tensor(const Operand& operand, Slot& slot) {
@@ -246,6 +271,9 @@ bool GroupGather::is_connected() const noexcept {
 
 // What an op that is not taken has added is taken back.
 bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
+  if (!group_.made.empty() && ops_ + weight_of(op) > most_ops_) {
+    return refuse(Obstacle::ops);
+  }
   const std::size_t parameters = group_.parameters + group_parameter_count(op);
   if (parameters > kMostExpressionParameters) {
     return refuse(Obstacle::numbers);
@@ -278,7 +306,7 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
 }
 
 bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
-  if (!dispatch_.may_anchor(op)) {
+  if (group_.before == nullptr && !dispatch_.may_anchor(op)) {
     return refuse(Obstacle::kind);
   }
   if (group_.before == nullptr && dispatch_.joinable_calls(op) > 1) {
@@ -338,7 +366,8 @@ bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
       return false;
     }
   }
-  if (!dispatch_.may_anchor(op) || dispatch_.joinable_calls(op, input) > 1) {
+  const bool has_kernel = dispatch_.may_anchor(op) || may_end_chain(op.kind(), dtype_of_values(op));
+  if (!has_kernel || dispatch_.joinable_calls(op, input) > 1) {
     return refuse(Obstacle::kind);
   }
   for (Made& made : group_.made) {
@@ -371,11 +400,11 @@ bool GroupGather::closes_chain() noexcept {
 }
 
 bool GroupGather::fails_with_anchor() const noexcept {
-  if (!group_.has_anchor()) {
-    return false;
-  }
-  const OpView& anchor = group_.made.front().op;
-  return may_fail(anchor.kind(), dtype_of_values(anchor));
+  const auto fails = [](const FusedGroup& group) {
+    return group.has_anchor() &&
+           may_fail(group.made.front().op.kind(), dtype_of_values(group.made.front().op));
+  };
+  return fails(group_) || (group_.before != nullptr && fails(*group_.before));
 }
 
 // Of a value of the group: the same value, in another shape. Of a tensor: what it is expanded from.
@@ -509,6 +538,8 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
       return fmt::format("the next op, {}, shares nothing with it", name);
     case Obstacle::again:
       return fmt::format("the next op, {}, makes a value again that later ops use", name);
+    case Obstacle::ended:
+      return "nothing works on the result of its reduction before that is stored";
     case Obstacle::drop:
       break;
   }

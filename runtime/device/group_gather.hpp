@@ -19,7 +19,7 @@
 namespace hearth {
 
 /// Whether an op may stand in a group behind its anchor.
-[[nodiscard]] bool may_be_fused(const OpView& op) noexcept;
+[[nodiscard]] bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept;
 /// Whether the ops behind it may work on its result before that is stored.
 [[nodiscard]] bool may_be_anchor(const OpView& op) noexcept;
 
@@ -44,7 +44,7 @@ class GroupGather final {
   /// How many records it has looked at, and whether it would have gone on, had there been more.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
   [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
-  /// Whether the kernel may fail for what is in the anchor's operands.
+  /// Whether the kernel may fail for what is in an anchor's operands.
   [[nodiscard]] bool fails_with_anchor() const noexcept;
   /// Why the group has not taken the first op that it left alone.
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
@@ -65,7 +65,8 @@ class GroupGather final {
     unready_input,
     drop,
     stranger,
-    again
+    again,
+    ended
   };
   using Made = FusedGroup::Made;
   using Input = FusedGroup::Input;
@@ -92,6 +93,9 @@ class GroupGather final {
   [[nodiscard]] bool take_anchor(const LaneState& lane, const OpView& op);
   /// What was gathered becomes the group before this op's, if that can read its one result.
   [[nodiscard]] bool take_anchor_behind(const LaneState& lane, const OpView& op);
+  /// A reduction that is no part of the group reads its last value as that is made; with it the
+  /// group ends.
+  [[nodiscard]] bool take_last(const LaneState& lane, const OpView& op);
   /// Which input of the op is the group's last value, in full, and can be made as the op reads it;
   /// -1: none.
   [[nodiscard]] int chained_input(const OpView& op);
@@ -171,6 +175,7 @@ class GroupGather final {
   std::size_t most_ops_ = 0;
   GroupReach reach_ = GroupReach::chained;
   bool is_chain_closed_ = true;
+  bool is_ended_ = false;      // a reduction has read its last value
   bool has_again_ = false;     // an op that makes a value again was taken from behind others
   bool leaves_again_ = false;  // those are left alone
   std::uint64_t record_count_ = 0;

@@ -86,7 +86,7 @@ void GroupRecall::begin_look() noexcept {
   if (known.header != header_of(record) || known.blob_size_bytes != record.blob_size_bytes) {
     return false;
   }
-  if (known.runs_along_rows &&
+  if (known.is_formed_by_attributes &&
       std::memcmp(known.immediate.data(), record.immediate, sizeof record.immediate) != 0) {
     return false;
   }
@@ -228,7 +228,7 @@ bool GroupRecall::note(const LaneState& lane, std::uint64_t count, Known& known)
     each.is_done = is_done;
     each.header = header_of(record);
     each.blob_size_bytes = record.blob_size_bytes;
-    each.runs_along_rows = runs_along_rows(record.kind);
+    each.is_formed_by_attributes = is_formed_by_attributes(record.kind);
     std::memcpy(each.immediate.data(), record.immediate, sizeof record.immediate);
     for (int i = 0; i < record.operand_count(); ++i) {
       each.operands[static_cast<std::size_t>(i)] = look_at(record.operands[i]);

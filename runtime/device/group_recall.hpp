@@ -71,8 +71,8 @@ class GroupRecall final {
   struct Record {
     std::uint64_t header = 0;  ///< Kind, flags and counts.
     std::uint32_t blob_size_bytes = 0;
-    bool runs_along_rows = false;  ///< What it takes whole stands in its attributes.
-    bool is_done = false;          ///< A view that was made before its turn.
+    bool is_formed_by_attributes = false;
+    bool is_done = false;  ///< A view that was made before its turn.
     std::array<std::byte, sizeof(OpRecord::immediate)> immediate{};
     std::array<Seen, kInlineOperands> operands{};
   };

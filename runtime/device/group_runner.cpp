@@ -26,7 +26,8 @@ bool GroupRunner::can_begin(LaneState& lane, const OpRecord& first) const {
 }
 
 bool GroupRunner::may_stand_first(const OpView& op) const {
-  return may_be_fused(op) || (may_be_anchor(op) && dispatch_.may_anchor(op));
+  return may_be_fused(op, dispatch_.expressions()) ||
+         (may_be_anchor(op) && dispatch_.may_anchor(op));
 }
 
 // A window of one, the usual one of a program that reads each result, has nothing to gather.
@@ -349,9 +350,10 @@ void GroupRunner::note_alone(const OpView& first) const noexcept {
   const OpClass of = op_info(first.kind()).op_class;
   const bool makes_kernel =
       of != OpClass::lifetime && of != OpClass::view && !is_update(first.record());
-  journal->expect_end(!makes_kernel         ? ""
-                      : may_be_fused(first) ? "the device does not group its ops at this moment"
-                                            : "it is a kernel of its own");
+  journal->expect_end(!makes_kernel ? ""
+                      : may_be_fused(first, dispatch_.expressions())
+                          ? "the device does not group its ops at this moment"
+                          : "it is a kernel of its own");
 }
 
 void GroupRunner::note_refusal() const noexcept {
@@ -375,29 +377,47 @@ void GroupRunner::note_end(const LaneState& lane) const noexcept {
   }
 }
 
-// A word for each op: what it is, of which extent, and its sources; then which results are needed.
+std::uint64_t GroupRunner::code_of(const FusedGroup& group, GroupSource source) noexcept {
+  if (source.is_made) {
+    return 0x80U | source.number;
+  }
+  const FusedGroup::Input& input = group.inputs[source.number];
+  return 0x100U | source.number | static_cast<std::uint64_t>(input.operand.dtype) << 4U |
+         (input.extent == GroupExtent::row ? 0x200U : 0U);
+}
+
+// A word for each op: what it is, of which extent, and its sources, of which three have room; of an
+// expression then its number and further sources. At the end which results are needed.
 void GroupRunner::write_form(FusedGroup& group) {
+  constexpr std::size_t kSourceBits = 10;
+  constexpr std::size_t kFirstSources = 3;
+  constexpr std::size_t kMoreSources = 6;
   group.form.clear();
   std::uint64_t outputs = 0;
   for (std::size_t i = 0; i < group.made.size(); ++i) {
     const FusedGroup::Made& made = group.made[i];
     const OpRecord& record = made.op.record();
-    std::uint64_t word = static_cast<std::uint64_t>(record.kind) |
+    const auto sources = [&](std::size_t begin, std::size_t count, std::size_t place) {
+      std::uint64_t word = 0;
+      const std::size_t end = std::min<std::size_t>(made.source_count, begin + count);
+      for (std::size_t s = begin; s < end; ++s) {
+        word |= (code_of(group, group.sources[made.first_source + s]) + 1) << place;
+        place += kSourceBits;
+      }
+      return word;
+    };
+    group.form.push_back(static_cast<std::uint64_t>(record.kind) |
                          (std::uint64_t{record.flags} & kFormFlags) << 16U |
                          static_cast<std::uint64_t>(made.operand.dtype) << 24U |
                          static_cast<std::uint64_t>(made.extent) << 28U |
-                         static_cast<std::uint64_t>(made.role) << 30U;
-    for (std::size_t s = 0; s < made.source_count; ++s) {
-      const GroupSource source = group.sources[made.first_source + s];
-      std::uint64_t code = 0x80U | source.number;
-      if (!source.is_made) {
-        const FusedGroup::Input& input = group.inputs[source.number];
-        code = 0x100U | source.number | static_cast<std::uint64_t>(input.operand.dtype) << 4U |
-               (input.extent == GroupExtent::row ? 0x200U : 0U);
+                         static_cast<std::uint64_t>(made.role) << 30U |
+                         sources(0, kFirstSources, 32));
+    if (record.kind == OpKind::expression) [[unlikely]] {
+      group.form.push_back(made.op.attributes<ExpressionAttributes>().expression);
+      for (std::size_t s = kFirstSources; s < made.source_count; s += kMoreSources) {
+        group.form.push_back(sources(s, kMoreSources, 0));
       }
-      word |= (code + 1) << (32U + 10U * s);
     }
-    group.form.push_back(word);
     outputs |= std::uint64_t{made.is_output() ? 1U : 0U} << (i % 64);
   }
   group.form.push_back(outputs);
@@ -431,6 +451,7 @@ const PlanStore::Plan& GroupRunner::make_plan(const FusedGroup& group) {
   for (const FusedGroup::Made& made : group.made) {
     ops.push_back(
         {.op = made.op,
+         .expression = dispatch_.expression_of(made.op),
          .sources = std::span(group.sources).subspan(made.first_source, made.source_count),
          .dtype = made.operand.dtype,
          .extent = made.extent,

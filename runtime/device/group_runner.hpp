@@ -81,6 +81,8 @@ class GroupRunner final {
   /// Whether a group may begin with the op on this device.
   [[nodiscard]] bool may_stand_first(const OpView& op) const;
   static void write_form(FusedGroup& group);
+  /// A source in ten bits, never 0 with one added.
+  [[nodiscard]] static std::uint64_t code_of(const FusedGroup& group, GroupSource source) noexcept;
   /// Of the group and the one before it: what the backend will say of the two together.
   [[nodiscard]] std::uint64_t chain_key();
   [[nodiscard]] bool is_refused_chain();

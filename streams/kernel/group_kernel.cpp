@@ -27,7 +27,8 @@ std::string name_of(std::span<const GroupOp> ops) {
     const bool is_run = each.role == GroupRole::computes || each.role == GroupRole::anchor;
     if (is_run && ++count <= kMostNamed) {
       text += text.empty() ? "" : "+";
-      text += name(each.op.kind());
+      text += each.expression != nullptr ? std::string_view(each.expression->name)
+                                         : name(each.op.kind());
     }
   }
   return count > kMostNamed ? text + "+" + std::to_string(count - kMostNamed) + " more" : text;
@@ -113,6 +114,10 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
          is_row_kind(kind, dtype);
 }
 
+bool may_stand_in_group(const Expression& expression) noexcept {
+  return !expression.may_fail && expression.kernel.outputs.size() == 1;
+}
+
 bool may_anchor_group(OpKind kind, DType dtype) noexcept {
   switch (kind) {
     case OpKind::gather:
@@ -123,11 +128,16 @@ bool may_anchor_group(OpKind kind, DType dtype) noexcept {
     case OpKind::max_pool2d:
     case OpKind::avg_pool2d:
     case OpKind::attention:
+    case OpKind::cross_entropy:
       return is_float(dtype);
     default:  // of i8 the result is i32
       return op_facts(kind).fusion == FusionClass::contraction &&
              (is_float(dtype) || dtype == DType::i8);
   }
+}
+
+bool may_end_chain(OpKind kind, DType dtype) noexcept {
+  return op_facts(kind).fusion == FusionClass::reduce && is_row_kind(kind, dtype);
 }
 
 bool may_show_anchor(OpKind kind) noexcept {
@@ -147,6 +157,10 @@ std::uint32_t row_axes_of(const OpView& op, int rank) noexcept {
   return axis >= 0 && axis < rank ? 1U << static_cast<unsigned>(axis) : 0U;
 }
 
+bool is_formed_by_attributes(OpKind kind) noexcept {
+  return kind == OpKind::expression || runs_along_rows(kind);
+}
+
 bool depends_on_place(OpKind kind) noexcept {
   return kind == OpKind::dropout;
 }
@@ -160,12 +174,15 @@ std::int64_t row_length(const Shape& shape, int axes) noexcept {
 }
 
 // What op_parameters() gives for kinds that stand in groups: an immediate, what a fill has, or the
-// numbers of a dropout.
+// numbers of a dropout; and those of an expression.
 std::size_t group_parameter_count(const OpView& op) noexcept {
   constexpr std::size_t kOfDropout = 4;
   const OpRecord& record = op.record();
   if (record.kind == OpKind::dropout) {
     return kOfDropout;
+  }
+  if (record.kind == OpKind::expression) {
+    return op.attributes<ExpressionAttributes>().parameter_count;
   }
   return record.kind == OpKind::fill || record.has(RecordFlag::scalar_lhs) ||
                  record.has(RecordFlag::scalar_rhs)
@@ -184,7 +201,11 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
       std::memcpy(to.data() + place, &value.integer, sizeof value.integer);
     }
   };
-  if (op.kind() == OpKind::dropout || (op.kind() == OpKind::fill && size_bytes(dtype) == 2)) {
+  if (op.kind() == OpKind::expression) {
+    const auto bytes = op.last_blob_bytes(group_parameter_count(op) * sizeof(std::uint64_t));
+    to.insert(to.end(), bytes.begin(), bytes.end());
+  } else if (op.kind() == OpKind::dropout ||
+             (op.kind() == OpKind::fill && size_bytes(dtype) == 2)) {
     for (const KernelParameter& parameter : op_parameters(op, dtype)) {
       write(parameter.value, parameter.type);
     }
@@ -247,6 +268,9 @@ class GroupBody {
       }
       return builder_.convert(row_value(builder_, op.op.kind(), operands), type_between(op));
     }
+    if (op.expression != nullptr) {
+      return builder_.convert(captured_value(*op.expression, operands), type_between(op));
+    }
     std::vector<KernelValue> parameters;
     for (const KernelParameter& parameter :
          op_parameters(op.op, operands.empty() ? op.dtype : operands[0].type)) {
@@ -254,6 +278,19 @@ class GroupBody {
     }
     const DType type = type_between(op);
     return op_expression(builder_, op.op, operands, parameters, {&type, 1})[0];
+  }
+
+  /// What a captured expression makes of operands, which it gets in its own types.
+  [[nodiscard]] KernelValue captured_value(const Expression& expression,
+                                           std::vector<KernelValue>& operands) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      operands[i] = builder_.convert(operands[i], expression.kernel.inputs[i].dtype);
+    }
+    std::vector<KernelValue> parameters;
+    for (const DType type : expression.kernel.parameters) {
+      parameters.push_back(builder_.parameter(type));
+    }
+    return builder_.splice(expression.kernel, operands, parameters)[0];
   }
 
   /// The type of an op's value as others of the group see it. A program that casts, or names a

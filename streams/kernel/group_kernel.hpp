@@ -50,6 +50,7 @@ struct GroupInput {
 
 struct GroupOp {
   OpView op;
+  const Expression* expression = nullptr;  ///< Of an op of this kind.
   std::span<const GroupSource> sources;
   DType dtype = DType::f32;  ///< Of its result.
   GroupExtent extent = GroupExtent::full;
@@ -64,9 +65,15 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 /// at its place, from scalars and from its place in row-major order; and it cannot fail for what is
 /// in them.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
+/// The same of an op of kind `expression`, which a program captured.
+[[nodiscard]] bool may_stand_in_group(const Expression& expression) noexcept;
 /// Whether ops may work on this kind's result before it is stored: that of a product, of a
-/// convolution and of its gradient for the input, of a pool, of attention, of a gather.
+/// convolution and of its gradient for the input, of a pool, of attention, of a gather, the losses
+/// of a cross entropy.
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
+/// Whether a group before it may make what it reads, with nothing behind it: a reduction that is no
+/// part of a group, because its rows are too long or lie elsewhere.
+[[nodiscard]] bool may_end_chain(OpKind kind, DType dtype) noexcept;
 /// Whether they may see that result in another shape: what an embedding looks up is a list of rows
 /// to its gather.
 [[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;
@@ -74,6 +81,8 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 [[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;
 /// The axes of the first input that such an op takes whole: a bit each.
 [[nodiscard]] std::uint32_t row_axes_of(const OpView& op, int rank) noexcept;
+/// Whether what it makes of its inputs stands in its attributes: the axes of a row, an expression.
+[[nodiscard]] bool is_formed_by_attributes(OpKind kind) noexcept;
 /// Whether an element of the result follows from its place: dropout.
 [[nodiscard]] bool depends_on_place(OpKind kind) noexcept;
 /// The elements of its last axes.

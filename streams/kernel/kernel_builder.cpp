@@ -67,6 +67,34 @@ KernelValue KernelBuilder::convert(KernelValue value, DType type) {
   return value.type == type ? value : apply(Primitive::convert, type, std::array{value});
 }
 
+std::vector<KernelValue> KernelBuilder::splice(const KernelIR& kernel,
+                                               std::span<const KernelValue> inputs,
+                                               std::span<const KernelValue> parameters) {
+  std::vector<KernelValue> values;
+  values.reserve(kernel.body.size());
+  for (const KernelNode& node : kernel.body) {
+    if (node.primitive == Primitive::input) {
+      values.push_back(inputs[static_cast<std::size_t>(node.number)]);
+      continue;
+    }
+    if (node.primitive == Primitive::parameter) {
+      values.push_back(parameters[static_cast<std::size_t>(node.number)]);
+      continue;
+    }
+    KernelNode spliced = node;
+    for (std::int32_t& operand : spliced.operands) {
+      operand = operand == kNoNode ? kNoNode : values[static_cast<std::size_t>(operand)].node;
+    }
+    values.push_back(add(spliced));
+  }
+  std::vector<KernelValue> results;
+  results.reserve(kernel.outputs.size());
+  for (const KernelOutput& output : kernel.outputs) {
+    results.push_back(values[static_cast<std::size_t>(output.value)]);
+  }
+  return results;
+}
+
 KernelValue KernelBuilder::fold(FoldOp op, KernelValue value) {
   HEARTH_ASSERT(value.builder == this, "a value of another kernel");
   return add({.primitive = Primitive::fold,

@@ -41,6 +41,11 @@ class KernelBuilder {
   /// The value as it is when it has the type.
   [[nodiscard]] KernelValue convert(KernelValue value, DType type);
 
+  /// The results of a pointwise kernel of these inputs and parameters, which are of its types.
+  [[nodiscard]] std::vector<KernelValue> splice(const KernelIR& kernel,
+                                                std::span<const KernelValue> inputs,
+                                                std::span<const KernelValue> parameters);
+
   /// One value for each row. Row functions are apply()'s.
   [[nodiscard]] KernelValue fold(FoldOp op, KernelValue value);
 

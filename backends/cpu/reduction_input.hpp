@@ -1,0 +1,49 @@
+// The input of a reduction that another call makes: elements of a pointwise expression, or losses
+// of rows of logits, piece by piece. Private to backends/cpu. On the stack of the kernel; each
+// thread has a Part. Invariant: elements have the bits that they have when they are made singly.
+#pragma once
+
+#include "class_losses.hpp"
+#include "kernel_table.hpp"
+#include "prologue_rows.hpp"
+
+#include <hearth/backends/kernel.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace hearth::cpu {
+
+class ReductionInput {
+ public:
+  /// Whether a reduction takes what makes its input.
+  [[nodiscard]] static Support supports(const KernelCall& call, const KernelContext& context);
+
+  /// Lifetime: the prologue, null where the input lies in memory, outlives this. Errors: those of
+  /// what makes the input.
+  [[nodiscard]] Status start(const Prologue* prologue, KernelContext& context);
+  [[nodiscard]] bool is_there() const noexcept { return losses_.has_value() || rows_.is_there(); }
+  /// Elements worth a fork. Requires is_there().
+  [[nodiscard]] std::int64_t grain() const noexcept {
+    return losses_.has_value() ? losses_->grain() : rows_.grain();
+  }
+
+  /// What one thread runs. Requires is_there().
+  class Part {
+   public:
+    explicit Part(const ReductionInput& of);
+    /// Makes elements [begin, end), in row-major order, from `to` on.
+    void make(std::byte* to, std::int64_t begin, std::int64_t end);
+
+   private:
+    std::optional<ClassLosses::Part> losses_ = {};
+    std::optional<PrologueRows::Part> rows_ = {};
+  };
+
+ private:
+  std::optional<ClassLosses> losses_ = {};
+  PrologueRows rows_;
+};
+
+}  // namespace hearth::cpu
