@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <hearth/hearth.hpp>
+#include <hearth/memory/memory_strategy.hpp>
+#include <hearth/memory/page_provider.hpp>
 
 // A device drives its strategy from one thread at a time, so there are no locks.
 class SizeCache final : public hearth::MemoryStrategy {

@@ -4,8 +4,6 @@
 
 #include <hearth/memory/memory_pooling.hpp>
 #include <hearth/memory/memory_report.hpp>
-#include <hearth/memory/memory_strategy.hpp>
-#include <hearth/memory/page_provider.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/axes.hpp>
 #include <hearth/runtime/base/custom_code.hpp>

@@ -13,6 +13,38 @@ void add_all(std::vector<ByteSpan>& to, std::span<const ByteSpan> spans) {
   }
 }
 
+/// Whether the span is in the known one, or beside it: then that is both.
+bool joins(ByteSpan& known, const ByteSpan& span) noexcept {
+  if (known.begin <= span.begin && span.end <= known.end) {
+    return true;
+  }
+  if (known.end == span.begin) {
+    known.end = span.end;
+    return true;
+  }
+  if (known.begin == span.end) {
+    known.begin = span.begin;
+    return true;
+  }
+  return false;
+}
+
+/// Joins the spans from `first` on to some of those before them, where they are the same bytes.
+void join_behind(std::vector<ByteSpan>& spans, std::size_t first) {
+  constexpr std::size_t kLooked = 4;  // the latest: with more the look costs what it saves
+  std::size_t kept = first;
+  for (std::size_t i = first; i < spans.size(); ++i) {
+    bool is_joined = false;
+    for (std::size_t k = kept; k > 0 && kept - k < kLooked && !is_joined; --k) {
+      is_joined = joins(spans[k - 1], spans[i]);
+    }
+    if (!is_joined) {
+      spans[kept++] = spans[i];
+    }
+  }
+  spans.resize(kept);
+}
+
 bool any_overlaps(const std::vector<ByteSpan>& known, std::span<const ByteSpan> spans) noexcept {
   return std::ranges::any_of(known, [spans](const ByteSpan& each) {
     return std::ranges::any_of(spans, [&](const ByteSpan& span) { return each.overlaps(span); });
@@ -45,12 +77,20 @@ bool HazardTracker::conflicts(std::span<const ByteSpan> reads,
          any_overlaps(writes_, writes) || any_overlaps(reads_, writes);
 }
 
+void HazardTracker::join_last() {
+  join_behind(reads_, first_read_);
+  join_behind(writes_, first_write_);
+  first_read_ = reads_.size();
+  first_write_ = writes_.size();
+}
+
 void HazardTracker::add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
   add_all(reads_, reads);
   add_all(writes_, writes);
 }
 
 bool HazardTracker::begin(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
+  join_last();
   const bool needs = conflicts(reads, writes);
   if (needs) {
     clear();

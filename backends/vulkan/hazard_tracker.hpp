@@ -47,6 +47,9 @@ class HazardTracker final {
   [[nodiscard]] bool conflicts(std::span<const ByteSpan> reads,
                                std::span<const ByteSpan> writes) const noexcept;
   void add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
+  /// What the last launch touches becomes part of what is known: ops of a stream read the same
+  /// tensors, and write one behind the other. Then no launch is at hand.
+  void join_last();
 
   // Since the last barrier; those of the launch at hand are the last ones.
   std::vector<ByteSpan> reads_;

@@ -50,6 +50,26 @@ TEST(HazardTracker, ABarrierForScratchForgetsNothingOfTheLaunch) {
   EXPECT_TRUE(tracker.begin(one(kB), {}));
 }
 
+// Known bytes that lie side by side are one span, so that there is no end of launches without a
+// barrier that read the same and write one behind the other.
+TEST(HazardTracker, BytesSideBySideCountAsOneSpan) {
+  constexpr std::uint64_t kLaunches = 1000;
+  const std::array<ByteSpan, 2> reads{kA, kC};
+  for (const bool goes_up : {true, false}) {
+    HazardTracker tracker;
+    const auto written = [&](std::uint64_t i) {
+      const std::uint64_t place = 1024 + 64 * (goes_up ? i : kLaunches - i);
+      return ByteSpan{place, place + 64};
+    };
+    for (std::uint64_t i = 0; i < kLaunches; ++i) {
+      ASSERT_FALSE(tracker.begin(reads, one(written(i)))) << i;
+    }
+    EXPECT_FALSE(tracker.begin(one(kB), {})) << "between two that are read";
+    EXPECT_TRUE(tracker.begin(one(written(17)), {}));
+    EXPECT_FALSE(tracker.begin(one(written(18)), {})) << "behind the barrier";
+  }
+}
+
 /// All dispatches, with the barrier that they stand behind.
 class Course {
  public:
