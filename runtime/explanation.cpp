@@ -1,5 +1,6 @@
 #include <hearth/runtime/explanation.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <string_view>
@@ -34,6 +35,26 @@ std::string place_of(const ExplainedKernel& kernel) {
   return text;
 }
 
+/// Where all kernels end for one reason.
+bool have_one_end(const std::vector<ExplainedKernel>& kernels) {
+  return kernels.size() > 1 &&
+         std::ranges::all_of(kernels, [&kernels](const ExplainedKernel& each) {
+           return each.boundary == kernels.front().boundary;
+         });
+}
+
+std::string line_of(const ExplainedKernel& kernel, std::size_t first, std::size_t count) {
+  return fmt::format("{:>4}  {}{}{}, {}reads {}, writes {}  {}",
+                     first,
+                     count > 1 ? fmt::format("to {}: ", first + count - 1) : "",
+                     kernel.name,
+                     kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
+                     count > 1 ? "each " : "",
+                     readable(kernel.bytes_read),
+                     readable(kernel.bytes_written),
+                     place_of(kernel));
+}
+
 std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
                     std::int64_t ExplainedKernel::*field) noexcept {
   std::int64_t sum = 0;
@@ -55,24 +76,37 @@ std::int64_t Explanation::bytes_written() const noexcept {
   return sum_of(kernels, &ExplainedKernel::bytes_written);
 }
 
+std::int64_t Explanation::launches_saved() const noexcept {
+  return op_count() + unneeded_ops - launches;
+}
+
 std::string Explanation::to_text() const {
-  std::string text = fmt::format("{}: {} in {}, {}\n",
+  std::string text = fmt::format("{}: {} in {}, {}, {} saved\n",
                                  device,
                                  counted(op_count(), "op"),
                                  counted(std::ssize(kernels), "kernel"),
-                                 counted(launches, "launch"));
-  std::size_t number = 0;
-  for (const ExplainedKernel& kernel : kernels) {
-    text += fmt::format("{:>4}  {}{}, reads {}, writes {}  {}\n",
-                        ++number,
-                        kernel.name,
-                        kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
-                        readable(kernel.bytes_read),
-                        readable(kernel.bytes_written),
-                        place_of(kernel));
-    if (!kernel.boundary.empty()) {
+                                 counted(launches, "launch"),
+                                 counted(launches_saved(), "launch"));
+  if (unneeded_ops > 0) {
+    text += fmt::format("      {} more never ran, as nobody needs {}\n",
+                        counted(unneeded_ops, "op"),
+                        unneeded_ops == 1 ? "the result" : "their results");
+  }
+  const bool has_one_end = have_one_end(kernels);
+  if (has_one_end && !kernels.front().boundary.empty()) {
+    text += fmt::format("      each ends: {}\n", kernels.front().boundary);
+  }
+  for (std::size_t first = 0; first < kernels.size();) {
+    const ExplainedKernel& kernel = kernels[first];
+    std::size_t end = first + 1;
+    while (end < kernels.size() && kernels[end] == kernel) {
+      ++end;
+    }
+    text += line_of(kernel, first + 1, end - first) + "\n";
+    if (!has_one_end && !kernel.boundary.empty()) {
       text += fmt::format("      ends: {}\n", kernel.boundary);
     }
+    first = end;
   }
   const std::int64_t moved = bytes_read() + bytes_written();
   text +=
@@ -99,8 +133,10 @@ std::string Explanation::to_json() const {
   }
   const nlohmann::ordered_json all = {{"device", device},
                                       {"ops", op_count()},
+                                      {"unneeded_ops", unneeded_ops},
                                       {"kernels", kernels.size()},
                                       {"launches", launches},
+                                      {"launches_saved", launches_saved()},
                                       {"bytes_read", bytes_read()},
                                       {"bytes_written", bytes_written()},
                                       {"ideal_bytes", ideal_bytes},
