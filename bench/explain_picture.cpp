@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,7 +20,7 @@ constexpr double kTextLeft = kLeft + kBarWidth + 16;
 constexpr double kWidth = 1240;
 constexpr double kTextWidth = kWidth - kLeft - kTextLeft;
 constexpr double kBarHeight = 20;
-constexpr double kGap = 12;  // between rows
+constexpr double kRowGap = 12;  // between rows
 constexpr const char* kReadColor = "#4e79a7";
 constexpr const char* kWriteColor = "#d9741a";
 
@@ -73,9 +75,9 @@ std::string place_of(const ExplainedKernel& kernel) {
   return words;
 }
 
-/// `count`: of kernels in a row that are like this one.
+/// `times`: how often it comes.
 std::string row(const ExplainedKernel& kernel,
-                std::size_t count,
+                std::size_t times,
                 double& y,
                 double bytes_to_width) {
   const double top = y;
@@ -87,35 +89,41 @@ std::string row(const ExplainedKernel& kernel,
               kTextWidth,
               kName,
               fmt::format("{}{}{}, {}reads {}, writes {}",
-                          count > 1 ? fmt::format("{} times ", count) : "",
+                          times > 1 ? fmt::format("{} times ", times) : "",
                           kernel.name,
                           kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
-                          count > 1 ? "each " : "",
+                          times > 1 ? "each " : "",
                           bytes(kernel.bytes_read),
                           bytes(kernel.bytes_written)));
   svg += text(kTextLeft, y, kTextWidth, kPlace, place_of(kernel));
   if (!kernel.boundary.empty()) {
     svg += text(kTextLeft, y, kTextWidth, kEnd, "ends: " + kernel.boundary);
   }
-  y = std::max(y, top + kBarHeight) + kGap;
+  y = std::max(y, top + kBarHeight) + kRowGap;
   return svg;
+}
+
+std::string counted(std::int64_t count, std::string_view what) {
+  const std::string_view ending = count == 1 ? "" : what.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, what, ending);
 }
 
 std::string words_of_sums(const Explanation& explanation) {
   std::string words = fmt::format(
-      "{} ops in {} kernels on {}: {} launches, {} launches saved; {} read, {} written; one kernel "
-      "for all would move {}",
-      explanation.op_count(),
-      explanation.kernels.size(),
+      "{} in {} on {}: {}, {} saved; {} read, {} written; one kernel for all would "
+      "move {}",
+      counted(explanation.op_count(), "op"),
+      counted(std::ssize(explanation.kernels), "kernel"),
       explanation.device,
-      explanation.launches,
-      explanation.launches_saved(),
+      counted(explanation.launches, "launch"),
+      counted(explanation.launches_saved(), "launch"),
       bytes(explanation.bytes_read()),
       bytes(explanation.bytes_written()),
       bytes(explanation.ideal_bytes));
   if (explanation.unneeded_ops > 0) {
-    words += fmt::format("; {} more ops never ran, as nobody needs their results",
-                         explanation.unneeded_ops);
+    words += fmt::format("; {} more never ran, as nobody needs what {}",
+                         counted(explanation.unneeded_ops, "op"),
+                         explanation.unneeded_ops == 1 ? "it makes" : "they make");
   }
   return words;
 }
@@ -140,14 +148,11 @@ std::string draw_explanation(const Explanation& explanation, const std::string& 
   double y = 12;
   std::string body = text(kLeft, y, kAllWidth, kTitle, title);
   body += text(kLeft, y, kAllWidth, kSums, words_of_sums(explanation));
-  y += kGap;
-  for (std::size_t first = 0; first < kernels.size();) {
-    std::size_t end = first + 1;
-    while (end < kernels.size() && kernels[end] == kernels[first]) {
-      ++end;
+  y += kRowGap;
+  for (const RepeatedKernels& some : repeated(kernels)) {
+    for (std::size_t i = some.first; i < some.first + some.length; ++i) {
+      body += row(kernels[i], some.times, y, kBarWidth / static_cast<double>(most));
     }
-    body += row(kernels[first], end - first, y, kBarWidth / static_cast<double>(most));
-    first = end;
   }
   body += legend(y);
   return fmt::format(

@@ -82,6 +82,9 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
   if (next == nullptr || !lane.window.may_be_grouped(*next)) {
     return ended(lane.window_end);
   }
+  if (!group_.made.empty() && group_.made.front().is_left) {
+    return "it makes the same number at each place, which a kernel of several ops does not write";
+  }
   const OpView op(*next, lane.lane->peek_blob(first_passed_));
   if (first_obstacle_ == Obstacle::none) {
     return ops_ >= most_ops_ ? words_of(Obstacle::ops, op) : "nothing behind it belongs to it";
@@ -195,11 +198,11 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
     case Obstacle::part_result:
       return "reads a result of it that is one value for a row, or one for all";
     case Obstacle::prologue:
-      return dispatch_.runs_inline() ? "reads its input from memory, as each op of its kind"
-                                     : "reads its input from memory, as each op on this device";
+      return words_of_prologue(op);
     case Obstacle::needed:
-      return "could take its result as that is made, but others need that, or another value of it, "
-             "too";
+      return "could take its result while that is made, but it, or another value of this kernel, "
+             "is "
+             "needed elsewhere too";
     case Obstacle::repeated:
       return "would take a result that repeats along its rows";
     case Obstacle::unplanned:
@@ -208,9 +211,24 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
     default:
       break;
   }
-  const std::string_view words = refusal_.empty() ? "the device has no such kernel" : refusal_;
+  const std::string_view words =
+      refusal_.empty() ? std::string_view("the device has no such kernel") : refusal_;
   return is_first ? fmt::format("is a kernel of its own here: {}", words)
                   : fmt::format("is not in one kernel with it: {}", words);
+}
+
+std::string GroupGather::words_of_prologue(const OpView& op) const {
+  int input = 0;
+  while (mark_of(handles_.slot(op.input(input).slot)).made < 0) {
+    ++input;  // there is one: it reads a result
+  }
+  return fmt::format(
+      "reads its input {} from memory, and cannot take it while {} it{}",
+      input + 1,
+      group_.has_anchor()
+          ? fmt::format("{} makes", dispatch_.name_of(group_.made.front().op.record()))
+          : "other ops make",
+      dispatch_.runs_inline() ? "" : ", as on all devices of this kind");
 }
 
 std::string GroupGather::words_of_joined(const OpView& op) const {

@@ -189,6 +189,7 @@ class GroupGather final {
   [[nodiscard]] std::string words_of(Obstacle why, const OpView& op) const;
   [[nodiscard]] std::string words_of_place(Obstacle why, const OpView& op) const;
   [[nodiscard]] std::string words_of_chain(Obstacle why, const OpView& op) const;
+  [[nodiscard]] std::string words_of_prologue(const OpView& op) const;
   [[nodiscard]] std::string words_of_joined(const OpView& op) const;
   [[nodiscard]] static bool is_of_place(Obstacle why) noexcept {
     return why >= Obstacle::shape && why <= Obstacle::behind_anchor;

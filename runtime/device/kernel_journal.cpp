@@ -13,6 +13,8 @@ namespace hearth {
 namespace {
 
 constexpr std::uint64_t kUnnamed = 0;
+constexpr std::string_view kUpdate =
+    "it updates a parameter: an update group runs whole or not at all, each update by itself";
 constexpr std::string_view kEachAlone = "the device groups no ops: fusion is off, or single";
 
 std::uint64_t name_of(const Operand& operand) noexcept {
@@ -133,8 +135,8 @@ void KernelJournal::note(const KernelCall& call,
                          .module_path = tables.paths.path(record.path),
                          .location = tables.sources.location(record.source),
                          .boundary = std::exchange(boundary_, {})};
-  if (kernel.boundary.empty() && !tables.fuses && !is_update(record)) {
-    kernel.boundary = kEachAlone;
+  if (kernel.boundary.empty()) {
+    kernel.boundary = is_update(record) ? kUpdate : tables.fuses ? "" : kEachAlone;
   }
   std::vector<Read> seen;
   note_reads(call, seen, kernel);

@@ -64,8 +64,8 @@ TEST(ExplainPicture, HasTheSumsAndWhereEachKernelComesFrom) {
                           .boundary = "the next op, sum, is a stranger"});
   const std::string svg = draw_explanation(said, "a program");
   EXPECT_THAT(svg,
-              AllOf(HasSubstr("1 launches, 3 launches saved"),
-                    HasSubstr("2 more ops never ran"),
+              AllOf(HasSubstr("1 launch, 3 launches saved"),
+                    HasSubstr("2 ops more never ran"),
                     HasSubstr("mul+add (2 ops), reads 48 B"),
                     HasSubstr("in model.inner at net.cpp:7"),
                     HasSubstr("ends: the next op, sum, is a stranger")));
@@ -100,6 +100,24 @@ TEST(ExplainPicture, DrawsKernelsThatAreAlikeOnce) {
   const std::string svg = draw_explanation(said, "steps");
   EXPECT_THAT(svg, HasSubstr("200 times adam_step, each reads 1.0 KiB"));
   EXPECT_LT(size_of(svg, "height"), 200);
+}
+
+TEST(RepeatedKernels, AreTheShortestRowThatComesAgain) {
+  const ExplainedKernel a{.name = "a"};
+  const ExplainedKernel b{.name = "b"};
+  const auto said = [](const std::vector<ExplainedKernel>& kernels) {
+    std::string text;
+    for (const RepeatedKernels& some : repeated(kernels)) {
+      text += std::to_string(some.first) + "+" + std::to_string(some.length) + "x" +
+              std::to_string(some.times) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(said({}), "");
+  EXPECT_EQ(said({a, b}), "0+1x1 1+1x1 ");
+  EXPECT_EQ(said({a, a, a, b}), "0+1x3 3+1x1 ");
+  EXPECT_EQ(said({a, b, a, b, a, b, b}), "0+2x3 6+1x1 ");
+  EXPECT_EQ(said({b, a, a, b, a}), "0+1x1 1+1x2 3+1x1 4+1x1 ");
 }
 
 TEST(WrappedText, BreaksAtBlanksThenBehindSignsThenAnywhere) {
