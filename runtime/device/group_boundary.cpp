@@ -82,7 +82,7 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
   if (next == nullptr || !lane.window.may_be_grouped(*next)) {
     return ended(lane.window_end);
   }
-  if (!group_.made.empty() && group_.made.front().is_left) {
+  if (!group_.made.empty() && group_.op_count() == 0) {
     return "it makes the same number at each place, which a kernel of several ops does not write";
   }
   const OpView op(*next, lane.lane->peek_blob(first_passed_));

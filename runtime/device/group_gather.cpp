@@ -136,14 +136,14 @@ void GroupGather::gather_records(const LaneState& lane) {
       is_cut_ = is_cut_ || goes_on();
       return;
     }
-    if (first_obstacle_ == Obstacle::none && op.kind() != OpKind::drop) {
+    const bool is_view = op_info(op.kind()).op_class == OpClass::view;
+    const bool makes_kernel = !is_view && op.kind() != OpKind::drop;
+    if (first_obstacle_ == Obstacle::none && (makes_kernel || (is_view && reads_result(op)))) {
       first_obstacle_ = obstacle_;
       first_passed_ = ahead_;
     }
     pass(op, ahead_);
-    if (op.kind() != OpKind::drop && op_info(op.kind()).op_class != OpClass::view) {
-      ++passed_ops_;
-    }
+    passed_ops_ += makes_kernel ? 1 : 0;
   }
   if (first_obstacle_ == Obstacle::none) {
     first_passed_ = ahead_;

@@ -95,8 +95,8 @@ std::string kernel_name(const FusedGroup& group, const RuntimeTables& tables) {
   std::string text = group.before != nullptr ? kernel_name(*group.before, tables) + " > " : "";
   std::size_t count = 0;
   for (const FusedGroup::Made& made : group.made) {
-    const bool runs =
-        made.role == FusedGroup::Role::computes || made.role == FusedGroup::Role::anchor;
+    const bool runs = !made.is_left && (made.role == FusedGroup::Role::computes ||
+                                        made.role == FusedGroup::Role::anchor);
     if (runs && ++count <= kMostNamed) {
       text += count > 1 ? "+" : "";
       text += tables.op_name(made.op.record());
