@@ -1,5 +1,6 @@
 #include <hearth/runtime/explanation.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <string_view>
@@ -34,6 +35,25 @@ std::string place_of(const ExplainedKernel& kernel) {
   return text;
 }
 
+/// Where all kernels end for one reason.
+bool have_one_end(const std::vector<ExplainedKernel>& kernels) {
+  return kernels.size() > 1 &&
+         std::ranges::all_of(kernels, [&kernels](const ExplainedKernel& each) {
+           return each.boundary == kernels.front().boundary;
+         });
+}
+
+std::string line_of(const ExplainedKernel& kernel, std::size_t number, std::size_t times) {
+  return fmt::format("{:>4}  {}{}, reads {}, writes {}  {}{}",
+                     number,
+                     kernel.name,
+                     kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
+                     readable(kernel.bytes_read),
+                     readable(kernel.bytes_written),
+                     place_of(kernel),
+                     times > 1 ? fmt::format("  {} times", times) : "");
+}
+
 std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
                     std::int64_t ExplainedKernel::*field) noexcept {
   std::int64_t sum = 0;
@@ -45,6 +65,28 @@ std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
 
 }  // namespace
 
+// A single kernel that comes twice is one that does; a longer row has to come three times.
+std::vector<RepeatedKernels> repeated(const std::vector<ExplainedKernel>& kernels) {
+  constexpr std::size_t kLongest = 8;
+  std::vector<RepeatedKernels> all;
+  for (std::size_t first = 0; first < kernels.size();) {
+    RepeatedKernels best{.first = first};
+    for (std::size_t length = 1; length <= kLongest; ++length) {
+      std::size_t end = first + length;
+      while (end < kernels.size() && kernels[end] == kernels[end - length]) {
+        ++end;
+      }
+      const std::size_t times = end <= kernels.size() ? (end - first) / length : 1;
+      if (times > (length > 1 ? 2U : 1U) && times * length > best.times * best.length) {
+        best = {.first = first, .length = length, .times = times};
+      }
+    }
+    all.push_back(best);
+    first += best.length * best.times;
+  }
+  return all;
+}
+
 std::int64_t Explanation::op_count() const noexcept {
   return sum_of(kernels, &ExplainedKernel::op_count);
 }
@@ -55,32 +97,41 @@ std::int64_t Explanation::bytes_written() const noexcept {
   return sum_of(kernels, &ExplainedKernel::bytes_written);
 }
 
+std::int64_t Explanation::launches_saved() const noexcept {
+  return op_count() + unneeded_ops - launches;
+}
+
 std::string Explanation::to_text() const {
-  std::string text = fmt::format("{}: {} in {}, {}\n",
+  std::string text = fmt::format("{}: {} in {}, {}, {} saved\n",
                                  device,
                                  counted(op_count(), "op"),
                                  counted(std::ssize(kernels), "kernel"),
-                                 counted(launches, "launch"));
-  std::size_t number = 0;
-  for (const ExplainedKernel& kernel : kernels) {
-    text += fmt::format("{:>4}  {}{}, reads {}, writes {}  {}\n",
-                        ++number,
-                        kernel.name,
-                        kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
-                        readable(kernel.bytes_read),
-                        readable(kernel.bytes_written),
-                        place_of(kernel));
-    if (!kernel.boundary.empty()) {
-      text += fmt::format("      ends: {}\n", kernel.boundary);
+                                 counted(launches, "launch"),
+                                 counted(launches_saved(), "launch"));
+  if (unneeded_ops > 0) {
+    text += fmt::format("      {} more never ran, as nobody needs what {}\n",
+                        counted(unneeded_ops, "op"),
+                        unneeded_ops == 1 ? "it makes" : "they make");
+  }
+  const bool has_one_end = have_one_end(kernels);
+  if (has_one_end && !kernels.front().boundary.empty()) {
+    text += fmt::format("      each ends: {}\n", kernels.front().boundary);
+  }
+  for (const RepeatedKernels& some : repeated(kernels)) {
+    for (std::size_t i = some.first; i < some.first + some.length; ++i) {
+      text += line_of(kernels[i], i + 1, some.times) + "\n";
+      if (!has_one_end && !kernels[i].boundary.empty()) {
+        text += fmt::format("      ends: {}\n", kernels[i].boundary);
+      }
     }
   }
   const std::int64_t moved = bytes_read() + bytes_written();
   text +=
       fmt::format("bytes: {} read, {} written", readable(bytes_read()), readable(bytes_written()));
   if (ideal_bytes > 0) {
-    text += fmt::format("; one kernel for all of it would move {}, so {:.2f} times as much",
-                        readable(ideal_bytes),
-                        static_cast<double>(moved) / static_cast<double>(ideal_bytes));
+    text += fmt::format("; {:.2f} times the {} that one kernel for all of it would move",
+                        static_cast<double>(moved) / static_cast<double>(ideal_bytes),
+                        readable(ideal_bytes));
   }
   return text + "\n";
 }
@@ -99,8 +150,10 @@ std::string Explanation::to_json() const {
   }
   const nlohmann::ordered_json all = {{"device", device},
                                       {"ops", op_count()},
+                                      {"unneeded_ops", unneeded_ops},
                                       {"kernels", kernels.size()},
                                       {"launches", launches},
+                                      {"launches_saved", launches_saved()},
                                       {"bytes_read", bytes_read()},
                                       {"bytes_written", bytes_written()},
                                       {"ideal_bytes", ideal_bytes},

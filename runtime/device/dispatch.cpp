@@ -333,6 +333,26 @@ void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_coun
   }
 }
 
+void Dispatch::note_copy(const Launch& launch, const OpView& op) noexcept {
+  if (journal_ == nullptr) [[likely]] {
+    return;
+  }
+  try {
+    journal_->note_launch();
+    journal_->note_copy(launch.call, op, endpoint_.tables());
+  } catch (...) {
+    journal_.reset();
+  }
+}
+
+void Dispatch::note_members(const FusedGroup& group) noexcept {
+  try {
+    journal_->note_members(group, endpoint_.tables());
+  } catch (...) {
+    journal_.reset();
+  }
+}
+
 void Dispatch::note_view(const Operand& from, const Operand& view) noexcept {
   if (journal_ == nullptr) [[likely]] {
     return;

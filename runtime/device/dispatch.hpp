@@ -218,6 +218,10 @@ class Dispatch {
   [[nodiscard]] std::uint64_t kernel_count() const noexcept { return statistics_.kernels; }
   /// Whether the last launch was refused because its kernel is being compiled.
   [[nodiscard]] bool is_compiling() const noexcept { return is_compiling_; }
+  /// Why the last group that could not run did not; empty: for want of memory.
+  [[nodiscard]] std::string_view refusal() const noexcept {
+    return refusal_ ? std::string_view(refusal_->text) : std::string_view();
+  }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
   /// Waits and refusals for want of memory; the strategy counts the other rungs.
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
@@ -322,6 +326,10 @@ class Dispatch {
                   TimelinePoint point);
   /// For the journal, where there is one: these kernels run, by one call of the backend.
   void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
+  /// The launch was a copy for the op.
+  void note_copy(const Launch& launch, const OpView& op) noexcept;
+  /// The kernel that was noted last is the group's.
+  void note_members(const FusedGroup& group) noexcept;
   void note_view(const Operand& from, const Operand& view) noexcept;
   /// Memory for the results that a group leaves, in their order; false: there was none.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
@@ -457,7 +465,11 @@ class Dispatch {
   [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule);
   /// Whether the kernel wrote where it should not; for a strategy that knows.
   [[nodiscard]] Status check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages);
-  [[nodiscard]] Status copy_to_contiguous(const Slot& from, Storage& to, OnShortage rule);
+  /// For this op, which needs them so.
+  [[nodiscard]] Status copy_to_contiguous(const OpView& op,
+                                          const Slot& from,
+                                          Storage& to,
+                                          OnShortage rule);
   /// The elements of `operand`, whose slot is `from`, anew and without gaps.
   [[nodiscard]] Result<HeldStorage> packed(const OpView& op,
                                            const Operand& operand,
@@ -488,6 +500,7 @@ class Dispatch {
   ErrorRef lost_;
   bool may_have_begun_ = false;             // the launch that failed last
   bool is_compiling_ = false;               // the same
+  ErrorRef refusal_;                        // of the last group that was refused
   std::set<std::uint64_t> failed_kernels_;  // of groups, that cannot be made
   bool has_aftermath_ = false;
   bool has_noted_ = false;

@@ -54,6 +54,11 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
       if (!has_begun && !is_unsupported && !is_of_values && !is_short(status)) {
         note_unmade(group, kernels, status.error());
       }
+      if (!status.has_value()) [[unlikely]] {
+        refusal_ = status.shared_error();
+      }
+    } else {
+      refusal_ = nullptr;
     }
   } catch (...) {
     fused_outputs_.clear();
@@ -65,6 +70,9 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
     fused_outputs_.clear();
     handles_.forget_releases(releases);  // as note_put_off()
     return is_unsupported ? Fused::unsupported : Fused::not_now;
+  }
+  if (journal_ != nullptr && !error) [[unlikely]] {
+    note_members(group);
   }
   finish_fused(group, lane, error);
   if (error) {
@@ -170,6 +178,9 @@ Status Dispatch::submit_call(const FusedGroup& group,
 }
 
 void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
+  if (journal_ != nullptr) [[unlikely]] {
+    journal_->note_unneeded(group.op_count());
+  }
   prepare_finish(group);
   finish_fused(group, lane, nullptr);
 }

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include <hearth/streams/op_table.hpp>
 
 namespace hearth {
@@ -150,6 +152,9 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   views_.push_back(TensorView{out.block.data, &out_layout, result.dtype});
   const std::span<const TensorView> views(views_);
   Launch launch{.call = {first, views.first(views.size() - 1), views.last(1)}};
+  if (journal_ != nullptr) [[unlikely]] {
+    journal_->expect_end(fmt::format("it is one call for {} streams", lanes.size()));
+  }
   return submit_launch(launch, lanes.size(), OnShortage::give_up, lanes[0]->id);
 }
 

@@ -189,7 +189,10 @@ bool Dispatch::get_memory(const FusedGroup& group) {
   return true;
 }
 
-Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage rule) {
+Status Dispatch::copy_to_contiguous(const OpView& op,
+                                    const Slot& from,
+                                    Storage& to,
+                                    OnShortage rule) {
   OpRecord record;
   record.kind = OpKind::copy;
   record.input_count = 1;
@@ -206,7 +209,7 @@ Status Dispatch::copy_to_contiguous(const Slot& from, Storage& to, OnShortage ru
   Launch launch{.call = {OpView(record, nullptr), {&in, 1}, {&out, 1}}};
   Status status = run_call("the copy kernel", launch, rule);
   if (status.has_value()) {
-    note_launch({&launch, 1}, 1);
+    note_copy(launch, op);
   }
   return status;
 }
@@ -223,7 +226,7 @@ Result<HeldStorage> Dispatch::packed(const OpView& op,
     touched_.record = op.record();
     touched_.lane = {};
   }
-  HEARTH_TRY_STATUS(copy_to_contiguous(from, *storage, rule));
+  HEARTH_TRY_STATUS(copy_to_contiguous(op, from, *storage, rule));
   return storage;
 }
 

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <string_view>
-
-#include <fmt/format.h>
 
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_facts.hpp>
@@ -88,6 +85,7 @@ const Shape& GroupGather::shape_of(ShapeId id) const {
 
 void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach reach) {
   reach_ = reach;
+  less_ = reach == GroupReach::chained ? Obstacle::refused : less_;
   most_ops_ = most_ops;
   leaves_again_ = false;
   record_count_ = 0;
@@ -103,6 +101,7 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach
 bool GroupGather::must_take_less() noexcept {
   if (!is_chain_closed_) {
     reach_ = GroupReach::single;
+    less_ = Obstacle::needed;
     return true;
   }
   const bool leaves = !leaves_again_ && hands_on_what_is_made_again();
@@ -143,18 +142,19 @@ void GroupGather::gather_records(const LaneState& lane) {
       continue;
     }
     if (group_.made.empty()) {
+      first_obstacle_ = obstacle_;
       record_count_ = std::max(record_count_, ahead_);
       is_cut_ = is_cut_ || goes_on();
       return;
     }
-    if (first_obstacle_ == Obstacle::none) {
+    const bool is_view = op_info(op.kind()).op_class == OpClass::view;
+    const bool makes_kernel = !is_view && op.kind() != OpKind::drop;
+    if (first_obstacle_ == Obstacle::none && (makes_kernel || (is_view && reads_result(op)))) {
       first_obstacle_ = obstacle_;
       first_passed_ = ahead_;
     }
     pass(op, ahead_);
-    if (op.kind() != OpKind::drop && op_info(op.kind()).op_class != OpClass::view) {
-      ++passed_ops_;
-    }
+    passed_ops_ += makes_kernel ? 1 : 0;
   }
   if (first_obstacle_ == Obstacle::none) {
     first_passed_ = ahead_;
@@ -195,7 +195,7 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
     return take_view(op);
   }
   if (!may_be_fused(op, dispatch_.expressions())) {
-    return refuse(Obstacle::kind);
+    return refuse(may_be_anchor(op) ? less_ : Obstacle::kind);
   }
   return take_op(lane, op) || take_last(lane, op);
 }
@@ -307,10 +307,10 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
 
 bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
   if (group_.before == nullptr && !dispatch_.may_anchor(op)) {
-    return refuse(Obstacle::kind);
+    return refuse(Obstacle::lone_anchor);
   }
   if (group_.before == nullptr && dispatch_.joinable_calls(op) > 1) {
-    return refuse(Obstacle::kind);  // it runs with those of other streams
+    return refuse(Obstacle::joined);
   }
   Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .role = FusedGroup::Role::anchor};
   for (int i = 0; i < op.record().input_count; ++i) {
@@ -333,8 +333,15 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
 
 // It has been read from beginning to end when it is handed on: nobody else may need any of it.
 int GroupGather::chained_input(const OpView& op) {
-  if (reach_ != GroupReach::chained || group_.before != nullptr) {
+  const auto cannot = [this](Obstacle why) {
+    obstacle_ = why;
     return -1;
+  };
+  if (group_.before != nullptr) {
+    return cannot(Obstacle::second_chain);
+  }
+  if (reach_ != GroupReach::chained) {
+    return cannot(less_);
   }
   int found = -1;
   for (int i = 0; i < op.record().input_count; ++i) {
@@ -343,15 +350,29 @@ int GroupGather::chained_input(const OpView& op) {
       continue;
     }
     const Made& each = group_.made[static_cast<std::size_t>(made)];
-    const bool is_last = each.ahead == group_.made.back().ahead;
-    const OpKind maker = group_.has_anchor() ? group_.made.front().op.kind() : OpKind::expression;
-    if (found >= 0 || !is_last || each.role == FusedGroup::Role::shows ||
-        each.extent != GroupExtent::full || !dispatch_.may_take_prologue(op.kind(), i, maker)) {
-      return -1;
+    const Obstacle why = found >= 0 ? Obstacle::two_results : obstacle_to_hand_on(op, i, each);
+    if (why != Obstacle::none) {
+      return cannot(why);
     }
     found = i;
   }
-  return found;
+  return found >= 0 ? found : cannot(Obstacle::stranger);
+}
+
+GroupGather::Obstacle GroupGather::obstacle_to_hand_on(const OpView& op,
+                                                       int input,
+                                                       const Made& made) const {
+  if (made.role == FusedGroup::Role::shows) {
+    return Obstacle::shown_result;
+  }
+  if (made.ahead != group_.made.back().ahead) {
+    return Obstacle::inner_result;
+  }
+  if (made.extent != GroupExtent::full) {
+    return Obstacle::part_result;
+  }
+  const OpKind maker = group_.has_anchor() ? group_.made.front().op.kind() : OpKind::expression;
+  return dispatch_.may_take_prologue(op.kind(), input, maker) ? Obstacle::none : Obstacle::prologue;
 }
 
 // What of it nobody needs but for that one result is left out at once: should somebody, the chain
@@ -359,16 +380,18 @@ int GroupGather::chained_input(const OpView& op) {
 bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
   const int input = chained_input(op);
   if (input < 0) {
-    return refuse(Obstacle::kind);
+    return false;
   }
   for (int i = 0; i < op.record().input_count; ++i) {
     if (i != input && !find_tensor(op.input(i), handles_.slot(op.input(i).slot))) {
       return false;
     }
   }
-  const bool has_kernel = dispatch_.may_anchor(op) || may_end_chain(op.kind(), dtype_of_values(op));
-  if (!has_kernel || dispatch_.joinable_calls(op, input) > 1) {
-    return refuse(Obstacle::kind);
+  if (!dispatch_.may_anchor(op) && !may_end_chain(op.kind(), dtype_of_values(op))) {
+    return refuse(Obstacle::lone_anchor);
+  }
+  if (dispatch_.joinable_calls(op, input) > 1) {
+    return refuse(Obstacle::joined);
   }
   for (Made& made : group_.made) {
     made.is_over = true;
@@ -410,17 +433,20 @@ bool GroupGather::fails_with_anchor() const noexcept {
 // Of a value of the group: the same value, in another shape. Of a tensor: what it is expanded from.
 // Of some anchors: the shape that the others work in, if they have not begun.
 bool GroupGather::take_view(const OpView& op) {
-  if (group_.made.empty() || !find_sources(op)) {
-    return refuse(Obstacle::kind);
+  if (group_.made.empty()) {
+    return refuse(Obstacle::view);
+  }
+  if (!find_sources(op)) {
+    return false;
   }
   const Source& source = found_.front();
   if (source.made == nullptr) {
-    return refuse(Obstacle::kind);
+    return refuse(Obstacle::stranger);
   }
   if (source.made->role == FusedGroup::Role::anchor) {
     if (op.kind() != OpKind::reshape || !may_show_anchor(source.made->op.kind()) ||
         group_.made.size() > 1) {
-      return refuse(Obstacle::kind);
+      return refuse(Obstacle::view);
     }
     group_.space = op.output(0).shape;
   }
@@ -432,7 +458,7 @@ bool GroupGather::take_view(const OpView& op) {
             .source_count = 1,
             .role = FusedGroup::Role::shows};
   if (!place_view(made.operand, made.extent)) {
-    return refuse(Obstacle::shape);
+    return refuse(Obstacle::view);
   }
   group_.sources.push_back(source.root);
   take_in(made);
@@ -505,45 +531,6 @@ void GroupGather::enter_end(const FusedGroup::End& end) {
   mark.end = static_cast<std::int16_t>(group_.ends.size());
   open_ -= mark.made >= 0 || mark.is_before ? 1U : 0U;
   group_.ends.push_back(end);
-}
-
-std::string GroupGather::why_ended(const LaneState& lane) const {
-  const OpRecord* const next = lane.lane->peek(first_passed_);
-  if (next == nullptr || !lane.window.may_be_grouped(*next)) {
-    return fmt::format("the device stopped looking ahead: {}", name_of(lane.window_end));
-  }
-  const std::string_view name = dispatch_.name_of(*next);
-  switch (first_obstacle_) {
-    case Obstacle::none:
-      return "nothing behind it belongs to it";
-    case Obstacle::kind:
-      return fmt::format(
-          "the next op, {}, is {}",
-          name,
-          op_info(next->kind).op_class == OpClass::view ? "a view" : "a kernel of its own");
-    case Obstacle::ops:
-      return fmt::format("{} ops at most, or {} results", kMostGroupOps, kMostGroupOutputs);
-    case Obstacle::shape:
-      return fmt::format("the next op, {}, has a result of another shape", name);
-    case Obstacle::row:
-      return fmt::format("the next op, {}, works along other rows, or longer ones", name);
-    case Obstacle::numbers:
-      return fmt::format(
-          "the next op, {}, would be more than {} numbers", name, kMostExpressionParameters);
-    case Obstacle::inputs:
-      return fmt::format("the next op, {}, would be more than {} inputs", name, kMostGroupInputs);
-    case Obstacle::unready_input:
-      return fmt::format("an input of the next op, {}, is not there, or carries an error", name);
-    case Obstacle::stranger:
-      return fmt::format("the next op, {}, shares nothing with it", name);
-    case Obstacle::again:
-      return fmt::format("the next op, {}, makes a value again that later ops use", name);
-    case Obstacle::ended:
-      return "nothing works on the result of its reduction before that is stored";
-    case Obstacle::drop:
-      break;
-  }
-  return "a tensor goes that other streams used";
 }
 
 }  // namespace hearth

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include <hearth/streams/kernel/group_kernel.hpp>
 
@@ -46,7 +47,48 @@ class GroupGather final {
   [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
   /// Whether the kernel may fail for what is in an anchor's operands.
   [[nodiscard]] bool fails_with_anchor() const noexcept;
-  /// Why the group has not taken the first op that it left alone.
+
+  /// Why an op is not taken. The words for each are in group_boundary.cpp.
+  enum class Obstacle : std::uint8_t {
+    none,
+    kind,           ///< Ops of its kind, or of its types, are in no group.
+    view,           ///< It is a view of a result, which has to be in memory then.
+    ops,            ///< The group has as many ops, or results, as it may have.
+    shape,          ///< Its result lies neither as the group's values nor as one for each row.
+    row,            ///< It works along other rows, or a value of a row lies along other axes.
+    long_row,       ///< Its rows are too long.
+    axes,           ///< It works along axes that are not the last ones.
+    order,          ///< It reads a tensor of another shape, or that lies in another order.
+    place,          ///< Its result depends on places that the group does not know.
+    behind_anchor,  ///< It works along rows behind an anchor.
+    numbers,
+    inputs,
+    unready_input,
+    drop,
+    stranger,      ///< It shares nothing with the group.
+    again,         ///< It makes a value again, for ops that are not in the group.
+    lone_anchor,   ///< The device's kernel of it takes no others in.
+    joined,        ///< It runs with those of other streams.
+    second_chain,  ///< There is a group before the anchor already.
+    two_results,   ///< It reads two results of the group,
+    inner_result,  ///< or one that is not the last,
+    shown_result,  ///< or a view of it,
+    part_result,   ///< or one that has no element at each place.
+    prologue,      ///< The device's kernel of it makes no such input itself.
+    needed,        ///< Others need the result that it would be handed.
+    repeated,      ///< That result repeats along rows of which the group reads none.
+    refused,       ///< The backend does not take it together with the group.
+    unplanned,     ///< There is no plan for the two together, and a cut makes none.
+    ended          ///< A reduction has read the group's last value, and takes none in.
+  };
+  /// Why the gatherings that follow have less reach than there is; until one has all of it again.
+  /// `words`: what the backend said.
+  void expect_less(Obstacle why, std::string words = {}) noexcept {
+    less_ = why;
+    refusal_ = std::move(words);
+  }
+  /// Why the group has not taken the first op that it left alone. For who asks alone: it looks at
+  /// the lane again.
   [[nodiscard]] std::string why_ended(const LaneState& lane) const;
 
  private:
@@ -54,20 +96,6 @@ class GroupGather final {
   static constexpr int kMostPassedOps = 4;
   static constexpr std::uint64_t kMostPassedRecords = 48;
 
-  enum class Obstacle : std::uint8_t {
-    none,
-    kind,
-    ops,
-    shape,
-    row,
-    numbers,
-    inputs,
-    unready_input,
-    drop,
-    stranger,
-    again,
-    ended
-  };
   using Made = FusedGroup::Made;
   using Input = FusedGroup::Input;
 
@@ -99,6 +127,8 @@ class GroupGather final {
   /// Which input of the op is the group's last value, in full, and can be made as the op reads it;
   /// -1: none.
   [[nodiscard]] int chained_input(const OpView& op);
+  /// Why a value of the group cannot be handed to input `input` of the op.
+  [[nodiscard]] Obstacle obstacle_to_hand_on(const OpView& op, int input, const Made& made) const;
   /// Whether the group before has no result but the one that is handed on.
   [[nodiscard]] bool closes_chain() noexcept;
   [[nodiscard]] bool take_op(const LaneState& lane, const OpView& op);
@@ -158,6 +188,19 @@ class GroupGather final {
   void leave_alone(Made& made);
   [[nodiscard]] bool ends_in_group(const FusedGroup::End& end) noexcept;
   [[nodiscard]] const Shape& shape_of(ShapeId id) const;
+  /// The words of why_ended(), behind the name of the op: where its values would lie, or what it
+  /// has of the group's.
+  [[nodiscard]] std::string words_of(Obstacle why, const OpView& op) const;
+  [[nodiscard]] std::string words_of_place(Obstacle why, const OpView& op) const;
+  [[nodiscard]] std::string words_of_chain(Obstacle why, const OpView& op) const;
+  [[nodiscard]] std::string words_of_prologue(const OpView& op) const;
+  [[nodiscard]] std::string words_of_joined(const OpView& op) const;
+  [[nodiscard]] static bool is_of_place(Obstacle why) noexcept {
+    return why >= Obstacle::shape && why <= Obstacle::behind_anchor;
+  }
+  [[nodiscard]] bool reads_result(const OpView& op) const;
+  /// The group that was there when the record was left alone.
+  [[nodiscard]] const FusedGroup& group_at(std::uint64_t ahead) const noexcept;
   [[nodiscard]] bool refuse(Obstacle why) noexcept {
     obstacle_ = why;
     return false;
@@ -184,6 +227,8 @@ class GroupGather final {
   Obstacle obstacle_ = Obstacle::none;
   Obstacle first_obstacle_ = Obstacle::none;
   std::uint64_t first_passed_ = 0;
+  Obstacle less_ = Obstacle::refused;  // why there is not all reach, where that is so
+  std::string refusal_;
 };
 
 }  // namespace hearth

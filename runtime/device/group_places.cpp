@@ -41,9 +41,8 @@ GroupGather::Fit GroupGather::fit_of(ShapeId id) const {
 
 bool GroupGather::begin_rows(const Shape& kept) {
   const Shape& space = shape_of(group_.space);
-  if (reach_ == GroupReach::plain || group_.row_axes != 0 || kept.rank() != space.rank() ||
-      group_.has_anchor()) {
-    return false;
+  if (group_.row_axes != 0 || kept.rank() != space.rank()) {
+    return refuse(Obstacle::shape);
   }
   int axes = 0;
   while (axes < kept.rank() && kept[kept.rank() - 1 - axes] == 1) {
@@ -51,11 +50,20 @@ bool GroupGather::begin_rows(const Shape& kept) {
   }
   for (int axis = 0; axis < kept.rank() - axes; ++axis) {
     if (kept[axis] != space[axis]) {
-      return false;
+      return refuse(Obstacle::shape);
     }
   }
-  if (axes == 0 || row_length(space, axes) > kLongestGroupRow) {
-    return false;
+  if (axes == 0) {
+    return refuse(Obstacle::shape);
+  }
+  if (reach_ == GroupReach::plain) {
+    return refuse(less_);
+  }
+  if (group_.has_anchor()) {
+    return refuse(Obstacle::behind_anchor);
+  }
+  if (row_length(space, axes) > kLongestGroupRow) {
+    return refuse(Obstacle::long_row);
   }
   group_.row_axes = axes;
   return true;
@@ -69,7 +77,7 @@ bool GroupGather::widen(ShapeId to) {
     return true;
   }
   if (group_.row_axes != 0 || group_.has_anchor()) {
-    return false;
+    return refuse(Obstacle::shape);
   }
   const ShapeId before = group_.space;
   const auto lies_so = [before](const Input& input) { return input.operand.shape == before; };
@@ -78,7 +86,7 @@ bool GroupGather::widen(ShapeId to) {
   };
   if (!std::ranges::all_of(group_.inputs, lies_so) ||
       !std::ranges::all_of(group_.made, may_be_row)) {
-    return false;
+    return refuse(Obstacle::shape);
   }
   group_.space = to;
   if (!begin_rows(shape_of(before))) {
@@ -129,19 +137,23 @@ bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
   switch (fit_of(out.shape)) {
     case Fit::full:
       if (group_.has_anchor() && depends_on_place(op.kind())) {
-        return refuse(Obstacle::kind);
+        return refuse(Obstacle::place);
       }
       return place_full(extent);
     case Fit::row_kept:
     case Fit::row_dropped:
-      return !depends_on_place(op.kind()) && place_row(out, extent);
+      return depends_on_place(op.kind()) ? refuse(Obstacle::place) : place_row(out, extent);
     case Fit::none:
       break;
   }
   if (begin_rows(shape_of(out.shape))) {
-    return !depends_on_place(op.kind()) && place_row(out, extent);
+    return depends_on_place(op.kind()) ? refuse(Obstacle::place) : place_row(out, extent);
   }
-  return widen(out.shape) ? place_full(extent) : refuse(Obstacle::shape);
+  const Obstacle to_rows = obstacle_;
+  if (widen(out.shape)) {
+    return place_full(extent);
+  }
+  return refuse(to_rows != Obstacle::shape ? to_rows : obstacle_);
 }
 
 // A row's value lies along the wrong axes where its own are gone.
@@ -174,24 +186,30 @@ bool GroupGather::place_row(const Operand& out, GroupExtent& extent) {
 bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
   const Shape& shape = shape_of(op.input(0).shape);
   const std::uint32_t axes = row_axes_of(op, shape.rank());
-  if (reach_ == GroupReach::plain || !are_last(axes, shape.rank()) || group_.has_anchor()) {
-    return refuse(Obstacle::kind);
+  if (!are_last(axes, shape.rank())) {
+    return refuse(Obstacle::axes);
+  }
+  if (reach_ == GroupReach::plain) {
+    return refuse(less_);
+  }
+  if (group_.has_anchor()) {
+    return refuse(Obstacle::behind_anchor);
   }
   const int count = std::popcount(axes);
   const std::int64_t length = row_length(shape, count);
   if (length < 1 || length > kLongestGroupRow) {
-    return refuse(Obstacle::row);
+    return refuse(Obstacle::long_row);
   }
   // A tensor that lies in another order is folded in another order by the op alone.
   for (const Source& source : found_) {
     const bool is_straight = source.made != nullptr ? source.made->extent != GroupExtent::cell
                                                     : source.slot->layout->contiguous;
     if (source.operand.shape != op.input(0).shape || !is_straight) {
-      return refuse(Obstacle::row);
+      return refuse(Obstacle::order);
     }
   }
   if ((!group_.has_space || op.input(0).shape != group_.space) && !widen(op.input(0).shape)) {
-    return refuse(Obstacle::shape);
+    return false;
   }
   if (group_.row_axes != 0 && group_.row_axes != count) {
     return refuse(Obstacle::row);

@@ -45,17 +45,19 @@ bool GroupRunner::run(LaneState& lane) {
     if (may_stand_first(op)) {
       lane.window.use_known_plans();  // that it runs alone is a matter of time
     }
-    note_alone(op);
+    note_alone(lane, op);
     return false;
   }
   if (stands_alone(lane)) {
     group_.clear();
-    note_end(lane);
+    note_lone_record(lane);
     return false;
   }
   const std::uint64_t sequence = first.sequence;
   std::uint64_t last = sequence;
+  Fused fused = Fused::not_now;
   lacks_plan_ = false;
+  refusal_ = {};
   try {
     const Fused again = run_recalled(lane);
     if (again == Fused::ran) {
@@ -70,7 +72,8 @@ bool GroupRunner::run(LaneState& lane) {
         continue;  // it was one before
       }
       const Gathered gathered = gather(lane, reach);
-      HEARTH_ASSERT(gathered == Gathered::nothing || breach_of_group(lane).empty(),
+      HEARTH_ASSERT(gathered == Gathered::nothing || gathered == Gathered::shapeless ||
+                        breach_of_group(lane).empty(),
                     breach_of_group(lane).c_str());
       if (gathered == Gathered::unneeded) {
         lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
@@ -78,12 +81,12 @@ bool GroupRunner::run(LaneState& lane) {
         finish(lane);
         return true;
       }
-      note_end(lane);
-      if (gathered == Gathered::nothing) {
+      note_end(lane, gathered);
+      if (gathered != Gathered::group) {
         return false;
       }
       last = sequence + group_.records - 1;
-      const Fused fused = run_gathered(lane, lane.window.may_be_planned(first));
+      fused = run_gathered(lane, lane.window.may_be_planned(first));
       if (fused == Fused::ran) {
         return true;
       }
@@ -91,10 +94,12 @@ bool GroupRunner::run(LaneState& lane) {
       if (fused == Fused::not_now || !may_be_less) {
         break;
       }
+      note_less();
     }
   } catch (...) {
     // Our own bug, or no host memory: what has not begun runs singly, and fails by itself.
   }
+  note_single(lane, last, fused);
   lane.window.run_singly_through(last);
   return false;
 }
@@ -129,6 +134,7 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
       return true;
     }
     found = plan(*group, may_plan);
+    refusal_ = found != nullptr ? std::string_view(found->why_none) : std::string_view();
     return found != nullptr && found->expression != nullptr;
   };
   const std::uint64_t evictions = evictions_;
@@ -148,6 +154,7 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
 // What the backend does not take is gathered anew, as less, and that is remembered instead.
 Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   if (!dispatch_.admits(group_, kernels)) {
+    refusal_ = "the limit of fused groups is reached (HEARTH_FUSION_LIMIT)";
     return Fused::not_now;
   }
   lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
@@ -156,11 +163,11 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
     finish(lane);
     return fused;
   }
+  refusal_ = dispatch_.refusal();
   if (fused == Fused::unsupported) {
     recall_.forget_last();
     note_refused_chain();
   }
-  note_refusal();
   return fused;
 }
 
@@ -185,8 +192,15 @@ std::uint64_t GroupRunner::chain_key() {
 }
 
 bool GroupRunner::is_refused_chain() {
-  return group_.before != nullptr && !refused_chains_.empty() &&
-         refused_chains_.contains(chain_key());
+  if (group_.before == nullptr || refused_chains_.empty()) {
+    return false;
+  }
+  const auto refused = refused_chains_.find(chain_key());
+  if (refused == refused_chains_.end()) {
+    return false;
+  }
+  refusal_ = refused->second;
+  return true;
 }
 
 void GroupRunner::note_refused_chain() {
@@ -197,7 +211,7 @@ void GroupRunner::note_refused_chain() {
   if (refused_chains_.size() == kMostRefused) {
     refused_chains_.clear();
   }
-  refused_chains_.insert(chain_key());
+  refused_chains_.emplace(chain_key(), refusal_);
 }
 
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reach) {
@@ -209,6 +223,7 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reac
     gather_.gather(lane, most_ops, reach_);
     if (group_.before != nullptr && !shows_space(before_)) {
       reach_ = GroupReach::single;
+      gather_.expect_less(GroupGather::Obstacle::repeated);
       continue;
     }
     looked_ = std::max(looked_, gather_.record_count());
@@ -223,7 +238,7 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reac
       return Gathered::nothing;
     }
     if (outputs <= kMostGroupOutputs) {
-      return shows_space(group_) ? Gathered::group : Gathered::nothing;
+      return shows_space(group_) ? Gathered::group : Gathered::shapeless;
     }
     most_ops = std::min(group_.ops_with_outputs(kMostGroupOutputs), std::min(most_ops, runs) - 1);
   }
@@ -341,42 +356,6 @@ void GroupRunner::end_late_uses(LaneState& lane, std::uint64_t sequence) {
   });
 }
 
-// A view makes no kernel that could carry the text, and updates and lifetimes are in no group.
-void GroupRunner::note_alone(const OpView& first) const noexcept {
-  KernelJournal* const journal = dispatch_.journal();
-  if (journal == nullptr) [[likely]] {
-    return;
-  }
-  const OpClass of = op_info(first.kind()).op_class;
-  const bool makes_kernel =
-      of != OpClass::lifetime && of != OpClass::view && !is_update(first.record());
-  journal->expect_end(!makes_kernel ? ""
-                      : may_be_fused(first, dispatch_.expressions())
-                          ? "the device does not group its ops at this moment"
-                          : "it is a kernel of its own");
-}
-
-void GroupRunner::note_refusal() const noexcept {
-  if (KernelJournal* const journal = dispatch_.journal()) {
-    journal->expect_end(dispatch_.is_compiling()
-                            ? "the kernel of its group is being compiled"
-                            : "the kernel of its group was refused, or had no memory");
-  }
-}
-
-// Without host memory for the text there is none.
-void GroupRunner::note_end(const LaneState& lane) const noexcept {
-  KernelJournal* const journal = dispatch_.journal();
-  if (journal == nullptr) [[likely]] {
-    return;
-  }
-  try {
-    journal->expect_end(gather_.why_ended(lane));
-  } catch (...) {
-    journal->expect_end("");
-  }
-}
-
 std::uint64_t GroupRunner::code_of(const FusedGroup& group, GroupSource source) noexcept {
   if (source.is_made) {
     return 0x80U | source.number;
@@ -465,7 +444,8 @@ const PlanStore::Plan& GroupRunner::make_plan(const FusedGroup& group) {
   }
   const Result<ExpressionRef> made =
       make_group_expression(ops, inputs, group.row_axes > 0, dispatch_.between());
-  return plans_.keep(group.form, made.has_value() ? made.value() : nullptr);
+  return made.has_value() ? plans_.keep(group.form, made.value())
+                          : plans_.keep(group.form, nullptr, made.error().text);
 }
 
 }  // namespace hearth

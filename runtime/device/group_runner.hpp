@@ -10,7 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <unordered_set>
+#include <string_view>
+#include <unordered_map>
 
 #include <hearth/runtime/fusion.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -52,8 +53,9 @@ class GroupRunner final {
 
  private:
   enum class Gathered : std::uint8_t {
-    nothing,   ///< Nothing that is worth a kernel.
-    unneeded,  ///< Ops whose results nobody needs: none of them runs.
+    nothing,    ///< Nothing that is worth a kernel.
+    shapeless,  ///< What would be a kernel but cannot tell its space from what it reads.
+    unneeded,   ///< Ops whose results nobody needs: none of them runs.
     group,
   };
   /// Takes in what may be one kernel.
@@ -70,11 +72,14 @@ class GroupRunner final {
   void finish(LaneState& lane);
   /// What the record has left to end, as it was run before its turn.
   void end_late_uses(LaneState& lane, std::uint64_t sequence);
-  /// For the journal, where there is one: why the first op runs alone, why what was gathered ends
-  /// where it does, and that its kernel did not run.
-  void note_alone(const OpView& first) const noexcept;
-  void note_end(const LaneState& lane) const noexcept;
-  void note_refusal() const noexcept;
+  /// For the journal, where there is one (group_boundary.cpp): why the first op runs alone, why
+  /// what was gathered ends where it does, why less is gathered, and why its ops run one by one.
+  void note_alone(LaneState& lane, const OpView& first) const noexcept;
+  void note_end(const LaneState& lane, Gathered gathered) const noexcept;
+  void note_lone_record(const LaneState& lane) const noexcept;
+  void note_less() noexcept;
+  void note_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept;
+  [[nodiscard]] std::string why_alone(LaneState& lane, const OpView& first) const;
   /// Whether no record of the lane may be in a group with the first.
   [[nodiscard]] static bool stands_alone(const LaneState& lane);
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
@@ -103,7 +108,11 @@ class GroupRunner final {
   std::uint64_t plan_hits_ = 0;
   std::uint64_t plan_misses_ = 0;
   std::uint64_t evictions_ = 0;
-  std::unordered_set<std::uint64_t> refused_chains_;
+  std::unordered_map<std::uint64_t, std::string> refused_chains_;  // and why
+  std::string_view refusal_;  // why what was gathered did not run, as the backend or its plan says
+  std::string why_single_;    // the ops up to a record run one by one, where there is a journal
+  std::uint64_t single_through_ = 0;
+  LaneId lane_single_;
   bool lacks_plan_ = false;  // More would have been taken, had there been a plan: not to be learnt.
   FusedGroup group_;
   FusedGroup before_;  // room for the group before it

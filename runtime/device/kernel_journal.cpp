@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include <hearth/streams/op_table.hpp>
+
 #include "runtime/client/runtime_tables.hpp"
 
 namespace hearth {
 namespace {
 
 constexpr std::uint64_t kUnnamed = 0;
+constexpr std::string_view kUpdate =
+    "it updates a parameter: an update group runs whole or not at all, each update by itself";
+constexpr std::string_view kEachAlone = "the device groups no ops: fusion is off, or single";
 
 std::uint64_t name_of(const Operand& operand) noexcept {
   return (std::uint64_t{operand.slot.value} << 32U) | operand.generation;
@@ -82,6 +89,22 @@ std::string kernel_name(const KernelCall& call, const RuntimeTables& tables) {
   return call.prologue == nullptr ? own : kernel_name(*call.prologue->call, tables) + " > " + own;
 }
 
+// Plans that other calls share have the names of kinds.
+std::string kernel_name(const FusedGroup& group, const RuntimeTables& tables) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string text = group.before != nullptr ? kernel_name(*group.before, tables) + " > " : "";
+  std::size_t count = 0;
+  for (const FusedGroup::Made& made : group.made) {
+    const bool runs = !made.is_left && (made.role == FusedGroup::Role::computes ||
+                                        made.role == FusedGroup::Role::anchor);
+    if (runs && ++count <= kMostNamed) {
+      text += count > 1 ? "+" : "";
+      text += tables.op_name(made.op.record());
+    }
+  }
+  return count > kMostNamed ? fmt::format("{}+{} more", text, count - kMostNamed) : text;
+}
+
 // What is handed on is neither read nor written.
 void KernelJournal::note_reads(const KernelCall& call,
                                std::vector<Read>& seen,
@@ -112,6 +135,9 @@ void KernelJournal::note(const KernelCall& call,
                          .module_path = tables.paths.path(record.path),
                          .location = tables.sources.location(record.source),
                          .boundary = std::exchange(boundary_, {})};
+  if (kernel.boundary.empty()) {
+    kernel.boundary = is_update(record) ? kUpdate : tables.fuses ? "" : kEachAlone;
+  }
   std::vector<Read> seen;
   note_reads(call, seen, kernel);
   const std::size_t beside = epilogue != nullptr ? epilogue->inputs.size() : 0;
@@ -122,6 +148,31 @@ void KernelJournal::note(const KernelCall& call,
         kernel);
   }
   explanation_.kernels.push_back(std::move(kernel));
+}
+
+void KernelJournal::note_copy(const KernelCall& call,
+                              const OpView& op,
+                              const RuntimeTables& tables) {
+  const std::string boundary = std::exchange(
+      boundary_,
+      fmt::format("it copies what {} needs in row-major order", tables.op_name(op.record())));
+  note(call, 1, tables);
+  explanation_.kernels.back().module_path = tables.paths.path(op.record().path);
+  explanation_.kernels.back().location = tables.sources.location(op.record().source);
+  boundary_ = boundary;
+}
+
+void KernelJournal::note_members(const FusedGroup& group, const RuntimeTables& tables) {
+  ExplainedKernel& kernel = explanation_.kernels.back();
+  kernel.name = kernel_name(group, tables);
+  const auto is_unneeded = [](const FusedGroup::Made& made) {
+    return made.role == FusedGroup::Role::unneeded && !made.is_left;
+  };
+  for (const FusedGroup* const each : {static_cast<const FusedGroup*>(group.before), &group}) {
+    const auto count = each == nullptr ? 0 : std::ranges::count_if(each->made, is_unneeded);
+    kernel.op_count -= count;
+    explanation_.unneeded_ops += count;
+  }
 }
 
 // A tensor is left if it, or a view of it, is.

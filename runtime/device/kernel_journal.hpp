@@ -13,6 +13,7 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/explanation.hpp>
 
+#include "fused_group.hpp"
 #include "handle_table.hpp"
 
 namespace hearth {
@@ -36,6 +37,14 @@ class KernelJournal {
   void note_launch() noexcept { ++explanation_.launches; }
   /// A kernel of it, which stands for so many ops.
   void note(const KernelCall& call, std::size_t op_count, const RuntimeTables& tables);
+  /// A kernel that brings elements into row-major order, as the op behind it needs them.
+  void note_copy(const KernelCall& call, const OpView& op, const RuntimeTables& tables);
+  /// The kernel that was noted last is that of a group: what the program called its ops.
+  void note_members(const FusedGroup& group, const RuntimeTables& tables);
+  /// So many ops never run, as nobody needs their results.
+  void note_unneeded(std::size_t op_count) noexcept {
+    explanation_.unneeded_ops += static_cast<std::int64_t>(op_count);
+  }
   void note_view(const Operand& from, const Operand& view);
   /// Why the kernel that comes next will not take in the op behind it.
   void expect_end(std::string_view why) noexcept {

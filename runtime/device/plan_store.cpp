@@ -36,10 +36,13 @@ void PlanStore::evict() noexcept {
 }
 
 const PlanStore::Plan& PlanStore::keep(std::span<const std::uint64_t> form,
-                                       ExpressionRef expression) {
+                                       ExpressionRef expression,
+                                       std::string why_none) {
   return plans_
       .emplace(hash_of(form),
-               Plan{.form = {form.begin(), form.end()}, .expression = std::move(expression)})
+               Plan{.form = {form.begin(), form.end()},
+                    .expression = std::move(expression),
+                    .why_none = std::move(why_none)})
       ->second;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ class PlanStore final {
   struct Plan {
     std::vector<std::uint64_t> form;
     ExpressionRef expression;      ///< Null: its ops run singly.
+    std::string why_none = {};     ///< Then.
     mutable bool was_used = true;  ///< Since the last eviction.
   };
 
@@ -29,7 +31,9 @@ class PlanStore final {
   /// The plan is used without having been looked for.
   static void note_use(const Plan& plan) noexcept { plan.was_used = true; }
   /// Keeps a plan of a form that has none. Requires !is_full().
-  const Plan& keep(std::span<const std::uint64_t> form, ExpressionRef expression);
+  const Plan& keep(std::span<const std::uint64_t> form,
+                   ExpressionRef expression,
+                   std::string why_none = {});
   [[nodiscard]] bool is_full() const noexcept { return plans_.size() >= kMostPlans; }
   /// Makes room, when nothing is in flight: forgets what was not used since the last time, or,
   /// where that leaves it more than half full, all.

@@ -268,7 +268,7 @@ TEST(FusedAnchors, AnEmbeddingIsOneKernelWithItsPlaces) {
     const Explanation one =
         explain(world.device, [&] { sums = (embedding(table, text) + where) * 0.5; });
     EXPECT_EQ(one.kernels.size(), 1U) << one.to_text();
-    EXPECT_EQ(one.kernels[0].name, "index_select+add+mul");
+    EXPECT_EQ(one.kernels[0].name, "embedding+add+mul");
     const Explanation two = explain(world.device, [&] {
       rows = embedding(table, text);
       sums = rows + where;
