@@ -211,6 +211,9 @@ void RandomProgram::step() {
   if (choice < 8 && options_.trains) {
     return choice < 4 ? differentiate(a) : update(a);
   }
+  if (options_.graphs && choice >= 8 && choice < 13) {
+    return draw_graph(a);
+  }
   if (choice < 22) {
     return compute(a);
   }
