@@ -11,6 +11,7 @@
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "tests/support/random_graph.hpp"
 #include "tests/support/random_program.hpp"
 #include "tests/support/value_judge.hpp"
 
@@ -96,7 +97,7 @@ std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> in
   program.run();
   std::vector<Bytes> seen;
   for (const Observation& each : program.observations()) {
-    seen.push_back(each.bytes);
+    make_nans_one(each.dtype, seen.emplace_back(each.bytes));
   }
   return seen;
 }

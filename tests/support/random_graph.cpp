@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <utility>
@@ -50,6 +51,19 @@ std::string text_of(const Error& error) {
       "{} [{}, op {}, line {}]", error.text, name(error.code), error.op, error.location.line);
 }
 
+/// `exponent`: the bits of an infinity.
+template <class Bits>
+void make_nans_of_one(Bits exponent, Bytes& bytes) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits{};
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    const auto magnitude = static_cast<Bits>(bits & (static_cast<Bits>(~Bits{0}) >> 1U));
+    if (magnitude > exponent) {
+      bits = static_cast<Bits>(~Bits{0});
+      std::memcpy(bytes.data() + at, &bits, sizeof bits);
+    }
+  }
+}
 /// One of the values, of the latest ones rather often.
 std::size_t pick_place(ByteReader& bytes, const Tensors& values) {
   const std::size_t reach =
@@ -61,7 +75,11 @@ std::size_t pick_place(ByteReader& bytes, const Tensors& values) {
 void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telling& telling) {
   const std::span<const GraphOp> ops = graph_ops();
   for (int i = 0; i < op_count; ++i) {
-    const GraphOp& op = ops[static_cast<std::size_t>(bytes.pick(static_cast<int>(ops.size())))];
+    std::size_t which = static_cast<std::size_t>(bytes.pick(static_cast<int>(ops.size())));
+    if (may_fail && bytes.pick(8) == 1) {
+      which = ops.size() - 1;
+    }
+    const GraphOp& op = ops[which];
     const std::size_t place = pick_place(bytes, values);
     const Tensor x = values[place];
     if (op.may_fail && !may_fail) {
@@ -269,6 +287,7 @@ class Program {
       result.what = describe(tensor.dtype(), tensor.shape());
       try {
         result.bytes = tensor.read_bytes().get();
+        make_nans_one(tensor.dtype(), result.bytes);
       } catch (const DeviceError& error) {
         result.error = text_of(error.error());
       }
@@ -296,6 +315,21 @@ std::vector<GraphResult> run_graphs(const Device& device,
                                     GraphFigures* figures,
                                     std::vector<std::string>* story) {
   return Program(device, bytes, {.figures = figures, .story = story}).run();
+}
+
+void make_nans_one(DType dtype, Bytes& bytes) {
+  switch (dtype) {
+    case DType::f16:
+      return make_nans_of_one<std::uint16_t>(0x7c00U, bytes);
+    case DType::bf16:
+      return make_nans_of_one<std::uint16_t>(0x7f80U, bytes);
+    case DType::f32:
+      return make_nans_of_one<std::uint32_t>(0x7f800000U, bytes);
+    case DType::f64:
+      return make_nans_of_one<std::uint64_t>(0x7ff0000000000000U, bytes);
+    default:
+      return;
+  }
 }
 
 std::vector<std::string> compare_graphs(const std::vector<GraphResult>& want,

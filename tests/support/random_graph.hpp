@@ -37,6 +37,10 @@ struct GraphFigures {
                                                   GraphFigures* figures = nullptr,
                                                   std::vector<std::string>* story = nullptr);
 
+/// Makes all NaNs of these elements one: which of them it is, an instruction decides by the order
+/// of its operands.
+void make_nans_one(DType dtype, Bytes& bytes);
+
 /// What differs, if anything. Results of all types are compared bit by bit; NaN is NaN.
 [[nodiscard]] std::vector<std::string> compare_graphs(const std::vector<GraphResult>& want,
                                                       const std::vector<GraphResult>& got);

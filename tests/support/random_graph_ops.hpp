@@ -52,6 +52,7 @@ struct GraphOp {
   bool may_fail = false;
 };
 
+/// The last one may fail for its values.
 [[nodiscard]] std::span<const GraphOp> graph_ops() noexcept;
 
 /// Makes the op of x, which is cast where it must be.

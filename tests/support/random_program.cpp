@@ -385,7 +385,7 @@ void RandomProgram::drop(std::size_t i) {
 
 void RandomProgram::read(std::size_t i) {
   const Tensor tested = nodes_[i].tested;
-  Observation seen{.node = i};
+  Observation seen{.node = i, .dtype = tested.dtype()};
   try {
     seen.bytes = tested.read_bytes().get();
   } catch (const DeviceError& error) {

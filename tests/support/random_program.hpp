@@ -62,6 +62,7 @@ struct Step {
 /// What a read gave: bytes, or an error.
 struct Observation {
   std::size_t node = 0;
+  DType dtype = DType::f32;
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
 };

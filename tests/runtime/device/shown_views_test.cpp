@@ -2,6 +2,7 @@
 // between the two: a restart, a lane that is given up, an operand that fails or goes.
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "tests/runtime/held_token.hpp"
 
@@ -12,6 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::HeldStream;
 using testing::HeldToken;
 using testing::live_tensors;
 using testing::pass;
@@ -67,6 +69,31 @@ TEST(ShownViews, AreThereBeforeTheirTurn) {
     EXPECT_THAT((turned * 1).to_vector<float>(), kTurned);
     const HeldToken token(world.device);
     EXPECT_GE(waiting_records(world), 2U) << "the window that has the view was not cut";
+  });
+}
+
+// A lane has come to the view's reader before another came to the view.
+TEST(ShownViews, WakeWhoWaitsForThem) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = matrix(world);
+    x.publish();
+    world.device.sync();
+    Stream first(world.device);
+    Stream second(world.device);
+    std::optional<HeldStream> held;
+    Tensor before;
+    Tensor turned;
+    {
+      const StreamScope scope(first);
+      held.emplace(world.device);
+      before = x * 2;
+      turned = transpose(x);
+    }
+    const StreamScope scope(second);
+    const Tensor sum = turned + 1;
+    look(world);
+    held->let_go();
+    EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 5, 3, 6, 4, 7));
   });
 }
 
@@ -162,6 +189,7 @@ TEST(ShownViews, ThereAreNoneUnderLimits) {
     const Tensor turned = transpose(x);
     look(world);
     stop.request_stop();
+    stream.set_limits({});  // so that the reads are not given up, too
     EXPECT_EQ(read_error(before).code, ErrorCode::cancelled);
     EXPECT_EQ(read_error(turned).code, ErrorCode::cancelled);
   });
