@@ -1,9 +1,9 @@
 // What the records of a lane do to its window: ops and drops join it, all else ends it, and what
 // has left it runs one by one. Private to runtime. Owned by the device actor, touched by the token
-// holder only. Invariants (SEAMS 3; the model of tests/model has them all, but knows no views): (1)
-// joining takes none of the device's memory and touches no data, though a view may be made then;
-// (2) what an op of a window will make is pending in its slot; (3) an op that must wait, or fails,
-// is at its lane's front before it does.
+// holder only. Invariants (SEAMS 3; the model of tests/model has them all): (1) joining takes none
+// of the device's memory and touches no data, though a view may be made then; (2) what an op of a
+// window will make is pending in its slot; (3) an op that must wait, or fails, is at its lane's
+// front before it does.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ void look_for_leaks(const std::array<Device, 2>& devices, std::vector<std::strin
 }
 
 /// Without faults, on two devices of this type; all values are exact. Returns the recording.
-OpTrace run_whole(const std::string& type, std::uint64_t schedule, Input bytes) {
+OpTrace run_whole(const std::string& type, std::uint64_t schedule, bool has_graphs, Input bytes) {
   OpTrace trace;
   std::vector<std::string> wrong;
   ManualExecutor executor(schedule, {.max_steps = 20'000'000});
@@ -51,7 +51,10 @@ OpTrace run_whole(const std::string& type, std::uint64_t schedule, Input bytes) 
     const std::array devices{runtime.device(type + ":0"), runtime.device(type + ":1")};
     {
       testing::RandomProgram program(
-          bytes, devices, &executor, {.values = testing::Values::exact, .most_threads = 4});
+          bytes,
+          devices,
+          &executor,
+          {.values = testing::Values::exact, .graphs = has_graphs, .most_threads = 4});
       RecordScope recording(runtime);
       program.run();
       trace = recording.take().value();
@@ -89,6 +92,7 @@ void fuzz_op_stream(Input input) {
   }
   const auto schedule = static_cast<std::uint64_t>(input[0]);
   const bool is_replayed = (std::to_integer<int>(input[1]) & 7) == 0;
+  const bool has_graphs = (std::to_integer<int>(input[1]) & 8) != 0;
   const int mode = std::to_integer<int>(input[2]) % 4;
   const Input bytes = input.subspan(kHead, std::min(input.size() - kHead, kMostBytes));
   if (mode >= 2) {
@@ -96,7 +100,7 @@ void fuzz_op_stream(Input input) {
     require_nothing(judge_faulty_run(testing::faulty_run_of(bytes), figures), "with faults");
     return;
   }
-  check_recording(run_whole(mode == 0 ? "cpu" : "sim", schedule, bytes), is_replayed);
+  check_recording(run_whole(mode == 0 ? "cpu" : "sim", schedule, has_graphs, bytes), is_replayed);
 }
 
 }  // namespace hearth::fuzz

@@ -27,6 +27,11 @@ Byte WindowModel::free_block(Byte taken) const {
   return kNone;
 }
 
+bool WindowModel::is_shared(Byte tensor) const {
+  const Byte block = tensor_of(tensor).block;
+  return block != kNone && std::ranges::count(state_->tensors, block, &TensorNow::block) > 1;
+}
+
 // Phases: a place among the batches; memory for all results; the batch; the results are there for
 // all that is behind its point; last uses end.
 Park WindowModel::issue(int lane, RecordSet records, RecordSet virtual_outputs) {
@@ -80,7 +85,8 @@ bool WindowModel::bind(BatchNow& batch, RecordSet virtual_outputs) const {
 // In place where the first operand ends here, and no batch of the other queue holds its bytes.
 Byte WindowModel::block_for(int lane, const WindowRecord& record, Byte taken) const {
   const Byte old = record.takes ? tensor_of(record.in[0]).block : kNone;
-  const bool in_place = old != kNone && !(rules_.in_place_asks && is_in_flight(old, lane));
+  const bool in_place = old != kNone && !(rules_.in_place_asks && is_in_flight(old, lane)) &&
+                        !(rules_.views_share && is_shared(record.in[0]));
   return in_place ? old : free_block(taken);
 }
 
@@ -143,7 +149,7 @@ void WindowModel::run_batch(const BatchNow& batch) {
       const WindowPlan::Place maker = plan_.tensors.at(operand).maker;
       const bool is_here = block == kNone ? maker.lane == batch.lane && maker.record < i &&
                                                 has(batch.records, maker.record)
-                                          : state_->content.at(block) == operand;
+                                          : state_->content.at(block) == plan_.root_of(operand);
       require(is_here,
               "the kernel of " + plan_.text_of(batch.lane, i) + " reads something else than " +
                   plan_.name_of(operand));
@@ -209,6 +215,7 @@ void WindowModel::normalize(WindowState& state) const {
   }
   for (LaneNow& lane : state.lanes) {
     lane.single_until = lane.single_until > lane.consumed ? lane.single_until : Byte{0};
+    lane.shown &= static_cast<Byte>(~(bit_of(lane.consumed) - 1));
   }
   for (Byte block = 0; block < kBlocks; ++block) {
     const auto owns = [&](const TensorNow& tensor) { return tensor.block == block; };

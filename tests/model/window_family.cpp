@@ -48,6 +48,35 @@ std::vector<WindowProgram> windows_and_other_lanes() {
   };
 }
 
+// Views of tensors that are there.
+std::vector<WindowProgram> windows_and_views() {
+  return {
+      {.name = "a view that another lane waits for",
+       .text = {"x=A v^A", "w=v ?w"},
+       .blocks = 5,
+       .has_plans = true,
+       .threads_stay = true},
+      {.name = "a view and its tensor's last use",
+       .text = {"v^A x=A! y=v ~v", "w=x"},
+       .blocks = 5,
+       .is_host = false,
+       .has_plans = true},
+      {.name = "a view that ends its tensor",
+       .text = {"x=A v^A! y=v ~v", "w=v"},
+       .blocks = 5,
+       .has_plans = true},
+      {.name = "a view of a view",
+       .text = {"x=A v^A ~A y=v ~v", "w^v z=w ~w"},
+       .ring = 6,
+       .has_plans = true},
+      {.name = "a restart beside a view",
+       .text = {"x=A v^A y=v", "w=v ~w"},
+       .blocks = 5,
+       .has_plans = true,
+       .can_restart = true},
+  };
+}
+
 // Memory, and room in the ring.
 std::vector<WindowProgram> windows_and_room() {
   return {
@@ -182,7 +211,8 @@ std::vector<WindowProgram> windows_and_failures() {
 
 std::vector<WindowProgram> chosen_programs() {
   std::vector<WindowProgram> programs = windows_and_other_lanes();
-  for (const auto& more : {windows_and_room(), windows_and_the_world(), windows_and_failures()}) {
+  for (const auto& more :
+       {windows_and_views(), windows_and_room(), windows_and_the_world(), windows_and_failures()}) {
     programs.insert(programs.end(), more.begin(), more.end());
   }
   return programs;
@@ -266,7 +296,8 @@ class Writer {
     std::string& own = own_.at(lane);
     const std::string& others = own_.at(1 - lane);
     const std::string out(1, next_++);
-    std::string word = out + "=";
+    const bool shows = kind == 10 && !in_group_.at(lane);
+    std::string word = out + (shows ? "^" : "=");
     if (kind == 2 && others.size() > 1) {
       word += others.back();
       foreign_ += others.back();

@@ -48,6 +48,11 @@ struct WindowRules {
   bool virtual_needs_no_uses = true;   ///< 8: no last uses of other lanes are open
   bool poison_stays_out = true;        ///< 8
   bool in_place_asks = true;           ///< 8: whether another queue's batch holds the bytes
+  // views of tensors that are there: made when they join
+  bool shown_are_done = true;      ///< at their turn nothing is left to do
+  bool showing_wakes = true;       ///< whoever waits for the view
+  bool last_uses_show_not = true;  ///< a view that ends its tensor is made at its turn
+  bool views_share = true;         ///< bytes that a view shows are not written over
   // SEAMS 2
   bool flight_is_work = true;       ///< idle means nothing in flight
   bool flight_holds_blocks = true;  ///< until the point of the batch
@@ -100,6 +105,7 @@ struct LaneNow {
   RecordSet done = 0;
   RecordSet failed = 0;
   RecordSet rejected = 0;
+  RecordSet shown = 0;  ///< views in the lane that are made and have not had their turn
   Producer producer = Producer::running;
   bool producer_announced = false;  ///< waits for room
   bool gave_up = false;             ///< the reader's deadline passed
@@ -251,6 +257,8 @@ class WindowModel {
   [[nodiscard]] bool must_fail(int lane);
   void join(int lane, Byte record);
   void settle_join(int lane, Byte record, bool is_awaited);
+  [[nodiscard]] bool may_show(int lane, Byte record) const;
+  void show(int lane, Byte record);
   void count(int lane, Byte record);
   void end_window(int lane, End end, const char* why);
   void make_plan(int lane);
@@ -273,6 +281,8 @@ class WindowModel {
   /// Equal states look equal: nothing stays of what nobody can see any more.
   void normalize(WindowState& state) const;
   [[nodiscard]] Byte free_block(Byte taken) const;
+  /// Whether a tensor beside this one has its bytes.
+  [[nodiscard]] bool is_shared(Byte tensor) const;
   [[nodiscard]] bool is_in_flight(Byte block, int but_not_of) const;
   [[nodiscard]] Park issue(int lane, RecordSet records, RecordSet virtual_outputs);
   [[nodiscard]] bool bind(BatchNow& batch, RecordSet virtual_outputs) const;

@@ -83,10 +83,11 @@ void WindowPlan::parse(int lane, std::string_view text) {
         record.kind = Kind::group_end;
         break;
       default:
-        if (word.size() < 2 || word[1] != '=') {
+        if (word.size() < 2 || (word[1] != '=' && word[1] != '^')) {
           refuse(word, "no record");
         }
         record.out = tensor_of(word.front());
+        record.shows = word[1] == '^';
         at = 2;
     }
     for (std::size_t operands = 0; at < word.size(); ++at) {
@@ -121,6 +122,13 @@ void WindowPlan::note_uses(int lane) {
       tensors.at(record.in[0]).last = {static_cast<Byte>(lane), i};
     }
   }
+}
+
+Byte WindowPlan::root_of(Byte tensor) const {
+  const Place maker = tensors.at(tensor).maker;
+  return maker.lane != kNone && record(maker.lane, maker.record).shows
+             ? root_of(record(maker.lane, maker.record).in[0])
+             : tensor;
 }
 
 Byte WindowPlan::awaited(Byte tensor, int lane, int other) const {

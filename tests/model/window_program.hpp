@@ -1,6 +1,7 @@
 // A small program for the model of the window: what two lanes submit, and what the world around
 // them may do. Written as text, because a counterexample is read by people:
 //   "x=A"  an op makes x from A     "y=x!"  and is the last use of x    "y=xB"  from two tensors
+//   "x^A"  x is a view of A         "x^A!"  and A's last use
 //   "y=x%" an op whose kernel fails "~x"    the drop of x               "@x"    adopts x
 //   "?x"   reads x and waits        ">x"    reads x, and goes on        "|"     sync
 //   "{" "}" an update group
@@ -42,6 +43,7 @@ struct WindowRecord {
   bool takes = false;  ///< it is the last use of its first operand
   bool fails = false;  ///< the kernel does
   bool waits = false;  ///< the producer waits for the value
+  bool shows = false;  ///< it is a view: its result shares its operand's bytes
 };
 
 struct WindowProgram {
@@ -102,6 +104,8 @@ class WindowPlan {
   [[nodiscard]] Byte awaited(Byte tensor, int lane, int other) const;
   /// As in the program's text, with its place.
   [[nodiscard]] std::string text_of(int lane, int index) const;
+  /// Whose value lies in the tensor's bytes: itself, or what it is a view of.
+  [[nodiscard]] Byte root_of(Byte tensor) const;
   [[nodiscard]] std::string name_of(Byte tensor) const {
     return std::string(1, tensors.at(tensor).letter);
   }

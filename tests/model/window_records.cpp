@@ -72,6 +72,9 @@ void WindowModel::fail_front(int lane, Byte waited) {
 
 WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
+  if (has(a.shown, record) && rules_.shown_are_done) {
+    return Step::consumed;
+  }
   if (record < a.single_until) {
     return run_single(lane, record);
   }
@@ -105,12 +108,43 @@ WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
 void WindowModel::join(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
   const Byte out = plan_.record(lane, record).out;
+  if (may_show(lane, record)) {
+    ++a.looked;
+    show(lane, record);
+    count(lane, record);
+    settle_join(lane, record, false);
+    return;
+  }
   tensor_of(out).state = TensorState::pending;
   say([&] { return plan_.text_of(lane, record) + " joins the window"; });
   ++a.looked;
   count(lane, record);
   const LaneNow& other = lane_of(1 - lane);
   settle_join(lane, record, other.park == Park::slot && other.awaited == out);
+}
+
+// A view of a tensor that is there: whose value, and whoever made it, does not matter.
+bool WindowModel::may_show(int lane, Byte record) const {
+  const WindowRecord& view = plan_.record(lane, record);
+  return view.shows && !(view.takes && rules_.last_uses_show_not) &&
+         tensor_of(view.in[0]).state == TensorState::live;
+}
+
+// Its use of the tensor is over, though others count it when the record leaves.
+void WindowModel::show(int lane, Byte record) {
+  LaneNow& a = lane_of(lane);
+  const WindowRecord& view = plan_.record(lane, record);
+  say([&] { return plan_.text_of(lane, record) + " is made"; });
+  a.acted |= bit_of(record);
+  a.done |= bit_of(record);
+  a.shown |= a.looked > 0 ? bit_of(record) : Byte{0};
+  tensor_of(view.out) = {TensorState::live, tensor_of(view.in[0]).block};
+  if (view.takes) {
+    release(view.in[0]);
+  }
+  if (rules_.showing_wakes || a.looked == 0) {
+    wake_slot_waits(view.out);
+  }
 }
 
 // Those who watch are told when the turn ends, and ask again if they wait for a later record.
@@ -243,6 +277,10 @@ WindowModel::Step WindowModel::run_single(int lane, Byte record) {
     fail(lane, record);
     return Step::consumed;
   }
+  if (plan_.record(lane, record).shows) {
+    show(lane, record);
+    return Step::consumed;
+  }
   const Park why = issue(lane, bit_of(record), 0);
   if (why == Park::none) {
     return Step::consumed;
@@ -329,7 +367,7 @@ void WindowModel::issue_window(int lane) {
     return;
   }
   for (int i = a.consumed; i < a.consumed + a.looked; ++i) {
-    if (plan_.record(lane, i).kind == Kind::op) {
+    if (plan_.record(lane, i).kind == Kind::op && !has(a.shown, i)) {
       tensor_of(plan_.record(lane, i).out).state = TensorState::unborn;
     }
   }
@@ -350,8 +388,11 @@ bool WindowModel::try_fused(int lane) {
     if (record.fails || state_->lost) {
       return false;
     }
-    if (record.kind != Kind::op) {
+    if (record.kind != Kind::op || has(a.shown, i)) {
       continue;
+    }
+    if (record.shows) {
+      return false;  // a view of what the window makes: its ops run one by one here
     }
     ops |= bit_of(i);
     const WindowPlan::Tensor& out = plan_.tensors.at(record.out);
@@ -361,7 +402,7 @@ bool WindowModel::try_fused(int lane) {
       virtual_outputs |= bit_of(i);
     }
   }
-  if (!program_.has_plans || issue(lane, ops, virtual_outputs) != Park::none) {
+  if (!program_.has_plans || ops == 0 || issue(lane, ops, virtual_outputs) != Park::none) {
     return false;
   }
   const Byte first = a.consumed;

@@ -1,6 +1,6 @@
 """Mistakes in groups of ops that become one kernel: see mutations.py."""
 
-TESTS = ["runtime_actor_test", "random_programs_test", "random_faults_test", "row_join_test", "plans_test"]
+TESTS = ["runtime_actor_test", "random_graphs_test", "random_programs_test", "random_faults_test", "row_join_test", "plans_test"]
 
 FUSION = [
     ("a value that an op outside still reads never reaches memory",
@@ -42,6 +42,26 @@ FUSION = [
      "runtime/device/dispatch_view.cpp",
      "op_info(op.kind()).op_class != OpClass::view || op.input(0).use == Use::read_last",
      "op_info(op.kind()).op_class != OpClass::view",
+     TESTS),
+    ("a view that is made ahead wakes nobody",
+     "runtime/device/dispatch_view.cpp",
+     "  wake_waiting(to);\n  consume_inputs(op);\n  return true;",
+     "  consume_inputs(op);\n  return true;",
+     TESTS),
+    ("a view is made ahead though its stream may be given up",
+     "runtime/device/window_runner.cpp",
+     "  if (lane.limits.is_set() || !dispatch_.show_ahead(op, lane)) {",
+     "  if (!dispatch_.show_ahead(op, lane)) {",
+     TESTS),
+    ("a view that was made ahead is made again at its turn",
+     "runtime/device/window_runner.cpp",
+     "  lane.window.mark_done(record);\n",
+     "",
+     TESTS),
+    ("a reduction of 16 bits rounds once alone, and twice in a group",
+     "backends/cpu/reduction.cpp",
+     "    if (is_float(out_.dtype) && size == 2) {",
+     "    if (is_float(out_.dtype) && size == 1) {",
      TESTS),
     ("ops that nobody needs leave their numbers in the kernel's list",
      "runtime/device/group_settle.cpp",

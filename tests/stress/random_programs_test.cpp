@@ -11,6 +11,7 @@
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
 
+#include "tests/support/random_graph.hpp"
 #include "tests/support/random_program.hpp"
 #include "tests/support/value_judge.hpp"
 
@@ -19,7 +20,8 @@ namespace {
 
 /// The first byte says which values, the others are the program.
 ProgramOptions options_of(ByteReader& bytes) {
-  return {.values = bytes.pick(4) == 0 ? Values::exact : Values::smooth};
+  const Values values = bytes.pick(4) == 0 ? Values::exact : Values::smooth;
+  return {.values = values, .graphs = values == Values::exact};
 }
 
 std::vector<std::string> run_program(const Runtime& runtime,
@@ -88,13 +90,14 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
 /// What the program saw on cpu devices that fuse, or do not.
 std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> input) {
   ByteReader bytes(input);
-  const ProgramOptions options = options_of(bytes);
+  ProgramOptions options = options_of(bytes);
+  options.graphs = true;
   RandomProgram program(
       bytes.rest(), {runtime.device("cpu:0"), runtime.device("cpu:1")}, nullptr, options);
   program.run();
   std::vector<Bytes> seen;
   for (const Observation& each : program.observations()) {
-    seen.push_back(each.bytes);
+    make_nans_one(each.dtype, seen.emplace_back(each.bytes));
   }
   return seen;
 }
@@ -158,25 +161,10 @@ TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
       }
     }
   }
-  for (const char* what : {"dtype f32",
-                           "dtype f64",
-                           "dtype f16",
-                           "dtype bf16",
-                           "dtype i32",
-                           "dtype i64",
-                           "dtype bool",
-                           "size zero",
-                           "rank 0",
-                           "rank 5",
-                           "copy to a device",
-                           "loan",
-                           "moved in",
-                           "new home",
-                           "refused",
-                           "right",
-                           "step",
-                           "sweep",
-                           "sync"}) {
+  for (const char* what : {"dtype f32",        "dtype f64",  "dtype f16", "dtype bf16", "dtype i32",
+                           "dtype i64",        "dtype bool", "size zero", "rank 0",     "rank 5",
+                           "copy to a device", "graph",      "loan",      "moved in",   "new home",
+                           "refused",          "right",      "step",      "sweep",      "sync"}) {
     EXPECT_GE(coverage[what], 5U) << what;
   }
   const auto in_place = runtime.device("cpu:0").memory().in_place_count;

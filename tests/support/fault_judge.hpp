@@ -25,7 +25,8 @@ struct Plan {
   bool hangs = false;
   bool trains = false;
   bool restarts = false;
-  bool checks = false;         ///< Kernels fail late, and gradients pass such.
+  bool checks = false;  ///< Kernels fail late, and gradients pass such.
+  bool graphs = false;
   bool keeps_failing = false;  ///< A kernel that could not be compiled fails all its ops.
   bool gives_up = false;       ///< Any op may carry `cancelled` or `deadline_exceeded`.
   bool has_page_each =

@@ -100,6 +100,7 @@ std::vector<std::string> judge_program(const FaultyRun& run,
                          .trains = run.plan.trains,
                          .restarts = run.plan.restarts,
                          .checks = run.plan.checks,
+                         .graphs = run.plan.graphs,
                          .gives_up = run.plan.gives_up,
                          .most_threads = 3});
   program.run();
@@ -170,6 +171,7 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   pick_faults(bytes, plan);
   plan.restarts = !plan.is_of_ops() && flags / 2 % 2 == 0;
   plan.gives_up = plan.is_of_ops() && flags / 4 % 3 == 0;
+  plan.graphs = flags / 12 == 2 && run.values == Values::exact && plan.trains;
   run.faults = plan.faults;
   run.program = bytes.rest();
   return run;

@@ -211,6 +211,9 @@ void RandomProgram::step() {
   if (choice < 8 && options_.trains) {
     return choice < 4 ? differentiate(a) : update(a);
   }
+  if (options_.graphs && choice >= 8 && choice < 13) {
+    return draw_graph(a);
+  }
   if (choice < 22) {
     return compute(a);
   }
@@ -382,7 +385,7 @@ void RandomProgram::drop(std::size_t i) {
 
 void RandomProgram::read(std::size_t i) {
   const Tensor tested = nodes_[i].tested;
-  Observation seen{.node = i};
+  Observation seen{.node = i, .dtype = tested.dtype()};
   try {
     seen.bytes = tested.read_bytes().get();
   } catch (const DeviceError& error) {

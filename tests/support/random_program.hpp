@@ -62,6 +62,7 @@ struct Step {
 /// What a read gave: bytes, or an error.
 struct Observation {
   std::size_t node = 0;
+  DType dtype = DType::f32;
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
 };
@@ -71,6 +72,9 @@ struct ProgramOptions {
   bool trains = true;     ///< Gradients and optimizer steps.
   bool restarts = false;  ///< The first device, when the threads are done; then they work on.
   bool checks = false;    ///< Gradients pass kernels that may fail while they run.
+  /// Steps are graphs of ops, too. Smooth values of those are for devices that have the same bits:
+  /// they jump where rounding says so.
+  bool graphs = false;
   bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
   int most_threads = 1;   ///< At a time.
 };
@@ -156,6 +160,7 @@ class RandomProgram {
   void spawn(std::size_t a);
   void differentiate(std::size_t a);
   void update(std::size_t a);
+  void draw_graph(std::size_t a);
   [[nodiscard]] Step pick_step(std::size_t a);
   void note_step(Step step);
   void learn(Step& step);

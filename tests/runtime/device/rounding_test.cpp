@@ -201,6 +201,25 @@ TEST(Rounding, BehindAProductToo) {
   }
 }
 
+// A reduction, too, which sums in f64: of a product of four one in thousands lies so near to the
+// middle of two numbers that rounding to f32 first gives the other.
+TEST(Rounding, OfAReductionIsThatOfItsGroup) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto run = [&](Fusion fusion) {
+      std::vector<double> values;
+      stepped(on_cpu(fusion, true), [&](const World& world) {
+        Generator generator(3);
+        const Tensor x = random_normal(world.device, {60'000, 4}, generator, 1, 0.1, dtype);
+        world.device.sync();
+        const Tensor y = prod(x, {-1}, {.keep_dims = true}) * 2;
+        values = cast(y, DType::f64).to_vector<double>();
+      });
+      return values;
+    };
+    EXPECT_EQ(run(Fusion::off), run(Fusion::on)) << name(dtype);
+  }
+}
+
 // A value that a program casts or stores is rounded there.
 TEST(Rounding, ACastRoundsInsideOfAGroup) {
   stepped(on_cpu(Fusion::on, false), [](const World& world) {
