@@ -249,8 +249,8 @@ TEST_F(Layout, ExamplesIncludeOneHeaderAndTheLibraryNone) {
       if (is_library(file)) {
         EXPECT_FALSE(is_for_programs) << file.path << ": " << line;
       } else if (file.is_in("examples") && path.starts_with("<hearth/")) {
-        const bool is_seam = file.path == "examples/memory_strategy.cpp" &&
-                             path.starts_with("<hearth/memory/");
+        const bool is_seam =
+            file.path == "examples/memory_strategy.cpp" && path.starts_with("<hearth/memory/");
         EXPECT_TRUE(path == "<hearth/hearth.hpp" || is_seam) << file.path;
       }
       if (file.is_in("examples")) {

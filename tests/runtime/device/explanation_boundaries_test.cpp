@@ -100,7 +100,8 @@ const Case kCases[] = {
      [](const Device& d) {
        const Tensor x = rows_of(d, 3);
        d.sync();
-       return Tensors{sum(exp(x), {0}), x};
+       const Tensor y = exp(x);  // kept, or the sum would read it as it is made
+       return Tensors{sum(y, {0}), y, x};
      },
      "exp",
      "the next op, sum, works along axis 0 of [2, 3], and not the last ones"},
