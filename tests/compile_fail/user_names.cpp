@@ -49,6 +49,7 @@ struct State {};
 struct Task {};
 struct Timer {};
 struct Token {};
+
 template <class... Types>
 struct Named {};
 
