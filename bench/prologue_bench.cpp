@@ -148,5 +148,21 @@ BENCHMARK(BM_Prologue_Pool)
     ->ArgsProduct({{8}, {112}, {0, 1}, {1, 2}})
     ->UseRealTime();
 
+/// mean(silu(x)·s + b) of all of [rows, 1024], as a loss is: one thread folds 64 rows, several more.
+void BM_Prologue_Mean(benchmark::State& state) {
+  cpu::CpuBackend device(options_of(state.range(2)));
+  constexpr DType kType = DType::f32;
+  const Shape x{state.range(0), 1024};
+  OwnedCall maker(OpKind::expression, {{kType, x}, {kType, {1024}}, {kType, {1024}}}, kType, x);
+  maker.with(ExpressionAttributes{}).with(testing::silu_expression(kType));
+  OwnedCall mean(OpKind::reduce_mean, {{kType, x}}, kType, {});
+  mean.with(ReduceAttributes{.axes = 0b11});
+  compare(state, device, MadeCall(maker, mean), state.range(1) != 0);
+}
+BENCHMARK(BM_Prologue_Mean)
+    ->ArgNames({"rows", "is_cold", "cores"})
+    ->ArgsProduct({{64, 512, 8192}, {0, 1}, {1, 2}})
+    ->UseRealTime();
+
 }  // namespace
 }  // namespace hearth
