@@ -148,7 +148,8 @@ BENCHMARK(BM_Prologue_Pool)
     ->ArgsProduct({{8}, {112}, {0, 1}, {1, 2}})
     ->UseRealTime();
 
-/// mean(silu(x)·s + b) of all of [rows, 1024], as a loss is: one thread folds 64 rows, several more.
+/// mean(silu(x)·s + b) of all of [rows, 1024], as a loss is: one thread folds 64 rows, several
+/// more.
 void BM_Prologue_Mean(benchmark::State& state) {
   cpu::CpuBackend device(options_of(state.range(2)));
   constexpr DType kType = DType::f32;
