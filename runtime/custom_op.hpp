@@ -1,5 +1,6 @@
-// CustomOp: an elementwise op of your own, written over plain ops and run as one fused kernel, with
-// broadcasting and a gradient. Copies share what was captured. Threads: any.
+// CustomOp: an elementwise op of your own, written over plain ops and run as one kernel, alone or
+// with the ops around it, with broadcasting and a gradient. Copies share what was captured.
+// Threads: any.
 #pragma once
 
 #include <functional>

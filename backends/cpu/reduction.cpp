@@ -64,18 +64,13 @@ class Reduction {
     const std::int64_t part = std::max<std::int64_t>(kPart / strip, kRowBatch);
     parts_ = (length + part - 1) / part;
     partial_width_ = plan_.keep_count * width;
-    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context_));
-    if (maker_.is_there() && call_.inputs[0].element_count() <= kPart) {
-      HEARTH_TRY_STATUS(make_all());
-    } else if (parts_ > 1) {
-      const auto bytes = parts_ * partial_width_ * static_cast<std::int64_t>(sizeof(Accumulator));
-      HEARTH_TRY(std::byte * memory, context_.scratch.take_all(bytes));
-      partials_ = reinterpret_cast<Accumulator*>(memory);
-    }
-    const std::int64_t per_task = std::min(length, part) * strip;
-    const std::int64_t grain =
-        std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(per_task, 1));
     const std::int64_t tasks = plan_.keep_count * strips_ * parts_;
+    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context_));
+    makes_pieces_ = maker_.is_there() && may_make_pieces(tasks);
+    HEARTH_TRY_STATUS(take_scratch());
+    const std::int64_t per_task = std::max<std::int64_t>(std::min(length, part) * strip, 1);
+    const std::int64_t worth_a_fork = makes_pieces_ ? maker_.grain() : kGrain;
+    const std::int64_t grain = std::max<std::int64_t>(1, worth_a_fork / per_task);
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
       if (plan_.inner_is_kept) {
         run_columns(begin, end, strip, part);
@@ -90,17 +85,34 @@ class Reduction {
   }
 
  private:
-  // What one thread folds is made by all of them first.
-  Status make_all() {
+  // Where all threads have some to fold, each makes what it folds. Others than sums care how a row
+  // is cut, and rows of logits are long beside their losses.
+  [[nodiscard]] bool may_make_pieces(std::int64_t tasks) const noexcept {
+    return (kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean) &&
+           !maker_.makes_losses() && tasks >= context_.arena.core_count();
+  }
+
+  // Partial results, and behind them the input, where that is made whole before.
+  Status take_scratch() {
     const TensorView& input = call_.inputs[0];
     const std::int64_t size = size_bytes(input.dtype);
-    HEARTH_TRY(std::byte * made, context_.scratch.take_all(input.element_count() * size));
-    context_.arena.parallel_for(
-        input.element_count(), maker_.grain(), [&](std::int64_t begin, std::int64_t end) {
-          ReductionInput::Part(maker_).make(made + begin * size, begin, end);
-        });
-    source_.data = made;
-    is_made_ = true;
+    const bool makes_whole = maker_.is_there() && !makes_pieces_;
+    const std::int64_t partial_bytes =
+        parts_ > 1 ? parts_ * partial_width_ * std::int64_t{sizeof(Accumulator)} : 0;
+    const std::int64_t bytes = partial_bytes + (makes_whole ? input.element_count() * size : 0);
+    if (bytes == 0) {
+      return {};
+    }
+    HEARTH_TRY(std::byte * memory, context_.scratch.take_all(bytes));
+    partials_ = reinterpret_cast<Accumulator*>(memory);
+    if (makes_whole) {
+      std::byte* const made = memory + partial_bytes;
+      context_.arena.parallel_for(
+          input.element_count(), maker_.grain(), [&](std::int64_t begin, std::int64_t end) {
+            ReductionInput::Part(maker_).make(made + begin * size, begin, end);
+          });
+      source_.data = made;
+    }
     return {};
   }
 
@@ -113,7 +125,7 @@ class Reduction {
     std::int64_t held = 0;
     Place keep(plan_.keep, begin / parts_);
     std::optional<ReductionInput::Part> maker;
-    if (maker_.is_there() && !is_made_) {
+    if (makes_pieces_) {
       maker.emplace(maker_);
     }
     for (std::int64_t task = begin; task < end; ++task) {
@@ -148,18 +160,13 @@ class Reduction {
     std::int64_t column = begin % plan_.inner_size;
     while (count > 0) {
       const std::int64_t rest = std::min(plan_.inner_size - column, count);
-      const bool is_whole = source_.is_direct() && maker == nullptr;
-      const std::int64_t piece = is_whole ? rest : std::min(rest, kRowPiece);
       const std::int64_t place = offset + fold.offset[0] + column * source_.step;
-      const std::byte* from = nullptr;
+      const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kRowPiece);
       if (maker == nullptr) {
-        from = buffer.fetch(source_, place, piece);
+        loops_.row(into, buffer.fetch(source_, place, piece), piece);
       } else {
-        std::byte* const made = buffer.room(source_);
-        maker->make(made, place, place + piece);
-        from = buffer.as_read(source_, made, piece);
+        make_and_fold(into, place, piece, buffer, *maker);
       }
-      loops_.row(into, from, piece);
       count -= piece;
       column += piece;
       if (column == plan_.inner_size) {
@@ -167,6 +174,23 @@ class Reduction {
         fold.advance();
       }
     }
+  }
+
+  // What would be read at once is added up by itself, as sum_of() does it.
+  void make_and_fold(Accumulator* into,
+                     std::int64_t begin,
+                     std::int64_t count,
+                     RowBuffer<kRowPiece>& buffer,
+                     ReductionInput::Part& maker) {
+    Accumulator run = first();
+    for (std::int64_t done = 0; done < count; done += kRowPiece) {
+      const std::int64_t piece = std::min(count - done, kRowPiece);
+      std::byte* const made = buffer.room(source_);
+      maker.make(made, begin + done, begin + done + piece);
+      loops_.row(&run, buffer.as_read(source_, made, piece), piece);
+    }
+    const void* const rows[] = {&run};
+    loops_.join(into, rows, 1, 1);
   }
 
   // Task: (output row · strips + strip) · parts + part.
@@ -275,7 +299,7 @@ class Reduction {
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
   ReductionInput maker_;
-  bool is_made_ = false;  ///< All of the input, in scratch memory.
+  bool makes_pieces_ = false;  ///< Else it is made whole, in scratch memory.
 };
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {

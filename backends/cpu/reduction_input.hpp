@@ -24,6 +24,7 @@ class ReductionInput {
   /// what makes the input.
   [[nodiscard]] Status start(const Prologue* prologue, KernelContext& context);
   [[nodiscard]] bool is_there() const noexcept { return losses_.has_value() || rows_.is_there(); }
+  [[nodiscard]] bool makes_losses() const noexcept { return losses_.has_value(); }
   /// Elements worth a fork. Requires is_there().
   [[nodiscard]] std::int64_t grain() const noexcept {
     return losses_.has_value() ? losses_->grain() : rows_.grain();

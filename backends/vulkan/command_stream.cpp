@@ -309,7 +309,7 @@ void CommandStream::record_held() {
 }
 
 // A piece never runs over the end of the ring. Room that the open batch itself has filled comes
-// back only when that has run: the ring is far larger than a batch (kMostOpen of the backend).
+// back only when that has run: the ring is far larger than a batch (BatchLength).
 Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters) {
   const auto size = static_cast<std::uint64_t>(ring_.size_bytes());
   const std::uint64_t needed =

@@ -326,6 +326,8 @@ class Dispatch {
                   TimelinePoint point);
   /// For the journal, where there is one: these kernels run, by one call of the backend.
   void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
+  /// The kernel that is noted next is one call for so many streams; 0: it did not run.
+  void expect_end_of_join(std::size_t streams) noexcept;
   /// The launch was a copy for the op.
   void note_copy(const Launch& launch, const OpView& op) noexcept;
   /// The kernel that was noted last is the group's.

@@ -36,6 +36,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
   ErrorRef error;
   bool has_begun = false;
   bool is_unsupported = false;
+  is_compiling_ = false;
   try {
     if (get_memory(group)) {
       prepare_finish(group);
@@ -178,10 +179,10 @@ Status Dispatch::submit_call(const FusedGroup& group,
 }
 
 void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
+  prepare_finish(group);
   if (journal_ != nullptr) [[unlikely]] {
     journal_->note_unneeded(group.op_count());
   }
-  prepare_finish(group);
   finish_fused(group, lane, nullptr);
 }
 

@@ -127,6 +127,17 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
 
 // The first record stands for all: they are alike but for the rows. The layouts are this call's
 // own, as no tensor has that many rows.
+void Dispatch::expect_end_of_join(std::size_t streams) noexcept {
+  if (journal_ == nullptr) [[likely]] {
+    return;
+  }
+  try {
+    journal_->expect_end(streams > 0 ? fmt::format("it is one call for {} streams", streams) : "");
+  } catch (...) {
+    journal_.reset();
+  }
+}
+
 Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
                                const Storage& in,
                                const Storage& out,
@@ -152,10 +163,12 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   views_.push_back(TensorView{out.block.data, &out_layout, result.dtype});
   const std::span<const TensorView> views(views_);
   Launch launch{.call = {first, views.first(views.size() - 1), views.last(1)}};
-  if (journal_ != nullptr) [[unlikely]] {
-    journal_->expect_end(fmt::format("it is one call for {} streams", lanes.size()));
+  expect_end_of_join(lanes.size());
+  Status status = submit_launch(launch, lanes.size(), OnShortage::give_up, lanes[0]->id);
+  if (!status.has_value()) {
+    expect_end_of_join(0);
   }
-  return submit_launch(launch, lanes.size(), OnShortage::give_up, lanes[0]->id);
+  return status;
 }
 
 }  // namespace hearth

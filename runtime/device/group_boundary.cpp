@@ -115,6 +115,7 @@ const FusedGroup& GroupGather::group_at(std::uint64_t ahead) const noexcept {
 }
 
 std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
+  const std::size_t weight = weight_of(op);
   switch (why) {
     case Obstacle::none:
       break;
@@ -126,7 +127,9 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
       return most_ops_ < kMostGroupOps
                  ? fmt::format("more ops would have more than {} results that others need",
                                kMostGroupOutputs)
-                 : fmt::format("{} ops are the most of a kernel", kMostGroupOps);
+                 : fmt::format("counts for {}, and {} ops are the most of a kernel",
+                               fmt::format("{} op{}", weight, weight == 1 ? "" : "s"),
+                               kMostGroupOps);
     case Obstacle::numbers:
       return fmt::format("would be more than {} numbers", kMostExpressionParameters);
     case Obstacle::inputs:
@@ -225,8 +228,9 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
 
 std::string GroupGather::words_of_prologue(const OpView& op) const {
   int input = 0;
-  while (mark_of(handles_.slot(op.input(input).slot)).made < 0) {
-    ++input;  // there is one: it reads a result
+  while (input + 1 < op.record().input_count &&
+         mark_of(handles_.slot(op.input(input).slot)).made < 0) {
+    ++input;
   }
   return fmt::format(
       "reads its input {} from memory, and cannot take it while {} it{}",

@@ -22,12 +22,6 @@ bool has_one_result(const OpRecord& record) noexcept {
          !record.has(RecordFlag::update);
 }
 
-/// For how many ops it counts: a captured expression for those that it is made of.
-std::size_t weight_of(const OpView& op) noexcept {
-  return op.kind() == OpKind::expression ? std::max(1U, op.attributes<ExpressionAttributes>().flops)
-                                         : 1U;
-}
-
 bool is_view(OpKind kind) noexcept {
   return kind == OpKind::reshape || kind == OpKind::expand;
 }
@@ -41,6 +35,11 @@ bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept
     return has_one_result(record) && may_stand_in_group(expressions[id]);
   }
   return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
+}
+
+std::size_t weight_of(const OpView& op) noexcept {
+  return op.kind() == OpKind::expression ? std::max(1U, op.attributes<ExpressionAttributes>().flops)
+                                         : 1U;
 }
 
 bool may_be_anchor(const OpView& op) noexcept {
@@ -200,12 +199,16 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   return take_op(lane, op) || take_last(lane, op);
 }
 
-// The obstacle to its place in the group is the one to tell.
+// Where the device has no such kernel, the obstacle to its place in the group is the one to tell.
 bool GroupGather::take_last(const LaneState& lane, const OpView& op) {
-  const Obstacle obstacle = obstacle_;
-  is_ended_ = !group_.made.empty() && has_one_result(op.record()) &&
-              may_end_chain(op.kind(), dtype_of_values(op)) && take_anchor_behind(lane, op);
-  return is_ended_ || refuse(obstacle);
+  if (group_.made.empty() || !has_one_result(op.record()) ||
+      !may_end_chain(op.kind(), dtype_of_values(op))) {
+    return false;
+  }
+  const Obstacle to_its_place = obstacle_;
+  is_ended_ = take_anchor_behind(lane, op);
+  const bool is_possible = obstacle_ != Obstacle::prologue && obstacle_ != Obstacle::stranger;
+  return is_ended_ || refuse(is_possible ? obstacle_ : to_its_place);
 }
 
 bool GroupGather::take_drop(const OpView& op) {

@@ -21,6 +21,8 @@ namespace hearth {
 
 /// Whether an op may stand in a group behind its anchor.
 [[nodiscard]] bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept;
+/// For how many ops of a group it counts: a captured expression for those that it is made of.
+[[nodiscard]] std::size_t weight_of(const OpView& op) noexcept;
 /// Whether the ops behind it may work on its result before that is stored.
 [[nodiscard]] bool may_be_anchor(const OpView& op) noexcept;
 

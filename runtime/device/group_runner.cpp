@@ -1,6 +1,7 @@
 #include "group_runner.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,7 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
     if (group == nullptr || !group->computes()) {
       return true;
     }
+    refusal_ = {};  // it may be a plan's, which goes
     found = plan(*group, may_plan);
     refusal_ = found != nullptr ? std::string_view(found->why_none) : std::string_view();
     return found != nullptr && found->expression != nullptr;
@@ -171,21 +173,36 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   return fused;
 }
 
-// Where they have too many results, the most ops that do not: what that is was seen in all records
-// that were looked at.
-// By forms and shapes: what a backend says of them it says again.
+// By forms, shapes and how what is read lies: what a backend says of them it says again.
 std::uint64_t GroupRunner::chain_key() {
   std::uint64_t key = 0;
   const auto mix = [&key](std::uint64_t word) {
     key = (key ^ word) * 0x9e3779b97f4a7c15U;
     key ^= key >> 32U;
   };
+  const auto mix_layout = [&mix](const FusedGroup::Input& input) {
+    if (input.slot->state == SlotState::live && !input.slot->layout->contiguous) {
+      for (int axis = 0; axis < input.slot->layout->shape.rank(); ++axis) {
+        mix(static_cast<std::uint64_t>(
+            input.slot->layout->strides[static_cast<std::size_t>(axis)]));
+      }
+    }
+  };
   for (FusedGroup* const each : {group_.before, &group_}) {
     write_form(*each);
     mix(PlanStore::hash_of(each->form));
     mix(each->space.value);
-    for (const FusedGroup::Input& input : each->anchor_inputs) {
-      mix(input.operand.shape.value);
+    for (const std::vector<FusedGroup::Input>* const inputs :
+         {&each->inputs, &each->anchor_inputs}) {
+      for (const FusedGroup::Input& input : *inputs) {
+        mix(input.operand.shape.value);
+        mix_layout(input);
+      }
+    }
+    if (each->has_anchor() && is_formed_by_attributes(each->made.front().op.kind())) {
+      std::uint64_t axes = 0;
+      std::memcpy(&axes, each->made.front().op.record().immediate, sizeof axes);
+      mix(axes);
     }
   }
   return key;
@@ -214,6 +231,8 @@ void GroupRunner::note_refused_chain() {
   refused_chains_.emplace(chain_key(), refusal_);
 }
 
+// Where they have too many results, the most ops that do not: what that is was seen in all records
+// that were looked at.
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reach) {
   std::size_t most_ops = kMostGroupOps;
   looked_ = 0;

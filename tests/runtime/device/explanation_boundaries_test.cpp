@@ -100,11 +100,21 @@ const Case kCases[] = {
      [](const Device& d) {
        const Tensor x = rows_of(d, 3);
        d.sync();
-       const Tensor y = exp(x);  // kept, or the sum would read it as it is made
-       return Tensors{sum(y, {0}), y, x};
+       return Tensors{softmax(exp(x), 0), x};
      },
      "exp",
-     "the next op, sum, works along axis 0 of [2, 3], and not the last ones"},
+     "the next op, softmax, works along axis 0 of [2, 3], and not the last ones"},
+    {"AResultThatOthersNeedBeforeALoss",
+     "cpu:0",
+     [](const Device& d) {
+       const Tensor x = rows_of(d, 9000);
+       d.sync();
+       const Tensor y = exp(x);
+       return Tensors{sum(y), y, x};
+     },
+     "exp",
+     "the next op, sum, could take its result while that is made, but it, or another value of "
+     "this kernel, is needed elsewhere too"},
     {"RowsBehindAProduct",
      "sim:0",
      [](const Device& d) {

@@ -51,6 +51,14 @@ const std::vector<Loss>& all_losses() {
        [](const Tensor& a, const Tensor& b) {
          return sum(a * b + 1, {0, 2});
        }},
+      {"sum of the outer and the last axis, in parts",
+       {5, 7, 8000},
+       [](const Tensor& a, const Tensor& b) {
+         return sum(a * b + 1, {0, 2});
+       }},
+      {"product of long rows",
+       {2, 9000},
+       [](const Tensor& a, const Tensor& b) { return prod(a * 0.001 + b * 0.001 + 1, {1}); }},
       {"mean of a scaled row for all",
        {90, 110},
        [](const Tensor& a, const Tensor& b) {
@@ -130,6 +138,40 @@ TEST(FusedLosses, AreOneKernelThatWritesOneNumber) {
       expect_one("cross_entropy+mul > mean", [&] { return weighted(t); });
     });
   }
+}
+
+// Zeros of both signs: which of them a row has is a matter of how it is cut.
+TEST(FusedLosses, OfZerosHaveTheirSigns) {
+  constexpr std::int64_t kCount = 300000;
+  std::vector<float> values(kCount, -1.0F);
+  values[5] = 0.0F;
+  values[1025] = -0.0F;
+  values[200000] = -0.0F;
+  const auto program = [&](const Device& on) -> Tensors {
+    const Tensor x = Tensor::from(on, values, {kCount});
+    on.sync();
+    return {1.0 / max(x * 2), 1.0 / min(-x), 1.0 / max(reshape(x * 2, {2, kCount / 2}), -1)};
+  };
+  EXPECT_TRUE(have_same_bits(run_twice("cpu:0", Fusion::off, program),
+                             run_twice("cpu:0", Fusion::on, program)));
+}
+
+// What was refused for how an operand lies, or for other axes, is no reason to refuse the next.
+TEST(FusedLosses, ThatAreRefusedDoNotStandForOthers) {
+  stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    const Tensor a = normal(world.device, {100, 100}, 1, DType::f32);
+    const Tensor b = normal(world.device, {100, 100}, 2, DType::f32);
+    const Tensor cube = normal(world.device, {40, 40, 40}, 3, DType::f32);
+    world.device.sync();
+    const auto kernels_of = [&](const std::function<Tensor()>& program) {
+      Tensor y;
+      return explain(world.device, [&] { y = program(); }).kernels.size();
+    };
+    EXPECT_EQ(kernels_of([&] { return squares(transpose(a), b); }), 2U);
+    EXPECT_EQ(kernels_of([&] { return squares(a, b); }), 1U);
+    EXPECT_EQ(kernels_of([&] { return sum(square(cube), {0, 1}); }), 2U);
+    EXPECT_EQ(kernels_of([&] { return sum(square(cube), {0, 2}); }), 1U);
+  });
 }
 
 // What the gradient needs is kept; columns, and a second reader, leave the value in memory.
