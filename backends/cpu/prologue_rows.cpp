@@ -31,7 +31,7 @@ Support PrologueRows::supports(const Prologue& prologue,
   if (rows.rows_.has_value()) {
     return rows.row_elements_ == row_elements && !rows.program_->outputs[0].is_of_rows
                ? Support{}
-               : no("what makes an input has other rows than the op");
+               : no("its input is made along other rows than it works on");
   }
   if (!rows.program_->is_pointwise) {
     return no("what makes an input works on each element by itself, or on rows");

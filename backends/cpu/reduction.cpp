@@ -332,7 +332,7 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   const TensorView& input = call.inputs[0];
   if (input.element_count() == 0 ||
       ReductionPlan(input, call.op.attributes<ReduceAttributes>().axes).inner_is_kept) {
-    return {.yes = false, .reason = "a reduction makes what it reads where it folds whole rows"};
+    return {.yes = false, .reason = "a reduction over columns reads its input from memory"};
   }
   return ReductionInput::supports(call, context);
 }

@@ -125,7 +125,7 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
       return "is a view, which shows what is in memory";
     case Obstacle::ops:
       return most_ops_ < kMostGroupOps
-                 ? fmt::format("more ops would have more than {} results that others need",
+                 ? fmt::format("would make more than {} results of this kernel that others need",
                                kMostGroupOutputs)
                  : fmt::format("counts for {}, and {} ops are the most of a kernel",
                                fmt::format("{} op{}", weight, weight == 1 ? "" : "s"),
@@ -143,8 +143,9 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
     case Obstacle::lone_anchor:
       return "is a kernel of its own on this device";
     case Obstacle::ended:
-      return "is not in one kernel with it: a reduction that reads other ops' value as it is made "
-             "takes none in behind it";
+      return "is not in one kernel with it: with a reduction that reads what the ops before it "
+             "make, "
+             "a kernel ends";
     default:
       return is_of_place(why) ? words_of_place(why, op) : words_of_chain(why, op);
   }
@@ -169,7 +170,7 @@ std::string GroupGather::words_of_place(Obstacle why, const OpView& op) const {
       return length < 1 ? "works along empty rows"
                         : fmt::format(
                               "works along rows of {} elements: {} are the most of a "
-                              "kernel with other ops",
+                              "kernel that works along rows",
                               length,
                               kLongestGroupRow);
     }

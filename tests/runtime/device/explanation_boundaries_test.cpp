@@ -84,7 +84,7 @@ const Case kCases[] = {
        return Tensors{exp(x - most), most};
      },
      "max",
-     "it works along rows of 9000 elements: 8192 are the most of a kernel with other ops"},
+     "it works along rows of 9000 elements: 8192 are the most of a kernel that works along rows"},
     {"ARowThatIsTooLongInTheNextOp",
      "sim:0",
      [](const Device& d) {
@@ -93,8 +93,8 @@ const Case kCases[] = {
        return Tensors{softmax(x * 2, -1), x};
      },
      "mul",
-     "the next op, softmax, works along rows of 9000 elements: 8192 are the most of a kernel with "
-     "other ops"},
+     "the next op, softmax, works along rows of 9000 elements: 8192 are the most of a kernel "
+     "that works along rows"},
     {"AxesThatAreNotTheLast",
      "sim:0",
      [](const Device& d) {
