@@ -102,19 +102,19 @@ TEST(FusedLosses, HaveTheBitsOfSingleOps) {
 
 TEST(FusedLosses, OfClassesHaveTheBitsOfSingleOps) {
   struct Rows {
-    std::int64_t rows;
+    std::int64_t count;
     std::int64_t classes;
   };
-  for (const auto [rows, classes] : {Rows{1, 5}, Rows{300, 20}, Rows{2500, 2}, Rows{131080, 2}}) {
+  for (const Rows& rows : {Rows{1, 5}, Rows{300, 20}, Rows{2500, 2}, Rows{131080, 2}}) {
     for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
       const auto program = [&](const Device& on) -> Tensors {
-        const Tensors t = rows_of(on, rows, classes, dtype);
+        const Tensors t = rows_of(on, rows.count, rows.classes, dtype);
         on.sync();
         return {cross_entropy(t[0], t[1]), weighted(t), cross_entropy_per_row(t[0], t[1]) * 2};
       };
       EXPECT_TRUE(have_same_bits(run_twice("cpu:0", Fusion::off, program),
                                  run_twice("cpu:0", Fusion::on, program)))
-          << rows << " rows in " << name(dtype);
+          << rows.count << " rows in " << name(dtype);
     }
   }
 }
