@@ -55,8 +55,8 @@ struct GraphOp {
 /// The last one may fail for its values.
 [[nodiscard]] std::span<const GraphOp> graph_ops() noexcept;
 
-/// Makes the op of x, which is cast where it must be.
-[[nodiscard]] Tensor make_graph_op(const GraphOp& op, GraphDraft& draft, const Tensor& x);
+/// Makes the op of a tensor, which is cast where it must be.
+[[nodiscard]] Tensor make_graph_op(const GraphOp& op, GraphDraft& draft, const Tensor& given);
 
 /// A loss of x, a float: most of them plain, so that the gradient that comes in is a number
 /// everywhere.

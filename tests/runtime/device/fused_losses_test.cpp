@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/losses.hpp>
 
