@@ -14,10 +14,11 @@ enum class Fusion : std::uint8_t {
   single,  ///< The device looks ahead as it does to fuse, and runs the ops one by one: for tests,
            ///< and to tell whether looking ahead or a fused kernel is to blame. Results have the
            ///< bits that they have with `off`.
-  on,      ///< Ops that work element by element or along rows (up to 8,192 elements) run as one
-           ///< kernel with those around them, also behind a product: what is between them never
-           ///< reaches memory, and what nobody needs is never made. Results have the same bits on
-           ///< cpu devices; those of f16 and bf16 with `round_intermediates`.
+  on,      ///< Ops that work element by element or along rows (up to 8,192 elements; a reduction of
+           ///< longer ones may end a kernel) run as one kernel with those around them, also behind
+           ///< a product: what is between them never reaches memory, and what nobody needs is never
+           ///< made. Results have the same bits on cpu devices; those of f16 and bf16 with
+           ///< `round_intermediates`.
 };
 
 /// Why a device stopped looking ahead in a stream. Up to `full` these are program boundaries, which
