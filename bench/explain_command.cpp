@@ -2,15 +2,20 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/settings.hpp>
 #include <hearth/runtime/explanation.hpp>
+#include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "commands.hpp"
 #include "explain_picture.hpp"
@@ -38,17 +43,26 @@ void require(const Status& status, const char* option) {
 void check(const Asked& asked) {
   require_program(asked.name);
   if (asked.backward && !has_gradients(asked.name)) {
-    throw std::runtime_error("explain: --backward: '" + asked.name +
-                             "' runs as it is; it has no inputs to differentiate by");
+    throw std::runtime_error(
+        "explain: --backward: '" + asked.name +
+        (is_built_in(asked.name)
+             ? "' is an optimizer's step, which has no gradient"
+             : "' is a recording, which runs as it was: its own backward passes are in it"));
   }
   if (!asked.picture.empty()) {
     require(check_writable(asked.picture), "--svg");
   }
 }
 
+struct Explained {
+  Explanation explanation;
+  std::string tape;              ///< What the tape went by, where there is one.
+  std::optional<OpTrace> trace;  ///< Of a recording: the names of its files lie here.
+};
+
 /// The program runs twice before: devices make plans at first sight, and steps reuse what the first
-/// one made.
-Explanation explain_warm(const Asked& asked) {
+/// one made. Not where the first groups alone may run as such: they shall be those that are seen.
+Explained explain_program(const Asked& asked) {
   RuntimeOptions options{.devices = {{.name = asked.device}}};
   if (!asked.fusion.empty()) {  // else HEARTH_FUSION holds
     const std::map<std::string, Fusion> kinds{
@@ -57,13 +71,32 @@ Explanation explain_warm(const Asked& asked) {
   }
   const Runtime runtime(options);
   const Device device = runtime.device(asked.device);
-  const std::function<void()> program = explained_program(asked.name, device, asked.backward);
-  constexpr int kWarmRuns = 2;
-  for (int i = 0; i < kWarmRuns; ++i) {
+  Explained explained;
+  std::function<void()> program;
+  if (is_built_in(asked.name)) {
+    program = explained_program(asked.name, device, asked.backward);
+  } else {
+    explained.trace = read_trace(asked.name).value();
+    program = [&explained, &device] { static_cast<void>(replay(*explained.trace, device)); };
+  }
+  const bool is_limited = Settings::from_environment().text(Setting::fusion_limit).has_value();
+  const int warm_runs = is_limited ? 0 : 2;
+  for (int i = 0; i < warm_runs; ++i) {
     program();
     device.sync();  // a boundary: only what is whole between two of them gets a plan
   }
-  return explain(device, program);
+  explained.explanation = explain(device, program);
+  if (explained.trace) {
+    take_lines(explained.explanation, *explained.trace);
+  }
+  if (const std::optional<DevicePeaks> peaks = device.peaks(); asked.backward && peaks) {
+    explained.tape = fmt::format(
+        "the tape kept what is quicker to read than to make again here: {} "
+        "(hearth-bench peaks {} measures anew)\n",
+        peaks->to_string(),
+        asked.device);
+  }
+  return explained;
 }
 
 }  // namespace
@@ -86,13 +119,16 @@ int explain_command(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   check(asked);
-  const Explanation explanation = explain_warm(asked);
+  const Explained explained = explain_program(asked);
+  const Explanation& explanation = explained.explanation;
   if (!asked.picture.empty()) {
     const std::string svg = draw_explanation(
         explanation, asked.name + (asked.backward ? ", forward and backward" : ""));
     require(write_file_atomically(asked.picture, std::as_bytes(std::span(svg))), "--svg");
   }
-  std::printf("%s", (asked.as_json ? explanation.to_json() : explanation.to_text()).c_str());
+  const std::string text =
+      asked.as_json ? explanation.to_json() : explanation.to_text() + explained.tape;
+  std::printf("%s", text.c_str());
   return 0;
 }
 

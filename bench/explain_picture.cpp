@@ -70,13 +70,15 @@ std::string text(double x, double& y, double width, const Style& style, std::str
 std::string place_of(const ExplainedKernel& kernel) {
   std::string words = kernel.module_path.empty() ? "" : "in " + kernel.module_path + " ";
   if (kernel.location.line != 0) {
-    words += fmt::format("at {}:{}", kernel.location.file, kernel.location.line);
+    const std::string_view file = kernel.location.file;
+    words += fmt::format("at {}:{}", file.substr(file.find_last_of('/') + 1), kernel.location.line);
   }
   return words;
 }
 
 /// `times`: how often it comes.
 std::string row(const ExplainedKernel& kernel,
+                std::size_t number,
                 std::size_t times,
                 double& y,
                 double bytes_to_width) {
@@ -88,7 +90,8 @@ std::string row(const ExplainedKernel& kernel,
               y,
               kTextWidth,
               kName,
-              fmt::format("{}{}{}, {}reads {}, writes {}",
+              fmt::format("{}  {}{}{}, {}reads {}, writes {}",
+                          number,
                           times > 1 ? fmt::format("{} times ", times) : "",
                           kernel.name,
                           kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
@@ -151,7 +154,7 @@ std::string draw_explanation(const Explanation& explanation, const std::string& 
   y += kRowGap;
   for (const RepeatedKernels& some : repeated(kernels)) {
     for (std::size_t i = some.first; i < some.first + some.length; ++i) {
-      body += row(kernels[i], some.times, y, kBarWidth / static_cast<double>(most));
+      body += row(kernels[i], i + 1, some.times, y, kBarWidth / static_cast<double>(most));
     }
   }
   body += legend(y);

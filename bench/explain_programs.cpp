@@ -188,14 +188,17 @@ std::string joined_names() {
   return text;
 }
 
-bool has_gradients(const std::string& name) {
+bool is_built_in(const std::string& name) {
   const std::vector<std::string> names = explained_programs();
-  return name != "adamw_200" && std::ranges::find(names, name) != names.end();
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool has_gradients(const std::string& name) {
+  return name != "adamw_200" && is_built_in(name);
 }
 
 void require_program(const std::string& name) {
-  const std::vector<std::string> names = explained_programs();
-  if (std::ranges::find(names, name) != names.end()) {
+  if (is_built_in(name)) {
     return;
   }
   const std::string why = why_unreadable(name);
@@ -239,7 +242,17 @@ std::function<void()> explained_program(const std::string& name,
       };
     }
   }
-  return [name, device] { static_cast<void>(replay(name, device)); };
+  throw std::logic_error("explain: no program is called " + name);
+}
+
+void take_lines(Explanation& explanation, const OpTrace& trace) {
+  for (ExplainedKernel& kernel : explanation.kernels) {
+    if (kernel.location.file == std::string_view(kRecordedOp)) {
+      const std::size_t op = kernel.location.line - 1;
+      const OpTrace::Place& place = trace.places.at(trace.ops.at(op).record.source.value);
+      kernel.location = {place.file.c_str(), place.line};
+    }
+  }
 }
 
 }  // namespace hearth::bench

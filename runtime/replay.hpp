@@ -21,6 +21,10 @@ namespace hearth {
 
 struct OpTrace;
 
+/// The `file` of an op that a replay runs: its line is the op's number in the recording, from 1. Of
+/// the first 16,384; later ones have no place.
+inline constexpr char kRecordedOp[] = "op of the recording";
+
 struct ReplayOptions {
   /// Compare with a replay on this device instead of with what the program read.
   std::optional<Device> against = {};

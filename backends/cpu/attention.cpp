@@ -353,12 +353,13 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
 }  // namespace
 
 std::span<const KernelRow> attention_rows() noexcept {
+  static constexpr std::array kMakers = {OpKind::expression};
   static constexpr KernelRow kRows[] = {
       {.kind = OpKind::attention,
        .run = run_attention,
        .supports = nullptr,
        .takes_epilogue = true,
-       .takes_expressions = 1U << 0U,
+       .makers = kMakers,
        .supports_prologue = &supports_maker},
       {.kind = OpKind::attention_backward, .run = run_attention_backward, .supports = nullptr},
   };

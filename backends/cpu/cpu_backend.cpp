@@ -156,12 +156,8 @@ bool CpuBackend::may_anchor(OpKind kind) const noexcept {
 }
 
 bool CpuBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-  const KernelRow& row = machine_->row(kind);
-  const std::uint32_t inputs = maker == OpKind::expression      ? row.takes_expressions
-                               : maker == OpKind::conv2d        ? row.takes_convolutions
-                               : maker == OpKind::cross_entropy ? row.takes_losses
-                                                                : 0;
-  return (inputs >> static_cast<unsigned>(input) & 1U) != 0;
+  return input == 0 &&
+         std::ranges::find(machine_->row(kind).makers, maker) != machine_->row(kind).makers.end();
 }
 
 std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {

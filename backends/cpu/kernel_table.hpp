@@ -44,11 +44,9 @@ struct KernelRow {
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
   JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
   bool takes_epilogue = false;       ///< One that supports_epilogue().
-  /// Bit i: input i may be made by an expression, by a convolution, or by a cross entropy, as the
-  /// kernel needs it (Prologue), if supports_prologue says so.
-  std::uint32_t takes_expressions = 0;
-  std::uint32_t takes_convolutions = 0;
-  std::uint32_t takes_losses = 0;
+  /// Input 0 may be made by one of these as the kernel needs it (Prologue), if supports_prologue
+  /// says so.
+  std::span<const OpKind> makers = {};
   PrologueFn supports_prologue = nullptr;
 };
 

@@ -220,12 +220,14 @@ std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   return std::max<std::int64_t>(1, rows / a.shape()[0]);
 }
 
+constexpr std::array kMakers = {OpKind::expression};
+
 constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
                                 .run = &matmul,
                                 .supports = nullptr,
                                 .joinable_calls = &joinable_matmuls,
                                 .takes_epilogue = true,
-                                .takes_expressions = 1U << 0U,
+                                .makers = kMakers,
                                 .supports_prologue = &supports_maker}};
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace hearth::cpu {
@@ -392,21 +393,21 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   return PrologueRows::supports(*call.prologue, 0, context);
 }
 
+constexpr std::array kMakers = {OpKind::expression, OpKind::conv2d};
+
 constexpr KernelRow kRows[] = {
     {.kind = OpKind::max_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .takes_expressions = 1U << 0U,
-     .takes_convolutions = 1U << 0U,
+     .makers = kMakers,
      .supports_prologue = &supports_maker},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
     {.kind = OpKind::avg_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .takes_expressions = 1U << 0U,
-     .takes_convolutions = 1U << 0U,
+     .makers = kMakers,
      .supports_prologue = &supports_maker},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <string>
@@ -337,12 +338,13 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   return ReductionInput::supports(call, context);
 }
 
+constexpr std::array kMakers = {OpKind::expression, OpKind::cross_entropy};
+
 constexpr KernelRow fold(OpKind kind) {
   return {.kind = kind,
           .run = run_reduce,
           .supports = nullptr,
-          .takes_expressions = 1U << 0U,
-          .takes_losses = 1U << 0U,
+          .makers = kMakers,
           .supports_prologue = &supports_maker};
 }
 

@@ -100,7 +100,7 @@ struct TileOutput {
 
 struct TileProgram {
   static constexpr std::size_t kMostInputs = 16;
-  static constexpr std::size_t kMostOutputs = 8;
+  static constexpr std::size_t kMostOutputs = 16;
   static constexpr std::size_t kMostValues = 512;
   /// What a tile program touches at a time: most of an L1 of 32 KiB.
   static constexpr std::int64_t kTileBytes = std::int64_t{24} << 10;

@@ -15,6 +15,7 @@
 #include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/streams/op_attributes.hpp>
@@ -112,6 +113,7 @@ class Player {
  private:
   using Lane = std::pair<std::uint32_t, std::uint64_t>;
   static constexpr std::size_t kMostWaiting = 256;
+  static constexpr std::size_t kMostPlaces = std::size_t{1} << 14U;  // of the runtime's 65,536
 
   // One device plays all of the trace's: then copies between them stay where they are.
   const Device& device_of(const TraceOp& op) const {
@@ -168,7 +170,7 @@ class Player {
   }
 
   // Below the functions of ops.hpp, which may choose another op for the same call: the record says
-  // which it was. No location: errors of a replay are compared by code and op.
+  // which it was.
   void compute(std::size_t index) {
     const TraceOp& op = trace_.ops[index];
     const OpView view = op.view();
@@ -205,7 +207,9 @@ class Player {
     }
     const detail::Submission submission{
         .kind = op.record.kind,
-        .location = {},
+        .location = index < kMostPlaces
+                        ? SourceLoc{kRecordedOp, static_cast<std::uint32_t>(index + 1)}
+                        : SourceLoc{},
         .inputs = inputs,
         .attributes = size <= sizeof record.immediate
                           ? std::span<const std::byte>(record.immediate).first(size)

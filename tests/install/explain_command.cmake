@@ -46,6 +46,17 @@ must_say("explain_programs.cpp:")
 said("HEARTH_FUSION=on" adamw_200)
 must_say("200 ops in 200 kernels, 1 launch, 199 launches saved")
 
+# The first group alone, which no run before has used up.
+said("HEARTH_FUSION_LIMIT=1" gelu)
+must_say("5 ops in 1 kernel")
+said("HEARTH_FUSION_LIMIT=0" gelu)
+must_say("5 ops in 5 kernels")
+# A recording has the lines of the program that was recorded.
+said("HEARTH_RECORD_FILE=${WORK_DIR}/gelu.rec" gelu)
+said("HEARTH_FUSION=on" ${WORK_DIR}/gelu.rec)
+must_say("mul+mul+erf+add+mul (5 ops)")
+must_say("at explain_programs.cpp:")
+
 refuses("'gelo' is no program" gelo)
 must_say("Did you mean gelu?")
 must_say("layer_norm")

@@ -27,6 +27,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
+/// On drivers in software, which have no loads to wait for: more makes their kernels longer, and
+/// those are what they take their time for.
+constexpr int kSoftwarePieces = 2;
 /// Of a thread, or twice as many where its inputs are few and leave it registers.
 constexpr int kElements = 8;
 constexpr std::size_t kFewInputs = 4;
@@ -55,7 +58,7 @@ struct Plan {
   bool has_strided = false;
 
  private:
-  void find_access(const KernelCall& call, bool is_long);
+  void find_access(const KernelCall& call, bool is_long, bool is_software);
   [[nodiscard]] bool take_vectors(const KernelCall& call, int vector);
 };
 
@@ -71,13 +74,13 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, boo
       form.keeps[i] = keeps[i];
     }
   }
-  find_access(call, is_long);
+  find_access(call, is_long, limits.is_cpu);
   form.rank = has_strided ? space.rank : 1;
 }
 
 // Phases: which inputs lie as the result does, by a look at their layouts; the others by their
 // strides; vectors, if all of them allow it.
-void Plan::find_access(const KernelCall& call, bool is_long) {
+void Plan::find_access(const KernelCall& call, bool is_long, bool is_software) {
   const std::size_t inputs = call.inputs.size();
   std::int64_t smallest = 8;
   std::int64_t reach = count;
@@ -113,17 +116,20 @@ void Plan::find_access(const KernelCall& call, bool is_long) {
     form.run = kRun;
     return;
   }
+  const int most_pieces = is_software ? kSoftwarePieces : kElements;
   const int widest = smallest == 1 ? 16 : smallest == 2 ? 8 : 4;
   for (int vector = widest; vector >= 4; vector /= 2) {
     if (take_vectors(call, vector)) {
+      const int pieces = (inputs > kFewInputs ? kElements : 2 * kElements) / vector;
       form.vector = vector;
-      form.pieces = std::max(1, (inputs > kFewInputs ? kElements : 2 * kElements) / vector);
+      form.pieces = std::clamp(pieces, 1, most_pieces);
       return;
     }
   }
   const auto strided = std::count_if(
       form.access.begin(), form.access.begin() + static_cast<std::ptrdiff_t>(inputs), is_strided);
-  form.pieces = strided <= 3 ? kScalarPieces : 1;  // the work on many strides hides the loads
+  // The work on many strides hides the loads.
+  form.pieces = strided <= 3 ? std::min(kScalarPieces, most_pieces) : 1;
 }
 
 // Rows of vectors: where the innermost axis is made of whole ones, and starts at one in each row.
