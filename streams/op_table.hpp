@@ -83,7 +83,7 @@ inline constexpr std::uint8_t kMostExpressionInputs = 16;
 inline constexpr std::uint8_t kMostExpressionOutputs = 4;
 inline constexpr std::uint8_t kMostExpressionParameters = 32;
 /// Of a group of ops that runs as one expression.
-inline constexpr std::uint8_t kMostGroupOutputs = 16;
+inline constexpr std::uint8_t kMostGroupOutputs = 24;
 
 namespace detail {
 extern const OpInfo op_rows[kOpKindCount];

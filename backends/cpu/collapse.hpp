@@ -57,7 +57,7 @@ struct BasicPlace {
 using Collapsed = BasicCollapsed<4>;
 using Place = BasicPlace<4>;
 
-inline constexpr std::size_t kMostTileOperands = 24;
+inline constexpr std::size_t kMostTileOperands = 40;  // inputs and results of a TileProgram
 using TileSpace = BasicCollapsed<kMostTileOperands>;
 using TilePlace = BasicPlace<kMostTileOperands>;
 

@@ -20,6 +20,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/streams/kernel/kernel_ir.hpp>
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <array>
 #include <cstdint>
@@ -99,8 +100,8 @@ struct TileOutput {
 };
 
 struct TileProgram {
-  static constexpr std::size_t kMostInputs = 16;
-  static constexpr std::size_t kMostOutputs = 16;
+  static constexpr std::size_t kMostInputs = kMostExpressionInputs;
+  static constexpr std::size_t kMostOutputs = kMostGroupOutputs;
   static constexpr std::size_t kMostValues = 512;
   /// What a tile program touches at a time: most of an L1 of 32 KiB.
   static constexpr std::int64_t kTileBytes = std::int64_t{24} << 10;
