@@ -247,9 +247,8 @@ std::function<void()> explained_program(const std::string& name,
 
 void take_lines(Explanation& explanation, const OpTrace& trace) {
   for (ExplainedKernel& kernel : explanation.kernels) {
-    if (kernel.location.file == std::string_view(kRecordedOp)) {
-      const std::size_t op = kernel.location.line - 1;
-      const OpTrace::Place& place = trace.places.at(trace.ops.at(op).record.source.value);
+    if (kernel.location.file == std::string_view(kRecordedPlace)) {
+      const OpTrace::Place& place = trace.places.at(kernel.location.line);
       kernel.location = {place.file.c_str(), place.line};
     }
   }

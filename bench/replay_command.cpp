@@ -101,6 +101,11 @@ int replay_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (!(settings.tolerance >= 0)) {  // nor NaN
+    std::fprintf(
+        stderr, "hearth-bench: --tolerance: %g, where 0 or more is wanted\n", settings.tolerance);
+    return 2;
+  }
   unsetenv("HEARTH_RECORD_FILE");  // NOLINT(concurrency-mt-unsafe): no thread yet; the replay is
                                    // not to overwrite it
   try {

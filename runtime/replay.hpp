@@ -21,9 +21,9 @@ namespace hearth {
 
 struct OpTrace;
 
-/// The `file` of an op that a replay runs: its line is the op's number in the recording, from 1. Of
-/// the first 16,384; later ones have no place.
-inline constexpr char kRecordedOp[] = "op of the recording";
+/// The `file` of an op that a replay runs: its line is the number of its place in the recording's
+/// own table (OpTrace::places), up to 16,384; ops from later ones have none.
+inline constexpr char kRecordedPlace[] = "place of the recording";
 
 struct ReplayOptions {
   /// Compare with a replay on this device instead of with what the program read.

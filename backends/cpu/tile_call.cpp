@@ -182,9 +182,10 @@ void TileCall::find_shares() {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     is_one_pass_ = is_one_pass_ && lies_[i] == Lie::linear;
   }
-  // Such a loop asks for its operands itself, and writes past the caches itself.
+  // Such a loop asks for its operands itself, and writes past the caches itself; of two results,
+  // which are one value, it would make one so.
   if (program_.body.size() == 1 && program_.body[0].step == TileStep::wrapped &&
-      order_ == Order::flat) {
+      order_ == Order::flat && call_.outputs.size() == 1) {
     is_one_pass_ = fetches_itself_ = true;
     streams_itself_ = is_streamed_[0];
     is_made_in_place_[0] = true;

@@ -102,7 +102,7 @@ struct TileOutput {
 struct TileProgram {
   static constexpr std::size_t kMostInputs = kMostExpressionInputs;
   static constexpr std::size_t kMostOutputs = kMostGroupOutputs;
-  static constexpr std::size_t kMostValues = 512;
+  static constexpr std::size_t kMostValues = 528;
   /// What a tile program touches at a time: most of an L1 of 32 KiB.
   static constexpr std::int64_t kTileBytes = std::int64_t{24} << 10;
   static constexpr std::int64_t kMostElements = 4096;

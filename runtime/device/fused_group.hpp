@@ -93,6 +93,10 @@ struct FusedGroup {
     }
     return count;
   }
+  /// How many results it may have.
+  [[nodiscard]] std::size_t most_outputs() const noexcept {
+    return row_axes > 0 ? kMostRowOutputs : kMostGroupOutputs;
+  }
   /// The most of its ops, the first ones, of which so many results at most are needed outside: by
   /// others, or by those that stay behind.
   [[nodiscard]] std::size_t ops_with_outputs(std::size_t most_outputs) const;

@@ -126,7 +126,7 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
     case Obstacle::ops:
       return most_ops_ < kMostGroupOps
                  ? fmt::format("would make more than {} results of this kernel that others need",
-                               kMostGroupOutputs)
+                               group_.most_outputs())
                  : fmt::format("counts for {}, and {} ops are the most of a kernel",
                                fmt::format("{} op{}", weight, weight == 1 ? "" : "s"),
                                kMostGroupOps);

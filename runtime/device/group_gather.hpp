@@ -154,6 +154,9 @@ class GroupGather final {
   /// The extent of the op's result, if the group's space has room for it.
   [[nodiscard]] bool place_elementwise(const OpView& op, GroupExtent& extent);
   [[nodiscard]] bool place_full(GroupExtent& extent);
+  /// Whether what the op reads is one number a row, in a space whose rows have one element: so is
+  /// its result then, though it has the shape of the space.
+  [[nodiscard]] bool is_of_short_rows() const;
   [[nodiscard]] bool place_row(const Operand& out, GroupExtent& extent);
   [[nodiscard]] bool place_along_rows(const OpView& op, GroupExtent& extent);
   [[nodiscard]] bool place_view(const Operand& out, GroupExtent& extent);

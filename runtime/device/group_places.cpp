@@ -139,7 +139,8 @@ bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
       if (group_.has_anchor() && depends_on_place(op.kind())) {
         return refuse(Obstacle::place);
       }
-      return place_full(extent);
+      return is_of_short_rows() && !depends_on_place(op.kind()) ? place_row(out, extent)
+                                                                : place_full(extent);
     case Fit::row_kept:
     case Fit::row_dropped:
       return depends_on_place(op.kind()) ? refuse(Obstacle::place) : place_row(out, extent);
@@ -169,6 +170,11 @@ bool GroupGather::place_full(GroupExtent& extent) {
   }
   extent = GroupExtent::full;
   return true;
+}
+
+bool GroupGather::is_of_short_rows() const {
+  return group_.row_axes != 0 && row_length(shape_of(group_.space), group_.row_axes) == 1 &&
+         std::ranges::none_of(found_, [this](const Source& each) { return is_full(each); });
 }
 
 bool GroupGather::place_row(const Operand& out, GroupExtent& extent) {

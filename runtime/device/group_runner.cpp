@@ -256,10 +256,11 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reac
     if (runs < kFewestOps) {
       return Gathered::nothing;
     }
-    if (outputs <= kMostGroupOutputs) {
+    const std::size_t most_outputs = group_.most_outputs();
+    if (outputs <= most_outputs) {
       return shows_space(group_) ? Gathered::group : Gathered::shapeless;
     }
-    most_ops = std::min(group_.ops_with_outputs(kMostGroupOutputs), std::min(most_ops, runs) - 1);
+    most_ops = std::min(group_.ops_with_outputs(most_outputs), std::min(most_ops, runs) - 1);
   }
   return Gathered::nothing;
 }

@@ -113,7 +113,7 @@ class Player {
  private:
   using Lane = std::pair<std::uint32_t, std::uint64_t>;
   static constexpr std::size_t kMostWaiting = 256;
-  static constexpr std::size_t kMostPlaces = std::size_t{1} << 14U;  // of the runtime's 65,536
+  static constexpr std::uint32_t kMostPlaces = 1U << 14U;  // of the runtime's 65,536
 
   // One device plays all of the trace's: then copies between them stay where they are.
   const Device& device_of(const TraceOp& op) const {
@@ -205,11 +205,10 @@ class Player {
           device_of(op).endpoint().tables().expressions.intern(expression).value().value;
       std::memcpy(record.immediate, &attributes, sizeof attributes);
     }
+    const std::uint32_t place = op.record.source.value;  // 0: unknown, here as there
     const detail::Submission submission{
         .kind = op.record.kind,
-        .location = index < kMostPlaces
-                        ? SourceLoc{kRecordedOp, static_cast<std::uint32_t>(index + 1)}
-                        : SourceLoc{},
+        .location = place < kMostPlaces ? SourceLoc{kRecordedPlace, place} : SourceLoc{},
         .inputs = inputs,
         .attributes = size <= sizeof record.immediate
                           ? std::span<const std::byte>(record.immediate).first(size)

@@ -19,6 +19,8 @@ namespace hearth {
 
 inline constexpr std::size_t kMostGroupOps = 64;
 inline constexpr std::size_t kMostGroupInputs = kMostExpressionInputs;
+/// Of a group that works along rows: each may need room for a whole row.
+inline constexpr std::size_t kMostRowOutputs = 8;
 
 /// Where an op of a group gets an input from.
 struct GroupSource {

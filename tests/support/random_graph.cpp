@@ -22,7 +22,7 @@ using Tensors = std::vector<Tensor>;
 
 constexpr const char* kFile = "graph";
 constexpr std::size_t kMostValues = 12;
-constexpr std::size_t kMostKept = 24;
+constexpr std::size_t kMostKept = 40;
 
 /// What the graphs of a program share.
 struct Telling {

@@ -27,8 +27,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
+/// Results have registers, too: with more of them a thread takes one vector of four.
+constexpr std::size_t kFewOutputs = 8;
 /// On drivers in software, which have no loads to wait for: more makes their kernels longer, and
-/// those are what they take their time for.
+/// those are what they take their time for. With one input as on a card, so that those run too.
 constexpr int kSoftwarePieces = 2;
 /// Of a thread, or twice as many where its inputs are few and leave it registers.
 constexpr int kElements = 8;
@@ -116,8 +118,9 @@ void Plan::find_access(const KernelCall& call, bool is_long, bool is_software) {
     form.run = kRun;
     return;
   }
-  const int most_pieces = is_software ? kSoftwarePieces : kElements;
-  const int widest = smallest == 1 ? 16 : smallest == 2 ? 8 : 4;
+  const bool has_many = call.outputs.size() > kFewOutputs;
+  const int most_pieces = has_many ? 1 : is_software && inputs > 1 ? kSoftwarePieces : kElements;
+  const int widest = has_many ? 4 : smallest == 1 ? 16 : smallest == 2 ? 8 : 4;
   for (int vector = widest; vector >= 4; vector /= 2) {
     if (take_vectors(call, vector)) {
       const int pieces = (inputs > kFewInputs ? kElements : 2 * kElements) / vector;

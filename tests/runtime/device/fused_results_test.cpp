@@ -1,6 +1,6 @@
 // Groups with more results than a kernel writes: which of their ops make the first kernel, and that
-// groups which are remembered are those that gathering would find. Counts are of sims, in virtual
-// time, so that no window ends before its program says so.
+// groups which are remembered are those that gathering would find; and that many results are right.
+// Counts are taken in virtual time, so that no window ends before its program says so.
 #include <functional>
 #include <vector>
 
@@ -109,6 +109,84 @@ TEST(FusedResults, AGroupIsRememberedWithWhatStandsBehindItsOps) {
       EXPECT_EQ(run(0), 2U);
       EXPECT_EQ(run(10), 1U);
       EXPECT_EQ(run(2), 2U);
+    }
+  });
+}
+
+/// Eight of [5, 7], two of them turned round; then rows, columns and numbers.
+std::vector<Tensor> sixteen_inputs(const Device& device, DType dtype) {
+  Generator generator(3);
+  std::vector<Tensor> made;
+  for (int i = 0; i < 8; ++i) {
+    const bool is_turned = i % 4 == 3;
+    Tensor x = random_normal(device, is_turned ? Shape{7, 5} : Shape{5, 7}, generator, 0, 1, dtype);
+    made.push_back(is_turned ? permute(x, {1, 0}) : x);
+  }
+  for (const Shape& shape : {Shape{7},
+                             Shape{5, 1},
+                             Shape{1, 1},
+                             Shape{1, 7},
+                             Shape{5, 1},
+                             Shape{},
+                             Shape{7},
+                             Shape{5, 1}}) {
+    made.push_back(random_normal(device, shape, generator, 0, 1, dtype));
+  }
+  device.sync();
+  return made;
+}
+
+// As many results as a kernel writes, of as many inputs as it reads.
+TEST(FusedResults, ManyOfManyInputsHaveTheBitsOfSingleOps) {
+  for (const char* const device : {"cpu:0", "sim:0"}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+      std::vector<std::vector<double>> singly;
+      for (const Fusion fusion : {Fusion::off, Fusion::on}) {
+        stepped(
+            {.devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true},
+            [&](const World& world) {
+              const std::vector<Tensor> in = sixteen_inputs(world.device, dtype);
+              for (int times = 0; times < 3; ++times) {
+                std::vector<Tensor> made;
+                const std::uint64_t kernels = kernels_of(world, [&] {
+                  for (std::size_t i = 0; i < kMostGroupOutputs; ++i) {
+                    made.push_back(in[i % 8] * in[8 + (i + i / 8) % 8] + static_cast<double>(i));
+                  }
+                });
+                EXPECT_EQ(kernels, fusion == Fusion::on ? 1U : 2U * kMostGroupOutputs)
+                    << name(dtype) << " on " << device;
+                for (Tensor& each :
+                     made) {  // at once: a stream learns to expect no op behind a lone one
+                  each = cast(each, DType::f64);
+                }
+                for (std::size_t i = 0; i < made.size(); ++i) {
+                  std::vector<double> values = made[i].to_vector<double>();
+                  if (fusion == Fusion::off && times == 0) {
+                    singly.push_back(std::move(values));
+                  } else {
+                    EXPECT_EQ(values, singly[i]) << i << " on " << device;
+                  }
+                }
+              }
+            });
+      }
+    }
+  }
+}
+
+// Each is so large that it would be written past the caches, and they are one value: of one loop.
+TEST(FusedResults, TwoThatAreOneLargeValueAreBothThere) {
+  stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
+    constexpr std::int64_t kMany = std::int64_t{1} << 23U;
+    const Tensor x = full(world.device, {kMany}, 2);
+    const Tensor y = full(world.device, {kMany}, 2);
+    for (int times = 0; times < 2; ++times) {
+      std::vector<Tensor> made;
+      const std::uint64_t kernels = kernels_of(world, [&] { made = {exp(x - y), exp(x - y)}; });
+      EXPECT_EQ(kernels, 1U);
+      for (const Tensor& each : made) {
+        EXPECT_EQ(sum(each).item(), static_cast<double>(kMany));
+      }
     }
   });
 }

@@ -140,12 +140,15 @@ std::uint64_t expect_same_bits(const Program& program, const std::string& what) 
 
 TEST(FusedRows, NormsAndSoftmaxOfPlainOpsAreOneKernelThatReadsAndWritesOnce) {
   stepped(on("sim:0", Fusion::on), [](const World& world) {
-    const Tensors t = row_inputs(world.device, 6, 10, DType::f32);
-    for (const Formula& formula : row_formulas()) {
-      Tensor y;
-      const Explanation said = explain(world.device, [&] { y = formula.run(t); });
-      EXPECT_EQ(said.kernels.size(), 1U) << formula.name << "\n" << said.to_text();
-      EXPECT_EQ(said.bytes_read() + said.bytes_written(), said.ideal_bytes) << formula.name;
+    for (const std::int64_t width : {1, 2, 10}) {
+      const Tensors t = row_inputs(world.device, 6, width, DType::f32);
+      for (const Formula& formula : row_formulas()) {
+        Tensor y;
+        const Explanation said = explain(world.device, [&] { y = formula.run(t); });
+        EXPECT_EQ(said.kernels.size(), 1U) << formula.name << " of " << width << "\n"
+                                           << said.to_text();
+        EXPECT_EQ(said.bytes_read() + said.bytes_written(), said.ideal_bytes) << formula.name;
+      }
     }
   });
 }
