@@ -138,7 +138,8 @@ TileCall::Lie TileCall::lie_of(std::size_t operand) const {
 void TileCall::find_space() {
   static_assert(kMostTileOperands == TileProgram::kMostInputs + TileProgram::kMostOutputs);
   const std::size_t operand_count = call_.inputs.size() + call_.outputs.size();
-  std::array<Strides, kMostTileOperands> strides;  // those of the operands alone have values
+  // Those of the operands alone have values.
+  std::array<Strides, kMostTileOperands> strides;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (std::size_t i = 0; i < operand_count; ++i) {
     strides[i] = strides_of(i);
   }

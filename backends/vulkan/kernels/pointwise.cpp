@@ -58,9 +58,11 @@ struct Plan {
   PointwiseForm form;
   std::int64_t count;
   bool has_strided = false;
+  bool is_software = false;
 
  private:
-  void find_access(const KernelCall& call, bool is_long, bool is_software);
+  void find_access(const KernelCall& call, bool is_long);
+  void find_vectors(const KernelCall& call, std::int64_t smallest);
   [[nodiscard]] bool take_vectors(const KernelCall& call, int vector);
 };
 
@@ -76,13 +78,14 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, boo
       form.keeps[i] = keeps[i];
     }
   }
-  find_access(call, is_long, limits.is_cpu);
+  is_software = limits.is_cpu;
+  find_access(call, is_long);
   form.rank = has_strided ? space.rank : 1;
 }
 
 // Phases: which inputs lie as the result does, by a look at their layouts; the others by their
 // strides; vectors, if all of them allow it.
-void Plan::find_access(const KernelCall& call, bool is_long, bool is_software) {
+void Plan::find_access(const KernelCall& call, bool is_long) {
   const std::size_t inputs = call.inputs.size();
   std::int64_t smallest = 8;
   std::int64_t reach = count;
@@ -118,6 +121,12 @@ void Plan::find_access(const KernelCall& call, bool is_long, bool is_software) {
     form.run = kRun;
     return;
   }
+  find_vectors(call, smallest);
+}
+
+// `smallest`: the bytes of the smallest element.
+void Plan::find_vectors(const KernelCall& call, std::int64_t smallest) {
+  const std::size_t inputs = call.inputs.size();
   const bool has_many = call.outputs.size() > kFewOutputs;
   const int most_pieces = has_many ? 1 : is_software && inputs > 1 ? kSoftwarePieces : kElements;
   const int widest = has_many ? 4 : smallest == 1 ? 16 : smallest == 2 ? 8 : 4;

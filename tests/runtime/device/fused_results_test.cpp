@@ -136,40 +136,44 @@ std::vector<Tensor> sixteen_inputs(const Device& device, DType dtype) {
   return made;
 }
 
-// As many results as a kernel writes, of as many inputs as it reads.
+using Values = std::vector<std::vector<double>>;
+
+/// As many results as a kernel writes, of as many inputs as it reads.
+Values values_of_many(const World& world, DType dtype, std::uint64_t wanted_kernels) {
+  const std::vector<Tensor> in = sixteen_inputs(world.device, dtype);
+  std::vector<Tensor> made;
+  const std::uint64_t kernels = kernels_of(world, [&] {
+    for (std::size_t i = 0; i < kMostGroupOutputs; ++i) {
+      made.push_back(in[i % 8] * in[8 + (i + i / 8) % 8] + static_cast<double>(i));
+    }
+  });
+  EXPECT_EQ(kernels, wanted_kernels) << name(dtype);
+  Values values;
+  for (Tensor& each : made) {  // at once: behind lone ops a stream expects no others
+    each = cast(each, DType::f64);
+  }
+  for (const Tensor& each : made) {
+    values.push_back(each.to_vector<double>());
+  }
+  return values;
+}
+
 TEST(FusedResults, ManyOfManyInputsHaveTheBitsOfSingleOps) {
   for (const char* const device : {"cpu:0", "sim:0"}) {
+    SteppedOptions options{
+        .devices = {{.name = device}}, .fusion = Fusion::off, .round_intermediates = true};
     for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
-      std::vector<std::vector<double>> singly;
-      for (const Fusion fusion : {Fusion::off, Fusion::on}) {
-        stepped(
-            {.devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true},
-            [&](const World& world) {
-              const std::vector<Tensor> in = sixteen_inputs(world.device, dtype);
-              for (int times = 0; times < 3; ++times) {
-                std::vector<Tensor> made;
-                const std::uint64_t kernels = kernels_of(world, [&] {
-                  for (std::size_t i = 0; i < kMostGroupOutputs; ++i) {
-                    made.push_back(in[i % 8] * in[8 + (i + i / 8) % 8] + static_cast<double>(i));
-                  }
-                });
-                EXPECT_EQ(kernels, fusion == Fusion::on ? 1U : 2U * kMostGroupOutputs)
-                    << name(dtype) << " on " << device;
-                for (Tensor& each :
-                     made) {  // at once: a stream learns to expect no op behind a lone one
-                  each = cast(each, DType::f64);
-                }
-                for (std::size_t i = 0; i < made.size(); ++i) {
-                  std::vector<double> values = made[i].to_vector<double>();
-                  if (fusion == Fusion::off && times == 0) {
-                    singly.push_back(std::move(values));
-                  } else {
-                    EXPECT_EQ(values, singly[i]) << i << " on " << device;
-                  }
-                }
-              }
-            });
-      }
+      Values singly;
+      options.fusion = Fusion::off;
+      stepped(options, [&](const World& world) {
+        singly = values_of_many(world, dtype, 2U * kMostGroupOutputs);
+      });
+      options.fusion = Fusion::on;
+      stepped(options, [&](const World& world) {
+        for (int times = 0; times < 3; ++times) {
+          EXPECT_EQ(values_of_many(world, dtype, 1), singly) << name(dtype) << " on " << device;
+        }
+      });
     }
   }
 }
