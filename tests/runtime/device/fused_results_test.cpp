@@ -87,6 +87,25 @@ TEST(FusedResults, AKernelTakesAsManyOpsAsItsResultsAllow) {
   });
 }
 
+// Each may need room for a whole row, so that there are fewer: the mean, which the rest needs, and
+// seven more.
+TEST(FusedResults, AlongRowsAKernelWritesEight) {
+  stepped(fusing(), [](const World& world) {
+    const Tensor x = full(world.device, {4, 6}, 2);
+    for (const int count : {7, 12}) {
+      std::vector<Tensor> kept;
+      const std::uint64_t kernels = kernels_of(world, [&] {
+        const Tensor middle = mean(x, {-1}, {.keep_dims = true});
+        for (int i = 0; i < count; ++i) {
+          kept.push_back(x - middle + i);
+        }
+      });
+      EXPECT_EQ(kernels, count > static_cast<int>(kMostRowOutputs) ? 2U : 1U);
+      EXPECT_THAT(kept.back().to_vector<float>(), Each(static_cast<float>(count - 1)));
+    }
+  });
+}
+
 // Thirty results are two kernels; where ten of them are dropped behind the last, they are one.
 TEST(FusedResults, AGroupIsRememberedWithWhatStandsBehindItsOps) {
   stepped(fusing(), [](const World& world) {
