@@ -8,6 +8,8 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
+/// Of the axes before the rows: most have no more, and then share a shader.
+constexpr int kPaddedRank = 2;
 
 }  // namespace
 
@@ -73,6 +75,7 @@ void AttentionOperands::finish() noexcept {
   }
   const std::int64_t widest = std::max({width, value_width, keys, std::int64_t{1}});
   const std::int64_t longest = std::max(queries, keys);
+  heads.pad(kPaddedRank);
   wide = heads.count() * std::max(rows(), keys) >= kNarrow / widest;
   for (std::size_t place = 0; place < kPlaces; ++place) {
     const AttentionMatrix& each = matrices[place];

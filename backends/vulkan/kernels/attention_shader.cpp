@@ -33,6 +33,9 @@ using Operands = AttentionOperands;
 constexpr int kSlice = 16;         // SLICE of the text
 constexpr int kMostColumns = 128;  // of a result in a workgroup's registers
 constexpr int kFlatThreads = 128;  // of kernels without tiles
+/// On drivers in software, whose compiler takes seconds for a shader: both sides of a tile, where
+/// one of them has no more than 32 rows.
+constexpr int kSoftwareTile = 16;
 constexpr std::int64_t kMostSplits = 64;
 constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a part of their own
 
@@ -100,6 +103,9 @@ Tiling tiling_of(AttentionPass pass,
                                             : operands.width;
   const int most = operands.dtype == DType::f64 || limits.most_group_threads < 256 ? 32 : 64;
   Tiling tiling{.own = tile_of(own, most), .other = tile_of(other, most)};
+  if (limits.is_cpu && (own <= 32 || other <= 32)) {
+    tiling.own = tiling.other = kSoftwareTile;
+  }
   const std::int64_t fitting = std::min(4, kMostColumns / tiling.other);
   tiling.blocks =
       static_cast<int>(std::clamp<std::int64_t>(quotient_up(columns, tiling.other), 1, fitting));

@@ -24,6 +24,14 @@ void AxisList::push(std::int64_t size, std::span<const std::int64_t> strides) no
   }
 }
 
+void AxisList::pad(int rank) noexcept {
+  for (; rank_ < rank; ++rank_) {
+    const auto axis = static_cast<std::size_t>(rank_);
+    size_[axis] = 1;
+    stride_[axis].fill(0);
+  }
+}
+
 std::int64_t AxisList::reach(int operand) const noexcept {
   std::int64_t sum = 0;
   for (int axis = 0; axis < rank_; ++axis) {

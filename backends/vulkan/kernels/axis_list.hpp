@@ -1,7 +1,7 @@
 // Axes that a shader walks together, with the strides of several operands along each, and the GLSL
 // that turns a place in them into offsets. Neighbouring axes are merged where all operands allow
-// it. Values. Threads: any. Invariants: (1) no axis has size 1; (2) the last axis is the fastest;
-// (3) divisions by sizes are multiplications, unless indices are wide.
+// it. Values. Threads: any. Invariants: (1) no axis has size 1, but those of pad(); (2) the last
+// axis is the fastest; (3) divisions by sizes are multiplications, unless indices are wide.
 #pragma once
 
 #include <array>
@@ -26,6 +26,8 @@ class AxisList final {
 
   /// Appends a faster axis; merges it with the last one where the strides of all operands fit.
   void push(std::int64_t size, std::span<const std::int64_t> strides) noexcept;
+  /// Appends axes of size 1 up to `rank`, so that fewer ranks need shaders of their own.
+  void pad(int rank) noexcept;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int operand_count() const noexcept { return operand_count_; }
