@@ -89,6 +89,13 @@ std::optional<Error> wrong_program_text(std::string_view log, std::string_view t
 
 }  // namespace
 
+std::uint32_t glsl_compiler_version() noexcept {
+  const glslang::Version version = glslang::GetVersion();
+  return static_cast<std::uint32_t>(version.major) << 20U |
+         static_cast<std::uint32_t>(version.minor) << 10U |
+         static_cast<std::uint32_t>(version.patch);
+}
+
 Result<SpirvModule> compile_glsl(std::string_view name,
                                  const std::string& text,
                                  SpirvOptions options) {

@@ -26,6 +26,10 @@ using SpirvModule = std::vector<std::uint32_t>;
 inline constexpr std::string_view kProgramLines = "\n#line 1 1\n";
 inline constexpr std::string_view kProgramLinesEnd = "\n#line 1 2\n";
 
+/// Another number for each version of the compiler: what an older one made is not what this one
+/// would make.
+[[nodiscard]] std::uint32_t glsl_compiler_version() noexcept;
+
 /// A module for Vulkan 1.2 with one entry point, `main`.
 ///
 /// Errors: internal, with what the compiler says and the lines of the text that it names;

@@ -23,6 +23,32 @@ constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .v
 /// That are made before they are asked for; some 0.1 ms each on NVIDIA.
 constexpr std::size_t kMostPrepared = 512;
 
+/// Files that are kept: of some KiB each, and of some MiB those of drivers.
+constexpr std::size_t kMostModules = 8192;
+constexpr std::size_t kMostPrograms = 256;
+constexpr std::size_t kMostDrivers = 32;
+
+// Where a folder has more than `most` files that end so, the oldest go, a quarter of them. What
+// cannot be looked at or removed stays for another time.
+void drop_oldest(const std::filesystem::path& folder, std::string_view ending, std::size_t most) {
+  using Age = std::pair<std::filesystem::file_time_type, std::filesystem::path>;
+  std::error_code failed;
+  std::vector<Age> files;
+  for (const auto& each : std::filesystem::directory_iterator(folder, failed)) {
+    if (each.is_regular_file(failed) && each.path().string().ends_with(ending)) {
+      files.emplace_back(each.last_write_time(failed), each.path());
+    }
+  }
+  if (files.size() <= most) {
+    return;
+  }
+  std::ranges::sort(files);
+  files.resize(files.size() - most * 3 / 4);
+  for (const Age& each : files) {
+    std::filesystem::remove(each.second, failed);
+  }
+}
+
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
@@ -59,11 +85,11 @@ void PipelineMaker::load() {
   std::vector<std::byte> pipelines;
   if (const auto cache = cache_dir(); cache.has_value()) {
     folder_ = cache.value() / "vulkan";
-    if (auto file =
-            read_checked_file(folder_ / (device_->fingerprint() + ".pipelines"), kPipelines);
-        file.has_value()) {
+    path_of_driver_ = folder_ / (device_->fingerprint() + ".pipelines");
+    if (auto file = read_checked_file(path_of_driver_, kPipelines); file.has_value()) {
       pipelines = std::move(file).value();
-      saved_size_ = pipelines.size();
+      loaded_size_ = pipelines.size();
+      loaded_hash_ = xxh64(pipelines);
     }
     load_used();
   }
@@ -165,20 +191,50 @@ Status PipelineMaker::save() {
   for (const auto& [hash, words] : modules) {
     HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, std::as_bytes(std::span(words))));
   }
+  drop_oldest(folder_ / "spirv", "", kMostModules);
+  drop_oldest(folder_, ".used", kMostPrograms);
+  drop_oldest(folder_, ".pipelines", kMostDrivers);
+  HEARTH_TRY_STATUS(save_pipelines());
+  return used;
+}
+
+// Another device of this card, or another process, may have saved meanwhile: what it made is kept.
+// Of two that do so at the same moment one loses what is new in it, and compiles that again.
+void PipelineMaker::join_saved() {
+  const auto file = read_checked_file(path_of_driver_, kPipelines);
+  if (!file.has_value() || xxh64(file.value()) == loaded_hash_) {
+    return;
+  }
+  const DeviceApi& api = device_->api();
+  VkPipelineCacheCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  info.initialDataSize = file.value().size();
+  info.pInitialData = file.value().data();
+  VkPipelineCache saved = VK_NULL_HANDLE;
+  if (api.vkCreatePipelineCache(device_->handle(), &info, nullptr, &saved) != VK_SUCCESS) {
+    return;  // as without a file
+  }
+  // Without what cannot be joined the cache is as good as before.
+  static_cast<void>(api.vkMergePipelineCaches(device_->handle(), cache_, 1, &saved));
+  api.vkDestroyPipelineCache(device_->handle(), saved, nullptr);
+}
+
+Status PipelineMaker::save_pipelines() {
+  if (cache_ == VK_NULL_HANDLE) {
+    return {};
+  }
+  join_saved();
   std::size_t size = 0;
   const DeviceApi& api = device_->api();
-  if (cache_ != VK_NULL_HANDLE &&
-      api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) == VK_SUCCESS &&
-      size != saved_size_) {
-    std::vector<std::byte> data(size);
-    if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) == VK_SUCCESS) {
-      HEARTH_TRY_STATUS(write_checked_file(folder_ / (device_->fingerprint() + ".pipelines"),
-                                           kPipelines,
-                                           std::span(data).first(size)));
-      saved_size_ = size;
-    }
+  if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) != VK_SUCCESS ||
+      size == loaded_size_) {
+    return {};
   }
-  return used;
+  std::vector<std::byte> data(size);
+  if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) != VK_SUCCESS) {
+    return {};  // the driver has them, and gives none away
+  }
+  return write_checked_file(path_of_driver_, kPipelines, std::span(data).first(size));
 }
 
 // A file that is damaged counts as none.
@@ -243,9 +299,10 @@ Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::stri
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 
-// What a text becomes depends on the device's conversions, too.
+// What a text becomes depends on the device's conversions and on the compiler, too.
 std::uint64_t PipelineMaker::hash_of(const std::string& text) const noexcept {
-  return xxh64(bytes_of(text)) ^ (device_->limits().converts_f16() ? 1U : 0U);
+  return xxh64(bytes_of(text), glsl_compiler_version()) ^
+         (device_->limits().converts_f16() ? 1U : 0U);
 }
 
 void PipelineMaker::note_used(const Used& use) {

@@ -60,8 +60,6 @@ class PipelineMaker final {
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
-  /// Writes what is new to disk. Errors: io_error.
-  [[nodiscard]] Status save() HEARTH_EXCLUDES(mutex_);
 
  private:
   /// A text that a program used.
@@ -82,6 +80,11 @@ class PipelineMaker final {
   PipelineMaker(std::shared_ptr<const VulkanDevice> device, std::uint64_t build) noexcept
       : device_(std::move(device)), build_(build) {}
   void load();
+  /// Writes what is new to disk. At the end, when nobody makes pipelines any more. Errors:
+  /// io_error.
+  [[nodiscard]] Status save() HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] Status save_pipelines();
+  void join_saved();
   [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
   void load_used();
   void note_used(const Used& use) HEARTH_REQUIRES(mutex_);
@@ -100,7 +103,8 @@ class PipelineMaker final {
   std::shared_ptr<const VulkanDevice> device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  std::filesystem::path folder_;  ///< Empty: nothing is kept.
+  std::filesystem::path folder_;          ///< Empty: nothing is kept.
+  std::filesystem::path path_of_driver_;  ///< What the driver keeps.
   mutable Mutex mutex_;
   std::vector<VkPipeline> made_ HEARTH_GUARDED_BY(mutex_);
   /// By the hash of their text.
@@ -116,7 +120,8 @@ class PipelineMaker final {
   /// By the hash of their text, and by their keys.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
   std::unordered_map<ShaderKey, Prepared, ShaderKeyHash> prepared_keys_ HEARTH_GUARDED_BY(mutex_);
-  std::size_t saved_size_ = 0;  ///< Of the driver's pipelines, as they lie on disk.
+  std::size_t loaded_size_ = 0;    ///< Of the driver's pipelines, as they lay on disk,
+  std::uint64_t loaded_hash_ = 0;  ///< and their checksum.
   std::vector<std::uint64_t> failing_;
   std::uint64_t begun_ HEARTH_GUARDED_BY(mutex_) = 0;
   ShaderCounts counts_ HEARTH_GUARDED_BY(mutex_);

@@ -69,6 +69,7 @@ namespace hearth::vulkan {
   X(vkCreatePipelineCache)                \
   X(vkDestroyPipelineCache)               \
   X(vkGetPipelineCacheData)               \
+  X(vkMergePipelineCaches)                \
   X(vkCreateQueryPool)                    \
   X(vkDestroyQueryPool)                   \
   X(vkCmdResetQueryPool)                  \

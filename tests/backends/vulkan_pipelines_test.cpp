@@ -10,6 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +38,15 @@ class VulkanPipelines : public ::testing::Test {
   }
   [[nodiscard]] std::shared_ptr<PipelineMaker> next_run(std::uint64_t build = 1) const {
     return PipelineMaker::make(device_, {}, build).value();
+  }
+
+  [[nodiscard]] std::filesystem::path cache_folder() const { return folder_.path() / "vulkan"; }
+  [[nodiscard]] std::size_t files_in(const std::string& folder) const {
+    std::size_t count = 0;
+    for (const auto& each : std::filesystem::directory_iterator(cache_folder() / folder)) {
+      count += each.is_regular_file() ? 1U : 0U;
+    }
+    return count;
   }
 
   std::atomic<bool> has_ended_{false};
@@ -104,6 +117,39 @@ TEST_F(VulkanPipelines, PreparedByKeyAreUsedByTheNextRunToo) {
   EXPECT_EQ(last->counts().prepared, 2U);
   EXPECT_NE(last->find_prepared(key_of(1)), nullptr);
   EXPECT_NE(last->find_prepared(key_of(2)), nullptr);
+}
+
+// Two devices of one card, or two processes: the one that ends last keeps what the other made.
+TEST_F(VulkanPipelines, OfTwoAtATimeBothAreKept) {
+  const auto modules = [this] { return files_in("spirv"); };
+  {
+    const auto first = next_run();
+    const auto second = next_run();
+    EXPECT_TRUE(first->pipeline(key_of(1), text_of(1)).has_value());
+    EXPECT_TRUE(second->pipeline(key_of(2), text_of(2)).has_value());
+  }
+  EXPECT_EQ(modules(), 2U);
+  const auto next = next_run();
+  EXPECT_TRUE(next->pipeline(key_of(1), text_of(1)).has_value());
+  EXPECT_TRUE(next->pipeline(key_of(2), text_of(2)).has_value());
+  EXPECT_EQ(next->counts().compiled, 0U);
+}
+
+TEST_F(VulkanPipelines, ProgramsThatNobodyRunsAreForgotten) {
+  EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
+  for (int i = 0; i < 300; ++i) {
+    const std::filesystem::path gone = cache_folder() / ("gone-" + std::to_string(i) + ".used");
+    std::ofstream(gone) << "old";
+    const auto now = std::filesystem::last_write_time(gone);
+    std::filesystem::last_write_time(gone, now - std::chrono::hours(24 * (300 - i)));
+  }
+  EXPECT_TRUE(next_run()->pipeline(key_of(2), text_of(2)).has_value());
+  EXPECT_EQ(files_in("."), 192U + 1U) << "three quarters of 256, and the driver's";
+  EXPECT_FALSE(std::filesystem::exists(cache_folder() / "gone-0.used"));
+  EXPECT_TRUE(std::filesystem::exists(cache_folder() / "gone-299.used"));
+  const auto next = next_run();
+  next->prepare(has_ended_);
+  EXPECT_EQ(next->counts().prepared, 2U) << "its own is the newest";
 }
 
 TEST_F(VulkanPipelines, ThisProgramHasABuildId) {
