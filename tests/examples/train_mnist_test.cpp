@@ -109,6 +109,52 @@ TEST_F(TrainMnist, WritesItsFiguresAndWeights) {
   EXPECT_TRUE(std::filesystem::exists(path("checkpoint/model.safetensors")));
 }
 
+#ifdef HEARTH_TEST_VULKAN
+// Bars, one for each digit, under noise that differs from picture to picture.
+TEST_F(TrainMnist, ACnnOnVulkanLearnsWhatItLearnsOnTheCpu) {
+  constexpr std::uint32_t kCount = 300;
+  constexpr std::uint32_t kSide = 10;
+  Bytes pixels;
+  Bytes labels;
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    labels.push_back(static_cast<std::uint8_t>(i % 10));
+    for (std::uint32_t at = 0; at < kSide * kSide; ++at) {
+      const std::uint32_t noise = (i * 7919 + at * 104729) % 61;
+      pixels.push_back(static_cast<std::uint8_t>(noise + (at % kSide == i % 10 ? 90 : 0)));
+    }
+  }
+  write("t10k-images-idx3-ubyte", idx_bytes({kCount, kSide, kSide}, pixels));
+  write("t10k-labels-idx1-ubyte", idx_bytes({kCount}, labels));
+  std::vector<nlohmann::json> figures;
+  for (const std::string device : {"cpu:0", "vulkan:0"}) {
+    const Outcome outcome = run("train_mnist",
+                                arguments({"--devices",
+                                           device,
+                                           "--model",
+                                           "cnn",
+                                           "--epochs",
+                                           "3",
+                                           "--batch-size",
+                                           "20",
+                                           "--json",
+                                           path(device + ".json")}));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.out;
+    figures.push_back(nlohmann::json::parse(std::ifstream(path(device + ".json"))));
+    EXPECT_EQ(figures.back().at("devices"), nlohmann::json({device}));
+  }
+  for (std::size_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_NEAR(figures[1].at("train_loss").at(epoch).get<double>(),
+                figures[0].at("train_loss").at(epoch).get<double>(),
+                2e-3)
+        << "epoch " << epoch;
+  }
+  EXPECT_GE(figures[0].at("test_accuracy").get<double>(), 0.95);
+  EXPECT_NEAR(figures[1].at("test_accuracy").get<double>(),
+              figures[0].at("test_accuracy").get<double>(),
+              0.02);
+}
+#endif
+
 TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
   write_digits(30, 9);
   const Outcome outcome = run("train_mnist",
