@@ -103,9 +103,10 @@ Result<SpirvModule> compile_glsl(std::string_view name,
   glslang::TShader shader(EShLangCompute);
   const char* const source = text.c_str();
   shader.setStrings(&source, 1);
-  if (options.converts_f16) {
-    shader.setPreamble("#define CONVERTS_F16\n");
-  }
+  const std::string defines = fmt::format("{}{}",
+                                          options.converts_f16 ? "#define CONVERTS_F16\n" : "",
+                                          options.has_long_grids ? "#define LONG_GRIDS\n" : "");
+  shader.setPreamble(defines.c_str());
   shader.setEnvInput(glslang::EShSourceGlsl, EShLangCompute, glslang::EShClientVulkan, 100);
   shader.setEnvClient(glslang::EShClientVulkan, glslang::EShTargetVulkan_1_2);
   shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_5);

@@ -16,6 +16,8 @@ struct SpirvOptions {
   bool validate = false;  ///< A module that SPIRV-Tools finds wrong is an error.
   /// Defines CONVERTS_F16: the device's own conversions of f16 round to nearest even.
   bool converts_f16 = false;
+  /// Defines LONG_GRIDS: a row of the device's grids has 2^31 - 1 groups, if there are two.
+  bool has_long_grids = false;
   bool optimise = false;  ///< The passes of `spirv-opt -O`: for drivers that do little themselves.
 };
 

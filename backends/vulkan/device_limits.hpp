@@ -30,6 +30,8 @@ struct DeviceLimits {
   [[nodiscard]] bool converts_f16() const noexcept {
     return has_f16_arithmetic && is_exact_f16 && !is_cpu;
   }
+  /// Whether one axis is long enough for any grid, so that shaders need not ask how long it is.
+  [[nodiscard]] bool has_long_grids() const noexcept { return most_groups_x == 0x7fffffffU; }
 };
 
 }  // namespace hearth::vulkan

@@ -62,6 +62,9 @@ class KernelEncoder {
       return {static_cast<std::uint32_t>(groups), 1, 1};
     }
     const std::int64_t rows = (groups + most - 1) / most;
+    if (limits().has_long_grids()) {
+      return {limits().most_groups_x, static_cast<std::uint32_t>(rows), 1};
+    }
     return {static_cast<std::uint32_t>((groups + rows - 1) / rows),
             static_cast<std::uint32_t>(rows),
             1};

@@ -268,11 +268,12 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
 #else
   constexpr bool kValidates = false;
 #endif
-  HEARTH_TRY(
-      SpirvModule module,
-      compile_glsl(fmt::format("family {}", static_cast<int>(family)),
-                   text,
-                   {.validate = kValidates, .converts_f16 = device_->limits().converts_f16()}));
+  HEARTH_TRY(SpirvModule module,
+             compile_glsl(fmt::format("family {}", static_cast<int>(family)),
+                          text,
+                          {.validate = kValidates,
+                           .converts_f16 = device_->limits().converts_f16(),
+                           .has_long_grids = device_->limits().has_long_grids()}));
   const MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
@@ -299,10 +300,11 @@ Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::stri
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 
-// What a text becomes depends on the device's conversions and on the compiler, too.
+// What a text becomes depends on the device's conversions and grids and on the compiler, too.
 std::uint64_t PipelineMaker::hash_of(const std::string& text) const noexcept {
   return xxh64(bytes_of(text), glsl_compiler_version()) ^
-         (device_->limits().converts_f16() ? 1U : 0U);
+         (device_->limits().converts_f16() ? 1U : 0U) ^
+         (device_->limits().has_long_grids() ? 2U : 0U);
 }
 
 void PipelineMaker::note_used(const Used& use) {

@@ -35,9 +35,11 @@ using conformance::PreparedCall;
 using hearth::testing::axis;
 
 void expect_valid(const std::string& what, const std::string& text) {
-  for (const bool converts_f16 : {false, true}) {
-    const Result<SpirvModule> module =
-        compile_glsl(what, text, {.validate = true, .converts_f16 = converts_f16});
+  for (const bool converts_f16 : {false, true}) {  // as drivers in software, and as cards
+    const Result<SpirvModule> module = compile_glsl(
+        what,
+        text,
+        {.validate = true, .converts_f16 = converts_f16, .has_long_grids = converts_f16});
     EXPECT_TRUE(module.has_value()) << what << ": " << module.error().text;
   }
 }

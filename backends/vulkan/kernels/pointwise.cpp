@@ -59,10 +59,12 @@ struct Plan {
   std::int64_t count;
   bool has_strided = false;
   bool is_software = false;
+  int multiprocessors = 1;
 
  private:
   void find_access(const KernelCall& call, bool is_long);
   void find_vectors(const KernelCall& call, std::int64_t smallest);
+  [[nodiscard]] int pieces_of(int most) const noexcept;
   [[nodiscard]] bool take_vectors(const KernelCall& call, int vector);
 };
 
@@ -79,6 +81,7 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, boo
     }
   }
   is_software = limits.is_cpu;
+  multiprocessors = limits.multiprocessors;
   find_access(call, is_long);
   form.rank = has_strided ? space.rank : 1;
 }
@@ -134,14 +137,22 @@ void Plan::find_vectors(const KernelCall& call, std::int64_t smallest) {
     if (take_vectors(call, vector)) {
       const int pieces = (inputs > kFewInputs ? kElements : 2 * kElements) / vector;
       form.vector = vector;
-      form.pieces = std::clamp(pieces, 1, most_pieces);
+      form.pieces = pieces_of(std::clamp(pieces, 1, most_pieces));
       return;
     }
   }
   const auto strided = std::count_if(
       form.access.begin(), form.access.begin() + static_cast<std::ptrdiff_t>(inputs), is_strided);
   // The work on many strides hides the loads.
-  form.pieces = strided <= 3 ? std::min(kScalarPieces, most_pieces) : 1;
+  form.pieces = pieces_of(strided <= 3 ? std::min(kScalarPieces, most_pieces) : 1);
+}
+
+// Where `most` would leave multiprocessors without work, one: the others' code would only be
+// looked over.
+int Plan::pieces_of(int most) const noexcept {
+  const std::int64_t filled =
+      std::int64_t{multiprocessors} * form.threads * form.vector * std::int64_t{most};
+  return is_software || count >= filled ? most : 1;
 }
 
 // Rows of vectors: where the innermost axis is made of whole ones, and starts at one in each row.
