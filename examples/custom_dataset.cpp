@@ -44,7 +44,7 @@ class Spirals final : public hearth::Dataset {
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   const Spirals spirals(2000);
   const auto parts = hearth::random_split(spirals, {0.8, 0.2}, 1);
   // Each point is moved a little, in another way for each of them but in the same way in each run.

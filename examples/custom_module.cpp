@@ -31,7 +31,7 @@ struct PositionWiseFeedForward {
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   hearth::Generator generator(7);
   PositionWiseFeedForward block(16, 64, device, generator);
   std::cout << hearth::parameter_count(block) << " parameters:\n";

@@ -68,7 +68,7 @@ struct Curve {
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   hearth::Generator generator(1);
   Curve curve{.inner = {{.in = 1, .out = 32}, device, generator},
               .outer = {{.in = 32, .out = 1}, device, generator}};

@@ -7,7 +7,7 @@
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   hearth::Generator generator(1);
   hearth::Linear model({.in = 4, .out = 2}, device, generator);
   const hearth::Tensor x = hearth::random_normal(device, {3, 4}, generator);

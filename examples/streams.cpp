@@ -7,7 +7,7 @@
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device device = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   const hearth::Tensor x = hearth::arange(device, 0, 1000);
 
   // Each thread has a default stream on every device. A server makes streams of its own, one a

@@ -6,10 +6,10 @@
 
 int main() {
   const hearth::Runtime runtime;
-  const hearth::Device cpu = runtime.device("cpu:0");
+  const hearth::Device device = runtime.device();
   hearth::Generator generator(1);
-  const hearth::Linear inner({.in = 784, .out = 128}, cpu, generator);
-  const hearth::Linear outer({.in = 128, .out = 10}, cpu, generator);
+  const hearth::Linear inner({.in = 784, .out = 128}, device, generator);
+  const hearth::Linear outer({.in = 128, .out = 10}, device, generator);
   const hearth::Sequential model(hearth::Flatten(), inner, hearth::Relu(), outer);
   const hearth::ImageDataset train(hearth::make_digits({.count = 4000}));
   const hearth::ImageDataset test(hearth::make_digits({.count = 1000, .first = 4000}));
