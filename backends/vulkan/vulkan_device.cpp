@@ -136,7 +136,7 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
     std::string name,
     std::shared_ptr<const VulkanInstance> instance,
     const PhysicalDevice& physical,
-    std::uint64_t lost_at_call,
+    PlannedCalls planned,
     std::chrono::nanoseconds wait_limit) {
   if (!physical.lack.empty()) {
     return Error{.code = ErrorCode::unsupported,
@@ -150,10 +150,13 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
   device->read_limits();
   HEARTH_TRY_STATUS(device->create());
   HEARTH_TRY_STATUS(device->pick_memory_types());
-  if (lost_at_call != 0) {
+  if (planned.lost_at_call != 0) {
     device->api_.inject(std::make_shared<CallFaults>(
-        lost_at_call,
+        planned.lost_at_call,
         [wait = device->api_.vkDeviceWaitIdle, handle = device->handle_] { wait(handle); }));
+  }
+  if (planned.refused_at_call != 0) {
+    device->api_.inject(std::make_shared<CallRefusal>(planned.refused_at_call));
   }
   return std::shared_ptr<const VulkanDevice>(std::move(device));
 }
@@ -167,6 +170,17 @@ VulkanDevice::~VulkanDevice() {
   if (handle_ != VK_NULL_HANDLE) {
     api_.vkDestroyDevice(handle_, nullptr);
   }
+}
+
+Error VulkanDevice::give_up(std::string_view call, VkResult result) const {
+  if (result == VK_ERROR_DEVICE_LOST) {
+    return failed(call, result);
+  }
+  is_given_up_.store(true, std::memory_order_release);  // partner: is_given_up
+  Error error = failed(call, result);
+  error.code = ErrorCode::device_lost;
+  error.text += "; what that batch had recorded will not run, so the device counts as lost";
+  return error;
 }
 
 Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) const {
@@ -417,7 +431,7 @@ Status VulkanDevice::create() {
 
 // Phases: how much there is to say; what it is. A second loss in between may have less.
 std::string VulkanDevice::fault_text() const {
-  if (get_fault_ == nullptr) {
+  if (get_fault_ == nullptr || is_given_up()) {
     return {};
   }
   VkDeviceFaultCountsEXT counts{};

@@ -46,6 +46,12 @@ class Buffer final {
   std::byte* host_ = nullptr;
 };
 
+/// As FaultPlan has them.
+struct PlannedCalls {
+  std::uint64_t lost_at_call = 0;
+  std::uint64_t refused_at_call = 0;
+};
+
 /// Where a buffer's memory lies.
 enum class BufferPlace : std::uint8_t {
   device,      ///< The fastest for kernels; the host sees it where memory is unified.
@@ -56,13 +62,13 @@ enum class BufferPlace : std::uint8_t {
 
 class VulkanDevice final {
  public:
-  /// `lost_at_call`: as FaultPlan has it. `wait_limit`: of wait_until().
+  /// `planned`: what goes wrong, for tests. `wait_limit`: of wait_until().
   /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
       const PhysicalDevice& physical,
-      std::uint64_t lost_at_call = 0,
+      PlannedCalls planned = {},
       std::chrono::nanoseconds wait_limit = kDefaultWait);
 
   VulkanDevice(std::string name,
@@ -98,13 +104,19 @@ class VulkanDevice final {
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
+  /// A call failed behind which the device cannot go on, though the driver does not call it lost:
+  /// for this program it is. Threads: any.
+  [[nodiscard]] Error give_up(std::string_view call, VkResult result) const;
+  [[nodiscard]] bool is_given_up() const noexcept {
+    return is_given_up_.load(std::memory_order_acquire);  // partner: give_up
+  }
   /// Waits until the timeline is there, on the thread of an owner who cannot go on before. While
   /// the timeline that did not come on in time stands still, further waits for it do not wait.
   ///
   /// Errors: deadline_exceeded; device_lost.
   [[nodiscard]] Status wait_until(VkSemaphore semaphore, std::uint64_t value) const;
-  /// What the driver says of a loss, as a sentence; empty where it says nothing. Requires that the
-  /// device is lost. Threads: any, one at a time.
+  /// What the driver says of a loss, as a sentence; empty where it says nothing, or does not know
+  /// of it. Requires that the device is lost. Threads: any, one at a time.
   [[nodiscard]] std::string fault_text() const;
 
  private:
@@ -143,7 +155,8 @@ class VulkanDevice final {
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
   std::chrono::nanoseconds wait_limit_ = kDefaultWait;
-  mutable std::atomic<bool> hangs_{false};  ///< The last wait was too long.
+  mutable std::atomic<bool> hangs_{false};        ///< The last wait was too long.
+  mutable std::atomic<bool> is_given_up_{false};  ///< The driver knows of no loss.
 };
 
 }  // namespace hearth::vulkan

@@ -60,6 +60,20 @@ TEST(VulkanDevice, AFailureNamesOpValueAndLine) {
   EXPECT_EQ(good.to_vector<float>().front(), 1.0F);
 }
 
+// Each that may fail has a place on the device in which it says so, until it has ended.
+TEST(VulkanDevice, AnyNumberOfOpsThatMayFailAreUnderWay) {
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  const Tensor x = full(device, {8, 2}, 3.0);
+  const Tensor index = Tensor::from(device, std::vector<std::int64_t>{1, 2}, {2});
+  std::vector<Tensor> all;
+  for (int i = 0; i < 20'000; ++i) {
+    all.push_back(index_select(x, 0, index));
+  }
+  EXPECT_EQ(all.back().to_vector<float>().front(), 3.0F);
+  device.sync();  // or it throws what nobody has read
+}
+
 TEST(VulkanDevice, AStepWithAFailedGradientLeavesTheModelAsItWas) {
   const Runtime runtime(one_vulkan());
   const Device device = runtime.device();
