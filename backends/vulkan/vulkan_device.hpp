@@ -3,6 +3,7 @@
 // api() that Vulkan lets any thread call.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <hearth/runtime/base/deadline.hpp>
 
 #include "device_limits.hpp"
+#include "memory_types.hpp"
 #include "vulkan_instance.hpp"
 
 namespace hearth::vulkan {
@@ -92,7 +94,7 @@ class VulkanDevice final {
   [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
   /// Whether the host sees what BufferPlace::device gives, at full speed.
-  [[nodiscard]] bool is_unified() const noexcept { return is_unified_; }
+  [[nodiscard]] bool is_unified() const noexcept { return types_.is_unified; }
   /// Of the heap that BufferPlace::device takes from.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
@@ -120,10 +122,6 @@ class VulkanDevice final {
   [[nodiscard]] std::string fault_text() const;
 
  private:
-  struct MemoryTypes {
-    std::uint32_t device = 0, shared = 0, host_write = 0, host_read = 0;
-  };
-
   struct MatrixUnits {
     bool has_f16 = false, has_bf16 = false, has_i8 = false;
   };
@@ -132,7 +130,8 @@ class VulkanDevice final {
   [[nodiscard]] Status pick_families();
   [[nodiscard]] Status create();
   void read_limits();
-  [[nodiscard]] Status pick_memory_types();
+  [[nodiscard]] VkBufferCreateInfo buffer_info(std::int64_t size_bytes) const noexcept;
+  [[nodiscard]] Status find_memory_types();
   [[nodiscard]] std::uint32_t type_of(BufferPlace place) const noexcept;
   [[nodiscard]] bool has_extension(std::string_view extension) const;
 
@@ -148,9 +147,8 @@ class VulkanDevice final {
   VkQueue download_queue_ = VK_NULL_HANDLE;
   std::uint32_t compute_family_ = 0;
   std::uint32_t copy_family_ = 0;
+  std::array<std::uint32_t, 2> families_{};  ///< Both, for buffers.
   MemoryTypes types_;
-  std::uint32_t visible_types_ = 0;  ///< Bit i: the host sees memory of type i.
-  bool is_unified_ = false;
   std::int64_t memory_bytes_ = 0;
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
