@@ -129,7 +129,10 @@ int main(int argc, char** argv) try {
   for (const std::string& name : devices) {
     runtime_options.devices.push_back({.name = name});
   }
-  const hearth::Runtime runtime(runtime_options);
+  const hearth::Runtime runtime(runtime_options);  // says why where "auto" is no GPU
+  for (const hearth::Device& device : runtime.devices()) {
+    std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
+  }
   hearth::Generator generator(options.seed);
   Gpt model(letters.size(), runtime.devices().front(), generator);
   if (!weights.empty()) {

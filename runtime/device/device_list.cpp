@@ -155,19 +155,26 @@ std::vector<DeviceOptions> named_devices(const std::string& text) {
 }
 
 // The first GPU that works; a driver in software is slower than cpu:0.
-std::string automatic_device(std::string& choice) {
+std::string automatic_device(DeviceList& list, SourceLoc loc) {
+  Result<std::vector<BackendOffer>> offers = offered_gpus();
+  if (!offers.has_value()) {
+    Error error = offers.error();
+    error.location = loc;
+    throw_error(std::move(error));
+  }
   std::string lacks;
-  for (const BackendOffer& offer : offered_gpus()) {
+  for (const BackendOffer& offer : offers.value()) {
     if (offer.is_gpu && offer.lack.empty()) {
-      choice = fmt::format("auto is {}: {}", offer.name, offer.description);
+      list.choice = fmt::format("auto is {}: {}", offer.name, offer.description);
       return offer.name;
     }
+    list.lacks_gpu = list.lacks_gpu || offer.is_built;
     lacks += lacks.empty() ? "" : "; ";
     lacks += offer.lack.empty()
                  ? fmt::format("{} is a driver in software, {}", offer.name, offer.description)
                  : offer.lack;
   }
-  choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
+  list.choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
   return "cpu:0";
 }
 
@@ -217,7 +224,7 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   DeviceList list{.devices = listed_devices(options)};
   for (DeviceOptions& device : list.devices) {
     if (device.name == "auto") {
-      device.name = automatic_device(list.choice);
+      device.name = automatic_device(list, loc);
     }
   }
   list.listed_count = list.devices.size();

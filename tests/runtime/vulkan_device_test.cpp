@@ -6,6 +6,8 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -136,6 +138,57 @@ TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
   const Runtime runtime({.devices = {{.name = "auto"}}});
   const std::vector<AvailableDevice> devices = available_devices();
   EXPECT_EQ(runtime.device().name(), devices[1].is_gpu ? "vulkan:0" : "cpu:0");
+}
+
+// ---- which device "auto" is ----
+
+/// In a process of its own: Vulkan's first instance stays, with the drivers that it has found.
+int say_device(const char* name) {
+  try {
+    const Runtime runtime({.devices = {{.name = name}}});
+    std::fprintf(stderr, "it is %s\n", runtime.device().name().c_str());
+    return 0;
+  } catch (const ArgumentError& error) {
+    std::fprintf(stderr, "refused: %s\n", error.what());
+    return 1;
+  }
+}
+
+class VulkanChoice : public ::testing::Test {
+ protected:
+  VulkanChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~VulkanChoice() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+  VulkanChoice(const VulkanChoice&) = delete;
+  VulkanChoice& operator=(const VulkanChoice&) = delete;
+};
+
+TEST_F(VulkanChoice, ACardThatIsNotThereIsRefusedForAutoToo) {
+  for (const char* const name : {"auto", "vulkan:0"}) {
+    for (const char* const cards : {"99", "0,,0", "x", "-1"}) {
+      const testing::EnvironmentVariable variable("HEARTH_VULKAN_DEVICES", cards);
+      EXPECT_EXIT(std::exit(say_device(name)),
+                  ::testing::ExitedWithCode(1),
+                  "refused: HEARTH_VULKAN_DEVICES=.*: expected numbers of Vulkan's devices with "
+                  "commas between them; here 0 is ");
+    }
+  }
+}
+
+TEST_F(VulkanChoice, AutoWithoutADriverIsTheCpuAndSaysWhy) {
+  const testing::EnvironmentVariable none("VK_DRIVER_FILES", "/nonexistent");
+  const testing::EnvironmentVariable none_either("VK_ICD_FILENAMES", "/nonexistent");
+  EXPECT_EXIT(std::exit(say_device("auto")),
+              ::testing::ExitedWithCode(0),
+              "warning: auto is cpu:0, as there is no GPU: there is a Vulkan loader, but no "
+              "driver(.|\n)*it is cpu:0");
+  EXPECT_EXIT(std::exit(say_device("vulkan:0")),
+              ::testing::ExitedWithCode(1),
+              "refused: there is a Vulkan loader, but no driver");
+}
+
+TEST_F(VulkanChoice, WhoAsksForTheCpuHearsNothing) {
+  const testing::EnvironmentVariable none("VK_DRIVER_FILES", "/nonexistent");
+  EXPECT_EXIT(std::exit(say_device("cpu:0")), ::testing::ExitedWithCode(0), "^it is cpu:0\n$");
 }
 
 TEST(VulkanDevice, TwoTrainOneModel) {
