@@ -4,11 +4,13 @@
 // clocks that were warmed by time: an idle H200 stands at 345 MHz and reads 5.7 times slow. Results
 // are published, for what nobody needs is not computed, and the last few stay alive.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -518,36 +520,68 @@ void checks(const Figures& figures) {
   }
 }
 
-int run(std::vector<std::string> arguments) {
-  std::string name = "vulkan:0";
-  const auto found = std::ranges::find(arguments, "--device");
-  if (found != arguments.end() && std::next(found) != arguments.end()) {
-    name = *std::next(found);
-    arguments.erase(found, std::next(found, 2));
+constexpr std::array<std::string_view, 10> kSections = {
+    "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
+
+struct Choice {
+  std::string device = "vulkan:0";
+  std::vector<std::string> sections = {};  ///< Empty: all.
+  bool helps = false;
+  bool is_wrong = false;
+};
+
+Choice parse(const std::vector<std::string>& arguments) {
+  Choice choice;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--device" && i + 1 < arguments.size()) {
+      choice.device = arguments[++i];
+    } else if (argument == "--help" || argument == "-h") {
+      choice.helps = true;
+    } else if (std::ranges::find(kSections, argument) != kSections.end()) {
+      choice.sections.push_back(argument);
+    } else {
+      fmt::print(stderr, "hearth-gpu-bench: no section or option '{}'\n", argument);
+      choice.is_wrong = true;
+    }
   }
+  return choice;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Choice choice = parse(arguments);
+  if (choice.helps || choice.is_wrong) {
+    fmt::print(choice.is_wrong ? stderr : stdout,
+               "usage: hearth-gpu-bench [SECTION ...] [--device vulkan:0]\nsections: {}\n",
+               fmt::join(kSections, " "));
+    return choice.is_wrong ? 2 : 0;
+  }
+  const std::string& name = choice.device;
   const Runtime runtime({.devices = {{.name = name}}});
   const Figures figures(runtime.device());
   fmt::print(
       "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", name, figures.device().description());
-  const std::vector<std::pair<std::string, std::function<void()>>> sections = {
-      {"check", [&] { checks(figures); }},
-      {"copy", [&] { copies(figures); }},
-      {"gelu", [&] { gelus(figures); }},
-      {"rows", [&] { rows(figures); }},
-      {"matmul", [&] { products(figures); }},
-      {"layers", [&] { layers(figures); }},
-      {"launch", [&] { launches(figures, name); }},
-      {"train", [&] { trainings(figures); }},
-      {"cnn", [&] { cnn(figures); }},
-      {"transformer", [&] { transformers(figures); }},
+  const std::array<std::function<void()>, kSections.size()> measures = {
+      [&] { checks(figures); },
+      [&] { copies(figures); },
+      [&] { gelus(figures); },
+      [&] { rows(figures); },
+      [&] { products(figures); },
+      [&] { layers(figures); },
+      [&] { launches(figures, name); },
+      [&] { trainings(figures); },
+      [&] { cnn(figures); },
+      [&] { transformers(figures); },
   };
   int failures = 0;
-  for (const auto& [section, measure] : sections) {
-    if (!arguments.empty() && std::ranges::find(arguments, section) == arguments.end()) {
+  for (std::size_t i = 0; i < kSections.size(); ++i) {
+    const std::string_view section = kSections[i];
+    if (!choice.sections.empty() &&
+        std::ranges::find(choice.sections, section) == choice.sections.end()) {
       continue;
     }
     try {
-      measure();
+      measures[i]();
     } catch (const Exception& error) {
       ++failures;
       fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", section);
