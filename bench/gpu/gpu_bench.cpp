@@ -4,11 +4,11 @@
 // clocks that were warmed by time: an idle H200 stands at 345 MHz and reads 5.7 times slow. Results
 // are published, for what nobody needs is not computed, and the last few stay alive.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,6 +25,7 @@
 
 #include "bench/bench_models.hpp"
 #include "bench/gpu/encoder.hpp"
+#include "bench/gpu/gpu_choice.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -520,48 +521,19 @@ void checks(const Figures& figures) {
   }
 }
 
-constexpr std::array<std::string_view, 10> kSections = {
-    "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
-
-struct Choice {
-  std::string device = "vulkan:0";
-  std::vector<std::string> sections = {};  ///< Empty: all.
-  bool helps = false;
-  bool is_wrong = false;
-};
-
-Choice parse(const std::vector<std::string>& arguments) {
-  Choice choice;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--device" && i + 1 < arguments.size()) {
-      choice.device = arguments[++i];
-    } else if (argument == "--help" || argument == "-h") {
-      choice.helps = true;
-    } else if (std::ranges::find(kSections, argument) != kSections.end()) {
-      choice.sections.push_back(argument);
-    } else {
-      fmt::print(stderr, "hearth-gpu-bench: no section or option '{}'\n", argument);
-      choice.is_wrong = true;
-    }
-  }
-  return choice;
-}
-
 int run(const std::vector<std::string>& arguments) {
-  const Choice choice = parse(arguments);
-  if (choice.helps || choice.is_wrong) {
-    fmt::print(choice.is_wrong ? stderr : stdout,
-               "usage: hearth-gpu-bench [SECTION ...] [--device vulkan:0]\nsections: {}\n",
-               fmt::join(kSections, " "));
-    return choice.is_wrong ? 2 : 0;
+  static constexpr std::string_view kSections[] = {
+      "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
+  const GpuChoice choice = parse_gpu_choice(arguments, kSections);
+  if (choice.helps || !choice.unknown.empty()) {
+    return explain_gpu_choice(choice, kSections);
   }
   const std::string& name = choice.device;
   const Runtime runtime({.devices = {{.name = name}}});
   const Figures figures(runtime.device());
   fmt::print(
       "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", name, figures.device().description());
-  const std::array<std::function<void()>, kSections.size()> measures = {
+  const std::function<void()> measures[] = {
       [&] { checks(figures); },
       [&] { copies(figures); },
       [&] { gelus(figures); },
@@ -573,20 +545,19 @@ int run(const std::vector<std::string>& arguments) {
       [&] { cnn(figures); },
       [&] { transformers(figures); },
   };
+  static_assert(std::size(measures) == std::size(kSections));
   int failures = 0;
-  for (std::size_t i = 0; i < kSections.size(); ++i) {
-    const std::string_view section = kSections[i];
-    if (!choice.sections.empty() &&
-        std::ranges::find(choice.sections, section) == choice.sections.end()) {
+  for (std::size_t i = 0; i < std::size(kSections); ++i) {
+    if (!choice.has(kSections[i])) {
       continue;
     }
     try {
       measures[i]();
     } catch (const Exception& error) {
       ++failures;
-      fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", section);
+      fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", kSections[i]);
       std::fflush(stdout);
-      fmt::print(stderr, "{}: {}\n", section, error.what());
+      fmt::print(stderr, "{}: {}\n", kSections[i], error.what());
     }
   }
   return failures == 0 ? 0 : 1;
