@@ -23,7 +23,7 @@ constexpr std::uint64_t kPiecesOfARing = 4;
 constexpr TimelinePoint kLateOp{.value = 1, .stream = kOpStream};
 
 class VulkanTransfers : public ::testing::Test {
- protected:
+ public:
   VulkanTransfers() {
     const PhysicalList list = list_physical().value();
     signal_ = reinterpret_cast<PFN_vkSignalSemaphore>(  // NOLINT: Vulkan hands functions out so
@@ -34,12 +34,13 @@ class VulkanTransfers : public ::testing::Test {
     transfers_ = Transfers::make(device_, *ops_, *pages_).value();
     page_ = pages_->allocate_page(kBytes).value();
   }
+  VulkanTransfers(const VulkanTransfers&) = delete;
+  VulkanTransfers& operator=(const VulkanTransfers&) = delete;
   ~VulkanTransfers() override {
     static_cast<void>(device_->api().vkDeviceWaitIdle(device_->handle()));
   }
-  VulkanTransfers(const VulkanTransfers&) = delete;
-  VulkanTransfers& operator=(const VulkanTransfers&) = delete;
 
+ protected:
   /// The op comes after all, and then everything that waited for it.
   void let_go_on() {
     VkSemaphoreSignalInfo info{};

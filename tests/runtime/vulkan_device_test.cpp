@@ -68,8 +68,10 @@ TEST(VulkanDevice, AnyNumberOfOpsThatMayFailAreUnderWay) {
   const Device device = runtime.device();
   const Tensor x = full(device, {8, 2}, 3.0);
   const Tensor index = Tensor::from(device, std::vector<std::int64_t>{1, 2}, {2});
+  constexpr std::size_t kMany = 20'000;
   std::vector<Tensor> all;
-  for (int i = 0; i < 20'000; ++i) {
+  all.reserve(kMany);
+  for (std::size_t i = 0; i < kMany; ++i) {
     all.push_back(index_select(x, 0, index));
   }
   EXPECT_EQ(all.back().to_vector<float>().front(), 3.0F);
@@ -155,7 +157,7 @@ int say_device(const char* name) {
 }
 
 class VulkanChoice : public ::testing::Test {
- protected:
+ public:
   VulkanChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   ~VulkanChoice() override { GTEST_FLAG_SET(death_test_style, "fast"); }
   VulkanChoice(const VulkanChoice&) = delete;
