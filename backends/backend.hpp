@@ -37,6 +37,8 @@ struct BackendInfo {
   /// Under which what its kernels reach is kept, for tapes to decide by: devices of one name are
   /// equally fast, on a host core by core. Empty: its speed says nothing.
   std::string peaks_name = {};
+  /// How many error cells it has; 0: as many as anybody wants.
+  std::uint32_t most_cells = 0;
   bool computes = true;  ///< false: results are undefined (a sim that only keeps time).
   /// false: each op is a kernel of its own, whatever the program says: an oracle must not share the
   /// mistakes of groups.
@@ -210,6 +212,12 @@ class Backend {
   [[nodiscard]] virtual Result<TimelinePoint> download(std::span<std::byte> to,
                                                        const std::byte* from,
                                                        std::span<const TimelinePoint> after) = 0;
+  /// The point of the newest copy on this stream that the device was given. A call of upload() or
+  /// download() that fails may have begun: up to this point the device may touch its bytes, but
+  /// not those of the host.
+  [[nodiscard]] virtual TimelinePoint newest_copy(std::uint8_t stream) const noexcept {
+    return {.value = 0, .stream = stream};
+  }
   /// Host memory that upload() and download() of this device reach without a copy of the host's;
   /// its bytes are not set. It may outlive the backend, and may be let go on any thread.
   [[nodiscard]] virtual HostBytes host_bytes(std::size_t size) { return HostBytes::make(size); }

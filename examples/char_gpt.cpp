@@ -101,20 +101,17 @@ int main(int argc, char** argv) try {
                                  .seed = 1};
   CLI::App app{"A small GPT that learns a text letter by letter."};
   app.option_defaults()->always_capture_default();
-  app.footer(
-      "HEARTH_DATA_DIR in the environment: its shakespeare/input.txt is learnt, else counting.");
+  app.footer("HEARTH_DATA_DIR: its shakespeare/input.txt is learnt, else counting.");
   app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
   app.add_option("--epochs", options.epochs, "times over the text")->check(CLI::Range(1, 1000));
   app.add_option("--steps", steps, "end after so many; 0: never")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--seed", options.seed, "of weights, order and letters")
-      ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--seed", options.seed, "of all that is drawn")->check(CLI::Range(0, 1'000'000));
   app.add_option("--weights", weights, "a file to begin with; without: at random");
   app.add_option("--folder", options.folder, "for weights, figures and a report; without: none");
   CLI11_PARSE(app, argc, argv);
   options.callbacks.push_back({.on_step = [&](const auto& step, hearth::RunControl& control) {
     control.stop = step.step == steps;
   }});
-
   const char* const folder = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe)
   const std::filesystem::path file = "shakespeare/input.txt";
   const std::string text = folder == nullptr ? counting() : hearth::read_text(folder / file);
@@ -129,7 +126,10 @@ int main(int argc, char** argv) try {
   for (const std::string& name : devices) {
     runtime_options.devices.push_back({.name = name});
   }
-  const hearth::Runtime runtime(runtime_options);
+  const hearth::Runtime runtime(runtime_options);  // says why where "auto" is no GPU
+  for (const hearth::Device& device : runtime.devices()) {
+    std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
+  }
   hearth::Generator generator(options.seed);
   Gpt model(letters.size(), runtime.devices().front(), generator);
   if (!weights.empty()) {

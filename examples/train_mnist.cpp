@@ -157,9 +157,9 @@ void run(const Options& options) {
   for (const std::string& name : options.devices) {
     runtime_options.devices.push_back({.name = name});
   }
-  const hearth::Runtime runtime(runtime_options);
+  const hearth::Runtime runtime(runtime_options);  // says why where "auto" is no GPU
   for (const hearth::Device& device : runtime.devices()) {
-    std::printf("%s: %s\n", device.name().c_str(), device.description().c_str());
+    std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
   }
   hearth::MnistData data = load_data(options);
   std::printf("data: %s\n", data.description.c_str());

@@ -115,6 +115,9 @@ void check_config(const CustomKernelConfig& config, SourceLoc loc) {
   check_names(config, loc);
 }
 
+/// Editors write it in front of UTF-8, and compilers of GLSL do not know it.
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 std::uint64_t hash_of(const CustomKernelConfig& config) {
   std::string all = fmt::format("{} {}", config.glsl.threads, config.glsl.groups ? 1 : 0);
   for (const CustomInput& input : config.inputs) {
@@ -248,6 +251,9 @@ void check_device(const CustomDefinition& kernel,
 }  // namespace
 
 CustomKernel::CustomKernel(CustomKernelConfig config, SourceLoc loc) {
+  if (config.glsl.text.starts_with(kByteOrderMark)) {
+    config.glsl.text.erase(0, kByteOrderMark.size());
+  }
   check_config(config, loc);
   auto definition = std::make_shared<CustomDefinition>();
   const std::uint64_t hash = hash_of(config);

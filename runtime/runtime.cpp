@@ -428,7 +428,9 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
                                 .log = &impl_->tables->log});
   const DeviceList list = device_list(options, loc);
   impl_->cpu_cores = cpu_cores_of(list);
-  if (!list.choice.empty()) {
+  if (list.lacks_gpu) {
+    impl_->tables->log.warn(list.choice);  // who asks for the best device expects a GPU
+  } else if (!list.choice.empty()) {
     impl_->tables->log.info(list.choice);
   }
   for (const DeviceOptions& device : list.devices) {
@@ -476,7 +478,12 @@ std::vector<AvailableDevice> available_devices() {
   std::vector<AvailableDevice> devices;
   devices.push_back(
       {.name = "cpu:0", .description = fmt::format("{} logical CPUs", available_cores().size())});
-  for (BackendOffer& offer : offered_gpus()) {
+  Result<std::vector<BackendOffer>> offers = offered_gpus();
+  if (!offers.has_value()) {
+    devices.push_back({.name = "vulkan:0", .description = {}, .lack = offers.error().text});
+    return devices;
+  }
+  for (BackendOffer& offer : offers.value()) {
     devices.push_back({.name = std::move(offer.name),
                        .description = std::move(offer.description),
                        .is_gpu = offer.is_gpu,

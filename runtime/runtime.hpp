@@ -48,8 +48,9 @@ struct DeviceOptions {
       make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
   /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation
-  /// that restart() begins has no faults. vulkan: lost_at_submit, lost_at_call and
-  /// failing_compiles alone.
+  /// that restart() begins has no faults. vulkan: lost_at_submit, lost_at_call,
+  /// refused_at_call, hanging_submit and failing_compiles alone; what a device does not know is
+  /// refused.
   std::optional<FaultPlan> faults = {};
   /// sim only: the device is asynchronous, as a GPU is. Its work is in flight until somebody waits
   /// for it, and ends in an order and at times that this gives. Empty = work has ended when it is

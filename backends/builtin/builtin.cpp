@@ -111,11 +111,14 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
           "no device '{}': this build has {}:N", name, fmt::join(backend_kinds(), ":N, "))};
 }
 
-std::vector<BackendOffer> offered_gpus() {
+Result<std::vector<BackendOffer>> offered_gpus() {
   std::vector<BackendOffer> offers;
 #ifdef HEARTH_BACKEND_VULKAN
   const auto devices = vulkan::vulkan_devices();
   if (!devices.has_value()) {
+    if (devices.error().code == ErrorCode::invalid_argument) {
+      return devices.status();
+    }
     offers.push_back({.name = "vulkan:0", .description = {}, .lack = devices.error().text});
     return offers;
   }
@@ -126,8 +129,10 @@ std::vector<BackendOffer> offered_gpus() {
                       .lack = device.lack});
   }
 #else
-  offers.push_back(
-      {.name = "vulkan:0", .description = {}, .lack = "this build is without Vulkan devices"});
+  offers.push_back({.name = "vulkan:0",
+                    .description = {},
+                    .lack = "this build is without Vulkan devices",
+                    .is_built = false});
 #endif
   return offers;
 }

@@ -40,10 +40,13 @@ struct BackendOffer {
   std::string description;  ///< "NVIDIA H200, NVIDIA 580.159.04"
   bool is_gpu = false;      ///< A real one: a driver in software is none.
   std::string lack = {};    ///< Why it cannot be opened; empty where it can.
+  bool is_built = true;     ///< This build has its kind.
 };
 /// The GPUs, and what stands for one: a kind that this machine lacks is one entry that says why.
+///
+/// Errors: invalid_argument, a setting that names devices that are not there.
 /// Cost: asks drivers, up to half a second.
-[[nodiscard]] std::vector<BackendOffer> offered_gpus();
+[[nodiscard]] Result<std::vector<BackendOffer>> offered_gpus();
 
 /// Errors: not_found, with the kinds of device that there are.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);

@@ -58,8 +58,23 @@ std::string_view trimmed(std::string_view text) {
              : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
+// The last line with something in it.
+std::string_view last_line_of(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// The compiler quotes what it does not know byte by byte, so half a letter too.
+std::string without_letters_beyond_ascii(std::string_view text) {
+  std::string out(text);
+  std::ranges::replace_if(
+      out, [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; }, '?');
+  return out;
+}
+
 // The compiler writes "ERROR: STRING:LINE: words"; string 1 is the program's. What it says of other
-// lines follows from those, or, where there are none, is all that there is to say.
+// lines follows from those, or, where there are none, is all that there is to say. Where it
+// stumbles over the first line behind the program's, something there has no end.
 std::optional<Error> wrong_program_text(std::string_view log, std::string_view text) {
   const std::size_t begin = text.find(kProgramLines);
   if (begin == std::string_view::npos) {
@@ -77,10 +92,18 @@ std::optional<Error> wrong_program_text(std::string_view log, std::string_view t
     }
     const std::size_t colon = std::min(said.find(':', kMark.size()), said.size());
     const int number = std::atoi(std::string(said.substr(kMark.size(), colon)).c_str());  // NOLINT
-    what += fmt::format("\n  line {}: {}\n    {}",
-                        number,
-                        trimmed(said.substr(std::min(colon + 1, said.size()))),
-                        trimmed(line_of(own, number)));
+    what += fmt::format(
+        "\n  line {}: {}\n    {}",
+        number,
+        without_letters_beyond_ascii(trimmed(said.substr(std::min(colon + 1, said.size())))),
+        trimmed(line_of(own, number)));
+  }
+  if (what.empty() && log.find("ERROR: 2:1: '' :  syntax error") != std::string_view::npos) {
+    const std::string_view last = trimmed(last_line_of(own.substr(0, own.find(kProgramLinesEnd))));
+    what = fmt::format(
+        " it ends too early: a brace, a bracket or a semicolon is missing, at its "
+        "end or before\n    {}",
+        last);
   }
   return Error{.code = ErrorCode::kernel_failed,
                .text = "the GLSL text does not compile:" +

@@ -91,11 +91,11 @@ Result<CommandStream::Batch> CommandStream::take_batch() {
   HEARTH_TRY_STATUS(retire());
   if (!free_.empty()) {
     const Batch batch = free_.back();
-    free_.pop_back();
     const VkResult result = device_->api().vkResetCommandPool(device_->handle(), batch.pool, 0);
     if (result != VK_SUCCESS) {
-      return device_->failed("vkResetCommandPool", result);
+      return device_->failed("vkResetCommandPool", result);  // it stays among the free ones
     }
+    free_.pop_back();
     return batch;
   }
   Batch batch;
@@ -122,7 +122,7 @@ Result<CommandStream::Batch> CommandStream::take_batch() {
 }
 
 // A batch begins with a barrier: what earlier ones wrote is there.
-Status CommandStream::open_batch() {
+Status CommandStream::open_batch(LaunchAtHand launch) {
   if (has_open()) {
     return {};
   }
@@ -140,7 +140,11 @@ Status CommandStream::open_batch() {
   }
   open_.queries = clock_.begin(open_.commands);
   record_barrier();
-  hazards_.clear();
+  if (launch == LaunchAtHand::goes_on) {
+    hazards_.barrier();
+  } else {
+    hazards_.clear();
+  }
   return {};
 }
 
@@ -154,6 +158,23 @@ void CommandStream::wait_for(VkSemaphore semaphore, std::uint64_t value) {
   waits_.push_back({semaphore, value});
 }
 
+// Between two dispatches of a launch. The next batch begins with a barrier, so what the launch
+// touches counts on as behind any other.
+Status CommandStream::go_on_in_next_batch() {
+  HEARTH_TRY_STATUS(flush());
+  return open_batch(LaunchAtHand::goes_on);
+}
+
+// The batch cannot go on, and its launches count as issued: all that comes behind them would find
+// their bytes as they were. So its commands go, and the device with them.
+Error CommandStream::give_up(std::string_view call, VkResult result) {
+  clock_.forget(std::exchange(open_.queries, {}));
+  free_.push_back(std::exchange(open_, {}));
+  waits_.clear();
+  held_.clear();
+  return device_->give_up(call, result);
+}
+
 Status CommandStream::flush() {
   if (!has_open()) {
     return {};
@@ -163,7 +184,7 @@ Status CommandStream::flush() {
   clock_.end(open_.commands, open_.queries);
   VkResult result = api.vkEndCommandBuffer(open_.commands);
   if (result != VK_SUCCESS) {
-    return device_->failed("vkEndCommandBuffer", result);
+    return give_up("vkEndCommandBuffer", result);
   }
   std::vector<VkSemaphore> semaphores;
   std::vector<std::uint64_t> values;
@@ -195,7 +216,7 @@ Status CommandStream::flush() {
                                                  : device_->download_queue();
   result = hangs_ ? VK_SUCCESS : api.vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) {
-    return device_->failed("vkQueueSubmit", result);
+    return give_up("vkQueueSubmit", result);
   }
   submitted_ = open_.value;
   open_.parameters_end = ring_end_;
@@ -309,7 +330,7 @@ void CommandStream::record_held() {
 }
 
 // A piece never runs over the end of the ring. Room that the open batch itself has filled comes
-// back only when that has run: the ring is far larger than a batch (BatchLength).
+// back only when that has run: a launch of very many dispatches goes on in a batch of its own.
 Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters) {
   const auto size = static_cast<std::uint64_t>(ring_.size_bytes());
   const std::uint64_t needed =
@@ -320,9 +341,7 @@ Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters
   }
   while (begin + needed - ring_begin_ > size) {
     if (running_.empty()) {
-      return Error{.code = ErrorCode::internal,
-                   .text = "the parameters of one batch are larger than their ring",
-                   .device = device_->name()};
+      HEARTH_TRY_STATUS(go_on_in_next_batch());
     }
     HEARTH_TRY_STATUS(wait_for_oldest());
   }

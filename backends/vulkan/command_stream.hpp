@@ -50,7 +50,8 @@ class CommandStream final {
   /// The launch at hand touches these too, from its next dispatch on.
   [[nodiscard]] Status also_touches(std::span<const ByteSpan> reads,
                                     std::span<const ByteSpan> writes);
-  /// Between two barriers dispatches run in any order.
+  /// Between two barriers dispatches run in any order. A launch whose parameters the ring cannot
+  /// hold goes on in the next batch: open_value() rises.
   [[nodiscard]] Status dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid);
   /// What the launch at hand dispatches behind it sees what was written before.
   void barrier();
@@ -59,7 +60,7 @@ class CommandStream final {
                             VkBuffer to,
                             std::int64_t to_offset_bytes,
                             std::int64_t size_bytes);
-  /// Submits the open batch. Errors: device_lost; what Vulkan refuses.
+  /// Submits the open batch. Errors: device_lost, whatever Vulkan refuses it for.
   [[nodiscard]] Status flush();
 
   /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.
@@ -96,13 +97,17 @@ class CommandStream final {
                 Work work,
                 VkPipelineLayout layout) noexcept
       : device_(std::move(device)), work_(work), layout_(layout), clock_(*device_) {}
-  [[nodiscard]] Status open_batch();
+  /// Whether a launch has dispatched a part when a batch begins.
+  enum class LaunchAtHand : std::uint8_t { none, goes_on };
+  [[nodiscard]] Status open_batch(LaunchAtHand launch = LaunchAtHand::none);
+  [[nodiscard]] Status go_on_in_next_batch();
   [[nodiscard]] Result<Batch> take_batch();
   /// Takes back the batches that have ended.
   [[nodiscard]] Status retire();
   /// The address of a copy of the parameters, good until the open batch has ended.
   [[nodiscard]] Result<std::uint64_t> store(std::span<const std::byte> parameters);
   [[nodiscard]] Status wait_for_oldest();
+  [[nodiscard]] Error give_up(std::string_view call, VkResult result);
   void record(VkPipeline pipeline, std::span<const std::byte> parameters, Grid grid);
   void record_held();
   void record_barrier();

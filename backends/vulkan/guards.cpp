@@ -50,8 +50,8 @@ Status Guards::look(std::span<const ErrorCell> cells,
                     std::uint64_t cells_address,
                     std::uint64_t word,
                     KernelEncoder& encoder) {
-  known_.assign(cells.begin(), cells.end());
-  known_word_ = word;
+  const std::span<const ErrorCell> all = cells;
+  known_.clear();
   for (bool is_first = true; !cells.empty(); is_first = false) {
     const std::size_t count = std::min(cells.size(), kCellsOfPiece);
     ParameterBlock parameters;
@@ -69,6 +69,10 @@ Status Guards::look(std::span<const ErrorCell> cells,
     HEARTH_TRY_STATUS(encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
+  // Now that the word will be written: behind one that no kernel writes an update would believe
+  // what a word of some other list says.
+  known_.assign(all.begin(), all.end());
+  known_word_ = word;
   return {};
 }
 

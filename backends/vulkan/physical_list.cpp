@@ -1,6 +1,8 @@
 #include "physical_list.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +11,16 @@
 
 namespace hearth::vulkan {
 namespace {
+
+// "0 is NVIDIA H200, and 1 is llvmpipe".
+std::string numbers_of(const std::vector<PhysicalDevice>& all) {
+  std::string out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string_view between = i == 0 ? "" : i + 1 == all.size() ? ", and " : ", ";
+    out += fmt::format("{}{} is {}", between, i, all[i].name);
+  }
+  return out.empty() ? "are none" : out;
+}
 
 // "0,0,2": numbers of what Vulkan shows.
 Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& all,
@@ -20,12 +32,12 @@ Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& al
     std::size_t number = 0;
     const auto [rest, code] = std::from_chars(text.data() + begin, text.data() + end, number);
     if (code != std::errc() || rest != text.data() + end || number >= all.size()) {
-      return Error{.code = ErrorCode::invalid_argument,
-                   .text = fmt::format("HEARTH_VULKAN_DEVICES={}: expected numbers from 0 to {} "
-                                       "with commas between them: Vulkan shows {} devices here",
-                                       text,
-                                       static_cast<std::ptrdiff_t>(all.size()) - 1,
-                                       all.size())};
+      return Error{
+          .code = ErrorCode::invalid_argument,
+          .text = fmt::format("HEARTH_VULKAN_DEVICES={}: expected numbers of Vulkan's devices "
+                              "with commas between them; here {}",
+                              text,
+                              numbers_of(all))};
     }
     devices.push_back(all[number]);
     begin = end + 1;

@@ -11,6 +11,7 @@
 
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
+#include <hearth/backends/codegen/workgroup_memory.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
 
 namespace hearth::vulkan {
@@ -291,12 +292,29 @@ Status PipelineMaker::begin() {
                .text = fmt::format("compilation {} fails as planned", begun_)};
 }
 
+// Of a program's own text: with more than there is a driver may do anything.
+Status PipelineMaker::check_shared(const SpirvModule& words) const {
+  const std::int64_t bytes = workgroup_bytes(words);
+  const auto most = static_cast<std::int64_t>(device_->limits().shared_bytes);
+  if (bytes <= most) {
+    return {};
+  }
+  return Error{.code = ErrorCode::unsupported,
+               .text = fmt::format("its shared variables have {} bytes, a workgroup of the device "
+                                   "at most {}",
+                                   bytes,
+                                   most)};
+}
+
 Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& text) {
   HEARTH_TRY_STATUS(begin());
   if (const VkPipeline prepared = find_prepared(key, text); prepared != VK_NULL_HANDLE) {
     return prepared;
   }
   HEARTH_TRY(SpirvModule words, module_of(key.family(), text, hash_of(text)));
+  if (key.family() == ShaderFamily::custom) {
+    HEARTH_TRY_STATUS(check_shared(words));
+  }
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 

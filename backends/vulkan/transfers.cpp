@@ -144,6 +144,24 @@ void Transfers::add(Download download) {
   pending_.push_back(download);
 }
 
+// Their copies on the device go on, and their room in the ring comes back when those have ended, so
+// the pieces stay in their order: only nobody takes their bytes any more.
+void Transfers::forget_targets(std::uint64_t behind) {
+  const MutexLock lock(mutex_);
+  for (Download& download : pending_) {
+    if (download.value > behind) {
+      download.to = {};
+    }
+  }
+}
+
+TimelinePoint Transfers::newest(std::uint8_t stream) const noexcept {
+  return {.value = stream == kUploadStream     ? uploads_->submitted()
+                   : stream == kDownloadStream ? issued_downloads_
+                                               : 0,
+          .stream = stream};
+}
+
 // ---- up ----
 
 Result<TimelinePoint> Transfers::upload(std::byte* to,
@@ -221,9 +239,14 @@ Result<TimelinePoint> Transfers::download(std::span<std::byte> to,
   HEARTH_TRY(const PageBytes bytes, pages_.find(from));
   if (bytes.host == nullptr) {
     const auto place = pinned_->find(to);
-    HEARTH_TRY(const std::uint64_t value,
-               place ? bring_to(*place, to.size(), bytes, after) : stage_down(to, bytes, after));
-    return TimelinePoint{.value = value, .stream = kDownloadStream};
+    const std::uint64_t before = issued_downloads_;
+    const Result<std::uint64_t> value =
+        place ? bring_to(*place, to.size(), bytes, after) : stage_down(to, bytes, after);
+    if (!value.has_value()) {
+      forget_targets(before);  // the caller frees them
+      return value.status();
+    }
+    return TimelinePoint{.value = value.value(), .stream = kDownloadStream};
   }
   Needs needs{};
   for (const TimelinePoint& point : after) {

@@ -1,8 +1,8 @@
 // Copies between the host and the device. Where the host sees the device's memory it copies by
 // itself, at once or when what it needs has ended; else with the copy queue, through two rings of
 // host memory where the host's bytes are not pinned. Threads: upload() and download() owner only;
-// settle() and needs_of() any. Invariant: a download has ended when its bytes are in the caller's
-// memory, not before.
+// settle() and needs_of() any. Invariants: (1) a download has ended when its bytes are in the
+// caller's memory, not before; (2) the memory of a call that has failed is touched no more.
 #pragma once
 
 #include <array>
@@ -49,6 +49,8 @@ class Transfers final {
   [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
                                                const std::byte* from,
                                                std::span<const TimelinePoint> after);
+  /// As Backend's newest_copy().
+  [[nodiscard]] TimelinePoint newest(std::uint8_t stream) const noexcept;
 
   /// Copies out what has come down, and says up to which download all have ended.
   ///
@@ -88,6 +90,8 @@ class Transfers final {
                                                  const PageBytes& from,
                                                  std::span<const TimelinePoint> after);
   void add(Download download) HEARTH_EXCLUDES(mutex_);
+  /// The bytes of the downloads after this one are nobody's any more.
+  void forget_targets(std::uint64_t behind) HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
   const CommandStream& ops_;

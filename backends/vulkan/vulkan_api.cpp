@@ -72,6 +72,7 @@ Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device) {
 #define HEARTH_VULKAN_LOAD(name_) \
   HEARTH_TRY_STATUS(load(api.name_.function, instance.vkGetDeviceProcAddr(device, #name_), #name_));
   HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_LOAD)
+  HEARTH_VULKAN_BATCH_FUNCTIONS(HEARTH_VULKAN_LOAD)
 #undef HEARTH_VULKAN_LOAD
   return api;
 }
@@ -107,9 +108,12 @@ std::string_view name(VkResult result) noexcept {
   }
 }
 
+// A driver gives out so many pieces of memory and no more: memory that others give back helps there
+// as it does where there are no bytes left.
 Error failed(std::string_view device, std::string_view call, VkResult result) {
-  const bool is_memory =
-      result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  const bool is_memory = result == VK_ERROR_OUT_OF_HOST_MEMORY ||
+                         result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
+                         (result == VK_ERROR_TOO_MANY_OBJECTS && call == "vkAllocateMemory");
   return {.code = result == VK_ERROR_DEVICE_LOST ? ErrorCode::device_lost
                   : is_memory                    ? ErrorCode::out_of_memory
                                                  : ErrorCode::kernel_failed,

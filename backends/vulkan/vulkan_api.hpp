@@ -52,7 +52,6 @@ namespace hearth::vulkan {
   X(vkResetCommandPool)                   \
   X(vkAllocateCommandBuffers)             \
   X(vkBeginCommandBuffer)                 \
-  X(vkEndCommandBuffer)                   \
   X(vkCmdBindPipeline)                    \
   X(vkCmdPushConstants)                   \
   X(vkCmdDispatch)                        \
@@ -82,6 +81,9 @@ namespace hearth::vulkan {
   X(vkWaitSemaphores)                   \
   X(vkGetQueryPoolResults)
 
+/// Those besides by which a batch may fail as a whole.
+#define HEARTH_VULKAN_BATCH_FUNCTIONS(X) X(vkEndCommandBuffer)
+
 #define HEARTH_VULKAN_MEMBER(function) PFN_##function function = nullptr;
 
 /// The loader library, open as long as this lives.
@@ -106,6 +108,19 @@ struct InstanceApi {
   HEARTH_VULKAN_INSTANCE_FUNCTIONS(HEARTH_VULKAN_MEMBER)
 };
 
+/// For tests: one of the calls that end or submit a batch finds no host memory. Threads: any.
+class CallRefusal final {
+ public:
+  explicit CallRefusal(std::uint64_t at_call) : at_call_(at_call) {}
+  [[nodiscard]] bool refuses() {
+    return calls_.fetch_add(1, std::memory_order_acq_rel) + 1 == at_call_;
+  }
+
+ private:
+  const std::uint64_t at_call_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
 /// For tests: from one call on the driver seems to have lost the device. Threads: any.
 class CallFaults final {
  public:
@@ -126,15 +141,19 @@ class CallFaults final {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-/// A function that may answer that the device is lost.
+/// A function that may answer that the device is lost, or refuse a batch.
 template <class Function>
 struct LossCall;
 template <class... Parameters>
 struct LossCall<VkResult (*)(Parameters...)> {
   VkResult (*function)(Parameters...) = nullptr;
-  std::shared_ptr<CallFaults> faults = nullptr;  ///< Null: none.
+  std::shared_ptr<CallFaults> faults = nullptr;    ///< Null: none.
+  std::shared_ptr<CallRefusal> refusal = nullptr;  ///< The same.
 
   VkResult operator()(Parameters... parameters) const {
+    if (refusal != nullptr && refusal->refuses()) {
+      return VK_ERROR_OUT_OF_HOST_MEMORY;
+    }
     return faults != nullptr && faults->loses_device() ? VK_ERROR_DEVICE_LOST
                                                        : function(parameters...);
   }
@@ -144,6 +163,7 @@ struct DeviceApi {
   HEARTH_VULKAN_DEVICE_FUNCTIONS(HEARTH_VULKAN_MEMBER)
 #define HEARTH_VULKAN_LOSS_MEMBER(function) LossCall<PFN_##function> function;
   HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_LOSS_MEMBER)
+  HEARTH_VULKAN_BATCH_FUNCTIONS(HEARTH_VULKAN_LOSS_MEMBER)
 #undef HEARTH_VULKAN_LOSS_MEMBER
 
   /// From here on.
@@ -151,6 +171,10 @@ struct DeviceApi {
 #define HEARTH_VULKAN_INJECT(function) function.faults = faults;
     HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_INJECT)
 #undef HEARTH_VULKAN_INJECT
+  }
+  void inject(const std::shared_ptr<CallRefusal>& refusal) {
+    vkEndCommandBuffer.refusal = refusal;
+    vkQueueSubmit.refusal = refusal;
   }
 };
 #undef HEARTH_VULKAN_MEMBER

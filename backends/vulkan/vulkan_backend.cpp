@@ -59,9 +59,8 @@ struct VulkanBackend::Parts {
 
   [[nodiscard]] Error lost() const {
     return {.code = ErrorCode::device_lost,
-            .text = why_lost.empty()
-                        ? fmt::format("{}: the device is lost", info.name)
-                        : fmt::format("{}: the device is lost: {}", info.name, why_lost),
+            .text = fmt::format(
+                "{}: the device is lost{}{}", info.name, why_lost.empty() ? "" : ": ", why_lost),
             .device = info.name};
   }
   /// Remembers a loss, with what the driver says of it.
@@ -70,9 +69,12 @@ struct VulkanBackend::Parts {
         is_losing.exchange(true, std::memory_order_acq_rel)) {
       return status;
     }
-    why_lost = device->fault_text();
+    if (device->is_given_up()) {
+      static_cast<void>(comes_to_rest(kLongestRest));  // memory may go back from here on
+    }
+    why_lost = device->is_given_up() ? status.error().text : device->fault_text();
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    if (why_lost.empty()) {
+    if (device->is_given_up() || why_lost.empty()) {
       return status;
     }
     Error error = status.error();
@@ -93,7 +95,7 @@ struct VulkanBackend::Parts {
   }
   [[nodiscard]] Status accept(const Launch& launch);
   [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after);
-  [[nodiscard]] Status clear(ErrorCell cell, OpKind kind);
+  void clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
   [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
   [[nodiscard]] bool has_ended(const TimelinePoint& point,
@@ -134,7 +136,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              VulkanDevice::open(options.name,
                                 list.instance,
                                 list.devices[index],
-                                options.faults.lost_at_call,
+                                {.lost_at_call = options.faults.lost_at_call,
+                                 .refused_at_call = options.faults.refused_at_call},
                                 options.wait_limit));
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
@@ -163,7 +166,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                  .runs_inline = false,
                  .has_host_memory = false,
                  .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes(),
-                 .peaks_name = parts->device->fingerprint()};
+                 .peaks_name = parts->device->fingerprint(),
+                 .most_cells = kMostCells - 1};
   parts->options = std::move(options);
   return std::unique_ptr<Backend>(new VulkanBackend(std::move(parts)));  // NOLINT
 }
@@ -361,11 +365,10 @@ Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
   return {};
 }
 
-Status VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
+void VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
   const ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
   std::memcpy(cells.host() + sizeof(words) * std::size_t{cell}, &words, sizeof(words));
   guards.forget();
-  return {};
 }
 
 // Phases: the bytes that it touches; its cell and its guards; its order; its dispatches.
@@ -386,7 +389,7 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
   }
   std::uint64_t cell = 0;
   if (launch.cell != 0) {
-    HEARTH_TRY_STATUS(clear(launch.cell, call.op.kind()));
+    clear(launch.cell, call.op.kind());
     cell = cell_address(launch.cell);
     writes.push_back({cell, cell + sizeof(ErrorCellWords)});
   }
@@ -482,6 +485,10 @@ Result<TimelinePoint> VulkanBackend::download(std::span<std::byte> to,
   Result<TimelinePoint> point = parts_->transfers->download(to, from, after);
   static_cast<void>(parts_->note(point.status()));
   return point;
+}
+
+TimelinePoint VulkanBackend::newest_copy(std::uint8_t stream) const noexcept {
+  return parts_->transfers->newest(stream);
 }
 
 HostBytes VulkanBackend::host_bytes(std::size_t size) {

@@ -27,8 +27,8 @@ struct VulkanOptions {
   /// needed first. Outlives the backend.
   Executor* executor = nullptr;
   Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
-  FaultPlan faults =
-      {};  ///< Of it: lost_at_submit, lost_at_call, hanging_submit, failing_compiles.
+  /// Of it: lost_at_submit, lost_at_call, refused_at_call, hanging_submit, failing_compiles.
+  FaultPlan faults = {};
   /// How long the owner's thread waits for work that does not come on.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
 };
@@ -71,6 +71,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
                                                const std::byte* from,
                                                std::span<const TimelinePoint> after) override;
+  [[nodiscard]] TimelinePoint newest_copy(std::uint8_t stream) const noexcept override;
   void use_scratch(ScratchMemory& scratch) noexcept override;
   [[nodiscard]] Status flush() override;
   [[nodiscard]] HostBytes host_bytes(std::size_t size) override;

@@ -80,16 +80,7 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
   Buffer buffer;
   buffer.device_ = this;
   buffer.size_bytes_ = size_bytes;
-  const std::array families{compute_family_, copy_family_};
-  VkBufferCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = static_cast<VkDeviceSize>(size_bytes);
-  info.usage = kUsage;
-  if (compute_family_ != copy_family_) {
-    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
-    info.queueFamilyIndexCount = static_cast<std::uint32_t>(families.size());
-    info.pQueueFamilyIndices = families.data();
-  }
+  const VkBufferCreateInfo info = buffer_info(size_bytes);
   VkResult result = api_.vkCreateBuffer(handle_, &info, nullptr, &buffer.handle_);
   if (result != VK_SUCCESS) {
     buffer.handle_ = VK_NULL_HANDLE;
@@ -118,8 +109,8 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
   address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
   address.buffer = buffer.handle_;
   buffer.address_ = api_.vkGetBufferDeviceAddress(handle_, &address);
-  const bool is_mapped = place != BufferPlace::device || is_unified_;
-  if (is_mapped && (visible_types_ >> allocate.memoryTypeIndex & 1U) != 0) {
+  const bool is_mapped = place != BufferPlace::device || types_.is_unified;
+  if (is_mapped && (types_.visible >> allocate.memoryTypeIndex & 1U) != 0) {
     void* host = nullptr;
     result = api_.vkMapMemory(handle_, buffer.memory_, 0, VK_WHOLE_SIZE, 0, &host);
     if (result != VK_SUCCESS) {
@@ -136,7 +127,7 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
     std::string name,
     std::shared_ptr<const VulkanInstance> instance,
     const PhysicalDevice& physical,
-    std::uint64_t lost_at_call,
+    PlannedCalls planned,
     std::chrono::nanoseconds wait_limit) {
   if (!physical.lack.empty()) {
     return Error{.code = ErrorCode::unsupported,
@@ -149,11 +140,14 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
   HEARTH_TRY_STATUS(device->pick_families());
   device->read_limits();
   HEARTH_TRY_STATUS(device->create());
-  HEARTH_TRY_STATUS(device->pick_memory_types());
-  if (lost_at_call != 0) {
+  HEARTH_TRY_STATUS(device->find_memory_types());
+  if (planned.lost_at_call != 0) {
     device->api_.inject(std::make_shared<CallFaults>(
-        lost_at_call,
+        planned.lost_at_call,
         [wait = device->api_.vkDeviceWaitIdle, handle = device->handle_] { wait(handle); }));
+  }
+  if (planned.refused_at_call != 0) {
+    device->api_.inject(std::make_shared<CallRefusal>(planned.refused_at_call));
   }
   return std::shared_ptr<const VulkanDevice>(std::move(device));
 }
@@ -167,6 +161,17 @@ VulkanDevice::~VulkanDevice() {
   if (handle_ != VK_NULL_HANDLE) {
     api_.vkDestroyDevice(handle_, nullptr);
   }
+}
+
+Error VulkanDevice::give_up(std::string_view call, VkResult result) const {
+  if (result == VK_ERROR_DEVICE_LOST) {
+    return failed(call, result);
+  }
+  is_given_up_.store(true, std::memory_order_release);  // partner: is_given_up
+  Error error = failed(call, result);
+  error.code = ErrorCode::device_lost;
+  error.text += "; what that batch had recorded will not run, so the device counts as lost";
+  return error;
 }
 
 Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) const {
@@ -217,6 +222,7 @@ Status VulkanDevice::pick_families() {
   copy_family_ =
       find_family(families, VK_QUEUE_TRANSFER_BIT, VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT)
           .value_or(compute_family_);
+  families_ = {compute_family_, copy_family_};
   return {};
 }
 
@@ -417,7 +423,7 @@ Status VulkanDevice::create() {
 
 // Phases: how much there is to say; what it is. A second loss in between may have less.
 std::string VulkanDevice::fault_text() const {
-  if (get_fault_ == nullptr) {
+  if (get_fault_ == nullptr || is_given_up()) {
     return {};
   }
   VkDeviceFaultCountsEXT counts{};
@@ -441,52 +447,48 @@ std::string VulkanDevice::fault_text() const {
   return describe_fault(info, addresses, vendor);
 }
 
-// Memory of the host that is coherent is always there, Vulkan says. What is unified needs no
-// copies: all memory of a software driver, and of a GPU that shares the host's; unless it is to
-// behave as a card.
-Status VulkanDevice::pick_memory_types() {
+VkBufferCreateInfo VulkanDevice::buffer_info(std::int64_t size_bytes) const noexcept {
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = static_cast<VkDeviceSize>(size_bytes);
+  info.usage = kUsage;
+  if (compute_family_ != copy_family_) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = static_cast<std::uint32_t>(families_.size());
+    info.pQueueFamilyIndices = families_.data();
+  }
+  return info;
+}
+
+// What is unified needs no copies: all memory of a software driver, and of a GPU that shares the
+// host's; unless it is to behave as a card. Buffers of one usage may all have the same types.
+Status VulkanDevice::find_memory_types() {
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
   instance_->api().vkGetPhysicalDeviceMemoryProperties2(physical_.handle, &memory);
-  const VkPhysicalDeviceMemoryProperties& all = memory.memoryProperties;
-  constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-  constexpr VkMemoryPropertyFlags kHost =
-      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  constexpr VkMemoryPropertyFlags kCached = kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-  const auto find = [&](VkMemoryPropertyFlags has,
-                        VkMemoryPropertyFlags lacks) -> std::optional<std::uint32_t> {
-    for (std::uint32_t i = 0; i < all.memoryTypeCount; ++i) {
-      const VkMemoryPropertyFlags flags = all.memoryTypes[i].propertyFlags;
-      if ((flags & has) == has && (flags & lacks) == 0) {
-        return i;
-      }
-    }
-    return std::nullopt;
-  };
+  constexpr std::int64_t kSomeBytes = 4096;
+  const VkBufferCreateInfo info = buffer_info(kSomeBytes);
+  VkBuffer some = VK_NULL_HANDLE;
+  const VkResult result = api_.vkCreateBuffer(handle_, &info, nullptr, &some);
+  if (result != VK_SUCCESS) {
+    return failed("vkCreateBuffer", result);
+  }
+  VkMemoryRequirements needs{};
+  api_.vkGetBufferMemoryRequirements(handle_, some, &needs);
+  api_.vkDestroyBuffer(handle_, some, nullptr);
   const bool shares_memory =
       physical_.is_cpu() || physical_.type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
-  const auto unified = find(kLocal | kCached, 0);
   const bool acts_as_card = Settings::from_environment().text(Setting::vulkan_shuffle).has_value();
-  is_unified_ = shares_memory && unified.has_value() && !acts_as_card;
-  const auto local = is_unified_ ? unified : find(kLocal, 0);
-  const auto host = find(kHost, kLocal);
-  const auto any_host = host ? host : find(kHost, 0);
-  if (!local || !any_host) {
+  const VkPhysicalDeviceMemoryProperties& all = memory.memoryProperties;
+  const auto types = pick_memory_types(all, needs.memoryTypeBits, shares_memory && !acts_as_card);
+  if (!types) {
     return Error{
         .code = ErrorCode::unsupported,
         .text = fmt::format(
             "{}: {} shows no memory that its kernels and the host can use", name_, physical_.name),
         .device = name_};
   }
-  types_.device = *local;
-  types_.host_write = *any_host;
-  types_.host_read = find(kCached, kLocal).value_or(find(kCached, 0).value_or(*any_host));
-  types_.shared = find(kLocal | kHost, 0).value_or(*any_host);
-  for (std::uint32_t i = 0; i < all.memoryTypeCount; ++i) {
-    if ((all.memoryTypes[i].propertyFlags & kHost) == kHost) {
-      visible_types_ |= 1U << i;
-    }
-  }
+  types_ = *types;
   memory_bytes_ =
       static_cast<std::int64_t>(all.memoryHeaps[all.memoryTypes[types_.device].heapIndex].size);
   return {};

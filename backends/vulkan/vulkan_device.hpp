@@ -3,6 +3,7 @@
 // api() that Vulkan lets any thread call.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <hearth/runtime/base/deadline.hpp>
 
 #include "device_limits.hpp"
+#include "memory_types.hpp"
 #include "vulkan_instance.hpp"
 
 namespace hearth::vulkan {
@@ -46,6 +48,12 @@ class Buffer final {
   std::byte* host_ = nullptr;
 };
 
+/// As FaultPlan has them.
+struct PlannedCalls {
+  std::uint64_t lost_at_call = 0;
+  std::uint64_t refused_at_call = 0;
+};
+
 /// Where a buffer's memory lies.
 enum class BufferPlace : std::uint8_t {
   device,      ///< The fastest for kernels; the host sees it where memory is unified.
@@ -56,13 +64,13 @@ enum class BufferPlace : std::uint8_t {
 
 class VulkanDevice final {
  public:
-  /// `lost_at_call`: as FaultPlan has it. `wait_limit`: of wait_until().
+  /// `planned`: what goes wrong, for tests. `wait_limit`: of wait_until().
   /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
       const PhysicalDevice& physical,
-      std::uint64_t lost_at_call = 0,
+      PlannedCalls planned = {},
       std::chrono::nanoseconds wait_limit = kDefaultWait);
 
   VulkanDevice(std::string name,
@@ -86,7 +94,7 @@ class VulkanDevice final {
   [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
   /// Whether the host sees what BufferPlace::device gives, at full speed.
-  [[nodiscard]] bool is_unified() const noexcept { return is_unified_; }
+  [[nodiscard]] bool is_unified() const noexcept { return types_.is_unified; }
   /// Of the heap that BufferPlace::device takes from.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
@@ -98,20 +106,22 @@ class VulkanDevice final {
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
+  /// A call failed behind which the device cannot go on, though the driver does not call it lost:
+  /// for this program it is. Threads: any.
+  [[nodiscard]] Error give_up(std::string_view call, VkResult result) const;
+  [[nodiscard]] bool is_given_up() const noexcept {
+    return is_given_up_.load(std::memory_order_acquire);  // partner: give_up
+  }
   /// Waits until the timeline is there, on the thread of an owner who cannot go on before. While
   /// the timeline that did not come on in time stands still, further waits for it do not wait.
   ///
   /// Errors: deadline_exceeded; device_lost.
   [[nodiscard]] Status wait_until(VkSemaphore semaphore, std::uint64_t value) const;
-  /// What the driver says of a loss, as a sentence; empty where it says nothing. Requires that the
-  /// device is lost. Threads: any, one at a time.
+  /// What the driver says of a loss, as a sentence; empty where it says nothing, or does not know
+  /// of it. Requires that the device is lost. Threads: any, one at a time.
   [[nodiscard]] std::string fault_text() const;
 
  private:
-  struct MemoryTypes {
-    std::uint32_t device = 0, shared = 0, host_write = 0, host_read = 0;
-  };
-
   struct MatrixUnits {
     bool has_f16 = false, has_bf16 = false, has_i8 = false;
   };
@@ -120,7 +130,8 @@ class VulkanDevice final {
   [[nodiscard]] Status pick_families();
   [[nodiscard]] Status create();
   void read_limits();
-  [[nodiscard]] Status pick_memory_types();
+  [[nodiscard]] VkBufferCreateInfo buffer_info(std::int64_t size_bytes) const noexcept;
+  [[nodiscard]] Status find_memory_types();
   [[nodiscard]] std::uint32_t type_of(BufferPlace place) const noexcept;
   [[nodiscard]] bool has_extension(std::string_view extension) const;
 
@@ -136,14 +147,14 @@ class VulkanDevice final {
   VkQueue download_queue_ = VK_NULL_HANDLE;
   std::uint32_t compute_family_ = 0;
   std::uint32_t copy_family_ = 0;
+  std::array<std::uint32_t, 2> families_{};  ///< Both, for buffers.
   MemoryTypes types_;
-  std::uint32_t visible_types_ = 0;  ///< Bit i: the host sees memory of type i.
-  bool is_unified_ = false;
   std::int64_t memory_bytes_ = 0;
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
   std::chrono::nanoseconds wait_limit_ = kDefaultWait;
-  mutable std::atomic<bool> hangs_{false};  ///< The last wait was too long.
+  mutable std::atomic<bool> hangs_{false};        ///< The last wait was too long.
+  mutable std::atomic<bool> is_given_up_{false};  ///< The driver knows of no loss.
 };
 
 }  // namespace hearth::vulkan

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -23,6 +25,7 @@
 
 #include "bench/bench_models.hpp"
 #include "bench/gpu/encoder.hpp"
+#include "bench/gpu/gpu_choice.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -518,41 +521,43 @@ void checks(const Figures& figures) {
   }
 }
 
-int run(std::vector<std::string> arguments) {
-  std::string name = "vulkan:0";
-  const auto found = std::ranges::find(arguments, "--device");
-  if (found != arguments.end() && std::next(found) != arguments.end()) {
-    name = *std::next(found);
-    arguments.erase(found, std::next(found, 2));
+int run(const std::vector<std::string>& arguments) {
+  static constexpr std::string_view kSections[] = {
+      "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
+  const GpuChoice choice = parse_gpu_choice(arguments, kSections);
+  if (choice.helps || !choice.unknown.empty()) {
+    return explain_gpu_choice(choice, kSections);
   }
+  const std::string& name = choice.device;
   const Runtime runtime({.devices = {{.name = name}}});
   const Figures figures(runtime.device());
   fmt::print(
       "{{\"device\": \"{}\", \"description\": \"{}\"}}\n", name, figures.device().description());
-  const std::vector<std::pair<std::string, std::function<void()>>> sections = {
-      {"check", [&] { checks(figures); }},
-      {"copy", [&] { copies(figures); }},
-      {"gelu", [&] { gelus(figures); }},
-      {"rows", [&] { rows(figures); }},
-      {"matmul", [&] { products(figures); }},
-      {"layers", [&] { layers(figures); }},
-      {"launch", [&] { launches(figures, name); }},
-      {"train", [&] { trainings(figures); }},
-      {"cnn", [&] { cnn(figures); }},
-      {"transformer", [&] { transformers(figures); }},
+  const std::function<void()> measures[] = {
+      [&] { checks(figures); },
+      [&] { copies(figures); },
+      [&] { gelus(figures); },
+      [&] { rows(figures); },
+      [&] { products(figures); },
+      [&] { layers(figures); },
+      [&] { launches(figures, name); },
+      [&] { trainings(figures); },
+      [&] { cnn(figures); },
+      [&] { transformers(figures); },
   };
+  static_assert(std::size(measures) == std::size(kSections));
   int failures = 0;
-  for (const auto& [section, measure] : sections) {
-    if (!arguments.empty() && std::ranges::find(arguments, section) == arguments.end()) {
+  for (std::size_t i = 0; i < std::size(kSections); ++i) {
+    if (!choice.has(kSections[i])) {
       continue;
     }
     try {
-      measure();
+      measures[i]();
     } catch (const Exception& error) {
       ++failures;
-      fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", section);
+      fmt::print("{{\"bench\": \"{}\", \"failed\": true}}\n", kSections[i]);
       std::fflush(stdout);
-      fmt::print(stderr, "{}: {}\n", section, error.what());
+      fmt::print(stderr, "{}: {}\n", kSections[i], error.what());
     }
   }
   return failures == 0 ? 0 : 1;

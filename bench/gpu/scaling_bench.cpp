@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -222,12 +223,18 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> devices;
     std::vector<std::string> models;
+    constexpr std::string_view kUsage =
+        "usage: hearth-gpu-scaling DEVICE DEVICE... [mlp] [cnn] [encoder]\n";
     for (int i = 1; i < argc; ++i) {
       const std::string argument = argv[i];
+      if (argument == "--help" || argument == "-h") {
+        fmt::print("{}", kUsage);
+        return 0;
+      }
       (argument.find(':') != std::string::npos ? devices : models).push_back(argument);
     }
     if (devices.size() < 2) {
-      fmt::print(stderr, "usage: hearth-gpu-scaling DEVICE DEVICE... [mlp] [cnn] [encoder]\n");
+      fmt::print(stderr, "{}", kUsage);
       return 2;
     }
     hearth::bench::measure_all(devices, models);

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -359,10 +360,24 @@ void main() {{
   Buffer a_, b_, y_, errors_;
 };
 
+constexpr std::string_view kUsage =
+    "usage: hearth-gpu-tiles [--device 0] [--dtype f16|bf16|f32|f64|i8] "
+    "[--size ROWSxCOLUMNSxDEPTH]\n"
+    "       [--transposed a|b|ab] [--tile N] [--dump FOLDER] [--pretend 1] [--texts FOLDER]\n";
+
+/// What the arguments ask for that is no choice.
+struct BadArgument : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Errors: BadArgument.
 Choice parse(const std::vector<std::string>& arguments) {
   Choice choice;
-  for (std::size_t i = 0; i + 1 < arguments.size(); i += 2) {
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& key = arguments[i];
+    if (i + 1 == arguments.size()) {
+      throw BadArgument("no option " + key + ", or it has no value");
+    }
     const std::string& value = arguments[i + 1];
     if (key == "--dtype") {
       choice.dtype = value == "f32"    ? DType::f32
@@ -389,7 +404,7 @@ Choice parse(const std::vector<std::string>& arguments) {
     } else if (key == "--device") {
       choice.device = value;
     } else {
-      throw std::runtime_error("no option " + key);
+      throw BadArgument("no option " + key);
     }
   }
   return choice;
@@ -399,9 +414,17 @@ Choice parse(const std::vector<std::string>& arguments) {
 }  // namespace hearth::vulkan
 
 int main(int argc, char** argv) {
-  try {
-    hearth::vulkan::Tiles(hearth::vulkan::parse({argv + 1, argv + argc})).run();
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (std::ranges::find(arguments, "--help") != arguments.end()) {
+    fmt::print("{}", hearth::vulkan::kUsage);
     return 0;
+  }
+  try {
+    hearth::vulkan::Tiles(hearth::vulkan::parse(arguments)).run();
+    return 0;
+  } catch (const hearth::vulkan::BadArgument& error) {
+    fmt::print(stderr, "hearth-gpu-tiles: {}\n{}", error.what(), hearth::vulkan::kUsage);
+    return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "hearth-gpu-tiles: {}\n", error.what());
     return 1;

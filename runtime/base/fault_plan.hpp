@@ -20,6 +20,9 @@ struct FaultPlan {
   /// vulkan: from this call on the driver answers that the device is lost, where it is asked to run
   /// work, waits for it or says how far it is; 0 = never.
   std::uint64_t lost_at_call = 0;
+  /// vulkan: of the calls that end a batch of commands or give it to the queue, this one is refused
+  /// for want of host memory: the device counts as lost from there on; 0 = none.
+  std::uint64_t refused_at_call = 0;
   std::int64_t failing_allocation = 0;        ///< This page is out_of_memory; 0 = none.
   std::int64_t failing_allocation_count = 1;  ///< As many pages in a row.
   /// These compilations are kernel_failed. A kernel is compiled when its kind, types and shapes

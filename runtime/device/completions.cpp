@@ -21,6 +21,7 @@ void Completions::retire() {
   while (std::optional<WorkEnd> ended = in_flight_.take_ended()) {
     std::visit([this](auto& end) { finish(end); }, *ended);
   }
+  in_flight_.cells.note_ended(in_flight_.ended(kOpStream));
   queues_.note_work_ended();
   endpoint_.note_work_ended();
   wake();

@@ -1,8 +1,11 @@
 #include "device_list.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <initializer_list>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -66,6 +69,27 @@ bool is_sound(const FaultPlan& faults) {
          are_numbers(faults.corrupted_downloads) && are_numbers(faults.forgotten_barriers);
 }
 
+/// A fault of the plan that such a device does not have: a test that plans it would pass without
+/// it. Empty: there is none.
+std::string_view fault_without_effect(const FaultPlan& faults, bool is_vulkan) {
+  const auto which = [](std::initializer_list<std::pair<bool, std::string_view>> all) {
+    for (const auto& [is_planned, name] : all) {
+      if (is_planned) {
+        return name;
+      }
+    }
+    return std::string_view();
+  };
+  return is_vulkan ? which({{!faults.failing_submits.empty(), "failing_submits"},
+                            {!faults.late_failures.empty(), "late_failures"},
+                            {faults.failing_allocation != 0, "failing_allocation"},
+                            {faults.lost_at != std::chrono::nanoseconds::max(), "lost_at"},
+                            {!faults.corrupted_downloads.empty(), "corrupted_downloads"},
+                            {!faults.forgotten_barriers.empty(), "forgotten_barriers"}})
+                   : which({{faults.lost_at_call != 0, "lost_at_call"},
+                            {faults.refused_at_call != 0, "refused_at_call"}});
+}
+
 /// What is wrong with the options of one device; empty where nothing is.
 std::string flaw_of(const DeviceOptions& device) {
   if (device.memory_budget_bytes < 0) {
@@ -90,6 +114,15 @@ std::string flaw_of(const DeviceOptions& device) {
   }
   if (!is_sound(*device.faults)) {
     return "faults are numbered from 1, and the time of a loss is not below 0";
+  }
+  const bool is_vulkan = device.name.starts_with("vulkan:");
+  if (const auto without = fault_without_effect(*device.faults, is_vulkan); !without.empty()) {
+    return fmt::format("its faults have {}, which {} devices do not know; they know {}",
+                       without,
+                       is_vulkan ? "vulkan" : "sim",
+                       is_vulkan ? "lost_at_submit, lost_at_call, refused_at_call, hanging_submit "
+                                   "and failing_compiles"
+                                 : "all but lost_at_call and refused_at_call");
   }
   return device.faults->forgotten_barriers.empty() || device.sim_schedule
              ? ""
@@ -155,19 +188,26 @@ std::vector<DeviceOptions> named_devices(const std::string& text) {
 }
 
 // The first GPU that works; a driver in software is slower than cpu:0.
-std::string automatic_device(std::string& choice) {
+std::string automatic_device(DeviceList& list, SourceLoc loc) {
+  Result<std::vector<BackendOffer>> offers = offered_gpus();
+  if (!offers.has_value()) {
+    Error error = offers.error();
+    error.location = loc;
+    throw_error(std::move(error));
+  }
   std::string lacks;
-  for (const BackendOffer& offer : offered_gpus()) {
+  for (const BackendOffer& offer : offers.value()) {
     if (offer.is_gpu && offer.lack.empty()) {
-      choice = fmt::format("auto is {}: {}", offer.name, offer.description);
+      list.choice = fmt::format("auto is {}: {}", offer.name, offer.description);
       return offer.name;
     }
+    list.lacks_gpu = list.lacks_gpu || offer.is_built;
     lacks += lacks.empty() ? "" : "; ";
     lacks += offer.lack.empty()
                  ? fmt::format("{} is a driver in software, {}", offer.name, offer.description)
                  : offer.lack;
   }
-  choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
+  list.choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
   return "cpu:0";
 }
 
@@ -217,7 +257,7 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   DeviceList list{.devices = listed_devices(options)};
   for (DeviceOptions& device : list.devices) {
     if (device.name == "auto") {
-      device.name = automatic_device(list.choice);
+      device.name = automatic_device(list, loc);
     }
   }
   list.listed_count = list.devices.size();

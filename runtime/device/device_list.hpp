@@ -14,13 +14,15 @@ struct DeviceList {
   std::vector<DeviceOptions> devices;
   std::size_t listed_count = 0;  ///< By Runtime::devices(); those come first.
   std::string choice = {};       ///< Which device "auto" is, and why; empty where none is.
+  bool lacks_gpu = false;        ///< It is the CPU, although this build has GPUs.
 };
 
 /// Errors: ArgumentError, which names the option, or the device and its option.
 void require_sound(const RuntimeOptions& options, SourceLoc loc);
 
 /// Of sound options. A device that names no cores or no budget has its share of them.
-/// Errors: ArgumentError for cores that this process may not use, or that are named twice.
+/// Errors: ArgumentError for cores that this process may not use, or that are named twice; for
+/// "auto", where HEARTH_VULKAN_DEVICES names a card that is not there.
 [[nodiscard]] DeviceList device_list(const RuntimeOptions& options, SourceLoc loc);
 
 }  // namespace hearth

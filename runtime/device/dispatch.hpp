@@ -55,7 +55,9 @@ class Dispatch {
         scratch_(&scratch),
         handles_(handles),
         in_flight_(in_flight),
-        runs_inline_(backend.info().runs_inline) {}
+        runs_inline_(backend.info().runs_inline) {
+    in_flight_.cells.limit(backend.info().most_cells);
+  }
 
   [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
   [[nodiscard]] ResolvedOp resolve(const OpView& op, LaneId lane) {
@@ -279,6 +281,8 @@ class Dispatch {
   void note_launched(TimelinePoint point, ErrorCell cell);
   /// A copy into or out of the storage that was issued up to this point.
   static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
+  /// A copy of this storage has failed, of which the device may have a part.
+  void note_begun_copy(Storage& storage, std::uint8_t stream);
   /// Waits until the device has ended its ops, for a strategy that looks at the bytes. Blocks.
   [[nodiscard]] Status wait_for_ops();
   /// What a kernel that failed with this status failed of.

@@ -127,7 +127,7 @@ Issue Dispatch::issue(Launch& launch) {
   if (issue.status.has_value()) {
     note_launched(issue.point, launch.cell);
   } else if (launch.cell != 0) {
-    in_flight_.cells.give_back(launch.cell, in_flight_.ended(kOpStream));
+    in_flight_.cells.take_back(launch.cell);
   }
   return issue;
 }

@@ -40,6 +40,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     return {};
   });
   if (!status.has_value()) {
+    note_begun_copy(*storage.value(), kUploadStream);
     fail(op, lane, error_of(status, op, lane.id));
     return Ran::failed;
   }
@@ -99,13 +100,17 @@ Status Dispatch::download(const ResolvedOp& op,
                           TimelinePoint& point) {
   const Slot& slot = op.slot(0);
   const auto bring = [&](Storage& storage, const std::byte* data) {
-    return guarded("the download", [&]() -> Status {
+    Status status = guarded("the download", [&]() -> Status {
       HEARTH_TRY(point, backend_->download(target, data, {&storage.written, 1}));
       if (!point.is_done()) {
         note_copy(storage, point, false);
       }
       return {};
     });
+    if (!status.has_value()) {
+      note_begun_copy(storage, kDownloadStream);
+    }
+    return status;
   };
   if (slot.layout->contiguous) {
     return bring(*slot.storage, slot.data);
@@ -146,9 +151,19 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
              : Result<HeldStorage>(error_of(copy.status(), op.op(), lane.id));
 }
 
+// A copy in pieces that failed may have begun: its block is nobody else's before those have ended.
+// The ticket without bytes is there so that somebody looks when that is.
+void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
+  const TimelinePoint point = backend_->newest_copy(stream);
+  if (!in_flight_.has_ended(point)) {
+    note_copy(storage, point, stream == kUploadStream);
+    in_flight_.add(point, UploadEnd{});
+  }
+}
+
 // The ticket keeps the host's bytes as long as the device may touch them.
 Status Dispatch::copy_out(Storage& storage, const HostBytes& copy) {
-  return guarded("the copy of lent bytes", [&]() -> Status {
+  Status status = guarded("the copy of lent bytes", [&]() -> Status {
     auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = copy.first});
     HEARTH_TRY(const TimelinePoint point,
                backend_->download(copy.span(), storage.block.data, {&storage.written, 1}));
@@ -158,10 +173,14 @@ Status Dispatch::copy_out(Storage& storage, const HostBytes& copy) {
     }
     return {};
   });
+  if (!status.has_value()) {
+    note_begun_copy(storage, kDownloadStream);
+  }
+  return status;
 }
 
 Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
-  return guarded("the return of lent bytes", [&]() -> Status {
+  Status status = guarded("the return of lent bytes", [&]() -> Status {
     auto ticket =
         std::make_unique<UploadTicket>(UploadTicket{.bytes = copy.span(), .owner = copy.first});
     HEARTH_TRY(const TimelinePoint point,
@@ -172,6 +191,10 @@ Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
     }
     return {};
   });
+  if (!status.has_value()) {
+    note_begun_copy(storage, kUploadStream);
+  }
+  return status;
 }
 
 void Dispatch::trace_loan(const Loan& loan, LaneId lane) {

@@ -130,9 +130,9 @@ LastUse InFlight::issued() const noexcept {
   return all;
 }
 
-LastUse InFlight::half() const noexcept {
+LastUse InFlight::room() const noexcept {
   LastUse some;
-  some.add(kOpStream, issued_[kOpStream] - kMostOps / 2);
+  some.add(kOpStream, issued_[kOpStream] - (has_most_ops() ? kMostOps / 2 : 0));
   return some;
 }
 
@@ -147,6 +147,7 @@ bool InFlight::look(Backend& backend) {
     std::erase_if(awaited_[stream],
                   [&](std::uint64_t awaited) { return awaited <= ended_[stream]; });
   }
+  cells.note_ended(ended_[kOpStream]);
   const std::size_t before = ops_.size();
   while (!ops_.empty() && ops_.front().value <= ended_[kOpStream]) {
     ops_.pop_front();
@@ -207,6 +208,7 @@ void InFlight::restart() noexcept {
   HEARTH_ASSERT(is_empty(), "a lost generation leaves nothing in flight");
   issued_ = {};
   ended_ = {};
+  cells.begin_anew();
   keeps_times_ = false;
 }
 

@@ -91,11 +91,12 @@ class InFlight final {
     static_assert(kStreams == 3);
     return issued_[0] == ended_[0] && issued_[1] == ended_[1] && issued_[2] == ended_[2];
   }
-  [[nodiscard]] bool is_full() const noexcept { return issued_[0] - ended_[0] >= kMostOps; }
+  [[nodiscard]] bool is_full() const noexcept { return has_most_ops() || cells.are_short(); }
   /// All that was issued up to now.
   [[nodiscard]] LastUse issued() const noexcept;
-  /// What a lane waits for that finds it full.
-  [[nodiscard]] LastUse half() const noexcept;
+  /// What a lane waits for that finds it full: half of the ops, or, where cells are short, all: a
+  /// cell is free when nothing is in flight any more that was issued before its kernel's end.
+  [[nodiscard]] LastUse room() const noexcept;
   [[nodiscard]] std::uint64_t ended(std::size_t stream) const noexcept { return ended_[stream]; }
 
   // ---- what has ended ----
@@ -146,6 +147,7 @@ class InFlight final {
   };
 
   void note_issued(TimelinePoint point);
+  [[nodiscard]] bool has_most_ops() const noexcept { return issued_[0] - ended_[0] >= kMostOps; }
 
   std::array<std::uint64_t, kStreams> issued_{};
   std::array<std::uint64_t, kStreams> ended_{};

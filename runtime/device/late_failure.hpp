@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,29 +20,53 @@ namespace hearth {
 /// The numbers of a device's error cells.
 class CellNumbers final {
  public:
+  /// The device has cells 1 to `most`; 0: as many as there are numbers.
+  void limit(ErrorCell most) noexcept { most_ = most; }
+  /// Whether there are so few left that lanes wait until some are free.
+  [[nodiscard]] bool are_short() const noexcept {
+    return most_ != 0 && most_ + free_.size() < count_ + kReserve;
+  }
   /// A number that no kernel uses which has not ended. `ended`: the value of kOpStream up to which
   /// all has.
   [[nodiscard]] ErrorCell take(std::uint64_t ended) {
-    for (std::size_t i = 0; i < free_.size(); ++i) {
-      if (free_[i].used_until <= ended) {
-        const ErrorCell cell = free_[i].cell;
-        free_[i] = free_.back();
-        free_.pop_back();
-        return cell;
-      }
+    note_ended(ended);
+    if (free_.empty()) {
+      return ++count_;
     }
-    return ++count_;
+    const ErrorCell cell = free_.back();
+    free_.pop_back();
+    return cell;
   }
-  /// Launches up to this value of kOpStream may look at the cell.
-  void give_back(ErrorCell cell, std::uint64_t used_until) { free_.push_back({cell, used_until}); }
+  /// Launches up to `used_until` of kOpStream may look at the cell; it never falls.
+  void give_back(ErrorCell cell, std::uint64_t used_until) {
+    waiting_.push_back({cell, used_until});
+  }
+  /// No launch has taken the cell.
+  void take_back(ErrorCell cell) { free_.push_back(cell); }
+  void note_ended(std::uint64_t ended) {
+    while (!waiting_.empty() && waiting_.front().used_until <= ended) {
+      free_.push_back(waiting_.front().cell);
+      waiting_.pop_front();
+    }
+  }
+  /// A new generation: nobody looks at a cell any more.
+  void begin_anew() noexcept {
+    free_.clear();
+    waiting_.clear();
+    count_ = 0;
+  }
 
  private:
-  struct Free {
+  /// A lane asks before each op, and an op takes one.
+  static constexpr std::size_t kReserve = 64;
+  struct Waiting {
     ErrorCell cell = 0;
     std::uint64_t used_until = 0;
   };
-  std::vector<Free> free_;
+  std::vector<ErrorCell> free_;
+  std::deque<Waiting> waiting_;
   ErrorCell count_ = 0;
+  ErrorCell most_ = 0;
 };
 
 /// One kernel's cell, and what the host knows of it.

@@ -48,7 +48,7 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
   if (in_flight_.is_full() || lane.awaited_work) [[unlikely]] {
     const bool needs_room = !dispatch_.first_poison(op);
     const Waited waited =
-        needs_room ? wait_for_work(lane, in_flight_.half(), in_flight_, queues_) : Waited::ended;
+        needs_room ? wait_for_work(lane, in_flight_.room(), in_flight_, queues_) : Waited::ended;
     if (waited == Waited::parked) {
       return Step::parked;
     }

@@ -95,7 +95,7 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   if (unborn == nullptr && !is_refused) {
     waited = wait_for_failures(lane, op);
     if (waited == Waited::ended && !lane.prepared && (in_flight_.is_full() || lane.awaited_work)) {
-      waited = wait_for_work(lane, in_flight_.half(), in_flight_, queues_);
+      waited = wait_for_work(lane, in_flight_.room(), in_flight_, queues_);
     }
     if (waited == Waited::parked) {
       return Step::parked;

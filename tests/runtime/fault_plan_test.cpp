@@ -5,7 +5,11 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace hearth {
 namespace {
@@ -129,6 +133,29 @@ TEST(PlannedFaults, AreRefusedForDevicesThatAreNoSimsEvenWhenNothingIsPlanned) {
     EXPECT_THAT(refused->location.file, EndsWith("fault_plan_test.cpp"));
   }
   EXPECT_FALSE(refusal({.name = "sim:0", .faults = FaultPlan{}}));
+}
+
+// Before the device is opened: it need not be there.
+TEST(PlannedFaults, AreRefusedWhereTheyWouldHaveNoEffect) {
+  const auto says = [](const std::string& device, const FaultPlan& faults) {
+    const auto refused = refusal({.name = device, .faults = faults});
+    return refused ? refused->text : "";
+  };
+  for (const auto& [faults, name] : std::vector<std::pair<FaultPlan, std::string>>{
+           {{.failing_submits = {1}}, "failing_submits"},
+           {{.late_failures = {1}}, "late_failures"},
+           {{.failing_allocation = 1}, "failing_allocation"},
+           {{.lost_at = std::chrono::nanoseconds(1)}, "lost_at"},
+           {{.corrupted_downloads = {1}}, "corrupted_downloads"},
+           {{.forgotten_barriers = {1}}, "forgotten_barriers"}}) {
+    EXPECT_EQ(says("vulkan:0", faults),
+              "device 'vulkan:0': its faults have " + name +
+                  ", which vulkan devices do not know; they know lost_at_submit, lost_at_call, "
+                  "refused_at_call, hanging_submit and failing_compiles");
+  }
+  EXPECT_THAT(says("sim:0", {.lost_at_call = 1}),
+              HasSubstr("its faults have lost_at_call, which sim devices do not know"));
+  EXPECT_THAT(says("sim:0", {.refused_at_call = 1}), HasSubstr("refused_at_call"));
 }
 
 TEST(PlannedFaults, NumbersThatCountNothingAreRefused) {

@@ -6,6 +6,8 @@
 #include <hearth/runtime/runtime.hpp>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,22 @@ TEST(VulkanDevice, AFailureNamesOpValueAndLine) {
     EXPECT_THAT(error.what(), HasSubstr("vulkan_device_test.cpp"));
   }
   EXPECT_EQ(good.to_vector<float>().front(), 1.0F);
+}
+
+// Each that may fail has a place on the device in which it says so, until it has ended.
+TEST(VulkanDevice, AnyNumberOfOpsThatMayFailAreUnderWay) {
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  const Tensor x = full(device, {8, 2}, 3.0);
+  const Tensor index = Tensor::from(device, std::vector<std::int64_t>{1, 2}, {2});
+  constexpr std::size_t kMany = 20'000;
+  std::vector<Tensor> all;
+  all.reserve(kMany);
+  for (std::size_t i = 0; i < kMany; ++i) {
+    all.push_back(index_select(x, 0, index));
+  }
+  EXPECT_EQ(all.back().to_vector<float>().front(), 3.0F);
+  device.sync();  // or it throws what nobody has read
 }
 
 TEST(VulkanDevice, AStepWithAFailedGradientLeavesTheModelAsItWas) {
@@ -122,6 +140,57 @@ TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
   const Runtime runtime({.devices = {{.name = "auto"}}});
   const std::vector<AvailableDevice> devices = available_devices();
   EXPECT_EQ(runtime.device().name(), devices[1].is_gpu ? "vulkan:0" : "cpu:0");
+}
+
+// ---- which device "auto" is ----
+
+/// In a process of its own: Vulkan's first instance stays, with the drivers that it has found.
+int say_device(const char* name) {
+  try {
+    const Runtime runtime({.devices = {{.name = name}}});
+    std::fprintf(stderr, "it is %s\n", runtime.device().name().c_str());
+    return 0;
+  } catch (const ArgumentError& error) {
+    std::fprintf(stderr, "refused: %s\n", error.what());
+    return 1;
+  }
+}
+
+class VulkanChoice : public ::testing::Test {
+ public:
+  VulkanChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~VulkanChoice() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+  VulkanChoice(const VulkanChoice&) = delete;
+  VulkanChoice& operator=(const VulkanChoice&) = delete;
+};
+
+TEST_F(VulkanChoice, ACardThatIsNotThereIsRefusedForAutoToo) {
+  for (const char* const name : {"auto", "vulkan:0"}) {
+    for (const char* const cards : {"99", "0,,0", "x", "-1"}) {
+      const testing::EnvironmentVariable variable("HEARTH_VULKAN_DEVICES", cards);
+      EXPECT_EXIT(std::exit(say_device(name)),
+                  ::testing::ExitedWithCode(1),
+                  "refused: HEARTH_VULKAN_DEVICES=.*: expected numbers of Vulkan's devices with "
+                  "commas between them; here 0 is ");
+    }
+  }
+}
+
+TEST_F(VulkanChoice, AutoWithoutADriverIsTheCpuAndSaysWhy) {
+  const testing::EnvironmentVariable none("VK_DRIVER_FILES", "/nonexistent");
+  const testing::EnvironmentVariable none_either("VK_ICD_FILENAMES", "/nonexistent");
+  EXPECT_EXIT(std::exit(say_device("auto")),
+              ::testing::ExitedWithCode(0),
+              "warning: auto is cpu:0, as there is no GPU: there is a Vulkan loader, but no "
+              "driver(.|\n)*it is cpu:0");
+  EXPECT_EXIT(std::exit(say_device("vulkan:0")),
+              ::testing::ExitedWithCode(1),
+              "refused: there is a Vulkan loader, but no driver");
+}
+
+TEST_F(VulkanChoice, WhoAsksForTheCpuHearsNothing) {
+  const testing::EnvironmentVariable none("VK_DRIVER_FILES", "/nonexistent");
+  EXPECT_EXIT(std::exit(say_device("cpu:0")), ::testing::ExitedWithCode(0), "^it is cpu:0\n$");
 }
 
 TEST(VulkanDevice, TwoTrainOneModel) {

@@ -79,6 +79,31 @@ TEST(VulkanFaults, ALossAtAnyCallIsTheDevicesOwnAndTheProgramGoesOn) {
   EXPECT_GE(lost, 16);
 }
 
+// A batch that cannot be ended, or is not taken, takes ops with it that count as issued.
+TEST(VulkanFaults, ABatchThatIsRefusedIsALossThatARestartEnds) {
+  const std::vector<double> want = losses_on(Runtime(steady()).device(), 2);
+  int refused = 0;
+  for (std::uint64_t call = 1;; ++call) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    const Runtime runtime(steady({.refused_at_call = call}));
+    const Device device = runtime.device();
+    try {
+      EXPECT_EQ(losses_on(device, 2), want);
+      break;
+    } catch (const DeviceError& error) {
+      ++refused;
+      EXPECT_EQ(error.code(), ErrorCode::device_lost) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(call % 2 == 1 ? "vkEndCommandBuffer" : "vkQueueSubmit"));
+      EXPECT_THAT(error.what(), HasSubstr("VK_ERROR_OUT_OF_HOST_MEMORY"));
+      EXPECT_THAT(error.what(), HasSubstr("the device counts as lost"));
+    }
+    EXPECT_TRUE(device.is_lost());
+    device.restart();
+    EXPECT_EQ(losses_on(device, 2), want);
+  }
+  EXPECT_GE(refused, 4);
+}
+
 struct Held {
   std::size_t descriptors = 0;
   std::size_t threads = 0;

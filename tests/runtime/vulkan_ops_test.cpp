@@ -1,5 +1,6 @@
 // Ops of integers, and ops made of others, on a Vulkan device against the reference: the same
 // elements, also where sums wrap, and the same random numbers.
+#include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -98,6 +99,22 @@ TEST_F(VulkanOps, DrawTheReferencesNumbers) {
         return multinomial(weights, 40, generator);
       },
       "multinomial without replacement");
+}
+
+// Each remainder of a place by the stride is a dispatch of its own: more than the parameters of one
+// batch. The launch behind it reads what the last of them wrote.
+TEST_F(VulkanOps, AConvolutionHasItsGradientAtAnyStride) {
+  const auto gradient = [](const Device& device) {
+    constexpr std::int64_t kSize = 140;
+    const Tensor w =
+        reshape(arange(device, 0, kSize * kSize, 1.0, DType::f32) * 0.25, {1, 1, kSize, kSize});
+    const Tensor x = zeros(device, {1, 1, kSize, kSize});
+    const std::vector<Tensor> of = grad(
+        [&](const std::vector<Tensor>& in) { return sum(conv2d(in[0], w, {.stride = kSize})); },
+        {x});
+    return of.front() + 1;
+  };
+  expect_alike(gradient, "stride 140");
 }
 
 // The second op of the group has one value for each row of the first. LLVM 15 with AVX-512, in

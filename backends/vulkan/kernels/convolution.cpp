@@ -3,7 +3,9 @@
 // with the same one meet the same taps, so nothing is multiplied by the zeros in between.
 #include "convolution.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include <hearth/streams/op_attributes.hpp>
 
@@ -109,6 +111,16 @@ Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noex
   return out;
 }
 
+std::vector<Remainder> remainders_of(const Operands& operands, int i) {
+  const std::int64_t count =
+      std::min(operands.conv.stride[static_cast<std::size_t>(i)], operands.x->shape()[2 + i]);
+  std::vector<Remainder> all;
+  for (std::int64_t first = 0; first < count; ++first) {
+    all.push_back(remainder_of(operands, i, first));
+  }
+  return all;
+}
+
 Status backward_input(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
   const TensorView& w = *operands.w;
   const TensorView& grad = *operands.y;
@@ -125,11 +137,9 @@ Status backward_input(const KernelCall& call, const Operands& operands, KernelEn
                         .weight_group = channels * stride(w, 0),
                         .weight_row = stride(w, 1),
                         .weight_channel = stride(w, 0)};
-  const Shape& x = operands.x->shape();
-  for (std::int64_t y_first = 0; y_first < operands.conv.stride[0] && y_first < x[2]; ++y_first) {
-    const Remainder down = remainder_of(operands, 0, y_first);
-    for (std::int64_t x_first = 0; x_first < operands.conv.stride[1] && x_first < x[3]; ++x_first) {
-      const Remainder across = remainder_of(operands, 1, x_first);
+  const std::vector<Remainder> all_across = remainders_of(operands, 1);
+  for (const Remainder& down : remainders_of(operands, 0)) {
+    for (const Remainder& across : all_across) {
       product.axes = {down.axis, across.axis};
       product.weight = behind(w, down.first_tap * stride(w, 2) + across.first_tap * stride(w, 3));
       HEARTH_TRY_STATUS(encode_windows(product, call, encoder));

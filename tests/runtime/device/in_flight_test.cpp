@@ -114,7 +114,7 @@ TEST_F(InFlightTest, ItIsFullUntilHalfHasEnded) {
     add_op(value);
   }
   EXPECT_TRUE(in_flight_.is_full());
-  const LastUse half = in_flight_.half();
+  const LastUse half = in_flight_.room();
   device_.ended[kOpStream] = InFlight::kMostOps / 2 - 1;
   EXPECT_TRUE(in_flight_.look(device_));
   EXPECT_FALSE(in_flight_.have_ended(half));
@@ -130,6 +130,43 @@ TEST(CellNumbers, ACellIsUsedAgainWhenNoLaunchLooksAtItAnyMore) {
   cells.give_back(1, 10);
   EXPECT_EQ(cells.take(9), 3U);
   EXPECT_EQ(cells.take(10), 1U);
+}
+
+// A kernel's cell comes back when its end was seen, and is free once all has ended that was issued
+// before that.
+TEST_F(InFlightTest, ItIsFullWhileErrorCellsAreShort) {
+  constexpr ErrorCell kMost = 100;
+  in_flight_.cells.limit(kMost);
+  std::vector<ErrorCell> taken;
+  while (!in_flight_.is_full()) {
+    taken.push_back(in_flight_.cells.take(0));
+    ASSERT_LT(taken.back(), kMost) << "none is left for the op that has asked";
+  }
+  EXPECT_GT(taken.size(), 20U);
+  add_op(1);
+  add_op(2);
+  const LastUse room = in_flight_.room();
+  device_.ended[kOpStream] = 1;
+  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_FALSE(in_flight_.have_ended(room));
+  for (const ErrorCell cell : taken) {
+    in_flight_.cells.give_back(cell, in_flight_.issued_ops());
+  }
+  EXPECT_TRUE(in_flight_.is_full()) << "op 2 may look at them";
+  device_.ended[kOpStream] = 2;
+  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.have_ended(room));
+  EXPECT_FALSE(in_flight_.is_full());
+}
+
+TEST_F(InFlightTest, ANewGenerationHasAllErrorCells) {
+  in_flight_.cells.limit(100);
+  while (!in_flight_.is_full()) {
+    in_flight_.cells.give_back(in_flight_.cells.take(0), 1000);
+  }
+  in_flight_.restart();
+  EXPECT_FALSE(in_flight_.is_full());
+  EXPECT_EQ(in_flight_.cells.take(0), 1U);
 }
 
 }  // namespace

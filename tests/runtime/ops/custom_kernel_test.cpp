@@ -314,6 +314,75 @@ TEST_P(CustomKernels, SayWhatIsWrongInTheirCode) {
   EXPECT_THAT(good.to_vector<float>(), ElementsAre(2, 3));  // others go on
 }
 
+TEST_P(CustomKernels, TakeTextsWithAByteOrderMark) {
+  CustomKernelConfig config = product();
+  config.glsl.text = "\xef\xbb\xbf" + config.glsl.text;
+  const Tensor x = f32({1, 2}, {2});
+  EXPECT_THAT(custom_op(config)({x, x}).to_vector<float>(), ElementsAre(1, 4));
+}
+
+TEST_P(CustomKernels, SayWhereATextThatHasNoEndEnds) {
+  if (!is_vulkan()) {
+    GTEST_SKIP() << "it has no text";
+  }
+  const Tensor x = f32({1, 2}, {2});
+  for (const char* const text : {"void kernel() {\n  set_y(ID, a(ID));\n\n",
+                                 "void kernel() {}\nfloat last(float x) {\n  set_y(ID, a(ID));",
+                                 "void kernel() {}\n  set_y(ID, a(ID));  "}) {
+    SCOPED_TRACE(text);
+    CustomKernelConfig config = product();
+    config.glsl.text = text;
+    const std::string said = text_of([&] {
+      static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
+    });
+    EXPECT_THAT(said, HasSubstr("my_product: the GLSL text does not compile:"));
+    EXPECT_THAT(said, HasSubstr("set_y(ID, a(ID));"));
+    EXPECT_THAT(said, ::testing::Not(HasSubstr("ERROR: ")));
+  }
+  CustomKernelConfig config = product();
+  config.glsl.text = "void kernel() {\n  set_y(ID, a(ID));\n";
+  EXPECT_THAT(text_of([&] {
+                static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
+              }),
+              HasSubstr("it ends too early"));
+  config.glsl.text = "void main() {}\nvoid kernel() {}";
+  EXPECT_THAT(text_of([&] {
+                static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
+              }),
+              HasSubstr("'main'"));
+}
+
+// The compiler names a letter that it does not know by its first byte.
+TEST_P(CustomKernels, AreQuotedInWholeLetters) {
+  if (!is_vulkan()) {
+    GTEST_SKIP() << "it has no text";
+  }
+  const Tensor x = f32({1, 2}, {2});
+  CustomKernelConfig config = product();
+  config.glsl.text = "void kernel() {\n  set_y(ID, \xc3\xa9);\n}";
+  const std::string said = text_of([&] {
+    static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
+  });
+  EXPECT_THAT(said, HasSubstr("line 2: '?"));
+  EXPECT_THAT(said, HasSubstr("set_y(ID, \xc3\xa9);"));
+}
+
+TEST_P(CustomKernels, MayNotShareMoreThanTheDeviceHas) {
+  if (!is_vulkan()) {
+    GTEST_SKIP() << "it has no text";
+  }
+  const Tensor x = f32({1, 2}, {2});
+  CustomKernelConfig config = product();
+  config.glsl.text =
+      "struct Pair { vec3 a; float b[2]; };\nshared Pair many[1 << 18];\n"
+      "void kernel() {\n  many[THREAD].b[0] = a(ID);\n  set_y(ID, many[THREAD].b[0]);\n}";
+  EXPECT_THAT(text_of([&] {
+                static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
+              }),
+              HasSubstr("my_product: its shared variables have 5242880 bytes, a workgroup of the "
+                        "device at most "));
+}
+
 TEST_P(CustomKernels, SayWhatTheirFunctionsGetWrong) {
   CustomKernelConfig config = product();
   config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> {

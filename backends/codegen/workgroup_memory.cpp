@@ -1,0 +1,103 @@
+#include <hearth/backends/codegen/workgroup_memory.hpp>
+
+#include <cstddef>
+#include <unordered_map>
+
+namespace hearth {
+namespace {
+
+// Of SPIR-V: instructions that make types, constants and variables.
+constexpr std::size_t kWordsOfHeader = 5;
+constexpr std::uint32_t kOpTypeBool = 20;
+constexpr std::uint32_t kOpTypeInt = 21;
+constexpr std::uint32_t kOpTypeFloat = 22;
+constexpr std::uint32_t kOpTypeVector = 23;
+constexpr std::uint32_t kOpTypeMatrix = 24;
+constexpr std::uint32_t kOpTypeArray = 28;
+constexpr std::uint32_t kOpTypeStruct = 30;
+constexpr std::uint32_t kOpTypePointer = 32;
+constexpr std::uint32_t kOpConstant = 43;
+constexpr std::uint32_t kOpSpecConstant = 50;
+constexpr std::uint32_t kOpVariable = 59;
+constexpr std::uint32_t kWorkgroupClass = 4;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // what is larger is as much too large
+
+class TypeSizes final {
+ public:
+  /// One instruction, without the word that says what it is.
+  void add(std::uint32_t code, std::span<const std::uint32_t> words) {
+    switch (code) {
+      case kOpTypeBool:
+        of_[at(words, 0)] = 4;
+        break;
+      case kOpTypeInt:
+      case kOpTypeFloat:
+        of_[at(words, 0)] = at(words, 1) / 8;
+        break;
+      case kOpTypeVector:
+      case kOpTypeMatrix:
+        of_[at(words, 0)] = bounded(of_[at(words, 1)], at(words, 2));
+        break;
+      case kOpTypeArray:
+        of_[at(words, 0)] = bounded(of_[at(words, 1)], constants_[at(words, 2)]);
+        break;
+      case kOpTypeStruct:
+        of_[at(words, 0)] = sum_of(words);
+        break;
+      case kOpTypePointer:
+        pointees_[at(words, 0)] = at(words, 2);
+        break;
+      case kOpConstant:
+      case kOpSpecConstant:
+        constants_[at(words, 1)] = at(words, 2);
+        break;
+      case kOpVariable:
+        if (at(words, 2) == kWorkgroupClass) {
+          shared_ += of_[pointees_[at(words, 0)]];
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  [[nodiscard]] std::int64_t shared() const noexcept { return shared_; }
+
+ private:
+  [[nodiscard]] static std::uint32_t at(std::span<const std::uint32_t> words, std::size_t i) {
+    return i < words.size() ? words[i] : 0;
+  }
+  [[nodiscard]] static std::int64_t bounded(std::int64_t size, std::uint32_t count) {
+    return size > kMostBytes / (std::int64_t{count} + 1) ? kMostBytes : size * count;
+  }
+  [[nodiscard]] std::int64_t sum_of(std::span<const std::uint32_t> words) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      sum += of_[words[i]];
+    }
+    return sum;
+  }
+
+  std::unordered_map<std::uint32_t, std::int64_t> of_;  // by type
+  std::unordered_map<std::uint32_t, std::uint32_t> pointees_;
+  std::unordered_map<std::uint32_t, std::uint32_t> constants_;
+  std::int64_t shared_ = 0;
+};
+
+}  // namespace
+
+std::int64_t workgroup_bytes(std::span<const std::uint32_t> module) {
+  constexpr std::uint32_t kCodeMask = 0xffff;
+  TypeSizes sizes;
+  std::size_t begin = kWordsOfHeader;
+  while (begin < module.size()) {
+    const std::size_t length = module[begin] >> 16U;
+    if (length == 0 || length > module.size() - begin) {
+      return 0;
+    }
+    sizes.add(module[begin] & kCodeMask, module.subspan(begin + 1, length - 1));
+    begin += length;
+  }
+  return sizes.shared();
+}
+
+}  // namespace hearth
