@@ -111,8 +111,9 @@ class CoordinatorInbox final {
   void prepared(std::int64_t step, int rank, PreparedUpdate update) const;
   /// Something went wrong: the step ends on every rank.
   void abort(std::int64_t step, ErrorRef error) const;
-  /// The rank is through with the step: it has committed it (null) or not, for this reason.
-  void finish(std::int64_t step, int rank, ErrorRef error) const;
+  /// The rank is through with the step: it has committed it (null), by this learning rate, or not,
+  /// for this reason.
+  void finish(std::int64_t step, int rank, ErrorRef error, double learning_rate = 0) const;
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;

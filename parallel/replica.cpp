@@ -291,7 +291,8 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
       error = context.failure();  // the step has happened: this rank gets the state of another
     }
   }
-  terms.coordinator.finish(task.step, context.rank, std::move(error));
+  terms.coordinator.finish(
+      task.step, context.rank, std::move(error), optimizer_.learning_rate());
 }
 
 void Replica::add_moves(StateUpdates& updates,

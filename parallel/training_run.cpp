@@ -193,9 +193,10 @@ std::int64_t TrainingRun::steps_before(const LoaderCursor& cursor) const {
          (cursor.batch + options_.accumulate - 1) / options_.accumulate;
 }
 
+// A rate that the program has set itself stays until the schedule's changes.
 void TrainingRun::set_rate() {
   const double factor = rate_factor(
-      options_.schedule, steps_before(ports_.cursor()), options_.epochs * steps_per_epoch());
+      options_.schedule, steps_before(ports_.cursor()), options_.epochs * steps_per_epoch(), where_);
   const double rate = base_rate_ * factor * (plateau_ ? plateau_->factor() : 1);
   if (rate != rate_) {
     ports_.set_learning_rate(rate);
@@ -219,7 +220,7 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   sums_.loss += report->loss * report->weight;
   sums_.weight += report->weight;
   sums_.duration += duration;
-  sums_.last_learning_rate = rate_.value_or(sums_.last_learning_rate);
+  sums_.last_learning_rate = report->learning_rate;
   if (sums_.sample_count == 0) {
     sums_.first_learning_rate = sums_.last_learning_rate;
   }
