@@ -56,6 +56,8 @@ struct TrainingPorts {
 namespace training {
 /// Errors: ArgumentError for options of batches that make no sense.
 void require_sound_batches(const TrainerOptions& options, SourceLoc where);
+/// Errors: ArgumentError, naming the data set, when it has no example.
+void require_examples(std::int64_t count, const char* which, SourceLoc where);
 }  // namespace training
 
 class TrainingRun final {

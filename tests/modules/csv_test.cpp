@@ -57,6 +57,18 @@ TEST(Csv, ReadsQuotesLinesAndSpaces) {
   EXPECT_THAT(bare.column("1").integers, ElementsAre(2, 4));
 }
 
+TEST(Csv, NamesHaveNoBlanksAroundThemUnlessTheyAreQuoted) {
+  const CsvTable table = parse_csv("a, b ,\" c\"\n1,2,3\n");
+  EXPECT_TRUE(table.has_column("b"));
+  EXPECT_TRUE(table.has_column(" c"));
+  try {
+    static_cast<void>(table.column("c"));
+    FAIL() << "there is no column c";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text, "CsvTable: there is no column 'c'; there are 'a', 'b', ' c'");
+  }
+}
+
 TEST(Csv, KnowsEachLineEnd) {
   for (const char* end : {"\n", "\r\n", "\r"}) {
     const std::string line = end;

@@ -63,7 +63,7 @@ TEST(Metrics, AccuracyCountsTheRowsThatHit) {
 TEST(Metrics, AccuracyRefusesWhatIsNoClass) {
   TestRuntime test;
   const Tensor logits = Tensor::from(test.cpu, {0.0F, 1.0F, 3.0F, 2.0F}, {2, 2});
-  const Tensor labels = Tensor::from(test.cpu, {std::int64_t{0}, 2}, {2});
+  const Tensor labels = Tensor::from<std::int64_t>(test.cpu, {0, 2}, {2});
   EXPECT_THROW(static_cast<void>(accuracy(logits, labels).item<float>()), DeviceError);
   EXPECT_THROW(static_cast<void>(accuracy(logits, ones(test.cpu, {2}))), DtypeError);
   const Tensor column = Tensor::from(test.cpu, {0.0F, 1.0F}, {2, 1});
@@ -80,7 +80,7 @@ TEST(Metrics, AccuracyRefusesWhatIsNoClass) {
 TEST(Metrics, BinaryAccuracyCountsTheLogitsOnTheRightSide) {
   TestRuntime test;
   const Tensor logits = Tensor::from(test.cpu, {1.0F, -1.0F, 3.0F, 0.25F}, {4, 1});
-  const Tensor labels = Tensor::from(test.cpu, {std::int64_t{1}, 0, 0, 1}, {4});
+  const Tensor labels = Tensor::from<std::int64_t>(test.cpu, {1, 0, 0, 1}, {4});
   EXPECT_FLOAT_EQ(binary_accuracy(logits, labels).item<float>(), 0.75F);
   EXPECT_FLOAT_EQ(binary_accuracy(logits, labels.to(DType::f32), 0.5).item<float>(), 0.5F);
   const Tensor half = full(test.cpu, {4}, 0.5F);

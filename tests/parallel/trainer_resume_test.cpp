@@ -5,6 +5,7 @@
 #include "tests/base/temporary_folder.hpp"
 
 #include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/dataset_views.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -362,6 +363,27 @@ TEST(TrainerResume, DataWithoutABatchAreRefused) {
   Digits digits;
   WrappingBatches none(0);
   EXPECT_THROW(static_cast<void>(digits.trainer(digits.options).fit(none)), ArgumentError);
+}
+
+TEST(TrainerResume, AnEmptyDataSetIsNamed) {
+  Digits digits;
+  const std::vector<std::int64_t> none;
+  const SubsetDataset empty(digits.train, none);
+  Trainer<DigitNet> trainer = digits.trainer(digits.options);
+  const auto refusal = [](const auto& call) {
+    try {
+      static_cast<void>(call());
+    } catch (const ArgumentError& error) {
+      return std::string(error.error().text);
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refusal([&] { return trainer.fit(empty, digits.test); }),
+            "Trainer: the training data set is empty");
+  EXPECT_EQ(refusal([&] { return trainer.fit(digits.train, empty); }),
+            "Trainer: the validation data set is empty");
+  EXPECT_EQ(refusal([&] { return trainer.evaluate(empty); }),
+            "Trainer: the data set to evaluate is empty");
 }
 
 // sim:0 writes all files; it is lost in a step or in a save, wherever its count ends.
