@@ -66,7 +66,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
       row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
     }
   }
-  return row.back();
+  return row.at(b.size());
 }
 
 int refuse_subcommand(std::string_view given) {

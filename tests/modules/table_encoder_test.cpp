@@ -132,7 +132,7 @@ TEST(TableEncoder, TreatsMissingValuesAsTold) {
 
 TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
   EXPECT_EQ(refusal([] { TableEncoder(kTrain, {.target = "cost"}); }),
-            "CsvTable: there is no column 'cost'; there are size, kind, price");
+            "CsvTable: there is no column 'cost'; there are 'size', 'kind', 'price'");
   EXPECT_THROW(TableEncoder(kTrain, {.leave_out = {"colour"}}), ArgumentError);
   EXPECT_THROW(TableEncoder(parse_csv("a\n1\n"), {.target = "a"}), ArgumentError);
   EXPECT_EQ(
