@@ -93,14 +93,16 @@ void require_sound(const LearningRateSchedule& schedule, std::string_view op, So
           checks.require(how.every >= 1, "every", static_cast<double>(how.every), "1 or more");
         }
         if constexpr (std::is_same_v<Kind, StepRate> || std::is_same_v<Kind, ExponentialRate>) {
-          checks.require(how.factor > 0 && how.factor <= 1, "factor", how.factor, "in 0 to 1, above 0");
+          checks.require(
+              how.factor > 0 && how.factor <= 1, "factor", how.factor, "in 0 to 1, above 0");
         }
         if constexpr (std::is_same_v<Kind, FunctionRate>) {
           if (!how.factor) {
-            throw_error(Error{.code = ErrorCode::invalid_argument,
-                              .text = fmt::format("{}: the schedule's FunctionRate has no function", op),
-                              .op = std::string(op),
-                              .location = loc});
+            throw_error(
+                Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: the schedule's FunctionRate has no function", op),
+                      .op = std::string(op),
+                      .location = loc});
           }
         }
         if constexpr (std::is_same_v<Kind, PlateauRate>) {

@@ -182,6 +182,10 @@ class Trainer<Model, Shard> final {
     });
   }
 
+  // clang-format off
+  EvaluationFigures evaluate(...) = delete;  // it takes a data set, and makes its own batches; or a batch source as ShardedLoader, which a DataLoader is not
+  // clang-format on
+
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
     return detail::in_trainers_name([&] {

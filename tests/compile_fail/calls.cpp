@@ -21,6 +21,10 @@ void train(const hearth::Runtime& runtime,
   hearth::DataLoader loader(data, runtime.executor(), {});
   trainer.fit(loader);
 #endif
+#ifdef HEARTH_EVALUATE_LOADER
+  hearth::DataLoader loader(data, runtime.executor(), {});
+  static_cast<void>(trainer.evaluate(loader));
+#endif
   trainer.fit(data);
 }
 

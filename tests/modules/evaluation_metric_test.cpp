@@ -123,7 +123,11 @@ TEST_F(EvaluationMetrics, WhatDoesNotFitIsRefusedWithItsShapes) {
   expect_refused(accuracy_metric(), logits, floats({1, 2}, {2}), "targets are classes in i32 or");
   expect_refused(
       f1_metric(3), logits, labels({0, 1}), "made for 3 classes, but outputs are [2, 2]");
-  expect_refused(confusion_metric(2), logits, labels({0, 2}), "confusion matrix: the target of row 1 is 2, but outputs [2, 2] are of the classes 0 to 1");
+  expect_refused(
+      confusion_metric(2),
+      logits,
+      labels({0, 2}),
+      "confusion matrix: the target of row 1 is 2, but outputs [2, 2] are of the classes 0 to 1");
   expect_refused(r_squared_metric(), logits, floats({1}, {1}), "equally many elements");
   expect_refused(accuracy_metric(),
                  logits,
