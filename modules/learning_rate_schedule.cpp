@@ -33,7 +33,8 @@ double shape_of(const CosineRate& how, std::int64_t step, std::int64_t last) {
   return along_cosine(1, how.end, progress);
 }
 double shape_of(const StepRate& how, std::int64_t step, std::int64_t /*last*/) {
-  return std::max(std::pow(how.factor, static_cast<double>(step / how.every)), how.end);
+  const std::int64_t falls = step / how.every;
+  return std::max(std::pow(how.factor, static_cast<double>(falls)), how.end);
 }
 double shape_of(const ExponentialRate& how, std::int64_t step, std::int64_t /*last*/) {
   return std::max(std::pow(how.factor, static_cast<double>(step)), how.end);
