@@ -114,34 +114,7 @@ TEST(Trainer, EachStepHasTheRateOfItsSchedule) {
   }
 }
 
-// With two devices too: the report of a step has the rate.
-TEST(Trainer, ARateThatACallbackSetsIsReportedAndKept) {
-  for (const int world : {1, 2}) {
-    const TemporaryFolder folder;
-    Digits digits(world);
-    TrainerOptions options = digits.options;
-    options.optimizer = Sgd::Config{.learning_rate = 0.25};
-    options.folder = folder.path();
-    std::optional<Trainer<DigitNet>> trainer;
-    options.callbacks = {{.on_step = [&](const TrainingStep& step, RunControl& control) {
-      if (step.step == 2) {
-        trainer->parallel().set_learning_rate(0.125);
-      }
-      control.stop = step.step == 5;
-    }}};
-    trainer.emplace(digits.runtime, DigitNet(options.devices.front()), kLoss, options);
-    const TrainingResult stopped = trainer->fit(digits.train, digits.test);
-    EXPECT_THAT(stopped.history.rates.points(), ElementsAre(0.25, 0.25, 0.125, 0.125, 0.125));
-    options.callbacks = {};
-    options.resume = true;
-    const TrainingResult rest = digits.fit(options);
-    EXPECT_EQ(rest.history.epochs.at(0).first_learning_rate, 0.25);
-    EXPECT_EQ(rest.history.epochs.at(0).last_learning_rate, 0.125);
-    EXPECT_EQ(rest.history.epochs.at(2).last_learning_rate, 0.125);
-  }
-}
-
-// 64 examples are six batches of ten and a rest; all 30 are validated.
+// 64 examples are three batches of twenty and a rest; all 30 of the others are validated.
 TEST(Trainer, DropLastLeavesOutTheRestOfTheTrainingDataAlone) {
   Digits digits;
   TrainerOptions options = digits.options;
